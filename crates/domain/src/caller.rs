@@ -1,0 +1,198 @@
+//! The caller: a person or service whose bearer token was verified.
+
+use std::collections::BTreeMap;
+
+use crate::{Digest, Timestamp};
+
+/// One attribute of a caller, taken from a configured claim.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AttributeValue {
+    /// A text.
+    Text(String),
+    /// A whole number.
+    Integer(i64),
+    /// A truth value.
+    Boolean(bool),
+    /// Several texts.
+    List(Vec<String>),
+}
+
+/// What a verified token says; the input of [`Caller::from_verified`].
+#[derive(Debug, Clone)]
+pub struct CallerClaims {
+    /// `iss`.
+    pub issuer: String,
+    /// `sub`.
+    pub subject: String,
+    /// Tenant, empty where the deployment has only one.
+    pub tenant: String,
+    /// Roles as the issuer names them.
+    pub roles: Vec<String>,
+    /// Attributes by name.
+    pub attributes: BTreeMap<String, AttributeValue>,
+    /// `jti`, or a digest of the token.
+    pub token_id: String,
+    /// `exp`.
+    pub expires_at: Timestamp,
+}
+
+/// A caller. There is no anonymous one: each stands for a token whose signature, issuer, audience and
+/// times were checked, by the gateway, or by the gateway on the other side of an authenticated link.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Caller {
+    issuer: String,
+    subject: String,
+    tenant: String,
+    roles: Vec<String>,
+    attributes: BTreeMap<String, AttributeValue>,
+    token_id: String,
+    expires_at: Timestamp,
+    digest: Digest,
+}
+
+impl Caller {
+    /// The caller of a token that was just verified. Call it nowhere else.
+    pub fn from_verified(claims: CallerClaims) -> Self {
+        let mut roles = claims.roles;
+        roles.sort_unstable();
+        roles.dedup();
+        let mut caller = Self {
+            issuer: claims.issuer,
+            subject: claims.subject,
+            tenant: claims.tenant,
+            roles,
+            attributes: claims.attributes,
+            token_id: claims.token_id,
+            expires_at: claims.expires_at,
+            digest: Digest::of(b""),
+        };
+        caller.digest = caller.rights_digest();
+        caller
+    }
+
+    /// Token issuer.
+    pub fn issuer(&self) -> &str {
+        &self.issuer
+    }
+
+    /// Token subject, unique within the issuer.
+    pub fn subject(&self) -> &str {
+        &self.subject
+    }
+
+    /// Tenant, empty where the deployment has only one.
+    pub fn tenant(&self) -> &str {
+        &self.tenant
+    }
+
+    /// Roles, sorted, each once.
+    pub fn roles(&self) -> &[String] {
+        &self.roles
+    }
+
+    /// Attributes by name.
+    pub fn attributes(&self) -> &BTreeMap<String, AttributeValue> {
+        &self.attributes
+    }
+
+    /// Which token it was.
+    pub fn token_id(&self) -> &str {
+        &self.token_id
+    }
+
+    /// When the token ends.
+    pub fn expires_at(&self) -> Timestamp {
+        self.expires_at
+    }
+
+    /// SHA-256 over everything a policy can see of the caller. Two tokens of one person with the same
+    /// rights give the same digest, so permits outlive a token refresh but no change of rights.
+    pub fn digest(&self) -> Digest {
+        self.digest
+    }
+
+    fn rights_digest(&self) -> Digest {
+        let mut canonical = Canonical::default();
+        canonical.text(&self.issuer);
+        canonical.text(&self.subject);
+        canonical.text(&self.tenant);
+        canonical.texts(&self.roles);
+        canonical.count(self.attributes.len());
+        for (name, value) in &self.attributes {
+            canonical.text(name);
+            match value {
+                AttributeValue::Text(text) => canonical.tagged(0, text.as_bytes()),
+                AttributeValue::Integer(number) => canonical.tagged(1, &number.to_be_bytes()),
+                AttributeValue::Boolean(truth) => canonical.tagged(2, &[u8::from(*truth)]),
+                AttributeValue::List(items) => {
+                    canonical.0.push(3);
+                    canonical.texts(items);
+                }
+            }
+        }
+        Digest::of(&canonical.0)
+    }
+}
+
+/// Length-prefixed fields, so that no two different callers give the same bytes.
+#[derive(Default)]
+struct Canonical(Vec<u8>);
+
+impl Canonical {
+    fn count(&mut self, count: usize) {
+        self.0.extend_from_slice(&(count as u64).to_be_bytes());
+    }
+
+    fn bytes(&mut self, bytes: &[u8]) {
+        self.count(bytes.len());
+        self.0.extend_from_slice(bytes);
+    }
+
+    fn text(&mut self, text: &str) {
+        self.bytes(text.as_bytes());
+    }
+
+    fn texts(&mut self, texts: &[String]) {
+        self.count(texts.len());
+        texts.iter().for_each(|text| self.text(text));
+    }
+
+    fn tagged(&mut self, tag: u8, bytes: &[u8]) {
+        self.0.push(tag);
+        self.bytes(bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn caller(subject: &str, roles: &[&str], token_id: &str) -> Caller {
+        Caller::from_verified(CallerClaims {
+            issuer: "https://issuer.example".to_owned(),
+            subject: subject.to_owned(),
+            tenant: String::new(),
+            roles: roles.iter().map(ToString::to_string).collect(),
+            attributes: BTreeMap::from([(
+                "ward".to_owned(),
+                AttributeValue::Text("W2".to_owned()),
+            )]),
+            token_id: token_id.to_owned(),
+            expires_at: Timestamp::from_seconds(0),
+        })
+    }
+
+    #[test]
+    fn the_digest_follows_rights_not_tokens() {
+        let one = caller("a", &["Nurse", "Doctor"], "t1");
+        assert_eq!(
+            one.digest(),
+            caller("a", &["Doctor", "Nurse", "Nurse"], "t2").digest()
+        );
+        assert_ne!(one.digest(), caller("a", &["Doctor"], "t1").digest());
+        assert_ne!(
+            one.digest(),
+            caller("b", &["Nurse", "Doctor"], "t1").digest()
+        );
+    }
+}

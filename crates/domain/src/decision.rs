@@ -1,0 +1,52 @@
+//! The policy's answer to one call.
+
+use crate::{DecisionId, Digest, SignedPermit};
+
+/// Why a call was denied: a kind, never the rule itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DenialReason {
+    /// No policy permits it.
+    NotPermitted,
+    /// A policy forbids it.
+    Forbidden,
+    /// A policy failed to evaluate; an error never allows.
+    PolicyError,
+}
+
+impl DenialReason {
+    /// The kind as refusals and records spell it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::NotPermitted => "not_permitted",
+            Self::Forbidden => "forbidden",
+            Self::PolicyError => "policy_error",
+        }
+    }
+}
+
+/// What was decided.
+#[derive(Debug, Clone)]
+pub enum Verdict {
+    /// The call may run, under this permit.
+    Allow(SignedPermit),
+    /// It may not.
+    Deny {
+        /// Why.
+        reason: DenialReason,
+        /// True when other arguments could be allowed, so the caller may know that the tool exists.
+        visible: bool,
+    },
+}
+
+/// A decision with what the record needs to explain it later.
+#[derive(Debug, Clone)]
+pub struct Decision {
+    /// Its id, in the record and in every refusal.
+    pub id: DecisionId,
+    /// What was decided.
+    pub verdict: Verdict,
+    /// Ids of the policies that decided.
+    pub policies: Vec<String>,
+    /// SHA-256 over schema and policies in force.
+    pub policy_hash: Digest,
+}

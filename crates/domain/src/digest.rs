@@ -1,0 +1,79 @@
+//! SHA-256 digests.
+
+use std::fmt;
+
+use crate::wire::InvalidMessage;
+
+/// A SHA-256 digest. Shown as 64 hexadecimal digits.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Digest([u8; 32]);
+
+impl Digest {
+    /// The digest of `bytes`.
+    pub fn of(bytes: &[u8]) -> Self {
+        Self::of_parts([bytes])
+    }
+
+    /// The digest of the parts, one behind the other. Add lengths yourself where parts could run together.
+    pub fn of_parts<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Self {
+        let mut context = aws_lc_rs::digest::Context::new(&aws_lc_rs::digest::SHA256);
+        for part in parts {
+            context.update(part);
+        }
+        let mut bytes = [0; 32];
+        bytes.copy_from_slice(context.finish().as_ref());
+        Self(bytes)
+    }
+
+    /// A digest made elsewhere.
+    pub fn from_bytes(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+
+    /// The 32 bytes.
+    pub fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+
+    /// From the wire; `field` names it in the error.
+    pub fn from_wire(bytes: &[u8], field: &'static str) -> Result<Self, InvalidMessage> {
+        bytes
+            .try_into()
+            .map(Self)
+            .map_err(|_| InvalidMessage::field(field, "is not 32 bytes"))
+    }
+
+    /// To the wire.
+    pub fn to_wire(self) -> bytes::Bytes {
+        bytes::Bytes::copy_from_slice(&self.0)
+    }
+}
+
+impl fmt::Display for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn is_sha_256() {
+        assert_eq!(
+            Digest::of(b"abc").to_string(),
+            "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+        );
+        assert_eq!(
+            Digest::of_parts([b"a".as_slice(), b"bc"]),
+            Digest::of(b"abc")
+        );
+    }
+}

@@ -1,0 +1,72 @@
+//! Ids: one type per kind, so that two kinds cannot be swapped by mistake.
+
+use std::fmt;
+use std::str::FromStr;
+
+use uuid::{Builder, Uuid};
+
+use crate::Ambient;
+
+/// An id that is not a UUID.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{kind} is not a UUID")]
+pub struct InvalidId {
+    kind: &'static str,
+}
+
+macro_rules! id {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(Uuid);
+
+        impl $name {
+            /// A new id: UUID version 7 (RFC 9562), so ids sort by the time they were made.
+            pub fn new(ambient: &Ambient) -> Self {
+                let millis = u64::try_from(ambient.now().as_micros() / 1_000).unwrap_or(0);
+                Self(Builder::from_unix_timestamp_millis(millis, &ambient.random()).into_uuid())
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = InvalidId;
+
+            fn from_str(text: &str) -> Result<Self, Self::Err> {
+                Uuid::try_parse(text)
+                    .map(Self)
+                    .map_err(|_| InvalidId { kind: stringify!($name) })
+            }
+        }
+    };
+}
+
+id! {
+    /// One call of a tool, from the request to the record.
+    CallId
+}
+id! {
+    /// One answer of the policy service.
+    DecisionId
+}
+id! {
+    /// One signed permit.
+    PermitId
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_reads_back_and_junk_does_not() {
+        let id = CallId::new(&Ambient::system());
+        assert_eq!(id.to_string().parse::<CallId>().unwrap(), id);
+        assert!("call-1".parse::<CallId>().is_err());
+    }
+}

@@ -1,0 +1,37 @@
+//! The words every Wardgate service shares.
+//!
+//! ```text
+//!   wire (wardgate-proto) ──TryFrom──▶ this crate ──From──▶ wire
+//!
+//!   Caller ──asks for──▶ ToolFacts ──Decision──▶ SignedPermit ──admit──▶ Permit ──run──▶ Outcome ──append──▶ Receipt
+//! ```
+//!
+//! One job: give each thing one name and one checked shape. A [`Caller`] stands for a verified token, a
+//! [`Permit`] can only be had by checking a signature against the very call it is for, a [`Receipt`]
+//! only from an acknowledged append. What comes over the wire becomes a type of this crate by
+//! `TryFrom`, and that conversion is the only place where it is validated.
+
+mod ambient;
+mod caller;
+mod decision;
+mod digest;
+mod ids;
+mod permit;
+mod record;
+mod time;
+mod tool;
+mod wire;
+
+pub use ambient::{Ambient, Clock, Entropy, SystemClock, SystemEntropy};
+pub use caller::{AttributeValue, Caller, CallerClaims};
+pub use decision::{Decision, DenialReason, Verdict};
+pub use digest::Digest;
+pub use ids::{CallId, DecisionId, InvalidId, PermitId};
+pub use permit::{
+    CallToRun, Permit, PermitKeyError, PermitRefusal, PermitSigner, PermitTerms, PermitVerifier,
+    RowRule, SignedPermit, VerifiedTerms,
+};
+pub use record::{Event, Outcome, Receipt, Record, RefusalCount, Refusals, Status, Subject};
+pub use time::Timestamp;
+pub use tool::{ColumnClass, ColumnTier, InvalidName, ToolFacts, ToolName};
+pub use wire::InvalidMessage;

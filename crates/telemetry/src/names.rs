@@ -1,0 +1,60 @@
+//! Every metric and field name, in one place.
+
+/// Upper bounds of every histogram in seconds: from a fast local call to the default time limit.
+pub const SECONDS_BUCKETS: &[f64] = &[
+    0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5,
+    5.0, 10.0, 30.0,
+];
+
+// === fields of spans and log lines ===
+
+/// Id of one tool call, the same in the record and in the answer.
+pub const CALL_ID: &str = "wardgate.call.id";
+/// Subject of the verified caller.
+pub const CALLER: &str = "user.id";
+/// Canonical name of the tool (OpenTelemetry GenAI conventions).
+pub const TOOL: &str = "gen_ai.tool.name";
+
+// === gateway ===
+
+/// Counter: MCP requests by `method`; methods the gateway does not know count as `other`.
+pub const MCP_REQUESTS: &str = "mcp_requests_total";
+/// Counter: requests refused before they became a call, by `reason`.
+pub const REFUSED_REQUESTS: &str = "wardgate_refused_requests_total";
+/// Counter: tokens accepted, `by` `signature` or by the `cache` of those verified before.
+pub const TOKENS_ACCEPTED: &str = "wardgate_tokens_accepted_total";
+/// Counter: readings of an issuer's key set by `outcome`.
+pub const KEY_SET_READINGS: &str = "wardgate_key_set_readings_total";
+/// Counter: tool calls by `status`.
+pub const TOOL_CALLS: &str = "wardgate_tool_calls_total";
+/// Histogram, seconds: one whole tool call.
+pub const TOOL_CALL_SECONDS: &str = "wardgate_tool_call_duration_seconds";
+/// Histogram, seconds: one stage of a tool call, by `stage`.
+pub const STAGE_SECONDS: &str = "wardgate_stage_duration_seconds";
+
+// === audit ===
+
+/// Counter: records made durable.
+pub const AUDIT_RECORDS: &str = "wardgate_audit_records_total";
+/// Histogram, seconds: one batch of records, from the first statement to durable.
+pub const AUDIT_BATCH_SECONDS: &str = "wardgate_audit_batch_duration_seconds";
+/// Counter: writes the audit store refused or did not finish in time.
+pub const AUDIT_STORE_FAILURES: &str = "wardgate_audit_store_failures_total";
+
+// === policy ===
+
+/// Counter: decisions by `effect` and, for denials, `reason`.
+pub const POLICY_DECISIONS: &str = "wardgate_policy_decisions_total";
+/// Counter: changed policy directories by `outcome`, swapped or refused.
+pub const POLICY_RELOADS: &str = "wardgate_policy_reloads_total";
+/// Gauge: 1 while the policy directory holds a set that was refused, else 0.
+pub const POLICY_STALE: &str = "wardgate_policy_directory_refused";
+
+// === tool-runner ===
+
+/// Counter: calls refused before the tool ran, by `reason`.
+pub const CALLS_REFUSED: &str = "wardgate_tool_runner_refused_calls_total";
+/// Counter: changed tool catalogues by `outcome`, loaded or faulty.
+pub const CATALOGUE_RELOADS: &str = "wardgate_catalogue_reloads_total";
+/// Counter: statements stopped before their end, because of a time limit, a full result or a client that left.
+pub const STOPPED_STATEMENTS: &str = "wardgate_stopped_statements_total";
