@@ -1,0 +1,88 @@
+//! The generated clients in the types of `wardgate-domain`.
+
+mod audit;
+mod policy;
+mod tool_runner;
+
+use std::time::{Duration, Instant};
+
+use tonic::{Request, Status};
+use wardgate_domain::InvalidMessage;
+use wardgate_proto::common::v1::ErrorReason;
+use wardgate_telemetry::trace_context;
+
+use crate::reason_of;
+
+pub use audit::{AuditClient, AuditFilter, StoredRecord};
+pub use policy::PolicyClient;
+pub use tool_runner::{CallTool, Catalogue, ResultFacts, Tool, ToolResult, ToolRunnerClient};
+
+/// A call to another service that failed.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("{message}")]
+pub struct CallError {
+    reason: ErrorReason,
+    message: String,
+}
+
+impl CallError {
+    /// What a program should make of it.
+    pub fn reason(&self) -> ErrorReason {
+        self.reason
+    }
+
+    fn late() -> Self {
+        Self {
+            reason: ErrorReason::DeadlineExceeded,
+            message: "the deadline of the call passed".to_owned(),
+        }
+    }
+}
+
+impl From<Status> for CallError {
+    fn from(status: Status) -> Self {
+        Self {
+            reason: reason_of(&status),
+            message: status.message().to_owned(),
+        }
+    }
+}
+
+impl From<InvalidMessage> for CallError {
+    fn from(error: InvalidMessage) -> Self {
+        Self {
+            reason: ErrorReason::InvalidMessage,
+            message: error.to_string(),
+        }
+    }
+}
+
+/// A request that carries the trace and the deadline to the other side.
+fn request<M>(message: M, limit: Duration) -> Request<M> {
+    let mut request = open_request(message);
+    request.set_timeout(limit);
+    request
+}
+
+/// A request for a stream that lasts as long as it lasts.
+fn open_request<M>(message: M) -> Request<M> {
+    let mut request = Request::new(message);
+    let mut headers = std::mem::take(request.metadata_mut()).into_headers();
+    trace_context::inject(&mut headers);
+    *request.metadata_mut() = tonic::metadata::MetadataMap::from_headers(headers);
+    request
+}
+
+/// Waits at most `limit`, whatever the other side does.
+async fn within<T>(
+    limit: Duration,
+    call: impl Future<Output = Result<T, CallError>>,
+) -> Result<T, CallError> {
+    let started = Instant::now();
+    match tokio::time::timeout(limit, call).await {
+        // The transport's own timer fires at the same instant and reads as a cancelled call.
+        Ok(Err(_)) if started.elapsed() >= limit => Err(CallError::late()),
+        Ok(answer) => answer,
+        Err(_) => Err(CallError::late()),
+    }
+}

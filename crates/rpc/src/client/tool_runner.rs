@@ -1,0 +1,234 @@
+//! The tool-runner, as its callers see it.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::{Stream, StreamExt, TryStreamExt};
+use wardgate_domain::{CallId, Caller, InvalidMessage, SignedPermit, Status, ToolFacts, ToolName};
+use wardgate_proto::toolrunner::v1 as pb;
+use wardgate_proto::toolrunner::v1::tool_runner_service_client::ToolRunnerServiceClient;
+
+use super::{CallError, open_request, request, within};
+use crate::Link;
+
+/// Asks the tool-runner.
+#[derive(Debug, Clone)]
+pub struct ToolRunnerClient {
+    client: ToolRunnerServiceClient<Link>,
+    limit: Duration,
+}
+
+/// Every configured tool.
+#[derive(Debug, Clone, Default)]
+pub struct Catalogue {
+    /// The tools, in configured order.
+    pub tools: Vec<Tool>,
+    /// Changes whenever any definition changes.
+    pub version: Bytes,
+}
+
+/// One configured tool.
+#[derive(Debug, Clone)]
+pub struct Tool {
+    /// What the policy needs to know.
+    pub facts: ToolFacts,
+    /// Other names it answers to.
+    pub aliases: Vec<String>,
+    /// The MCP definition without `name`, a JSON object.
+    pub definition_json: String,
+    /// How long one call may take.
+    pub time_limit: Duration,
+}
+
+/// One call to run.
+#[derive(Debug, Clone)]
+pub struct CallTool<'a> {
+    /// Its id.
+    pub call_id: CallId,
+    /// Who calls.
+    pub caller: &'a Caller,
+    /// Canonical name.
+    pub tool: &'a ToolName,
+    /// Arguments, byte for byte as the client sent them.
+    pub arguments: Bytes,
+    /// The right to run it.
+    pub permit: &'a SignedPermit,
+    /// How long it may take.
+    pub limit: Duration,
+}
+
+/// What a run gave, filtered and redacted.
+#[derive(Debug, Clone)]
+pub struct ToolResult {
+    /// MCP `content`: a JSON array.
+    pub content: Bytes,
+    /// MCP `structuredContent`: a JSON object; empty when there is none.
+    pub structured_content: Bytes,
+    /// The tool failed or refused its arguments.
+    pub is_error: bool,
+    /// What the record says of it.
+    pub facts: ResultFacts,
+}
+
+/// What the record says of a result.
+#[derive(Debug, Clone)]
+pub struct ResultFacts {
+    /// How the run ended.
+    pub status: Status,
+    /// Rows released.
+    pub rows: u64,
+    /// Rows withheld.
+    pub rows_withheld: u64,
+    /// Fields changed or dropped.
+    pub fields_redacted: u64,
+    /// A released row held health information.
+    pub phi: bool,
+    /// Kind of failure, empty when it succeeded.
+    pub error_kind: String,
+    /// Where the time went, in order.
+    pub stages: Vec<(String, Duration)>,
+}
+
+impl ToolRunnerClient {
+    /// Over `link`; nothing but a call itself takes longer than `limit`.
+    pub fn new(link: Link, limit: Duration) -> Self {
+        Self {
+            client: ToolRunnerServiceClient::new(link),
+            limit,
+        }
+    }
+
+    /// The whole catalogue.
+    pub async fn list_tools(&self) -> Result<Catalogue, CallError> {
+        let mut client = self.client.clone();
+        within(self.limit, async move {
+            let answer = client
+                .list_tools(request(pb::ListToolsRequest {}, self.limit))
+                .await?
+                .into_inner();
+            let tools = answer
+                .tools
+                .into_iter()
+                .map(Tool::try_from)
+                .collect::<Result<_, _>>()?;
+            Ok(Catalogue {
+                tools,
+                version: answer.catalogue_version,
+            })
+        })
+        .await
+    }
+
+    /// The catalogue's version, now and on every change, until the connection is lost.
+    pub async fn watch_catalogue(
+        &self,
+    ) -> Result<impl Stream<Item = Result<Bytes, CallError>> + use<>, CallError> {
+        let mut client = self.client.clone();
+        let versions = client
+            .watch_catalogue(open_request(pb::WatchCatalogueRequest {}))
+            .await?
+            .into_inner();
+        Ok(versions
+            .map_err(CallError::from)
+            .map(|version| version.map(|version| version.catalogue_version)))
+    }
+
+    /// Runs one call to its end.
+    pub async fn call_tool(&self, call: CallTool<'_>) -> Result<ToolResult, CallError> {
+        let message = pb::CallToolRequest {
+            call_id: call.call_id.to_string(),
+            caller: Some(call.caller.into()),
+            tool: call.tool.to_string(),
+            arguments_json: call.arguments,
+            permit: Some(call.permit.into()),
+        };
+        let mut client = self.client.clone();
+        within(call.limit, async move {
+            let mut events = client
+                .call_tool(request(message, call.limit))
+                .await?
+                .into_inner();
+            while let Some(event) = events.message().await? {
+                if let Some(pb::call_tool_response::Event::Result(result)) = event.event {
+                    return Ok(result.try_into()?);
+                }
+            }
+            Err(InvalidMessage::field("result", "is missing: the stream ended without one").into())
+        })
+        .await
+    }
+}
+
+impl TryFrom<pb::Tool> for Tool {
+    type Error = InvalidMessage;
+
+    fn try_from(tool: pb::Tool) -> Result<Self, Self::Error> {
+        let missing = |field| InvalidMessage::field(field, "is missing");
+        let time_limit = tool.time_limit.ok_or_else(|| missing("tool.time_limit"))?;
+        Ok(Self {
+            facts: tool
+                .facts
+                .ok_or_else(|| missing("tool.facts"))?
+                .try_into()?,
+            aliases: tool.aliases,
+            definition_json: String::from_utf8(tool.definition_json.into())
+                .map_err(|_| InvalidMessage::field("tool.definition_json", "is not UTF-8"))?,
+            time_limit: Duration::try_from(time_limit)
+                .map_err(|_| InvalidMessage::field("tool.time_limit", "is negative"))?,
+        })
+    }
+}
+
+impl TryFrom<pb::ToolResult> for ToolResult {
+    type Error = InvalidMessage;
+
+    fn try_from(result: pb::ToolResult) -> Result<Self, Self::Error> {
+        let facts = result
+            .facts
+            .ok_or_else(|| InvalidMessage::field("result.facts", "is missing"))?;
+        Ok(Self {
+            content: result.content_json,
+            structured_content: result.structured_content_json,
+            is_error: result.is_error,
+            facts: facts.try_into()?,
+        })
+    }
+}
+
+impl TryFrom<pb::ResultFacts> for ResultFacts {
+    type Error = InvalidMessage;
+
+    fn try_from(facts: pb::ResultFacts) -> Result<Self, Self::Error> {
+        use pb::OutcomeStatus as Wire;
+        let status = match facts.status() {
+            Wire::Unspecified => {
+                return Err(InvalidMessage::field(
+                    "result.facts.status",
+                    "is unspecified",
+                ));
+            }
+            Wire::Ok => Status::Ok,
+            Wire::InvalidArguments => Status::InvalidArguments,
+            Wire::ToolError => Status::Error,
+            Wire::Timeout => Status::Timeout,
+            Wire::Cancelled => Status::Cancelled,
+        };
+        let stages = facts
+            .stages
+            .into_iter()
+            .map(|stage| {
+                let spent = stage.duration.and_then(|duration| duration.try_into().ok());
+                (stage.stage, spent.unwrap_or_default())
+            })
+            .collect();
+        Ok(Self {
+            status,
+            rows: facts.rows,
+            rows_withheld: facts.rows_withheld,
+            fields_redacted: facts.fields_redacted,
+            phi: facts.phi,
+            error_kind: facts.error_kind,
+            stages,
+        })
+    }
+}

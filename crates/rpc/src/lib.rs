@@ -1,0 +1,29 @@
+//! gRPC between services: one service, two doors.
+//!
+//! ```text
+//!                       ┌──────────── stack ─────────────┐
+//!  link::local ────────▶│ access · span · deadline ·     │──▶ generated server
+//!  link::connect ─mTLS─▶│ catch panic                    │
+//!                       └────────────────────────────────┘
+//! ```
+//!
+//! One job: give a service the same surroundings whether it is called inside the process or over the
+//! network, and give its callers the same client either way. [`client`] wraps the generated clients in
+//! the types of `wardgate-domain`, so no service sees another's wire types.
+
+pub mod client;
+pub mod link;
+pub mod probes;
+pub mod server;
+
+mod access;
+mod health;
+mod in_flight;
+mod readiness;
+mod stack;
+mod status;
+
+pub use access::Peer;
+pub use link::{Link, Neighbour};
+pub use readiness::{Readiness, Service};
+pub use status::{ServiceError, invalid, reason_of, status};

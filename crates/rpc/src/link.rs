@@ -1,0 +1,174 @@
+//! Links: the same client transport to a service in this process or to one behind a socket.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use http::{Request, Response};
+use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
+use tonic::body::Body;
+use tonic::server::NamedService;
+use tonic::transport::{Certificate, ClientTlsConfig, Endpoint, Identity};
+use tower::util::BoxCloneSyncService;
+use tower::{Service as TowerService, ServiceExt};
+
+use crate::access::{Peer, Trust};
+use crate::health;
+use crate::readiness::{Readiness, Service};
+use crate::stack::Stack;
+
+/// A client transport to one service; cheap to clone.
+pub type Link = BoxCloneSyncService<Request<Body>, Response<Body>, tonic::transport::Error>;
+
+/// A service one may call, and whether it is ready.
+#[derive(Debug, Clone)]
+pub struct Neighbour {
+    /// Where calls go.
+    pub link: Link,
+    /// Whether it can do its work, as last heard.
+    pub readiness: watch::Receiver<Readiness>,
+}
+
+/// A link that cannot be made.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Not a URL, or not one of http or https.
+    #[error("`{url}` is not a service address; write https://host:port")]
+    Address {
+        /// What was configured.
+        url: String,
+    },
+    /// Plain text was not asked for, or not to this machine.
+    #[error(
+        "`{url}` is plain text: use https and `tls`, or a loopback address with `plaintext: true`"
+    )]
+    PlainText {
+        /// What was configured.
+        url: String,
+    },
+    /// A certificate or key file.
+    #[error("cannot read {}: {source}", path.display())]
+    File {
+        /// Which file.
+        path: PathBuf,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// Certificates that do not fit together.
+    #[error("the certificates of {url} cannot be used: {source}")]
+    Tls {
+        /// For which address.
+        url: String,
+        /// Why not.
+        source: tonic::transport::Error,
+    },
+}
+
+/// Certificates of one service: its own, its key, and the authority that signed its peers'.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TlsFiles {
+    /// Authority, PEM.
+    pub ca: PathBuf,
+    /// Own certificate chain, PEM; its DNS name says which part of the platform this is.
+    pub cert: PathBuf,
+    /// Private key, PEM.
+    pub key: PathBuf,
+}
+
+impl TlsFiles {
+    pub(crate) fn read(&self) -> Result<(Certificate, Identity), Error> {
+        let read = |path: &PathBuf| {
+            std::fs::read(path).map_err(|source| Error::File {
+                path: path.clone(),
+                source,
+            })
+        };
+        Ok((
+            Certificate::from_pem(read(&self.ca)?),
+            Identity::from_pem(read(&self.cert)?, read(&self.key)?),
+        ))
+    }
+}
+
+/// A link to a server in this process, for calls by `caller`. No socket, no HTTP/2; the messages are
+/// still encoded, so that both doors behave alike.
+pub fn local<S>(service: Service<S>, caller: Peer) -> Neighbour
+where
+    S: TowerService<Request<Body>, Response = Response<Body>, Error = std::convert::Infallible>
+        + NamedService
+        + Clone
+        + Send
+        + Sync
+        + 'static,
+    S::Future: Send + 'static,
+{
+    let link = Stack::new(service.server, Trust::Certificate)
+        .map_request(move |mut request: Request<Body>| {
+            // Over a wire nothing but the message arrives; here neither.
+            request.extensions_mut().clear();
+            request.extensions_mut().insert(caller);
+            request
+        })
+        .map_err(|never: std::convert::Infallible| match never {});
+    Neighbour {
+        link: BoxCloneSyncService::new(link),
+        readiness: service.readiness,
+    }
+}
+
+/// A link to the service `name` (its proto name) at `url`: `https://host:port` with certificates, or
+/// plain `http://` to a loopback address when `tls` is none. Connects when first used and again whenever
+/// the connection is lost.
+pub fn connect(
+    url: &str,
+    server_name: Peer,
+    name: &'static str,
+    tls: Option<&TlsFiles>,
+) -> Result<Neighbour, Error> {
+    let address = || Error::Address {
+        url: url.to_owned(),
+    };
+    let endpoint = Endpoint::from_shared(url.to_owned()).map_err(|_| address())?;
+    let endpoint = match (endpoint.uri().scheme_str(), tls) {
+        (Some("https"), Some(files)) => {
+            let (authority, identity) = files.read()?;
+            let config = ClientTlsConfig::new()
+                .ca_certificate(authority)
+                .identity(identity)
+                .domain_name(server_name.as_str());
+            endpoint.tls_config(config).map_err(|source| Error::Tls {
+                url: url.to_owned(),
+                source,
+            })?
+        }
+        (Some("http"), None) if is_loopback(endpoint.uri()) => endpoint,
+        (Some("http" | "https"), _) => {
+            return Err(Error::PlainText {
+                url: url.to_owned(),
+            });
+        }
+        _ => return Err(address()),
+    };
+    let channel = endpoint
+        // A dead neighbour must be told from a slow one well within a second.
+        .connect_timeout(Duration::from_millis(500))
+        .http2_keep_alive_interval(Duration::from_secs(10))
+        .keep_alive_timeout(Duration::from_secs(5))
+        .keep_alive_while_idle(true)
+        .tcp_nodelay(true)
+        .connect_lazy();
+    let link = BoxCloneSyncService::new(channel);
+    Ok(Neighbour {
+        readiness: health::watch(link.clone(), name),
+        link,
+    })
+}
+
+fn is_loopback(uri: &http::Uri) -> bool {
+    let host = uri.host().unwrap_or_default().trim_matches(['[', ']']);
+    host == "localhost"
+        || host
+            .parse::<std::net::IpAddr>()
+            .is_ok_and(|ip| ip.is_loopback())
+}

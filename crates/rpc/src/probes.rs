@@ -1,0 +1,68 @@
+//! `/health`, `/ready` and `/metrics` over HTTP, for every process alike.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use tokio::sync::watch;
+use wardgate_telemetry::Metrics;
+
+use crate::readiness::Readiness;
+
+/// A part of this process, or a neighbour it cannot work without, and its readiness.
+pub type Part = (&'static str, watch::Receiver<Readiness>);
+
+/// The probe routes. Alive means that the process answers; ready, that every part can do its work.
+pub fn router(parts: Vec<Part>, metrics: Metrics) -> Router {
+    let parts = Arc::new(parts);
+    let ready = move || {
+        let parts = Arc::clone(&parts);
+        async move { ready(&parts) }
+    };
+    let render = move || {
+        let metrics = metrics.clone();
+        async move {
+            (
+                [(header::CONTENT_TYPE, "text/plain; version=0.0.4")],
+                metrics.render(),
+            )
+        }
+    };
+    let alive = || async { json(StatusCode::OK, r#"{"status":"ok"}"#.to_owned()) };
+    Router::new()
+        .route("/health", get(alive))
+        .route("/healthz", get(alive))
+        .route("/ready", get(ready.clone()))
+        .route("/readyz", get(ready))
+        .route("/metrics", get(render))
+}
+
+fn ready(parts: &[Part]) -> Response {
+    let states: serde_json::Map<String, serde_json::Value> = parts
+        .iter()
+        .map(|(name, readiness)| {
+            let state = match &*readiness.borrow() {
+                Readiness::Ready => "ready".to_owned(),
+                Readiness::NotReady(why) => format!("not ready: {why}"),
+            };
+            ((*name).to_owned(), state.into())
+        })
+        .collect();
+    let all = parts
+        .iter()
+        .all(|(_, readiness)| readiness.borrow().is_ready());
+    let (code, status) = match all {
+        true => (StatusCode::OK, "ready"),
+        false => (StatusCode::SERVICE_UNAVAILABLE, "not_ready"),
+    };
+    json(
+        code,
+        serde_json::json!({ "status": status, "parts": states }).to_string(),
+    )
+}
+
+fn json(code: StatusCode, body: String) -> Response {
+    (code, [(header::CONTENT_TYPE, "application/json")], body).into_response()
+}

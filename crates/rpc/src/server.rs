@@ -1,0 +1,170 @@
+//! A service behind a socket.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use futures::FutureExt;
+use http::{Request, Response};
+use serde::{Deserialize, Serialize};
+use tokio::net::TcpListener;
+use tokio_stream::wrappers::TcpListenerStream;
+use tonic::body::Body;
+use tonic::server::NamedService;
+use tonic::transport::{Server, ServerTlsConfig};
+use tower::Service as TowerService;
+
+use crate::access::Trust;
+use crate::link::{Error as LinkError, TlsFiles};
+use crate::readiness::Service;
+use crate::{health, stack::Stack};
+
+/// How a service listens.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ListenConfig {
+    /// Address and port, for example `0.0.0.0:7001`.
+    pub listen: SocketAddr,
+    /// Certificates; peers must show one of the same authority.
+    #[serde(default)]
+    pub tls: Option<TlsFiles>,
+    /// Listen without TLS. Only on a loopback address, where every local process is then trusted.
+    #[serde(default)]
+    pub plaintext: bool,
+}
+
+/// A server that cannot start or went down.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Neither certificates nor an explicit wish for plain text, or plain text beyond this machine.
+    #[error(
+        "{listen} has no `tls`: give certificates, or a loopback address with `plaintext: true`"
+    )]
+    PlainText {
+        /// The address.
+        listen: SocketAddr,
+    },
+    /// A certificate or key file.
+    #[error(transparent)]
+    Tls(#[from] LinkError),
+    /// The address is taken or not ours.
+    #[error("cannot listen on {listen}: {source}")]
+    Listen {
+        /// The address.
+        listen: SocketAddr,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// The transport failed.
+    #[error("the gRPC server failed: {0}")]
+    Transport(#[from] tonic::transport::Error),
+    /// The descriptors do not decode.
+    #[error("reflection cannot be offered: {0}")]
+    Reflection(#[from] tonic_reflection::server::Error),
+}
+
+/// A listener with its certificates, not yet serving.
+#[derive(Debug)]
+pub struct Bound {
+    listener: TcpListener,
+    tls: Option<ServerTlsConfig>,
+}
+
+impl Bound {
+    /// Takes the address and reads the certificates, so that what is wrong with them shows at start.
+    pub async fn bind(config: &ListenConfig) -> Result<Self, Error> {
+        let listen = config.listen;
+        let tls = match &config.tls {
+            Some(files) => {
+                let (authority, identity) = files.read()?;
+                Some(
+                    ServerTlsConfig::new()
+                        .identity(identity)
+                        .client_ca_root(authority),
+                )
+            }
+            None if config.plaintext && listen.ip().is_loopback() => None,
+            None => return Err(Error::PlainText { listen }),
+        };
+        let listener = TcpListener::bind(listen)
+            .await
+            .map_err(|source| Error::Listen { listen, source })?;
+        Ok(Self { listener, tls })
+    }
+
+    /// The address it listens on, with the port the system chose if 0 was asked for.
+    pub fn address(&self) -> std::io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// Serves `service` with health and reflection beside it until `shutdown`, then finishes what is in
+    /// flight.
+    pub async fn serve<S>(
+        self,
+        service: Service<S>,
+        shutdown: impl Future<Output = ()>,
+    ) -> Result<(), Error>
+    where
+        S: TowerService<Request<Body>, Response = Response<Body>, Error = Infallible>
+            + NamedService
+            + Clone
+            + Send
+            + Sync
+            + 'static,
+        S::Future: Send + 'static,
+    {
+        let trust = if self.tls.is_some() {
+            Trust::Certificate
+        } else {
+            Trust::Loopback
+        };
+        let (reporter, health) = tonic_health::server::health_reporter();
+        let reflection = tonic_reflection::server::Builder::configure()
+            .register_encoded_file_descriptor_set(wardgate_proto::DESCRIPTORS)
+            .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+            .build_v1()?;
+        let mut server = Server::builder()
+            // The defaults of h2 against rapid resets stay; these bound what one peer can hold.
+            .max_concurrent_streams(256)
+            .http2_max_header_list_size(16 * 1024)
+            .http2_keepalive_interval(Some(Duration::from_secs(10)))
+            .tcp_nodelay(true);
+        if let Some(tls) = self.tls {
+            server = server.tls_config(tls)?;
+        }
+        let stack = Stack::new(service.server, trust);
+        let in_flight = stack.in_flight();
+        let shutdown = shutdown.shared();
+        let serving = server
+            .add_service(stack)
+            .add_service(health)
+            .add_service(reflection)
+            .serve_with_incoming_shutdown(TcpListenerStream::new(self.listener), shutdown.clone());
+        // Watches never end by themselves, so the server ends when its calls have.
+        let finished = async move {
+            shutdown.await;
+            let calls = async {
+                in_flight.idle().await;
+                tokio::time::sleep(FLUSH).await;
+            };
+            let _ = tokio::time::timeout(GRACE, calls).await;
+        };
+        tokio::select! {
+            served = serving => Ok(served?),
+            () = finished => Ok(()),
+            () = forever(health::report(reporter, S::NAME, service.readiness)) => Ok(()),
+        }
+    }
+}
+
+/// Calls in flight at the end may take so long.
+const GRACE: Duration = Duration::from_secs(25);
+/// For the last answers to leave the socket, and for calls that raced the end to be counted.
+const FLUSH: Duration = Duration::from_millis(100);
+
+/// Reports while the server runs; that reporting ended is no reason to stop serving.
+async fn forever(report: impl Future<Output = ()>) {
+    report.await;
+    std::future::pending().await
+}

@@ -1,0 +1,110 @@
+//! Errors to `tonic::Status` and back: the only maker of a status.
+//!
+//! A status carries `google.rpc.ErrorInfo` with the reason, so that callers act on a word, not on prose.
+//! Causes stay in the log of the service that had them.
+
+use std::collections::HashMap;
+
+use tonic::{Code, Status};
+use tonic_types::{ErrorDetails, StatusExt};
+use wardgate_domain::InvalidMessage;
+use wardgate_proto::common::v1::ErrorReason;
+
+/// The domain of every reason, as `google.rpc.ErrorInfo` wants one.
+const DOMAIN: &str = "wardgate.dev";
+
+/// An error that may cross a link.
+pub trait ServiceError: std::error::Error {
+    /// What a program should make of it.
+    fn reason(&self) -> ErrorReason;
+}
+
+/// The status of `error`. Internal faults are logged here, once, and sent without their cause.
+pub fn status(error: &(impl ServiceError + 'static)) -> Status {
+    let reason = error.reason();
+    if reason == ErrorReason::Internal {
+        tracing::error!(
+            error = error as &dyn std::error::Error,
+            "a request failed inside the service"
+        );
+        return with_reason(reason, "internal error; the service's log holds the cause");
+    }
+    with_reason(reason, &error.to_string())
+}
+
+/// The status of a message that does not convert.
+pub fn invalid(error: &InvalidMessage) -> Status {
+    let details = ErrorDetails::with_error_info(
+        ErrorReason::InvalidMessage.as_str_name(),
+        DOMAIN,
+        HashMap::from([("field".to_owned(), error.name().to_owned())]),
+    );
+    Status::with_error_details(Code::InvalidArgument, error.to_string(), details)
+}
+
+/// The reason a status carries; what brings none came from the transport.
+pub fn reason_of(status: &Status) -> ErrorReason {
+    let told = status
+        .get_details_error_info()
+        .filter(|info| info.domain == DOMAIN)
+        .and_then(|info| ErrorReason::from_str_name(&info.reason));
+    told.unwrap_or(match status.code() {
+        Code::DeadlineExceeded => ErrorReason::DeadlineExceeded,
+        Code::Unavailable | Code::Cancelled | Code::Unknown => ErrorReason::Unavailable,
+        _ => ErrorReason::Internal,
+    })
+}
+
+pub(crate) fn with_reason(reason: ErrorReason, message: &str) -> Status {
+    let code = match reason {
+        ErrorReason::InvalidMessage => Code::InvalidArgument,
+        ErrorReason::PermitRefused | ErrorReason::PeerRefused => Code::PermissionDenied,
+        ErrorReason::UnknownTool => Code::NotFound,
+        ErrorReason::NotDurable | ErrorReason::Unavailable => Code::Unavailable,
+        ErrorReason::DeadlineExceeded => Code::DeadlineExceeded,
+        ErrorReason::Internal | ErrorReason::Unspecified => Code::Internal,
+    };
+    let details = ErrorDetails::with_error_info(reason.as_str_name(), DOMAIN, HashMap::new());
+    Status::with_error_details(code, message, details)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("the secret cause")]
+    struct Failure(ErrorReason);
+
+    impl ServiceError for Failure {
+        fn reason(&self) -> ErrorReason {
+            self.0
+        }
+    }
+
+    #[test]
+    fn a_reason_survives_the_wire() {
+        for reason in [
+            ErrorReason::NotDurable,
+            ErrorReason::PermitRefused,
+            ErrorReason::UnknownTool,
+        ] {
+            assert_eq!(reason_of(&status(&Failure(reason))), reason);
+        }
+    }
+
+    #[test]
+    fn an_internal_cause_is_not_sent() {
+        let status = status(&Failure(ErrorReason::Internal));
+        assert!(!status.message().contains("secret"));
+        assert_eq!(status.code(), Code::Internal);
+    }
+
+    #[test]
+    fn a_transport_failure_reads_as_unavailable() {
+        assert_eq!(
+            reason_of(&Status::unavailable("connection refused")),
+            ErrorReason::Unavailable
+        );
+    }
+}

@@ -1,0 +1,313 @@
+//! One service, three ways in: the same cases over a local link, an in-memory duplex and loopback TCP.
+//! What differs between them would be a difference between a laptop and a cluster.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::StreamExt;
+use futures::stream::BoxStream;
+use hyper_util::rt::TokioIo;
+use tokio::sync::{oneshot, watch};
+use tonic::transport::{Endpoint, Server, Uri};
+use tonic::{Request, Response, Status};
+use wardgate_domain::{
+    Ambient, Caller, CallerClaims, Decision, DecisionId, DenialReason, Digest, Timestamp,
+    ToolFacts, Verdict,
+};
+use wardgate_proto::common::v1::ErrorReason;
+use wardgate_proto::policy::v1 as pb;
+use wardgate_proto::policy::v1::policy_service_server::{PolicyService, PolicyServiceServer};
+use wardgate_rpc::client::PolicyClient;
+use wardgate_rpc::server::{Bound, ListenConfig};
+use wardgate_rpc::{Link, Peer, Readiness, Service, ServiceError, link, status};
+
+/// A policy service that does what the caller's subject says.
+#[derive(Debug, Clone)]
+struct Obedient;
+
+#[derive(Debug, thiserror::Error)]
+#[error("the store is full")]
+struct StoreFull;
+
+impl ServiceError for StoreFull {
+    fn reason(&self) -> ErrorReason {
+        ErrorReason::NotDurable
+    }
+}
+
+#[tonic::async_trait]
+impl PolicyService for Obedient {
+    async fn authorize(
+        &self,
+        request: Request<pb::AuthorizeRequest>,
+    ) -> Result<Response<pb::AuthorizeResponse>, Status> {
+        let noted = request.extensions().get::<&str>().is_some();
+        match request
+            .into_inner()
+            .caller
+            .unwrap_or_default()
+            .subject
+            .as_str()
+        {
+            "decides" => {
+                let decision = Decision {
+                    id: DecisionId::new(&Ambient::system()),
+                    verdict: Verdict::Deny {
+                        reason: DenialReason::Forbidden,
+                        visible: !noted,
+                    },
+                    policies: vec!["p1".to_owned()],
+                    policy_hash: Digest::of(b"policies"),
+                };
+                Ok(Response::new(pb::AuthorizeResponse {
+                    decision: Some((&decision).into()),
+                }))
+            }
+            "fails" => Err(status(&StoreFull)),
+            "panics" => panic!("on purpose"),
+            "hangs" => std::future::pending().await,
+            _ => Ok(Response::new(pb::AuthorizeResponse { decision: None })),
+        }
+    }
+
+    async fn list_visible(
+        &self,
+        request: Request<pb::ListVisibleRequest>,
+    ) -> Result<Response<pb::ListVisibleResponse>, Status> {
+        let visible = request
+            .into_inner()
+            .tools
+            .into_iter()
+            .map(|tool| tool.name)
+            .collect();
+        Ok(Response::new(pb::ListVisibleResponse {
+            visible,
+            policy_hash: Bytes::new(),
+        }))
+    }
+
+    type WatchVersionStream = BoxStream<'static, Result<pb::WatchVersionResponse, Status>>;
+
+    async fn watch_version(
+        &self,
+        _: Request<pb::WatchVersionRequest>,
+    ) -> Result<Response<Self::WatchVersionStream>, Status> {
+        let versions = [b"one", b"two"].map(|version| {
+            Ok(pb::WatchVersionResponse {
+                policy_hash: Digest::of(version).to_wire(),
+            })
+        });
+        Ok(Response::new(futures::stream::iter(versions).boxed()))
+    }
+}
+
+const NAME: &str = "wardgate.policy.v1.PolicyService";
+
+fn service() -> (
+    watch::Sender<Readiness>,
+    Service<PolicyServiceServer<Obedient>>,
+) {
+    let (sender, readiness) = watch::channel(Readiness::Ready);
+    (
+        sender,
+        Service {
+            server: PolicyServiceServer::new(Obedient),
+            readiness,
+        },
+    )
+}
+
+fn listen(listen: &str, plaintext: bool) -> ListenConfig {
+    ListenConfig {
+        listen: listen.parse().unwrap(),
+        tls: None,
+        plaintext,
+    }
+}
+
+/// The same service behind each door.
+async fn doors() -> Vec<(&'static str, Link)> {
+    let local = link::local(service().1, Peer::Gateway).link;
+
+    let (near, far) = tokio::io::duplex(64 * 1024);
+    let server = Server::builder().add_service(service().1.server);
+    tokio::spawn(server.serve_with_incoming(tokio_stream::once(Ok::<_, std::io::Error>(far))));
+    let mut near = Some(near);
+    let channel = Endpoint::from_static("http://duplex").connect_with_connector_lazy(
+        tower::service_fn(move |_: Uri| {
+            let near = near.take().map(TokioIo::new);
+            async move { near.ok_or_else(|| std::io::Error::other("connected twice")) }
+        }),
+    );
+    let duplex = Link::new(channel);
+
+    let bound = Bound::bind(&listen("127.0.0.1:0", true)).await.unwrap();
+    let url = format!("http://{}", bound.address().unwrap());
+    let (readiness, service) = service();
+    tokio::spawn(async move {
+        let _readiness = readiness;
+        bound.serve(service, std::future::pending()).await
+    });
+    let loopback = link::connect(&url, Peer::Policy, NAME, None).unwrap().link;
+    vec![("local", local), ("duplex", duplex), ("loopback", loopback)]
+}
+
+fn caller(subject: &str) -> Caller {
+    Caller::from_verified(CallerClaims {
+        issuer: "https://issuer.example".to_owned(),
+        subject: subject.to_owned(),
+        tenant: String::new(),
+        roles: vec!["Doctor".to_owned()],
+        attributes: BTreeMap::new(),
+        token_id: "t".to_owned(),
+        expires_at: Timestamp::from_seconds(0),
+    })
+}
+
+fn tool() -> ToolFacts {
+    ToolFacts {
+        name: "read_it".parse().unwrap(),
+        definition_digest: Digest::of(b"definition"),
+        read_only: true,
+        tags: Vec::new(),
+        entity: None,
+        classes: Vec::new(),
+    }
+}
+
+async fn ask(link: &Link, subject: &str, limit: Duration) -> Result<Decision, ErrorReason> {
+    PolicyClient::new(link.clone(), limit)
+        .authorize(&caller(subject), &tool(), Bytes::from_static(b"{}"), "")
+        .await
+        .map_err(|error| error.reason())
+}
+
+const AMPLE: Duration = Duration::from_secs(20);
+
+#[tokio::test]
+async fn every_door_gives_the_same_answers_and_the_same_errors() {
+    for (door, link) in doors().await {
+        let decision = ask(&link, "decides", AMPLE).await.unwrap();
+        let Verdict::Deny {
+            reason: DenialReason::Forbidden,
+            visible: true,
+        } = decision.verdict
+        else {
+            panic!("{door}: {decision:?}");
+        };
+        assert_eq!(decision.policies, ["p1"], "{door}");
+        assert_eq!(
+            ask(&link, "fails", AMPLE).await.unwrap_err(),
+            ErrorReason::NotDurable,
+            "{door}"
+        );
+        let nothing = ask(&link, "answers nothing", AMPLE).await.unwrap_err();
+        assert_eq!(nothing, ErrorReason::InvalidMessage, "{door}");
+    }
+}
+
+#[tokio::test]
+async fn a_deadline_ends_a_call_behind_every_door() {
+    for (door, link) in doors().await {
+        let late = ask(&link, "hangs", Duration::from_millis(50))
+            .await
+            .unwrap_err();
+        assert_eq!(late, ErrorReason::DeadlineExceeded, "{door}");
+    }
+}
+
+#[tokio::test]
+async fn a_stream_arrives_whole_behind_every_door() {
+    for (door, link) in doors().await {
+        let client = PolicyClient::new(link, AMPLE);
+        let versions = client.watch_version().await.unwrap();
+        let versions: Vec<Digest> = versions.map(Result::unwrap).collect().await;
+        assert_eq!(versions, [Digest::of(b"one"), Digest::of(b"two")], "{door}");
+    }
+}
+
+#[tokio::test]
+async fn a_panic_behind_our_stack_is_an_answer_and_the_next_call_works() {
+    for (door, link) in doors().await {
+        if door == "duplex" {
+            continue; // served bare, to have one door without the stack in the other tests
+        }
+        assert_eq!(
+            ask(&link, "panics", AMPLE).await.unwrap_err(),
+            ErrorReason::Internal,
+            "{door}"
+        );
+        assert!(ask(&link, "decides", AMPLE).await.is_ok(), "{door}");
+    }
+}
+
+#[tokio::test]
+async fn a_local_peer_that_may_not_call_is_refused() {
+    let link = link::local(service().1, Peer::Audit).link;
+    assert_eq!(
+        ask(&link, "decides", AMPLE).await.unwrap_err(),
+        ErrorReason::PeerRefused
+    );
+}
+
+#[tokio::test]
+async fn plain_text_needs_loopback_and_an_explicit_wish() {
+    assert!(Bound::bind(&listen("127.0.0.1:0", false)).await.is_err());
+    assert!(Bound::bind(&listen("0.0.0.0:0", true)).await.is_err());
+    for url in [
+        "http://10.0.0.1:7001",
+        "https://127.0.0.1:7001",
+        "ftp://127.0.0.1",
+        "nonsense url",
+    ] {
+        assert!(
+            link::connect(url, Peer::Policy, NAME, None).is_err(),
+            "{url}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn readiness_is_heard_over_a_wire_and_lost_with_the_connection() {
+    let address = std::net::TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let url = format!("http://{address}");
+    let (said, service) = service();
+    // A runtime of its own, so that its connections end with it as a process's do.
+    let (stop, stopped) = oneshot::channel::<()>();
+    let serving = std::thread::spawn(move || {
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        runtime.block_on(async {
+            let bound = Bound::bind(&listen(&address.to_string(), true))
+                .await
+                .unwrap();
+            bound
+                .serve(service, async { drop(stopped.await) })
+                .await
+                .unwrap();
+        });
+    });
+    let mut heard = link::connect(&url, Peer::Policy, NAME, None)
+        .unwrap()
+        .readiness;
+    heard.wait_for(Readiness::is_ready).await.unwrap();
+
+    said.send_replace(Readiness::NotReady("the disk is full".to_owned()));
+    heard
+        .wait_for(|readiness| !readiness.is_ready())
+        .await
+        .unwrap();
+    said.send_replace(Readiness::Ready);
+    heard.wait_for(Readiness::is_ready).await.unwrap();
+
+    // The open watch does not keep the server from ending.
+    drop(stop);
+    heard
+        .wait_for(|readiness| !readiness.is_ready())
+        .await
+        .unwrap();
+    serving.join().unwrap();
+}
