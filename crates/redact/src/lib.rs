@@ -1,0 +1,70 @@
+//! Field-level redaction by column class and tier.
+//!
+//! ```text
+//!                        classify: column name ──▶ (class, tier)
+//!                                     │
+//!   rows from a source ──▶ Redactor::rows ──▶ Redacted<Vec<Row>>  +  RedactionCounts
+//!                                     │
+//!      clear        as stored         │ pseudonym    [NAME_7f3a9c0be1d24a58]
+//!      partial      J••• D•••, •••WI  │ generalised  2025, 021, 90+
+//!      dropped      nothing           │
+//! ```
+//!
+//! One job: value in, [`Redacted`] out. What happens to a field depends on its tier (the permit's) and
+//! on its class, whose last dotted word is its kind:
+//!
+//! | kind | words | partial | generalised |
+//! |---|---|---|---|
+//! | identifier | any of family `id`; `id`, `insurance`, `account`, `number` | last two characters | `[withheld]` |
+//! | name | `name` | first letter of each word of three characters or more | `[withheld]` |
+//! | phone | `phone`, `fax` | last four digits | `[withheld]` |
+//! | e-mail | `email` | first letter and top-level domain | `[withheld]` |
+//! | date | `date`, `datetime` | year and month | year |
+//! | postcode | `zip`, `postcode` | first three characters | first three characters |
+//! | age | `age` | `•••` | ten years (`40-49`), `90+` |
+//! | anything else | `text`, `address`, `code`, … | `[withheld]` | `[withheld]` |
+//!
+//! - Pseudonyms are the same for every kind: the last word of the class and 64 bits of
+//!   HMAC-SHA-256 (RFC 2104) under a key of the tenant. Equal values of one class and tenant give equal tokens.
+//! - A partial value never shows more than two fifths of an identifier or a phone number, and nothing of
+//!   a value of one to three characters. What does not have the form of its kind is withheld whole.
+//! - `null` and the empty text stay as they are. Numbers and booleans are masked as their JSON text; a
+//!   coarser form exists only for ages and postcodes, so other numbers and booleans leave when
+//!   generalised. In arrays and objects every leaf is masked by the class of the column; the names of
+//!   members are kept.
+//! - The mask has a fixed width, so it does not tell how long the value was. Characters are Unicode scalar
+//!   values; nothing is ever cut inside one.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use serde_json::json;
+//! use wardgate_domain::{ColumnClass, ColumnTier};
+//! use wardgate_redact::{PseudonymKey, Redactor, Row};
+//!
+//! let redactor = Redactor::new(&PseudonymKey::new([7; 32]), "st-anna");
+//! let rows = vec![Row::new(vec![
+//!     (Arc::from("patient"), json!("NUGWI")),
+//!     (Arc::from("note"), json!("seen by Dr Yenji")),
+//! ])];
+//! let (id, text): (ColumnClass, ColumnClass) = ("id.patient".parse()?, "phi.text".parse()?);
+//!
+//! let (rows, counts) = redactor.rows(rows, |column| match column {
+//!     "patient" => (&id, ColumnTier::Partial),
+//!     _ => (&text, ColumnTier::Dropped),
+//! });
+//!
+//! assert_eq!(serde_json::to_string(&rows)?, r#"[{"patient":"•••WI"}]"#);
+//! assert_eq!((counts.fields_redacted, counts.phi), (2, true));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod kind;
+mod pseudonym;
+mod redacted;
+mod redactor;
+mod row;
+
+pub use pseudonym::PseudonymKey;
+pub use redacted::Redacted;
+pub use redactor::{RedactionCounts, Redactor};
+pub use row::Row;

@@ -1,0 +1,208 @@
+//! What is wrong with a `tools.yaml`, and how to mend it.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::yaml::{Key, Mark, Node, Yaml};
+use crate::duration;
+
+/// One fault of a `tools.yaml`. Shown as `FILE:LINE:COLUMN: problem; fix`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fault {
+    /// The file as it was named.
+    pub file: PathBuf,
+    /// From 1.
+    pub line: u64,
+    /// From 1, in characters.
+    pub column: u64,
+    /// What is wrong.
+    pub problem: String,
+    /// What to do about it.
+    pub fix: String,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            file,
+            line,
+            column,
+            problem,
+            fix,
+        } = self;
+        write!(f, "{}:{line}:{column}: {problem}; {fix}", file.display())
+    }
+}
+
+/// The faults found so far; reading goes on after each, so that one run shows them all.
+pub(super) struct Faults {
+    file: PathBuf,
+    found: Vec<Fault>,
+}
+
+impl Faults {
+    pub(super) fn of(file: &Path) -> Self {
+        Self {
+            file: file.to_owned(),
+            found: Vec::new(),
+        }
+    }
+
+    pub(super) fn add(&mut self, at: Mark, problem: impl Into<String>, fix: impl Into<String>) {
+        self.found.push(Fault {
+            file: self.file.clone(),
+            line: at.line,
+            column: at.column,
+            problem: problem.into(),
+            fix: fix.into(),
+        });
+    }
+
+    /// How many there are so far.
+    pub(super) fn count(&self) -> usize {
+        self.found.len()
+    }
+
+    /// All of them in the order of the file.
+    pub(super) fn into_vec(mut self) -> Vec<Fault> {
+        self.found.sort_by_key(|fault| (fault.line, fault.column));
+        self.found
+    }
+
+    fn wrong_kind(&mut self, node: &Node, what: &str, wanted: &str, fix: &str) {
+        self.add(
+            node.at,
+            format!("`{what}` is {}, not {wanted}", node.kind()),
+            fix,
+        );
+    }
+
+    pub(super) fn text<'n>(&mut self, node: &'n Node, what: &str) -> Option<&'n str> {
+        match &node.value {
+            Yaml::Text(text) if !text.trim().is_empty() => Some(text),
+            Yaml::Text(_) | Yaml::Null => {
+                self.add(node.at, format!("`{what}` is empty"), "write a text");
+                None
+            }
+            _ => {
+                self.wrong_kind(node, what, "a text", "put it in quotes");
+                None
+            }
+        }
+    }
+
+    pub(super) fn boolean(&mut self, node: &Node, what: &str) -> Option<bool> {
+        if let Yaml::Boolean(truth) = node.value {
+            return Some(truth);
+        }
+        self.wrong_kind(node, what, "a boolean", "write true or false");
+        None
+    }
+
+    pub(super) fn positive(&mut self, node: &Node, what: &str) -> Option<usize> {
+        let count = match node.value {
+            Yaml::Integer(number) => usize::try_from(number).ok().filter(|&count| count > 0),
+            _ => None,
+        };
+        if count.is_none() {
+            self.add(
+                node.at,
+                format!("`{what}` is not a whole number above 0"),
+                "write for example 100",
+            );
+        }
+        count
+    }
+
+    pub(super) fn duration(&mut self, node: &Node, what: &str) -> Option<Duration> {
+        let duration = match &node.value {
+            Yaml::Integer(seconds) => u64::try_from(*seconds).ok().map(Duration::from_secs),
+            Yaml::Text(text) => duration::parse(text),
+            _ => None,
+        };
+        let duration = duration.filter(|duration| !duration.is_zero());
+        if duration.is_none() {
+            self.add(
+                node.at,
+                format!("`{what}` is not a length of time above 0"),
+                "write for example 30s, 500ms or 2m",
+            );
+        }
+        duration
+    }
+
+    pub(super) fn list<'n>(&mut self, node: &'n Node, what: &str) -> &'n [Node] {
+        if let Yaml::List(items) = &node.value {
+            return items;
+        }
+        self.wrong_kind(
+            node,
+            what,
+            "a list",
+            "write one entry a line, each after `- `",
+        );
+        &[]
+    }
+
+    pub(super) fn map<'n>(&mut self, node: &'n Node, what: &str) -> Option<&'n [(Key, Node)]> {
+        if let Yaml::Map(entries) = &node.value {
+            return Some(entries);
+        }
+        self.wrong_kind(node, what, "a map", "write one `key: value` a line");
+        None
+    }
+}
+
+/// The fields of one map; what nobody asked for in the end is a fault.
+pub(super) struct Fields<'n> {
+    at: Mark,
+    what: String,
+    entries: Vec<(&'n Key, &'n Node)>,
+    known: Vec<&'static str>,
+}
+
+impl<'n> Fields<'n> {
+    /// `what` names the map in faults, for example ``tool `x` ``.
+    pub(super) fn of(node: &'n Node, what: impl Into<String>, faults: &mut Faults) -> Option<Self> {
+        let what = what.into();
+        let entries = faults.map(node, &what)?;
+        Some(Self {
+            at: node.at,
+            entries: entries.iter().map(|(key, node)| (key, node)).collect(),
+            known: Vec::new(),
+            what,
+        })
+    }
+
+    pub(super) fn optional(&mut self, name: &'static str) -> Option<&'n Node> {
+        self.known.push(name);
+        let at = self.entries.iter().position(|(key, _)| key.name == name)?;
+        Some(self.entries.swap_remove(at).1)
+    }
+
+    pub(super) fn required(
+        &mut self,
+        name: &'static str,
+        fix: &str,
+        faults: &mut Faults,
+    ) -> Option<&'n Node> {
+        let node = self.optional(name);
+        if node.is_none() {
+            faults.add(self.at, format!("`{}` has no `{name}`", self.what), fix);
+        }
+        node
+    }
+
+    /// Call it once every known field was asked for.
+    pub(super) fn finish(self, faults: &mut Faults) {
+        for (key, _) in self.entries {
+            let known = self.known.join("`, `");
+            faults.add(
+                key.at,
+                format!("`{}` has an unknown key `{}`", self.what, key.name),
+                format!("use one of `{known}`"),
+            );
+        }
+    }
+}

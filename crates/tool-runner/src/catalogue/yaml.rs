@@ -1,0 +1,315 @@
+//! YAML as nodes that know where they stand, so that a fault can name line and column.
+
+use std::fmt;
+
+use serde::Deserialize;
+use serde::de::{self, MapAccess, SeqAccess, Visitor};
+use serde_json::{Number, Value};
+use serde_saphyr::Spanned;
+
+/// A place in the file, both counted from 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Mark {
+    pub(super) line: u64,
+    pub(super) column: u64,
+}
+
+impl Mark {
+    pub(super) const START: Self = Self { line: 1, column: 1 };
+
+    fn of(location: serde_saphyr::Location) -> Self {
+        Self {
+            line: location.line().max(1),
+            column: location.column().max(1),
+        }
+    }
+}
+
+/// A value and where it stands.
+#[derive(Debug)]
+pub(super) struct Node {
+    pub(super) at: Mark,
+    pub(super) value: Yaml,
+}
+
+/// A value of the JSON schema of YAML 1.2, maps in the author's order.
+#[derive(Debug)]
+pub(super) enum Yaml {
+    Null,
+    Boolean(bool),
+    Integer(i64),
+    Float(f64),
+    Text(String),
+    List(Vec<Node>),
+    Map(Vec<(Key, Node)>),
+}
+
+/// A key of a map and where it stands.
+#[derive(Debug)]
+pub(super) struct Key {
+    pub(super) at: Mark,
+    pub(super) name: String,
+}
+
+/// Text that is not YAML.
+#[derive(Debug)]
+pub(super) struct NotYaml {
+    pub(super) at: Mark,
+    pub(super) problem: String,
+}
+
+/// Whether maps are written as the author ordered them, or sorted for a digest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum KeyOrder {
+    Author,
+    Sorted,
+}
+
+impl Node {
+    /// Reads one document.
+    pub(super) fn parse(text: &str) -> Result<Self, NotYaml> {
+        let options = serde_saphyr::options! {
+            strict_booleans: true,
+            with_snippet: false,
+        };
+        serde_saphyr::from_str_with_options(text, options).map_err(|error| NotYaml {
+            at: error.location().map_or(Mark::START, Mark::of),
+            problem: without_place(&error.to_string()),
+        })
+    }
+
+    /// What it is, for people.
+    pub(super) fn kind(&self) -> &'static str {
+        match self.value {
+            Yaml::Null => "empty",
+            Yaml::Boolean(_) => "a boolean",
+            Yaml::Integer(_) | Yaml::Float(_) => "a number",
+            Yaml::Text(_) => "a text",
+            Yaml::List(_) => "a list",
+            Yaml::Map(_) => "a map",
+        }
+    }
+
+    /// The value under `key`, when this is a map that has it.
+    pub(super) fn get(&self, key: &str) -> Option<&Node> {
+        match &self.value {
+            Yaml::Map(entries) => entries
+                .iter()
+                .find(|(at, _)| at.name == key)
+                .map(|(_, node)| node),
+            _ => None,
+        }
+    }
+
+    /// The node a JSON pointer leads to, or the last one on the way.
+    pub(super) fn follow(&self, pointer: &str) -> &Node {
+        pointer
+            .split('/')
+            .skip(1)
+            .try_fold(self, |node, step| {
+                let step = step.replace("~1", "/").replace("~0", "~");
+                let next = match &node.value {
+                    Yaml::List(items) => step.parse().ok().and_then(|at: usize| items.get(at)),
+                    _ => node.get(&step),
+                };
+                next.ok_or(node)
+            })
+            .unwrap_or_else(|last| last)
+    }
+
+    /// As JSON text.
+    pub(super) fn to_json(&self, order: KeyOrder) -> String {
+        let mut text = String::new();
+        self.write_json(order, &mut text);
+        text
+    }
+
+    fn write_json(&self, order: KeyOrder, out: &mut String) {
+        match &self.value {
+            Yaml::List(items) => {
+                out.push('[');
+                for (position, item) in items.iter().enumerate() {
+                    if position > 0 {
+                        out.push(',');
+                    }
+                    item.write_json(order, out);
+                }
+                out.push(']');
+            }
+            Yaml::Map(entries) => {
+                let mut entries: Vec<_> = entries.iter().collect();
+                if order == KeyOrder::Sorted {
+                    entries.sort_unstable_by(|(a, _), (b, _)| a.name.cmp(&b.name));
+                }
+                out.push('{');
+                for (position, (key, node)) in entries.into_iter().enumerate() {
+                    if position > 0 {
+                        out.push(',');
+                    }
+                    out.push_str(&Value::from(key.name.as_str()).to_string());
+                    out.push(':');
+                    node.write_json(order, out);
+                }
+                out.push('}');
+            }
+            _ => out.push_str(&self.to_value().to_string()),
+        }
+    }
+
+    /// As a JSON value.
+    pub(super) fn to_value(&self) -> Value {
+        match &self.value {
+            Yaml::Null => Value::Null,
+            Yaml::Boolean(truth) => Value::Bool(*truth),
+            Yaml::Integer(number) => Value::from(*number),
+            // Only finite numbers are parsed.
+            Yaml::Float(number) => Number::from_f64(*number).map_or(Value::Null, Value::Number),
+            Yaml::Text(text) => Value::from(text.as_str()),
+            Yaml::List(items) => items.iter().map(Self::to_value).collect(),
+            Yaml::Map(entries) => entries
+                .iter()
+                .map(|(key, node)| (key.name.clone(), node.to_value()))
+                .collect(),
+        }
+    }
+}
+
+/// The parser's message without the place, which a fault shows in front.
+fn without_place(message: &str) -> String {
+    let message = match message.split_once(": ") {
+        Some((place, rest)) if place.contains("line ") && place.contains("column ") => rest,
+        _ => message,
+    };
+    let message = message.split(" at line ").next().unwrap_or(message);
+    message.trim_end_matches(',').to_owned()
+}
+
+impl<'de> Deserialize<'de> for Node {
+    fn deserialize<D: de::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let spanned = Spanned::<Yaml>::deserialize(deserializer)?;
+        Ok(Self {
+            at: Mark::of(spanned.referenced),
+            value: spanned.value,
+        })
+    }
+}
+
+impl<'de> Deserialize<'de> for Key {
+    fn deserialize<D: de::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let spanned = Spanned::<String>::deserialize(deserializer)?;
+        Ok(Self {
+            at: Mark::of(spanned.referenced),
+            name: spanned.value,
+        })
+    }
+}
+
+impl<'de> Deserialize<'de> for Yaml {
+    fn deserialize<D: de::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(YamlVisitor)
+    }
+}
+
+struct YamlVisitor;
+
+impl<'de> Visitor<'de> for YamlVisitor {
+    type Value = Yaml;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value")
+    }
+
+    fn visit_unit<E: de::Error>(self) -> Result<Yaml, E> {
+        Ok(Yaml::Null)
+    }
+
+    fn visit_bool<E: de::Error>(self, truth: bool) -> Result<Yaml, E> {
+        Ok(Yaml::Boolean(truth))
+    }
+
+    fn visit_i64<E: de::Error>(self, number: i64) -> Result<Yaml, E> {
+        Ok(Yaml::Integer(number))
+    }
+
+    fn visit_u64<E: de::Error>(self, number: u64) -> Result<Yaml, E> {
+        i64::try_from(number)
+            .map(Yaml::Integer)
+            .map_err(|_| E::custom("the number does not fit 64 bits"))
+    }
+
+    fn visit_f64<E: de::Error>(self, number: f64) -> Result<Yaml, E> {
+        Ok(Yaml::Float(number))
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<Yaml, E> {
+        Ok(Yaml::Text(text.to_owned()))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<Yaml, A::Error> {
+        let mut items = Vec::new();
+        while let Some(item) = access.next_element()? {
+            items.push(item);
+        }
+        Ok(Yaml::List(items))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Yaml, A::Error> {
+        let mut entries = Vec::new();
+        while let Some(entry) = access.next_entry()? {
+            entries.push(entry);
+        }
+        Ok(Yaml::Map(entries))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_value_and_key_knows_its_place() {
+        let node = Node::parse("a: 1\nlist:\n  - x\n  - { deep: yes }\nempty:\n").unwrap();
+        let Yaml::Map(entries) = &node.value else {
+            panic!("not a map");
+        };
+        assert_eq!(entries[1].0.at, Mark { line: 2, column: 1 });
+        assert_eq!(node.follow("/list/0").at, Mark { line: 3, column: 5 });
+        assert_eq!(
+            node.follow("/list/1/deep").at,
+            Mark {
+                line: 4,
+                column: 13
+            }
+        );
+        assert_eq!(node.follow("/list/1/deep").kind(), "a text");
+        assert_eq!(node.follow("/empty").kind(), "empty");
+    }
+
+    #[test]
+    fn json_keeps_the_authors_order_or_sorts_for_a_digest() {
+        let node = Node::parse("b: {z: 1, a: [1.5, null, \"q\\\"\"]}\na: true\n").unwrap();
+        assert_eq!(
+            node.to_json(KeyOrder::Author),
+            r#"{"b":{"z":1,"a":[1.5,null,"q\""]},"a":true}"#
+        );
+        assert_eq!(
+            node.to_json(KeyOrder::Sorted),
+            r#"{"a":true,"b":{"a":[1.5,null,"q\""],"z":1}}"#
+        );
+    }
+
+    #[test]
+    fn what_is_not_yaml_says_where() {
+        for (text, line) in [
+            ("a: [1, 2\nb: 3\n", 2),
+            ("a: 1\na: 2\n", 2),
+            ("a: .nan\n", 1),
+            ("a: *nothing\n", 1),
+            ("a: 18446744073709551615\n", 1),
+        ] {
+            let error = Node::parse(text).unwrap_err();
+            assert_eq!(error.at.line, line, "{text:?}: {error:?}");
+            assert!(!error.problem.contains("line "), "{error:?}");
+        }
+    }
+}

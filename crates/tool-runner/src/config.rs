@@ -1,0 +1,86 @@
+//! Configuration of the service.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::duration;
+
+/// Section `tool_runner`. Lengths of time are written like `30s` or as whole seconds.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    /// The `tools.yaml`.
+    pub catalogue: PathBuf,
+    /// Values for `${NAME}` in sources, looked up before the environment. They can hold passwords, so they
+    /// are never shown.
+    #[serde(skip_serializing)]
+    pub variables: BTreeMap<String, String>,
+    /// Lets the database apply row rules where it can. Every row is checked again either way.
+    pub pushdown: bool,
+    /// Rows one call may return, unless the tool says otherwise.
+    pub max_rows: usize,
+    /// Bytes of JSON one call may return.
+    pub max_result_bytes: usize,
+    /// How long one call may take, unless the tool says otherwise.
+    #[serde(with = "duration")]
+    pub time_limit: Duration,
+    /// How often the catalogue is looked at for changes.
+    #[serde(with = "duration")]
+    pub reload_interval: Duration,
+}
+
+impl fmt::Debug for Config {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Config")
+            .field("catalogue", &self.catalogue)
+            .field("variables", &self.variables.keys())
+            .field("pushdown", &self.pushdown)
+            .field("max_rows", &self.max_rows)
+            .field("max_result_bytes", &self.max_result_bytes)
+            .field("time_limit", &self.time_limit)
+            .field("reload_interval", &self.reload_interval)
+            .finish()
+    }
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            catalogue: PathBuf::from("tools.yaml"),
+            variables: BTreeMap::new(),
+            pushdown: true,
+            max_rows: 1_000,
+            max_result_bytes: 1 << 20,
+            time_limit: Duration::from_secs(30),
+            reload_interval: Duration::from_secs(2),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_written_for_people_and_unknown_keys_are_refused() {
+        let config: Config =
+            serde_json::from_str(r#"{"time_limit": "500ms", "reload_interval": 5}"#).unwrap();
+        assert_eq!(config.time_limit, Duration::from_millis(500));
+        assert_eq!(config.reload_interval, Duration::from_secs(5));
+        let text = serde_json::to_string(&config).unwrap();
+        assert!(text.contains(r#""time_limit":"500ms""#), "{text}");
+        assert!(serde_json::from_str::<Config>(r#"{"time_limits": 5}"#).is_err());
+    }
+
+    #[test]
+    fn variables_are_never_shown() {
+        let config: Config = serde_json::from_str(r#"{"variables": {"URL": "canary"}}"#).unwrap();
+        assert_eq!(config.variables["URL"], "canary");
+        assert!(!format!("{config:?}").contains("canary"));
+        assert!(!serde_json::to_string(&config).unwrap().contains("canary"));
+    }
+}

@@ -1,0 +1,46 @@
+//! What can go wrong before a tool runs. What goes wrong while it runs is a result.
+
+use wardgate_domain::PermitRefusal;
+use wardgate_proto::common::v1::ErrorReason;
+use wardgate_rpc::ServiceError;
+
+use crate::catalogue::Fault;
+use crate::row_rule::RowRuleError;
+
+/// Why the service did not start, or did not run a call.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The `tools.yaml` has faults.
+    #[error("the tool catalogue has faults:\n{}", lines(.0))]
+    Catalogue(Vec<Fault>),
+    /// A source's settings were accepted and then not.
+    #[error("a source cannot be set up")]
+    Source(#[source] sqlx::Error),
+    /// No tool of that canonical name is configured.
+    #[error("no tool of that name is configured; list the tools")]
+    UnknownTool,
+    /// The call carries no permit.
+    #[error("the call carries no permit; ask the policy service for one")]
+    NoPermit,
+    /// The permit does not cover the call.
+    #[error(transparent)]
+    Permit(#[from] PermitRefusal),
+    /// The permit's row rule does not fit the tool.
+    #[error(transparent)]
+    RowRule(#[from] RowRuleError),
+}
+
+fn lines(faults: &[Fault]) -> String {
+    let lines: Vec<_> = faults.iter().map(ToString::to_string).collect();
+    lines.join("\n")
+}
+
+impl ServiceError for Error {
+    fn reason(&self) -> ErrorReason {
+        match self {
+            Self::Catalogue(_) | Self::Source(_) => ErrorReason::Internal,
+            Self::UnknownTool => ErrorReason::UnknownTool,
+            Self::NoPermit | Self::Permit(_) | Self::RowRule(_) => ErrorReason::PermitRefused,
+        }
+    }
+}

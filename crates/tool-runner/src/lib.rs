@@ -1,0 +1,34 @@
+//! Tools from `tools.yaml`, run under a permit only.
+//!
+//! ```text
+//!   tools.yaml ──▶ catalogue ──▶ loaded (tools, sources, permits seen)
+//!                                   │
+//!   CallTool ─▶ call: tool ─▶ permit ─▶ arguments ─▶ sql ⇄ row rule ─▶ redact ─▶ result
+//!                      └ refused: nothing ran          └ pushdown
+//! ```
+//!
+//! One job: run a configured tool for a call that the policy service permitted, and let nothing leave that
+//! the permit does not cover. No code here knows any tool; `call` is the story of one call.
+
+mod arguments;
+mod call;
+mod catalogue;
+mod config;
+mod duration;
+mod error;
+mod grants;
+mod loaded;
+mod pushdown;
+mod result;
+mod row_rule;
+mod service;
+mod sql;
+
+pub use catalogue::{Catalogue, Fault, Tool};
+pub use config::Config;
+pub use error::Error;
+pub use row_rule::RowRuleError;
+pub use service::service;
+
+#[cfg(test)]
+mod tests;

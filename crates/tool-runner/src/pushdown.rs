@@ -1,0 +1,199 @@
+//! A row rule as SQL, so that the database leaves out most of what would be withheld.
+//!
+//! ```text
+//!   permit … when { resource.doctor == "d7" }   ─▶   (COALESCE(m.doctor = $2, FALSE))
+//!   forbid … when { resource.sealed }           ─▶   AND NOT COALESCE(m.sealed, FALSE)
+//! ```
+//!
+//! Only an optimisation: what it lets through is checked again by [`crate::row_rule`], so it may let
+//! through too much but should not leave out a row that the rule admits. A permit with anything that is
+//! not understood lets every row through, a forbid with it leaves none out. NULL is an absent attribute:
+//! Cedar fails on it and the row is withheld, SQL makes the clause unknown and `COALESCE` makes it false.
+
+use std::collections::BTreeMap;
+
+use cedar_policy::PolicySet;
+use cedar_policy::pst::{
+    ActionConstraint, BinaryOp, Clause, Effect, Expr, Literal, PrincipalConstraint,
+    ResourceConstraint, Template, UnaryOp, Var,
+};
+
+use crate::catalogue::Dialect;
+use crate::sql::Bound;
+
+/// A condition and the values of its placeholders.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Condition {
+    pub(crate) sql: String,
+    pub(crate) values: Vec<Bound>,
+}
+
+/// The condition of `policies`. `expressions` gives the SQL of an attribute; placeholders are numbered
+/// behind the `taken` ones of the statement.
+pub(crate) fn condition(
+    policies: &PolicySet,
+    expressions: &BTreeMap<String, String>,
+    dialect: Dialect,
+    taken: usize,
+) -> Condition {
+    let mut writer = Writer {
+        expressions,
+        dialect,
+        taken,
+        values: Vec::new(),
+    };
+    let mut permits = Vec::new();
+    let mut forbids = Vec::new();
+    for policy in policies.policies() {
+        let bound = writer.values.len();
+        let pst = policy.to_pst();
+        let clause = pst.as_ref().ok().and_then(|pst| writer.policy(pst.body()));
+        if clause.is_none() {
+            writer.values.truncate(bound);
+        }
+        let is_permit = policy.effect() == cedar_policy::Effect::Permit;
+        match clause {
+            Some(sql) if is_permit => permits.push(format!("COALESCE({sql}, FALSE)")),
+            Some(sql) => forbids.push(format!(" AND NOT COALESCE({sql}, FALSE)")),
+            None if is_permit => permits.push("TRUE".to_owned()),
+            None => {}
+        }
+    }
+    let permits = if permits.is_empty() {
+        "FALSE".to_owned()
+    } else {
+        permits.join(" OR ")
+    };
+    Condition {
+        sql: format!("({permits}){}", forbids.concat()),
+        values: writer.values,
+    }
+}
+
+struct Writer<'a> {
+    expressions: &'a BTreeMap<String, String>,
+    dialect: Dialect,
+    taken: usize,
+    values: Vec<Bound>,
+}
+
+/// Each method gives `None` for what it does not understand.
+impl Writer<'_> {
+    fn policy(&mut self, policy: &Template) -> Option<String> {
+        // The scope was settled when the residual was made, or is checked again with the row.
+        let is_open = policy.principal == PrincipalConstraint::Any
+            && policy.action == ActionConstraint::Any
+            && policy.resource == ResourceConstraint::Any;
+        let is_understood = is_open || policy.effect == Effect::Permit;
+        if !is_understood {
+            return None;
+        }
+        let mut clauses = Vec::new();
+        for clause in policy.clauses() {
+            clauses.push(match clause {
+                Clause::When(expr) => self.boolean(expr)?,
+                Clause::Unless(expr) => format!("NOT {}", self.boolean(expr)?),
+            });
+        }
+        if clauses.is_empty() {
+            return Some("TRUE".to_owned());
+        }
+        Some(format!("({})", clauses.join(" AND ")))
+    }
+
+    fn boolean(&mut self, expr: &Expr) -> Option<String> {
+        match expr {
+            Expr::Literal(Literal::Bool(truth)) => {
+                Some(if *truth { "TRUE" } else { "FALSE" }.to_owned())
+            }
+            Expr::GetAttr { .. } => self.attribute(expr).map(|sql| format!("({sql})")),
+            Expr::UnaryOp {
+                op: UnaryOp::Not,
+                expr,
+            } => Some(format!("(NOT {})", self.boolean(expr)?)),
+            Expr::BinaryOp { op, left, right } => self.binary(*op, left, right),
+            Expr::HasAttr { expr, attrs } if **expr == Expr::Var(Var::Resource) => {
+                let sql = self.expressions.get(attrs.head.as_str())?;
+                attrs
+                    .tail
+                    .is_empty()
+                    .then(|| format!("(({sql}) IS NOT NULL)"))
+            }
+            _ => None,
+        }
+    }
+
+    fn binary(&mut self, op: BinaryOp, left: &Expr, right: &Expr) -> Option<String> {
+        let operator = match op {
+            BinaryOp::And => return self.join(left, "AND", right),
+            BinaryOp::Or => return self.join(left, "OR", right),
+            BinaryOp::Contains => return self.contains(left, right),
+            BinaryOp::Eq => "=",
+            BinaryOp::NotEq => "<>",
+            BinaryOp::Less => "<",
+            BinaryOp::LessEq => "<=",
+            BinaryOp::Greater => ">",
+            BinaryOp::GreaterEq => ">=",
+            _ => return None,
+        };
+        Some(format!(
+            "({} {operator} {})",
+            self.scalar(left)?,
+            self.scalar(right)?
+        ))
+    }
+
+    fn join(&mut self, left: &Expr, operator: &str, right: &Expr) -> Option<String> {
+        Some(format!(
+            "({} {operator} {})",
+            self.boolean(left)?,
+            self.boolean(right)?
+        ))
+    }
+
+    /// A set of literals that contains an attribute.
+    fn contains(&mut self, set: &Expr, item: &Expr) -> Option<String> {
+        let Expr::Set(members) = set else {
+            return None;
+        };
+        let item = self.attribute(item)?;
+        let members: Vec<_> = members
+            .iter()
+            .map(|member| match &**member {
+                Expr::Literal(literal) => self.literal(literal),
+                _ => None,
+            })
+            .collect::<Option<_>>()?;
+        if members.is_empty() {
+            return Some("FALSE".to_owned());
+        }
+        Some(format!("(({item}) IN ({}))", members.join(", ")))
+    }
+
+    fn scalar(&mut self, expr: &Expr) -> Option<String> {
+        match expr {
+            Expr::Literal(literal) => self.literal(literal),
+            Expr::GetAttr { .. } => self.attribute(expr).map(|sql| format!("({sql})")),
+            _ => None,
+        }
+    }
+
+    fn attribute(&self, expr: &Expr) -> Option<String> {
+        match expr {
+            Expr::GetAttr { expr, attr } if **expr == Expr::Var(Var::Resource) => {
+                self.expressions.get(attr.as_str()).cloned()
+            }
+            _ => None,
+        }
+    }
+
+    fn literal(&mut self, literal: &Literal) -> Option<String> {
+        self.values.push(match literal {
+            Literal::Bool(truth) => Bound::Boolean(Some(*truth)),
+            Literal::Long(number) => Bound::Integer(Some(*number)),
+            Literal::String(text) => Bound::Text(Some(text.to_string())),
+            _ => return None,
+        });
+        Some(self.dialect.placeholder(self.taken + self.values.len()))
+    }
+}

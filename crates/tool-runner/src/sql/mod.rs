@@ -1,0 +1,186 @@
+//! Runs prepared statements on SQL databases.
+//!
+//! ```text
+//!   Source ─┬─ reader: Pool ── sessions that the database itself keeps from writing
+//!           └─ writer: Pool ── sessions for tools that do not declare `readOnlyHint`
+//! ```
+
+mod backend;
+mod pool;
+mod postgres;
+mod sqlite;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use wardgate_redact::Row;
+
+use crate::catalogue::{Dialect, SourceSettings};
+use backend::Backend;
+use pool::Pool;
+use postgres::Postgres;
+use sqlite::Sqlite;
+
+/// A value bound to a placeholder. `None` is NULL of that type.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Bound {
+    Text(Option<String>),
+    Integer(Option<i64>),
+    Number(Option<f64>),
+    Boolean(Option<bool>),
+}
+
+/// Whether more rows are wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Flow {
+    More,
+    Enough,
+}
+
+/// Why a source gave no result.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SourceError {
+    #[error("the source cannot be reached: {0}")]
+    Unreachable(#[source] sqlx::Error),
+    #[error("no connection to the source was made or came free within {0:?}")]
+    Busy(Duration),
+    #[error("the database stopped the statement at its time limit")]
+    Timeout,
+    #[error("the database refused the statement: {0}")]
+    Refused(Refusal),
+    #[error("the connection broke: {0}")]
+    Broken(#[source] sqlx::Error),
+    #[error(
+        "column `{column}` has type {type_name}, which has no JSON form; cast it in the statement"
+    )]
+    ColumnType { column: Arc<str>, type_name: String },
+    #[error("a value of column `{column}`, type {type_name}, cannot be read as JSON")]
+    Value { column: Arc<str>, type_name: String },
+    #[error("two columns are named `{0}`; rename one in the statement")]
+    DuplicateColumn(Arc<str>),
+}
+
+/// A database error without anything that could hold a value: messages of constraint and conversion
+/// errors quote rows and arguments.
+#[derive(Debug, thiserror::Error)]
+#[error("{code}{}", .message.as_deref().map(|text| format!(": {text}")).unwrap_or_default())]
+pub(crate) struct Refusal {
+    code: String,
+    message: Option<String>,
+}
+
+/// A configured database.
+pub(crate) struct Source {
+    settings: SourceSettings,
+    statement_limit: Duration,
+    lanes: Lanes,
+}
+
+enum Lanes {
+    Sqlite {
+        reader: Pool<Sqlite>,
+        writer: Pool<Sqlite>,
+    },
+    Postgres {
+        reader: Pool<Postgres>,
+        writer: Pool<Postgres>,
+    },
+}
+
+impl Source {
+    /// Connects to nothing yet. `statement_limit` is the longest any tool may take; the database ends a
+    /// statement then even if nobody is left to cancel it.
+    pub(crate) fn new(
+        settings: SourceSettings,
+        statement_limit: Duration,
+    ) -> Result<Self, sqlx::Error> {
+        let SourceSettings {
+            url,
+            max_connections,
+            ..
+        } = &settings;
+        let lanes = match settings.dialect {
+            Dialect::Sqlite => Lanes::Sqlite {
+                reader: Pool::new(Sqlite::reader(url)?, *max_connections),
+                writer: Pool::new(Sqlite::writer(url)?, *max_connections),
+            },
+            Dialect::Postgres => Lanes::Postgres {
+                reader: Pool::new(Postgres::reader(url, statement_limit)?, *max_connections),
+                writer: Pool::new(Postgres::writer(url, statement_limit)?, *max_connections),
+            },
+        };
+        Ok(Self {
+            settings,
+            statement_limit,
+            lanes,
+        })
+    }
+
+    /// True when it is the very source that these settings would make.
+    pub(crate) fn is(&self, settings: &SourceSettings, statement_limit: Duration) -> bool {
+        self.settings == *settings && self.statement_limit == statement_limit
+    }
+
+    /// Runs one statement and hands its rows to `sink` as they come, until it has enough. Dropping the
+    /// future stops the work in the database.
+    pub(crate) async fn query(
+        &self,
+        read_only: bool,
+        sql: Arc<str>,
+        values: &[Bound],
+        sink: &mut (dyn FnMut(Row) -> Flow + Send),
+    ) -> Result<(), SourceError> {
+        match &self.lanes {
+            Lanes::Sqlite { reader, writer } => {
+                let pool = if read_only { reader } else { writer };
+                run(pool, sql, values, sink).await
+            }
+            Lanes::Postgres { reader, writer } => {
+                let pool = if read_only { reader } else { writer };
+                run(pool, sql, values, sink).await
+            }
+        }
+    }
+}
+
+async fn run<B: Backend>(
+    pool: &Pool<B>,
+    sql: Arc<str>,
+    values: &[Bound],
+    sink: &mut (dyn FnMut(Row) -> Flow + Send),
+) -> Result<(), SourceError> {
+    use futures::TryStreamExt;
+
+    let mut lease = pool.lease().await?;
+    let outcome = {
+        let mut rows = B::fetch(lease.session(), sql, values);
+        let mut layout = None;
+        loop {
+            match rows.try_next().await {
+                Ok(None) => break Ok(()),
+                Ok(Some(row)) => {
+                    let layout = match &layout {
+                        Some(layout) => layout,
+                        None => layout.insert(B::layout(&row)?),
+                    };
+                    // The rest is never read, so the session is dropped with it.
+                    if sink(B::read(layout, &row)?) == Flow::Enough {
+                        return Ok(());
+                    }
+                }
+                Err(error) => break Err(error),
+            }
+        }
+    };
+    match outcome {
+        Ok(()) => {
+            lease.give_back();
+            Ok(())
+        }
+        Err(sqlx::Error::Database(error)) => {
+            lease.give_back();
+            Err(B::refusal(error.as_ref()))
+        }
+        Err(error) => Err(SourceError::Broken(error)),
+    }
+}

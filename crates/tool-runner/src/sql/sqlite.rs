@@ -1,0 +1,170 @@
+//! SQLite: one thread per session, stopped by a flag that its progress handler watches.
+
+use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use futures::StreamExt;
+use futures::stream::{self, BoxStream};
+use serde_json::Value;
+use sqlx::error::{BoxDynError, DatabaseError};
+use sqlx::sqlite::{
+    SqliteArguments, SqliteConnectOptions, SqliteConnection, SqliteRow, SqliteValueRef,
+};
+use sqlx::{
+    Arguments, AssertSqlSafe, Column, ConnectOptions, Connection, Decode, Row as _, TypeInfo,
+    ValueRef,
+};
+use wardgate_redact::Row;
+
+use super::backend::{Backend, base64, distinct, float};
+use super::{Bound, Refusal, SourceError};
+
+/// Instructions of the virtual machine between two looks at the flag: some tens of microseconds.
+const STOP_CHECK_INTERVAL: i32 = 1_000;
+
+/// SQLite's own messages name tables, columns and syntax, never values. Under this code, though, `RAISE` in
+/// a trigger can say anything.
+const SQLITE_CONSTRAINT: i32 = 19;
+
+pub(super) struct Sqlite {
+    options: SqliteConnectOptions,
+}
+
+impl Sqlite {
+    /// Sessions that cannot write.
+    pub(super) fn reader(url: &str) -> Result<Self, sqlx::Error> {
+        let mut sqlite = Self::writer(url)?;
+        sqlite.options = sqlite.options.read_only(true).pragma("query_only", "ON");
+        Ok(sqlite)
+    }
+
+    pub(super) fn writer(url: &str) -> Result<Self, sqlx::Error> {
+        let options = SqliteConnectOptions::from_str(url)?.disable_statement_logging();
+        Ok(Self { options })
+    }
+}
+
+/// A connection that stops working when it is dropped.
+pub(super) struct Session {
+    connection: SqliteConnection,
+    stop: Arc<AtomicBool>,
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Backend for Sqlite {
+    type Session = Session;
+    type Row = SqliteRow;
+    type Layout = Vec<SqliteColumn>;
+
+    async fn connect(&self) -> Result<Session, sqlx::Error> {
+        let mut connection = SqliteConnection::connect_with(&self.options).await?;
+        let stop = Arc::new(AtomicBool::new(false));
+        let watched = Arc::clone(&stop);
+        connection
+            .lock_handle()
+            .await?
+            .set_progress_handler(STOP_CHECK_INTERVAL, move || {
+                !watched.load(Ordering::Relaxed)
+            });
+        Ok(Session { connection, stop })
+    }
+
+    async fn is_alive(_: &mut Session) -> bool {
+        true
+    }
+
+    fn fetch<'s>(
+        session: &'s mut Session,
+        sql: Arc<str>,
+        values: &[Bound],
+    ) -> BoxStream<'s, Result<SqliteRow, sqlx::Error>> {
+        let mut arguments = SqliteArguments::default();
+        let bound = values.iter().try_for_each(|value| match value {
+            Bound::Text(text) => arguments.add(text.clone()),
+            Bound::Integer(number) => arguments.add(*number),
+            Bound::Number(number) => arguments.add(*number),
+            Bound::Boolean(truth) => arguments.add(*truth),
+        });
+        match bound {
+            Ok(()) => {
+                sqlx::query_with(AssertSqlSafe(sql), arguments).fetch(&mut session.connection)
+            }
+            Err(error) => stream::once(async { Err(sqlx::Error::Encode(error)) }).boxed(),
+        }
+    }
+
+    fn layout(row: &SqliteRow) -> Result<Self::Layout, SourceError> {
+        let names = distinct(row.columns().iter().map(Column::name))?;
+        Ok(names
+            .into_iter()
+            .zip(row.columns())
+            .map(|(name, column)| SqliteColumn {
+                name,
+                is_boolean: column.type_info().name() == "BOOLEAN",
+            })
+            .collect())
+    }
+
+    fn read(layout: &Self::Layout, row: &SqliteRow) -> Result<Row, SourceError> {
+        layout
+            .iter()
+            .enumerate()
+            .map(|(position, column)| Ok((Arc::clone(&column.name), column.value(row, position)?)))
+            .collect()
+    }
+
+    fn refusal(error: &dyn DatabaseError) -> SourceError {
+        let code = error.code().unwrap_or_default();
+        let primary = code.parse::<i32>().map_or(0, |code| code & 0xff);
+        SourceError::Refused(Refusal {
+            code: format!("SQLite error {code}"),
+            message: (primary != SQLITE_CONSTRAINT).then(|| error.message().to_owned()),
+        })
+    }
+}
+
+pub(super) struct SqliteColumn {
+    name: Arc<str>,
+    /// Declared BOOLEAN, which SQLite stores as 0 and 1.
+    is_boolean: bool,
+}
+
+fn decode<'r, T: Decode<'r, sqlx::Sqlite>>(raw: SqliteValueRef<'r>) -> Result<T, BoxDynError> {
+    T::decode(raw)
+}
+
+impl SqliteColumn {
+    /// The value by its storage class (<https://sqlite.org/datatype3.html>); texts as they are stored.
+    fn value(&self, row: &SqliteRow, position: usize) -> Result<Value, SourceError> {
+        let raw = row.try_get_raw(position).map_err(SourceError::Broken)?;
+        if raw.is_null() {
+            return Ok(Value::Null);
+        }
+        let type_name = raw.type_info().name().to_owned();
+        let value = match type_name.as_str() {
+            "INTEGER" => decode::<i64>(raw).map(|number| match number {
+                0 | 1 if self.is_boolean => Value::Bool(number == 1),
+                _ => Value::from(number),
+            }),
+            "REAL" => decode::<f64>(raw).map(float),
+            "TEXT" => decode::<&str>(raw).map(Value::from),
+            "BLOB" => decode::<&[u8]>(raw).map(base64),
+            _ => {
+                return Err(SourceError::ColumnType {
+                    column: Arc::clone(&self.name),
+                    type_name,
+                });
+            }
+        };
+        value.map_err(|_| SourceError::Value {
+            column: Arc::clone(&self.name),
+            type_name,
+        })
+    }
+}

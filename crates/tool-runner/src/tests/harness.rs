@@ -1,0 +1,509 @@
+//! A running service, a database with known rows, and a signer whose permits it accepts.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use aws_lc_rs::signature::Ed25519KeyPair;
+use cedar_policy::Policy;
+use serde_json::Value;
+use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection, SqliteConnection};
+use tempfile::TempDir;
+use tonic::Status;
+use wardgate_domain::{
+    Ambient, AttributeValue, CallId, Caller, CallerClaims, Clock, ColumnTier, DecisionId, Digest,
+    PermitId, PermitSigner, PermitTerms, PermitVerifier, RowRule, SignedPermit, SystemEntropy,
+    Timestamp, ToolFacts,
+};
+use wardgate_proto::toolrunner::v1 as pb;
+use wardgate_proto::toolrunner::v1::tool_runner_service_client::ToolRunnerServiceClient;
+use wardgate_proto::toolrunner::v1::tool_runner_service_server::ToolRunnerServiceServer;
+use wardgate_redact::PseudonymKey;
+
+use crate::Config;
+use crate::loaded::Keys;
+use crate::service::{Runner, start};
+
+/// A database of one test's own.
+pub(super) enum Database {
+    Sqlite { dir: TempDir },
+    Postgres { server: String, name: String },
+}
+
+impl Database {
+    /// One of each kind that is there. SQLite always is; PostgreSQL where `WARDGATE_TEST_POSTGRES` says.
+    pub(super) async fn each() -> Vec<Self> {
+        let mut databases = vec![Self::sqlite().await];
+        databases.extend(Self::postgres().await);
+        databases
+    }
+
+    pub(super) async fn sqlite() -> Self {
+        let database = Self::Sqlite {
+            dir: TempDir::new().unwrap(),
+        };
+        database.execute(ROWS).await;
+        database
+    }
+
+    pub(super) async fn postgres() -> Option<Self> {
+        let Ok(server) = std::env::var("WARDGATE_TEST_POSTGRES") else {
+            assert!(
+                std::env::var("CI").is_err(),
+                "set WARDGATE_TEST_POSTGRES to a server's URL"
+            );
+            eprintln!("PostgreSQL cases are skipped: WARDGATE_TEST_POSTGRES is not set");
+            return None;
+        };
+        let random = u64::from_be_bytes(Ambient::system().random());
+        let name = format!("wardgate_test_{random:x}");
+        let mut connection = PgConnection::connect(&server).await.unwrap();
+        connection
+            .execute(AssertSqlSafe(format!("CREATE DATABASE {name}")))
+            .await
+            .unwrap();
+        let database = Self::Postgres { server, name };
+        database.execute(ROWS).await;
+        Some(database)
+    }
+
+    pub(super) fn kind(&self) -> &'static str {
+        match self {
+            Self::Sqlite { .. } => "sqlite",
+            Self::Postgres { .. } => "postgres",
+        }
+    }
+
+    pub(super) fn is_sqlite(&self) -> bool {
+        matches!(self, Self::Sqlite { .. })
+    }
+
+    pub(super) fn url(&self) -> String {
+        match self {
+            Self::Sqlite { dir } => format!("sqlite:{}", dir.path().join("rows.db").display()),
+            Self::Postgres { server, name } => {
+                let (base, _) = server.rsplit_once('/').unwrap();
+                format!("{base}/{name}")
+            }
+        }
+    }
+
+    pub(super) async fn execute(&self, sql: &str) {
+        let sql = AssertSqlSafe(sql.to_owned());
+        if self.is_sqlite() {
+            let url = format!("{}?mode=rwc", self.url());
+            let mut connection = SqliteConnection::connect(&url).await.unwrap();
+            connection.execute(sqlx::raw_sql(sql)).await.unwrap();
+            connection.close().await.unwrap();
+        } else {
+            let mut connection = PgConnection::connect(&self.url()).await.unwrap();
+            connection.execute(sqlx::raw_sql(sql)).await.unwrap();
+            connection.close().await.unwrap();
+        }
+    }
+
+    /// The one whole number that `sql` gives.
+    pub(super) async fn number(&self, sql: &str) -> i64 {
+        let sql = AssertSqlSafe(sql.to_owned());
+        if self.is_sqlite() {
+            let mut connection = SqliteConnection::connect(&self.url()).await.unwrap();
+            sqlx::query_scalar(sql)
+                .fetch_one(&mut connection)
+                .await
+                .unwrap()
+        } else {
+            let mut connection = PgConnection::connect(&self.url()).await.unwrap();
+            sqlx::query_scalar(sql)
+                .fetch_one(&mut connection)
+                .await
+                .unwrap()
+        }
+    }
+}
+
+impl Drop for Database {
+    fn drop(&mut self) {
+        if let Self::Postgres { server, name } = self {
+            let sql = AssertSqlSafe(format!("DROP DATABASE {name} WITH (FORCE)"));
+            let server = server.clone();
+            let dropping = std::thread::spawn(move || {
+                let runtime = tokio::runtime::Builder::new_current_thread()
+                    .enable_all()
+                    .build();
+                runtime.unwrap().block_on(async {
+                    let mut connection = PgConnection::connect(&server).await.unwrap();
+                    connection.execute(sql).await.unwrap();
+                });
+            });
+            dropping.join().unwrap();
+        }
+    }
+}
+
+const ROWS: &str = "
+    CREATE TABLE records (
+        id INTEGER PRIMARY KEY, patient TEXT NOT NULL, doctor TEXT, ward TEXT,
+        sealed BOOLEAN NOT NULL, level BIGINT, note TEXT
+    );
+    INSERT INTO records VALUES
+        (1, 'NUGWI', 'd1', 'W1', FALSE, 1, 'first'),
+        (2, 'NUGWI', 'd2', 'W1', FALSE, 2, 'second'),
+        (3, 'NUGWI', NULL, 'W2', FALSE, 3, 'third'),
+        (4, 'ABCDE', 'd1', 'W2', TRUE, 4, 'fourth'),
+        (5, 'ABCDE', 'd2', NULL, FALSE, NULL, 'fifth'),
+        (6, 'ABCDE', 'd''1', 'W1', TRUE, 9007199254740993, 'it''s the \"sixth\"'),
+        (7, 'FGHIJ', 'd1', 'W3', FALSE, -1, NULL);
+    CREATE TABLE written (line TEXT NOT NULL UNIQUE);
+";
+
+/// Tools over those rows. `${…}` is filled in by the harness.
+const TOOLS: &str = r#"
+sources:
+  rows: { type: "${TYPE}", url: "${URL}", max_connections: 4 }
+tools:
+  - name: governed_rows
+    aliases: [rows_by_rule]
+    description: Rows that the policy governs.
+    annotations: { readOnlyHint: true }
+    input_schema:
+      type: object
+      properties: { patient: { type: string, default: "" } }
+    execute:
+      type: sql
+      source: rows
+      statement: >
+        SELECT r.note, r.id, r.patient, r.doctor, r.ward, r.sealed, r.level
+        FROM records r
+        WHERE (:patient = '' OR r.patient = :patient) AND :row_rule ORDER BY r.id
+    result:
+      entity: Record
+      key: id
+      classes: { id: admin.id, patient: id.patient, note: phi.text, ward: place.ward, doctor: staff.id, level: admin.level }
+      internal: [doctor, sealed]
+      row_rule: { doctor: r.doctor, ward: r.ward, sealed: r.sealed, level: r.level }
+      empty: { error: "Invalid patient: {patient}" }
+  - name: plain_rows
+    description: Rows that nothing governs.
+    annotations: { readOnlyHint: true }
+    input_schema:
+      type: object
+      properties: { from: { type: integer, default: 0 } }
+    execute:
+      type: sql
+      source: rows
+      statement: SELECT id, patient, note FROM records WHERE id > :from ORDER BY id
+    result: { classes: { patient: id.patient, note: phi.text } }
+  - name: echo
+    description: Gives its arguments back.
+    annotations: { readOnlyHint: true }
+    input_schema:
+      type: object
+      properties:
+        text: { type: [string, "null"], maxLength: 400 }
+        whole: { type: integer, minimum: -9223372036854775808 }
+        number: { type: number }
+        truth: { type: boolean }
+        either: { type: [integer, string] }
+        list: { type: array, items: { type: object } }
+        day: { type: string, format: date }
+    execute:
+      type: sql
+      source: rows
+      statement: >
+        SELECT :text AS text, :whole AS whole, :number AS number, :truth AS truth, :day AS day,
+               'a '':text'' b' AS fixed
+  - name: series
+    description: The whole numbers up to a limit.
+    annotations: { readOnlyHint: true }
+    input_schema:
+      type: object
+      properties: { last: { type: integer } }
+      required: [last]
+    execute:
+      type: sql
+      source: rows
+      statement: >
+        WITH RECURSIVE n(value) AS (SELECT 1 UNION ALL SELECT value + 1 FROM n WHERE value < :last)
+        SELECT value FROM n
+    result: { max_rows: 5 }
+  - name: append
+    description: Writes a line.
+    input_schema:
+      type: object
+      properties: { line: { type: string } }
+      required: [line]
+    execute:
+      type: sql
+      source: rows
+      statement: INSERT INTO written VALUES (:line)
+  - name: sneaky_append
+    description: Says it only reads, and writes.
+    annotations: { readOnlyHint: true }
+    input_schema: { type: object, properties: {} }
+    execute:
+      type: sql
+      source: rows
+      statement: INSERT INTO written VALUES ('sneaked')
+  - name: endless_append
+    description: Writes for ever.
+    time_limit: 300ms
+    input_schema: { type: object, properties: {} }
+    execute:
+      type: sql
+      source: rows
+      statement: >
+        WITH RECURSIVE n(value) AS (SELECT 1 UNION ALL SELECT value + 1 FROM n)
+        INSERT INTO written SELECT 'x' || max(value) FROM n
+"#;
+
+/// How long the harness's permits hold.
+pub(super) const VALIDITY: Duration = Duration::from_mins(1);
+
+/// A clock that is set by hand.
+struct SetClock(AtomicI64);
+
+impl Clock for SetClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_micros(self.0.load(Ordering::Relaxed))
+    }
+}
+
+/// The service, and everything a test does to it.
+pub(super) struct Harness {
+    pub(super) client: ToolRunnerServiceClient<ToolRunnerServiceServer<Runner>>,
+    pub(super) signer: PermitSigner,
+    pub(super) caller: Caller,
+    pub(super) ambient: Ambient,
+    pub(super) file: PathBuf,
+    pub(super) runner: Arc<Runner>,
+    clock: Arc<SetClock>,
+    _dir: TempDir,
+}
+
+impl Harness {
+    pub(super) async fn start(database: &Database) -> Self {
+        Self::with(database, TOOLS, |_| ()).await
+    }
+
+    pub(super) async fn with(
+        database: &Database,
+        tools: &str,
+        configure: impl FnOnce(&mut Config),
+    ) -> Self {
+        let dir = TempDir::new().unwrap();
+        let file = dir.path().join("tools.yaml");
+        std::fs::write(&file, tools).unwrap();
+        let mut config = Config {
+            catalogue: file.clone(),
+            variables: BTreeMap::from([
+                ("TYPE".to_owned(), database.kind().to_owned()),
+                ("URL".to_owned(), database.url()),
+            ]),
+            reload_interval: Duration::from_millis(10),
+            ..Config::default()
+        };
+        configure(&mut config);
+        let rng = aws_lc_rs::rand::SystemRandom::new();
+        let key = Ed25519KeyPair::generate_pkcs8(&rng).unwrap();
+        let signer = PermitSigner::from_pkcs8(key.as_ref()).unwrap();
+        let keys = Keys {
+            permits: PermitVerifier::new([signer.public_key().try_into().unwrap()]),
+            pseudonyms: Arc::new(PseudonymKey::new([7; 32])),
+        };
+        let clock = Arc::new(SetClock(AtomicI64::new(1_000_000_000)));
+        let ambient = Ambient::new(
+            Arc::clone(&clock) as Arc<dyn Clock>,
+            Arc::new(SystemEntropy),
+        );
+        let runner = start(config, keys, ambient.clone()).await.unwrap();
+        Self {
+            client: ToolRunnerServiceClient::new(ToolRunnerServiceServer::from_arc(Arc::clone(
+                &runner,
+            ))),
+            runner,
+            signer,
+            caller: caller("d1"),
+            ambient,
+            file,
+            clock,
+            _dir: dir,
+        }
+    }
+
+    pub(super) fn advance(&self, time: Duration) {
+        let micros = i64::try_from(time.as_micros()).unwrap();
+        self.clock.0.fetch_add(micros, Ordering::Relaxed);
+    }
+
+    pub(super) async fn tools(&self) -> pb::ListToolsResponse {
+        let mut client = self.client.clone();
+        client
+            .list_tools(pb::ListToolsRequest {})
+            .await
+            .unwrap()
+            .into_inner()
+    }
+
+    pub(super) async fn facts(&self, tool: &str) -> ToolFacts {
+        let tools = self.tools().await.tools;
+        let facts = tools
+            .into_iter()
+            .filter_map(|tool| tool.facts)
+            .find(|facts| facts.name == tool);
+        facts.unwrap().try_into().unwrap()
+    }
+
+    /// Terms that let this caller do anything with the tool and see everything.
+    pub(super) async fn terms(&self, tool: &str) -> PermitTerms {
+        let facts = self.facts(tool).await;
+        let now = self.ambient.now();
+        PermitTerms {
+            id: PermitId::new(&self.ambient),
+            decision_id: DecisionId::new(&self.ambient),
+            caller_digest: self.caller.digest(),
+            tool: facts.name,
+            definition_digest: facts.definition_digest,
+            arguments_digest: None,
+            policy_hash: Digest::of(b"policies"),
+            not_before: now,
+            expires_at: now.plus(VALIDITY),
+            row_rule: facts.entity.map(|entity| RowRule {
+                entity,
+                policies_json: Vec::new(),
+                all: true,
+            }),
+            column_tiers: facts
+                .classes
+                .into_iter()
+                .map(|class| (class, ColumnTier::Clear))
+                .collect(),
+        }
+    }
+
+    pub(super) fn request(
+        &self,
+        tool: &str,
+        arguments: &[u8],
+        permit: Option<&SignedPermit>,
+    ) -> pb::CallToolRequest {
+        pb::CallToolRequest {
+            call_id: CallId::new(&self.ambient).to_string(),
+            caller: Some((&self.caller).into()),
+            tool: tool.to_owned(),
+            arguments_json: arguments.to_vec().into(),
+            permit: permit.map(Into::into),
+        }
+    }
+
+    pub(super) async fn send(&self, request: pb::CallToolRequest) -> Result<Answer, Status> {
+        let mut client = self.client.clone();
+        let mut events = client.call_tool(request).await?.into_inner();
+        let event = events.message().await?.unwrap().event.unwrap();
+        assert!(events.message().await?.is_none(), "exactly one result");
+        match event {
+            pb::call_tool_response::Event::Result(result) => Ok(Answer(result)),
+            pb::call_tool_response::Event::Progress(_) => panic!("no progress is sent"),
+        }
+    }
+
+    /// Calls under `terms`.
+    pub(super) async fn call_with(
+        &self,
+        terms: &PermitTerms,
+        arguments: &str,
+    ) -> Result<Answer, Status> {
+        let permit = self.signer.sign(terms);
+        self.send(self.request(terms.tool.as_str(), arguments.as_bytes(), Some(&permit)))
+            .await
+    }
+
+    /// Calls under a permit for everything.
+    pub(super) async fn call(&self, tool: &str, arguments: &str) -> Answer {
+        let terms = self.terms(tool).await;
+        self.call_with(&terms, arguments).await.unwrap()
+    }
+}
+
+/// A result with its parts read.
+#[derive(Debug)]
+pub(super) struct Answer(pub(super) pb::ToolResult);
+
+impl Answer {
+    pub(super) fn facts(&self) -> &pb::ResultFacts {
+        self.0.facts.as_ref().unwrap()
+    }
+
+    /// The text of the one content block.
+    pub(super) fn text(&self) -> String {
+        let content: Value = serde_json::from_slice(&self.0.content_json).unwrap();
+        assert_eq!(content[0]["type"], "text");
+        assert_eq!(content.as_array().unwrap().len(), 1);
+        content[0]["text"].as_str().unwrap().to_owned()
+    }
+
+    pub(super) fn structured(&self) -> Value {
+        assert!(!self.0.is_error, "{}", self.text());
+        serde_json::from_slice(&self.0.structured_content_json).unwrap()
+    }
+
+    pub(super) fn rows(&self) -> Vec<Value> {
+        self.structured()["data"].as_array().unwrap().clone()
+    }
+
+    /// The whole numbers of one column.
+    pub(super) fn column(&self, name: &str) -> Vec<i64> {
+        self.rows()
+            .iter()
+            .map(|row| row[name].as_i64().unwrap())
+            .collect()
+    }
+}
+
+pub(super) fn tools() -> &'static str {
+    TOOLS
+}
+
+pub(super) fn caller(subject: &str) -> Caller {
+    Caller::from_verified(CallerClaims {
+        issuer: "https://issuer.example".to_owned(),
+        subject: subject.to_owned(),
+        tenant: String::new(),
+        roles: vec!["Doctor".to_owned()],
+        attributes: BTreeMap::from([("ward".to_owned(), AttributeValue::Text("W1".to_owned()))]),
+        token_id: "t".to_owned(),
+        expires_at: Timestamp::from_seconds(10_000),
+    })
+}
+
+/// Admits the rows 1, 4 and 7.
+pub(super) const DOCTOR_ONE: &str = r#"permit(principal, action, resource) when { resource has doctor && resource.doctor == "d1" };"#;
+
+/// A rule of these Cedar policies.
+pub(super) fn rule(policies: &[&str]) -> RowRule {
+    let json = |text: &&str| {
+        Policy::parse(None, text)
+            .unwrap()
+            .to_json()
+            .unwrap()
+            .to_string()
+    };
+    RowRule {
+        entity: "Record".to_owned(),
+        policies_json: policies.iter().map(json).collect(),
+        all: false,
+    }
+}
+
+/// Asks again and again, for at most five seconds, until it is so.
+pub(super) async fn eventually<F: Future<Output = bool>>(what: &str, mut is_so: impl FnMut() -> F) {
+    let asking = async {
+        let mut pause = tokio::time::interval(Duration::from_millis(20));
+        while !is_so().await {
+            pause.tick().await;
+        }
+    };
+    let so = tokio::time::timeout(Duration::from_secs(5), asking).await;
+    assert!(so.is_ok(), "not in time: {what}");
+}

@@ -1,0 +1,146 @@
+//! The catalogue: listed, watched, reloaded.
+
+use std::path::Path;
+
+use wardgate_domain::{Ambient, Digest};
+use wardgate_proto::common::v1::ErrorReason;
+use wardgate_proto::toolrunner::v1 as pb;
+use wardgate_redact::PseudonymKey;
+use wardgate_rpc::Readiness;
+
+use super::harness::{Database, Harness, eventually, tools};
+use crate::{Config, Error, service};
+
+/// Puts a file in place at once, as an editor or Kubernetes would.
+fn replace(file: &Path, text: &str) {
+    let beside = file.with_extension("new");
+    std::fs::write(&beside, text).unwrap();
+    std::fs::rename(&beside, file).unwrap();
+}
+
+#[tokio::test]
+async fn the_list_shows_each_tool_as_configured() {
+    let database = Database::sqlite().await;
+    let harness = Harness::start(&database).await;
+    let list = harness.tools().await;
+    let names: Vec<_> = list
+        .tools
+        .iter()
+        .map(|tool| &tool.facts.as_ref().unwrap().name)
+        .collect();
+    assert_eq!(names[..3], ["governed_rows", "plain_rows", "echo"]);
+    let governed = &list.tools[0];
+    assert_eq!(governed.aliases, ["rows_by_rule"]);
+    assert_eq!(governed.time_limit.unwrap().seconds, 30);
+    let facts = governed.facts.as_ref().unwrap();
+    assert_eq!(facts.entity, "Record");
+    assert!(facts.read_only);
+    assert_eq!(
+        facts.classes,
+        [
+            "admin.id",
+            "admin.level",
+            "id.patient",
+            "phi.text",
+            "place.ward",
+            "unclassified"
+        ]
+    );
+    assert!(!list.tools[4].facts.as_ref().unwrap().read_only);
+}
+
+#[tokio::test]
+async fn a_changed_file_is_in_force_at_once_and_a_faulty_one_never() {
+    let database = Database::sqlite().await;
+    let harness = Harness::start(&database).await;
+    let mut client = harness.client.clone();
+    let watching = client
+        .watch_catalogue(pb::WatchCatalogueRequest {})
+        .await
+        .unwrap();
+    let mut versions = watching.into_inner();
+    let first = versions.message().await.unwrap().unwrap().catalogue_version;
+    assert_eq!(first, harness.tools().await.catalogue_version);
+    let old = harness.terms("plain_rows").await;
+    harness.call_with(&old, "{}").await.unwrap().rows();
+
+    replace(
+        &harness.file,
+        &tools().replace("Rows that nothing governs.", "Rows, all of them."),
+    );
+    let second = versions.message().await.unwrap().unwrap().catalogue_version;
+    assert_ne!(first, second);
+    assert_eq!(second, harness.tools().await.catalogue_version);
+    let drifted = harness.call_with(&old, "{}").await.unwrap_err();
+    assert_eq!(
+        wardgate_rpc::reason_of(&drifted),
+        ErrorReason::PermitRefused,
+        "a changed tool is a new tool"
+    );
+    harness.call("plain_rows", "{}").await.rows();
+
+    replace(
+        &harness.file,
+        &tools().replace("type: sql\n", "type: shell\n"),
+    );
+    replace(&harness.file, "tools: [");
+    std::fs::remove_file(&harness.file).unwrap();
+    replace(&harness.file, tools());
+    let third = versions.message().await.unwrap().unwrap().catalogue_version;
+    assert_eq!(third, first, "the faulty ones between were never in force");
+}
+
+#[tokio::test]
+async fn a_faulty_file_leaves_the_old_catalogue_in_force() {
+    let database = Database::sqlite().await;
+    let harness = Harness::start(&database).await;
+    let version = harness.tools().await.catalogue_version;
+    let mut seen = Digest::of(tools().as_bytes());
+    for text in ["tools: [", "tools: []\nextra: 1", "\u{0}"] {
+        replace(&harness.file, text);
+        harness.runner.reload(&mut seen).await;
+        assert_eq!(seen, Digest::of(text.as_bytes()), "it was looked at");
+        let call = harness.call("plain_rows", "{}").await;
+        assert_eq!(call.column("id").len(), 7);
+        assert_eq!(harness.tools().await.catalogue_version, version);
+    }
+}
+
+#[tokio::test]
+async fn a_changed_source_is_read_at_once() {
+    let (database, other) = (Database::sqlite().await, Database::sqlite().await);
+    other.execute("DELETE FROM records WHERE id > 2").await;
+    let harness = Harness::start(&database).await;
+    assert_eq!(harness.call("plain_rows", "{}").await.column("id").len(), 7);
+    replace(&harness.file, &tools().replace("${URL}", &other.url()));
+    eventually("the other database is read", || async {
+        harness.call("plain_rows", "{}").await.column("id").len() == 2
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_faulty_catalogue_does_not_start_and_a_good_one_is_ready() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = Config {
+        catalogue: dir.path().join("tools.yaml"),
+        ..Config::default()
+    };
+    let begin = |config: Config| {
+        let verifier = wardgate_domain::PermitVerifier::new([]);
+        service(
+            config,
+            verifier,
+            PseudonymKey::new([7; 32]),
+            Ambient::system(),
+        )
+    };
+    std::fs::write(&config.catalogue, "sources: {}\ntools:\n  - nmae: x\n").unwrap();
+    let Err(Error::Catalogue(faults)) = begin(config.clone()).await else {
+        panic!("it started");
+    };
+    assert!(faults.iter().any(|fault| fault.line == 3), "{faults:?}");
+    std::fs::write(&config.catalogue, "tools: []\n").unwrap();
+    let service = begin(config).await.unwrap();
+    assert_eq!(*service.readiness.borrow(), Readiness::Ready);
+}
