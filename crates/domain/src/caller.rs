@@ -154,7 +154,9 @@ impl Canonical {
 
     fn texts(&mut self, texts: &[String]) {
         self.count(texts.len());
-        texts.iter().for_each(|text| self.text(text));
+        for text in texts {
+            self.text(text);
+        }
     }
 
     fn tagged(&mut self, tag: u8, bytes: &[u8]) {

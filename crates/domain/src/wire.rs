@@ -22,10 +22,10 @@ pub struct InvalidMessage {
 
 impl InvalidMessage {
     /// Names the field and says what is wrong with it.
-    pub fn field(field: &'static str, problem: impl ToString) -> Self {
+    pub fn field(field: &'static str, problem: impl Into<String>) -> Self {
         Self {
             field,
-            problem: problem.to_string(),
+            problem: problem.into(),
         }
     }
 

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use tonic_health::ServingStatus;
+use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_check_response::ServingStatus as Wire;
 use tonic_health::pb::health_client::HealthClient;
-use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse};
 use tonic_health::server::HealthReporter;
 
 use crate::link::Link;
@@ -59,7 +59,7 @@ async fn follow(link: Link, name: &'static str, sender: &watch::Sender<Readiness
                     match statuses.message().await {
                         Ok(Some(status)) => {
                             pause = Pause::default();
-                            sender.send_replace(readiness(&status, name));
+                            sender.send_replace(readiness(status.status(), name));
                         }
                         Ok(None) => break format!("{name} closed the connection"),
                         Err(status) => break format!("lost {name}: {}", status.message()),
@@ -73,8 +73,8 @@ async fn follow(link: Link, name: &'static str, sender: &watch::Sender<Readiness
     }
 }
 
-fn readiness(status: &HealthCheckResponse, name: &str) -> Readiness {
-    match status.status() {
+fn readiness(status: Wire, name: &str) -> Readiness {
+    match status {
         Wire::Serving => Readiness::Ready,
         _ => Readiness::NotReady(format!("{name} says it is not ready")),
     }

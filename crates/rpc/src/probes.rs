@@ -53,9 +53,10 @@ fn ready(parts: &[Part]) -> Response {
     let all = parts
         .iter()
         .all(|(_, readiness)| readiness.borrow().is_ready());
-    let (code, status) = match all {
-        true => (StatusCode::OK, "ready"),
-        false => (StatusCode::SERVICE_UNAVAILABLE, "not_ready"),
+    let (code, status) = if all {
+        (StatusCode::OK, "ready")
+    } else {
+        (StatusCode::SERVICE_UNAVAILABLE, "not_ready")
     };
     json(
         code,

@@ -166,5 +166,5 @@ const FLUSH: Duration = Duration::from_millis(100);
 /// Reports while the server runs; that reporting ended is no reason to stop serving.
 async fn forever(report: impl Future<Output = ()>) {
     report.await;
-    std::future::pending().await
+    std::future::pending::<()>().await;
 }

@@ -10,7 +10,7 @@ use tracing_opentelemetry::OpenTelemetrySpanExt;
 pub fn inject(headers: &mut HeaderMap) {
     let context = Span::current().context();
     global::get_text_map_propagator(|propagator| {
-        propagator.inject_context(&context, &mut Writer(headers))
+        propagator.inject_context(&context, &mut Writer(headers));
     });
 }
 

@@ -129,7 +129,7 @@ impl TryFrom<pb::CallToolRequest> for Call {
         let id = request
             .call_id
             .parse()
-            .map_err(|error| InvalidMessage::field("call_id", error))?;
+            .map_err(|error| InvalidMessage::field("call_id", error.to_string()))?;
         let caller: Caller = request
             .caller
             .ok_or_else(|| InvalidMessage::field("caller", "is missing"))?
