@@ -1,0 +1,147 @@
+//! From the claims of a verified token (RFC 7519 §4) to what is known of its caller.
+
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+
+use serde_json::Value;
+use wardgate_domain::{AttributeValue, CallerClaims, Digest, Timestamp};
+
+use super::token::VerifiedClaims;
+use super::{IssuerConfig, TokenRefusal};
+
+/// 9999-12-31T23:59:59Z, the last second RFC 3339 can write.
+const LAST_SECOND: i64 = 253_402_300_799;
+/// The longest subject, tenant, role or token id, in characters.
+const MAX_NAME: usize = 256;
+/// The longest attribute text, in characters.
+const MAX_TEXT: usize = 1_024;
+/// The most roles, and the most texts in an attribute.
+const MAX_ITEMS: usize = 256;
+
+/// Checks times and audience, and reads the caller. `token` is the digest of the whole token.
+pub(super) fn read(
+    claims: &VerifiedClaims,
+    rules: &IssuerConfig,
+    token: Digest,
+    now: Timestamp,
+) -> Result<CallerClaims, TokenRefusal> {
+    let expires_at = check_times(claims, rules, now)?;
+    check_audience(claims, &rules.audience)?;
+    let subject = name(claims, "sub")?.ok_or_else(|| TokenRefusal::missing("sub"))?;
+    let tenant = match &rules.tenant_claim {
+        Some(claim) => name(claims, claim)?.ok_or_else(|| TokenRefusal::missing(claim))?,
+        None => String::new(),
+    };
+    let mut attributes = BTreeMap::new();
+    for (attribute, claim) in &rules.attributes {
+        if let Some(value) = claims.get(claim) {
+            let value = attribute_value(value).ok_or_else(|| TokenRefusal::invalid(claim))?;
+            attributes.insert(attribute.clone(), value);
+        }
+    }
+    Ok(CallerClaims {
+        issuer: rules.issuer.clone(),
+        subject,
+        tenant,
+        roles: roles(claims, &rules.roles_claim)?,
+        attributes,
+        token_id: name(claims, "jti")?.unwrap_or_else(|| short(token)),
+        expires_at,
+    })
+}
+
+/// `exp` must lie in the future, `nbf` and `iat` must not, give or take the leeway.
+fn check_times(
+    claims: &VerifiedClaims,
+    rules: &IssuerConfig,
+    now: Timestamp,
+) -> Result<Timestamp, TokenRefusal> {
+    let expires_at = time(claims, "exp")?.ok_or_else(|| TokenRefusal::missing("exp"))?;
+    if now >= expires_at.plus(rules.leeway()) {
+        return Err(TokenRefusal::TokenExpired);
+    }
+    for claim in ["nbf", "iat"] {
+        if time(claims, claim)?.is_some_and(|start| start > now.plus(rules.leeway())) {
+            return Err(TokenRefusal::TokenNotYetValid);
+        }
+    }
+    Ok(expires_at)
+}
+
+/// Whole seconds since 1970. RFC 7519 allows fractions; no issuer has a use for them, and readers differ.
+fn time(claims: &VerifiedClaims, claim: &str) -> Result<Option<Timestamp>, TokenRefusal> {
+    let Some(value) = claims.get(claim) else {
+        return Ok(None);
+    };
+    value
+        .as_i64()
+        .filter(|seconds| (0..=LAST_SECOND).contains(seconds))
+        .map(|seconds| Some(Timestamp::from_seconds(seconds)))
+        .ok_or_else(|| TokenRefusal::invalid(claim))
+}
+
+/// The audience must be there, whole and exact; a prefix of it is another audience.
+fn check_audience(claims: &VerifiedClaims, audience: &str) -> Result<(), TokenRefusal> {
+    let meant = match claims.get("aud") {
+        None => return Err(TokenRefusal::missing("aud")),
+        Some(Value::String(one)) => one == audience,
+        Some(Value::Array(several)) if several.iter().all(Value::is_string) => {
+            several.iter().any(|one| one == audience)
+        }
+        Some(_) => return Err(TokenRefusal::invalid("aud")),
+    };
+    if meant {
+        Ok(())
+    } else {
+        Err(TokenRefusal::AudienceRefused)
+    }
+}
+
+fn roles(claims: &VerifiedClaims, claim: &str) -> Result<Vec<String>, TokenRefusal> {
+    match claims.get(claim) {
+        None => Some(Vec::new()),
+        Some(Value::String(role)) => plain(role, 1..=MAX_NAME).map(|role| vec![role]),
+        Some(Value::Array(roles)) => texts(roles, 1..=MAX_NAME),
+        Some(_) => None,
+    }
+    .ok_or_else(|| TokenRefusal::invalid(claim))
+}
+
+fn name(claims: &VerifiedClaims, claim: &str) -> Result<Option<String>, TokenRefusal> {
+    let Some(value) = claims.get(claim) else {
+        return Ok(None);
+    };
+    let name = value.as_str().and_then(|text| plain(text, 1..=MAX_NAME));
+    name.map(Some).ok_or_else(|| TokenRefusal::invalid(claim))
+}
+
+fn attribute_value(value: &Value) -> Option<AttributeValue> {
+    match value {
+        Value::String(text) => plain(text, 0..=MAX_TEXT).map(AttributeValue::Text),
+        Value::Number(number) => number.as_i64().map(AttributeValue::Integer),
+        Value::Bool(truth) => Some(AttributeValue::Boolean(*truth)),
+        Value::Array(items) => texts(items, 0..=MAX_TEXT).map(AttributeValue::List),
+        Value::Null | Value::Object(_) => None,
+    }
+}
+
+fn texts(items: &[Value], length: RangeInclusive<usize>) -> Option<Vec<String>> {
+    if items.len() > MAX_ITEMS {
+        return None;
+    }
+    items
+        .iter()
+        .map(|item| plain(item.as_str()?, length.clone()))
+        .collect()
+}
+
+/// A text of so many characters, none of them a control character.
+fn plain(text: &str, length: RangeInclusive<usize>) -> Option<String> {
+    let fits = length.contains(&text.chars().count()) && !text.chars().any(char::is_control);
+    fits.then(|| text.to_owned())
+}
+
+/// The first 16 bytes of a digest, in hexadecimal: the id of a token that brings none.
+fn short(token: Digest) -> String {
+    token.to_string().chars().take(32).collect()
+}

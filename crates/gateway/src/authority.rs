@@ -1,0 +1,144 @@
+//! Asking the policy service, and keeping the permits it lets us keep.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwapOption;
+use bytes::Bytes;
+use futures::StreamExt;
+use quick_cache::sync::Cache;
+use tokio_util::task::AbortOnDropHandle;
+use wardgate_domain::{
+    Ambient, Caller, Decision, DenialReason, Digest, PermitId, SignedPermit, Timestamp, ToolFacts,
+    ToolName, Verdict,
+};
+use wardgate_rpc::client::{CallError, PolicyClient};
+
+/// Permits kept at most.
+const KEPT: usize = 10_000;
+/// A kept permit is not used in its last second: it must still be valid when it reaches the tool-runner.
+const MARGIN: Duration = Duration::from_secs(1);
+
+/// What an allowed call runs under.
+#[derive(Debug)]
+pub(crate) struct Grant {
+    pub(crate) permit: SignedPermit,
+    pub(crate) permit_id: PermitId,
+    pub(crate) decision: Decision,
+    expires_at: Timestamp,
+}
+
+/// What the policy said.
+#[derive(Debug)]
+pub(crate) enum Answer {
+    Allowed(Arc<Grant>),
+    Denied {
+        decision: Decision,
+        reason: DenialReason,
+        visible: bool,
+    },
+}
+
+/// The caller's rights, the tool, and the tool's definition.
+type Key = (Digest, ToolName, Digest);
+
+/// The policy service, with the reusable permits it gave.
+#[derive(Debug)]
+pub(crate) struct Authority {
+    policy: PolicyClient,
+    ambient: Ambient,
+    kept: Cache<Key, Arc<Grant>>,
+    /// The policy version in force; none while it is not known, and then nothing is reused.
+    version: Arc<ArcSwapOption<Digest>>,
+    _watcher: AbortOnDropHandle<()>,
+}
+
+impl Authority {
+    pub(crate) fn new(policy: PolicyClient, ambient: Ambient) -> Self {
+        let version = Arc::new(ArcSwapOption::empty());
+        let watcher = tokio::spawn(watch(policy.clone(), Arc::clone(&version)));
+        Self {
+            policy,
+            ambient,
+            kept: Cache::new(KEPT),
+            version,
+            _watcher: AbortOnDropHandle::new(watcher),
+        }
+    }
+
+    /// Decides one call, by a kept permit where one still holds.
+    pub(crate) async fn authorise(
+        &self,
+        caller: &Caller,
+        tool: &ToolFacts,
+        arguments: &Bytes,
+        client_ip: &str,
+    ) -> Result<Answer, CallError> {
+        let key = (caller.digest(), tool.name.clone(), tool.definition_digest);
+        if let Some(grant) = self.kept.get(&key).filter(|grant| self.holds(grant)) {
+            return Ok(Answer::Allowed(grant));
+        }
+        let decision = self
+            .policy
+            .authorize(caller, tool, arguments.clone(), client_ip)
+            .await?;
+        let permit = match &decision.verdict {
+            Verdict::Allow(permit) => permit.clone(),
+            Verdict::Deny { reason, visible } => {
+                let (reason, visible) = (*reason, *visible);
+                return Ok(Answer::Denied {
+                    decision,
+                    reason,
+                    visible,
+                });
+            }
+        };
+        let terms = permit.unverified_terms()?;
+        let grant = Arc::new(Grant {
+            permit,
+            permit_id: terms.id,
+            decision,
+            expires_at: terms.expires_at,
+        });
+        // A permit bound to its arguments is for this call alone.
+        if terms.arguments_digest.is_none() {
+            self.kept.insert(key, Arc::clone(&grant));
+        }
+        Ok(Answer::Allowed(grant))
+    }
+
+    /// Forgets a permit that the tool-runner refused.
+    pub(crate) fn forget(&self, caller: &Caller, tool: &ToolFacts) {
+        self.kept
+            .remove(&(caller.digest(), tool.name.clone(), tool.definition_digest));
+    }
+
+    /// The names of those of `tools` that `caller` may see.
+    pub(crate) async fn visible<'a>(
+        &self,
+        caller: &Caller,
+        tools: impl IntoIterator<Item = &'a ToolFacts>,
+    ) -> Result<Vec<String>, CallError> {
+        self.policy.list_visible(caller, tools).await
+    }
+
+    fn holds(&self, grant: &Grant) -> bool {
+        let current = self.version.load();
+        current.as_deref() == Some(&grant.decision.policy_hash)
+            && self.ambient.now().plus(MARGIN) < grant.expires_at
+    }
+}
+
+/// Follows the policy version. While the stream is down the version is unknown: a revoked right must not
+/// live on in a kept permit.
+async fn watch(policy: PolicyClient, version: Arc<ArcSwapOption<Digest>>) {
+    loop {
+        if let Ok(mut versions) = policy.watch_version().await {
+            while let Some(Ok(current)) = versions.next().await {
+                version.store(Some(Arc::new(current)));
+            }
+        }
+        version.store(None);
+        tokio::time::sleep(Duration::from_millis(250)).await;
+    }
+}

@@ -1,0 +1,325 @@
+//! The story of one `tools/call`: authorise → intent → run → outcome → release.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use metrics::{counter, histogram};
+use serde_json::value::RawValue;
+use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
+use wardgate_domain::{
+    CallId, Caller, DecisionId, DenialReason, Digest, Event, Outcome, Receipt, Status, Subject,
+};
+use wardgate_proto::common::v1::ErrorReason;
+use wardgate_rpc::client::{CallError, CallTool, ToolResult};
+use wardgate_telemetry::names;
+
+use crate::Gateway;
+use crate::authority::{Answer as Authorised, Grant};
+use crate::catalogue::Tool;
+use crate::mcp::Version;
+use crate::reply::{Answer, RpcError};
+
+/// One call, read but undecided.
+#[derive(Debug)]
+pub(crate) struct ToolCall {
+    /// The JSON-RPC id, as written.
+    pub(crate) id: Box<RawValue>,
+    pub(crate) version: Version,
+    /// The version, or the name of the plain endpoint, for the record.
+    pub(crate) protocol: &'static str,
+    pub(crate) caller: Arc<Caller>,
+    pub(crate) client_ip: String,
+    /// The name the client asked for.
+    pub(crate) name: String,
+    /// The arguments, byte for byte as they came.
+    pub(crate) arguments: Bytes,
+}
+
+/// Why a call gave no result.
+#[derive(Debug)]
+enum Stop {
+    /// Nobody configured such a tool.
+    UnknownTool,
+    /// There is one, but the caller may not know.
+    Hidden(DenialReason),
+    /// The caller knows the tool; these arguments are refused.
+    Denied(DenialReason, DecisionId),
+    /// The policy service, the tool-runner or the record failed.
+    Failed {
+        kind: &'static str,
+        message: &'static str,
+    },
+    /// The time limit passed.
+    Late(Duration),
+    /// The client went away.
+    Cancelled,
+}
+
+/// Runs one call to its recorded end.
+pub(crate) async fn call_tool(gateway: &Arc<Gateway>, call: ToolCall) -> Answer {
+    let cancel = CancellationToken::new();
+    // Only modern clients cancel by hanging up; the calls of older ones go on.
+    let _hang_up = call
+        .version
+        .cancels_on_disconnect()
+        .then(|| cancel.clone().drop_guard());
+    let (id, call_id) = (call.id.clone(), CallId::new(gateway.ambient()));
+    let span = tracing::info_span!(
+        "tools/call",
+        { names::CALL_ID } = %call_id,
+        { names::CALLER } = call.caller.subject(),
+        { names::TOOL } = tracing::field::Empty,
+    );
+    let gateway = Arc::clone(gateway);
+    // Its own task: whoever hangs up, the record is written.
+    let story =
+        tokio::spawn(async move { tell(&gateway, &call, call_id, &cancel).await }.instrument(span));
+    story.await.unwrap_or_else(|_| {
+        let error = RpcError::internal("panic", "Internal error.").of_call(call_id, None);
+        Answer::error(Some(&id), &error)
+    })
+}
+
+/// The story, top to bottom.
+async fn tell(
+    gateway: &Gateway,
+    call: &ToolCall,
+    call_id: CallId,
+    cancel: &CancellationToken,
+) -> Answer {
+    let started = Instant::now();
+    // What cannot be recorded is not even begun.
+    if !gateway.trail().is_ready() {
+        return not_recorded(call, call_id);
+    }
+    let mut subject = Subject::arriving(
+        call_id,
+        &call.caller,
+        call.client_ip.clone(),
+        call.protocol,
+        &call.name,
+        &call.arguments,
+    );
+    let ending = decide_and_run(gateway, call, &mut subject, cancel).await;
+    let outcome = outcome(subject, &ending, started.elapsed());
+    report(&outcome);
+    let Ok(receipt) = gateway.trail().append(Event::Outcome(outcome)).await else {
+        return not_recorded(call, call_id);
+    };
+    release(call, call_id, receipt, &ending)
+}
+
+/// Authorise, write the intent of what may write, run.
+async fn decide_and_run(
+    gateway: &Gateway,
+    call: &ToolCall,
+    subject: &mut Subject,
+    cancel: &CancellationToken,
+) -> Result<ToolResult, Stop> {
+    let tool = gateway
+        .catalogue()
+        .current()
+        .find(&call.name)
+        .cloned()
+        .ok_or(Stop::UnknownTool)?;
+    subject.tool = Some(tool.facts.name.clone());
+    subject.definition_digest = Some(tool.facts.definition_digest);
+    tracing::Span::current().record(names::TOOL, tool.facts.name.as_str());
+
+    let grant = authorise(gateway, call, &tool, subject).await?;
+    if !tool.facts.read_only {
+        let intent = Event::Intent(subject.clone());
+        gateway.trail().append(intent).await.map_err(|_| Stop::Failed {
+            kind: "not_durable",
+            message: "The call could not be recorded durably, so it did not run. Try again later.",
+        })?;
+    }
+    match run(gateway, call, &tool, &grant, subject.call_id, cancel).await {
+        // The tool or the keys changed since the permit was kept: decide anew, once.
+        Err(Ran::PermitRefused) => {
+            gateway.authority().forget(&call.caller, &tool.facts);
+            let grant = authorise(gateway, call, &tool, subject).await?;
+            run(gateway, call, &tool, &grant, subject.call_id, cancel)
+                .await
+                .map_err(Stop::from)
+        }
+        ran => ran.map_err(Stop::from),
+    }
+}
+
+async fn authorise(
+    gateway: &Gateway,
+    call: &ToolCall,
+    tool: &Tool,
+    subject: &mut Subject,
+) -> Result<Arc<Grant>, Stop> {
+    let started = Instant::now();
+    let answer = gateway
+        .authority()
+        .authorise(&call.caller, &tool.facts, &call.arguments, &call.client_ip)
+        .await;
+    stage("authorise", started.elapsed());
+    match answer {
+        Ok(Authorised::Allowed(grant)) => {
+            subject.decided(&grant.decision);
+            subject.permit_id = Some(grant.permit_id);
+            Ok(grant)
+        }
+        Ok(Authorised::Denied {
+            decision,
+            reason,
+            visible,
+        }) => {
+            subject.decided(&decision);
+            Err(if visible {
+                Stop::Denied(reason, decision.id)
+            } else {
+                Stop::Hidden(reason)
+            })
+        }
+        Err(error) => {
+            tracing::warn!(%error, "the policy service did not decide");
+            Err(Stop::Failed {
+                kind: "policy_unavailable",
+                message: "The call could not be decided. Try again later.",
+            })
+        }
+    }
+}
+
+/// Why a run gave nothing.
+enum Ran {
+    PermitRefused,
+    Stopped(Stop),
+}
+
+impl From<Ran> for Stop {
+    fn from(ran: Ran) -> Self {
+        match ran {
+            Ran::PermitRefused => Self::Failed {
+                kind: "permit_refused",
+                message: "The tool-runner refused the call's permit. Try again.",
+            },
+            Ran::Stopped(stop) => stop,
+        }
+    }
+}
+
+async fn run(
+    gateway: &Gateway,
+    call: &ToolCall,
+    tool: &Tool,
+    grant: &Grant,
+    call_id: CallId,
+    cancel: &CancellationToken,
+) -> Result<ToolResult, Ran> {
+    let started = Instant::now();
+    let running = gateway.runner().call_tool(CallTool {
+        call_id,
+        caller: &call.caller,
+        tool: &tool.facts.name,
+        arguments: call.arguments.clone(),
+        permit: &grant.permit,
+        // The tool-runner ends the work at the limit itself; this catches one that does not answer.
+        limit: tool.time_limit + Duration::from_secs(1),
+    });
+    let result = tokio::select! {
+        result = running => result,
+        () = cancel.cancelled() => return Err(Ran::Stopped(Stop::Cancelled)),
+    };
+    stage("run", started.elapsed());
+    result.map_err(|error| refused(&error, tool))
+}
+
+fn refused(error: &CallError, tool: &Tool) -> Ran {
+    match error.reason() {
+        ErrorReason::PermitRefused => Ran::PermitRefused,
+        ErrorReason::DeadlineExceeded => Ran::Stopped(Stop::Late(tool.time_limit)),
+        _ => {
+            tracing::warn!(%error, "the tool-runner did not run the call");
+            Ran::Stopped(Stop::Failed {
+                kind: "tool_runner_unavailable",
+                message: "The tool could not be run. Try again later.",
+            })
+        }
+    }
+}
+
+/// What the record says of an ending.
+fn outcome(subject: Subject, ending: &Result<ToolResult, Stop>, duration: Duration) -> Outcome {
+    let (status, reason) = match ending {
+        Ok(result) => (result.facts.status, result.facts.error_kind.as_str()),
+        Err(Stop::UnknownTool) => (Status::UnknownTool, "unknown_tool"),
+        Err(Stop::Hidden(reason) | Stop::Denied(reason, _)) => (Status::Denied, reason.as_str()),
+        Err(Stop::Failed { kind, .. }) => (Status::Error, *kind),
+        Err(Stop::Late(_)) => (Status::Timeout, "timeout"),
+        Err(Stop::Cancelled) => (Status::Cancelled, "cancelled"),
+    };
+    let result = ending.as_ref().ok();
+    let facts = result.map(|result| &result.facts);
+    Outcome {
+        subject,
+        status,
+        reason: reason.to_owned(),
+        rows: facts.map_or(0, |facts| facts.rows),
+        rows_withheld: facts.map_or(0, |facts| facts.rows_withheld),
+        fields_redacted: facts.map_or(0, |facts| facts.fields_redacted),
+        phi: facts.is_some_and(|facts| facts.phi),
+        result_digest: result.map(|result| {
+            Digest::of_parts([result.content.as_ref(), result.structured_content.as_ref()])
+        }),
+        duration,
+    }
+}
+
+/// Lets the ending out. It needs the receipt.
+fn release(
+    call: &ToolCall,
+    call_id: CallId,
+    receipt: Receipt,
+    ending: &Result<ToolResult, Stop>,
+) -> Answer {
+    let error = match ending {
+        Ok(result) => return Answer::released(&call.id, call.version, call_id, receipt, result),
+        Err(Stop::Denied(reason, decision)) => {
+            let denial = (reason.as_str(), *decision);
+            return Answer::denied(&call.id, call.version, call_id, receipt, denial);
+        }
+        // The same words for both: what you may not call you do not see.
+        Err(Stop::UnknownTool | Stop::Hidden(_)) => RpcError::unknown_tool(&call.name),
+        Err(Stop::Failed { kind, message }) => RpcError::internal(kind, *message),
+        Err(Stop::Late(limit)) => {
+            RpcError::internal("timeout", format!("Timeout after {}s", limit.as_secs_f64()))
+        }
+        Err(Stop::Cancelled) => RpcError::internal("cancelled", "The call was cancelled."),
+    };
+    Answer::error(Some(&call.id), &error.of_call(call_id, Some(receipt)))
+}
+
+fn not_recorded(call: &ToolCall, call_id: CallId) -> Answer {
+    counter!(names::TOOL_CALLS, "status" => "not_recorded").increment(1);
+    let error = RpcError::internal(
+        "not_durable",
+        "The call cannot be recorded durably, so nothing is released. Try again later.",
+    );
+    Answer::error(Some(&call.id), &error.of_call(call_id, None))
+}
+
+fn report(outcome: &Outcome) {
+    counter!(names::TOOL_CALLS, "status" => outcome.status.as_str()).increment(1);
+    histogram!(names::TOOL_CALL_SECONDS).record(outcome.duration);
+    tracing::info!(
+        status = outcome.status.as_str(),
+        reason = outcome.reason,
+        rows = outcome.rows,
+        rows_withheld = outcome.rows_withheld,
+        "tool call ended"
+    );
+}
+
+pub(crate) fn stage(name: &'static str, spent: Duration) {
+    histogram!(names::STAGE_SECONDS, "stage" => name).record(spent);
+    tracing::debug!(stage = name, micros = spent.as_micros(), "stage done");
+}

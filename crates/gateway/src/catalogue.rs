@@ -1,0 +1,125 @@
+//! The tool-runner's catalogue, as the gateway last saw it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use futures::StreamExt;
+use tokio::sync::watch;
+use wardgate_domain::ToolFacts;
+use wardgate_rpc::Readiness;
+use wardgate_rpc::client::{CallError, Catalogue as Listed, ToolRunnerClient};
+
+use crate::mcp::Definition;
+
+/// One tool.
+#[derive(Debug)]
+pub(crate) struct Tool {
+    pub(crate) facts: ToolFacts,
+    pub(crate) definition: Definition,
+    pub(crate) time_limit: Duration,
+}
+
+/// Every tool, by the names it answers to.
+#[derive(Debug, Default)]
+pub(crate) struct Index {
+    tools: Vec<Arc<Tool>>,
+    by_name: HashMap<String, Arc<Tool>>,
+}
+
+impl Index {
+    /// The tool that answers to `name`, its own or an alias.
+    pub(crate) fn find(&self, name: &str) -> Option<&Arc<Tool>> {
+        self.by_name.get(name)
+    }
+
+    pub(crate) fn tools(&self) -> impl Iterator<Item = &Tool> {
+        self.tools.iter().map(Arc::as_ref)
+    }
+}
+
+impl From<Listed> for Index {
+    fn from(listed: Listed) -> Self {
+        let mut index = Self::default();
+        for tool in listed.tools {
+            let Some(definition) = Definition::new(&tool.facts.name, &tool.definition_json) else {
+                tracing::error!(tool.name = %tool.facts.name, "a tool's definition is not a JSON object; it is left out");
+                continue;
+            };
+            let entry = Arc::new(Tool {
+                definition,
+                facts: tool.facts,
+                time_limit: tool.time_limit,
+            });
+            for alias in tool.aliases {
+                index.by_name.insert(alias, Arc::clone(&entry));
+            }
+            index
+                .by_name
+                .insert(entry.facts.name.to_string(), Arc::clone(&entry));
+            index.tools.push(entry);
+        }
+        index
+    }
+}
+
+/// Follows the catalogue. While the tool-runner is away the last known one stays: permits name the
+/// definition they are for, so a stale entry can mislead nobody.
+#[derive(Debug)]
+pub(crate) struct Catalogue {
+    current: Arc<ArcSwap<Index>>,
+    readiness: watch::Receiver<Readiness>,
+}
+
+impl Catalogue {
+    pub(crate) fn follow(runner: ToolRunnerClient) -> Self {
+        let current = Arc::new(ArcSwap::from_pointee(Index::default()));
+        let (sender, readiness) = watch::channel(Readiness::NotReady("not listed yet".to_owned()));
+        let target = Arc::clone(&current);
+        tokio::spawn(async move {
+            tokio::select! {
+                () = sender.closed() => {}
+                () = follow(&runner, &target, &sender) => {}
+            }
+        });
+        Self { current, readiness }
+    }
+
+    pub(crate) fn current(&self) -> arc_swap::Guard<Arc<Index>> {
+        self.current.load()
+    }
+
+    pub(crate) fn readiness(&self) -> watch::Receiver<Readiness> {
+        self.readiness.clone()
+    }
+}
+
+async fn follow(
+    runner: &ToolRunnerClient,
+    target: &ArcSwap<Index>,
+    sender: &watch::Sender<Readiness>,
+) {
+    loop {
+        if let Err(error) = until_lost(runner, target, sender).await {
+            tracing::warn!(%error, "the tool-runner's catalogue cannot be followed; trying again");
+        }
+        tokio::time::sleep(Duration::from_millis(250)).await;
+    }
+}
+
+async fn until_lost(
+    runner: &ToolRunnerClient,
+    target: &ArcSwap<Index>,
+    sender: &watch::Sender<Readiness>,
+) -> Result<(), CallError> {
+    let mut versions = runner.watch_catalogue().await?;
+    while let Some(version) = versions.next().await {
+        version?;
+        let listed = runner.list_tools().await?;
+        tracing::info!(tools = listed.tools.len(), "catalogue loaded");
+        target.store(Arc::new(listed.into()));
+        sender.send_replace(Readiness::Ready);
+    }
+    Ok(())
+}

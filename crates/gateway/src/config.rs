@@ -1,0 +1,98 @@
+//! The gateway's configuration.
+
+use std::net::{Ipv4Addr, SocketAddr};
+
+use serde::{Deserialize, Serialize};
+
+use crate::Error;
+use crate::auth::AuthConfig;
+
+/// The gateway's configuration.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// Address and port of every HTTP path.
+    #[serde(default = "default_listen")]
+    pub listen: SocketAddr,
+    /// How clients reach the gateway, for example `https://mcp.hospital.example`. Part of the protected
+    /// resource metadata. None: `http://` and the address it listens on.
+    #[serde(default)]
+    pub public_url: Option<String>,
+    /// Hosts clients may name, without port, besides loopback and the public URL's.
+    #[serde(default)]
+    pub allowed_hosts: Vec<String>,
+    /// Origins of web pages that may call, for example `https://console.hospital.example`, besides
+    /// those on an allowed host.
+    #[serde(default)]
+    pub allowed_origins: Vec<String>,
+    /// What one request may cost.
+    #[serde(default)]
+    pub limits: Limits,
+    /// Whose tokens are accepted.
+    pub auth: AuthConfig,
+}
+
+fn default_listen() -> SocketAddr {
+    (Ipv4Addr::LOCALHOST, 8080).into()
+}
+
+/// What one request may cost.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Limits {
+    /// Largest body, bytes.
+    pub body_bytes: usize,
+    /// Deepest nesting of a body.
+    pub depth: usize,
+    /// Seconds to send the header of a request.
+    pub header_seconds: u64,
+    /// Seconds to send the body of a request.
+    pub body_seconds: u64,
+    /// Open connections; further ones wait.
+    pub connections: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            body_bytes: 1 << 20,
+            depth: 64,
+            header_seconds: 10,
+            body_seconds: 30,
+            connections: 4_096,
+        }
+    }
+}
+
+impl Config {
+    /// Checks what types alone cannot.
+    pub(crate) fn validate(&self) -> Result<(), Error> {
+        let wrong = |what: String| Err(Error::Config(what));
+        if let Some(url) = &self.public_url {
+            let parsed = url.parse::<http::Uri>().ok();
+            if parsed
+                .as_ref()
+                .is_none_or(|url| url.scheme().is_none() || url.host().is_none())
+            {
+                return wrong(format!(
+                    "gateway.public_url: `{url}` is not an absolute URL"
+                ));
+            }
+            if url.ends_with("/api") || url.ends_with("/mcp") {
+                return wrong(format!(
+                    "gateway.public_url: write `{url}` without its path; /mcp is added"
+                ));
+            }
+        }
+        for origin in &self.allowed_origins {
+            let parsed = origin.parse::<http::Uri>().ok();
+            let bare = parsed.is_some_and(|url| url.scheme().is_some() && url.path() == "/");
+            if !bare || origin.ends_with('/') {
+                return wrong(format!(
+                    "gateway.allowed_origins: `{origin}` is not an origin; write scheme://host[:port]"
+                ));
+            }
+        }
+        Ok(())
+    }
+}

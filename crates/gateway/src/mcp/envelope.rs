@@ -1,0 +1,199 @@
+//! The JSON-RPC envelope, by reference into the body: nothing below it is parsed here.
+
+use std::borrow::Cow;
+
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
+
+use crate::reply::RpcError;
+
+/// One JSON-RPC message.
+#[derive(Debug)]
+pub(crate) enum Message<'a> {
+    Request(Request<'a>),
+    /// A message without id; MCP answers it with 202 and nothing else.
+    Notification,
+    /// An answer to a request of the server's. The gateway sends none, so it is acknowledged and dropped.
+    Response,
+}
+
+/// One request.
+#[derive(Debug)]
+pub(crate) struct Request<'a> {
+    /// A string or an integer, as written.
+    pub(crate) id: &'a RawValue,
+    pub(crate) method: Cow<'a, str>,
+    pub(crate) params: Params<'a>,
+}
+
+/// The members of `params` that the gateway reads; each still raw.
+#[derive(Debug, Default, Deserialize)]
+pub(crate) struct Params<'a> {
+    #[serde(borrow, default, rename = "_meta", deserialize_with = "present")]
+    pub(crate) meta: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    pub(crate) name: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    pub(crate) arguments: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    pub(crate) cursor: Option<&'a RawValue>,
+    #[serde(
+        borrow,
+        default,
+        rename = "protocolVersion",
+        deserialize_with = "present"
+    )]
+    pub(crate) protocol_version: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct Envelope<'a> {
+    #[serde(borrow, default, deserialize_with = "present")]
+    jsonrpc: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    id: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    method: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    params: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    result: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    error: Option<&'a RawValue>,
+}
+
+/// Tells an explicit `null` from an absent member.
+fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
+    <&RawValue>::deserialize(deserializer).map(Some)
+}
+
+impl<'a> Message<'a> {
+    /// Reads a scanned body. On an error the id comes along when it is usable, so that the answer can
+    /// carry it.
+    pub(crate) fn read(text: &'a str) -> Result<Self, (Option<&'a RawValue>, RpcError)> {
+        let no_id = |what: &str| (None, RpcError::invalid_request(what));
+        let envelope: Envelope<'a> =
+            serde_json::from_str(text).map_err(|_| no_id("a message is a JSON object"))?;
+        let id = match envelope.id {
+            Some(id) if is_id(id) => Some(id),
+            Some(_) => return Err(no_id("`id` must be a string or an integer")),
+            None => None,
+        };
+        let wrong = |error| (id, error);
+        if envelope.jsonrpc.map(RawValue::get) != Some(r#""2.0""#) {
+            return Err(wrong(RpcError::invalid_request(
+                "`jsonrpc` must be \"2.0\"",
+            )));
+        }
+        let Some(method) = envelope.method else {
+            if envelope.result.is_some() || envelope.error.is_some() {
+                return Ok(Self::Response);
+            }
+            return Err(wrong(RpcError::invalid_request("`method` is missing")));
+        };
+        let method = text_of(method)
+            .ok_or_else(|| wrong(RpcError::invalid_request("`method` must be a string")))?;
+        let Some(id) = id else {
+            return Ok(Self::Notification);
+        };
+        let params = match envelope.params {
+            None => Params::default(),
+            Some(params) => serde_json::from_str(params.get())
+                .map_err(|_| wrong(RpcError::invalid_params("`params` must be an object")))?,
+        };
+        Ok(Self::Request(Request { id, method, params }))
+    }
+}
+
+/// A string, or an integer without fraction or exponent (MCP: "Request IDs").
+fn is_id(raw: &RawValue) -> bool {
+    match raw.get().as_bytes() {
+        [b'"', ..] => true,
+        digits => digits
+            .iter()
+            .all(|byte| byte.is_ascii_digit() || *byte == b'-'),
+    }
+}
+
+/// The string that `raw` is.
+pub(crate) fn text_of(raw: &RawValue) -> Option<Cow<'_, str>> {
+    #[derive(Deserialize)]
+    struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+    serde_json::from_str::<Text<'_>>(raw.get())
+        .ok()
+        .map(|text| text.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(text: &str) -> Request<'_> {
+        match Message::read(text) {
+            Ok(Message::Request(request)) => request,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_request_is_read_by_reference_byte_for_byte() {
+        let text = r#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"x","arguments":{ "a" : 1.10 }}}"#;
+        let request = request(text);
+        assert_eq!(request.id.get(), "7");
+        assert!(matches!(request.method, Cow::Borrowed("tools/call")));
+        assert_eq!(request.params.arguments.unwrap().get(), r#"{ "a" : 1.10 }"#);
+    }
+
+    #[test]
+    fn an_escaped_method_is_the_method_it_spells() {
+        let text = r#"{"jsonrpc":"2.0","id":"a","method":"tools\/call"}"#;
+        assert_eq!(request(text).method, "tools/call");
+    }
+
+    #[test]
+    fn bad_envelopes_are_refused_by_name() {
+        let cases = [
+            ("[]", "JSON object"),
+            (r#"{"id":1,"method":"ping"}"#, "`jsonrpc`"),
+            (r#"{"jsonrpc":"1.0","id":1,"method":"ping"}"#, "`jsonrpc`"),
+            (r#"{"jsonrpc":2.0,"id":1,"method":"ping"}"#, "`jsonrpc`"),
+            (r#"{"jsonrpc":"2.0","id":null,"method":"ping"}"#, "`id`"),
+            (r#"{"jsonrpc":"2.0","id":1.5,"method":"ping"}"#, "`id`"),
+            (r#"{"jsonrpc":"2.0","id":{},"method":"ping"}"#, "`id`"),
+            (r#"{"jsonrpc":"2.0","id":true,"method":"ping"}"#, "`id`"),
+            (r#"{"jsonrpc":"2.0","id":1}"#, "`method` is missing"),
+            (r#"{"jsonrpc":"2.0","id":1,"method":7}"#, "`method` must"),
+            (
+                r#"{"jsonrpc":"2.0","id":1,"Method":"ping"}"#,
+                "`method` is missing",
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":1,"method":"ping","params":[]}"#,
+                "`params`",
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":1,"method":"ping","params":null}"#,
+                "`params`",
+            ),
+        ];
+        for (text, expected) in cases {
+            let (_, error) = Message::read(text).unwrap_err();
+            assert!(
+                error.message().contains(expected),
+                "{text}: {}",
+                error.message()
+            );
+        }
+    }
+
+    #[test]
+    fn notifications_and_responses_are_told_apart() {
+        let notification = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
+        assert!(matches!(
+            Message::read(notification),
+            Ok(Message::Notification)
+        ));
+        let response = r#"{"jsonrpc":"2.0","id":1,"result":{}}"#;
+        assert!(matches!(Message::read(response), Ok(Message::Response)));
+    }
+}

@@ -1,0 +1,33 @@
+//! `initialize` of the versions before 2026-07-28. It opens no session: the version travels in the
+//! `MCP-Protocol-Version` header of every later request.
+
+use super::Version;
+use super::discover::{INSTRUCTIONS, inner};
+use super::envelope::{Request, text_of};
+use crate::reply::{Answer, RpcError, SERVER_INFO};
+
+/// The version asked for if it is spoken, the newest with a handshake otherwise.
+pub(super) fn negotiate(request: &Request<'_>) -> Result<Version, RpcError> {
+    let asked = request
+        .params
+        .protocol_version
+        .and_then(text_of)
+        .ok_or_else(|| RpcError::invalid_params("`params.protocolVersion` must be a string"))?;
+    Ok(match asked.parse::<Version>() {
+        Ok(version) if !version.is_modern() => version,
+        _ => Version::NEWEST_LEGACY,
+    })
+}
+
+pub(super) fn initialize(request: &Request<'_>, version: Version) -> Answer {
+    let result = serde_json::json!({
+        "protocolVersion": version.as_str(),
+        "capabilities": { "tools": {} },
+        "instructions": INSTRUCTIONS,
+    });
+    let members = format!(
+        r#"{},"serverInfo":{SERVER_INFO}"#,
+        inner(&result.to_string())
+    );
+    Answer::result(request.id, version, &members)
+}

@@ -1,0 +1,97 @@
+//! `tools/list`: the tools this caller may see.
+
+use serde_json::value::RawValue;
+use std::collections::BTreeMap;
+use wardgate_domain::{Caller, ToolName};
+
+use super::Version;
+use super::envelope::Request;
+use crate::Gateway;
+use crate::reply::{Answer, RpcError};
+
+/// How long a client may keep its list, milliseconds. A list is a courtesy: every call is decided anew.
+const TTL_MS: u32 = 5_000;
+
+/// A tool's definition as each version wants it: JSON text, schemas byte for byte as configured.
+#[derive(Debug)]
+pub(crate) struct Definition {
+    modern: String,
+    with_structured_content: String,
+    oldest: String,
+}
+
+impl Definition {
+    /// From the definition without `name`; none when it is no JSON object.
+    pub(crate) fn new(name: &ToolName, definition: &str) -> Option<Self> {
+        let members: BTreeMap<String, &RawValue> = serde_json::from_str(definition).ok()?;
+        let write = |keep: &dyn Fn(&str, &str) -> bool| {
+            let mut text = format!(r#"{{"name":"{name}""#);
+            for (member, value) in &members {
+                if keep(member, value.get()) {
+                    text += &format!(r#","{member}":{}"#, value.get());
+                }
+            }
+            text.push('}');
+            text
+        };
+        Some(Self {
+            modern: write(&|_, _| true),
+            // Until 2025-11-25 structured content is an object, so its schema describes one.
+            with_structured_content: write(&|member, value| {
+                member != "outputSchema" || value.contains(r#""object""#)
+            }),
+            oldest: write(&|member, _| !matches!(member, "title" | "outputSchema")),
+        })
+    }
+
+    fn of_version(&self, version: Version) -> &str {
+        if version.is_modern() {
+            &self.modern
+        } else if version.has_structured_content() {
+            &self.with_structured_content
+        } else {
+            &self.oldest
+        }
+    }
+}
+
+pub(super) async fn list_tools(
+    gateway: &Gateway,
+    caller: &Caller,
+    request: &Request<'_>,
+    version: Version,
+) -> Result<Answer, RpcError> {
+    if request.params.cursor.is_some() {
+        return Err(RpcError::invalid_params(
+            "unknown `cursor`: the list has one page",
+        ));
+    }
+    let catalogue = gateway.catalogue().current();
+    let visible = gateway
+        .authority()
+        .visible(caller, catalogue.tools().map(|tool| &tool.facts))
+        .await
+        .map_err(|_| {
+            RpcError::internal(
+                "policy_unavailable",
+                "The policy service cannot be reached; try again later.",
+            )
+        })?;
+    let mut members = String::from(r#""tools":["#);
+    let mut listed = catalogue
+        .tools()
+        .filter(|tool| visible.iter().any(|name| *name == tool.facts.name.as_str()));
+    if let Some(first) = listed.next() {
+        members.push_str(first.definition.of_version(version));
+    }
+    for tool in listed {
+        members.push(',');
+        members.push_str(tool.definition.of_version(version));
+    }
+    members.push(']');
+    if version.is_modern() {
+        // It depends on the caller, so only the caller's own cache may keep it.
+        members += &format!(r#","ttlMs":{TTL_MS},"cacheScope":"private""#);
+    }
+    Ok(Answer::result(request.id, version, &members))
+}

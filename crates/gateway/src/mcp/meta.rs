@@ -1,0 +1,177 @@
+//! What a modern request says of itself: `_meta` and the headers that mirror the body
+//! (MCP 2026-07-28, basic/transports, "Protocol Version Header" and "Standard Headers").
+//!
+//! Nothing is decided on a header: each must equal the body, and policy, record and routing read the body.
+
+use std::borrow::Cow;
+
+use axum::http::HeaderMap;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::Version;
+use super::envelope::{Request, text_of};
+use crate::reply::RpcError;
+
+/// The members of `params._meta` that the gateway reads.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Meta<'a> {
+    #[serde(borrow, default, rename = "io.modelcontextprotocol/protocolVersion")]
+    protocol_version: Option<&'a RawValue>,
+    #[serde(borrow, default, rename = "io.modelcontextprotocol/clientCapabilities")]
+    client_capabilities: Option<&'a RawValue>,
+}
+
+impl<'a> Meta<'a> {
+    /// The `_meta` of a modern request; none when the request is of an older version.
+    pub(crate) fn of_modern(request: &Request<'a>) -> Result<Option<Self>, RpcError> {
+        let Some(raw) = request.params.meta else {
+            return Ok(None);
+        };
+        let meta: Self = serde_json::from_str(raw.get())
+            .map_err(|_| RpcError::invalid_meta("`_meta` must be an object"))?;
+        Ok(meta.protocol_version.is_some().then_some(meta))
+    }
+
+    /// The version the request speaks, after all its own statements were compared.
+    pub(crate) fn version(
+        &self,
+        request: &Request<'_>,
+        headers: Option<&HeaderMap>,
+    ) -> Result<Version, RpcError> {
+        let text = self.protocol_version.and_then(text_of).ok_or_else(|| {
+            RpcError::invalid_meta(
+                "`_meta` io.modelcontextprotocol/protocolVersion must be a string",
+            )
+        })?;
+        if !self
+            .client_capabilities
+            .is_some_and(|raw| raw.get().starts_with('{'))
+        {
+            return Err(RpcError::invalid_meta(
+                "`_meta` io.modelcontextprotocol/clientCapabilities must be an object; `{}` is enough",
+            ));
+        }
+        if let Some(headers) = headers {
+            mirrors(headers, "MCP-Protocol-Version", &text)?;
+            mirrors(headers, "Mcp-Method", &request.method)?;
+            if request.method == "tools/call"
+                && let Some(name) = request.params.name.and_then(text_of)
+            {
+                mirrors(headers, "Mcp-Name", &name)?;
+            }
+        }
+        match text.parse::<Version>() {
+            Ok(version) if version.is_modern() => Ok(version),
+            _ => Err(RpcError::unsupported_version(&text)),
+        }
+    }
+}
+
+/// Requires exactly one header `name` that says `expected`.
+fn mirrors(headers: &HeaderMap, name: &str, expected: &str) -> Result<(), RpcError> {
+    let mut values = headers.get_all(name).iter();
+    let (Some(value), None) = (values.next(), values.next()) else {
+        return Err(RpcError::header_mismatch(format!(
+            "send the header {name} exactly once"
+        )));
+    };
+    let said = value.to_str().ok().and_then(decode).ok_or_else(|| {
+        RpcError::header_mismatch(format!(
+            "the header {name} is neither plain text nor =?base64?…?="
+        ))
+    })?;
+    if said != expected {
+        return Err(RpcError::header_mismatch(format!(
+            "the header {name} differs from the body"
+        )));
+    }
+    Ok(())
+}
+
+/// A header value: plain, or `=?base64?<base64 of UTF-8>?=` for what a header cannot carry.
+fn decode(value: &str) -> Option<Cow<'_, str>> {
+    let Some(encoded) = value.strip_prefix("=?base64?") else {
+        return Some(Cow::Borrowed(value));
+    };
+    let bytes = STANDARD.decode(encoded.strip_suffix("?=")?).ok()?;
+    String::from_utf8(bytes).ok().map(Cow::Owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mcp::envelope::Message;
+
+    const BODY: &str = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"naïve","_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}"#;
+
+    fn version(body: &str, headers: &[(&'static str, &str)]) -> Result<Version, RpcError> {
+        let mut map = HeaderMap::new();
+        for (name, value) in headers {
+            map.append(*name, value.parse().unwrap());
+        }
+        let Ok(Message::Request(request)) = Message::read(body) else {
+            panic!("{body}")
+        };
+        Meta::of_modern(&request)?
+            .unwrap()
+            .version(&request, Some(&map))
+    }
+
+    const VERSION: (&str, &str) = ("mcp-protocol-version", "2026-07-28");
+    const METHOD: (&str, &str) = ("mcp-method", "tools/call");
+    const NAME: (&str, &str) = ("mcp-name", "=?base64?bmHDr3Zl?=");
+
+    #[test]
+    fn headers_that_mirror_the_body_pass() {
+        assert_eq!(
+            version(BODY, &[VERSION, METHOD, NAME]).unwrap(),
+            Version::V2026_07_28
+        );
+    }
+
+    #[test]
+    fn every_difference_between_header_and_body_is_refused() {
+        let cases: [&[(&'static str, &str)]; 9] = [
+            &[METHOD, NAME],
+            &[VERSION, NAME],
+            &[VERSION, METHOD],
+            &[VERSION, VERSION, METHOD, NAME],
+            &[("mcp-protocol-version", "2025-11-25"), METHOD, NAME],
+            &[VERSION, ("mcp-method", "Tools/Call"), NAME],
+            &[VERSION, METHOD, ("mcp-name", "other")],
+            &[VERSION, METHOD, ("mcp-name", "=?base64?bmHDr3Zl")],
+            &[VERSION, METHOD, ("mcp-name", "=?base64?/w==?=")],
+        ];
+        for headers in cases {
+            assert_eq!(
+                version(BODY, headers).unwrap_err().reason(),
+                "header_mismatch",
+                "{headers:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_version_nobody_offers_is_named_with_those_that_are() {
+        let body = BODY.replace("2026-07-28", "2099-01-01");
+        let headers = [("mcp-protocol-version", "2099-01-01"), METHOD, NAME];
+        assert_eq!(
+            version(&body, &headers).unwrap_err().reason(),
+            "unsupported_version"
+        );
+    }
+
+    #[test]
+    fn meta_without_capabilities_is_refused() {
+        let body = BODY.replace(r#","io.modelcontextprotocol/clientCapabilities":{}"#, "");
+        assert_eq!(
+            version(&body, &[VERSION, METHOD, NAME])
+                .unwrap_err()
+                .reason(),
+            "invalid_meta"
+        );
+    }
+}

@@ -1,0 +1,182 @@
+//! MCP: which version a message speaks, and which method it asks for.
+//!
+//! The ladder, first match wins: a batch is 2025-03-26; `_meta` with a protocol version is modern,
+//! whatever the headers say; `initialize` opens an older version; anything else is of the older version
+//! its header names. There are no sessions: every request carries what it needs, so any replica can
+//! answer it.
+
+mod discover;
+mod envelope;
+mod initialize;
+mod list_tools;
+mod meta;
+mod scan;
+mod version;
+
+use std::sync::Arc;
+
+use axum::http::HeaderMap;
+use bytes::Bytes;
+use metrics::counter;
+use serde_json::value::RawValue;
+use wardgate_domain::Caller;
+use wardgate_telemetry::names;
+
+use self::envelope::{Message, Request, text_of};
+use self::meta::Meta;
+use crate::Gateway;
+use crate::call_tool::{self, ToolCall};
+use crate::reply::{Answer, RpcError};
+
+pub(crate) use self::list_tools::Definition;
+pub(crate) use self::version::Version;
+
+/// Messages one batch may hold.
+const BATCH: usize = 50;
+
+/// Which path a message came in by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Door {
+    /// `/mcp`: the specification and nothing else.
+    Mcp,
+    /// `/message`: one POST, one answer, no transport headers.
+    Message,
+}
+
+/// One POST, authenticated but unread.
+#[derive(Debug)]
+pub(crate) struct Post {
+    pub(crate) door: Door,
+    pub(crate) caller: Arc<Caller>,
+    pub(crate) client_ip: String,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
+}
+
+/// Answers one POST.
+pub(crate) async fn answer(gateway: &Arc<Gateway>, post: &Post) -> Answer {
+    let text = match scan::scan(&post.body, gateway.limits().depth) {
+        Ok(text) => text,
+        Err(error) => {
+            return Answer::error(None, &RpcError::parse(error.reason(), error.to_string()));
+        }
+    };
+    if text.trim_ascii_start().starts_with('[') {
+        return batch(gateway, post, text).await;
+    }
+    one(gateway, post, text).await
+}
+
+/// A batch: 2025-03-26 has them, later versions removed them.
+async fn batch(gateway: &Arc<Gateway>, post: &Post, text: &str) -> Answer {
+    let version = post.headers.get("mcp-protocol-version");
+    if version.is_some_and(|version| version != Version::V2025_03_26.as_str()) {
+        let error = RpcError::invalid_request("batches exist only in protocol version 2025-03-26");
+        return Answer::error(None, &error);
+    }
+    let messages: Vec<&RawValue> = match serde_json::from_str(text) {
+        Ok(messages) => messages,
+        Err(_) => return Answer::error(None, &RpcError::invalid_request("not a batch")),
+    };
+    if messages.is_empty() || messages.len() > BATCH {
+        let error = RpcError::invalid_request(format!("a batch holds 1 to {BATCH} messages"));
+        return Answer::error(None, &error);
+    }
+    let mut answers = Vec::with_capacity(messages.len());
+    for message in messages {
+        answers.push(one(gateway, post, message.get()).await);
+    }
+    Answer::batch(answers)
+}
+
+async fn one(gateway: &Arc<Gateway>, post: &Post, text: &str) -> Answer {
+    let request = match Message::read(text) {
+        Ok(Message::Request(request)) => request,
+        Ok(Message::Notification | Message::Response) => return Answer::accepted(),
+        Err((id, error)) => return Answer::error(id, &error),
+    };
+    let version = match version_of(post, &request) {
+        Ok(version) => version,
+        Err(error) => return Answer::error(Some(request.id), &error),
+    };
+    let answer = dispatch(gateway, post, &request, version).await;
+    answer.unwrap_or_else(|error| Answer::error(Some(request.id), &error))
+}
+
+/// The ladder.
+fn version_of(post: &Post, request: &Request<'_>) -> Result<Version, RpcError> {
+    // The plain endpoint promises no transport headers, so it compares none.
+    let headers = (post.door == Door::Mcp).then_some(&post.headers);
+    if let Some(meta) = Meta::of_modern(request)? {
+        return meta.version(request, headers);
+    }
+    if request.method == "initialize" {
+        return initialize::negotiate(request);
+    }
+    let Some(named) = post.headers.get("mcp-protocol-version") else {
+        return Ok(match post.door {
+            // "If the server does not receive the header … it SHOULD assume 2025-03-26."
+            Door::Mcp => Version::V2025_03_26,
+            Door::Message => Version::NEWEST_LEGACY,
+        });
+    };
+    let named = named.to_str().unwrap_or_default();
+    match named.parse::<Version>() {
+        Ok(version) if version.is_modern() => Err(RpcError::invalid_meta(format!(
+            "requests of {version} carry `_meta` with io.modelcontextprotocol/protocolVersion and io.modelcontextprotocol/clientCapabilities"
+        ))),
+        Ok(version) => Ok(version),
+        Err(()) => Err(RpcError::unsupported_version(named)),
+    }
+}
+
+/// Every method, in one list.
+async fn dispatch(
+    gateway: &Arc<Gateway>,
+    post: &Post,
+    request: &Request<'_>,
+    version: Version,
+) -> Result<Answer, RpcError> {
+    let method = match &*request.method {
+        known @ ("tools/call" | "tools/list" | "server/discover" | "initialize" | "ping") => known,
+        _ => "other",
+    };
+    counter!(names::MCP_REQUESTS, "method" => method.to_owned()).increment(1);
+    match &*request.method {
+        "tools/call" => Ok(call_tool::call_tool(gateway, tool_call(post, request, version)?).await),
+        "tools/list" => list_tools::list_tools(gateway, &post.caller, request, version).await,
+        "server/discover" if version.is_modern() => Ok(discover::discover(request, version)),
+        "initialize" if !version.is_modern() => Ok(initialize::initialize(request, version)),
+        "ping" if !version.is_modern() => Ok(Answer::empty(request.id)),
+        method => Err(RpcError::unknown_method(method, version)),
+    }
+}
+
+fn tool_call(post: &Post, request: &Request<'_>, version: Version) -> Result<ToolCall, RpcError> {
+    let name = request
+        .params
+        .name
+        .and_then(text_of)
+        .ok_or_else(|| RpcError::invalid_params("`params.name` must be a string"))?;
+    let arguments = match request.params.arguments {
+        None => Bytes::from_static(b"{}"),
+        Some(raw) if raw.get().starts_with('{') => post.body.slice_ref(raw.get().as_bytes()),
+        Some(_) => {
+            return Err(RpcError::invalid_params(
+                "`params.arguments` must be an object",
+            ));
+        }
+    };
+    Ok(ToolCall {
+        id: request.id.to_owned(),
+        version,
+        protocol: match post.door {
+            Door::Mcp => version.as_str(),
+            Door::Message => "jsonrpc",
+        },
+        caller: Arc::clone(&post.caller),
+        client_ip: post.client_ip.clone(),
+        name: name.into_owned(),
+        arguments,
+    })
+}

@@ -1,0 +1,68 @@
+//! The protocol versions of MCP that the gateway speaks.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// A revision of the protocol. Older compares as less.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Version {
+    V2025_03_26,
+    V2025_06_18,
+    V2025_11_25,
+    V2026_07_28,
+}
+
+impl Version {
+    /// Every version, newest first.
+    pub(crate) const ALL: [Self; 4] = [
+        Self::V2026_07_28,
+        Self::V2025_11_25,
+        Self::V2025_06_18,
+        Self::V2025_03_26,
+    ];
+
+    /// The newest with an `initialize` handshake.
+    pub(crate) const NEWEST_LEGACY: Self = Self::V2025_11_25;
+
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::V2025_03_26 => "2025-03-26",
+            Self::V2025_06_18 => "2025-06-18",
+            Self::V2025_11_25 => "2025-11-25",
+            Self::V2026_07_28 => "2026-07-28",
+        }
+    }
+
+    /// Every request carries its own version and capabilities; there is no handshake.
+    pub(crate) fn is_modern(self) -> bool {
+        self >= Self::V2026_07_28
+    }
+
+    /// Results may carry `structuredContent`, tools `title` and `outputSchema` (from 2025-06-18).
+    pub(crate) fn has_structured_content(self) -> bool {
+        self >= Self::V2025_06_18
+    }
+
+    /// A client that hangs up cancels its request (from 2026-07-28; before, only
+    /// `notifications/cancelled` does).
+    pub(crate) fn cancels_on_disconnect(self) -> bool {
+        self.is_modern()
+    }
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl FromStr for Version {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Self::ALL
+            .into_iter()
+            .find(|version| version.as_str() == text)
+            .ok_or(())
+    }
+}

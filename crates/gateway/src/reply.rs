@@ -1,0 +1,370 @@
+//! Answers: the one place that knows JSON-RPC codes and how each protocol version wants its results.
+
+use std::fmt::Write;
+
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde_json::value::RawValue;
+use wardgate_domain::{CallId, DecisionId, Receipt};
+use wardgate_rpc::client::ToolResult;
+
+use crate::mcp::Version;
+
+/// Key of the call's id in `_meta` of results and in `data` of errors.
+const CALL_ID: &str = "dev.wardgate/callId";
+/// Key of the audit receipt beside it.
+const RECEIPT: &str = "dev.wardgate/receipt";
+/// Key of the decision's id, where a policy refused.
+const DECISION_ID: &str = "dev.wardgate/decisionId";
+
+/// What the gateway calls itself.
+pub(crate) const SERVER_INFO: &str = concat!(
+    r#"{"name":"wardgate","title":"Wardgate","version":""#,
+    env!("CARGO_PKG_VERSION"),
+    r#""}"#
+);
+
+/// A JSON-RPC error and the HTTP status it rides on.
+#[derive(Debug, Clone)]
+pub(crate) struct RpcError {
+    http: StatusCode,
+    code: i32,
+    message: String,
+    /// A JSON object, or nothing.
+    data: Option<String>,
+    /// The kind, for records and metrics.
+    reason: &'static str,
+    /// It ended a call of a tool, which has a record of its own.
+    of_call: bool,
+}
+
+impl RpcError {
+    fn new(http: StatusCode, code: i32, reason: &'static str, message: impl Into<String>) -> Self {
+        Self {
+            http,
+            code,
+            message: message.into(),
+            data: None,
+            reason,
+            of_call: false,
+        }
+    }
+
+    /// Not JSON, or JSON that parsers read differently.
+    pub(crate) fn parse(reason: &'static str, message: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, -32700, reason, message)
+    }
+
+    /// JSON, but no JSON-RPC request.
+    pub(crate) fn invalid_request(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, -32600, "invalid_request", message)
+    }
+
+    /// A request whose parameters do not fit its method.
+    pub(crate) fn invalid_params(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::OK, -32602, "invalid_params", message)
+    }
+
+    /// A modern request whose `_meta` lacks what it must have.
+    pub(crate) fn invalid_meta(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, -32602, "invalid_meta", message)
+    }
+
+    /// No such method in this version: 404 for modern clients, 200 for those before.
+    pub(crate) fn unknown_method(method: &str, version: Version) -> Self {
+        let http = if version.is_modern() {
+            StatusCode::NOT_FOUND
+        } else {
+            StatusCode::OK
+        };
+        let shown: String = method.chars().take(64).collect();
+        Self::new(
+            http,
+            -32601,
+            "unknown_method",
+            format!("Method not found: {shown}"),
+        )
+    }
+
+    /// A header that is missing, repeated, or says something else than the body.
+    pub(crate) fn header_mismatch(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, -32020, "header_mismatch", message)
+    }
+
+    /// A protocol version the gateway does not speak.
+    pub(crate) fn unsupported_version(requested: &str) -> Self {
+        let supported: Vec<&str> = Version::ALL
+            .iter()
+            .map(|version| version.as_str())
+            .collect();
+        let shown: String = requested.chars().take(64).collect();
+        Self {
+            data: Some(
+                serde_json::json!({ "supported": supported, "requested": shown }).to_string(),
+            ),
+            ..Self::new(
+                StatusCode::BAD_REQUEST,
+                -32022,
+                "unsupported_version",
+                format!(
+                    "Unsupported protocol version; use one of {}",
+                    supported.join(", ")
+                ),
+            )
+        }
+    }
+
+    /// A tool nobody configured, or one the caller may not see: the same answer.
+    pub(crate) fn unknown_tool(requested: &str) -> Self {
+        let shown: String = requested.chars().take(128).collect();
+        Self::new(
+            StatusCode::OK,
+            -32602,
+            "unknown_tool",
+            format!("Unknown tool: {shown}"),
+        )
+    }
+
+    /// The platform failed, not the caller.
+    pub(crate) fn internal(reason: &'static str, message: impl Into<String>) -> Self {
+        Self::new(StatusCode::OK, -32603, reason, message)
+    }
+
+    /// Adds the call's id, and its receipt when the refusal was recorded.
+    pub(crate) fn of_call(mut self, call_id: CallId, receipt: Option<Receipt>) -> Self {
+        let mut data = String::from("{");
+        write_call(&mut data, call_id, receipt, None);
+        data.push('}');
+        self.data = Some(data);
+        self.of_call = true;
+        self
+    }
+
+    #[cfg(test)]
+    pub(crate) fn reason(&self) -> &'static str {
+        self.reason
+    }
+
+    #[cfg(test)]
+    pub(crate) fn message(&self) -> &str {
+        &self.message
+    }
+}
+
+/// A finished answer to one JSON-RPC message.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    http: StatusCode,
+    /// Empty for messages that want no answer.
+    body: String,
+    /// Why the message never became a call.
+    refused: Option<&'static str>,
+}
+
+impl Answer {
+    /// 202 without a body: for notifications.
+    pub(crate) fn accepted() -> Self {
+        Self {
+            http: StatusCode::ACCEPTED,
+            body: String::new(),
+            refused: None,
+        }
+    }
+
+    /// A result; `members` are the members of the result object, at least one, without braces.
+    pub(crate) fn result(id: &RawValue, version: Version, members: &str) -> Self {
+        let mut body = String::with_capacity(members.len() + 192);
+        open(&mut body, Some(id));
+        body.push_str(r#","result":{"#);
+        if version.is_modern() {
+            body.push_str(
+                r#""resultType":"complete","_meta":{"io.modelcontextprotocol/serverInfo":"#,
+            );
+            body.push_str(SERVER_INFO);
+            body.push_str("},");
+        }
+        body.push_str(members);
+        body.push_str("}}");
+        Self {
+            http: StatusCode::OK,
+            body,
+            refused: None,
+        }
+    }
+
+    /// The empty result of `ping`.
+    pub(crate) fn empty(id: &RawValue) -> Self {
+        let mut body = String::new();
+        open(&mut body, Some(id));
+        body.push_str(r#","result":{}}"#);
+        Self {
+            http: StatusCode::OK,
+            body,
+            refused: None,
+        }
+    }
+
+    /// An error; without id when the request's could not be read.
+    pub(crate) fn error(id: Option<&RawValue>, error: &RpcError) -> Self {
+        let mut body = String::with_capacity(192);
+        open(&mut body, id);
+        // Writing to a string cannot fail.
+        let _ = write!(body, r#","error":{{"code":{},"message":"#, error.code);
+        push_json_text(&mut body, &error.message);
+        if let Some(data) = &error.data {
+            body.push_str(r#","data":"#);
+            body.push_str(data);
+        }
+        body.push_str("}}");
+        Self {
+            http: error.http,
+            body,
+            refused: (!error.of_call).then_some(error.reason),
+        }
+    }
+
+    /// The result of a call. It takes the receipt: what is not on record does not leave.
+    pub(crate) fn released(
+        id: &RawValue,
+        version: Version,
+        call_id: CallId,
+        receipt: Receipt,
+        result: &ToolResult,
+    ) -> Self {
+        let content = String::from_utf8_lossy(&result.content);
+        let structured = String::from_utf8_lossy(&result.structured_content);
+        Self::call_result(
+            id,
+            version,
+            &content,
+            &structured,
+            result.is_error,
+            |meta| {
+                write_call(meta, call_id, Some(receipt), None);
+            },
+        )
+    }
+
+    /// A call of a visible tool that the policy refused: a result the model can read, with the kind of
+    /// reason and the decision, never the rule.
+    pub(crate) fn denied(
+        id: &RawValue,
+        version: Version,
+        call_id: CallId,
+        receipt: Receipt,
+        denial: (&'static str, DecisionId),
+    ) -> Self {
+        let (reason, decision) = denial;
+        let mut content = String::from(r#"[{"type":"text","text":"#);
+        push_json_text(
+            &mut content,
+            &format!("Not permitted with these arguments ({reason}). Decision {decision}."),
+        );
+        content.push_str("}]");
+        Self::call_result(id, version, &content, "", true, |meta| {
+            write_call(meta, call_id, Some(receipt), Some(decision));
+        })
+    }
+
+    fn call_result(
+        id: &RawValue,
+        version: Version,
+        content: &str,
+        structured: &str,
+        is_error: bool,
+        write_meta: impl FnOnce(&mut String),
+    ) -> Self {
+        let mut body = String::with_capacity(content.len() + structured.len() + 512);
+        open(&mut body, Some(id));
+        body.push_str(r#","result":{"#);
+        if version.is_modern() {
+            body.push_str(r#""resultType":"complete","#);
+        }
+        body.push_str(r#""content":"#);
+        body.push_str(content);
+        if !structured.is_empty() && version.has_structured_content() {
+            body.push_str(r#","structuredContent":"#);
+            body.push_str(structured);
+        }
+        body.push_str(r#","isError":"#);
+        body.push_str(if is_error { "true" } else { "false" });
+        body.push_str(r#","_meta":{"#);
+        if version.is_modern() {
+            body.push_str(r#""io.modelcontextprotocol/serverInfo":"#);
+            body.push_str(SERVER_INFO);
+            body.push(',');
+        }
+        write_meta(&mut body);
+        body.push_str("}}}");
+        Self {
+            http: StatusCode::OK,
+            body,
+            refused: None,
+        }
+    }
+
+    /// Several answers as one, for the batches of 2025-03-26. Messages that want no answer leave none.
+    pub(crate) fn batch(answers: Vec<Self>) -> Self {
+        let bodies: Vec<String> = answers
+            .into_iter()
+            .map(|answer| answer.body)
+            .filter(|body| !body.is_empty())
+            .collect();
+        if bodies.is_empty() {
+            return Self::accepted();
+        }
+        Self {
+            http: StatusCode::OK,
+            body: format!("[{}]", bodies.join(",")),
+            refused: None,
+        }
+    }
+
+    /// Why the message was refused before it became a call, if it was.
+    pub(crate) fn refused(&self) -> Option<&'static str> {
+        self.refused
+    }
+}
+
+impl IntoResponse for Answer {
+    fn into_response(self) -> Response {
+        if self.body.is_empty() {
+            return self.http.into_response();
+        }
+        let json = HeaderValue::from_static("application/json");
+        (self.http, [(header::CONTENT_TYPE, json)], self.body).into_response()
+    }
+}
+
+fn open(body: &mut String, id: Option<&RawValue>) {
+    body.push_str(r#"{"jsonrpc":"2.0""#);
+    if let Some(id) = id {
+        body.push_str(r#","id":"#);
+        body.push_str(id.get());
+    }
+}
+
+fn write_call(
+    to: &mut String,
+    call_id: CallId,
+    receipt: Option<Receipt>,
+    decision: Option<DecisionId>,
+) {
+    let _ = write!(to, r#""{CALL_ID}":"{call_id}""#);
+    if let Some(decision) = decision {
+        let _ = write!(to, r#","{DECISION_ID}":"{decision}""#);
+    }
+    if let Some(receipt) = receipt {
+        let _ = write!(
+            to,
+            r#","{RECEIPT}":{{"sequence":{},"leafHash":"{}"}}"#,
+            receipt.sequence(),
+            receipt.leaf_hash()
+        );
+    }
+}
+
+/// Appends `text` as a JSON string.
+fn push_json_text(to: &mut String, text: &str) {
+    let _ = write!(to, "{}", serde_json::Value::from(text));
+}
