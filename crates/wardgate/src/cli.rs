@@ -1,0 +1,299 @@
+//! The command line.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use wardgate_domain::{Status, Timestamp};
+
+/// Governed access for AI agents: known callers, rules down to row and column, a record of every call.
+#[derive(Debug, Parser)]
+#[command(name = "wardgate", version, propagate_version = true)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run every service in this process.
+    Up(Up),
+    /// Run the HTTP edge alone.
+    Gateway(ConfigFile),
+    /// Run the policy service alone, or check policies.
+    Policy(Policy),
+    /// Run the tool-runner alone.
+    ToolRunner(ConfigFile),
+    /// Run the audit service alone, or read the record.
+    Audit(Audit),
+    /// Print a token of the local issuer.
+    Token(Token),
+    /// Check or list a catalogue of tools.
+    Tools(Tools),
+    /// Make certificates and keys.
+    Certs(Certs),
+    /// Check or show a configuration.
+    Config(Config),
+    /// Ask a running process whether it is ready; exit code 0 when it is.
+    Health(Health),
+}
+
+/// Where the configuration is.
+#[derive(Debug, Args)]
+pub(crate) struct ConfigFile {
+    /// Configuration file (YAML). Environment variables such as `WARDGATE_GATEWAY__LISTEN` override it.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Up {
+    /// Configuration file (YAML); without one, the demo.
+    #[arg(long, value_name = "FILE", conflicts_with = "demo")]
+    pub(crate) config: Option<PathBuf>,
+    /// Where keys, the record and the demo's data live; made when absent.
+    #[arg(long, value_name = "DIR", default_value = "data")]
+    pub(crate) data_dir: PathBuf,
+    /// Address and port; port 0 lets the system choose. Overrides the configuration.
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) listen: Option<SocketAddr>,
+    /// Demo to load.
+    #[arg(long, value_enum)]
+    pub(crate) demo: Option<Demo>,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum Demo {
+    /// Patients, records, staff and shifts of a hospital, with rules for five roles.
+    Hospital,
+}
+
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+pub(crate) struct Policy {
+    #[command(subcommand)]
+    pub(crate) command: Option<PolicyCommand>,
+    /// Run the service with this configuration file.
+    #[arg(long, value_name = "FILE", required = true)]
+    pub(crate) config: Option<PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum PolicyCommand {
+    /// Load and validate a directory of policies.
+    Check {
+        /// Directory with `*.cedar` files and one `*.cedarschema`.
+        directory: PathBuf,
+    },
+}
+
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+pub(crate) struct Audit {
+    #[command(subcommand)]
+    pub(crate) command: Option<AuditCommand>,
+    /// Run the service with this configuration file.
+    #[arg(long, value_name = "FILE", required = true)]
+    pub(crate) config: Option<PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum AuditCommand {
+    /// Print records.
+    Query(AuditQuery),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AuditQuery {
+    #[command(flatten)]
+    pub(crate) source: RecordSource,
+    /// One JSON object a line, instead of a table.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Which fields to print as JSON.
+    #[arg(long, value_enum, default_value_t = View::Full, requires = "json")]
+    pub(crate) view: View,
+    /// Print at most so many.
+    #[arg(long, value_name = "N")]
+    pub(crate) limit: Option<u64>,
+    /// Newest first.
+    #[arg(long)]
+    pub(crate) newest_first: bool,
+    /// Only calls of this subject.
+    #[arg(long, value_name = "SUB")]
+    pub(crate) user: Option<String>,
+    /// Only calls of this tool.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) tool: Option<String>,
+    /// Only this call.
+    #[arg(long, value_name = "ID")]
+    pub(crate) call_id: Option<String>,
+    /// Only calls that ended so.
+    #[arg(long, value_parser = status)]
+    pub(crate) status: Option<Status>,
+    /// Only from this instant on (RFC 3339).
+    #[arg(long, value_name = "TIME", value_parser = instant)]
+    pub(crate) since: Option<Timestamp>,
+    /// Only before this instant (RFC 3339).
+    #[arg(long, value_name = "TIME", value_parser = instant)]
+    pub(crate) until: Option<Timestamp>,
+}
+
+/// Where the record is.
+#[derive(Debug, Args)]
+#[group(multiple = false)]
+pub(crate) struct RecordSource {
+    /// A data directory, of a running system or a stopped one.
+    #[arg(long, value_name = "DIR", default_value = "data")]
+    pub(crate) data_dir: PathBuf,
+    /// The store that this configuration file names.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum View {
+    /// Everything on record.
+    Full,
+    /// Seven fields: user, action, table_name, record_id, timestamp, is_phi_access, ip_address.
+    Access,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Token {
+    /// Data directory of the local issuer.
+    #[arg(long, value_name = "DIR", default_value = "data")]
+    pub(crate) data_dir: PathBuf,
+    /// Subject: who the token is for.
+    #[arg(long, value_name = "SUB")]
+    pub(crate) sub: String,
+    /// Role; may be given several times.
+    #[arg(long = "role", value_name = "ROLE", required = true)]
+    pub(crate) roles: Vec<String>,
+    /// Further claim, for example `ward=W2`; may be given several times.
+    #[arg(long = "claim", value_name = "NAME=VALUE", value_parser = claim)]
+    pub(crate) claims: Vec<(String, String)>,
+    /// How long the token lives, for example `30m`, `1h` or `90s`.
+    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = lifetime)]
+    pub(crate) ttl: Duration,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Tools {
+    #[command(subcommand)]
+    pub(crate) command: ToolsCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ToolsCommand {
+    /// Name every fault of a catalogue, with file, line and what to do.
+    Check {
+        /// The `tools.yaml`.
+        file: PathBuf,
+    },
+    /// List the tools of a catalogue.
+    List {
+        /// The `tools.yaml`.
+        file: PathBuf,
+        /// One JSON object a line, instead of a table.
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Certs {
+    #[command(subcommand)]
+    pub(crate) command: CertsCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum CertsCommand {
+    /// Make a throw-away authority, a certificate for each service, and every key they need.
+    Dev {
+        /// Directory to write to: `certs/` and `keys/` below it. Existing keys are kept.
+        #[arg(long, value_name = "DIR", default_value = "data")]
+        data_dir: PathBuf,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Config {
+    #[command(subcommand)]
+    pub(crate) command: ConfigCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ConfigCommand {
+    /// Say whether a configuration file can be used.
+    Check(ConfigFile),
+    /// Print the configuration with the environment applied, as JSON.
+    Dump(ConfigFile),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Health {
+    /// Base URL of the process's probes.
+    #[arg(long, default_value = "http://127.0.0.1:8080")]
+    pub(crate) url: String,
+}
+
+fn status(text: &str) -> Result<Status, String> {
+    Status::ALL
+        .into_iter()
+        .find(|status| status.as_str() == text)
+        .ok_or_else(|| format!("use one of {}", Status::ALL.map(Status::as_str).join(", ")))
+}
+
+fn instant(text: &str) -> Result<Timestamp, String> {
+    text.parse()
+        .map_err(|_| "write RFC 3339, for example 2026-01-31T08:00:00Z".to_owned())
+}
+
+fn claim(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        _ => Err("write NAME=VALUE".to_owned()),
+    }
+}
+
+fn lifetime(text: &str) -> Result<Duration, String> {
+    let (digits, unit) =
+        text.split_at(text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len());
+    let amount: u64 = digits
+        .parse()
+        .map_err(|_| "write a number and s, m or h, for example 30m")?;
+    let seconds = match unit {
+        "s" | "" => amount,
+        "m" => amount.saturating_mul(60),
+        "h" => amount.saturating_mul(3_600),
+        _ => return Err("the unit must be s, m or h".to_owned()),
+    };
+    if !(1..=86_400).contains(&seconds) {
+        return Err("a token lives 1 second to 24 hours".to_owned());
+    }
+    Ok(Duration::from_secs(seconds))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn a_lifetime_reads_as_people_write_it() {
+        assert_eq!(lifetime("90s"), Ok(Duration::from_secs(90)));
+        assert_eq!(lifetime("30m"), Ok(Duration::from_secs(1_800)));
+        assert_eq!(lifetime("1h"), Ok(Duration::from_secs(3_600)));
+        for bad in ["", "h", "1d", "0s", "25h", "-1s"] {
+            assert!(lifetime(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! `wardgate audit`: the service, and the record read.
+
+use std::io::{BufWriter, Write};
+
+use futures::{StreamExt, pin_mut};
+use serde_json::Value;
+use wardgate_audit::{Reader, access_view, record_line};
+use wardgate_rpc::client::AuditFilter;
+
+use crate::Failure;
+use crate::cli::{Audit, AuditCommand, AuditQuery, RecordSource, View};
+use crate::commands::serve;
+use crate::config::Settings;
+use crate::data_dir::DataDir;
+
+pub(crate) async fn run(arguments: Audit) -> Result<(), Failure> {
+    match (arguments.command, arguments.config) {
+        (Some(AuditCommand::Query(query)), _) => print_records(query).await,
+        (None, Some(config)) => serve::audit(&config).await,
+        (None, None) => Err("name a configuration file with --config".into()),
+    }
+}
+
+async fn print_records(arguments: AuditQuery) -> Result<(), Failure> {
+    let reader = Reader::open(&store(&arguments.source)?).await?;
+    let records = reader.query(AuditFilter {
+        subject: arguments.user,
+        tool: arguments.tool,
+        call_id: arguments.call_id,
+        status: arguments.status,
+        since: arguments.since,
+        until: arguments.until,
+        limit: arguments.limit,
+        newest_first: arguments.newest_first,
+    })?;
+    pin_mut!(records);
+    let mut out = BufWriter::new(std::io::stdout().lock());
+    if !arguments.json {
+        writeln!(
+            out,
+            "{:>8}  {:<27}  {:<17}  {:<16}  {:<28}  {:>5}  {}",
+            "SEQUENCE", "TIME", "STATUS", "USER", "TOOL", "ROWS", "ADDRESS"
+        )?;
+    }
+    while let Some(stored) = records.next().await {
+        let stored = stored?;
+        let line = match (arguments.json, arguments.view) {
+            (true, View::Full) => {
+                record_line(stored.sequence, &stored.leaf_hash, &stored.record)?.to_string()
+            }
+            (true, View::Access) => access_view(stored.sequence, &stored.record)?.to_string(),
+            (false, _) => row(&record_line(
+                stored.sequence,
+                &stored.leaf_hash,
+                &stored.record,
+            )?),
+        };
+        // A reader that has seen enough (`| head`) closes the pipe; that is no failure.
+        match writeln!(out, "{line}") {
+            Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => return Ok(()),
+            written => written?,
+        }
+    }
+    Ok(out.flush()?)
+}
+
+/// The store of a data directory, or of a configured system.
+fn store(source: &RecordSource) -> Result<String, Failure> {
+    match &source.config {
+        None => Ok(DataDir::existing(&source.data_dir)?.record()),
+        Some(file) => {
+            let config: wardgate_audit::Config = Settings::load(file)?.unwired("audit", |_| {})?;
+            Ok(config.store)
+        }
+    }
+}
+
+/// One line of the table. What a client typed is shown as a quoted string where it is not plain.
+fn row(record: &Value) -> String {
+    let text = |key: &str| match &record[key] {
+        Value::String(text) if text.chars().all(|c| c.is_ascii_graphic()) => text.clone(),
+        Value::Null => "-".to_owned(),
+        other => other.to_string(),
+    };
+    let status = if record["event"] == "outcome" {
+        text("status")
+    } else {
+        text("event")
+    };
+    format!(
+        "{:>8}  {:<27}  {status:<17}  {:<16}  {:<28}  {:>5}  {}",
+        text("sequence"),
+        text("timestamp"),
+        text("user"),
+        text("record_id"),
+        text("rows"),
+        text("ip_address"),
+    )
+}

@@ -1,0 +1,67 @@
+//! `wardgate certs dev`: a throw-away authority, for trying out separate services.
+
+use std::fs;
+use std::path::Path;
+
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose,
+};
+use wardgate_domain::Ambient;
+use wardgate_rpc::Peer;
+
+use crate::Failure;
+use crate::cli::{Certs, CertsCommand};
+use crate::data_dir::DataDir;
+use crate::issuer;
+
+pub(crate) fn run(arguments: &Certs) -> Result<(), Failure> {
+    let CertsCommand::Dev { data_dir } = &arguments.command;
+    let dir = DataDir::open(data_dir)?;
+    dir.make_keys(&Ambient::system())?;
+    issuer::prepare(&dir)?;
+    certificates(&dir.certs())?;
+    println!("certificates in {}", dir.certs().display());
+    Ok(())
+}
+
+/// An authority that signs one certificate for each part of the platform and is then forgotten: its key is
+/// never written.
+fn certificates(target: &Path) -> Result<(), Failure> {
+    fs::create_dir_all(target)?;
+    let mut authority = CertificateParams::default();
+    authority.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    authority.key_usages = vec![
+        KeyUsagePurpose::KeyCertSign,
+        KeyUsagePurpose::DigitalSignature,
+    ];
+    authority
+        .distinguished_name
+        .push(DnType::CommonName, "Wardgate development authority");
+    let authority_key = KeyPair::generate()?;
+    let root = authority.self_signed(&authority_key)?;
+    let authority = Issuer::new(authority, authority_key);
+    fs::write(target.join("ca.pem"), root.pem())?;
+    for peer in Peer::ALL {
+        let key = KeyPair::generate()?;
+        let mut params = CertificateParams::new(vec![peer.as_str().to_owned()])?;
+        params
+            .distinguished_name
+            .push(DnType::CommonName, peer.as_str());
+        // Every part is a server to some and a client to others.
+        params.extended_key_usages = vec![
+            ExtendedKeyUsagePurpose::ServerAuth,
+            ExtendedKeyUsagePurpose::ClientAuth,
+        ];
+        let certificate = params.signed_by(&key, &authority)?;
+        fs::write(
+            target.join(format!("{}.pem", peer.as_str())),
+            certificate.pem(),
+        )?;
+        fs::write(
+            target.join(format!("{}.key", peer.as_str())),
+            key.serialize_pem(),
+        )?;
+    }
+    Ok(())
+}

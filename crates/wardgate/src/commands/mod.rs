@@ -1,0 +1,11 @@
+//! One command, one file.
+
+pub(crate) mod audit;
+pub(crate) mod certs;
+pub(crate) mod config;
+pub(crate) mod health;
+pub(crate) mod policy;
+pub(crate) mod serve;
+pub(crate) mod token;
+pub(crate) mod tools;
+pub(crate) mod up;

@@ -1,0 +1,17 @@
+//! `wardgate policy`: the service, and checks of policies.
+
+use crate::Failure;
+use crate::cli::{Policy, PolicyCommand};
+use crate::commands::serve;
+
+pub(crate) async fn run(arguments: Policy) -> Result<(), Failure> {
+    match (arguments.command, arguments.config) {
+        (Some(PolicyCommand::Check { directory }), _) => {
+            let set = wardgate_policy::PolicySet::load(&directory)?;
+            println!("ok: policy hash {}", set.hash());
+            Ok(())
+        }
+        (None, Some(config)) => serve::policy(&config).await,
+        (None, None) => Err("name a configuration file with --config".into()),
+    }
+}

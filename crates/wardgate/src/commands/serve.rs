@@ -1,0 +1,132 @@
+//! `wardgate gateway | policy | tool-runner | audit --config FILE`: one service a process.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use http::{Request, Response};
+use tokio::net::TcpListener;
+use tonic::body::Body;
+use tonic::server::NamedService;
+use wardgate_domain::Ambient;
+use wardgate_gateway::{Bound as BoundGateway, Gateway};
+use wardgate_rpc::server::Bound;
+use wardgate_rpc::{Service, probes};
+use wardgate_telemetry::Metrics;
+
+use crate::Failure;
+use crate::cli::ConfigFile;
+use crate::compose;
+use crate::config::{GatewayWiring, ServiceWiring, Settings};
+use crate::data_dir;
+use crate::shutdown;
+
+pub(crate) async fn gateway(arguments: &ConfigFile) -> Result<(), Failure> {
+    let settings = Settings::load(&arguments.config)?;
+    let (config, wiring): (wardgate_gateway::Config, GatewayWiring) =
+        settings.service("gateway")?;
+    let telemetry = wardgate_telemetry::init(&settings.optional("telemetry")?, "gateway")?;
+    let stop = shutdown::signals()?;
+    let bound = BoundGateway::bind(config.listen).await?;
+    let neighbours = compose::remote(&wiring)?;
+    let address = bound.address();
+    let gateway = Gateway::new(
+        config,
+        &bound,
+        neighbours,
+        telemetry.metrics(),
+        Ambient::system(),
+    )
+    .await?;
+    // It serves before its neighbours are there: the probes tell who is missing.
+    println!("ready http://{address}/mcp");
+    bound.serve(gateway, stop).await;
+    Ok(())
+}
+
+pub(crate) async fn policy(config: &Path) -> Result<(), Failure> {
+    let settings = Settings::load(config)?;
+    let (config, wiring): (wardgate_policy::Config, ServiceWiring) = settings.service("policy")?;
+    let telemetry = wardgate_telemetry::init(&settings.optional("telemetry")?, "policy")?;
+    let key = required(wiring.permit_key_file.as_ref(), "policy.permit_key_file")?;
+    let signer = data_dir::permit_signer(key)?;
+    let service = wardgate_policy::service(config, signer, Ambient::system()).await?;
+    serve("policy", &wiring, service, telemetry.metrics()).await
+}
+
+pub(crate) async fn tool_runner(arguments: &ConfigFile) -> Result<(), Failure> {
+    let settings = Settings::load(&arguments.config)?;
+    let (config, wiring): (wardgate_tool_runner::Config, ServiceWiring) =
+        settings.service("tool_runner")?;
+    let telemetry = wardgate_telemetry::init(&settings.optional("telemetry")?, "tool-runner")?;
+    required(
+        wiring.permit_public_key_files.first(),
+        "tool_runner.permit_public_key_files",
+    )?;
+    let verifier = data_dir::permit_verifier(&wiring.permit_public_key_files)?;
+    let pseudonyms = required(
+        wiring.pseudonym_key_file.as_ref(),
+        "tool_runner.pseudonym_key_file",
+    )?;
+    let pseudonyms = data_dir::pseudonym_key(pseudonyms)?;
+    let service =
+        wardgate_tool_runner::service(config, verifier, pseudonyms, Ambient::system()).await?;
+    serve("tool-runner", &wiring, service, telemetry.metrics()).await
+}
+
+pub(crate) async fn audit(config: &Path) -> Result<(), Failure> {
+    let settings = Settings::load(config)?;
+    let (config, wiring): (wardgate_audit::Config, ServiceWiring) = settings.service("audit")?;
+    let telemetry = wardgate_telemetry::init(&settings.optional("telemetry")?, "audit")?;
+    let key = required(wiring.mac_key_file.as_ref(), "audit.mac_key_file")?;
+    let service =
+        wardgate_audit::service(config, data_dir::mac_key(key)?, Ambient::system()).await?;
+    serve("audit", &wiring, service, telemetry.metrics()).await
+}
+
+/// A service by itself makes no keys: it would not share them with its peers.
+fn required<'a>(file: Option<&'a PathBuf>, key: &str) -> Result<&'a PathBuf, Failure> {
+    file.ok_or_else(|| {
+        format!("{key} is missing: name a key file; `wardgate certs dev` makes one for trials")
+            .into()
+    })
+}
+
+async fn serve<S>(
+    name: &'static str,
+    wiring: &ServiceWiring,
+    service: Service<S>,
+    metrics: Metrics,
+) -> Result<(), Failure>
+where
+    S: tower::Service<Request<Body>, Response = Response<Body>, Error = Infallible>
+        + NamedService
+        + Clone
+        + Send
+        + Sync
+        + 'static,
+    S::Future: Send + 'static,
+{
+    let stop = shutdown::signals()?;
+    let bound = Bound::bind(&wiring.server()).await?;
+    if let Some(listen) = wiring.probes {
+        serve_probes(listen, name, &service, metrics).await?;
+    }
+    println!("ready {name} {}", bound.address()?);
+    Ok(bound.serve(service, stop).await?)
+}
+
+async fn serve_probes<S>(
+    listen: SocketAddr,
+    name: &'static str,
+    service: &Service<S>,
+    metrics: Metrics,
+) -> Result<(), Failure> {
+    let router = probes::router(vec![(name, service.readiness.clone())], metrics);
+    let listener = TcpListener::bind(listen)
+        .await
+        .map_err(|error| format!("cannot listen on {listen} for probes: {error}"))?;
+    // Ends with the process; probes have nothing to finish.
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    Ok(())
+}

@@ -1,0 +1,20 @@
+//! `wardgate token`: a token of the local issuer, alone on standard output.
+
+use wardgate_domain::Ambient;
+
+use crate::Failure;
+use crate::cli::Token;
+use crate::data_dir::DataDir;
+use crate::issuer::{self, Grant};
+
+pub(crate) fn run(arguments: Token) -> Result<(), Failure> {
+    let dir = DataDir::existing(&arguments.data_dir)?;
+    let grant = Grant {
+        subject: &arguments.sub,
+        roles: &arguments.roles,
+        claims: &arguments.claims,
+        ttl: arguments.ttl,
+    };
+    println!("{}", issuer::token(&dir, &grant, &Ambient::system())?);
+    Ok(())
+}

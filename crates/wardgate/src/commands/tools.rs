@@ -1,0 +1,57 @@
+//! `wardgate tools`: a catalogue, checked and listed without running anything.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use wardgate_domain::ToolName;
+use wardgate_tool_runner::Catalogue;
+
+use crate::Failure;
+use crate::cli::{Tools, ToolsCommand};
+
+pub(crate) fn run(arguments: Tools) -> Result<(), Failure> {
+    match arguments.command {
+        ToolsCommand::Check { file } => {
+            let catalogue = load(&file)?;
+            println!("ok: {} tools", catalogue.tools().len());
+        }
+        ToolsCommand::List { file, json } => {
+            for tool in load(&file)?.tools() {
+                let facts = tool.facts();
+                let access = if facts.read_only {
+                    "reads"
+                } else {
+                    "may write"
+                };
+                if json {
+                    let line = serde_json::json!({
+                        "name": facts.name.as_str(),
+                        "aliases": names(tool.aliases()),
+                        "read_only": facts.read_only,
+                        "tags": facts.tags,
+                        "definition_digest": facts.definition_digest.to_string(),
+                    });
+                    println!("{line}");
+                } else {
+                    println!(
+                        "{:<32} {access:<10} {}",
+                        facts.name.as_str(),
+                        names(tool.aliases()).join(", ")
+                    );
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn names(names: &[ToolName]) -> Vec<&str> {
+    names.iter().map(ToolName::as_str).collect()
+}
+
+fn load(file: &Path) -> Result<Catalogue, Failure> {
+    Catalogue::load(file, &BTreeMap::new()).map_err(|faults| {
+        let lines: Vec<String> = faults.iter().map(ToString::to_string).collect();
+        format!("{} cannot be used:\n{}", file.display(), lines.join("\n")).into()
+    })
+}

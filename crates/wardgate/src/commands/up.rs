@@ -1,0 +1,136 @@
+//! `wardgate up`: everything in one process, on a data directory.
+
+use std::time::Duration;
+
+use figment::value::Dict;
+use wardgate_domain::Ambient;
+use wardgate_gateway::{Bound, Gateway};
+
+use crate::Failure;
+use crate::cli::{Demo, Up};
+use crate::compose::{self, Parts};
+use crate::config::Settings;
+use crate::data_dir::{self, DataDir};
+use crate::demo::{self, Unpacked};
+use crate::issuer::{self, Grant};
+use crate::shutdown;
+
+/// How long the demo's tokens live.
+const DEMO_TOKEN: Duration = Duration::from_secs(8 * 3_600);
+
+pub(crate) async fn run(arguments: Up) -> Result<(), Failure> {
+    let ambient = Ambient::system();
+    let dir = DataDir::open(&arguments.data_dir)?;
+    dir.make_keys(&ambient)?;
+    issuer::prepare(&dir)?;
+    let demo = match (&arguments.config, arguments.demo) {
+        (Some(_), _) => None,
+        (None, chosen) => Some(demo::unpack(chosen.unwrap_or(Demo::Hospital), &dir).await?),
+    };
+    let file = arguments
+        .config
+        .as_ref()
+        .or(demo.as_ref().map(|demo| &demo.config));
+    let settings = Settings::load(file.ok_or("neither a configuration nor a demo")?)?;
+    let telemetry = wardgate_telemetry::init(&settings.optional("telemetry")?, "up")?;
+    let stop = shutdown::signals()?;
+
+    let mut config = gateway_config(&settings, &dir)?;
+    config.listen = arguments.listen.unwrap_or(config.listen);
+    let bound = Bound::bind(config.listen).await?;
+    let address = bound.address();
+    let neighbours = compose::local(parts(&settings, &dir, demo.as_ref())?, &ambient).await?;
+    let gateway = Gateway::new(
+        config,
+        &bound,
+        neighbours,
+        telemetry.metrics(),
+        ambient.clone(),
+    )
+    .await?;
+    gateway.ready().await;
+
+    let url = format!("http://{address}");
+    println!(
+        "ready {url}/mcp (also {url}/message, {url}/ready, {url}/metrics; record in {})",
+        dir.path().display()
+    );
+    if let Some(demo) = &demo {
+        introduce(demo, &url, &dir, &ambient)?;
+    }
+    bound.serve(gateway, stop).await;
+    Ok(())
+}
+
+/// The gateway's section; without issuers of its own, the local one is trusted.
+fn gateway_config(settings: &Settings, dir: &DataDir) -> Result<wardgate_gateway::Config, Failure> {
+    let auth = issuer::trust(dir, settings.optional("local_issuer")?);
+    let auth = figment::value::Value::serialize(auth)?;
+    Ok(settings.unwired("gateway", |section| {
+        section.entry("auth".to_owned()).or_insert(auth);
+    })?)
+}
+
+/// The services' sections, with the data directory's keys and record where the file names none.
+fn parts(settings: &Settings, dir: &DataDir, demo: Option<&Unpacked>) -> Result<Parts, Failure> {
+    let set = |section: &mut Dict, key: &str, value: String| {
+        section.entry(key.to_owned()).or_insert(value.into());
+    };
+    let mut tool_runner: wardgate_tool_runner::Config = settings.unwired("tool_runner", |_| {})?;
+    if let Some(demo) = demo {
+        tool_runner.variables.extend(demo.variables.iter().cloned());
+    }
+    Ok(Parts {
+        policy: settings.unwired("policy", |_| {})?,
+        tool_runner,
+        audit: settings.unwired("audit", |section| set(section, "store", dir.record()))?,
+        permit_signer: data_dir::permit_signer(&dir.permit_key())?,
+        permit_verifier: data_dir::permit_verifier(&[dir.permit_public_key()])?,
+        pseudonym_key: data_dir::pseudonym_key(&dir.pseudonym_key())?,
+        mac_key: data_dir::mac_key(&dir.mac_key())?,
+    })
+}
+
+/// Prints tokens and a first call.
+fn introduce(demo: &Unpacked, url: &str, dir: &DataDir, ambient: &Ambient) -> Result<(), Failure> {
+    println!("\nTokens, good for {} hours:", DEMO_TOKEN.as_secs() / 3_600);
+    for person in &demo.people.people {
+        let claims: Vec<(String, String)> = person
+            .claims
+            .iter()
+            .map(|(name, value)| (name.clone(), value.clone()))
+            .collect();
+        let roles = [person.role.clone()];
+        let grant = Grant {
+            subject: &person.sub,
+            roles: &roles,
+            claims: &claims,
+            ttl: DEMO_TOKEN,
+        };
+        let token = issuer::token(dir, &grant, ambient)?;
+        println!("\n# {} ({}): {}", person.sub, person.role, person.sees);
+        println!("{}={token}", person.role.to_uppercase());
+    }
+    let first = &demo.people.first_call;
+    let request = serde_json::json!({
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "tools/call",
+        "params": { "name": first.tool, "arguments": first.arguments },
+    });
+    let role = demo
+        .people
+        .people
+        .first()
+        .map(|person| person.role.to_uppercase())
+        .unwrap_or_default();
+    println!("\nA first call, once the tokens above are pasted into a shell:");
+    println!(
+        "curl -s {url}/message -H \"Authorization: Bearer ${role}\" -H 'Content-Type: application/json' -d '{request}'"
+    );
+    println!(
+        "\nThen see it on record: wardgate audit query --data-dir {}",
+        dir.path().display()
+    );
+    Ok(())
+}

@@ -1,0 +1,311 @@
+//! The configuration: one file for every service, each reading its own section.
+//!
+//! Defaults, then the file, then the environment (`WARDGATE_GATEWAY__LISTEN` is `gateway.listen`). Relative
+//! paths are relative to the file. A key nobody knows is an error.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use figment::Figment;
+use figment::providers::{Env, Serialized};
+use figment::value::{Dict, Value};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use wardgate_rpc::link::TlsFiles;
+use wardgate_rpc::server::ListenConfig;
+
+/// Sections a file can have.
+const SECTIONS: [&str; 6] = [
+    "telemetry",
+    "local_issuer",
+    "gateway",
+    "policy",
+    "tool_runner",
+    "audit",
+];
+/// What a service's section holds for this binary rather than for the service.
+const WIRING: [&str; 9] = [
+    "listen",
+    "tls",
+    "plaintext",
+    "probes",
+    "permit_key_file",
+    "permit_public_key_files",
+    "pseudonym_key_file",
+    "mac_key_file",
+    "links",
+];
+
+/// A configuration that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    #[error("cannot read {}: {source}", path.display())]
+    Read {
+        path: PathBuf,
+        source: std::io::Error,
+    },
+    #[error("{}: {message}", path.display())]
+    Syntax { path: PathBuf, message: String },
+    #[error("{file}: section `{section}`: {message}")]
+    Section {
+        file: String,
+        section: String,
+        message: String,
+    },
+    #[error("{file}: unknown section `{section}`; known are {}", SECTIONS.join(", "))]
+    UnknownSection { file: String, section: String },
+}
+
+/// A configuration, loaded but not yet taken apart.
+#[derive(Debug)]
+pub(crate) struct Settings {
+    figment: Figment,
+    /// For messages.
+    file: String,
+    /// What relative paths are relative to.
+    base: PathBuf,
+}
+
+/// How the gateway reaches its neighbours.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct GatewayWiring {
+    pub(crate) links: Links,
+    #[serde(default)]
+    pub(crate) tls: Option<TlsFiles>,
+}
+
+/// Addresses of the services.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Links {
+    pub(crate) policy: String,
+    pub(crate) tool_runner: String,
+    pub(crate) audit: String,
+}
+
+/// How a gRPC service listens, and where its keys are.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ServiceWiring {
+    pub(crate) listen: SocketAddr,
+    #[serde(default)]
+    pub(crate) tls: Option<TlsFiles>,
+    #[serde(default)]
+    pub(crate) plaintext: bool,
+    /// Address of `/health`, `/ready` and `/metrics`; none: they are not served.
+    #[serde(default)]
+    pub(crate) probes: Option<SocketAddr>,
+    #[serde(default)]
+    pub(crate) permit_key_file: Option<PathBuf>,
+    #[serde(default)]
+    pub(crate) permit_public_key_files: Vec<PathBuf>,
+    #[serde(default)]
+    pub(crate) pseudonym_key_file: Option<PathBuf>,
+    #[serde(default)]
+    pub(crate) mac_key_file: Option<PathBuf>,
+}
+
+impl ServiceWiring {
+    pub(crate) fn server(&self) -> ListenConfig {
+        ListenConfig {
+            listen: self.listen,
+            tls: self.tls.clone(),
+            plaintext: self.plaintext,
+        }
+    }
+}
+
+/// What the tokens of the local issuer may say besides roles.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct LocalIssuer {
+    /// Attribute name to claim.
+    #[serde(default)]
+    pub(crate) attributes: std::collections::BTreeMap<String, String>,
+}
+
+impl Settings {
+    /// Reads `path` and the environment.
+    pub(crate) fn load(path: &Path) -> Result<Self, Error> {
+        let text = std::fs::read_to_string(path).map_err(|source| Error::Read {
+            path: path.to_owned(),
+            source,
+        })?;
+        let base = path.parent().unwrap_or(Path::new("")).to_owned();
+        let sections: Dict = serde_saphyr::from_str(&text).map_err(|error| Error::Syntax {
+            path: path.to_owned(),
+            message: error.to_string(),
+        })?;
+        let settings = Self {
+            figment: Figment::from(Serialized::defaults(sections)).merge(
+                // Only names with a section in them: other tools use the prefix too.
+                Env::prefixed("WARDGATE_")
+                    .filter(|name| name.as_str().contains("__"))
+                    .split("__"),
+            ),
+            file: path.display().to_string(),
+            base,
+        };
+        let all: Dict = settings
+            .figment
+            .extract()
+            .map_err(|error| settings.wrong("", &error))?;
+        match all.keys().find(|name| !SECTIONS.contains(&name.as_str())) {
+            Some(name) => Err(Error::UnknownSection {
+                file: settings.file,
+                section: name.clone(),
+            }),
+            None => Ok(settings),
+        }
+    }
+
+    /// A section that has defaults for everything.
+    pub(crate) fn optional<T: DeserializeOwned + Default>(&self, name: &str) -> Result<T, Error> {
+        if !self.has(name) {
+            return Ok(T::default());
+        }
+        self.figment
+            .extract_inner(name)
+            .map_err(|error| self.wrong(name, &error))
+    }
+
+    /// Whether the file or the environment has the section or key.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.figment.find_value(name).is_ok()
+    }
+
+    /// A service's section in two halves: its own settings, and the wiring of this binary. What is missing
+    /// from the file is taken from `defaults`.
+    pub(crate) fn service<T: DeserializeOwned, W: DeserializeOwned>(
+        &self,
+        name: &str,
+    ) -> Result<(T, W), Error> {
+        let (own, wiring) = self.halves(name)?;
+        Ok((self.read(name, own)?, self.read(name, wiring)?))
+    }
+
+    /// The service's own settings, where this process does the wiring itself; `fill` adds what the file
+    /// leaves out.
+    pub(crate) fn unwired<T: DeserializeOwned>(
+        &self,
+        name: &str,
+        fill: impl FnOnce(&mut Dict),
+    ) -> Result<T, Error> {
+        let (mut own, _) = if self.has(name) {
+            self.halves(name)?
+        } else {
+            Default::default()
+        };
+        fill(&mut own);
+        self.read(name, own)
+    }
+
+    /// The whole configuration.
+    pub(crate) fn all(&self) -> Result<Value, Error> {
+        self.figment
+            .extract()
+            .map_err(|error| self.wrong("", &error))
+    }
+
+    fn halves(&self, name: &str) -> Result<(Dict, Dict), Error> {
+        let mut section: Dict = self
+            .figment
+            .extract_inner(name)
+            .map_err(|error| self.wrong(name, &error))?;
+        section
+            .iter_mut()
+            .for_each(|(key, value)| self.resolve(key, value));
+        Ok(section.into_iter().partition(|(key, _)| {
+            !WIRING.contains(&key.as_str()) || (name == "gateway" && key == "listen")
+        }))
+    }
+
+    fn read<T: DeserializeOwned>(&self, name: &str, half: Dict) -> Result<T, Error> {
+        Figment::from(Serialized::defaults(half))
+            .extract()
+            .map_err(|error| self.wrong(name, &error))
+    }
+
+    /// Makes the paths of a section relative to the file they stand in.
+    fn resolve(&self, key: &str, value: &mut Value) {
+        match value {
+            Value::Dict(_, inner) => {
+                inner
+                    .iter_mut()
+                    .for_each(|(key, value)| self.resolve(key, value));
+            }
+            Value::Array(_, items) => items.iter_mut().for_each(|item| self.resolve(key, item)),
+            Value::String(_, text) => {
+                if is_path(key) {
+                    *text = self.base.join(&text).display().to_string();
+                } else if let Some(path) = text.strip_prefix("sqlite:").filter(|_| key == "store") {
+                    *text = format!("sqlite:{}", self.base.join(path).display());
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn wrong(&self, section: &str, error: &figment::Error) -> Error {
+        Error::Section {
+            file: self.file.clone(),
+            section: section.to_owned(),
+            message: error.to_string(),
+        }
+    }
+}
+
+/// Keys whose values are paths.
+fn is_path(key: &str) -> bool {
+    matches!(
+        key,
+        "ca" | "cert" | "key" | "file" | "policies" | "catalogue"
+    ) || key.ends_with("_file")
+        || key.ends_with("_files")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(text: &str) -> Result<Settings, Error> {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("wardgate.yaml");
+        std::fs::write(&path, text).unwrap();
+        Settings::load(&path)
+    }
+
+    #[test]
+    fn a_section_is_split_between_the_service_and_its_wiring() {
+        let settings = settings(
+            "audit:\n  store: sqlite:audit.sqlite\n  listen: 127.0.0.1:7003\n  plaintext: true\n  mac_key_file: mac.key\n",
+        )
+        .unwrap();
+        let (config, wiring): (wardgate_audit::Config, ServiceWiring) =
+            settings.service("audit").unwrap();
+        assert_eq!(
+            config.store,
+            format!("sqlite:{}", settings.base.join("audit.sqlite").display())
+        );
+        assert_eq!(wiring.mac_key_file, Some(settings.base.join("mac.key")));
+        assert!(wiring.plaintext);
+    }
+
+    #[test]
+    fn an_unknown_section_or_key_is_named() {
+        let error = settings("gatewy: {}\n").unwrap_err().to_string();
+        assert!(error.contains("`gatewy`"), "{error}");
+        let settings = settings("audit:\n  store: sqlite:x\n  lisen: 127.0.0.1:1\n").unwrap();
+        let error = settings
+            .service::<wardgate_audit::Config, ServiceWiring>("audit")
+            .unwrap_err();
+        assert!(error.to_string().contains("lisen"), "{error}");
+    }
+
+    #[test]
+    fn what_is_no_yaml_is_refused_with_its_line() {
+        let error = settings("gateway:\n  - [").unwrap_err().to_string();
+        assert!(error.contains("line"), "{error}");
+    }
+}

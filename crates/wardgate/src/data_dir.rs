@@ -1,0 +1,225 @@
+//! The data directory: keys, the record, the demo. Everything `up` needs and nothing else.
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use aws_lc_rs::encoding::AsDer;
+use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use wardgate_audit::MacKey;
+use wardgate_domain::{Ambient, PermitSigner, PermitVerifier};
+use wardgate_redact::PseudonymKey;
+
+/// A data directory or key file that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    #[error("cannot use {}: {source}", path.display())]
+    Io {
+        path: PathBuf,
+        source: std::io::Error,
+    },
+    #[error("{} is not {expected}", path.display())]
+    Key {
+        path: PathBuf,
+        expected: &'static str,
+    },
+}
+
+/// A data directory.
+#[derive(Debug, Clone)]
+pub(crate) struct DataDir(PathBuf);
+
+impl DataDir {
+    /// Makes the directory when it is absent; only its owner may look inside.
+    pub(crate) fn open(path: &Path) -> Result<Self, Error> {
+        let dir = Self(path.to_owned());
+        for path in [dir.0.clone(), dir.keys()] {
+            fs::DirBuilder::new()
+                .recursive(true)
+                .mode(0o700)
+                .create(&path)
+                .map_err(|source| Error::Io { path, source })?;
+        }
+        Ok(dir)
+    }
+
+    /// A directory that is there; a mistyped name must not make an empty one.
+    pub(crate) fn existing(path: &Path) -> Result<Self, Error> {
+        match fs::metadata(path) {
+            Ok(_) => Ok(Self(path.to_owned())),
+            Err(source) => Err(Error::Io {
+                path: path.to_owned(),
+                source,
+            }),
+        }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// Store URL of the record.
+    pub(crate) fn record(&self) -> String {
+        format!("sqlite:{}", self.0.join("audit.sqlite").display())
+    }
+
+    pub(crate) fn certs(&self) -> PathBuf {
+        self.0.join("certs")
+    }
+
+    pub(crate) fn jwks(&self) -> PathBuf {
+        self.keys().join("jwks.json")
+    }
+
+    pub(crate) fn issuer_key(&self) -> PathBuf {
+        self.keys().join("issuer.pem")
+    }
+
+    pub(crate) fn permit_key(&self) -> PathBuf {
+        self.keys().join("permit.pem")
+    }
+
+    pub(crate) fn permit_public_key(&self) -> PathBuf {
+        self.keys().join("permit.pub")
+    }
+
+    pub(crate) fn pseudonym_key(&self) -> PathBuf {
+        self.keys().join("pseudonym.key")
+    }
+
+    pub(crate) fn mac_key(&self) -> PathBuf {
+        self.keys().join("audit-mac.key")
+    }
+
+    fn keys(&self) -> PathBuf {
+        self.0.join("keys")
+    }
+
+    /// Makes the keys that are absent, with a line for each: a key is never defaulted silently.
+    pub(crate) fn make_keys(&self, ambient: &Ambient) -> Result<(), Error> {
+        if !self.permit_key().exists() {
+            let pair = new_ed25519(&self.permit_key())?;
+            write_new(
+                &self.permit_public_key(),
+                hex(pair.public_key().as_ref()).as_bytes(),
+            )?;
+        }
+        for path in [self.pseudonym_key(), self.mac_key()] {
+            if !path.exists() {
+                write_new(&path, hex(&ambient.random::<32>()).as_bytes())?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Makes an Ed25519 key and writes it as PKCS#8 PEM.
+pub(crate) fn new_ed25519(path: &Path) -> Result<Ed25519KeyPair, Error> {
+    let bad = || Error::Key {
+        path: path.to_owned(),
+        expected: "a place for an Ed25519 key",
+    };
+    let pair = Ed25519KeyPair::generate().map_err(|_| bad())?;
+    let der = AsDer::<aws_lc_rs::encoding::Pkcs8V1Der<'_>>::as_der(&pair).map_err(|_| bad())?;
+    let body = STANDARD.encode(der.as_ref());
+    let pem = format!("-----BEGIN PRIVATE KEY-----\n{body}\n-----END PRIVATE KEY-----\n");
+    write_new(path, pem.as_bytes())?;
+    Ok(pair)
+}
+
+/// The DER of a PKCS#8 PEM file.
+pub(crate) fn read_pkcs8(path: &Path) -> Result<Vec<u8>, Error> {
+    let text = fs::read_to_string(path).map_err(|source| Error::Io {
+        path: path.to_owned(),
+        source,
+    })?;
+    let body: String = text
+        .trim()
+        .strip_prefix("-----BEGIN PRIVATE KEY-----")
+        .and_then(|rest| rest.strip_suffix("-----END PRIVATE KEY-----"))
+        .map(|body| body.split_whitespace().collect())
+        .unwrap_or_default();
+    STANDARD
+        .decode(body)
+        .ok()
+        .filter(|der| !der.is_empty())
+        .ok_or_else(|| Error::Key {
+            path: path.to_owned(),
+            expected: "a PKCS#8 private key in PEM",
+        })
+}
+
+/// The policy service's signing key.
+pub(crate) fn permit_signer(path: &Path) -> Result<PermitSigner, Error> {
+    PermitSigner::from_pkcs8(&read_pkcs8(path)?).map_err(|_| Error::Key {
+        path: path.to_owned(),
+        expected: "an Ed25519 private key in PEM",
+    })
+}
+
+/// The keys permits may be signed under.
+pub(crate) fn permit_verifier(paths: &[PathBuf]) -> Result<PermitVerifier, Error> {
+    let keys = paths
+        .iter()
+        .map(|path| read_32_bytes(path))
+        .collect::<Result<Vec<_>, _>>()?;
+    Ok(PermitVerifier::new(keys))
+}
+
+/// The key of pseudonyms.
+pub(crate) fn pseudonym_key(path: &Path) -> Result<PseudonymKey, Error> {
+    read_32_bytes(path).map(PseudonymKey::new)
+}
+
+/// The key of the record's keyed digests.
+pub(crate) fn mac_key(path: &Path) -> Result<MacKey, Error> {
+    read_32_bytes(path).map(|bytes| MacKey::from_bytes(&bytes))
+}
+
+fn read_32_bytes(path: &Path) -> Result<[u8; 32], Error> {
+    let text = fs::read_to_string(path).map_err(|source| Error::Io {
+        path: path.to_owned(),
+        source,
+    })?;
+    let mut bytes = [0; 32];
+    let digits: Option<Vec<u32>> = text
+        .trim()
+        .chars()
+        .map(|digit| digit.to_digit(16))
+        .collect();
+    let digits = digits
+        .filter(|digits| digits.len() == 64)
+        .ok_or_else(|| Error::Key {
+            path: path.to_owned(),
+            expected: "32 bytes in hexadecimal",
+        })?;
+    for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
+        *byte = u8::try_from(pair[0] * 16 + pair[1]).unwrap_or_default();
+    }
+    Ok(bytes)
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Writes a file only its owner may read; an existing one is left alone and reported.
+fn write_new(path: &Path, content: &[u8]) -> Result<(), Error> {
+    let failed = |source| Error::Io {
+        path: path.to_owned(),
+        source,
+    };
+    let mut file = fs::OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)
+        .map_err(failed)?;
+    file.write_all(content).map_err(failed)?;
+    file.sync_all().map_err(failed)?;
+    eprintln!("made {}", path.display());
+    Ok(())
+}

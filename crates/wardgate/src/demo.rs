@@ -1,0 +1,132 @@
+//! Demos: example directories of `deploy/examples`, embedded so that one binary is enough.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use sqlx::{ConnectOptions, Connection, sqlite::SqliteConnectOptions};
+
+use crate::Failure;
+use crate::cli::Demo;
+use crate::data_dir::DataDir;
+
+/// One file of a demo.
+macro_rules! file {
+    ($path:literal) => {
+        (
+            $path,
+            include_str!(concat!("../../../deploy/examples/hospital/", $path)),
+        )
+    };
+}
+
+const HOSPITAL: [(&str, &str); 11] = [
+    file!("wardgate.yaml"),
+    file!("tools.yaml"),
+    file!("people.yaml"),
+    file!("schema.sql"),
+    file!("seed.sql"),
+    file!("policies/hospital.cedarschema"),
+    file!("policies/doctor.cedar"),
+    file!("policies/nurse.cedar"),
+    file!("policies/billing.cedar"),
+    file!("policies/patient.cedar"),
+    file!("policies/auditor.cedar"),
+];
+
+/// A demo, unpacked.
+#[derive(Debug)]
+pub(crate) struct Unpacked {
+    /// Its configuration file.
+    pub(crate) config: PathBuf,
+    /// What its catalogue's variables stand for.
+    pub(crate) variables: Vec<(String, String)>,
+    /// Whom to show tokens for, and what to try first.
+    pub(crate) people: People,
+}
+
+/// Whom a demo knows.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct People {
+    /// Some of its people, the first of them for the first call.
+    pub(crate) people: Vec<Person>,
+    /// A call to begin with.
+    pub(crate) first_call: FirstCall,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Person {
+    pub(crate) sub: String,
+    pub(crate) role: String,
+    #[serde(default)]
+    pub(crate) claims: std::collections::BTreeMap<String, String>,
+    /// What they may see, in a few words.
+    pub(crate) sees: String,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct FirstCall {
+    pub(crate) tool: String,
+    pub(crate) arguments: serde_json::Value,
+}
+
+/// Unpacks `demo` into the data directory and makes its database, unless they are there: what a person
+/// changed stays changed.
+pub(crate) async fn unpack(demo: Demo, dir: &DataDir) -> Result<Unpacked, Failure> {
+    let Demo::Hospital = demo;
+    let target = dir.path().join("hospital");
+    for (name, content) in HOSPITAL {
+        let path = target.join(name);
+        if !path.exists() {
+            fs::create_dir_all(path.parent().unwrap_or(&target))?;
+            fs::write(&path, content)?;
+        }
+    }
+    let people = serde_saphyr::from_str(&fs::read_to_string(target.join("people.yaml"))?)
+        .map_err(|error| format!("{}: {error}", target.join("people.yaml").display()))?;
+    // A database of one's own is filled by hand; see the demo's README.
+    let variables = if std::env::var_os("HOSPITAL_DB_URL").is_some() {
+        Vec::new()
+    } else {
+        let database = dir.path().join("hospital.sqlite");
+        if !database.exists() {
+            fill(&database, &target).await?;
+        }
+        vec![(
+            "HOSPITAL_DB_URL".to_owned(),
+            format!("sqlite:{}", database.display()),
+        )]
+    };
+    Ok(Unpacked {
+        config: target.join("wardgate.yaml"),
+        variables,
+        people,
+    })
+}
+
+/// Makes the database beside its place and moves it there whole, so that a crash leaves none half filled.
+async fn fill(database: &Path, scripts: &Path) -> Result<(), Failure> {
+    let unfinished = database.with_extension("sqlite.new");
+    if unfinished.exists() {
+        fs::remove_file(&unfinished)?;
+    }
+    let options = SqliteConnectOptions::new()
+        .filename(&unfinished)
+        .create_if_missing(true);
+    let mut connection = options.connect().await?;
+    // One transaction: one flush to disk instead of one for each statement.
+    let mut filling = connection.begin().await?;
+    for script in ["schema.sql", "seed.sql"] {
+        let sql = fs::read_to_string(scripts.join(script))?;
+        sqlx::raw_sql(sqlx::AssertSqlSafe(sql))
+            .execute(&mut *filling)
+            .await?;
+    }
+    filling.commit().await?;
+    connection.close().await?;
+    fs::rename(&unfinished, database)?;
+    Ok(())
+}

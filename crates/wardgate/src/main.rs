@@ -1,0 +1,70 @@
+//! `wardgate`: every service and every tool of an operator, as subcommands of one binary.
+//!
+//! ```text
+//!  main ─▶ cli ─▶ commands/up ────────▶ compose: policy · tool-runner · audit by local links ─▶ gateway
+//!            ├──▶ commands/serve ─────▶ one service behind a socket, or the gateway with its links
+//!            └──▶ commands/{token, audit, tools, policy, certs, config, health}
+//! ```
+//!
+//! One job: put the parts together. [`compose`] is the only place that knows whether a neighbour is in this
+//! process or behind mTLS.
+
+mod cli;
+mod commands;
+mod compose;
+mod config;
+mod data_dir;
+mod demo;
+mod issuer;
+mod shutdown;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use cli::{Cli, Command};
+
+/// Anything a command can fail with; shown to a person, so it says what to do.
+type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+fn main() -> ExitCode {
+    let Cli { command } = Cli::parse();
+    match run(command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("wardgate: {}", with_causes(failure.as_ref()));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+#[tokio::main]
+async fn run(command: Command) -> Result<(), Failure> {
+    match command {
+        Command::Up(arguments) => commands::up::run(arguments).await,
+        Command::Gateway(arguments) => commands::serve::gateway(&arguments).await,
+        Command::Policy(arguments) => commands::policy::run(arguments).await,
+        Command::ToolRunner(arguments) => commands::serve::tool_runner(&arguments).await,
+        Command::Audit(arguments) => commands::audit::run(arguments).await,
+        Command::Token(arguments) => commands::token::run(arguments),
+        Command::Tools(arguments) => commands::tools::run(arguments),
+        Command::Certs(arguments) => commands::certs::run(&arguments),
+        Command::Config(arguments) => commands::config::run(&arguments),
+        Command::Health(arguments) => commands::health::run(&arguments).await,
+    }
+}
+
+/// An error and what it came from, in one line.
+fn with_causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(deeper) = cause {
+        let told = deeper.to_string();
+        if !text.contains(&told) {
+            text.push_str(": ");
+            text.push_str(&told);
+        }
+        cause = deeper.source();
+    }
+    text
+}

@@ -1,0 +1,25 @@
+//! When to stop: the first SIGTERM or SIGINT drains, the second ends at once.
+
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::Failure;
+
+/// Resolves at the first signal. From then on a second one ends the process without ceremony.
+pub(crate) fn signals() -> Result<impl Future<Output = ()>, Failure> {
+    let mut term = signal(SignalKind::terminate())?;
+    let mut int = signal(SignalKind::interrupt())?;
+    Ok(async move {
+        tokio::select! {
+            _ = term.recv() => {}
+            _ = int.recv() => {}
+        }
+        tracing::info!("stopping: finishing what is in flight");
+        tokio::spawn(async move {
+            tokio::select! {
+                _ = term.recv() => {}
+                _ = int.recv() => {}
+            }
+            std::process::exit(1);
+        });
+    })
+}
