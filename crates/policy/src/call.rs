@@ -1,0 +1,161 @@
+//! May the caller call the tool?
+
+use std::collections::BTreeMap;
+
+use cedar_policy::{
+    AuthorizationError, Authorizer, Context, Decision, Diagnostics, Entities, Entity, EntityUid,
+    PartialEntities, PartialEntityUid, PartialRequest, PolicyId, Request, RestrictedExpression,
+};
+use wardgate_domain::{DenialReason, ToolFacts};
+
+use crate::entities::text;
+use crate::fault::Fault;
+use crate::set::PolicySet;
+use crate::vocabulary::uid;
+
+/// Whether a call is allowed: the ids of the policies that permit it, or the denial.
+pub(crate) type Answer = Result<Vec<String>, Denial>;
+
+/// Why a call is denied, and the ids of the policies that decided or failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Denial {
+    pub(crate) reason: DenialReason,
+    pub(crate) policies: Vec<String>,
+}
+
+/// What is known before the arguments are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// The answer, whatever the arguments.
+    Settled(Answer),
+    /// Some arguments could be allowed, others not.
+    ByArguments,
+}
+
+impl Access {
+    /// True when some arguments could be allowed.
+    pub(crate) fn possible(&self) -> bool {
+        match self {
+            Self::Settled(answer) => answer.is_ok(),
+            Self::ByArguments => true,
+        }
+    }
+}
+
+impl Denial {
+    /// The denial that any failure is.
+    pub(crate) fn failed(policies: Vec<String>) -> Self {
+        Self {
+            reason: DenialReason::PolicyError,
+            policies,
+        }
+    }
+}
+
+/// What a decision and the policies that determined it mean.
+fn decided(decision: Decision, policies: Vec<String>) -> Answer {
+    match decision {
+        Decision::Allow => Ok(policies),
+        // Only a forbid can determine a denial; without one, nothing permitted.
+        Decision::Deny if policies.is_empty() => Err(Denial {
+            reason: DenialReason::NotPermitted,
+            policies,
+        }),
+        Decision::Deny => Err(Denial {
+            reason: DenialReason::Forbidden,
+            policies,
+        }),
+    }
+}
+
+/// The policies that failed. Cedar passes over a failing policy, a `forbid` too, so whoever ignores
+/// this allows what a rule was meant to forbid.
+pub(crate) fn failing(diagnostics: &Diagnostics) -> Vec<String> {
+    ids(diagnostics
+        .errors()
+        .map(|AuthorizationError::PolicyEvaluationError(error)| error.policy_id()))
+}
+
+pub(crate) fn ids<'a>(ids: impl Iterator<Item = &'a PolicyId>) -> Vec<String> {
+    let mut ids: Vec<_> = ids.map(ToString::to_string).collect();
+    ids.sort_unstable();
+    ids
+}
+
+impl PolicySet {
+    /// Decides with the context unknown, as far as that goes.
+    pub(crate) fn access(
+        &self,
+        principal: &EntityUid,
+        tool: &ToolFacts,
+        entities: &PartialEntities,
+    ) -> Result<Access, Fault> {
+        let words = &self.words;
+        let request = PartialRequest::new(
+            PartialEntityUid::from_concrete(principal.clone()),
+            words.call_tool.clone(),
+            PartialEntityUid::from_concrete(words.tool(tool.name.as_str())),
+            None,
+            &words.schema,
+        )
+        .map_err(|_| Fault::Refused("the question whether a tool may be called"))?;
+        let response = self
+            .call_tool
+            .tpe(&request, entities, &words.schema)
+            .map_err(|_| Fault::Refused("to evaluate `call_tool` in part"))?;
+        let failing = ids(response.error_forbids().chain(response.error_permits()));
+        if !failing.is_empty() {
+            return Err(Fault::Policies(failing));
+        }
+        Ok(match (response.decision(), response.reason()) {
+            (Some(decision), Some(reason)) => Access::Settled(decided(decision, ids(reason))),
+            _ => Access::ByArguments,
+        })
+    }
+
+    /// Decides with the arguments, `client_ip` empty when unknown.
+    pub(crate) fn answer(
+        &self,
+        principal: &EntityUid,
+        tool: &ToolFacts,
+        entities: &Entities,
+        arguments: &BTreeMap<String, String>,
+        client_ip: &str,
+    ) -> Result<Answer, Fault> {
+        let words = &self.words;
+        let refused = || Fault::Refused("the arguments of a call");
+        let this = uid(&words.arguments, "of this call");
+        let tags = arguments
+            .iter()
+            .map(|(name, value)| (name.clone(), text(value)));
+        let tagged = Entity::new_with_tags(this.clone(), [], [], tags).map_err(|_| refused())?;
+        let entities = entities
+            .clone()
+            .add_entities([tagged], None)
+            .map_err(|_| refused())?;
+        let mut context = vec![(
+            "arguments".to_owned(),
+            RestrictedExpression::new_entity_uid(this),
+        )];
+        if !client_ip.is_empty() {
+            context.push(("client_ip".to_owned(), text(client_ip)));
+        }
+        let request = Request::new(
+            principal.clone(),
+            words.call_tool.clone(),
+            words.tool(tool.name.as_str()),
+            Context::from_pairs(context).map_err(|_| refused())?,
+            Some(&words.schema),
+        )
+        .map_err(|_| refused())?;
+        let response = Authorizer::new().is_authorized(&request, &self.call_tool, &entities);
+        let failing = failing(response.diagnostics());
+        if !failing.is_empty() {
+            return Err(Fault::Policies(failing));
+        }
+        Ok(decided(
+            response.decision(),
+            ids(response.diagnostics().reason()),
+        ))
+    }
+}

@@ -1,0 +1,56 @@
+//! How each column class may leave.
+
+use std::collections::BTreeMap;
+
+use cedar_policy::{Authorizer, Context, Decision, Entities, EntityUid, Request};
+use wardgate_domain::{ColumnClass, ColumnTier, ToolFacts};
+
+use crate::call::failing;
+use crate::fault::Fault;
+use crate::set::PolicySet;
+
+impl PolicySet {
+    /// The mildest tier that is allowed, for each class of `tool`; a class with none is not listed.
+    pub(crate) fn column_tiers(
+        &self,
+        principal: &EntityUid,
+        tool: &ToolFacts,
+        entities: &Entities,
+    ) -> Result<BTreeMap<ColumnClass, ColumnTier>, Fault> {
+        let mut tiers = BTreeMap::new();
+        for class in &tool.classes {
+            if let Some(tier) = self.tier(principal, class, entities)? {
+                tiers.insert(class.clone(), tier);
+            }
+        }
+        Ok(tiers)
+    }
+
+    fn tier(
+        &self,
+        principal: &EntityUid,
+        class: &ColumnClass,
+        entities: &Entities,
+    ) -> Result<Option<ColumnTier>, Fault> {
+        let words = &self.words;
+        for ((tier, action), policies) in words.show.iter().zip(&self.show) {
+            let request = Request::new(
+                principal.clone(),
+                action.clone(),
+                words.class(class.as_str()),
+                Context::empty(),
+                Some(&words.schema),
+            )
+            .map_err(|_| Fault::Refused("the question how a column may be shown"))?;
+            let response = Authorizer::new().is_authorized(&request, policies, entities);
+            let failing = failing(response.diagnostics());
+            if !failing.is_empty() {
+                return Err(Fault::Policies(failing));
+            }
+            if response.decision() == Decision::Allow {
+                return Ok(Some(*tier));
+            }
+        }
+        Ok(None)
+    }
+}

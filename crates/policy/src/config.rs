@@ -1,0 +1,99 @@
+//! Settings of the policy service.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::Error;
+
+/// Settings of the policy service. Durations are whole seconds in a file.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// Directory of `*.cedar` files and exactly one `*.cedarschema`.
+    pub policies: PathBuf,
+    /// How long a permit is valid, 1 to 300 s; default 30 s. It bounds how long a permit outlives the
+    /// rule that gave it for somebody who does not watch the policy version.
+    #[serde(default = "default_permit_ttl", with = "seconds")]
+    pub permit_ttl: Duration,
+    /// How often the directory is looked at, 1 to 3600 s; default 1 s.
+    #[serde(default = "default_reload_interval", with = "seconds")]
+    pub reload_interval: Duration,
+}
+
+impl Config {
+    /// The defaults for the policies in `policies`.
+    pub fn new(policies: impl Into<PathBuf>) -> Self {
+        Self {
+            policies: policies.into(),
+            permit_ttl: default_permit_ttl(),
+            reload_interval: default_reload_interval(),
+        }
+    }
+
+    pub(crate) fn validate(&self) -> Result<(), Error> {
+        for (setting, value, longest) in [
+            ("permit_ttl", self.permit_ttl, 300),
+            ("reload_interval", self.reload_interval, 3600),
+        ] {
+            if !(1..=longest).contains(&value.as_secs()) {
+                return Err(Error::Setting { setting, longest });
+            }
+        }
+        Ok(())
+    }
+}
+
+fn default_permit_ttl() -> Duration {
+    Duration::from_secs(30)
+}
+
+fn default_reload_interval() -> Duration {
+    Duration::from_secs(1)
+}
+
+mod seconds {
+    use std::time::Duration;
+
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(value: &Duration, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_u64(value.as_secs())
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
+        u64::deserialize(from).map(Duration::from_secs)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_directory_must_be_named() {
+        let config: Config = serde_json::from_str(r#"{"policies": "p"}"#).unwrap();
+        assert_eq!(
+            (
+                config.permit_ttl.as_secs(),
+                config.reload_interval.as_secs()
+            ),
+            (30, 1)
+        );
+        config.validate().unwrap();
+    }
+
+    #[test]
+    fn an_unknown_setting_and_an_impossible_one_are_refused() {
+        assert!(serde_json::from_str::<Config>(r#"{"policies": "p", "permit_tll": 3}"#).is_err());
+        let config: Config = serde_json::from_str(r#"{"policies": "p", "permit_ttl": 0}"#).unwrap();
+        assert!(
+            config
+                .validate()
+                .unwrap_err()
+                .to_string()
+                .contains("permit_ttl")
+        );
+    }
+}

@@ -1,0 +1,202 @@
+//! One policy set at work: what it says of a caller and a tool, worked out once.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::sync::{Arc, OnceLock};
+
+use cedar_policy::{Entities, EntityUid, PartialEntities};
+use quick_cache::sync::Cache;
+use wardgate_domain::{
+    Caller, ColumnClass, ColumnTier, Digest, InvalidMessage, RowRule, ToolFacts, ToolName,
+};
+
+use crate::arguments;
+use crate::call::{Access, Answer, Denial};
+use crate::fault::Fault;
+use crate::set::PolicySet;
+
+/// Pairs of caller and tool to remember; at a few kilobytes each, tens of megabytes at most.
+const REMEMBERED: usize = 4_096;
+
+/// A policy set and what was worked out from it. A new set starts with an empty memory.
+#[derive(Debug)]
+pub(crate) struct Engine {
+    set: PolicySet,
+    remembered: Cache<Key, Arc<Rights>>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Key {
+    caller: Digest,
+    tool: ToolName,
+    definition: Digest,
+}
+
+/// What a caller may do with a tool, as far as that does not depend on arguments.
+#[derive(Debug)]
+pub(crate) struct Rights {
+    /// What they were worked out from.
+    tool: ToolFacts,
+    principal: EntityUid,
+    pub(crate) access: Access,
+    /// Empty when `access` is settled by a fault.
+    entities: Entities,
+    /// Worked out when a call is first allowed; listing does not need it.
+    view: OnceLock<Result<View, Denial>>,
+}
+
+/// What a caller may see of a tool's result.
+#[derive(Debug)]
+pub(crate) struct View {
+    /// `None` where rows are not governed as entities.
+    pub(crate) row_rule: Option<RowRule>,
+    pub(crate) column_tiers: BTreeMap<ColumnClass, ColumnTier>,
+}
+
+/// The answer to one call.
+#[derive(Debug)]
+pub(crate) struct Ruling {
+    pub(crate) answer: Answer,
+    /// The answer holds for these arguments only.
+    pub(crate) depends_on_arguments: bool,
+    pub(crate) rights: Arc<Rights>,
+}
+
+impl Engine {
+    pub(crate) fn new(set: PolicySet) -> Self {
+        Self {
+            set,
+            remembered: Cache::new(REMEMBERED),
+        }
+    }
+
+    /// The version in force.
+    pub(crate) fn hash(&self) -> Digest {
+        self.set.hash()
+    }
+
+    /// What `caller` may do with `tool`, remembered from the last time if possible.
+    pub(crate) fn rights(&self, caller: &Caller, tool: &ToolFacts) -> Arc<Rights> {
+        let key = Key {
+            caller: caller.digest(),
+            tool: tool.name.clone(),
+            definition: tool.definition_digest,
+        };
+        let remembered = self
+            .remembered
+            .get_or_insert_with(&key, || Ok::<_, Infallible>(self.work_out(caller, tool)));
+        let rights = match remembered {
+            Ok(rights) => rights,
+            Err(never) => match never {},
+        };
+        // The digest should tell definitions apart; should it not, the facts still do.
+        if rights.tool == *tool {
+            return rights;
+        }
+        let rights = self.work_out(caller, tool);
+        self.remembered.insert(key, Arc::clone(&rights));
+        rights
+    }
+
+    /// Rules on one call. The arguments are read only when the answer depends on them.
+    pub(crate) fn rule(
+        &self,
+        caller: &Caller,
+        tool: &ToolFacts,
+        arguments: &[u8],
+        client_ip: &str,
+    ) -> Result<Ruling, InvalidMessage> {
+        let rights = self.rights(caller, tool);
+        if let Access::Settled(answer) = &rights.access {
+            return Ok(Ruling {
+                answer: answer.clone(),
+                depends_on_arguments: false,
+                rights,
+            });
+        }
+        let arguments = arguments::read(arguments)?;
+        let answer = self
+            .set
+            .answer(
+                &rights.principal,
+                tool,
+                &rights.entities,
+                &arguments,
+                client_ip,
+            )
+            .unwrap_or_else(|fault| Err(denied_for(&fault, tool)));
+        Ok(Ruling {
+            answer,
+            depends_on_arguments: true,
+            rights,
+        })
+    }
+
+    /// What the caller may see of the result; when that cannot be worked out, the denial that takes the
+    /// place of any permission to call.
+    pub(crate) fn view<'a>(&self, rights: &'a Rights) -> Result<&'a View, &'a Denial> {
+        let work_out = || {
+            self.look(rights)
+                .map_err(|fault| denied_for(&fault, &rights.tool))
+        };
+        rights.view.get_or_init(work_out).as_ref()
+    }
+
+    fn work_out(&self, caller: &Caller, tool: &ToolFacts) -> Arc<Rights> {
+        let words = &self.set.words;
+        let principal = words.user(caller.subject());
+        let known = words.caller(caller).and_then(|caller| {
+            let entities = words.entities(caller, tool)?;
+            let partial = self.partial(&entities)?;
+            let access = self.set.access(&principal, tool, &partial)?;
+            Ok((access, entities))
+        });
+        let (access, entities) = known.unwrap_or_else(|fault| {
+            (
+                Access::Settled(Err(denied_for(&fault, tool))),
+                Entities::empty(),
+            )
+        });
+        Arc::new(Rights {
+            tool: tool.clone(),
+            principal,
+            access,
+            entities,
+            view: OnceLock::new(),
+        })
+    }
+
+    fn look(&self, rights: &Rights) -> Result<View, Fault> {
+        let row_rule = match &rights.tool.entity {
+            Some(entity) => {
+                let partial = self.partial(&rights.entities)?;
+                Some(self.set.row_rule(&rights.principal, entity, &partial)?)
+            }
+            None => None,
+        };
+        let column_tiers =
+            self.set
+                .column_tiers(&rights.principal, &rights.tool, &rights.entities)?;
+        Ok(View {
+            row_rule,
+            column_tiers,
+        })
+    }
+
+    fn partial(&self, entities: &Entities) -> Result<PartialEntities, Fault> {
+        PartialEntities::from_concrete(entities.clone(), &self.set.words.schema)
+            .map_err(|_| Fault::Refused("the entities of a question in part"))
+    }
+}
+
+/// The denial that a fault is, with the one log line that tells its cause.
+fn denied_for(fault: &Fault, tool: &ToolFacts) -> Denial {
+    tracing::warn!(tool.name = %tool.name, cause = %fault, "a call was denied because its policies cannot decide it");
+    match fault {
+        Fault::Policies(ids) => Denial::failed(ids.clone()),
+        Fault::NotByRow { policy, .. } => Denial::failed(vec![policy.clone()]),
+        Fault::MissingAttribute(_) | Fault::UnknownEntity(_) | Fault::Refused(_) => {
+            Denial::failed(Vec::new())
+        }
+    }
+}

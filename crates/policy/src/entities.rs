@@ -1,0 +1,105 @@
+//! Callers and tools as Cedar entities.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use cedar_policy::{Entities, Entity, EntityUid, RestrictedExpression};
+use wardgate_domain::{AttributeValue, Caller, ColumnClass, ToolFacts};
+
+use crate::fault::Fault;
+use crate::schema_shape::Type;
+use crate::vocabulary::{SUBJECT, TENANT, Vocabulary, uid};
+
+impl Vocabulary {
+    /// The caller, the tool with its tags, and the tool's column classes: all that a question about this
+    /// caller and this tool can refer to, except the arguments and a row.
+    pub(crate) fn entities(&self, caller: Entity, tool: &ToolFacts) -> Result<Entities, Fault> {
+        let mut entities = BTreeMap::new();
+        let mut add = |entity: Entity| {
+            entities.entry(entity.uid()).or_insert(entity);
+        };
+        add(caller);
+        add(self.tool_entity(tool)?);
+        for tag in &tool.tags {
+            add(Entity::with_uid(uid(&self.tag, tag)));
+        }
+        for class in &tool.classes {
+            for class in self.lineage(class) {
+                add(class);
+            }
+        }
+        Entities::from_entities(entities.into_values(), Some(&self.schema))
+            .map_err(|_| Fault::Refused("the entities of a caller and a tool"))
+    }
+
+    /// A caller: the attributes of the token that the schema declares, and the roles as parents.
+    pub(crate) fn caller(&self, caller: &Caller) -> Result<Entity, Fault> {
+        let mut attributes = HashMap::from([
+            (SUBJECT.to_owned(), text(caller.subject())),
+            (TENANT.to_owned(), text(caller.tenant())),
+        ]);
+        for (name, declared) in &self.caller_attributes {
+            let value = caller
+                .attributes()
+                .get(name)
+                .and_then(|value| fit(value, &declared.r#type));
+            match value {
+                Some(value) => {
+                    attributes.insert(name.clone(), value);
+                }
+                None if declared.required => return Err(Fault::MissingAttribute(name.clone())),
+                None => {}
+            }
+        }
+        let roles = caller
+            .roles()
+            .iter()
+            .map(|role| uid(&self.role, role))
+            .collect();
+        Entity::new(self.user(caller.subject()), attributes, roles)
+            .map_err(|_| Fault::Refused("the attributes of a caller"))
+    }
+
+    fn tool_entity(&self, tool: &ToolFacts) -> Result<Entity, Fault> {
+        let attributes = HashMap::from([(
+            "read_only".to_owned(),
+            RestrictedExpression::new_bool(tool.read_only),
+        )]);
+        let tags = tool.tags.iter().map(|tag| uid(&self.tag, tag)).collect();
+        Entity::new(self.tool(tool.name.as_str()), attributes, tags)
+            .map_err(|_| Fault::Refused("the attributes of a tool"))
+    }
+
+    /// A class and the families it is in: `a.b.c` in `a.b` in `a`.
+    fn lineage(&self, class: &ColumnClass) -> Vec<Entity> {
+        let mut lineage = Vec::new();
+        let mut name = Some(class.as_str());
+        while let Some(this) = name {
+            name = this.rsplit_once('.').map(|(family, _)| family);
+            let family: HashSet<EntityUid> =
+                name.map(|family| self.class(family)).into_iter().collect();
+            lineage.push(Entity::new_no_attrs(self.class(this), family));
+        }
+        lineage
+    }
+}
+
+pub(crate) fn text(value: &str) -> RestrictedExpression {
+    RestrictedExpression::new_string(value.to_owned())
+}
+
+/// A claim as a value of the declared type; `None` when it has another type.
+fn fit(value: &AttributeValue, declared: &Type) -> Option<RestrictedExpression> {
+    match (value, declared) {
+        (AttributeValue::Text(value), Type::Text) => Some(text(value)),
+        (AttributeValue::Integer(value), Type::Integer) => {
+            Some(RestrictedExpression::new_long(*value))
+        }
+        (AttributeValue::Boolean(value), Type::Boolean) => {
+            Some(RestrictedExpression::new_bool(*value))
+        }
+        (AttributeValue::List(items), Type::Texts) => Some(RestrictedExpression::new_set(
+            items.iter().map(|item| text(item)),
+        )),
+        _ => None,
+    }
+}

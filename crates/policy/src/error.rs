@@ -1,0 +1,144 @@
+//! Why a policy set cannot be used.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use miette::Diagnostic;
+
+/// Why the service cannot start, or a directory holds no usable policy set.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The directory, or a file of it, cannot be read.
+    #[error("cannot read the policies in {}: {source}", path.display())]
+    Unreadable {
+        /// The directory or file.
+        path: PathBuf,
+        /// What the operating system said.
+        source: std::io::Error,
+    },
+    /// The files hold no usable policy set; each finding names what to mend.
+    #[error(transparent)]
+    Invalid(#[from] Findings),
+    /// A setting is out of range.
+    #[error("policy setting `{setting}` must be 1 to {longest} seconds")]
+    Setting {
+        /// Its name.
+        setting: &'static str,
+        /// Its longest value in seconds.
+        longest: u64,
+    },
+    /// The compiler could not be started or ended abnormally; the set was not used.
+    #[error("the policies in {} could not be compiled: the compiler did not end normally", path.display())]
+    Compiler {
+        /// The directory.
+        path: PathBuf,
+    },
+}
+
+/// Everything found wrong with a policy set, one finding a line.
+#[derive(Debug)]
+pub struct Findings(pub(crate) Vec<Finding>);
+
+impl Findings {
+    /// Each finding, in file order.
+    pub fn iter(&self) -> impl Iterator<Item = &Finding> {
+        self.0.iter()
+    }
+}
+
+impl std::error::Error for Findings {}
+
+impl fmt::Display for Findings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, finding) in self.0.iter().enumerate() {
+            if index > 0 {
+                f.write_str("\n")?;
+            }
+            finding.fmt(f)?;
+        }
+        Ok(())
+    }
+}
+
+/// One thing to mend. Shown as `file:line:column: problem; fix`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    /// The file, or the directory when no single file is at fault.
+    pub file: PathBuf,
+    /// Where in it, when known.
+    pub position: Option<Position>,
+    /// What is wrong.
+    pub problem: String,
+    /// What to do about it, when that is not plain from the problem.
+    pub fix: Option<String>,
+}
+
+/// A place in a text file; lines and columns count from 1, columns in characters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Position {
+    /// Line.
+    pub line: usize,
+    /// Column.
+    pub column: usize,
+}
+
+impl Position {
+    /// The place of byte `offset` of `text`.
+    pub(crate) fn of(text: &str, offset: usize) -> Self {
+        let before = text.get(..offset).unwrap_or(text);
+        let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
+        Self {
+            line: before.matches('\n').count() + 1,
+            column: before[line_start..].chars().count() + 1,
+        }
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:", self.file.display())?;
+        if let Some(Position { line, column }) = self.position {
+            write!(f, "{line}:{column}:")?;
+        }
+        write!(f, " {}", self.problem)?;
+        match &self.fix {
+            Some(fix) => write!(f, "; {fix}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// What Cedar says about a text, and everything it relates to it.
+pub(crate) fn findings(file: &std::path::Path, text: &str, cedar: &dyn Diagnostic) -> Vec<Finding> {
+    let label = cedar.labels().and_then(|mut labels| labels.next());
+    let mut problem = cedar.to_string();
+    if let Some(detail) = label.as_ref().and_then(miette::LabeledSpan::label) {
+        problem = format!("{problem}: {detail}");
+    }
+    let first = Finding {
+        file: file.to_owned(),
+        position: label.map(|label| Position::of(text, label.offset())),
+        problem,
+        fix: cedar.help().map(|help| help.to_string()),
+    };
+    let related = cedar.related().into_iter().flatten();
+    std::iter::once(first)
+        .chain(related.flat_map(|other| findings(file, text, other)))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn positions_count_lines_and_characters_from_one() {
+        let text = "ab\nçé x";
+        assert_eq!(Position::of(text, 0), Position { line: 1, column: 1 });
+        assert_eq!(
+            Position::of(text, text.find('x').unwrap()),
+            Position { line: 2, column: 4 }
+        );
+        assert_eq!(Position::of(text, 999), Position { line: 2, column: 5 });
+    }
+}

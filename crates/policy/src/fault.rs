@@ -1,0 +1,26 @@
+//! Why a decision could not be reached. Every fault is a denial.
+
+/// Why a decision could not be reached: for the log, so it names rules and types and never a value.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Fault {
+    /// The schema makes an attribute of callers mandatory, and this caller has none that fits.
+    #[error("the caller lacks the attribute `{0}`, which the schema makes mandatory")]
+    MissingAttribute(String),
+    /// A tool's rows are of a type no `read` applies to.
+    #[error("the schema has no row type `{0}`; add it to the resources of `read` or mend the tool")]
+    UnknownEntity(String),
+    /// Policies that fail when evaluated.
+    #[error("policies fail to evaluate: {}", .0.join(", "))]
+    Policies(Vec<String>),
+    /// What is left of a policy cannot be decided by looking at one row.
+    #[error("policy {policy} cannot be decided by looking at one row: {problem}")]
+    NotByRow {
+        /// The policy.
+        policy: String,
+        /// What it needs besides.
+        problem: &'static str,
+    },
+    /// Cedar refuses something that was made according to the schema.
+    #[error("cedar refuses {0}")]
+    Refused(&'static str),
+}

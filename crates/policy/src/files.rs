@@ -1,0 +1,232 @@
+//! The policy directory as it is on disk.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use wardgate_domain::Digest;
+
+use crate::error::{Finding, Findings};
+use crate::{Error, limits};
+
+/// The schema and policy files of a directory, ordered by name, unchecked.
+#[derive(Debug)]
+pub(crate) struct Files {
+    dir: PathBuf,
+    files: Vec<(String, Vec<u8>)>,
+}
+
+/// One file of text.
+#[derive(Debug)]
+pub(crate) struct Source<'a> {
+    pub(crate) path: PathBuf,
+    pub(crate) text: &'a str,
+}
+
+/// The one schema and every policy file, in order.
+#[derive(Debug)]
+pub(crate) struct Sources<'a> {
+    pub(crate) schema: Source<'a>,
+    pub(crate) policies: Vec<Source<'a>>,
+}
+
+impl Files {
+    /// Reads every `*.cedar` and `*.cedarschema` of `dir`; hidden files and directories are passed over.
+    pub(crate) fn read(dir: &Path) -> Result<Self, Error> {
+        let unreadable = |path: &Path| {
+            let path = path.to_owned();
+            move |source| Error::Unreadable { path, source }
+        };
+        let mut files = Vec::new();
+        for entry in std::fs::read_dir(dir).map_err(unreadable(dir))? {
+            let entry = entry.map_err(unreadable(dir))?;
+            let Ok(name) = entry.file_name().into_string() else {
+                continue;
+            };
+            if name.starts_with('.') || !(is_policies(&name) || is_schema(&name)) {
+                continue;
+            }
+            let path = entry.path();
+            // Follows links: Kubernetes mounts files as links.
+            if !std::fs::metadata(&path)
+                .map_err(unreadable(&path))?
+                .is_file()
+            {
+                continue;
+            }
+            if files.len() == limits::MAX_FILES {
+                let problem = format!("holds more than {} policy files", limits::MAX_FILES);
+                return Err(Findings(vec![whole(dir, problem, None)]).into());
+            }
+            let mut bytes = Vec::new();
+            std::fs::File::open(&path)
+                // One byte more than allowed, so that the excess shows.
+                .and_then(|file| {
+                    file.take(limits::MAX_FILE_BYTES as u64 + 1)
+                        .read_to_end(&mut bytes)
+                })
+                .map_err(unreadable(&path))?;
+            files.push((name, bytes));
+        }
+        files.sort_unstable();
+        Ok(Self {
+            dir: dir.to_owned(),
+            files,
+        })
+    }
+
+    /// Where they are.
+    pub(crate) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// SHA-256 over names and contents in order of names, each preceded by its length.
+    pub(crate) fn hash(&self) -> Digest {
+        let lengths: Vec<_> = self
+            .files
+            .iter()
+            .flat_map(|(name, bytes)| [name.len() as u64, bytes.len() as u64].map(u64::to_be_bytes))
+            .collect();
+        let parts = self.files.iter().zip(lengths.chunks_exact(2));
+        Digest::of_parts(parts.flat_map(|((name, bytes), lengths)| {
+            [
+                lengths[0].as_slice(),
+                name.as_bytes(),
+                lengths[1].as_slice(),
+                bytes,
+            ]
+        }))
+    }
+
+    /// The files as text: exactly one schema, none too long.
+    pub(crate) fn sources(&self) -> Result<Sources<'_>, Findings> {
+        let mut findings = Vec::new();
+        let (mut schemas, mut policies) = (Vec::new(), Vec::new());
+        for (name, bytes) in &self.files {
+            let path = self.dir.join(name);
+            if bytes.len() > limits::MAX_FILE_BYTES {
+                let problem = format!("is longer than {} bytes", limits::MAX_FILE_BYTES);
+                findings.push(whole(&path, problem, Some("split it")));
+                continue;
+            }
+            match std::str::from_utf8(bytes) {
+                Ok(text) if is_schema(name) => schemas.push(Source { path, text }),
+                Ok(text) => policies.push(Source { path, text }),
+                Err(_) => {
+                    findings.push(whole(&path, "is not UTF-8 text", Some("save it as UTF-8")));
+                }
+            }
+        }
+        let schema = schemas.pop();
+        if !schemas.is_empty() {
+            let fix = Some("keep one and move its parts into it");
+            findings.push(whole(
+                &self.dir,
+                "holds more than one `.cedarschema` file",
+                fix,
+            ));
+        }
+        match schema {
+            Some(schema) if findings.is_empty() => Ok(Sources { schema, policies }),
+            None if findings.is_empty() => {
+                let fix = Some("add the schema that the policies are written against");
+                Err(Findings(vec![whole(
+                    &self.dir,
+                    "holds no `.cedarschema` file",
+                    fix,
+                )]))
+            }
+            _ => Err(Findings(findings)),
+        }
+    }
+}
+
+fn whole(file: &Path, problem: impl Into<String>, fix: Option<&str>) -> Finding {
+    Finding {
+        file: file.to_owned(),
+        position: None,
+        problem: problem.into(),
+        fix: fix.map(str::to_owned),
+    }
+}
+
+fn has_extension(name: &str, wanted: &str) -> bool {
+    Path::new(name)
+        .extension()
+        .is_some_and(|extension| extension == wanted)
+}
+
+fn is_policies(name: &str) -> bool {
+    has_extension(name, "cedar")
+}
+
+fn is_schema(name: &str) -> bool {
+    has_extension(name, "cedarschema")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn files(of: &[(&str, &str)]) -> Files {
+        let files = of
+            .iter()
+            .map(|(name, text)| ((*name).to_owned(), text.as_bytes().to_vec()));
+        Files {
+            dir: "d".into(),
+            files: files.collect(),
+        }
+    }
+
+    #[test]
+    fn the_hash_tells_names_and_contents_apart() {
+        let hash = |of: &[(&str, &str)]| files(of).hash();
+        assert_eq!(
+            hash(&[("a", "1"), ("b", "2")]),
+            hash(&[("a", "1"), ("b", "2")])
+        );
+        assert_ne!(
+            hash(&[("a", "1"), ("b", "2")]),
+            hash(&[("a", "1"), ("b", "3")])
+        );
+        assert_ne!(hash(&[("a", "1b")]), hash(&[("a1", "b")]));
+        assert_ne!(hash(&[("a", "1"), ("b", "2")]), hash(&[("a", "1b2")]));
+    }
+
+    #[test]
+    fn a_directory_has_exactly_one_schema() {
+        let problem = |of: &[(&str, &str)]| files(of).sources().unwrap_err().to_string();
+        assert!(problem(&[("a.cedar", "")]).contains("no `.cedarschema`"));
+        assert!(problem(&[("a.cedarschema", ""), ("b.cedarschema", "")]).contains("more than one"));
+    }
+
+    #[test]
+    fn a_file_too_long_is_named() {
+        let long = " ".repeat(limits::MAX_FILE_BYTES + 1);
+        let files = files(&[("a.cedar", &long), ("b.cedarschema", "")]);
+        assert!(
+            files
+                .sources()
+                .unwrap_err()
+                .to_string()
+                .starts_with("d/a.cedar: is longer")
+        );
+    }
+
+    #[test]
+    fn other_files_are_passed_over() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in [
+            "a.cedar",
+            "s.cedarschema",
+            "README.md",
+            ".hidden.cedar",
+            "a.cedar~",
+        ] {
+            std::fs::write(dir.path().join(name), "").unwrap();
+        }
+        std::fs::create_dir(dir.path().join("old.cedar")).unwrap();
+        let read = Files::read(dir.path()).unwrap();
+        let names: Vec<_> = read.files.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["a.cedar", "s.cedarschema"]);
+    }
+}

@@ -1,0 +1,43 @@
+//! Decides who may call what, and signs what it allowed.
+//!
+//! ```text
+//!   *.cedar, *.cedarschema ──load: limits → parse → validate → try──▶ PolicySet
+//!                                                                        │ swapped whole, never in part
+//!   Authorize(caller, tool, arguments) ──▶ may they call?  ── no ──▶ Decision: a reason and policy ids
+//!                                                │ yes
+//!                       which rows? (residual of `read`)
+//!                       which columns? (`show_*`, per class) ──▶ Permit, signed
+//! ```
+//!
+//! One job: answer with a decision that needs nobody's trust but the signature's. Cedar is the rule
+//! language and the engine; this crate adds what a deployment needs around it: files that are checked
+//! before they count, caller and tool as Cedar entities, and an answer that is a denial whenever
+//! anything at all went wrong.
+
+mod arguments;
+mod call;
+mod columns;
+mod config;
+mod engine;
+mod entities;
+mod error;
+mod fault;
+mod files;
+mod limits;
+mod reload;
+mod residual;
+mod rows;
+mod schema_shape;
+mod service;
+mod set;
+mod store;
+mod trial;
+mod vocabulary;
+
+#[cfg(test)]
+mod tests;
+
+pub use config::Config;
+pub use error::{Error, Finding, Findings, Position};
+pub use service::service;
+pub use set::PolicySet;

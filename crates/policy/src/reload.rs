@@ -1,0 +1,117 @@
+//! Takes up a changed policy directory, if what it holds is usable.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use tokio::time::MissedTickBehavior;
+use wardgate_domain::Digest;
+use wardgate_telemetry::names;
+
+use crate::Error;
+use crate::files::Files;
+use crate::set::PolicySet;
+use crate::store::PolicyStore;
+
+/// What the last look at the directory saw, so that a set is tried once and a fault is logged once.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Seen {
+    Files(Digest),
+    Unreadable(String),
+}
+
+/// What a look at the directory came to.
+#[derive(Debug)]
+pub(crate) enum Look {
+    Unchanged,
+    Swapped,
+    /// The set in force stays.
+    Refused(Error),
+}
+
+/// Loads the policies of `dir` for the first time.
+pub(crate) fn first(dir: &Path) -> Result<(PolicySet, Seen), Error> {
+    let files = Files::read(dir)?;
+    PolicySet::compile(&files).map(|set| (set, Seen::Files(files.hash())))
+}
+
+impl Seen {
+    /// Looks at `dir`, and puts its policies in force if they changed and are usable as a whole.
+    pub(crate) fn look(&mut self, dir: &Path, store: &PolicyStore) -> Look {
+        let files = match Files::read(dir) {
+            Ok(files) => files,
+            Err(error) => {
+                let now = Self::Unreadable(error.to_string());
+                return if *self == now {
+                    Look::Unchanged
+                } else {
+                    *self = now;
+                    Look::Refused(error)
+                };
+            }
+        };
+        let now = Self::Files(files.hash());
+        if *self == now {
+            return Look::Unchanged;
+        }
+        let compiled = PolicySet::compile(&files);
+        // Files that changed meanwhile may have been read half before and half after: look again later.
+        if !Files::read(dir).is_ok_and(|again| again.hash() == files.hash()) {
+            return Look::Unchanged;
+        }
+        *self = now;
+        match compiled {
+            Ok(set) => {
+                store.put_in_force(set);
+                Look::Swapped
+            }
+            Err(error) => Look::Refused(error),
+        }
+    }
+}
+
+/// Looks at `dir` every `interval`, for as long as `store` is in use.
+pub(crate) fn watch(store: &Arc<PolicyStore>, dir: PathBuf, seen: Seen, interval: Duration) {
+    let store = Arc::downgrade(store);
+    tokio::spawn(async move {
+        let mut ticker = tokio::time::interval(interval);
+        ticker.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut seen = seen;
+        loop {
+            ticker.tick().await;
+            match look_apart(&store, &dir, seen.clone()).await {
+                Some(after) => seen = after,
+                None => return,
+            }
+        }
+    });
+}
+
+/// One look on a thread that may block; `None` when the store is gone.
+async fn look_apart(store: &Weak<PolicyStore>, dir: &Path, seen: Seen) -> Option<Seen> {
+    let (store, dir, before) = (store.upgrade()?, dir.to_owned(), seen.clone());
+    let looked = tokio::task::spawn_blocking(move || {
+        let mut seen = seen;
+        let look = seen.look(&dir, &store);
+        tell(&look, &store);
+        seen
+    });
+    Some(looked.await.unwrap_or(before))
+}
+
+fn tell(look: &Look, store: &PolicyStore) {
+    let in_force = *store.version().borrow();
+    match look {
+        Look::Unchanged => {}
+        Look::Swapped => {
+            metrics::counter!(names::POLICY_RELOADS, "outcome" => "swapped").increment(1);
+            metrics::gauge!(names::POLICY_STALE).set(0.0);
+            tracing::info!(policy.hash = %in_force, "changed policies are in force");
+        }
+        Look::Refused(error) => {
+            metrics::counter!(names::POLICY_RELOADS, "outcome" => "refused").increment(1);
+            metrics::gauge!(names::POLICY_STALE).set(1.0);
+            tracing::error!(policy.hash = %in_force, cause = %error, "changed policies are not usable; the ones in force stay");
+        }
+    }
+}

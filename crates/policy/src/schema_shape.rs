@@ -1,0 +1,224 @@
+//! What a schema declares, read from Cedar's JSON schema format, with common types resolved.
+//!
+//! Cedar's own `Schema` validates but tells no shapes; the JSON form of the same text does.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+/// The declarations outside any namespace.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Declarations {
+    #[serde(default)]
+    common_types: BTreeMap<String, Value>,
+    #[serde(default)]
+    entity_types: BTreeMap<String, EntityJson>,
+    #[serde(default)]
+    actions: BTreeMap<String, ActionJson>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct EntityJson {
+    #[serde(default)]
+    member_of_types: BTreeSet<String>,
+    shape: Option<Value>,
+    tags: Option<Value>,
+    r#enum: Option<Value>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ActionJson {
+    applies_to: Option<AppliesToJson>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct AppliesToJson {
+    #[serde(default)]
+    principal_types: BTreeSet<String>,
+    #[serde(default)]
+    resource_types: BTreeSet<String>,
+    context: Option<Value>,
+}
+
+/// A type, as far as Wardgate distinguishes them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Type {
+    Text,
+    Integer,
+    Boolean,
+    Texts,
+    Entity(String),
+    Other,
+}
+
+/// The attributes of an entity or a context.
+pub(crate) type Record = BTreeMap<String, Attribute>;
+
+/// One attribute.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Attribute {
+    pub(crate) r#type: Type,
+    pub(crate) required: bool,
+}
+
+/// One entity type.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct EntityShape {
+    pub(crate) parents: BTreeSet<String>,
+    pub(crate) attributes: Record,
+    pub(crate) tags: Option<Type>,
+}
+
+/// One action.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ActionShape {
+    pub(crate) principals: BTreeSet<String>,
+    pub(crate) resources: BTreeSet<String>,
+    pub(crate) context: Record,
+}
+
+impl Declarations {
+    /// From a whole schema in Cedar's JSON format; `None` when it cannot be read.
+    pub(crate) fn read(schema: &Value) -> Option<Self> {
+        match schema.get("") {
+            Some(outside) => Self::deserialize(outside).ok(),
+            None => Some(Self::default()),
+        }
+    }
+
+    /// The entity type `name`; enumerated ones do not count, since no caller can be one.
+    pub(crate) fn entity(&self, name: &str) -> Option<EntityShape> {
+        let entity = self
+            .entity_types
+            .get(name)
+            .filter(|entity| entity.r#enum.is_none())?;
+        Some(EntityShape {
+            parents: entity.member_of_types.clone(),
+            attributes: self.record(entity.shape.as_ref()),
+            tags: entity.tags.as_ref().map(|tags| self.resolve(tags)),
+        })
+    }
+
+    /// The action `name`.
+    pub(crate) fn action(&self, name: &str) -> Option<ActionShape> {
+        let applies_to = self.actions.get(name)?.applies_to.as_ref()?;
+        Some(ActionShape {
+            principals: applies_to.principal_types.clone(),
+            resources: applies_to.resource_types.clone(),
+            context: self.record(applies_to.context.as_ref()),
+        })
+    }
+
+    fn record(&self, json: Option<&Value>) -> Record {
+        let attributes = json.and_then(|json| self.expand(json).get("attributes")?.as_object());
+        let attribute = |(name, json): (&String, &Value)| {
+            let required = json
+                .get("required")
+                .and_then(Value::as_bool)
+                .unwrap_or(true);
+            (
+                name.clone(),
+                Attribute {
+                    r#type: self.resolve(json),
+                    required,
+                },
+            )
+        };
+        attributes.into_iter().flatten().map(attribute).collect()
+    }
+
+    /// Follows names of common types. Cedar refuses cycles before it comes to this.
+    fn expand<'a>(&'a self, json: &'a Value) -> &'a Value {
+        let tag = json.get("type").and_then(Value::as_str).unwrap_or_default();
+        let name = match tag {
+            "EntityOrCommon" => json.get("name").and_then(Value::as_str).unwrap_or_default(),
+            other => other,
+        };
+        match self.common_types.get(name) {
+            Some(common) => self.expand(common),
+            None => json,
+        }
+    }
+
+    fn resolve(&self, json: &Value) -> Type {
+        let json = self.expand(json);
+        let text = |key| json.get(key).and_then(Value::as_str).unwrap_or_default();
+        let name = text("name");
+        match text("type") {
+            "String" => Type::Text,
+            "Long" => Type::Integer,
+            "Bool" | "Boolean" => Type::Boolean,
+            "Set" => match json.get("element").map(|element| self.resolve(element)) {
+                Some(Type::Text) => Type::Texts,
+                _ => Type::Other,
+            },
+            "Entity" => Type::Entity(name.to_owned()),
+            // An entity type of the same name hides a built-in one (Cedar RFC 24).
+            "EntityOrCommon" if self.entity_types.contains_key(name) => {
+                Type::Entity(name.to_owned())
+            }
+            "EntityOrCommon" => match name.strip_prefix("__cedar::").unwrap_or(name) {
+                "String" => Type::Text,
+                "Long" => Type::Integer,
+                "Bool" | "Boolean" => Type::Boolean,
+                _ => Type::Other,
+            },
+            _ => Type::Other,
+        }
+    }
+}
+
+impl fmt::Display for Type {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Text => "String",
+            Self::Integer => "Long",
+            Self::Boolean => "Bool",
+            Self::Texts => "Set<String>",
+            Self::Entity(name) => name,
+            Self::Other => "another type",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(schema: &str) -> Declarations {
+        let (fragment, _) = cedar_policy::SchemaFragment::from_cedarschema_str(schema).unwrap();
+        Declarations::read(&fragment.to_json_value().unwrap()).unwrap()
+    }
+
+    #[test]
+    fn common_types_are_followed_and_builtins_told_apart() {
+        let schema = "type Name = String; type Names = Set<Name>; entity E { a: Name, b?: __cedar::Long, c: Names, \
+                      d: Bool, e: E, f: Set<__cedar::Long>, g: Long }; entity Long;";
+        let attributes = read(schema).entity("E").unwrap().attributes;
+        let shown: Vec<_> = attributes
+            .iter()
+            .map(|(name, attribute)| {
+                format!("{name}: {}, {}", attribute.r#type, attribute.required)
+            })
+            .collect();
+        assert_eq!(
+            shown,
+            [
+                "a: String, true",
+                "b: Long, false",
+                "c: Set<String>, true",
+                "d: Bool, true",
+                "e: E, true",
+                "f: another type, true",
+                "g: Long, true",
+            ]
+        );
+        assert_eq!(attributes["g"].r#type, Type::Entity("Long".to_owned()));
+    }
+}

@@ -1,0 +1,153 @@
+//! The policy set in force, and decisions signed with it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use tokio::sync::watch;
+use wardgate_domain::{
+    Ambient, Caller, Decision, DecisionId, Digest, InvalidMessage, PermitId, PermitSigner,
+    PermitTerms, SignedPermit, ToolFacts, ToolName, Verdict,
+};
+use wardgate_telemetry::names;
+
+use crate::call::Denial;
+use crate::engine::{Engine, Ruling, View};
+use crate::set::PolicySet;
+
+/// How much earlier than now a permit starts, since the clock that checks it may be behind.
+const CLOCK_LEEWAY: Duration = Duration::from_secs(5);
+
+/// Decides and signs with the set in force, which is swapped whole.
+#[derive(Debug)]
+pub(crate) struct PolicyStore {
+    in_force: ArcSwap<Engine>,
+    version: watch::Sender<Digest>,
+    signer: PermitSigner,
+    ambient: Ambient,
+    permit_ttl: Duration,
+}
+
+impl PolicyStore {
+    pub(crate) fn new(
+        set: PolicySet,
+        signer: PermitSigner,
+        ambient: Ambient,
+        permit_ttl: Duration,
+    ) -> Self {
+        Self {
+            version: watch::Sender::new(set.hash()),
+            in_force: ArcSwap::from_pointee(Engine::new(set)),
+            signer,
+            ambient,
+            permit_ttl,
+        }
+    }
+
+    /// The version in force, now and on every change.
+    pub(crate) fn version(&self) -> watch::Receiver<Digest> {
+        self.version.subscribe()
+    }
+
+    /// Puts `set` in force. From the moment the new version is told, no decision comes from the old set
+    /// except those already under way, and these carry its hash.
+    pub(crate) fn put_in_force(&self, set: PolicySet) {
+        let hash = set.hash();
+        self.in_force.store(Arc::new(Engine::new(set)));
+        self.version.send_replace(hash);
+    }
+
+    /// Decides one call. `client_ip` is empty when unknown.
+    pub(crate) fn authorize(
+        &self,
+        caller: &Caller,
+        tool: &ToolFacts,
+        arguments: &[u8],
+        client_ip: &str,
+    ) -> Result<Decision, InvalidMessage> {
+        let engine = self.in_force.load();
+        if caller.expires_at() <= self.ambient.now() {
+            return Err(InvalidMessage::field("caller.expires_at", "has passed"));
+        }
+        let ruling = engine.rule(caller, tool, arguments, client_ip)?;
+        let id = DecisionId::new(&self.ambient);
+        let Ruling {
+            answer,
+            depends_on_arguments,
+            rights,
+        } = ruling;
+        let granted = answer.and_then(|policies| match engine.view(&rights) {
+            Ok(view) => Ok((view, policies)),
+            Err(denial) => Err(denial.clone()),
+        });
+        let (verdict, policies) = match granted {
+            Ok((view, policies)) => {
+                let arguments = depends_on_arguments.then(|| Digest::of(arguments));
+                (
+                    Verdict::Allow(self.sign(id, engine.hash(), caller, tool, arguments, view)),
+                    policies,
+                )
+            }
+            Err(Denial { reason, policies }) => (
+                Verdict::Deny {
+                    reason,
+                    visible: rights.access.possible(),
+                },
+                policies,
+            ),
+        };
+        count(&verdict);
+        Ok(Decision {
+            id,
+            verdict,
+            policies,
+            policy_hash: engine.hash(),
+        })
+    }
+
+    /// The tools that `caller` could call with some arguments, in the order given, and the version that
+    /// says so.
+    pub(crate) fn visible(&self, caller: &Caller, tools: &[ToolFacts]) -> (Vec<ToolName>, Digest) {
+        let engine = self.in_force.load();
+        let visible = tools
+            .iter()
+            .filter(|tool| engine.rights(caller, tool).access.possible());
+        (
+            visible.map(|tool| tool.name.clone()).collect(),
+            engine.hash(),
+        )
+    }
+
+    fn sign(
+        &self,
+        decision_id: DecisionId,
+        policy_hash: Digest,
+        caller: &Caller,
+        tool: &ToolFacts,
+        arguments_digest: Option<Digest>,
+        view: &View,
+    ) -> SignedPermit {
+        let now = self.ambient.now();
+        self.signer.sign(&PermitTerms {
+            id: PermitId::new(&self.ambient),
+            decision_id,
+            caller_digest: caller.digest(),
+            tool: tool.name.clone(),
+            definition_digest: tool.definition_digest,
+            arguments_digest,
+            policy_hash,
+            not_before: now.minus(CLOCK_LEEWAY),
+            expires_at: now.plus(self.permit_ttl).min(caller.expires_at()),
+            row_rule: view.row_rule.clone(),
+            column_tiers: view.column_tiers.clone(),
+        })
+    }
+}
+
+fn count(verdict: &Verdict) {
+    let (effect, reason) = match verdict {
+        Verdict::Allow(_) => ("allow", ""),
+        Verdict::Deny { reason, .. } => ("deny", reason.as_str()),
+    };
+    metrics::counter!(names::POLICY_DECISIONS, "effect" => effect, "reason" => reason).increment(1);
+}

@@ -1,0 +1,394 @@
+//! Whatever goes wrong is a denial, and a permit says no more than was decided.
+
+use std::time::Duration;
+
+use wardgate_domain::{
+    AttributeValue, CallToRun, ColumnTier, DenialReason, Digest, PermitRefusal, Verdict,
+};
+
+use super::fixture::{Desk, Dir, SCHEMA, start, tool};
+use super::samples::{admits, caller, caller_with, row, text, token_end};
+
+const ANYBODY: &str = r#"
+@id("anybody") permit(principal, action == Action::"call_tool", resource);
+"#;
+
+/// Overflows for a caller of level 1 and up, not for the made-up caller of the trial, who has 0.
+const OVERFLOW: &str = "principal has level && principal.level + 9223372036854775807 == 0";
+
+#[test]
+fn a_forbid_that_fails_denies() {
+    let desk = Desk::with(&format!(
+        r#"{ANYBODY}
+        @id("strict") forbid(principal, action == Action::"call_tool", resource) when {{ {OVERFLOW} }};"#
+    ));
+    let senior = caller_with("s", &[], [("level", AttributeValue::Integer(1))]);
+    let decision = desk.authorize(&senior, &tool("t"), "{}");
+    assert!(matches!(
+        decision.verdict,
+        Verdict::Deny {
+            reason: DenialReason::PolicyError,
+            visible: false
+        }
+    ));
+    assert_eq!(decision.policies, ["strict"]);
+    desk.permit(&caller("junior", &[]), &tool("t"), "{}");
+}
+
+#[test]
+fn a_forbid_that_fails_on_arguments_denies_too() {
+    let desk = Desk::with(&format!(
+        r#"{ANYBODY}
+        @id("strict") forbid(principal, action == Action::"call_tool", resource)
+        when {{ context.arguments.hasTag("x") && {OVERFLOW} }};"#
+    ));
+    let senior = caller_with("s", &[], [("level", AttributeValue::Integer(1))]);
+    assert_eq!(
+        desk.denial(&senior, &tool("t"), r#"{"x": 1}"#),
+        (DenialReason::PolicyError, true)
+    );
+    desk.permit(&senior, &tool("t"), "{}");
+}
+
+#[test]
+fn a_row_or_column_rule_that_fails_denies_the_call() {
+    let senior = caller_with("s", &[], [("level", AttributeValue::Integer(1))]);
+    for action in ["read", "show_clear"] {
+        let desk = Desk::with(&format!(
+            r#"{ANYBODY}
+            @id("strict") forbid(principal, action == Action::"{action}", resource) when {{ {OVERFLOW} }};"#
+        ));
+        assert_eq!(
+            desk.denial(&senior, &tool("t"), "{}"),
+            (DenialReason::PolicyError, true),
+            "{action}"
+        );
+        desk.permit(&caller("junior", &[]), &tool("t"), "{}");
+    }
+}
+
+#[test]
+fn a_row_rule_that_fails_for_some_rows_only_denies_the_call() {
+    let desk = Desk::with(&format!(
+        r#"{ANYBODY}
+        @id("strict") forbid(principal, action == Action::"read", resource is Row)
+        when {{ resource has owner && resource.owner == "x" && {OVERFLOW} }};
+        @id("all") permit(principal, action == Action::"read", resource);"#
+    ));
+    let senior = caller_with("s", &[], [("level", AttributeValue::Integer(1))]);
+    assert_eq!(
+        desk.denial(&senior, &tool("t"), "{}").0,
+        DenialReason::PolicyError
+    );
+}
+
+#[test]
+fn a_row_rule_that_would_need_the_callers_roles_again_denies_the_call() {
+    // Folds for the made-up callers of the trial, who have no ward "hidden".
+    let desk = Desk::with(&format!(
+        r#"{ANYBODY}
+        @id("tricky") forbid(principal, action == Action::"read", resource is Row)
+        when {{ principal has ward && principal.ward == "hidden" &&
+                principal in (if resource has open && resource.open then Role::"A" else Role::"B") }};
+        @id("all") permit(principal, action == Action::"read", resource);"#
+    ));
+    let tricky = caller_with("s", &["A"], [("ward", text("hidden"))]);
+    let decision = desk.authorize(&tricky, &tool("t"), "{}");
+    assert!(matches!(
+        decision.verdict,
+        Verdict::Deny {
+            reason: DenialReason::PolicyError,
+            ..
+        }
+    ));
+    assert_eq!(decision.policies, ["tricky"]);
+}
+
+#[test]
+fn rows_of_an_unknown_type_deny_the_call() {
+    let desk = Desk::with(ANYBODY);
+    let mut unknown = tool("t");
+    unknown.entity = Some("Nowhere".to_owned());
+    assert_eq!(
+        desk.denial(&caller("s", &[]), &unknown, "{}"),
+        (DenialReason::PolicyError, true)
+    );
+}
+
+#[test]
+fn rows_that_are_not_governed_have_no_rule() {
+    let desk = Desk::with(ANYBODY);
+    let mut free = tool("t");
+    free.entity = None;
+    assert_eq!(desk.permit(&caller("s", &[]), &free, "{}").row_rule, None);
+}
+
+#[test]
+fn a_permit_with_forbids_left_over_still_admits() {
+    let desk = Desk::with(&format!(
+        r#"{ANYBODY}
+        @id("all") permit(principal, action == Action::"read", resource is Row);
+        @id("closed") forbid(principal, action == Action::"read", resource is Row)
+        unless {{ resource has open && resource.open }};"#
+    ));
+    let rule = desk
+        .permit(&caller("s", &[]), &tool("t"), "{}")
+        .row_rule
+        .unwrap();
+    assert!(!rule.all);
+    assert!(admits(&rule, "s", &row([("open", "true")])));
+    assert!(!admits(&rule, "s", &row([("open", "false")])));
+    assert!(!admits(&rule, "s", &row([])));
+}
+
+#[test]
+fn a_caller_without_a_mandatory_attribute_is_denied_everything() {
+    let dir = Dir::with(ANYBODY);
+    dir.write(
+        "s.cedarschema",
+        &SCHEMA.replace("ward?: String", "ward: String"),
+    );
+    let desk = Desk::over(dir.load().unwrap());
+    assert_eq!(
+        desk.denial(&caller("s", &[]), &tool("t"), "{}"),
+        (DenialReason::PolicyError, false)
+    );
+    let misfit = caller_with("s", &[], [("ward", AttributeValue::Integer(2))]);
+    assert_eq!(
+        desk.denial(&misfit, &tool("t"), "{}"),
+        (DenialReason::PolicyError, false)
+    );
+    desk.permit(
+        &caller_with("s", &[], [("ward", text("W"))]),
+        &tool("t"),
+        "{}",
+    );
+}
+
+#[test]
+fn only_declared_attributes_of_the_declared_type_reach_the_policies() {
+    let desk = Desk::with(
+        r#"@id("w") permit(principal, action == Action::"call_tool", resource) when { principal has ward };
+           @id("s") forbid(principal, action == Action::"call_tool", resource)
+           when { principal.subject == "forged" || principal.tenant == "forged" };"#,
+    );
+    desk.permit(
+        &caller_with("s", &[], [("ward", text("W"))]),
+        &tool("t"),
+        "{}",
+    );
+    desk.denial(
+        &caller_with("s", &[], [("ward", AttributeValue::Boolean(true))]),
+        &tool("t"),
+        "{}",
+    );
+    let forging = [
+        ("ward", text("W")),
+        ("subject", text("forged")),
+        ("tenant", text("forged")),
+        ("x", text("y")),
+    ];
+    desk.permit(&caller_with("s", &[], forging), &tool("t"), "{}");
+}
+
+#[test]
+fn a_decision_on_arguments_binds_its_permit_to_them() {
+    let desk = Desk::with(
+        r#"@id("a") permit(principal, action == Action::"call_tool", resource)
+           when { context.arguments.hasTag("n") && context.arguments.getTag("n") == "10" };"#,
+    );
+    let (caller, tool) = (caller("s", &[]), tool("t"));
+    let arguments = r#"{"n": 10}"#;
+    let Verdict::Allow(signed) = desk.authorize(&caller, &tool, arguments).verdict else {
+        panic!()
+    };
+    let verified = desk.verifier.verify(&signed).unwrap();
+    let call = CallToRun {
+        caller: &caller,
+        tool: &tool.name,
+        definition_digest: tool.definition_digest,
+        arguments: arguments.as_bytes(),
+    };
+    verified.admit(call, start()).unwrap();
+    let other = CallToRun {
+        arguments: br#"{"n":10}"#,
+        ..call
+    };
+    assert_eq!(
+        verified.admit(other, start()).unwrap_err(),
+        PermitRefusal::Arguments
+    );
+
+    assert_eq!(
+        desk.denial(&caller, &tool, r#"{"n": 11}"#),
+        (DenialReason::NotPermitted, true)
+    );
+    assert_eq!(
+        desk.denial(&caller, &tool, "{}"),
+        (DenialReason::NotPermitted, true)
+    );
+}
+
+#[test]
+fn arguments_that_are_no_object_are_refused_where_they_matter() {
+    let desk = Desk::with(
+        r#"@id("a") permit(principal, action == Action::"call_tool", resource)
+           when { context.arguments.hasTag("n") };"#,
+    );
+    for bad in ["", "[]", r#"{"n": 1, "n": 2}"#, "{"] {
+        let refused = desk
+            .store
+            .authorize(&caller("s", &[]), &tool("t"), bad.as_bytes(), "");
+        assert_eq!(refused.unwrap_err().name(), "arguments_json", "{bad}");
+    }
+}
+
+#[test]
+fn a_forbid_on_arguments_or_address_hides_nothing_but_denies() {
+    let desk = Desk::with(&format!(
+        r#"{ANYBODY}
+        @id("deep") forbid(principal, action == Action::"call_tool", resource)
+        when {{ context.arguments.hasTag("path") && context.arguments.getTag("path") like "*..*" }};
+        @id("far") forbid(principal, action == Action::"call_tool", resource)
+        unless {{ context has client_ip && context.client_ip like "10.*" }};"#
+    ));
+    let decide = |arguments: &str, client_ip| {
+        let decision = desk.store.authorize(
+            &caller("s", &[]),
+            &tool("t"),
+            arguments.as_bytes(),
+            client_ip,
+        );
+        let decision = decision.unwrap();
+        (
+            matches!(decision.verdict, Verdict::Allow(_)),
+            decision.policies.join(" "),
+        )
+    };
+    assert_eq!(decide("{}", "10.1.2.3"), (true, "anybody".to_owned()));
+    assert_eq!(
+        decide(r#"{"path": "a/../b"}"#, "10.1.2.3"),
+        (false, "deep".to_owned())
+    );
+    assert_eq!(decide("{}", "192.0.2.1"), (false, "far".to_owned()));
+    assert_eq!(decide("{}", ""), (false, "far".to_owned()));
+}
+
+#[test]
+fn a_permit_says_who_what_and_until_when() {
+    let desk = Desk::with(ANYBODY);
+    let (caller, tool) = (caller("s", &["R"]), tool("t"));
+    let decision = desk.authorize(&caller, &tool, "{}");
+    let Verdict::Allow(signed) = &decision.verdict else {
+        panic!()
+    };
+    let terms = signed.unverified_terms().unwrap();
+    assert_eq!(terms.decision_id, decision.id);
+    assert_eq!(terms.caller_digest, caller.digest());
+    assert_eq!(
+        (&terms.tool, terms.definition_digest),
+        (&tool.name, tool.definition_digest)
+    );
+    assert_eq!(terms.policy_hash, decision.policy_hash);
+    assert_eq!(terms.not_before, start().minus(Duration::from_secs(5)));
+    assert_eq!(terms.expires_at, start().plus(Duration::from_secs(30)));
+    assert_ne!(
+        desk.permit(&caller, &tool, "{}").id,
+        terms.id,
+        "each decision has a permit of its own"
+    );
+}
+
+#[test]
+fn a_permit_never_outlives_the_token() {
+    let desk = Desk::with(ANYBODY);
+    let (caller, tool) = (caller("s", &[]), tool("t"));
+    let almost_at_the_end = token_end().minus(Duration::from_secs(10)).since(start());
+    desk.clock.advance(almost_at_the_end);
+    assert_eq!(desk.permit(&caller, &tool, "{}").expires_at, token_end());
+    desk.clock.advance(Duration::from_secs(10));
+    let refused = desk.store.authorize(&caller, &tool, b"{}", "").unwrap_err();
+    assert_eq!(refused.name(), "caller.expires_at");
+}
+
+#[test]
+fn the_mildest_tier_that_is_allowed_wins_and_families_count() {
+    let desk = Desk::with(&format!(
+        r#"{ANYBODY}
+        @id("1") permit(principal, action == Action::"show_generalised", resource in Class::"a");
+        @id("2") permit(principal, action == Action::"show_pseudonym", resource in Class::"a.b");
+        @id("3") permit(principal, action == Action::"show_clear", resource == Class::"a.b.c");
+        @id("4") forbid(principal, action, resource == Class::"a.secret");"#
+    ));
+    let mut tool = tool("t");
+    let classes = ["a.b.c", "a.b.d", "a.e", "ab", "a.secret", "unclassified"];
+    tool.classes = classes.iter().map(|class| class.parse().unwrap()).collect();
+    let tiers = desk.permit(&caller("s", &[]), &tool, "{}").column_tiers;
+    let shown: Vec<_> = tiers
+        .iter()
+        .map(|(class, tier)| (class.as_str(), *tier))
+        .collect();
+    assert_eq!(
+        shown,
+        [
+            ("a.b.c", ColumnTier::Clear),
+            ("a.b.d", ColumnTier::Pseudonym),
+            ("a.e", ColumnTier::Generalised)
+        ]
+    );
+}
+
+#[test]
+fn tags_and_the_read_only_hint_count() {
+    let desk = Desk::with(
+        r#"@id("r") permit(principal, action == Action::"call_tool", resource in Tag::"safe")
+           when { resource.read_only };"#,
+    );
+    let caller = caller("s", &[]);
+    let mut tool = tool("t");
+    desk.denial(&caller, &tool, "{}");
+    // Same name and digest as before: what was remembered does not answer for other facts.
+    tool.tags = vec!["safe".to_owned(), "safe".to_owned()];
+    desk.permit(&caller, &tool, "{}");
+    tool.read_only = false;
+    desk.denial(&caller, &tool, "{}");
+}
+
+#[test]
+fn what_is_remembered_of_one_caller_does_not_answer_for_another() {
+    let desk = Desk::with(
+        r#"@id("r") permit(principal in Role::"R", action == Action::"call_tool", resource);
+           @id("o") permit(principal, action == Action::"read", resource is Row)
+           when { resource has owner && resource.owner == principal.subject };"#,
+    );
+    for subject in ["a", "b", "a"] {
+        let rule = desk
+            .permit(&caller(subject, &["R"]), &tool("t"), "{}")
+            .row_rule
+            .unwrap();
+        assert!(admits(&rule, subject, &row([("owner", subject)])));
+        assert!(!admits(&rule, subject, &row([("owner", "c")])));
+        desk.denial(&caller(subject, &[]), &tool("t"), "{}");
+    }
+}
+
+#[test]
+fn names_that_look_like_code_are_only_names() {
+    let desk = Desk::with(
+        r#"@id("o") permit(principal, action, resource) when { principal.subject == "\"; permit" };"#,
+    );
+    let strange = "\"; permit";
+    let mut tool = tool("t");
+    tool.tags = vec!["\u{0}\"\\".to_owned()];
+    let terms = desk.permit(
+        &caller_with(strange, &["\"]"], [("ward", text("\"\n"))]),
+        &tool,
+        "{}",
+    );
+    assert!(terms.row_rule.unwrap().all);
+    assert_eq!(
+        terms.policy_hash,
+        desk.authorize(&caller("x", &[]), &tool, "{}").policy_hash
+    );
+    assert_ne!(terms.policy_hash, Digest::of(b""));
+}

@@ -1,0 +1,153 @@
+//! A small deployment, a set clock, and sets made of texts.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use aws_lc_rs::rand::SystemRandom;
+use aws_lc_rs::signature::Ed25519KeyPair;
+use tempfile::TempDir;
+use wardgate_domain::{
+    Ambient, Caller, Clock, Decision, DenialReason, Digest, PermitSigner, PermitTerms,
+    PermitVerifier, SystemEntropy, Timestamp, ToolFacts, Verdict,
+};
+
+use crate::PolicySet;
+use crate::store::PolicyStore;
+
+/// The smallest schema that offers every word, with two row types.
+pub(crate) const SCHEMA: &str = include_str!("small.cedarschema");
+
+/// When every test starts.
+pub(crate) fn start() -> Timestamp {
+    Timestamp::from_seconds(1_800_000_000)
+}
+
+/// The demo's policies, as shipped.
+pub(crate) fn hospital() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/examples/hospital/policies")
+}
+
+/// A policy directory that a test writes.
+pub(crate) struct Dir(TempDir);
+
+impl Dir {
+    /// [`SCHEMA`] and one file of policies.
+    pub(crate) fn with(policies: &str) -> Self {
+        let dir = Self(tempfile::tempdir().unwrap());
+        dir.write("s.cedarschema", SCHEMA);
+        dir.write("p.cedar", policies);
+        dir
+    }
+
+    pub(crate) fn write(&self, name: &str, text: &str) {
+        std::fs::write(self.path().join(name), text).unwrap();
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    pub(crate) fn load(&self) -> Result<PolicySet, crate::Error> {
+        PolicySet::load(self.path())
+    }
+}
+
+/// A clock that stands until it is moved.
+pub(crate) struct StandingClock(AtomicI64);
+
+impl StandingClock {
+    pub(crate) fn advance(&self, by: Duration) {
+        self.0
+            .fetch_add(i64::try_from(by.as_micros()).unwrap(), Ordering::SeqCst);
+    }
+}
+
+impl Clock for StandingClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_micros(self.0.load(Ordering::SeqCst))
+    }
+}
+
+/// A store with its clock, and the key that its permits verify under.
+pub(crate) struct Desk {
+    pub(crate) store: PolicyStore,
+    pub(crate) clock: Arc<StandingClock>,
+    pub(crate) verifier: PermitVerifier,
+}
+
+pub(crate) fn signer() -> PermitSigner {
+    PermitSigner::from_pkcs8(
+        Ed25519KeyPair::generate_pkcs8(&SystemRandom::new())
+            .unwrap()
+            .as_ref(),
+    )
+    .unwrap()
+}
+
+impl Desk {
+    pub(crate) fn over(set: PolicySet) -> Self {
+        let clock = Arc::new(StandingClock(AtomicI64::new(start().as_micros())));
+        let ambient = Ambient::new(clock.clone(), Arc::new(SystemEntropy));
+        let signer = signer();
+        let verifier = PermitVerifier::new([signer.public_key().try_into().unwrap()]);
+        let store = PolicyStore::new(set, signer, ambient, Duration::from_secs(30));
+        Self {
+            store,
+            clock,
+            verifier,
+        }
+    }
+
+    /// [`SCHEMA`] and these policies.
+    pub(crate) fn with(policies: &str) -> Self {
+        Self::over(Dir::with(policies).load().unwrap())
+    }
+
+    pub(crate) fn hospital() -> Self {
+        Self::over(PolicySet::load(&hospital()).unwrap())
+    }
+
+    pub(crate) fn authorize(&self, caller: &Caller, tool: &ToolFacts, arguments: &str) -> Decision {
+        self.store
+            .authorize(caller, tool, arguments.as_bytes(), "")
+            .unwrap()
+    }
+
+    /// The terms of the permit; a panic names the reason of a denial.
+    pub(crate) fn permit(&self, caller: &Caller, tool: &ToolFacts, arguments: &str) -> PermitTerms {
+        match self.authorize(caller, tool, arguments).verdict {
+            Verdict::Allow(signed) => {
+                self.verifier.verify(&signed).unwrap();
+                signed.unverified_terms().unwrap()
+            }
+            Verdict::Deny { reason, .. } => panic!("denied: {reason:?}"),
+        }
+    }
+
+    /// Reason and visibility of the denial.
+    pub(crate) fn denial(
+        &self,
+        caller: &Caller,
+        tool: &ToolFacts,
+        arguments: &str,
+    ) -> (DenialReason, bool) {
+        match self.authorize(caller, tool, arguments).verdict {
+            Verdict::Allow(_) => panic!("allowed"),
+            Verdict::Deny { reason, visible } => (reason, visible),
+        }
+    }
+}
+
+/// A tool of [`SCHEMA`], whose rows are of type `Row`.
+pub(crate) fn tool(name: &str) -> ToolFacts {
+    ToolFacts {
+        name: name.parse().unwrap(),
+        definition_digest: Digest::of(name.as_bytes()),
+        read_only: true,
+        tags: Vec::new(),
+        entity: Some("Row".to_owned()),
+        classes: vec!["none".parse().unwrap()],
+    }
+}

@@ -1,0 +1,9 @@
+//! What the crate promises as a whole; each file one promise's worth of cases.
+
+mod decisions;
+pub(crate) mod fixture;
+mod grpc;
+mod loading;
+mod partial_evaluation;
+mod reloading;
+pub(crate) mod samples;

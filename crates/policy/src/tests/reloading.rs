@@ -1,0 +1,93 @@
+//! A changed directory is taken up when it is usable as a whole, and otherwise changes nothing.
+
+use wardgate_domain::DenialReason;
+
+use super::fixture::{Desk, Dir, tool};
+use super::samples::caller;
+use crate::reload::{Look, first};
+
+const ALLOW: &str = "@id(\"a\") permit(principal, action == Action::\"call_tool\", resource);";
+const REVOKED: &str = "// nothing is allowed any more";
+
+#[test]
+fn a_usable_change_is_in_force_with_the_very_next_decision() {
+    let dir = Dir::with(ALLOW);
+    let (set, mut seen) = first(dir.path()).unwrap();
+    let desk = Desk::over(set);
+    let mut version = desk.store.version();
+    let (caller, tool) = (caller("s", &[]), tool("t"));
+    let before = desk.permit(&caller, &tool, "{}");
+    assert_eq!(before.policy_hash, *version.borrow_and_update());
+    assert!(matches!(
+        seen.look(dir.path(), &desk.store),
+        Look::Unchanged
+    ));
+
+    dir.write("p.cedar", REVOKED);
+    assert!(matches!(seen.look(dir.path(), &desk.store), Look::Swapped));
+
+    assert!(version.has_changed().unwrap());
+    assert_ne!(before.policy_hash, *version.borrow_and_update());
+    assert_eq!(
+        desk.denial(&caller, &tool, "{}"),
+        (DenialReason::NotPermitted, false)
+    );
+    assert!(matches!(
+        seen.look(dir.path(), &desk.store),
+        Look::Unchanged
+    ));
+}
+
+#[test]
+fn an_unusable_change_leaves_the_old_set_in_force_and_is_told_once() {
+    let dir = Dir::with(ALLOW);
+    let (set, mut seen) = first(dir.path()).unwrap();
+    let desk = Desk::over(set);
+    let version = desk.store.version();
+    let (caller, tool) = (caller("s", &[]), tool("t"));
+    let hash = desk.permit(&caller, &tool, "{}").policy_hash;
+    let bad = [
+        ("p.cedar", "permit(principal, action, resource)"),
+        (
+            "p.cedar",
+            "@id(\"a\") permit(principal, action, resource) when { principal.wrad == \"x\" };",
+        ),
+        (
+            "p.cedar",
+            "@id(\"a\") forbid(principal, action, resource) when { 9223372036854775807 + 1 == 0 };",
+        ),
+        ("s.cedarschema", "entity Role;"),
+    ];
+    for (file, text) in bad {
+        dir.write(file, text);
+        let Look::Refused(error) = seen.look(dir.path(), &desk.store) else {
+            panic!("{text}")
+        };
+        assert!(error.to_string().contains(file), "{error}");
+        assert!(
+            matches!(seen.look(dir.path(), &desk.store), Look::Unchanged),
+            "told once"
+        );
+        assert_eq!(desk.permit(&caller, &tool, "{}").policy_hash, hash);
+    }
+    assert!(!version.has_changed().unwrap());
+
+    let mended = Dir::with(REVOKED);
+    for file in ["p.cedar", "s.cedarschema"] {
+        std::fs::copy(mended.path().join(file), dir.path().join(file)).unwrap();
+    }
+    assert!(matches!(seen.look(dir.path(), &desk.store), Look::Swapped));
+    desk.denial(&caller, &tool, "{}");
+}
+
+#[test]
+fn a_directory_that_is_gone_leaves_the_old_set_in_force() {
+    let dir = Dir::with(ALLOW);
+    let path = dir.path().to_owned();
+    let (set, mut seen) = first(&path).unwrap();
+    let desk = Desk::over(set);
+    drop(dir);
+    assert!(matches!(seen.look(&path, &desk.store), Look::Refused(_)));
+    assert!(matches!(seen.look(&path, &desk.store), Look::Unchanged));
+    desk.permit(&caller("s", &[]), &tool("t"), "{}");
+}

@@ -1,0 +1,93 @@
+//! Callers and rows, and the reading of a row rule; of the public crates alone, so that every kind of
+//! test can use them.
+
+use std::collections::BTreeMap;
+
+use cedar_policy::{
+    Authorizer, Context, Decision, Entities, Entity, EntityUid, Policy, PolicyId, PolicySet,
+    Request, RestrictedExpression,
+};
+use wardgate_domain::{AttributeValue, Caller, CallerClaims, RowRule, Timestamp};
+
+/// When every token ends: 2100-01-01.
+pub(crate) fn token_end() -> Timestamp {
+    Timestamp::from_seconds(4_102_444_800)
+}
+
+pub(crate) fn caller(subject: &str, roles: &[&str]) -> Caller {
+    caller_with(subject, roles, [])
+}
+
+pub(crate) fn caller_with<const N: usize>(
+    subject: &str,
+    roles: &[&str],
+    attributes: [(&str, AttributeValue); N],
+) -> Caller {
+    Caller::from_verified(CallerClaims {
+        issuer: "https://issuer.example".to_owned(),
+        subject: subject.to_owned(),
+        tenant: String::new(),
+        roles: roles.iter().map(ToString::to_string).collect(),
+        attributes: attributes
+            .into_iter()
+            .map(|(name, value)| (name.to_owned(), value))
+            .collect(),
+        token_id: "t".to_owned(),
+        expires_at: token_end(),
+    })
+}
+
+pub(crate) fn text(value: &str) -> AttributeValue {
+    AttributeValue::Text(value.to_owned())
+}
+
+/// A row as the tool-runner makes one from what a query returned.
+pub(crate) type Row = BTreeMap<String, RestrictedExpression>;
+
+pub(crate) fn row<const N: usize>(fields: [(&str, &str); N]) -> Row {
+    let field = |(name, value): (&str, &str)| {
+        let value = match value {
+            "true" => RestrictedExpression::new_bool(true),
+            "false" => RestrictedExpression::new_bool(false),
+            value => RestrictedExpression::new_string(value.to_owned()),
+        };
+        (name.to_owned(), value)
+    };
+    fields.into_iter().map(field).collect()
+}
+
+/// The row as a Cedar entity.
+pub(crate) fn row_entity(entity: &str, row: &Row) -> Entity {
+    let uid: EntityUid = format!("{entity}::\"1\"").parse().unwrap();
+    let attributes = row
+        .iter()
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect();
+    Entity::new(uid, attributes, [].into()).unwrap()
+}
+
+/// Whether `rule` admits `row`, decided as its reader does: by the stable authorizer, with the row as
+/// the only entity, any error a refusal.
+pub(crate) fn admits(rule: &RowRule, subject: &str, row: &Row) -> bool {
+    if rule.all {
+        return true;
+    }
+    let policies =
+        PolicySet::from_policies(rule.policies_json.iter().enumerate().map(|(index, json)| {
+            let json = serde_json::from_str(json).unwrap();
+            Policy::from_json(Some(PolicyId::new(index.to_string())), json).unwrap()
+        }))
+        .unwrap();
+    let entity = row_entity(&rule.entity, row);
+    let request = Request::new(
+        format!("User::\"{subject}\"").parse().unwrap(),
+        "Action::\"read\"".parse().unwrap(),
+        entity.uid(),
+        Context::empty(),
+        None,
+    )
+    .unwrap();
+    let entities = Entities::from_entities([entity], None).unwrap();
+    let response = Authorizer::new().is_authorized(&request, &policies, &entities);
+    response.diagnostics().errors().next().is_none() && response.decision() == Decision::Allow
+}

@@ -1,0 +1,236 @@
+//! Tries a policy set before it counts: every question is asked once for made-up callers, so that what
+//! validation cannot see (an overflow, a rule that cannot be decided by row) shows before it matters.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use cedar_policy::{
+    self as cedar, Authorizer, Context, Entities, Entity, EntityTypeName, EntityUid,
+    PartialEntities, Policy, PolicyId, Request, RestrictedExpression,
+};
+use wardgate_domain::{ColumnClass, Digest, RowRule, ToolFacts, ToolName};
+
+use crate::call::{Access, failing};
+use crate::entities::text;
+use crate::fault::Fault;
+use crate::schema_shape::{Record, Type};
+use crate::set::PolicySet;
+use crate::vocabulary::{SUBJECT, TENANT, uid};
+
+/// Roles, and tools, that are tried each by itself; all of them are tried together in any case.
+const TRIED_ALONE: usize = 64;
+
+/// Id of every made-up entity.
+const MADE_UP: &str = "self-check";
+
+/// Something that went wrong in the trial.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Mishap {
+    /// The policy at fault, when it is one.
+    pub(crate) policy: Option<String>,
+    pub(crate) problem: String,
+    pub(crate) fix: Option<&'static str>,
+}
+
+/// Asks everything of `set`, whose policies are `policies`.
+pub(crate) fn run(set: &PolicySet, policies: &cedar::PolicySet) -> Vec<Mishap> {
+    let literals: BTreeSet<_> = policies
+        .policies()
+        .flat_map(Policy::entity_literals)
+        .collect();
+    let of_type = |name: &EntityTypeName| -> Vec<String> {
+        let of_type = literals
+            .iter()
+            .filter(|literal| literal.type_name() == name);
+        of_type
+            .map(|literal| literal.id().unescaped().to_owned())
+            .collect()
+    };
+    let words = &set.words;
+    let (roles, tags) = (of_type(&words.role), of_type(&words.tag));
+    let classes = of_type(&words.class)
+        .iter()
+        .filter_map(|class| class.parse().ok())
+        .collect::<Vec<_>>();
+    let tool = |name: ToolName| made_up_tool(name, &tags, &classes);
+    let Ok(any_tool) = MADE_UP.parse().map(tool) else {
+        return Vec::new();
+    };
+
+    let mut trial = Trial {
+        set,
+        mishaps: BTreeSet::new(),
+    };
+    trial.ask(&[], Extent::Least, &any_tool);
+    trial.ask(&[], Extent::Most, &any_tool);
+    trial.ask(&roles, Extent::Least, &any_tool);
+    trial.ask(&roles, Extent::Most, &any_tool);
+    for role in roles.iter().take(TRIED_ALONE) {
+        trial.ask(std::slice::from_ref(role), Extent::Most, &any_tool);
+    }
+    for name in of_type(&words.tool)
+        .iter()
+        .take(TRIED_ALONE)
+        .filter_map(|name| name.parse().ok())
+    {
+        trial.ask(&roles, Extent::Most, &tool(name));
+    }
+    trial.mishaps.into_iter().collect()
+}
+
+fn made_up_tool(name: ToolName, tags: &[String], classes: &[ColumnClass]) -> ToolFacts {
+    ToolFacts {
+        name,
+        definition_digest: Digest::of(b""),
+        read_only: false,
+        tags: tags.to_vec(),
+        entity: None,
+        classes: classes
+            .iter()
+            .cloned()
+            .chain([ColumnClass::unclassified()])
+            .collect(),
+    }
+}
+
+/// Which optional attributes a made-up entity has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Extent {
+    Least,
+    Most,
+}
+
+struct Trial<'a> {
+    set: &'a PolicySet,
+    mishaps: BTreeSet<Mishap>,
+}
+
+impl Trial<'_> {
+    fn ask(&mut self, roles: &[String], extent: Extent, tool: &ToolFacts) {
+        if let Err(fault) = self.try_asking(roles, extent, tool) {
+            self.note(&fault);
+        }
+    }
+
+    fn note(&mut self, fault: &Fault) {
+        match fault {
+            Fault::Policies(ids) => {
+                let mishap = |id: &String| Mishap {
+                    policy: Some(id.clone()),
+                    problem: format!("policy `{id}` fails to evaluate for a made-up caller"),
+                    fix: Some(
+                        "an error never allows, so it would deny every call it applies to; mind overflows",
+                    ),
+                };
+                self.mishaps.extend(ids.iter().map(mishap));
+            }
+            Fault::NotByRow { policy, problem } => {
+                let problem =
+                    format!("policy `{policy}` cannot be decided by looking at one row: {problem}");
+                let fix = Some(
+                    "compare attributes of the row with attributes of the principal, and nothing else",
+                );
+                self.mishaps.insert(Mishap {
+                    policy: Some(policy.clone()),
+                    problem,
+                    fix,
+                });
+            }
+            other => {
+                self.mishaps.insert(Mishap {
+                    policy: None,
+                    problem: other.to_string(),
+                    fix: None,
+                });
+            }
+        }
+    }
+
+    fn try_asking(
+        &mut self,
+        roles: &[String],
+        extent: Extent,
+        tool: &ToolFacts,
+    ) -> Result<(), Fault> {
+        let words = &self.set.words;
+        let principal = words.user(MADE_UP);
+        let parents = roles.iter().map(|role| uid(&words.role, role)).collect();
+        let mut attributes = made_up_attributes(&words.caller_attributes, extent);
+        attributes.extend([SUBJECT, TENANT].map(|name| (name.to_owned(), text(MADE_UP))));
+        let caller = Entity::new(principal.clone(), attributes, parents)
+            .map_err(|_| Fault::Refused("a made-up caller"))?;
+        let entities = words.entities(caller, tool)?;
+        let partial = PartialEntities::from_concrete(entities.clone(), &words.schema)
+            .map_err(|_| Fault::Refused("made-up entities in part"))?;
+
+        if self.set.access(&principal, tool, &partial)? == Access::ByArguments {
+            // Allowed or denied: what counts is that it was decided.
+            let _decided = self
+                .set
+                .answer(&principal, tool, &entities, &BTreeMap::new(), "")?;
+        }
+        self.set.column_tiers(&principal, tool, &entities)?;
+        for name in words.rows.keys() {
+            let rule = self.set.row_rule(&principal, name, &partial)?;
+            for extent in [Extent::Least, Extent::Most] {
+                self.admit(&principal, &rule, extent)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Applies a row rule the way its reader does.
+    fn admit(&self, principal: &EntityUid, rule: &RowRule, extent: Extent) -> Result<(), Fault> {
+        let refused = || Fault::Refused("a made-up row");
+        let words = &self.set.words;
+        let row_type = words.rows.get(&rule.entity).ok_or_else(refused)?;
+        let row = uid(&row_type.name, MADE_UP);
+        let attributes = made_up_attributes(&row_type.attributes, extent);
+        let entity = Entity::new(row.clone(), attributes, [].into()).map_err(|_| refused())?;
+        let entities = Entities::from_entities([entity], None).map_err(|_| refused())?;
+        let mut left = cedar::PolicySet::new();
+        for (index, json) in rule.policies_json.iter().enumerate() {
+            let policy = serde_json::from_str(json)
+                .ok()
+                .and_then(|json| {
+                    Policy::from_json(Some(PolicyId::new(index.to_string())), json).ok()
+                })
+                .ok_or_else(refused)?;
+            left.add(policy).map_err(|_| refused())?;
+        }
+        let request = Request::new(
+            principal.clone(),
+            words.read.clone(),
+            row,
+            Context::empty(),
+            None,
+        )
+        .map_err(|_| refused())?;
+        let response = Authorizer::new().is_authorized(&request, &left, &entities);
+        let ids = failing(response.diagnostics());
+        if ids.is_empty() {
+            return Ok(());
+        }
+        let named = |id: &String| {
+            let policy = left.policy(&PolicyId::new(id))?;
+            policy.annotation("id").map(str::to_owned)
+        };
+        Err(Fault::Policies(ids.iter().filter_map(named).collect()))
+    }
+}
+
+fn made_up_attributes(declared: &Record, extent: Extent) -> HashMap<String, RestrictedExpression> {
+    let mut attributes = HashMap::new();
+    for (name, attribute) in declared {
+        if !attribute.required && extent == Extent::Least {
+            continue;
+        }
+        let value = match attribute.r#type {
+            Type::Text | Type::Entity(_) | Type::Other => text(MADE_UP),
+            Type::Integer => RestrictedExpression::new_long(0),
+            Type::Boolean => RestrictedExpression::new_bool(false),
+            Type::Texts => RestrictedExpression::new_set([text(MADE_UP)]),
+        };
+        attributes.insert(name.clone(), value);
+    }
+    attributes
+}

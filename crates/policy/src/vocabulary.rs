@@ -1,0 +1,461 @@
+//! The words a schema must offer so that Wardgate can ask its questions in them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use cedar_policy::{EntityId, EntityTypeName, EntityUid, Schema};
+use wardgate_domain::ColumnTier;
+
+use crate::schema_shape::{ActionShape, Attribute, Declarations, EntityShape, Record, Type};
+
+/// A schema that offers every word, and the words.
+#[derive(Debug)]
+pub(crate) struct Vocabulary {
+    pub(crate) schema: Schema,
+    pub(crate) user: EntityTypeName,
+    pub(crate) role: EntityTypeName,
+    pub(crate) tool: EntityTypeName,
+    pub(crate) tag: EntityTypeName,
+    pub(crate) class: EntityTypeName,
+    pub(crate) arguments: EntityTypeName,
+    pub(crate) call_tool: EntityUid,
+    pub(crate) read: EntityUid,
+    /// Mildest first: the order in which tiers are tried.
+    pub(crate) show: [(ColumnTier, EntityUid); 4],
+    /// What a deployment adds to its callers.
+    pub(crate) caller_attributes: Record,
+    /// Row types by name.
+    pub(crate) rows: BTreeMap<String, RowType>,
+}
+
+/// The type of a tool's rows.
+#[derive(Debug)]
+pub(crate) struct RowType {
+    pub(crate) name: EntityTypeName,
+    pub(crate) attributes: Record,
+}
+
+/// What the schema lacks, and the declaration that mends it.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Lack {
+    pub(crate) problem: String,
+    pub(crate) declare: String,
+}
+
+impl Vocabulary {
+    /// The words of `schema`, whose declarations are `declared`.
+    pub(crate) fn of(schema: Schema, declared: &Declarations) -> Result<Self, Vec<Lack>> {
+        let mut lacks = Lacks {
+            declared,
+            found: Vec::new(),
+        };
+
+        lacks.entity("Role", &[], &[], None, "entity Role;");
+        lacks.entity("Tag", &[], &[], None, "entity Tag;");
+        lacks.entity("Class", &["Class"], &[], None, "entity Class in [Class];");
+        let read_only = [("read_only", Type::Boolean, true)];
+        lacks.entity(
+            "Tool",
+            &["Tag"],
+            &read_only,
+            None,
+            "entity Tool in [Tag] { read_only: Bool };",
+        );
+        let tags = Some(&Type::Text);
+        lacks.entity("Arguments", &[], &[], tags, "entity Arguments tags String;");
+        let caller_attributes = lacks.caller();
+
+        let context = [
+            ("arguments", Type::Entity("Arguments".to_owned()), true),
+            ("client_ip", Type::Text, false),
+        ];
+        lacks.action("call_tool", Some("Tool"), &context);
+        for (_, action) in SHOW {
+            lacks.action(action, Some("Class"), &[]);
+        }
+        let row_shapes = lacks.rows();
+
+        if !lacks.found.is_empty() {
+            return Err(lacks.found);
+        }
+        Self::name_them(schema, caller_attributes, row_shapes).ok_or_else(|| {
+            vec![Lack {
+                problem: "the schema declares its words in a namespace".to_owned(),
+                declare: "the entities and actions outside any namespace".to_owned(),
+            }]
+        })
+    }
+
+    fn name_them(
+        schema: Schema,
+        caller_attributes: Record,
+        rows: BTreeMap<String, Record>,
+    ) -> Option<Self> {
+        let entity = |name: &str| {
+            let found = schema
+                .entity_types()
+                .find(|known| known.to_string() == name);
+            found.cloned()
+        };
+        let action = |name: &str| {
+            let found = schema.actions().find(|known| {
+                known.id().unescaped() == name && known.type_name().to_string() == "Action"
+            });
+            found.cloned()
+        };
+        let [clear, partial, pseudonym, generalised] = SHOW;
+        let show = |(tier, name): (ColumnTier, &str)| action(name).map(|action| (tier, action));
+        Some(Self {
+            user: entity("User")?,
+            role: entity("Role")?,
+            tool: entity("Tool")?,
+            tag: entity("Tag")?,
+            class: entity("Class")?,
+            arguments: entity("Arguments")?,
+            call_tool: action("call_tool")?,
+            read: action("read")?,
+            show: [
+                show(clear)?,
+                show(partial)?,
+                show(pseudonym)?,
+                show(generalised)?,
+            ],
+            caller_attributes,
+            rows: rows
+                .into_iter()
+                .map(|(name, attributes)| {
+                    Some((
+                        name.clone(),
+                        RowType {
+                            name: entity(&name)?,
+                            attributes,
+                        },
+                    ))
+                })
+                .collect::<Option<_>>()?,
+            schema,
+        })
+    }
+
+    /// The caller with this subject.
+    pub(crate) fn user(&self, subject: &str) -> EntityUid {
+        uid(&self.user, subject)
+    }
+
+    /// The tool of this name.
+    pub(crate) fn tool(&self, name: &str) -> EntityUid {
+        uid(&self.tool, name)
+    }
+
+    /// The column class of this name.
+    pub(crate) fn class(&self, name: &str) -> EntityUid {
+        uid(&self.class, name)
+    }
+}
+
+/// The entity `id` of type `name`.
+pub(crate) fn uid(name: &EntityTypeName, id: &str) -> EntityUid {
+    EntityUid::from_type_name_and_id(name.clone(), EntityId::new(id))
+}
+
+/// The tiers a policy can give, mildest first, and the action that asks for each.
+const SHOW: [(ColumnTier, &str); 4] = [
+    (ColumnTier::Clear, "show_clear"),
+    (ColumnTier::Partial, "show_partial"),
+    (ColumnTier::Pseudonym, "show_pseudonym"),
+    (ColumnTier::Generalised, "show_generalised"),
+];
+
+/// Attributes that every caller has.
+pub(crate) const SUBJECT: &str = "subject";
+pub(crate) const TENANT: &str = "tenant";
+
+struct Lacks<'a> {
+    declared: &'a Declarations,
+    found: Vec<Lack>,
+}
+
+impl Lacks<'_> {
+    fn add(&mut self, problem: String, declare: &str) {
+        self.found.push(Lack {
+            problem,
+            declare: format!("declare `{declare}`"),
+        });
+    }
+
+    fn entity(
+        &mut self,
+        name: &str,
+        parents: &[&str],
+        attributes: &[(&str, Type, bool)],
+        tags: Option<&Type>,
+        declare: &str,
+    ) {
+        let Some(shape) = self.declared.entity(name) else {
+            return self.add(format!("the schema has no entity `{name}`"), declare);
+        };
+        self.parents(name, &shape, parents, declare);
+        let of = format!("entity `{name}`");
+        self.attributes(&of, &shape.attributes, attributes, declare);
+        if shape.tags.as_ref() != tags {
+            self.add(
+                format!("the tags of entity `{name}` are not as Wardgate fills them"),
+                declare,
+            );
+        }
+    }
+
+    fn parents(&mut self, name: &str, shape: &EntityShape, parents: &[&str], declare: &str) {
+        if !names(parents).eq(&shape.parents) {
+            self.add(
+                format!("entity `{name}` is in other entities than Wardgate puts it in"),
+                declare,
+            );
+        }
+    }
+
+    /// Each of `wanted` is there, and nothing else, since nothing else would ever have a value.
+    fn attributes(
+        &mut self,
+        of: &str,
+        found: &Record,
+        wanted: &[(&str, Type, bool)],
+        declare: &str,
+    ) {
+        for (name, r#type, required) in wanted {
+            let as_wanted = Attribute {
+                r#type: r#type.clone(),
+                required: *required,
+            };
+            let optional = if *required { "" } else { "?" };
+            match found.get(*name) {
+                None => self.add(format!("{of} lacks `{name}{optional}: {type}`"), declare),
+                Some(attribute) if *attribute != as_wanted => {
+                    self.add(
+                        format!("in {of}, `{name}` is not `{name}{optional}: {type}`"),
+                        declare,
+                    );
+                }
+                Some(_) => {}
+            }
+        }
+        for name in found.keys() {
+            if !wanted.iter().any(|(known, ..)| known == name) {
+                self.add(
+                    format!("{of} has `{name}`, which nothing gives a value"),
+                    declare,
+                );
+            }
+        }
+    }
+
+    /// The caller: two fixed attributes, and any others that a token claim can fill.
+    fn caller(&mut self) -> Record {
+        let declare = "entity User in [Role] { subject: String, tenant: String };";
+        let Some(shape) = self.declared.entity("User") else {
+            self.add("the schema has no entity `User`".to_owned(), declare);
+            return Record::new();
+        };
+        self.parents("User", &shape, &["Role"], declare);
+        if shape.tags.is_some() {
+            self.add(
+                "entity `User` has tags, which nothing fills".to_owned(),
+                declare,
+            );
+        }
+        let (fixed, others): (Record, Record) = shape
+            .attributes
+            .into_iter()
+            .partition(|(name, _)| [SUBJECT, TENANT].contains(&name.as_str()));
+        let wanted = [(SUBJECT, Type::Text, true), (TENANT, Type::Text, true)];
+        self.attributes("entity `User`", &fixed, &wanted, declare);
+        let types = [Type::Text, Type::Integer, Type::Boolean, Type::Texts];
+        self.plain("User", &others, &types);
+        others
+    }
+
+    fn action(&mut self, name: &str, resource: Option<&str>, context: &[(&str, Type, bool)]) {
+        let fields: Vec<_> = context
+            .iter()
+            .map(|(name, r#type, required)| {
+                format!("{name}{}: {type}", if *required { "" } else { "?" })
+            })
+            .collect();
+        let declare = format!(
+            "action {name} appliesTo {{ principal: User, resource: {}, context: {{ {} }} }};",
+            resource.unwrap_or("[your row types]"),
+            fields.join(", ")
+        );
+        let Some(shape) = self.declared.action(name) else {
+            return self.add(
+                format!("the schema has no action `{name}` that applies to anything"),
+                &declare,
+            );
+        };
+        let ActionShape {
+            principals,
+            resources,
+            context: found,
+        } = shape;
+        if !names(&["User"]).eq(&principals) {
+            self.add(
+                format!("the principal of action `{name}` is not `User`"),
+                &declare,
+            );
+        }
+        if resource.is_some_and(|resource| !names(&[resource]).eq(&resources)) {
+            self.add(
+                format!("the resource of action `{name}` is something else"),
+                &declare,
+            );
+        }
+        self.attributes(
+            &format!("the context of `{name}`"),
+            &found,
+            context,
+            &declare,
+        );
+    }
+
+    /// The resources of `read`: one flat entity per kind of row.
+    fn rows(&mut self) -> BTreeMap<String, Record> {
+        self.action("read", None, &[]);
+        let resources = self
+            .declared
+            .action("read")
+            .map(|read| read.resources)
+            .unwrap_or_default();
+        let mut rows = BTreeMap::new();
+        for name in resources {
+            let declare = format!("entity {name} {{ column?: String }};");
+            let Some(shape) = self.declared.entity(&name) else {
+                self.add(
+                    format!("row type `{name}` is in a namespace or enumerated"),
+                    &declare,
+                );
+                continue;
+            };
+            // A row comes from a query alone: what it would be in, or be tagged with, nobody can say.
+            if !shape.parents.is_empty() || shape.tags.is_some() {
+                self.add(
+                    format!("row type `{name}` has parents or tags, which no row has"),
+                    &declare,
+                );
+            }
+            let types = [Type::Text, Type::Integer, Type::Boolean];
+            self.plain(&name, &shape.attributes, &types);
+            rows.insert(name, shape.attributes);
+        }
+        rows
+    }
+
+    fn plain(&mut self, entity: &str, attributes: &Record, types: &[Type]) {
+        for (name, attribute) in attributes {
+            if !types.contains(&attribute.r#type) {
+                let types: Vec<_> = types.iter().map(ToString::to_string).collect();
+                self.add(
+                    format!("`{name}` of entity `{entity}` has a type that nothing gives it"),
+                    &format!("{name}: one of {}", types.join(", ")),
+                );
+            }
+        }
+    }
+}
+
+fn names(of: &[&str]) -> BTreeSet<String> {
+    of.iter().map(|name| (*name).to_owned()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::fixture::SCHEMA;
+
+    fn lacks(schema: &str) -> Vec<Lack> {
+        let (fragment, _) = cedar_policy::SchemaFragment::from_cedarschema_str(schema).unwrap();
+        let declared = Declarations::read(&fragment.to_json_value().unwrap()).unwrap();
+        let (schema, _) = Schema::from_cedarschema_str(schema).unwrap();
+        Vocabulary::of(schema, &declared).err().unwrap_or_default()
+    }
+
+    #[test]
+    fn a_complete_schema_lacks_nothing() {
+        assert_eq!(lacks(SCHEMA), []);
+    }
+
+    #[test]
+    fn each_missing_or_bent_word_is_named() {
+        let cases = [
+            ("entity Tag;", "entity Tag in [Tag];", "`Tag` is in other"),
+            ("read_only: Bool", "read_only: String", "`read_only: Bool`"),
+            ("read_only: Bool", "read_only?: Bool", "`read_only: Bool`"),
+            (
+                "read_only: Bool",
+                "read_only: Bool, cost: Long",
+                "`cost`, which nothing",
+            ),
+            (
+                "entity Class in [Class];",
+                "entity Class;",
+                "`Class` is in other",
+            ),
+            (
+                "entity Arguments tags String;",
+                "entity Arguments;",
+                "tags of entity `Arguments`",
+            ),
+            (
+                "client_ip?: String",
+                "client_ip: String",
+                "`client_ip?: String`",
+            ),
+            ("tenant: String,", "", "lacks `tenant: String`"),
+            ("ward?: String,", "ward?: Role,", "`ward` of entity `User`"),
+            (
+                "entity Row {",
+                "entity Row in [Tag] {",
+                "row type `Row` has parents",
+            ),
+            ("owner?: String", "owner?: User", "`owner` of entity `Row`"),
+            (
+                "owner?: String",
+                "owner?: Set<String>",
+                "`owner` of entity `Row`",
+            ),
+            ("show_partial, ", "", "no action `show_partial`"),
+            (
+                "resource: [Row, Other],",
+                "resource: [Row, Other], context: { x: Bool },",
+                "`x`, which nothing",
+            ),
+        ];
+        for (word, bent, named) in cases {
+            assert!(SCHEMA.contains(word), "{word}");
+            let found = lacks(&SCHEMA.replacen(word, bent, 1));
+            assert!(
+                found.iter().any(|lack| lack.problem.contains(named)),
+                "{bent}: {found:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn an_empty_schema_is_told_every_declaration_it_needs() {
+        let found = lacks("");
+        for word in [
+            "Role",
+            "User",
+            "Tag",
+            "Tool",
+            "Class",
+            "Arguments",
+            "call_tool",
+            "read",
+            "show_clear",
+        ] {
+            let named = |lack: &Lack| {
+                lack.problem.contains(&format!("`{word}`")) && lack.declare.contains(word)
+            };
+            assert!(found.iter().any(named), "{word}");
+        }
+    }
+}
