@@ -230,7 +230,11 @@ async fn run(
         () = cancel.cancelled() => return Err(Ran::Stopped(Stop::Cancelled)),
     };
     stage("run", started.elapsed());
-    result.map_err(|error| refused(&error, tool))
+    let result = result.map_err(|error| refused(&error, tool))?;
+    for (name, spent) in &result.facts.stages {
+        stage(&format!("run.{name}"), *spent);
+    }
+    Ok(result)
 }
 
 fn refused(error: &CallError, tool: &Tool) -> Ran {
@@ -319,7 +323,8 @@ fn report(outcome: &Outcome) {
     );
 }
 
-pub(crate) fn stage(name: &'static str, spent: Duration) {
-    histogram!(names::STAGE_SECONDS, "stage" => name).record(spent);
+/// Reports where the time of a call goes.
+pub(crate) fn stage(name: &str, spent: Duration) {
+    histogram!(names::STAGE_SECONDS, "stage" => name.to_owned()).record(spent);
     tracing::debug!(stage = name, micros = spent.as_micros(), "stage done");
 }

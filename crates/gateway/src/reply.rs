@@ -55,6 +55,15 @@ impl RpcError {
         Self::new(StatusCode::BAD_REQUEST, -32700, reason, message)
     }
 
+    /// Refused before the body was read: who asks, or how, is not welcome.
+    pub(crate) fn unread(http: StatusCode, reason: &'static str, message: &str) -> Self {
+        let data = Some(serde_json::json!({ "reason": reason }).to_string());
+        Self {
+            data,
+            ..Self::new(http, -32600, reason, message)
+        }
+    }
+
     /// JSON, but no JSON-RPC request.
     pub(crate) fn invalid_request(message: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, -32600, "invalid_request", message)
@@ -91,10 +100,12 @@ impl RpcError {
         Self::new(StatusCode::BAD_REQUEST, -32020, "header_mismatch", message)
     }
 
-    /// A protocol version the gateway does not speak.
-    pub(crate) fn unsupported_version(requested: &str) -> Self {
+    /// A protocol version that is not spoken, at least not in this way: modern requests name theirs in
+    /// `_meta`, older ones in a header.
+    pub(crate) fn unsupported_version(requested: &str, modern: bool) -> Self {
         let supported: Vec<&str> = Version::ALL
             .iter()
+            .filter(|version| version.is_modern() == modern)
             .map(|version| version.as_str())
             .collect();
         let shown: String = requested.chars().take(64).collect();

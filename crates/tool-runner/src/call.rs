@@ -14,6 +14,7 @@ use tracing::{info, warn};
 use wardgate_domain::{CallId, CallToRun, Caller, Permit, SignedPermit, Timestamp};
 use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_redact::Row;
+use wardgate_telemetry::names;
 
 use crate::Error;
 use crate::arguments::Arguments;
@@ -82,7 +83,11 @@ impl AdmittedCall {
     /// Runs the tool. Dropping the future stops the work in the source.
     pub(crate) async fn run(mut self) -> pb::ToolResult {
         let tool = Arc::clone(&self.tool);
-        info!(call_id = %self.id, tool = %tool.tool.facts().name, "Executing MCP tool");
+        info!(
+            { names::CALL_ID } = %self.id,
+            { names::TOOL } = tool.tool.facts().name.as_str(),
+            "Executing MCP tool"
+        );
 
         let arguments = match Arguments::read(tool.tool.input(), &self.arguments) {
             Ok(arguments) => arguments,
@@ -238,7 +243,7 @@ impl Failure {
 
     /// The cause goes to the log; it holds no value of a row or an argument.
     fn of(error: &SourceError, limit: Duration, call_id: CallId) -> Self {
-        warn!(%call_id, error = %error, "a tool failed in its source");
+        warn!({ names::CALL_ID } = %call_id, error = %error, "a tool failed in its source");
         match error {
             SourceError::Timeout => Self::timeout(limit),
             SourceError::Unreachable(_) => {

@@ -138,13 +138,20 @@ impl Residual {
     }
 }
 
-/// A column as an attribute of the row; what has no Cedar type is absent.
+/// A column as an attribute of the row; NULL is an absent one.
 fn attribute(value: &Value) -> Option<RestrictedExpression> {
     match value {
         Value::String(text) => Some(RestrictedExpression::new_string(text.clone())),
         Value::Bool(truth) => Some(RestrictedExpression::new_bool(*truth)),
-        Value::Number(number) => number.as_i64().map(RestrictedExpression::new_long),
-        Value::Null | Value::Array(_) | Value::Object(_) => None,
+        Value::Number(number) if number.is_i64() => {
+            number.as_i64().map(RestrictedExpression::new_long)
+        }
+        Value::Null => None,
+        // Cedar has no such value. As text it is still there, so that no rule takes it for absent, and
+        // comparing it as a number fails, which withholds the row.
+        Value::Number(_) | Value::Array(_) | Value::Object(_) => {
+            Some(RestrictedExpression::new_string(value.to_string()))
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use tokio_stream::wrappers::WatchStream;
 use tonic::{Request, Response, Status};
 use tracing::{error, info};
-use wardgate_domain::{Ambient, Caller, Digest, InvalidMessage, PermitVerifier};
+use wardgate_domain::{Ambient, Caller, Digest, InvalidId, InvalidMessage, PermitVerifier};
 use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_proto::toolrunner::v1::tool_runner_service_server::{
     ToolRunnerService, ToolRunnerServiceServer,
@@ -129,7 +129,7 @@ impl TryFrom<pb::CallToolRequest> for Call {
         let id = request
             .call_id
             .parse()
-            .map_err(|error| InvalidMessage::field("call_id", error.to_string()))?;
+            .map_err(|error: InvalidId| InvalidMessage::field("call_id", error.to_string()))?;
         let caller: Caller = request
             .caller
             .ok_or_else(|| InvalidMessage::field("caller", "is missing"))?

@@ -50,14 +50,16 @@ pub(super) fn read(
     })
 }
 
-/// `exp` must lie in the future, `nbf` and `iat` must not, give or take the leeway.
+/// `exp` must lie in the future, `nbf` and `iat` must not, give or take the leeway. Gives the instant until
+/// which the token is accepted, which is what the caller's expiry means to every other service.
 fn check_times(
     claims: &VerifiedClaims,
     rules: &IssuerConfig,
     now: Timestamp,
 ) -> Result<Timestamp, TokenRefusal> {
     let expires_at = time(claims, "exp")?.ok_or_else(|| TokenRefusal::missing("exp"))?;
-    if now >= expires_at.plus(rules.leeway()) {
+    let accepted_until = expires_at.plus(rules.leeway());
+    if now >= accepted_until {
         return Err(TokenRefusal::TokenExpired);
     }
     for claim in ["nbf", "iat"] {
@@ -65,7 +67,7 @@ fn check_times(
             return Err(TokenRefusal::TokenNotYetValid);
         }
     }
-    Ok(expires_at)
+    Ok(accepted_until)
 }
 
 /// Whole seconds since 1970. RFC 7519 allows fractions; no issuer has a use for them, and readers differ.

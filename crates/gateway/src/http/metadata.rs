@@ -41,8 +41,7 @@ pub(super) fn unauthorized(gateway: &Gateway, refusal: &TokenRefusal) -> Respons
     if let Some(error) = refusal.challenge_error() {
         challenge += &format!(r#", error="{error}", error_description="{description}""#);
     }
-    let error = refusal.challenge_error().unwrap_or(refusal.reason());
-    let mut response = problem(refusal.status(), error, &description);
+    let mut response = problem(refusal.status(), refusal.reason(), &description);
     if let Ok(challenge) = HeaderValue::try_from(challenge) {
         response
             .headers_mut()

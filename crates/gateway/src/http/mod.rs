@@ -1,5 +1,6 @@
 //! HTTP: every path in one list, and what each request passes before it is read.
 
+mod cors;
 mod listener;
 mod metadata;
 mod origin;
@@ -8,13 +9,14 @@ mod post;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get};
 use wardgate_rpc::probes;
 
 use crate::Gateway;
 use crate::mcp::Door;
+use crate::reply::{Answer, RpcError};
 
 pub use listener::Bound;
 
@@ -22,7 +24,11 @@ pub use listener::Bound;
 fn router(gateway: &Arc<Gateway>) -> Router {
     let door = |door: Door| {
         let gateway = Arc::clone(gateway);
-        any(move |request| post::handle(gateway, door, request))
+        let preflight = {
+            let gateway = Arc::clone(&gateway);
+            move |headers: HeaderMap| async move { cors::preflight(&gateway.config, &headers) }
+        };
+        any(move |request| post::handle(gateway, door, request)).options(preflight)
     };
     let metadata = {
         let gateway = Arc::clone(gateway);
@@ -46,8 +52,8 @@ fn router(gateway: &Arc<Gateway>) -> Router {
         })
 }
 
-/// A refusal below JSON-RPC: the status, a kind and a sentence (the shape of RFC 6749 errors).
-fn problem(status: StatusCode, error: &str, description: &str) -> Response {
-    let body = serde_json::json!({ "error": error, "error_description": description }).to_string();
-    (status, [(header::CONTENT_TYPE, "application/json")], body).into_response()
+/// A refusal before the message was read: an HTTP status, and a JSON-RPC error that says why, because that
+/// is what clients show.
+fn problem(status: StatusCode, reason: &'static str, description: &str) -> Response {
+    Answer::error(None, &RpcError::unread(status, reason, description)).into_response()
 }

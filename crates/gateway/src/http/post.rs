@@ -6,20 +6,25 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::Request;
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use tracing::Instrument;
+use wardgate_domain::Caller;
 use wardgate_telemetry::trace_context;
 
-use super::{metadata, origin, problem};
+use super::{cors, metadata, origin, problem};
 use crate::Gateway;
+use crate::config::Limits;
 use crate::mcp::{self, Door, Post};
 
 /// A request refused before its body was read.
 struct Refusal {
     reason: &'static str,
+    /// The verified caller; empty when the token itself was refused, or not reached.
+    subject: String,
     /// Boxed, because a refusal is the rare case and travels through every step.
     response: Box<Response>,
 }
@@ -28,6 +33,7 @@ impl Refusal {
     fn new(status: StatusCode, reason: &'static str, description: &str) -> Self {
         Self {
             reason,
+            subject: String::new(),
             response: Box::new(problem(status, reason, description)),
         }
     }
@@ -42,76 +48,92 @@ pub(super) async fn handle(gateway: Arc<Gateway>, door: Door, request: Request) 
         .unwrap_or_default();
     let span = tracing::debug_span!("http", http.request.method = %request.method());
     trace_context::adopt(&span, request.headers());
-    let post = match admit(&gateway, door, request, &client_ip)
+    let (parts, mut body) = request.into_parts();
+    let origin = cors::welcome(&gateway.config, &parts.headers);
+    let admitted = admit(&gateway, &parts, &mut body)
         .instrument(span.clone())
-        .await
-    {
-        Ok(post) => post,
-        Err((subject, refusal)) => {
-            gateway.refusals.count(refusal.reason, &client_ip, &subject);
-            return *refusal.response;
+        .await;
+    let mut response = match admitted {
+        Ok(Admitted { caller, body }) => {
+            let headers = parts.headers;
+            let post = Post {
+                door,
+                caller,
+                client_ip,
+                headers,
+                body,
+            };
+            let answer = mcp::answer(&gateway, &post).instrument(span).await;
+            // A refused call of a tool has its own record; what never became one is counted.
+            if let Some(reason) = answer.refused() {
+                gateway
+                    .refusals
+                    .count(reason, &post.client_ip, post.caller.subject());
+            }
+            answer.into_response()
+        }
+        Err(Refusal {
+            reason,
+            subject,
+            response,
+        }) => {
+            drain(&parts.headers, body).await;
+            gateway.refusals.count(reason, &client_ip, &subject);
+            *response
         }
     };
-    let answer = mcp::answer(&gateway, &post).instrument(span).await;
-    // A refused call of a tool has its own record; what never became one is counted.
-    if let Some(reason) = answer.refused() {
-        gateway
-            .refusals
-            .count(reason, &client_ip, post.caller.subject());
-    }
-    answer.into_response()
+    cors::allow(origin, response.headers_mut());
+    response
+}
+
+/// A request that may be read.
+struct Admitted {
+    caller: Arc<Caller>,
+    body: Bytes,
 }
 
 /// The ordered list. Each step costs more than the one before, and trusts what that one checked.
-async fn admit(
-    gateway: &Gateway,
-    door: Door,
-    request: Request,
-    client_ip: &str,
-) -> Result<Post, (String, Refusal)> {
-    let nobody = |refusal| (String::new(), refusal);
-    let headers = request.headers();
+async fn admit(gateway: &Gateway, request: &Parts, body: &mut Body) -> Result<Admitted, Refusal> {
+    let headers = &request.headers;
     // 1. Host and Origin: a web page that rebinds a name to this address gets no further.
     origin::check(&gateway.config, headers)
-        .map_err(|what| nobody(Refusal::new(StatusCode::FORBIDDEN, "origin_refused", &what)))?;
+        .map_err(|what| Refusal::new(StatusCode::FORBIDDEN, "origin_refused", &what))?;
     // 2. The token: nobody is anonymous, whatever the method or the path.
     let caller = gateway
         .auth
         .caller_of_request(headers)
         .await
-        .map_err(|refused| {
-            let reason = refused.reason();
-            nobody(Refusal {
-                reason,
-                response: Box::new(metadata::unauthorized(gateway, &refused)),
-            })
+        .map_err(|refused| Refusal {
+            reason: refused.reason(),
+            subject: String::new(),
+            response: Box::new(metadata::unauthorized(gateway, &refused)),
         })?;
-    let known = |refusal| (caller.subject().to_owned(), refusal);
+    let known = |refusal| Refusal {
+        subject: caller.subject().to_owned(),
+        ..refusal
+    };
     // 3. The method: there is no stream to open and no session to end.
-    if request.method() != Method::POST {
-        let mut refusal = Refusal::new(
-            StatusCode::METHOD_NOT_ALLOWED,
-            "method_not_allowed",
-            "Send messages by POST; this server opens no stream of its own.",
-        );
-        refusal
-            .response
-            .headers_mut()
-            .insert(header::ALLOW, HeaderValue::from_static("POST"));
-        return Err(known(refusal));
+    if request.method != Method::POST {
+        return Err(known(not_a_post()));
     }
     // 4. The media types: what is not JSON is not read as JSON.
     media_types(headers).map_err(known)?;
     // 5. The body: bounded in size and time.
-    let (parts, body) = request.into_parts();
-    let body = read(body, gateway).await.map_err(known)?;
-    Ok(Post {
-        door,
-        client_ip: client_ip.to_owned(),
-        headers: parts.headers,
-        body,
-        caller,
-    })
+    let body = read(body, gateway.limits()).await.map_err(known)?;
+    Ok(Admitted { caller, body })
+}
+
+fn not_a_post() -> Refusal {
+    let mut refusal = Refusal::new(
+        StatusCode::METHOD_NOT_ALLOWED,
+        "method_not_allowed",
+        "Send messages by POST; this server opens no stream of its own.",
+    );
+    refusal
+        .response
+        .headers_mut()
+        .insert(header::ALLOW, HeaderValue::from_static("POST"));
+    refusal
 }
 
 fn media_types(headers: &HeaderMap) -> Result<(), Refusal> {
@@ -154,8 +176,7 @@ fn media_types(headers: &HeaderMap) -> Result<(), Refusal> {
     Ok(())
 }
 
-async fn read(body: Body, gateway: &Gateway) -> Result<Bytes, Refusal> {
-    let limits = gateway.limits();
+async fn read(body: &mut Body, limits: Limits) -> Result<Bytes, Refusal> {
     let reading = Limited::new(body, limits.body_bytes).collect();
     match tokio::time::timeout(Duration::from_secs(limits.body_seconds), reading).await {
         Ok(Ok(body)) => Ok(body.to_bytes()),
@@ -178,4 +199,28 @@ async fn read(body: Body, gateway: &Gateway) -> Result<Bytes, Refusal> {
             ),
         )),
     }
+}
+
+/// The rest of a refused request is read no longer than this.
+const REST_TIME: Duration = Duration::from_secs(1);
+/// Nor further: what is sent by mistake fits, what is sent to do harm gets its reset.
+const REST_BYTES: usize = 64 << 20;
+
+/// Takes in what is left of a refused request, and keeps none of it. To close on unread bytes resets the
+/// connection, and the client loses the answer.
+async fn drain(headers: &HeaderMap, mut body: Body) {
+    // Who waits for `100 Continue` has sent no body, and need not.
+    if headers.contains_key(header::EXPECT) {
+        return;
+    }
+    let rest = async {
+        let mut taken = 0;
+        while let Some(Ok(frame)) = body.frame().await {
+            taken += frame.data_ref().map_or(0, Bytes::len);
+            if taken > REST_BYTES {
+                return;
+            }
+        }
+    };
+    let _ = tokio::time::timeout(REST_TIME, rest).await;
 }

@@ -73,7 +73,7 @@ impl<'a> Message<'a> {
     pub(crate) fn read(text: &'a str) -> Result<Self, (Option<&'a RawValue>, RpcError)> {
         let no_id = |what: &str| (None, RpcError::invalid_request(what));
         let envelope: Envelope<'a> =
-            serde_json::from_str(text).map_err(|_| no_id("a message is a JSON object"))?;
+            object(text).ok_or_else(|| no_id("a message is a JSON object"))?;
         let id = match envelope.id {
             Some(id) if is_id(id) => Some(id),
             Some(_) => return Err(no_id("`id` must be a string or an integer")),
@@ -98,11 +98,18 @@ impl<'a> Message<'a> {
         };
         let params = match envelope.params {
             None => Params::default(),
-            Some(params) => serde_json::from_str(params.get())
-                .map_err(|_| wrong(RpcError::invalid_params("`params` must be an object")))?,
+            Some(params) => object(params.get())
+                .ok_or_else(|| wrong(RpcError::invalid_params("`params` must be an object")))?,
         };
         Ok(Self::Request(Request { id, method, params }))
     }
+}
+
+/// The object that `text` is. For a struct serde would take an array as well, item by item, and a call
+/// could hide from whoever looks for its members by name.
+pub(crate) fn object<'a, T: Deserialize<'a>>(text: &'a str) -> Option<T> {
+    let is_object = text.trim_ascii_start().starts_with('{');
+    serde_json::from_str(text).ok().filter(|_| is_object)
 }
 
 /// A string, or an integer without fraction or exponent (MCP: "Request IDs").
@@ -153,7 +160,9 @@ mod tests {
     #[test]
     fn bad_envelopes_are_refused_by_name() {
         let cases = [
+            ("7", "JSON object"),
             ("[]", "JSON object"),
+            (r#"["2.0",1,"ping"]"#, "JSON object"),
             (r#"{"id":1,"method":"ping"}"#, "`jsonrpc`"),
             (r#"{"jsonrpc":"1.0","id":1,"method":"ping"}"#, "`jsonrpc`"),
             (r#"{"jsonrpc":2.0,"id":1,"method":"ping"}"#, "`jsonrpc`"),

@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::Version;
-use super::envelope::{Request, text_of};
+use super::envelope::{Request, object, text_of};
 use crate::reply::RpcError;
 
 /// The members of `params._meta` that the gateway reads.
@@ -30,8 +30,8 @@ impl<'a> Meta<'a> {
         let Some(raw) = request.params.meta else {
             return Ok(None);
         };
-        let meta: Self = serde_json::from_str(raw.get())
-            .map_err(|_| RpcError::invalid_meta("`_meta` must be an object"))?;
+        let meta: Self =
+            object(raw.get()).ok_or_else(|| RpcError::invalid_meta("`_meta` must be an object"))?;
         Ok(meta.protocol_version.is_some().then_some(meta))
     }
 
@@ -65,7 +65,7 @@ impl<'a> Meta<'a> {
         }
         match text.parse::<Version>() {
             Ok(version) if version.is_modern() => Ok(version),
-            _ => Err(RpcError::unsupported_version(&text)),
+            _ => Err(RpcError::unsupported_version(&text, true)),
         }
     }
 }

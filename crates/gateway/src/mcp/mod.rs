@@ -92,7 +92,12 @@ async fn batch(gateway: &Arc<Gateway>, post: &Post, text: &str) -> Answer {
 async fn one(gateway: &Arc<Gateway>, post: &Post, text: &str) -> Answer {
     let request = match Message::read(text) {
         Ok(Message::Request(request)) => request,
-        Ok(Message::Notification | Message::Response) => return Answer::accepted(),
+        Ok(Message::Notification | Message::Response) => {
+            return match named_version(post) {
+                Ok(_) => Answer::accepted(),
+                Err(error) => Answer::error(None, &error),
+            };
+        }
         Err((id, error)) => return Answer::error(id, &error),
     };
     let version = match version_of(post, &request) {
@@ -113,20 +118,26 @@ fn version_of(post: &Post, request: &Request<'_>) -> Result<Version, RpcError> {
     if request.method == "initialize" {
         return initialize::negotiate(request);
     }
-    let Some(named) = post.headers.get("mcp-protocol-version") else {
-        return Ok(match post.door {
-            // "If the server does not receive the header … it SHOULD assume 2025-03-26."
-            Door::Mcp => Version::V2025_03_26,
-            Door::Message => Version::NEWEST_LEGACY,
-        });
-    };
-    let named = named.to_str().unwrap_or_default();
-    match named.parse::<Version>() {
-        Ok(version) if version.is_modern() => Err(RpcError::invalid_meta(format!(
+    match (named_version(post)?, post.door) {
+        (Some(version), _) if version.is_modern() => Err(RpcError::invalid_meta(format!(
             "requests of {version} carry `_meta` with io.modelcontextprotocol/protocolVersion and io.modelcontextprotocol/clientCapabilities"
         ))),
-        Ok(version) => Ok(version),
-        Err(()) => Err(RpcError::unsupported_version(named)),
+        (Some(version), _) => Ok(version),
+        // "If the server does not receive the header … it SHOULD assume 2025-03-26."
+        (None, Door::Mcp) => Ok(Version::V2025_03_26),
+        (None, Door::Message) => Ok(Version::NEWEST_LEGACY),
+    }
+}
+
+/// The version in the header, if there is one.
+fn named_version(post: &Post) -> Result<Option<Version>, RpcError> {
+    let Some(named) = post.headers.get("mcp-protocol-version") else {
+        return Ok(None);
+    };
+    let named = named.to_str().unwrap_or_default();
+    match named.parse() {
+        Ok(version) => Ok(Some(version)),
+        Err(()) => Err(RpcError::unsupported_version(named, false)),
     }
 }
 

@@ -1,0 +1,257 @@
+// What every JavaScript client must see of a running gateway; check-*.mjs say how each one connects.
+//
+// Takes WARDGATE_URL and the tokens DOCTOR, NURSE and BILLING from the environment. Prints a line per
+// check; the process exits non-zero when one failed.
+
+import assert from 'node:assert/strict';
+import process from 'node:process';
+
+const { WARDGATE_URL, DOCTOR, NURSE, BILLING } = process.env;
+for (const [name, value] of Object.entries({ WARDGATE_URL, DOCTOR, NURSE, BILLING })) {
+  assert(value, `set ${name}`);
+}
+export const url = new URL(WARDGATE_URL);
+export const clientInfo = { name: 'wardgate-check', version: '1' };
+
+const CHECK_MS = 30_000;
+const INVALID_PARAMS = -32602;
+const TOOLS = ['get_admissions', 'get_appointments', 'get_medical_records', 'get_patient_overview', 'get_shifts'];
+const TOOL = 'get_medical_records';
+const RECORDS = [
+  {
+    id: 1,
+    patient_id: 'NUGWI',
+    created_at: '2025-11-10T10:00:00Z',
+    updated_at: '2025-11-10T10:00:00Z',
+    record_type: 'Diagnosis',
+    content: 'Hypertension',
+    note: 'Stage 2, requires management',
+    assigned_doctor: 'dr.yenji',
+  },
+  {
+    id: 2,
+    patient_id: 'NUGWI',
+    created_at: '2025-11-09T14:30:00Z',
+    updated_at: '2025-11-09T14:30:00Z',
+    record_type: 'Treatment',
+    content: 'Lisinopril 10mg daily',
+    note: 'Well tolerated, monitor BP',
+    assigned_doctor: 'dr.yenji',
+  },
+];
+
+const text = result => {
+  assert.deepEqual(result.content.map(block => block.type), ['text']);
+  return result.content[0].text;
+};
+const call = (client, name, args) => client.callTool({ name, arguments: args });
+const records = (client, patient_id = 'NUGWI') => call(client, TOOL, { patient_id });
+
+// The protocol error that a call ends in.
+async function refusal(calling) {
+  const result = await calling.then(
+    value => ({ value }),
+    error => ({ error }),
+  );
+  assert(result.error, `not refused: ${JSON.stringify(result.value)}`);
+  return result.error;
+}
+
+// Each: the promise, the check, and, where it does not hold for all, for which eras.
+const CHECKS = [
+  [
+    'they agree on the version, and the server says who it is',
+    async ({ era, as }) => {
+      const client = await as(DOCTOR);
+      assert.equal(era.negotiated(client), era.version);
+      assert.equal(client.getServerVersion().name, 'wardgate');
+      assert(client.getServerCapabilities().tools);
+      assert(client.getInstructions());
+    },
+  ],
+  [
+    'a doctor lists the tools of a doctor, with their schemas',
+    async ({ as }) => {
+      const { tools, nextCursor } = await (await as(DOCTOR)).listTools();
+      assert.deepEqual(tools.map(tool => tool.name).sort(), TOOLS);
+      assert.deepEqual(tools.find(tool => tool.name === TOOL).inputSchema.required, ['patient_id']);
+      assert.equal(nextCursor, undefined);
+    },
+  ],
+  [
+    'a doctor reads the records of their patient',
+    async ({ era, as }) => {
+      const result = await records(await as(DOCTOR));
+      assert.equal(result.isError, false);
+      assert.deepEqual(JSON.parse(text(result)), { data: RECORDS });
+      const structured = era.version === '2025-03-26' ? undefined : { data: RECORDS };
+      assert.deepEqual(result.structuredContent, structured);
+    },
+  ],
+  [
+    'each call has an id and a receipt of its own, in order',
+    async ({ as }) => {
+      const client = await as(DOCTOR);
+      const [first, second] = [(await records(client))._meta, (await records(client))._meta];
+      assert.notEqual(first['dev.wardgate/callId'], second['dev.wardgate/callId']);
+      const [one, two] = [first, second].map(meta => meta['dev.wardgate/receipt'].sequence);
+      assert(one < two, `${one} is not before ${two}`);
+    },
+  ],
+  [
+    'a nurse reads the same records with identifiers masked',
+    async ({ as }) => {
+      const result = await records(await as(NURSE));
+      assert.equal(result.isError, false);
+      const masked = JSON.parse(text(result)).data;
+      assert.equal(masked.length, RECORDS.length);
+      for (const [index, clear] of RECORDS.entries()) {
+        const { patient_id, assigned_doctor } = clear;
+        assert(masked[index].patient_id && masked[index].assigned_doctor);
+        assert.deepEqual({ ...masked[index], patient_id, assigned_doctor }, clear);
+      }
+      const whole = JSON.stringify(result);
+      assert(!whole.includes('NUGWI') && !whole.includes('dr.yenji'), whole);
+    },
+  ],
+  [
+    'billing does not see the tool, and is refused as if there were none',
+    async ({ as }) => {
+      const client = await as(BILLING);
+      assert.deepEqual((await client.listTools()).tools.map(tool => tool.name), ['get_patient_overview']);
+      const hidden = await refusal(records(client));
+      const unknown = await refusal(call(client, 'no_such_tool', { patient_id: 'NUGWI' }));
+      assert.equal(hidden.code, INVALID_PARAMS);
+      assert.equal(unknown.code, INVALID_PARAMS);
+      assert.equal(hidden.message.replace(TOOL, 'no_such_tool'), unknown.message);
+    },
+  ],
+  [
+    'a name that no header can carry as it is, is still just an unknown tool',
+    async ({ as }) => {
+      const client = await as(DOCTOR);
+      for (const name of ['Blutdruck prüfen', ' padded ', '=?base64?eA==?=']) {
+        const error = await refusal(call(client, name, {}));
+        assert.equal(error.code, INVALID_PARAMS);
+        assert(error.message.includes(name), error.message);
+      }
+    },
+  ],
+  [
+    'wrong arguments end in a result that names what to fix',
+    async ({ as }) => {
+      const client = await as(DOCTOR);
+      const wrong = [[{ patient_id: 'nugwi' }, 'patient_id'], [{ patient_id: 'NUGWI', limit: 0 }, 'limit'], [{}, 'patient_id']];
+      for (const [args, field] of wrong) {
+        const result = await call(client, TOOL, args);
+        assert.equal(result.isError, true);
+        assert(text(result).includes(field), text(result));
+      }
+      const unknown = await records(client, 'NOGWI');
+      assert.equal(unknown.isError, true);
+      assert.equal(text(unknown), 'Invalid patient_id: NOGWI');
+    },
+  ],
+  [
+    'without a token, or with a forged one, the client learns that it is unauthorized',
+    async ({ era }) => {
+      const forged = `${DOCTOR.slice(0, DOCTOR.lastIndexOf('.'))}${BILLING.slice(BILLING.lastIndexOf('.'))}`;
+      for (const token of ['', forged]) {
+        const { client, transport } = era.open(token, fetch);
+        const error = await refusal(client.connect(transport));
+        assert(era.isUnauthorized(error), `${error.name}: ${error.message}`);
+      }
+    },
+  ],
+  [
+    'the challenge of a 401 leads the client to the metadata of this resource',
+    async ({ era }) => {
+      const challenge = await fetch(url, { method: 'POST' });
+      assert.equal(challenge.status, 401);
+      const { resourceMetadataUrl } = era.extractWWWAuthenticateParams(challenge);
+      const metadata = await era.discoverOAuthProtectedResourceMetadata(url, { resourceMetadataUrl });
+      assert.equal(metadata.resource, url.href);
+      assert(metadata.authorization_servers.length > 0);
+    },
+    // It is the same before any version is agreed on.
+    (era, eras) => era === eras[0],
+  ],
+  [
+    'the stream of an older client is declined, and the client carries on without',
+    async ({ as, streams, quiet }) => {
+      const client = await as(DOCTOR);
+      await quiet();
+      assert.deepEqual(streams, [405]);
+      assert.equal((await records(client)).isError, false);
+    },
+    era => !era.modern,
+  ],
+  [
+    'ping is answered',
+    async ({ as }) => assert.deepEqual(await (await as(DOCTOR)).ping(), {}),
+    era => !era.modern,
+  ],
+];
+
+function within(milliseconds, work) {
+  let timer;
+  const late = new Promise((_, reject) => {
+    timer = setTimeout(() => reject(new Error(`no end after ${milliseconds} ms`)), milliseconds);
+  });
+  return Promise.race([work, late]).finally(() => clearTimeout(timer));
+}
+
+// Connects as a token's holder for one check; `close` ends what it opened and tells what the clients
+// complained of. `streams` holds the statuses that the clients' GETs were answered with.
+function connections(era) {
+  const clients = [];
+  const complaints = [];
+  const streams = [];
+  const requests = [];
+  const watched = (target, init) => {
+    const request = fetch(target, init);
+    requests.push(request);
+    if (init.method === 'GET') request.then(response => streams.push(response.status));
+    return request;
+  };
+  // A client opens its stream behind the caller's back: let it be answered, and the client take it in.
+  const quiet = async () => {
+    await Promise.allSettled(requests);
+    await new Promise(setImmediate);
+  };
+  return {
+    streams,
+    quiet,
+    async as(token) {
+      const { client, transport } = era.open(token, watched);
+      client.onerror = error => complaints.push(`${error.name}: ${error.message}`);
+      clients.push(client);
+      await client.connect(transport);
+      return client;
+    },
+    async close() {
+      await quiet();
+      await Promise.all(clients.map(client => client.close()));
+      return complaints;
+    },
+  };
+}
+
+export async function run(name, eras) {
+  for (const era of eras) {
+    for (const [promise, check, applies = () => true] of CHECKS) {
+      if (!applies(era, eras)) continue;
+      const line = `${name}, ${era.version} (${era.mode}): ${promise}`;
+      const opened = connections(era);
+      try {
+        await within(CHECK_MS, check({ era, ...opened }));
+        assert.deepEqual(await opened.close(), [], 'the client complained');
+        console.log(`ok    ${line}`);
+      } catch (error) {
+        await opened.close();
+        process.exitCode = 1;
+        console.log(`FAIL  ${line}: ${error.name}: ${error.message}`.replaceAll('\n', ' '));
+      }
+    }
+  }
+}

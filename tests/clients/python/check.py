@@ -1,0 +1,280 @@
+"""The official Python client against a running gateway, once per protocol version it can be made to speak.
+
+Takes WARDGATE_URL and the tokens DOCTOR, NURSE and BILLING from the environment. Prints a line per check;
+exits non-zero when one failed.
+"""
+
+import asyncio
+import json
+import logging
+import os
+import sys
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import anyio
+import httpx2
+from mcp import Client, ClientSession, MCPError, types
+from mcp.client.streamable_http import streamable_http_client
+
+URL, DOCTOR, NURSE, BILLING = (os.environ[name] for name in ("WARDGATE_URL", "DOCTOR", "NURSE", "BILLING"))
+CHECK_SECONDS = 30
+
+TOOLS = ["get_admissions", "get_appointments", "get_medical_records", "get_patient_overview", "get_shifts"]
+TOOL = "get_medical_records"
+RECORDS = [
+    {
+        "id": 1,
+        "patient_id": "NUGWI",
+        "created_at": "2025-11-10T10:00:00Z",
+        "updated_at": "2025-11-10T10:00:00Z",
+        "record_type": "Diagnosis",
+        "content": "Hypertension",
+        "note": "Stage 2, requires management",
+        "assigned_doctor": "dr.yenji",
+    },
+    {
+        "id": 2,
+        "patient_id": "NUGWI",
+        "created_at": "2025-11-09T14:30:00Z",
+        "updated_at": "2025-11-09T14:30:00Z",
+        "record_type": "Treatment",
+        "content": "Lisinopril 10mg daily",
+        "note": "Well tolerated, monitor BP",
+        "assigned_doctor": "dr.yenji",
+    },
+]
+IDENTIFIERS = ("patient_id", "assigned_doctor")
+
+
+@dataclass(frozen=True)
+class Era:
+    """A way to open a connection, and the version it must end in."""
+
+    version: str
+    mode: str | None
+    """What `Client` is told; without one, a `ClientSession` offers exactly `version`."""
+
+    @property
+    def modern(self) -> bool:
+        return self.version == "2026-07-28"
+
+    def __str__(self) -> str:
+        return f"{self.version} ({self.mode or 'offered'})"
+
+
+ERAS = [
+    Era("2026-07-28", "auto"),
+    Era("2026-07-28", "2026-07-28"),
+    Era("2025-11-25", "legacy"),
+    Era("2025-06-18", None),
+    Era("2025-03-26", None),
+]
+
+
+@asynccontextmanager
+async def connect(era, token, statuses=None):
+    """A connected client; the HTTP status of every answer is added to `statuses`."""
+
+    async def note(response):
+        if statuses is not None:
+            statuses.append(response.status_code)
+
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    hooks = {"response": [note]}
+    async with httpx2.AsyncClient(headers=headers, event_hooks=hooks, timeout=CHECK_SECONDS) as http:
+        transport = streamable_http_client(URL, http_client=http)
+        if era.mode:
+            async with Client(transport, mode=era.mode) as client:
+                yield client
+        else:
+            async with transport as (read, write), ClientSession(read, write) as session:
+                session.adopt(await session.send_request(initialize(era.version), types.InitializeResult))
+                await session.send_notification(types.InitializedNotification())
+                yield session
+
+
+def initialize(version):
+    return types.InitializeRequest(
+        params=types.InitializeRequestParams(
+            protocol_version=version,
+            capabilities=types.ClientCapabilities(),
+            client_info=types.Implementation(name="wardgate-check", version="1"),
+        )
+    )
+
+
+async def records(client, patient="NUGWI"):
+    return await client.call_tool(TOOL, {"patient_id": patient})
+
+
+def text(result):
+    assert [block.type for block in result.content] == ["text"], result
+    return result.content[0].text
+
+
+async def refusal(call):
+    """The protocol error that `call` ends in."""
+    try:
+        result = await call
+    except MCPError as error:
+        return error
+    raise AssertionError(f"not refused: {result}")
+
+
+CHECKS = []
+
+
+def check(promise, eras=lambda era: True):
+    def add(function):
+        CHECKS.append((promise, eras, function))
+        return function
+
+    return add
+
+
+# A pinned client takes the version for granted, so there is nothing to agree on.
+@check("they agree on the version, and the server says who it is", lambda era: era.mode != era.version)
+async def agree(era):
+    async with connect(era, DOCTOR) as client:
+        session = getattr(client, "session", client)
+        assert session.protocol_version == era.version, session.protocol_version
+        assert session.server_info.name == "wardgate", session.server_info
+        assert session.server_capabilities.tools is not None, session.server_capabilities
+        assert session.instructions, "no instructions"
+
+
+@check("a doctor lists the tools of a doctor, with their schemas")
+async def lists(era):
+    async with connect(era, DOCTOR) as client:
+        listed = await client.list_tools()
+    assert sorted(tool.name for tool in listed.tools) == TOOLS, listed
+    schema = next(tool.input_schema for tool in listed.tools if tool.name == TOOL)
+    assert schema["required"] == ["patient_id"], schema
+    assert listed.next_cursor is None, listed.next_cursor
+
+
+@check("a doctor reads the records of their patient")
+async def reads(era):
+    async with connect(era, DOCTOR) as client:
+        result = await records(client)
+    assert not result.is_error, result
+    assert json.loads(text(result)) == {"data": RECORDS}, result
+    structured = None if era.version == "2025-03-26" else {"data": RECORDS}
+    assert result.structured_content == structured, result.structured_content
+
+
+@check("each call has an id and a receipt of its own, in order")
+async def receipts(era):
+    async with connect(era, DOCTOR) as client:
+        first, second = [(await records(client)).meta for _ in range(2)]
+    assert first["dev.wardgate/callId"] != second["dev.wardgate/callId"], first
+    sequences = [meta["dev.wardgate/receipt"]["sequence"] for meta in (first, second)]
+    assert sequences[0] < sequences[1], sequences
+
+
+@check("a nurse reads the same records with identifiers masked")
+async def masks(era):
+    async with connect(era, NURSE) as client:
+        result = await records(client)
+    assert not result.is_error, result
+    masked = json.loads(text(result))["data"]
+    for got, clear in zip(masked, RECORDS, strict=True):
+        for field in IDENTIFIERS:
+            assert got[field] and got[field] != clear[field], got
+        assert {**got, **{field: clear[field] for field in IDENTIFIERS}} == clear, got
+    whole = result.model_dump_json()
+    for identifier in (RECORDS[0][field] for field in IDENTIFIERS):
+        assert identifier not in whole, whole
+
+
+@check("billing does not see the tool, and is refused as if there were none")
+async def hides(era):
+    async with connect(era, BILLING) as client:
+        assert [tool.name for tool in (await client.list_tools()).tools] == ["get_patient_overview"]
+        hidden = await refusal(records(client))
+        unknown = await refusal(client.call_tool("no_such_tool", {"patient_id": "NUGWI"}))
+    assert hidden.code == unknown.code == types.INVALID_PARAMS, (hidden, unknown)
+    assert hidden.message.replace(TOOL, "no_such_tool") == unknown.message, (hidden, unknown)
+
+
+@check("a name that no header can carry as it is, is still just an unknown tool")
+async def encodes(era):
+    async with connect(era, DOCTOR) as client:
+        for name in ("Blutdruck prüfen", " padded ", "=?base64?eA==?="):
+            error = await refusal(client.call_tool(name, {}))
+            assert error.code == types.INVALID_PARAMS and name in error.message, error
+
+
+@check("wrong arguments end in a result that names what to fix")
+async def explains(era):
+    async with connect(era, DOCTOR) as client:
+        for arguments in ({"patient_id": "nugwi"}, {"patient_id": "NUGWI", "limit": 0}, {}):
+            result = await client.call_tool(TOOL, arguments)
+            assert result.is_error, result
+            assert ("limit" if "limit" in arguments else "patient_id") in text(result), result
+        result = await records(client, "NOGWI")
+        assert result.is_error and text(result) == "Invalid patient_id: NOGWI", result
+
+
+@check("without a token, or with a forged one, every answer is 401")
+async def unauthorised(era):
+    payload, signature = DOCTOR.rpartition(".")[0], BILLING.rpartition(".")[2]
+    for token in ("", f"{payload}.{signature}"):
+        statuses = []
+        try:
+            async with connect(era, token, statuses) as client:
+                await client.list_tools()
+        except Exception as error:
+            assert [type(leaf) for leaf in leaves(error)] == [MCPError], leaves(error)
+        else:
+            raise AssertionError("not refused")
+        assert statuses and set(statuses) == {401}, statuses
+
+
+@check("ping is answered", lambda era: not era.modern)
+async def pings(era):
+    async with connect(era, DOCTOR) as client:
+        await getattr(client, "session", client).send_ping()
+
+
+class Complaints(logging.Handler):
+    """What the client library logs as not in order."""
+
+    def __init__(self):
+        super().__init__(logging.WARNING)
+        self.messages = []
+
+    def emit(self, record):
+        self.messages.append(record.getMessage())
+
+
+def leaves(error):
+    """The errors inside a group of a task group's."""
+    inner = getattr(error, "exceptions", None)
+    return [leaf for part in inner for leaf in leaves(part)] if inner else [error]
+
+
+async def main():
+    complaints = Complaints()
+    logging.getLogger().addHandler(complaints)
+    failed = False
+    for era in ERAS:
+        for promise, eras, function in CHECKS:
+            if not eras(era):
+                continue
+            line = f"python mcp, {era}: {promise}"
+            complaints.messages.clear()
+            try:
+                with anyio.fail_after(CHECK_SECONDS):
+                    await function(era)
+                assert not complaints.messages, f"the client complained: {complaints.messages}"
+                print(f"ok    {line}")
+            except Exception as error:
+                failed = True
+                reasons = "; ".join(f"{type(leaf).__name__}: {leaf}" for leaf in leaves(error))
+                print(f"FAIL  {line}: {reasons}".replace("\n", " "))
+    return 1 if failed else 0
+
+
+sys.exit(asyncio.run(main()))
