@@ -1,0 +1,362 @@
+//! A record's canonical bytes: one JSON object in the form of RFC 8785, and its RFC 6962 leaf hash.
+//!
+//! The structs below are the allow-list: what has no field here cannot get into the record. Their fields
+//! stand in the order of their names, which is the order RFC 8785 wants; `serde_json` writes no white
+//! space and escapes strings as RFC 8785 does; numbers are integers that a double holds exactly.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+
+use serde::{Deserialize, Serialize};
+use wardgate_domain::{
+    Digest, Event, InvalidMessage, Outcome, Record, Refusals, Status, Subject, Timestamp,
+};
+
+use crate::store::Stored;
+use crate::{Error, MacKey};
+
+/// Version of the fields below.
+const VERSION: u8 = 1;
+
+/// Longest record in bytes, so that a 16-bit length can stand before it in a tile of the log
+/// (<https://c2sp.org/tlog-tiles>).
+const MAX_BYTES: usize = 65_535;
+
+/// Largest integer that every JSON reader keeps exact (RFC 7493, section 2.2).
+const MAX_INTEGER: u64 = (1 << 53) - 1;
+
+/// Longest text, in characters, of a column that queries filter on: an index entry has a size limit.
+const MAX_COLUMN: usize = 512;
+
+/// A record as the store takes it: its bytes, its hash, and the columns that queries filter on.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub(crate) canonical: Vec<u8>,
+    pub(crate) leaf_hash: Digest,
+    pub(crate) event: &'static str,
+    pub(crate) time: Timestamp,
+    pub(crate) call_id: Option<String>,
+    pub(crate) subject: Option<String>,
+    pub(crate) tool: Option<String>,
+    pub(crate) status: Option<&'static str>,
+}
+
+impl Entry {
+    /// The entry of `record`.
+    pub(crate) fn of(record: &Record, mac_key: &MacKey) -> Result<Self, InvalidMessage> {
+        match &record.event {
+            Event::Intent(subject) => {
+                let call = CallRecord::of("intent", record.time, subject, mac_key)?;
+                Self::of_call(&call, "intent", record.time, None)
+            }
+            Event::Outcome(outcome) => Self::of_outcome(record.time, outcome, mac_key),
+            Event::Refusals(refusals) => Self::of_refusals(record.time, refusals),
+        }
+    }
+
+    fn of_outcome(
+        time: Timestamp,
+        outcome: &Outcome,
+        mac_key: &MacKey,
+    ) -> Result<Self, InvalidMessage> {
+        let micros = u64::try_from(outcome.duration.as_micros()).unwrap_or(u64::MAX);
+        let call = CallRecord {
+            duration_us: Some(integer(micros, "outcome.duration")?),
+            fields_redacted: Some(integer(outcome.fields_redacted, "outcome.fields_redacted")?),
+            phi: Some(outcome.phi),
+            reason: outcome.reason.as_str().into(),
+            result_hmac: outcome.result_digest.map(|digest| hex(mac_key.mac(digest))),
+            rows: Some(integer(outcome.rows, "outcome.rows")?),
+            rows_withheld: Some(integer(outcome.rows_withheld, "outcome.rows_withheld")?),
+            status: outcome.status.as_str().into(),
+            violation: Some(outcome.status == Status::Denied),
+            ..CallRecord::of("outcome", time, &outcome.subject, mac_key)?
+        };
+        Self::of_call(&call, "outcome", time, Some(outcome.status))
+    }
+
+    fn of_call(
+        call: &CallRecord<'_>,
+        event: &'static str,
+        time: Timestamp,
+        status: Option<Status>,
+    ) -> Result<Self, InvalidMessage> {
+        let tool = if call.tool.is_empty() {
+            &call.requested_tool
+        } else {
+            &call.tool
+        };
+        Ok(Self {
+            call_id: Some(call.call_id.clone().into_owned()),
+            subject: Some(column(&call.caller.subject)),
+            tool: Some(column(tool)),
+            status: status.map(Status::as_str),
+            ..Self::without_call(call, event, time)?
+        })
+    }
+
+    fn of_refusals(time: Timestamp, refusals: &Refusals) -> Result<Self, InvalidMessage> {
+        let counts = refusals.counts.iter().map(|count| {
+            Ok(Tally {
+                client_ip: &count.client_ip,
+                count: integer(count.count, "refusals.counts.count")?,
+                reason: &count.reason,
+                subject: &count.subject,
+            })
+        });
+        let canonical = RefusedRequests {
+            counts: counts.collect::<Result<_, InvalidMessage>>()?,
+            event: "refusals",
+            time: shown(time, "record.time")?,
+            version: VERSION,
+            window_start: shown(refusals.window_start, "refusals.window_start")?,
+        };
+        Self::without_call(&canonical, "refusals", time)
+    }
+
+    fn without_call(
+        canonical: &impl Serialize,
+        event: &'static str,
+        time: Timestamp,
+    ) -> Result<Self, InvalidMessage> {
+        let canonical = serde_json::to_vec(canonical)
+            .map_err(|error| InvalidMessage::field("record", error.to_string()))?;
+        if canonical.len() > MAX_BYTES {
+            let problem = format!("takes {} bytes, more than {MAX_BYTES}", canonical.len());
+            return Err(InvalidMessage::field("record", problem));
+        }
+        Ok(Self {
+            leaf_hash: leaf_hash(&canonical),
+            canonical,
+            event,
+            time,
+            call_id: None,
+            subject: None,
+            tool: None,
+            status: None,
+        })
+    }
+}
+
+/// A stored intent, to be closed.
+#[derive(Debug)]
+pub(crate) struct OpenIntent {
+    call: CallRecord<'static>,
+    pub(crate) time: Timestamp,
+}
+
+impl OpenIntent {
+    pub(crate) fn read(stored: &Stored) -> Result<Self, Error> {
+        let sequence = stored.sequence;
+        let damaged = |problem: String| Error::Damaged { sequence, problem };
+        let call: CallRecord<'static> = serde_json::from_slice(&stored.canonical)
+            .map_err(|error| damaged(error.to_string()))?;
+        let time = call
+            .time
+            .parse()
+            .map_err(|_| damaged("it has no time".to_owned()))?;
+        Ok(Self { call, time })
+    }
+
+    /// The outcome `unknown`: the same subject, and nothing claimed about what happened after.
+    pub(crate) fn unknown_outcome(self, now: Timestamp) -> Result<Entry, Error> {
+        let outcome = CallRecord {
+            event: "outcome".into(),
+            reason: "no_outcome".into(),
+            status: Status::Unknown.as_str().into(),
+            time: shown(now, "record.time")?,
+            violation: Some(false),
+            ..self.call
+        };
+        Ok(Entry::of_call(
+            &outcome,
+            "outcome",
+            now,
+            Some(Status::Unknown),
+        )?)
+    }
+}
+
+/// An intent or an outcome. Absent is what is empty or `None`.
+#[derive(Debug, Serialize, Deserialize)]
+struct CallRecord<'a> {
+    arguments_hmac: Cow<'a, str>,
+    call_id: Cow<'a, str>,
+    caller: Caller<'a>,
+    #[serde(default, skip_serializing_if = "str::is_empty")]
+    client_ip: Cow<'a, str>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    decision: Option<Decision<'a>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    definition_digest: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    duration_us: Option<u64>,
+    event: Cow<'a, str>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    fields_redacted: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    permit_id: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    phi: Option<bool>,
+    #[serde(default, skip_serializing_if = "str::is_empty")]
+    protocol: Cow<'a, str>,
+    #[serde(default, skip_serializing_if = "str::is_empty")]
+    reason: Cow<'a, str>,
+    #[serde(default, skip_serializing_if = "str::is_empty")]
+    requested_tool: Cow<'a, str>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    result_hmac: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    rows: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    rows_withheld: Option<u64>,
+    #[serde(default, skip_serializing_if = "str::is_empty")]
+    status: Cow<'a, str>,
+    time: String,
+    #[serde(default, skip_serializing_if = "str::is_empty")]
+    tool: Cow<'a, str>,
+    version: u8,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    violation: Option<bool>,
+}
+
+/// Who asked, inside a [`CallRecord`].
+#[derive(Debug, Serialize, Deserialize)]
+struct Caller<'a> {
+    issuer: Cow<'a, str>,
+    #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
+    roles: Cow<'a, [String]>,
+    subject: Cow<'a, str>,
+    #[serde(default, skip_serializing_if = "str::is_empty")]
+    tenant: Cow<'a, str>,
+    #[serde(default, skip_serializing_if = "str::is_empty")]
+    token_id: Cow<'a, str>,
+}
+
+/// What the policy said, inside a [`CallRecord`].
+#[derive(Debug, Serialize, Deserialize)]
+struct Decision<'a> {
+    id: String,
+    #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
+    policies: Cow<'a, [String]>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    policy_hash: Option<String>,
+}
+
+/// Requests that never became a call.
+#[derive(Debug, Serialize)]
+struct RefusedRequests<'a> {
+    counts: Vec<Tally<'a>>,
+    event: &'static str,
+    time: String,
+    version: u8,
+    window_start: String,
+}
+
+/// One kind of them.
+#[derive(Debug, Serialize)]
+struct Tally<'a> {
+    #[serde(skip_serializing_if = "str::is_empty")]
+    client_ip: &'a str,
+    count: u64,
+    reason: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    subject: &'a str,
+}
+
+impl<'a> CallRecord<'a> {
+    fn of(
+        event: &'static str,
+        time: Timestamp,
+        subject: &'a Subject,
+        mac_key: &MacKey,
+    ) -> Result<Self, InvalidMessage> {
+        let decision = subject.decision_id.map(|id| Decision {
+            id: id.to_string(),
+            policies: subject.policies.as_slice().into(),
+            policy_hash: subject.policy_hash.map(hex),
+        });
+        Ok(Self {
+            arguments_hmac: hex(mac_key.mac(subject.arguments_digest)).into(),
+            call_id: subject.call_id.to_string().into(),
+            caller: Caller {
+                issuer: subject.issuer.as_str().into(),
+                roles: subject.roles.as_slice().into(),
+                subject: subject.subject.as_str().into(),
+                tenant: subject.tenant.as_str().into(),
+                token_id: subject.token_id.as_str().into(),
+            },
+            client_ip: subject.client_ip.as_str().into(),
+            decision,
+            definition_digest: subject.definition_digest.map(hex),
+            duration_us: None,
+            event: event.into(),
+            fields_redacted: None,
+            permit_id: subject.permit_id.map(|id| id.to_string()),
+            phi: None,
+            protocol: subject.protocol.as_str().into(),
+            reason: "".into(),
+            requested_tool: subject.requested_tool.as_str().into(),
+            result_hmac: None,
+            rows: None,
+            rows_withheld: None,
+            status: "".into(),
+            time: shown(time, "record.time")?,
+            tool: subject
+                .tool
+                .as_ref()
+                .map_or("".into(), |tool| tool.to_string().into()),
+            version: VERSION,
+            violation: None,
+        })
+    }
+}
+
+/// RFC 6962, section 2.1: SHA-256 over 0x00 and the leaf.
+pub(crate) fn leaf_hash(canonical: &[u8]) -> Digest {
+    Digest::of_parts([&[0], canonical])
+}
+
+/// `text` as a column holds it, in the record and in a filter alike: short enough for an index, and
+/// without NUL, which PostgreSQL refuses in a text. The canonical bytes keep the text as it came.
+pub(crate) fn column(text: &str) -> String {
+    let without_nul = |character| {
+        if character == '\0' {
+            char::REPLACEMENT_CHARACTER
+        } else {
+            character
+        }
+    };
+    text.chars().take(MAX_COLUMN).map(without_nul).collect()
+}
+
+fn integer(value: u64, field: &'static str) -> Result<u64, InvalidMessage> {
+    if value > MAX_INTEGER {
+        return Err(InvalidMessage::field(
+            field,
+            format!("is above {MAX_INTEGER}"),
+        ));
+    }
+    Ok(value)
+}
+
+/// RFC 3339 with `Z`; an instant beyond the year 9999 has no such form.
+fn shown(time: Timestamp, field: &'static str) -> Result<String, InvalidMessage> {
+    let mut text = String::new();
+    write!(text, "{time}").map_err(|_| InvalidMessage::field(field, "has no RFC 3339 form"))?;
+    Ok(text)
+}
+
+/// Faster than the formatting machinery, which shows on four digests a record.
+fn hex(digest: Digest) -> String {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let digit = |nibble: u8| char::from(DIGITS[usize::from(nibble & 0xf)]);
+    digest
+        .as_bytes()
+        .iter()
+        .flat_map(|byte| [digit(byte >> 4), digit(*byte)])
+        .collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,354 @@
+use std::time::Duration;
+
+use proptest::prelude::*;
+use serde_json::Value;
+use wardgate_domain::{Ambient, CallId, RefusalCount};
+
+use super::*;
+
+const CALL_ID: &str = "019a7318-2b40-7000-8000-000000000001";
+const DECISION_ID: &str = "019a7318-2b40-7000-8000-000000000002";
+const PERMIT_ID: &str = "019a7318-2b40-7000-8000-000000000003";
+
+fn key() -> MacKey {
+    MacKey::from_bytes(&[7; 32])
+}
+
+fn time() -> Timestamp {
+    Timestamp::from_micros(1_762_869_000_000_042)
+}
+
+fn subject() -> Subject {
+    Subject {
+        call_id: CALL_ID.parse().unwrap(),
+        issuer: "https://issuer.example".to_owned(),
+        subject: "dr.yenji".to_owned(),
+        tenant: String::new(),
+        roles: vec!["Doctor".to_owned(), "Researcher".to_owned()],
+        token_id: "t-1".to_owned(),
+        client_ip: "192.0.2.7".to_owned(),
+        protocol: "2026-07-28".to_owned(),
+        requested_tool: "get_patient_records".to_owned(),
+        tool: Some("get_medical_records".parse().unwrap()),
+        definition_digest: Some(Digest::from_bytes([1; 32])),
+        arguments_digest: Digest::of(b"NUGWI"),
+        decision_id: Some(DECISION_ID.parse().unwrap()),
+        policy_hash: Some(Digest::from_bytes([2; 32])),
+        policies: vec!["doctor-reads".to_owned()],
+        permit_id: Some(PERMIT_ID.parse().unwrap()),
+    }
+}
+
+fn outcome() -> Outcome {
+    Outcome {
+        subject: subject(),
+        status: Status::Ok,
+        reason: String::new(),
+        rows: 12,
+        rows_withheld: 3,
+        fields_redacted: 24,
+        phi: true,
+        result_digest: Some(Digest::of(b"NUGWI")),
+        duration: Duration::from_micros(1_250),
+    }
+}
+
+fn canonical(event: Event) -> String {
+    let entry = Entry::of(
+        &Record {
+            time: time(),
+            event,
+        },
+        &key(),
+    )
+    .unwrap();
+    String::from_utf8(entry.canonical).unwrap()
+}
+
+/// RFC 8785 written down a second time, slowly, from the parsed value.
+fn canonicalise(value: &Value) -> String {
+    match value {
+        Value::Object(map) => {
+            let mut fields: Vec<_> = map.iter().collect();
+            fields.sort_by_key(|(name, _)| name.encode_utf16().collect::<Vec<_>>());
+            let fields: Vec<_> = fields
+                .into_iter()
+                .map(|(name, value)| format!("{}:{}", quoted(name), canonicalise(value)))
+                .collect();
+            format!("{{{}}}", fields.join(","))
+        }
+        Value::Array(items) => {
+            let items: Vec<_> = items.iter().map(canonicalise).collect();
+            format!("[{}]", items.join(","))
+        }
+        Value::String(text) => quoted(text),
+        Value::Number(number) => number.as_u64().unwrap().to_string(),
+        Value::Bool(truth) => truth.to_string(),
+        Value::Null => "null".to_owned(),
+    }
+}
+
+/// RFC 8785, section 3.2.2.2.
+fn quoted(text: &str) -> String {
+    let mut quoted = String::from("\"");
+    for character in text.chars() {
+        match character {
+            '"' => quoted.push_str("\\\""),
+            '\\' => quoted.push_str("\\\\"),
+            '\u{8}' => quoted.push_str("\\b"),
+            '\t' => quoted.push_str("\\t"),
+            '\n' => quoted.push_str("\\n"),
+            '\u{c}' => quoted.push_str("\\f"),
+            '\r' => quoted.push_str("\\r"),
+            control if control < ' ' => write!(quoted, "\\u{:04x}", u32::from(control)).unwrap(),
+            other => quoted.push(other),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
+#[test]
+fn the_canonical_bytes_of_an_intent_are_these() {
+    assert_eq!(
+        canonical(Event::Intent(subject())),
+        concat!(
+            r#"{"arguments_hmac":"5f858e08b9af944f8c2498d0646b2983ebc0cab784b6a313a504995759ea968a","#,
+            r#""call_id":"019a7318-2b40-7000-8000-000000000001","#,
+            r#""caller":{"issuer":"https://issuer.example","roles":["Doctor","Researcher"],"#,
+            r#""subject":"dr.yenji","token_id":"t-1"},"client_ip":"192.0.2.7","#,
+            r#""decision":{"id":"019a7318-2b40-7000-8000-000000000002","policies":["doctor-reads"],"#,
+            r#""policy_hash":"0202020202020202020202020202020202020202020202020202020202020202"},"#,
+            r#""definition_digest":"0101010101010101010101010101010101010101010101010101010101010101","#,
+            r#""event":"intent","permit_id":"019a7318-2b40-7000-8000-000000000003","#,
+            r#""protocol":"2026-07-28","requested_tool":"get_patient_records","#,
+            r#""time":"2025-11-11T13:50:00.000042Z","tool":"get_medical_records","version":1}"#,
+        )
+    );
+}
+
+#[test]
+fn the_canonical_bytes_of_an_outcome_are_these() {
+    let denied = Outcome {
+        subject: Subject {
+            tool: None,
+            definition_digest: None,
+            decision_id: None,
+            permit_id: None,
+            roles: Vec::new(),
+            client_ip: String::new(),
+            ..subject()
+        },
+        status: Status::Denied,
+        reason: "not_permitted".to_owned(),
+        rows: 0,
+        rows_withheld: 0,
+        fields_redacted: 0,
+        phi: false,
+        result_digest: None,
+        ..outcome()
+    };
+    assert_eq!(
+        canonical(Event::Outcome(denied)),
+        concat!(
+            r#"{"arguments_hmac":"5f858e08b9af944f8c2498d0646b2983ebc0cab784b6a313a504995759ea968a","#,
+            r#""call_id":"019a7318-2b40-7000-8000-000000000001","#,
+            r#""caller":{"issuer":"https://issuer.example","subject":"dr.yenji","token_id":"t-1"},"#,
+            r#""duration_us":1250,"event":"outcome","fields_redacted":0,"phi":false,"#,
+            r#""protocol":"2026-07-28","reason":"not_permitted","requested_tool":"get_patient_records","#,
+            r#""rows":0,"rows_withheld":0,"status":"denied","time":"2025-11-11T13:50:00.000042Z","#,
+            r#""version":1,"violation":true}"#,
+        )
+    );
+    let ok: Value = serde_json::from_str(&canonical(Event::Outcome(outcome()))).unwrap();
+    assert_eq!(
+        ok["result_hmac"], ok["arguments_hmac"],
+        "the same text under the same key"
+    );
+    assert_eq!(
+        (&ok["status"], &ok["violation"]),
+        (&"ok".into(), &false.into())
+    );
+    assert_eq!((&ok["rows"], &ok["phi"]), (&12.into(), &true.into()));
+}
+
+#[test]
+fn the_canonical_bytes_of_refusals_are_these() {
+    let refusals = Refusals {
+        window_start: Timestamp::from_seconds(1_762_869_000),
+        counts: vec![
+            RefusalCount {
+                reason: "token_expired".to_owned(),
+                client_ip: "192.0.2.7".to_owned(),
+                subject: String::new(),
+                count: 41,
+            },
+            RefusalCount {
+                reason: "duplicate_key".to_owned(),
+                client_ip: String::new(),
+                subject: "dr.yenji".to_owned(),
+                count: 1,
+            },
+        ],
+    };
+    assert_eq!(
+        canonical(Event::Refusals(refusals)),
+        concat!(
+            r#"{"counts":[{"client_ip":"192.0.2.7","count":41,"reason":"token_expired"},"#,
+            r#"{"count":1,"reason":"duplicate_key","subject":"dr.yenji"}],"event":"refusals","#,
+            r#""time":"2025-11-11T13:50:00.000042Z","version":1,"#,
+            r#""window_start":"2025-11-11T13:50:00.000000Z"}"#,
+        )
+    );
+}
+
+#[test]
+fn the_leaf_hash_is_the_one_of_rfc_6962() {
+    // The empty leaf, from the test vectors of certificate-transparency-go.
+    assert_eq!(
+        leaf_hash(b"").to_string(),
+        "6e340b9cffb37a989ca544e6bb780a2c78901d3fb33738768511a30617afa01d"
+    );
+}
+
+#[test]
+fn an_unknown_outcome_says_who_and_nothing_of_what_followed() {
+    let intent = Entry::of(
+        &Record {
+            time: time(),
+            event: Event::Intent(subject()),
+        },
+        &key(),
+    )
+    .unwrap();
+    let stored = Stored {
+        sequence: 0,
+        leaf_hash: intent.leaf_hash,
+        canonical: intent.canonical.clone(),
+    };
+    let open = OpenIntent::read(&stored).unwrap();
+    assert_eq!(open.time, time());
+    let now = time().plus(Duration::from_secs(60));
+    let closed = open.unknown_outcome(now).unwrap();
+
+    let mut expected: Value = serde_json::from_slice(&intent.canonical).unwrap();
+    expected["event"] = "outcome".into();
+    expected["status"] = "unknown".into();
+    expected["reason"] = "no_outcome".into();
+    expected["violation"] = false.into();
+    expected["time"] = now.to_string().into();
+    assert_eq!(
+        String::from_utf8(closed.canonical).unwrap(),
+        canonicalise(&expected)
+    );
+    assert_eq!(closed.status, Some("unknown"));
+    assert_eq!(closed.call_id, intent.call_id);
+}
+
+#[test]
+fn what_has_no_exact_form_is_refused() {
+    let fails = |change: &dyn Fn(&mut Record)| {
+        let mut record = Record {
+            time: time(),
+            event: Event::Outcome(outcome()),
+        };
+        change(&mut record);
+        Entry::of(&record, &key()).unwrap_err().to_string()
+    };
+    let with = |change: fn(&mut Outcome)| {
+        fails(&|record| match &mut record.event {
+            Event::Outcome(outcome) => change(outcome),
+            _ => unreachable!("it is an outcome"),
+        })
+    };
+    assert!(with(|outcome| outcome.rows = 1 << 53).contains("`outcome.rows`"));
+    assert!(with(|outcome| outcome.duration = Duration::MAX).contains("`outcome.duration`"));
+    assert!(with(|outcome| outcome.reason = "x".repeat(MAX_BYTES)).contains("more than 65535"));
+    assert!(
+        fails(&|record| record.time = Timestamp::from_micros(i64::MAX)).contains("`record.time`")
+    );
+}
+
+#[test]
+fn a_column_fits_any_index_and_any_store() {
+    assert_eq!(column("a\0b"), "a\u{fffd}b");
+    assert_eq!(column(&"é".repeat(9_999)).chars().count(), MAX_COLUMN);
+}
+
+prop_compose! {
+    fn any_text()(text in "(\\PC|[\\x00-\\x1f\\x7f\"\\\\/\u{2028}\u{1f600}]){0,40}") -> String { text }
+}
+
+prop_compose! {
+    fn any_outcome()(
+        texts in prop::collection::vec(any_text(), 8),
+        roles in prop::collection::vec(any_text(), 0..4),
+        policies in prop::collection::vec(any_text(), 0..4),
+        counts in prop::collection::vec(0..=MAX_INTEGER, 3),
+        micros in 0..=MAX_INTEGER,
+        present in any::<[bool; 5]>(),
+        phi in any::<bool>(),
+        status in prop::sample::select(&Status::ALL),
+        random in any::<[u8; 32]>(),
+    ) -> Outcome {
+        let ambient = Ambient::system();
+        let mut texts = texts.into_iter();
+        let mut text = || texts.next().unwrap();
+        let digest = Digest::from_bytes(random);
+        Outcome {
+            subject: Subject {
+                call_id: CallId::new(&ambient),
+                issuer: text(),
+                subject: text(),
+                tenant: text(),
+                roles,
+                token_id: text(),
+                client_ip: text(),
+                protocol: text(),
+                requested_tool: text(),
+                tool: present[0].then(|| "get_shifts".parse().unwrap()),
+                definition_digest: present[1].then_some(digest),
+                arguments_digest: digest,
+                decision_id: present[2].then(|| DECISION_ID.parse().unwrap()),
+                policy_hash: present[3].then_some(digest),
+                policies,
+                permit_id: present[4].then(|| PERMIT_ID.parse().unwrap()),
+            },
+            status,
+            reason: text(),
+            rows: counts[0],
+            rows_withheld: counts[1],
+            fields_redacted: counts[2],
+            phi,
+            result_digest: present[0].then_some(digest),
+            duration: Duration::from_micros(micros),
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn canonical_bytes_are_canonical_whatever_a_client_sends(outcome in any_outcome()) {
+        let (subject, asked) = (outcome.subject.subject.clone(), outcome.subject.requested_tool.clone());
+        for event in [Event::Intent(outcome.subject.clone()), Event::Outcome(outcome)] {
+            let canonical = canonical(event);
+            let value: Value = serde_json::from_str(&canonical).unwrap();
+            prop_assert_eq!(canonicalise(&value), canonical.clone());
+            // No control character survives, so nothing can look like the start of another line.
+            prop_assert!(!canonical.bytes().any(|byte| byte < b' '));
+            prop_assert_eq!(&value["caller"]["subject"], &Value::from(subject.as_str()));
+            prop_assert_eq!(value["requested_tool"].as_str().unwrap_or_default(), asked.as_str());
+        }
+    }
+
+    #[test]
+    fn a_client_cannot_add_a_field(text in any_text()) {
+        let forged = format!(r#"{text}","violation":false,"x":"{text}"#);
+        let subject = Subject { requested_tool: forged.clone(), tool: None, ..subject() };
+        let denied = Outcome { subject, status: Status::Denied, ..outcome() };
+        let value: Value = serde_json::from_str(&canonical(Event::Outcome(denied))).unwrap();
+        prop_assert_eq!(&value["violation"], &Value::Bool(true));
+        prop_assert_eq!(value.get("x"), None);
+        prop_assert_eq!(value["requested_tool"].as_str(), Some(forged.as_str()));
+    }
+}

@@ -1,0 +1,117 @@
+//! Intents that nobody finished: each gets the outcome `unknown`.
+//!
+//! An intent stays open when the process that made the call ends in between. Only intents of some age
+//! are closed, because another replica, or a gateway that outlived this service, may still be at work
+//! on a young one. The store remembers below which sequence all are closed, so a sweep looks only at
+//! what came after.
+
+use std::time::Duration;
+
+use futures::{StreamExt, TryStreamExt, stream};
+use tokio::time::{Instant, MissedTickBehavior, interval_at};
+use wardgate_domain::Ambient;
+
+use crate::Error;
+use crate::canonical::OpenIntent;
+use crate::store::{Page, Reader};
+use crate::writer::Appends;
+
+/// Intents read at once.
+const PAGE: u64 = 256;
+
+/// Outcomes waiting for the writer at once: one batch, and room in its queue for everyone else.
+const SIDE_BY_SIDE: usize = 64;
+
+/// How often to look, at most and at least.
+const INTERVAL: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(5)];
+
+/// Closes what others leave open.
+pub(crate) struct Closing {
+    pub(crate) reader: Reader,
+    pub(crate) appends: Appends,
+    pub(crate) ambient: Ambient,
+    /// Age from which an intent counts as abandoned.
+    pub(crate) after: Duration,
+}
+
+impl Closing {
+    /// Sweeps until it is dropped.
+    pub(crate) async fn run(self) {
+        let every = self.after.clamp(INTERVAL[0], INTERVAL[1]);
+        let mut ticks = interval_at(Instant::now() + every, every);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            if !self.appends.readiness().borrow().is_ready() {
+                continue;
+            }
+            if let Err(error) = self.sweep().await {
+                let error = &error as &dyn std::error::Error;
+                tracing::warn!(
+                    error,
+                    "intents without an outcome stay open until the next sweep"
+                );
+            }
+        }
+    }
+
+    /// Closes every intent that is old enough.
+    pub(crate) async fn sweep(&self) -> Result<(), Error> {
+        let head = self.reader.head().await?;
+        let abandoned_before = self.ambient.now().minus(self.after);
+        let mut rest = head.closed_below..head.size;
+        let mut closed_below = head.size;
+        while !rest.is_empty() {
+            let page = Page {
+                range: rest.clone(),
+                limit: PAGE,
+                newest_first: false,
+            };
+            let intents = self.reader.open_intents(&page).await?;
+            rest.start = intents.last().map_or(rest.end, |last| last.sequence + 1);
+            let mut abandoned = Vec::new();
+            for stored in intents {
+                match OpenIntent::read(&stored) {
+                    Ok(intent) if intent.time < abandoned_before => abandoned.push(intent),
+                    Ok(_) => closed_below = closed_below.min(stored.sequence),
+                    Err(error) => {
+                        let error = &error as &dyn std::error::Error;
+                        tracing::error!(error, "an intent without an outcome cannot be closed");
+                    }
+                }
+            }
+            self.close(abandoned).await?;
+        }
+        if closed_below > head.closed_below {
+            self.appends.closed_below(closed_below).await;
+        }
+        Ok(())
+    }
+
+    async fn close(&self, abandoned: Vec<OpenIntent>) -> Result<(), Error> {
+        let now = self.ambient.now();
+        let outcomes = abandoned.into_iter().map(|intent| async move {
+            match self
+                .appends
+                .append(intent.unknown_outcome(now)?, false)
+                .await
+            {
+                Ok(_) => Ok(1),
+                // Its own outcome or another replica's sweep came first.
+                Err(Error::AlreadyRecorded { .. }) => Ok(0),
+                Err(error) => Err(error),
+            }
+        });
+        let closed: u64 = stream::iter(outcomes)
+            .buffer_unordered(SIDE_BY_SIDE)
+            .try_fold(0, |sum, one| async move { Ok(sum + one) })
+            .await?;
+        if closed > 0 {
+            tracing::warn!(
+                closed,
+                "calls ended without an outcome and were recorded as unknown"
+            );
+        }
+        Ok(())
+    }
+}

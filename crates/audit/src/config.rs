@@ -1,0 +1,43 @@
+//! What an operator sets.
+
+use serde::{Deserialize, Serialize};
+
+/// Settings of the audit service.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// `sqlite:PATH`, the path relative to the working directory and the file created when absent, or
+    /// `postgres://…`.
+    pub store: String,
+    /// Seconds after which an intent without an outcome counts as abandoned and gets the outcome
+    /// `unknown`. Must exceed the longest time limit of any tool, and the difference between the clocks
+    /// of the machines.
+    #[serde(default = "default_unknown_after_seconds")]
+    pub unknown_after_seconds: u64,
+}
+
+fn default_unknown_after_seconds() -> u64 {
+    60
+}
+
+impl Config {
+    /// Default settings for `store`.
+    pub fn for_store(store: impl Into<String>) -> Self {
+        Self {
+            store: store.into(),
+            unknown_after_seconds: default_unknown_after_seconds(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_misspelt_setting_is_refused_and_only_the_store_is_needed() {
+        let config: Config = serde_json::from_str(r#"{"store":"sqlite:a"}"#).unwrap();
+        assert_eq!(config, Config::for_store("sqlite:a"));
+        assert!(serde_json::from_str::<Config>(r#"{"store":"sqlite:a","stroe":"b"}"#).is_err());
+    }
+}

@@ -1,0 +1,80 @@
+//! What can go wrong.
+
+use wardgate_domain::InvalidMessage;
+use wardgate_proto::common::v1::ErrorReason;
+use wardgate_rpc::ServiceError;
+
+/// A failure of the audit service or of a reader.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The setting `store` names no store.
+    #[error("the audit store must be given as `sqlite:PATH` or `postgres://…`")]
+    UnknownStore,
+    /// The store cannot be opened.
+    #[error("cannot open the audit store {store}: {source}")]
+    Open {
+        /// Where it is, without credentials.
+        store: String,
+        /// What the driver said.
+        source: sqlx::Error,
+    },
+    /// The store was written by a newer program.
+    #[error(
+        "the audit store has schema version {found}, this program knows {known}; use the newer program"
+    )]
+    NewerSchema {
+        /// Version of the store.
+        found: i64,
+        /// Newest version this program knows.
+        known: i64,
+    },
+    /// The store was written by an older program, and this one may only read.
+    #[error(
+        "the audit store has schema version {found} instead of {known}; start the audit service once to bring it up to date"
+    )]
+    OlderSchema {
+        /// Version of the store.
+        found: i64,
+        /// Version this program reads.
+        known: i64,
+    },
+    /// The record is not known to be durable. It may have been stored all the same; appending it once
+    /// more with `retry` settles that.
+    #[error("the record cannot be stored durably now; try again later")]
+    NotDurable,
+    /// A message that cannot become a record or a filter.
+    #[error(transparent)]
+    Invalid(#[from] InvalidMessage),
+    /// The call already has an intent or outcome, and it is another one.
+    #[error("this call already has another {event} in the record; give every call its own id")]
+    AlreadyRecorded {
+        /// `intent` or `outcome`.
+        event: &'static str,
+    },
+    /// The store cannot be read.
+    #[error("the audit store cannot be read now; try again later")]
+    Unreadable(#[from] sqlx::Error),
+    /// A stored record is not what this service writes.
+    #[error("stored record {sequence} is damaged: {problem}")]
+    Damaged {
+        /// Its position.
+        sequence: u64,
+        /// What is wrong with it.
+        problem: String,
+    },
+}
+
+impl ServiceError for Error {
+    fn reason(&self) -> ErrorReason {
+        match self {
+            Self::NotDurable => ErrorReason::NotDurable,
+            Self::Invalid(_) | Self::AlreadyRecorded { .. } => ErrorReason::InvalidMessage,
+            Self::Unreadable(_) => ErrorReason::Unavailable,
+            Self::UnknownStore
+            | Self::Open { .. }
+            | Self::NewerSchema { .. }
+            | Self::OlderSchema { .. }
+            | Self::Damaged { .. } => ErrorReason::Internal,
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! Keyed digests: what stands in the record for arguments and results.
+
+use std::fmt;
+
+use aws_lc_rs::hmac;
+use wardgate_domain::Digest;
+
+/// The key under which digests of arguments and results are stored. A plain digest of a short code can
+/// be guessed by trying every code; a keyed one only by who holds the key.
+#[derive(Clone)]
+pub struct MacKey(hmac::Key);
+
+impl MacKey {
+    /// A key of 32 random bytes.
+    pub fn from_bytes(bytes: &[u8; 32]) -> Self {
+        Self(hmac::Key::new(hmac::HMAC_SHA256, bytes))
+    }
+
+    /// HMAC-SHA-256 of the 32 bytes of `digest`.
+    pub(crate) fn mac(&self, digest: Digest) -> Digest {
+        let mut bytes = [0; 32];
+        bytes.copy_from_slice(hmac::sign(&self.0, digest.as_bytes()).as_ref());
+        Digest::from_bytes(bytes)
+    }
+}
+
+impl fmt::Debug for MacKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("MacKey")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Expected value: Python `hmac.new(bytes([7]*32), sha256(b"NUGWI").digest(), "sha256")`.
+    #[test]
+    fn is_hmac_sha_256_over_the_digest() {
+        let mac = MacKey::from_bytes(&[7; 32]).mac(Digest::of(b"NUGWI"));
+        assert_eq!(
+            mac.to_string(),
+            "5f858e08b9af944f8c2498d0646b2983ebc0cab784b6a313a504995759ea968a"
+        );
+    }
+
+    #[test]
+    fn a_printed_key_shows_nothing() {
+        assert_eq!(format!("{:?}", MacKey::from_bytes(&[7; 32])), "MacKey");
+    }
+}

@@ -1,0 +1,35 @@
+//! The record for a command on the same machine, with the service running or not.
+
+use futures::{Stream, TryStreamExt};
+use wardgate_rpc::client::{AuditFilter, StoredRecord};
+
+use crate::store::{self, Address};
+use crate::{Error, query};
+
+/// Reads a store and never writes to it.
+#[derive(Debug, Clone)]
+pub struct Reader(store::Reader);
+
+impl Reader {
+    /// Opens the store at `store`, spelt as in the configuration. It must exist and have the schema of
+    /// this program.
+    pub async fn open(store: &str) -> Result<Self, Error> {
+        let address: Address = store.parse()?;
+        let reader = store::Reader::new(&address);
+        reader.check_schema(&address).await?;
+        Ok(Self(reader))
+    }
+
+    /// The records that match, as the service would give them.
+    pub fn query(
+        &self,
+        filter: AuditFilter,
+    ) -> Result<impl Stream<Item = Result<StoredRecord, Error>> + Send + use<>, Error> {
+        let records = query::run(self.0.clone(), filter.try_into()?);
+        Ok(records.map_ok(|stored| StoredRecord {
+            sequence: stored.sequence,
+            leaf_hash: stored.leaf_hash,
+            record: stored.canonical.into(),
+        }))
+    }
+}

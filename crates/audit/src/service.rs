@@ -1,0 +1,119 @@
+//! The gRPC door: each method converts, calls, converts.
+
+use std::pin::Pin;
+use std::time::Duration;
+
+use futures::{Stream, StreamExt};
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tonic::{Request, Response, Status};
+use wardgate_domain::{Ambient, InvalidMessage, Receipt, Record};
+use wardgate_proto::audit::v1 as pb;
+use wardgate_proto::audit::v1::audit_service_server::{AuditService, AuditServiceServer};
+use wardgate_rpc::Service;
+
+use crate::canonical::Entry;
+use crate::closing::Closing;
+use crate::query::{self, Filter};
+use crate::store::{Address, Reader, Stored};
+use crate::writer::{self, Appends};
+use crate::{Config, Error, MacKey};
+
+/// The audit service over the store that `config` names. Brings the store up to date and closes what an
+/// earlier process left open before it returns; ends its background work when the server is dropped.
+pub async fn service(
+    config: Config,
+    mac_key: MacKey,
+    ambient: Ambient,
+) -> Result<Service<AuditServiceServer<impl AuditService>>, Error> {
+    let address: Address = config.store.parse()?;
+    address.migrate().await?;
+    let reader = Reader::new(&address);
+    let appends = writer::start(address).await?;
+    let readiness = appends.readiness();
+
+    let closing = Closing {
+        reader: reader.clone(),
+        appends: appends.clone(),
+        ambient,
+        after: Duration::from_secs(config.unknown_after_seconds),
+    };
+    closing.sweep().await?;
+    let stop = CancellationToken::new();
+    tokio::spawn(stop.clone().run_until_cancelled_owned(closing.run()));
+
+    let audit = Audit {
+        appends,
+        reader,
+        mac_key,
+        _stop: stop.drop_guard(),
+    };
+    Ok(Service {
+        server: AuditServiceServer::new(audit),
+        readiness,
+    })
+}
+
+struct Audit {
+    appends: Appends,
+    reader: Reader,
+    mac_key: MacKey,
+    _stop: DropGuard,
+}
+
+impl Audit {
+    async fn append(&self, request: pb::AppendRequest) -> Result<Receipt, Error> {
+        let missing = || InvalidMessage::field("record", "is missing");
+        let record = Record::try_from(request.record.ok_or_else(missing)?)?;
+        let entry = Entry::of(&record, &self.mac_key)?;
+        self.appends.append(entry, request.retry).await
+    }
+}
+
+#[tonic::async_trait]
+impl AuditService for Audit {
+    async fn append(
+        &self,
+        request: Request<pb::AppendRequest>,
+    ) -> Result<Response<pb::AppendResponse>, Status> {
+        let receipt = self
+            .append(request.into_inner())
+            .await
+            .map_err(|error| status(&error))?;
+        Ok(Response::new(pb::AppendResponse {
+            receipt: Some(receipt.into()),
+        }))
+    }
+
+    type QueryStream = Pin<Box<dyn Stream<Item = Result<pb::QueryResponse, Status>> + Send>>;
+
+    async fn query(
+        &self,
+        request: Request<pb::QueryRequest>,
+    ) -> Result<Response<Self::QueryStream>, Status> {
+        let filter =
+            Filter::try_from(request.into_inner()).map_err(|error| status(&error.into()))?;
+        let records = query::run(self.reader.clone(), filter)
+            .map(|record| record.map(response).map_err(|error| status(&error)));
+        Ok(Response::new(Box::pin(records)))
+    }
+}
+
+fn response(stored: Stored) -> pb::QueryResponse {
+    pb::QueryResponse {
+        sequence: stored.sequence,
+        leaf_hash: stored.leaf_hash.to_wire(),
+        record: stored.canonical.into(),
+    }
+}
+
+fn status(error: &Error) -> Status {
+    match error {
+        Error::Invalid(message) => wardgate_rpc::invalid(message),
+        Error::Unreadable(cause) => {
+            let cause = cause as &dyn std::error::Error;
+            tracing::warn!(cause, "the audit store cannot be read");
+            wardgate_rpc::status(error)
+        }
+        other => wardgate_rpc::status(other),
+    }
+}

@@ -1,0 +1,211 @@
+//! PostgreSQL: the schema `audit` of any database.
+
+use sqlx::postgres::{PgConnectOptions, PgConnection, PgPoolOptions};
+use sqlx::{ConnectOptions, Connection, PgPool};
+
+use super::{Address, AppendError, Found, READ_WAIT, READERS, WRITE_LIMIT, signed, unsigned};
+use crate::Error;
+use crate::canonical::Entry;
+
+pub(super) const RECORD: &str = "audit.record";
+pub(super) const HEAD: &str = "SELECT size, closed_below FROM audit.head";
+
+/// Version n of the schema is what the first n of these make; they never change once released.
+const MIGRATIONS: &[&str] = &[include_str!("postgres/0001_record.sql")];
+
+/// One start at a time; any number that no other program is likely to lock.
+const MIGRATION_LOCK: i64 = 0x5741_5244_4155_4454;
+
+/// The whole batch in one statement, so one round trip and one flush. The update locks the head row
+/// until the commit: whoever appends next, from any replica, goes on from this size.
+const APPEND: &str = "
+    WITH head AS (
+        UPDATE audit.head SET size = size + cardinality($1) RETURNING size - cardinality($1) AS first
+    ), stored AS (
+        INSERT INTO audit.record
+        SELECT head.first + entry.position - 1, entry.leaf_hash, entry.canonical, entry.event,
+               entry.time, entry.call_id, entry.subject, entry.tool, entry.status
+        FROM head, unnest($1::bytea[], $2::bytea[], $3::text[], $4::bigint[], $5::text[], $6::text[],
+                          $7::text[], $8::text[]) WITH ORDINALITY
+             AS entry (leaf_hash, canonical, event, time, call_id, subject, tool, status, position)
+    )
+    SELECT first FROM head";
+
+pub(super) fn known_version() -> i64 {
+    signed(MIGRATIONS.len() as u64)
+}
+
+pub(super) async fn version(pool: &PgPool) -> Result<i64, sqlx::Error> {
+    sqlx::query_scalar("SELECT version FROM audit.schema_version")
+        .fetch_one(pool)
+        .await
+}
+
+pub(super) async fn migrate(address: &Address, options: &PgConnectOptions) -> Result<(), Error> {
+    let open = |source| address.open_error(source);
+    let mut connection = options.connect().await.map_err(open)?;
+    let mut transaction = connection.begin().await.map_err(open)?;
+    sqlx::query("SELECT pg_advisory_xact_lock($1)")
+        .bind(MIGRATION_LOCK)
+        .execute(&mut *transaction)
+        .await
+        .map_err(open)?;
+    // Looked up first: `IF NOT EXISTS` still asks for the right to create what is there already.
+    let exists: bool = sqlx::query_scalar("SELECT to_regclass('audit.schema_version') IS NOT NULL")
+        .fetch_one(&mut *transaction)
+        .await
+        .map_err(open)?;
+    if !exists {
+        sqlx::raw_sql(
+            "CREATE SCHEMA IF NOT EXISTS audit;
+             CREATE TABLE audit.schema_version (version bigint NOT NULL);
+             INSERT INTO audit.schema_version VALUES (0)",
+        )
+        .execute(&mut *transaction)
+        .await
+        .map_err(open)?;
+    }
+    let found: i64 = sqlx::query_scalar("SELECT version FROM audit.schema_version")
+        .fetch_one(&mut *transaction)
+        .await
+        .map_err(open)?;
+    let known = known_version();
+    if found > known {
+        return Err(Error::NewerSchema { found, known });
+    }
+    if found < known {
+        let done = usize::try_from(found).unwrap_or(0);
+        for migration in &MIGRATIONS[done..] {
+            sqlx::raw_sql(*migration)
+                .execute(&mut *transaction)
+                .await
+                .map_err(open)?;
+        }
+        sqlx::query("UPDATE audit.schema_version SET version = $1")
+            .bind(known)
+            .execute(&mut *transaction)
+            .await
+            .map_err(open)?;
+    }
+    transaction.commit().await.map_err(open)?;
+    connection.close().await.map_err(open)
+}
+
+pub(super) fn read_pool(options: &PgConnectOptions) -> PgPool {
+    let options = options
+        .clone()
+        .application_name("wardgate audit reader")
+        .options([
+            ("default_transaction_read_only", "on"),
+            ("statement_timeout", "30s"),
+        ]);
+    PgPoolOptions::new()
+        .max_connections(READERS)
+        .acquire_timeout(READ_WAIT)
+        .connect_lazy_with(options)
+}
+
+pub(crate) struct Writer(PgConnection);
+
+impl Writer {
+    pub(super) async fn connect(options: &PgConnectOptions) -> Result<Self, sqlx::Error> {
+        // The server gives a statement up no later than the writer does, so none holds the head row
+        // for a batch that was already answered.
+        let limit = format!("{}ms", WRITE_LIMIT.as_millis());
+        let options = options
+            .clone()
+            .application_name("wardgate audit writer")
+            .options([
+                ("synchronous_commit", "on"),
+                ("statement_timeout", limit.as_str()),
+            ]);
+        options.connect().await.map(Self)
+    }
+
+    pub(super) async fn append(&mut self, entries: &[&Entry]) -> Result<u64, AppendError> {
+        fn column<'a, T>(entries: &[&'a Entry], field: impl Fn(&'a Entry) -> T) -> Vec<T> {
+            entries.iter().map(|entry| field(entry)).collect()
+        }
+        let first: i64 = sqlx::query_scalar(APPEND)
+            .bind(column(entries, |entry| {
+                entry.leaf_hash.as_bytes().as_slice()
+            }))
+            .bind(column(entries, |entry| entry.canonical.as_slice()))
+            .bind(column(entries, |entry| entry.event))
+            .bind(column(entries, |entry| entry.time.as_micros()))
+            .bind(column(entries, |entry| entry.call_id.as_deref()))
+            .bind(column(entries, |entry| entry.subject.as_deref()))
+            .bind(column(entries, |entry| entry.tool.as_deref()))
+            .bind(column(entries, |entry| entry.status))
+            .fetch_one(&mut self.0)
+            .await?;
+        Ok(unsigned(first))
+    }
+
+    pub(super) async fn find(&mut self, entries: &[&Entry]) -> Result<Vec<Found>, sqlx::Error> {
+        let call_ids: Vec<_> = entries
+            .iter()
+            .filter_map(|entry| entry.call_id.as_deref())
+            .collect();
+        let times: Vec<_> = entries
+            .iter()
+            .filter(|entry| entry.call_id.is_none())
+            .map(|entry| entry.time.as_micros())
+            .collect();
+        sqlx::query_as(
+            "SELECT event, call_id, sequence, leaf_hash FROM audit.record WHERE call_id = ANY($1)
+             UNION ALL
+             SELECT event, call_id, sequence, leaf_hash FROM audit.record
+             WHERE call_id IS NULL AND time = ANY($2)",
+        )
+        .bind(call_ids)
+        .bind(times)
+        .fetch_all(&mut self.0)
+        .await
+    }
+
+    pub(super) async fn probe(&mut self) -> Result<(), sqlx::Error> {
+        sqlx::query("UPDATE audit.head SET probes = probes + 1")
+            .execute(&mut self.0)
+            .await
+            .map(drop)
+    }
+
+    pub(super) async fn closed_below(&mut self, sequence: u64) -> Result<(), sqlx::Error> {
+        sqlx::query("UPDATE audit.head SET closed_below = greatest(closed_below, $1)")
+            .bind(signed(sequence))
+            .execute(&mut self.0)
+            .await
+            .map(drop)
+    }
+
+    pub(super) async fn close(self) -> Result<(), sqlx::Error> {
+        self.0.close().await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_commit_is_flushed_before_it_is_answered() {
+        let Ok(server) = std::env::var("WARDGATE_TEST_POSTGRES") else {
+            assert!(
+                std::env::var_os("CI").is_none(),
+                "set WARDGATE_TEST_POSTGRES to a server URL"
+            );
+            eprintln!("skipped: WARDGATE_TEST_POSTGRES names no PostgreSQL server");
+            return;
+        };
+        // Whatever the URL, the role or the database say.
+        let lax = server.parse::<PgConnectOptions>().unwrap();
+        let lax = lax.options([("synchronous_commit", "off")]);
+        let mut writer = Writer::connect(&lax).await.unwrap();
+        let synchronous: String = sqlx::query_scalar("SHOW synchronous_commit")
+            .fetch_one(&mut writer.0)
+            .await
+            .unwrap();
+        assert_eq!(synchronous, "on");
+    }
+}

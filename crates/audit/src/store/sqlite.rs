@@ -1,0 +1,231 @@
+//! SQLite: one file beside its write-ahead log; readers never wait for the writer.
+
+use std::path::Path;
+use std::sync::LazyLock;
+
+use sqlx::query::Query;
+use sqlx::sqlite::{
+    SqliteArguments, SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqlitePoolOptions,
+    SqliteSynchronous,
+};
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Sqlite, SqlitePool};
+
+use super::{
+    Address, AppendError, Found, MAX_BATCH, READ_WAIT, READERS, WRITE_LIMIT, signed, unsigned,
+};
+use crate::Error;
+use crate::canonical::Entry;
+
+pub(super) const RECORD: &str = "record";
+pub(super) const HEAD: &str =
+    "SELECT (SELECT coalesce(max(sequence) + 1, 0) FROM record), closed_below FROM head";
+
+/// Version n of the schema is what the first n of these make; they never change once released.
+const MIGRATIONS: &[&str] = &[include_str!("sqlite/0001_record.sql")];
+
+/// The statement that stores a batch, for up to 1, 2, 4, … 256 rows: a single one, which is its own
+/// transaction and one message to the thread of the connection, and of few sizes, so that each is
+/// prepared once. Rows without an entry are null and fall out. No record is ever removed, so the
+/// highest sequence tells the next.
+static APPENDS: LazyLock<Vec<String>> = LazyLock::new(|| {
+    let sizes = (0..)
+        .map(|power| 1 << power)
+        .take_while(|size| *size <= MAX_BATCH);
+    sizes.map(append_of).collect()
+});
+
+fn statement_for(entries: usize) -> &'static str {
+    &APPENDS[entries.next_power_of_two().ilog2() as usize]
+}
+
+fn append_of(rows: usize) -> String {
+    let rows: Vec<_> = (0..rows)
+        .map(|row| format!("({row}, ?, ?, ?, ?, ?, ?, ?, ?)"))
+        .collect();
+    format!(
+        "INSERT INTO record
+         SELECT (SELECT coalesce(max(sequence) + 1, 0) FROM record) + column1,
+                column2, column3, column4, column5, column6, column7, column8, column9
+         FROM (VALUES {}) WHERE column2 IS NOT NULL",
+        rows.join(", ")
+    )
+}
+
+pub(super) fn known_version() -> i64 {
+    signed(MIGRATIONS.len() as u64)
+}
+
+pub(super) async fn version(pool: &SqlitePool) -> Result<i64, sqlx::Error> {
+    sqlx::query_scalar("PRAGMA user_version")
+        .fetch_one(pool)
+        .await
+}
+
+pub(super) async fn migrate(address: &Address, path: &Path) -> Result<(), Error> {
+    let open = |source| address.open_error(source);
+    let mut connection = options(path)
+        .create_if_missing(true)
+        .connect()
+        .await
+        .map_err(open)?;
+    let mut transaction = connection
+        .begin_with("BEGIN IMMEDIATE")
+        .await
+        .map_err(open)?;
+    let found: i64 = sqlx::query_scalar("PRAGMA user_version")
+        .fetch_one(&mut *transaction)
+        .await
+        .map_err(open)?;
+    let known = known_version();
+    if found > known {
+        return Err(Error::NewerSchema { found, known });
+    }
+    let done = usize::try_from(found).unwrap_or(0);
+    for migration in &MIGRATIONS[done..] {
+        sqlx::raw_sql(*migration)
+            .execute(&mut *transaction)
+            .await
+            .map_err(open)?;
+    }
+    let version = format!("PRAGMA user_version = {known}");
+    sqlx::raw_sql(AssertSqlSafe(version))
+        .execute(&mut *transaction)
+        .await
+        .map_err(open)?;
+    transaction.commit().await.map_err(open)?;
+    connection.close().await.map_err(open)
+}
+
+pub(super) fn read_pool(path: &Path) -> SqlitePool {
+    SqlitePoolOptions::new()
+        .max_connections(READERS)
+        .acquire_timeout(READ_WAIT)
+        .connect_lazy_with(options(path).read_only(true))
+}
+
+/// FULL makes the write-ahead log durable at each commit.
+fn options(path: &Path) -> SqliteConnectOptions {
+    SqliteConnectOptions::new()
+        .filename(path)
+        .journal_mode(SqliteJournalMode::Wal)
+        .synchronous(SqliteSynchronous::Full)
+        .foreign_keys(true)
+        .busy_timeout(WRITE_LIMIT)
+}
+
+pub(crate) struct Writer(SqliteConnection);
+
+impl Writer {
+    pub(super) async fn connect(path: &Path) -> Result<Self, sqlx::Error> {
+        options(path).connect().await.map(Self)
+    }
+
+    pub(super) async fn append(&mut self, entries: &[&Entry]) -> Result<u64, AppendError> {
+        let append = sqlx::query(statement_for(entries.len()));
+        let append = entries.iter().copied().fold(append, bind);
+        let last = append.execute(&mut self.0).await?.last_insert_rowid();
+        Ok(unsigned(last) + 1 - entries.len() as u64)
+    }
+
+    pub(super) async fn find(&mut self, entries: &[&Entry]) -> Result<Vec<Found>, sqlx::Error> {
+        let call_ids: Vec<_> = entries
+            .iter()
+            .filter_map(|entry| entry.call_id.as_ref())
+            .collect();
+        let times: Vec<_> = entries
+            .iter()
+            .filter(|entry| entry.call_id.is_none())
+            .map(|entry| entry.time.as_micros())
+            .collect();
+        sqlx::query_as(
+            "SELECT event, call_id, sequence, leaf_hash FROM record
+             WHERE call_id IN (SELECT value FROM json_each(?))
+             UNION ALL
+             SELECT event, call_id, sequence, leaf_hash FROM record
+             WHERE call_id IS NULL AND time IN (SELECT value FROM json_each(?))",
+        )
+        .bind(sqlx::types::Json(call_ids))
+        .bind(sqlx::types::Json(times))
+        .fetch_all(&mut self.0)
+        .await
+    }
+
+    pub(super) async fn probe(&mut self) -> Result<(), sqlx::Error> {
+        // The counter matters: SQLite writes nothing when a page keeps its contents.
+        self.run("UPDATE head SET probes = probes + 1").await
+    }
+
+    pub(super) async fn closed_below(&mut self, sequence: u64) -> Result<(), sqlx::Error> {
+        sqlx::query("UPDATE head SET closed_below = max(closed_below, ?)")
+            .bind(signed(sequence))
+            .execute(&mut self.0)
+            .await
+            .map(drop)
+    }
+
+    pub(super) async fn close(self) -> Result<(), sqlx::Error> {
+        self.0.close().await
+    }
+
+    async fn run(&mut self, statement: &'static str) -> Result<(), sqlx::Error> {
+        sqlx::query(statement).execute(&mut self.0).await.map(drop)
+    }
+}
+
+type Insert = Query<'static, Sqlite, SqliteArguments>;
+
+fn bind(insert: Insert, entry: &Entry) -> Insert {
+    insert
+        .bind(entry.leaf_hash.as_bytes().to_vec())
+        .bind(entry.canonical.clone())
+        .bind(entry.event)
+        .bind(entry.time.as_micros())
+        .bind(entry.call_id.clone())
+        .bind(entry.subject.clone())
+        .bind(entry.tool.clone())
+        .bind(entry.status)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_commit_is_flushed_before_it_is_answered() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("audit.sqlite");
+        migrate(&Address::Sqlite(path.clone()), &path)
+            .await
+            .unwrap();
+        let mut writer = Writer::connect(&path).await.unwrap();
+        let journal: String = sqlx::query_scalar("PRAGMA journal_mode")
+            .fetch_one(&mut writer.0)
+            .await
+            .unwrap();
+        let synchronous: i64 = sqlx::query_scalar("PRAGMA synchronous")
+            .fetch_one(&mut writer.0)
+            .await
+            .unwrap();
+        assert_eq!((journal.as_str(), synchronous), ("wal", 2), "2 is FULL");
+    }
+
+    #[test]
+    fn every_batch_has_its_statement() {
+        assert_eq!(APPENDS.len(), 9);
+        for (entries, rows) in [
+            (1, 1),
+            (2, 2),
+            (3, 4),
+            (64, 64),
+            (65, 128),
+            (MAX_BATCH, 256),
+        ] {
+            let statement = statement_for(entries);
+            assert_eq!(
+                statement.matches('?').count(),
+                rows * 8,
+                "{entries} entries"
+            );
+        }
+    }
+}

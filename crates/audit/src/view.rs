@@ -1,0 +1,145 @@
+//! Records as people and other programs read them.
+
+use serde_json::{Map, Value, json};
+use wardgate_domain::Digest;
+
+use crate::Error;
+
+/// One line of `audit query --json`: `sequence`, `leaf_hash`, the seven fields of [`access_view`], then
+/// every field of the record under its own name.
+pub fn record_line(sequence: u64, leaf_hash: &Digest, record: &[u8]) -> Result<Value, Error> {
+    let record = parse(sequence, record)?;
+    let mut line = Map::new();
+    line.insert("sequence".to_owned(), sequence.into());
+    line.insert("leaf_hash".to_owned(), leaf_hash.to_string().into());
+    line.extend(seven_fields(&record));
+    line.extend(record);
+    Ok(Value::Object(line))
+}
+
+/// A record as an access log has it, in exactly seven fields:
+///
+/// | field | of a call | of counted refusals |
+/// |---|---|---|
+/// | `user` | token subject | null |
+/// | `action` | `LLM_TOOL_CALL` | `REFUSED_REQUESTS` |
+/// | `table_name` | `LLM` | `LLM` |
+/// | `record_id` | tool, or the name asked for where no such tool exists | null |
+/// | `timestamp` | RFC 3339, `Z` | the same |
+/// | `is_phi_access` | whether health information was released | false |
+/// | `ip_address` | address of the client, or null | null |
+pub fn access_view(sequence: u64, record: &[u8]) -> Result<Value, Error> {
+    Ok(Value::Object(seven_fields(&parse(sequence, record)?)))
+}
+
+fn parse(sequence: u64, record: &[u8]) -> Result<Map<String, Value>, Error> {
+    serde_json::from_slice(record).map_err(|error| Error::Damaged {
+        sequence,
+        problem: error.to_string(),
+    })
+}
+
+fn seven_fields(record: &Map<String, Value>) -> Map<String, Value> {
+    let field = |name: &str| record.get(name).cloned().unwrap_or(Value::Null);
+    let of_call = record.get("event").is_some_and(|event| event != "refusals");
+    let fields = [
+        (
+            "user",
+            record
+                .get("caller")
+                .map_or(Value::Null, |caller| caller["subject"].clone()),
+        ),
+        (
+            "action",
+            json!(if of_call {
+                "LLM_TOOL_CALL"
+            } else {
+                "REFUSED_REQUESTS"
+            }),
+        ),
+        ("table_name", json!("LLM")),
+        (
+            "record_id",
+            record
+                .get("tool")
+                .cloned()
+                .unwrap_or_else(|| field("requested_tool")),
+        ),
+        ("timestamp", field("time")),
+        (
+            "is_phi_access",
+            json!(record.get("phi") == Some(&Value::Bool(true))),
+        ),
+        ("ip_address", field("client_ip")),
+    ];
+    fields
+        .map(|(name, value)| (name.to_owned(), value))
+        .into_iter()
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OUTCOME: &[u8] = br#"{"call_id":"c","caller":{"issuer":"i","subject":"dr.yenji"},"client_ip":"192.0.2.7","event":"outcome","phi":true,"requested_tool":"get_patient_records","status":"ok","time":"2025-11-11T13:50:00.000042Z","tool":"get_medical_records","version":1,"violation":false}"#;
+    const REFUSALS: &[u8] = br#"{"counts":[{"count":2,"reason":"token_expired"}],"event":"refusals","time":"2025-11-11T13:50:00.000042Z","version":1,"window_start":"2025-11-11T13:49:59.000000Z"}"#;
+
+    #[test]
+    fn a_call_is_seen_in_seven_fields() {
+        assert_eq!(
+            access_view(7, OUTCOME).unwrap(),
+            json!({
+                "user": "dr.yenji",
+                "action": "LLM_TOOL_CALL",
+                "table_name": "LLM",
+                "record_id": "get_medical_records",
+                "timestamp": "2025-11-11T13:50:00.000042Z",
+                "is_phi_access": true,
+                "ip_address": "192.0.2.7",
+            })
+        );
+    }
+
+    #[test]
+    fn a_tool_that_does_not_exist_is_seen_by_the_name_asked_for() {
+        let record = br#"{"caller":{"subject":"b"},"event":"outcome","requested_tool":"drop_all","time":"t"}"#;
+        let view = access_view(0, record).unwrap();
+        assert_eq!(view["record_id"], "drop_all");
+        assert_eq!(view["is_phi_access"], false);
+        assert_eq!(view["ip_address"], Value::Null);
+    }
+
+    #[test]
+    fn refusals_are_seen_as_such() {
+        let view = access_view(0, REFUSALS).unwrap();
+        assert_eq!(view["action"], "REFUSED_REQUESTS");
+        assert_eq!(view["user"], Value::Null);
+        assert_eq!(view.as_object().unwrap().len(), 7);
+    }
+
+    #[test]
+    fn a_line_holds_position_view_and_record() {
+        let line = record_line(7, &Digest::of(b"abc"), OUTCOME).unwrap();
+        assert_eq!(line["sequence"], 7);
+        assert_eq!(line["leaf_hash"], Digest::of(b"abc").to_string());
+        let holds = |part: Value| {
+            part.as_object()
+                .unwrap()
+                .iter()
+                .all(|(name, value)| &line[name.as_str()] == value)
+        };
+        assert!(holds(access_view(7, OUTCOME).unwrap()));
+        assert!(holds(serde_json::from_slice(OUTCOME).unwrap()));
+    }
+
+    #[test]
+    fn a_damaged_record_is_named() {
+        assert!(
+            access_view(7, b"{\"cut")
+                .unwrap_err()
+                .to_string()
+                .contains("record 7 is damaged")
+        );
+    }
+}

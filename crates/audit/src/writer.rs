@@ -1,0 +1,334 @@
+//! Group commit: one task writes what waits, in one transaction, and answers all.
+//!
+//! ```text
+//!   append ─┐                       ┌─ receipt
+//!   append ─┼▶ queue ─▶ one batch ──┼─ receipt      batch n+1 gathers while batch n is flushed
+//!   append ─┘                       └─ receipt
+//! ```
+//!
+//! Fails closed: when the store fails, whoever waits hears so at once, and so does everyone after until
+//! a probe has written something.
+
+use std::collections::HashSet;
+use std::time::{Duration, Instant};
+
+use metrics::{counter, histogram};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::{MissedTickBehavior, interval, timeout};
+use wardgate_domain::Receipt;
+use wardgate_rpc::Readiness;
+use wardgate_telemetry::names;
+
+use crate::Error;
+use crate::canonical::Entry;
+use crate::store::{Address, AppendError, Found, MAX_BATCH, WRITE_LIMIT, Writer};
+
+/// Records that may wait; more are refused at once.
+const QUEUE: usize = 4_096;
+
+/// No append waits longer, whatever happens: a result is withheld rather than late.
+const APPEND_LIMIT: Duration = Duration::from_millis(700);
+
+/// How often the calls of one batch may turn out to be stored already, before the store is suspected.
+const MAX_COLLISIONS: u32 = 3;
+
+/// How often a failed store is tried.
+const PROBE_INTERVAL: Duration = Duration::from_millis(250);
+
+/// A store that nobody used for so long is tried too, so that readiness is the truth.
+const PROBE_WHEN_IDLE: Duration = Duration::from_secs(5);
+
+/// The way to the writer; cheap to clone. The writer ends when the last one is gone.
+#[derive(Debug, Clone)]
+pub(crate) struct Appends {
+    queue: mpsc::Sender<Job>,
+    readiness: watch::Receiver<Readiness>,
+}
+
+impl Appends {
+    /// Stores `entry` and returns once it is durable. With `retry`, an entry that is stored already is
+    /// not stored again.
+    pub(crate) async fn append(&self, entry: Entry, retry: bool) -> Result<Receipt, Error> {
+        if !self.readiness.borrow().is_ready() {
+            return Err(Error::NotDurable);
+        }
+        let (answer, answered) = oneshot::channel();
+        let waiting = Waiting {
+            entry,
+            retry,
+            answer,
+        };
+        self.queue
+            .try_send(Job::Append(waiting))
+            .map_err(|_| Error::NotDurable)?;
+        match timeout(APPEND_LIMIT, answered).await {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(_)) | Err(_) => Err(Error::NotDurable),
+        }
+    }
+
+    /// Remembers that every intent below `sequence` has its outcome.
+    pub(crate) async fn closed_below(&self, sequence: u64) {
+        // A lost mark costs a second look at the same intents, nothing else.
+        drop(self.queue.send(Job::ClosedBelow(sequence)).await);
+    }
+
+    pub(crate) fn readiness(&self) -> watch::Receiver<Readiness> {
+        self.readiness.clone()
+    }
+}
+
+#[derive(Debug)]
+enum Job {
+    Append(Waiting),
+    ClosedBelow(u64),
+}
+
+#[derive(Debug)]
+struct Waiting {
+    entry: Entry,
+    retry: bool,
+    answer: oneshot::Sender<Result<Receipt, Error>>,
+}
+
+impl Waiting {
+    fn answer(self, answer: Result<Receipt, Error>) {
+        // Nobody listens any more when the append ran out of time.
+        drop(self.answer.send(answer));
+    }
+
+    fn answer_found(self, found: &Found) {
+        let answer = if found.holds(&self.entry) {
+            Ok(Receipt::for_durable(found.sequence(), self.entry.leaf_hash))
+        } else {
+            Err(Error::AlreadyRecorded {
+                event: self.entry.event,
+            })
+        };
+        self.answer(answer);
+    }
+}
+
+/// Starts the writer of the store at `address`.
+pub(crate) async fn start(address: Address) -> Result<Appends, Error> {
+    let connection = Writer::connect(&address)
+        .await
+        .map_err(|source| address.open_error(source))?;
+    let (queue, jobs) = mpsc::channel(QUEUE);
+    let (told, readiness) = watch::channel(Readiness::Ready);
+    tokio::spawn(
+        WriterTask {
+            address,
+            connection: Some(connection),
+            told,
+        }
+        .run(jobs),
+    );
+    Ok(Appends { queue, readiness })
+}
+
+struct WriterTask {
+    address: Address,
+    /// None after a failure: a connection in an unknown state is not used again.
+    connection: Option<Writer>,
+    told: watch::Sender<Readiness>,
+}
+
+impl WriterTask {
+    async fn run(mut self, mut jobs: mpsc::Receiver<Job>) {
+        let mut probe = interval(PROBE_INTERVAL);
+        probe.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut last_use = Instant::now();
+        let mut batch = Vec::with_capacity(MAX_BATCH);
+        loop {
+            tokio::select! {
+                biased;
+                count = jobs.recv_many(&mut batch, MAX_BATCH) => {
+                    if count == 0 {
+                        break;
+                    }
+                    last_use = Instant::now();
+                    let was_ready = self.is_ready();
+                    self.handle(batch.drain(..)).await;
+                    // Whoever was just answered may have more to append: let them, then flush once.
+                    tokio::task::yield_now().await;
+                    if was_ready && !self.is_ready() {
+                        // A server that was restarted is back on the first try.
+                        probe.reset_immediately();
+                    }
+                }
+                _ = probe.tick() => {
+                    if !self.is_ready() || last_use.elapsed() >= PROBE_WHEN_IDLE {
+                        last_use = Instant::now();
+                        self.probe().await;
+                    }
+                }
+            }
+        }
+        if let Some(connection) = self.connection.take() {
+            // Everything acknowledged is durable already; this only tidies up.
+            drop(timeout(WRITE_LIMIT, connection.close()).await);
+        }
+    }
+
+    fn is_ready(&self) -> bool {
+        self.connection.is_some()
+    }
+
+    async fn handle(&mut self, jobs: impl Iterator<Item = Job>) {
+        let mut batch = Vec::with_capacity(jobs.size_hint().0);
+        let mut closed_below = None;
+        for job in jobs {
+            match job {
+                // Whoever gave up waiting was told that the record is not durable.
+                Job::Append(waiting) if waiting.answer.is_closed() => {}
+                Job::Append(waiting) => batch.push(waiting),
+                Job::ClosedBelow(sequence) => closed_below = Some(sequence),
+            }
+        }
+        if let Some(connection) = &mut self.connection {
+            let started = Instant::now();
+            let done = async {
+                store(connection, &mut batch).await?;
+                match closed_below {
+                    Some(sequence) => connection.closed_below(sequence).await,
+                    None => Ok(()),
+                }
+            };
+            match timeout(WRITE_LIMIT, done).await {
+                Ok(Ok(())) => histogram!(names::AUDIT_BATCH_SECONDS).record(started.elapsed()),
+                Ok(Err(error)) => self.failed(&error.to_string()),
+                Err(_) => self.failed("a write took too long"),
+            }
+        }
+        for waiting in batch {
+            waiting.answer(Err(Error::NotDurable));
+        }
+    }
+
+    async fn probe(&mut self) {
+        let tried = async {
+            let mut connection = match self.connection.take() {
+                Some(connection) => connection,
+                None => Writer::connect(&self.address).await?,
+            };
+            connection.probe().await.map(|()| connection)
+        };
+        match timeout(WRITE_LIMIT, tried).await {
+            Ok(Ok(connection)) => self.works(connection),
+            Ok(Err(error)) => self.failed(&error.to_string()),
+            Err(_) => self.failed("a write took too long"),
+        }
+    }
+
+    fn works(&mut self, connection: Writer) {
+        self.connection = Some(connection);
+        if !self.told.borrow().is_ready() {
+            tracing::info!("the audit store takes records again");
+            self.told.send_replace(Readiness::Ready);
+        }
+    }
+
+    fn failed(&mut self, cause: &str) {
+        self.connection = None;
+        counter!(names::AUDIT_STORE_FAILURES).increment(1);
+        if self.told.borrow().is_ready() {
+            tracing::error!(
+                cause,
+                "the audit store takes no records; calls are refused until it does"
+            );
+        }
+        self.told.send_replace(Readiness::NotReady(format!(
+            "the audit store {} takes no records: {cause}",
+            self.address
+        )));
+    }
+}
+
+/// Stores `batch` and answers each of it; what is left in it after an error is not known to be stored.
+async fn store(connection: &mut Writer, batch: &mut Vec<Waiting>) -> Result<(), sqlx::Error> {
+    let mut collisions = 0;
+    while !batch.is_empty() {
+        if batch.iter().any(|waiting| waiting.retry) {
+            answer_stored(connection, batch).await?;
+            if batch.is_empty() {
+                break;
+            }
+        }
+        let repeats = take_repeats(batch);
+        let entries: Vec<_> = batch.iter().map(|waiting| &waiting.entry).collect();
+        match connection.append(&entries).await {
+            Ok(first) => {
+                counter!(names::AUDIT_RECORDS).increment(entries.len() as u64);
+                for (waiting, sequence) in batch.drain(..).zip(first..) {
+                    let receipt = Receipt::for_durable(sequence, waiting.entry.leaf_hash);
+                    waiting.answer(Ok(receipt));
+                }
+            }
+            // Nothing was stored. Calls that are in the record already get their answer, then the
+            // others go in without them; a call may still come in by another replica in between.
+            Err(AppendError::Duplicate) if collisions < MAX_COLLISIONS => {
+                collisions += 1;
+                for waiting in batch.iter_mut() {
+                    waiting.retry |= waiting.entry.call_id.is_some();
+                }
+            }
+            Err(AppendError::Duplicate) => {
+                return Err(sqlx::Error::Protocol(
+                    "records and head row disagree".to_owned(),
+                ));
+            }
+            Err(AppendError::Store(error)) => return Err(error),
+        }
+        batch.extend(repeats);
+    }
+    Ok(())
+}
+
+/// Answers those of `batch` that ask for it and are stored already, and takes them out.
+async fn answer_stored(
+    connection: &mut Writer,
+    batch: &mut Vec<Waiting>,
+) -> Result<(), sqlx::Error> {
+    let asked: Vec<_> = batch
+        .iter()
+        .filter(|waiting| waiting.retry)
+        .map(|waiting| &waiting.entry)
+        .collect();
+    let found = connection.find(&asked).await?;
+    for waiting in std::mem::take(batch) {
+        let stored = found
+            .iter()
+            .find(|found| waiting.retry && found.takes_the_place_of(&waiting.entry));
+        match stored {
+            Some(found) => waiting.answer_found(found),
+            None => batch.push(waiting),
+        }
+    }
+    Ok(())
+}
+
+/// Takes out what `batch` holds for the second time, to be looked up once the first is stored.
+fn take_repeats(batch: &mut Vec<Waiting>) -> Vec<Waiting> {
+    let mut seen = HashSet::with_capacity(batch.len());
+    let repeated: Vec<_> = batch
+        .iter()
+        .map(|Waiting { entry, .. }| match &entry.call_id {
+            Some(call_id) => !seen.insert((call_id.as_str(), entry.event)),
+            None => false,
+        })
+        .collect();
+    if !repeated.contains(&true) {
+        return Vec::new();
+    }
+    let mut repeats = Vec::new();
+    for (mut waiting, repeated) in std::mem::take(batch).into_iter().zip(repeated) {
+        if repeated {
+            waiting.retry = true;
+            repeats.push(waiting);
+        } else {
+            batch.push(waiting);
+        }
+    }
+    repeats
+}

@@ -1,0 +1,300 @@
+//! What an acknowledged append means.
+
+use futures::future::join_all;
+use futures::{StreamExt, stream};
+use wardgate_audit::{Config, Error, MacKey};
+use wardgate_domain::{Ambient, Digest, Event, Receipt, Record, Status, Subject};
+use wardgate_proto::common::v1::ErrorReason;
+
+use crate::support::{TestStore, intent, json, on_both_stores, outcome, refusals, subject};
+
+on_both_stores! {
+    the_sequence_is_dense_under_64_appenders_some_of_whom_fail
+    two_services_share_one_sequence
+    an_acknowledged_record_is_there_for_everyone
+    a_call_has_one_intent_and_one_outcome
+    one_bad_record_does_not_fail_its_batch
+    a_retry_finds_the_earlier_record
+    a_restart_continues_the_sequence
+    hostile_texts_are_stored_as_they_came
+    a_record_that_is_too_long_is_refused
+    nobody_changes_or_removes_a_record
+    a_newer_schema_is_refused
+}
+
+async fn the_sequence_is_dense_under_64_appenders_some_of_whom_fail(store: &TestStore) {
+    let service = store.service().await;
+    let taken = subject();
+    service
+        .audit
+        .append(&outcome(&taken, Status::Ok), false)
+        .await
+        .unwrap();
+    let appender = |number: usize| {
+        let (audit, taken) = (service.audit.clone(), taken.clone());
+        async move {
+            let mut acknowledged = Vec::new();
+            for round in 0..8 {
+                let record = match (number + round) % 4 {
+                    0 => outcome(&taken, Status::Error),
+                    1 => refusals(u64::MAX),
+                    _ => outcome(&subject(), Status::Ok),
+                };
+                if let Ok(receipt) = audit.append(&record, false).await {
+                    acknowledged.push(receipt);
+                }
+            }
+            acknowledged
+        }
+    };
+    let acknowledged = join_all((0..64).map(|number| tokio::spawn(appender(number)))).await;
+    let mut acknowledged: Vec<_> = acknowledged.into_iter().flat_map(Result::unwrap).collect();
+    acknowledged.sort_by_key(Receipt::sequence);
+
+    let stored = store.records().await;
+    assert_eq!(stored.len(), 1 + 64 * 8 / 2);
+    assert!(
+        stored
+            .iter()
+            .map(|record| record.sequence)
+            .eq(0..stored.len() as u64)
+    );
+    assert_eq!(acknowledged.len(), stored.len() - 1);
+    for (receipt, record) in acknowledged.iter().zip(&stored[1..]) {
+        assert_eq!(
+            (receipt.sequence(), receipt.leaf_hash()),
+            (record.sequence, record.leaf_hash)
+        );
+    }
+}
+
+async fn two_services_share_one_sequence(store: &TestStore) {
+    let services: [_; 2] = tokio::join!(store.service(), store.service()).into();
+    let appends = (0..40).map(|number: usize| {
+        let audit = services[number % 2].audit.clone();
+        async move {
+            audit
+                .append(&outcome(&subject(), Status::Ok), false)
+                .await
+                .unwrap()
+                .sequence()
+        }
+    });
+    let mut sequences: Vec<_> = stream::iter(appends).buffer_unordered(8).collect().await;
+    sequences.sort_unstable();
+    assert!(sequences.into_iter().eq(0..40));
+    assert_eq!(store.records().await.len(), 40);
+}
+
+async fn an_acknowledged_record_is_there_for_everyone(store: &TestStore) {
+    let service = store.service().await;
+    for sequence in 0..20 {
+        let receipt = service
+            .audit
+            .append(&outcome(&subject(), Status::Ok), false)
+            .await
+            .unwrap();
+        assert_eq!(receipt.sequence(), sequence);
+        // Over a connection of its own, so only what is committed shows.
+        let stored = store.records().await.pop().unwrap();
+        assert_eq!(stored.sequence, sequence);
+        let leaf_hash = Digest::of_parts([[0].as_slice(), &stored.record]);
+        assert_eq!(
+            receipt.leaf_hash(),
+            leaf_hash,
+            "RFC 6962 over the stored bytes"
+        );
+        assert_eq!(stored.leaf_hash, leaf_hash);
+    }
+}
+
+async fn a_call_has_one_intent_and_one_outcome(store: &TestStore) {
+    let service = store.service().await;
+    let call = subject();
+    let first = service.audit.append(&intent(&call), false).await.unwrap();
+    let last = service
+        .audit
+        .append(&outcome(&call, Status::Ok), false)
+        .await
+        .unwrap();
+
+    // The same again is no second record, another is refused.
+    assert_eq!(
+        service.audit.append(&intent(&call), false).await.unwrap(),
+        first
+    );
+    assert_eq!(
+        service
+            .audit
+            .append(&outcome(&call, Status::Ok), false)
+            .await
+            .unwrap(),
+        last
+    );
+    for retry in [false, true] {
+        let other = outcome(&call, Status::Error);
+        let error = service.audit.append(&other, retry).await.unwrap_err();
+        assert_eq!(error.reason(), ErrorReason::InvalidMessage);
+    }
+    // The same at the same time, in one batch or in several.
+    let call = subject();
+    let again =
+        (0..32).map(|_| async { service.audit.append(&intent(&call), false).await.unwrap() });
+    let receipts = join_all(again).await;
+    assert!(receipts.iter().all(|receipt| receipt == &receipts[0]));
+    assert_eq!(store.records().await.len(), 3);
+}
+
+async fn one_bad_record_does_not_fail_its_batch(store: &TestStore) {
+    let service = store.service().await;
+    let taken = subject();
+    service
+        .audit
+        .append(&outcome(&taken, Status::Ok), false)
+        .await
+        .unwrap();
+    let records = (0..64).map(|number| match number % 8 {
+        0 => (outcome(&taken, Status::Error), false),
+        _ => (outcome(&subject(), Status::Ok), true),
+    });
+    let appended = join_all(records.map(|(record, good)| {
+        let audit = service.audit.clone();
+        async move { (audit.append(&record, false).await.is_ok(), good) }
+    }));
+    for (stored, good) in appended.await {
+        assert_eq!(stored, good);
+    }
+    assert!(
+        service.readiness.borrow().is_ready(),
+        "the store did nothing wrong"
+    );
+}
+
+async fn a_retry_finds_the_earlier_record(store: &TestStore) {
+    let service = store.service().await;
+    for record in [
+        intent(&subject()),
+        outcome(&subject(), Status::Ok),
+        refusals(3),
+    ] {
+        let first = service.audit.append(&record, false).await.unwrap();
+        assert_eq!(service.audit.append(&record, true).await.unwrap(), first);
+    }
+    // With nothing to find, a retry appends.
+    let appended = service.audit.append(&refusals(4), true).await.unwrap();
+    assert_eq!(appended.sequence(), 3);
+    // Two gateways may count the same; without `retry` these are two records.
+    let appended = service.audit.append(&refusals(4), false).await.unwrap();
+    assert_eq!(appended.sequence(), 4);
+}
+
+async fn a_restart_continues_the_sequence(store: &TestStore) {
+    for sequence in 0..3 {
+        let service = store.service().await;
+        let receipt = service
+            .audit
+            .append(&outcome(&subject(), Status::Ok), false)
+            .await
+            .unwrap();
+        assert_eq!(receipt.sequence(), sequence);
+    }
+}
+
+async fn hostile_texts_are_stored_as_they_came(store: &TestStore) {
+    let service = store.service().await;
+    let texts = [
+        "nul \0 byte".to_owned(),
+        "line\nbreak \r\n and \u{2028}".to_owned(),
+        r#"quote " backslash \ brace }"#.to_owned(),
+        "'; DROP TABLE record; --".to_owned(),
+        "long ".repeat(4_000),
+    ];
+    for text in texts {
+        let hostile = Subject {
+            subject: text.clone(),
+            requested_tool: text.clone(),
+            tool: None,
+            ..subject()
+        };
+        let receipt = service
+            .audit
+            .append(&outcome(&hostile, Status::Denied), false)
+            .await
+            .unwrap();
+        let stored = store.records().await.pop().unwrap();
+        assert_eq!(stored.sequence, receipt.sequence());
+        assert_eq!(json(&stored)["caller"]["subject"], text);
+        assert_eq!(json(&stored)["requested_tool"], text);
+    }
+}
+
+async fn a_record_that_is_too_long_is_refused(store: &TestStore) {
+    let service = store.service().await;
+    let long = Subject {
+        token_id: "x".repeat(70_000),
+        ..subject()
+    };
+    let error = service
+        .audit
+        .append(&outcome(&long, Status::Ok), false)
+        .await
+        .unwrap_err();
+    assert_eq!(error.reason(), ErrorReason::InvalidMessage);
+    // The longest that fits, and any number of such in a batch.
+    let Record {
+        event: Event::Outcome(mut longest),
+        time,
+    } = outcome(&subject(), Status::Ok)
+    else {
+        unreachable!("it is an outcome")
+    };
+    longest.reason = "x".repeat(64_000);
+    let appends = (0..32).map(|_| {
+        longest.subject = subject();
+        let record = Record {
+            time,
+            event: Event::Outcome(longest.clone()),
+        };
+        let audit = service.audit.clone();
+        async move { audit.append(&record, false).await.unwrap() }
+    });
+    assert_eq!(join_all(appends).await.len(), 32);
+}
+
+async fn nobody_changes_or_removes_a_record(store: &TestStore) {
+    let service = store.service().await;
+    service
+        .audit
+        .append(&outcome(&subject(), Status::Denied), false)
+        .await
+        .unwrap();
+    for statement in ["UPDATE record SET status = 'ok'", "DELETE FROM record"] {
+        let error = store.execute(statement).await.unwrap_err();
+        assert!(error.to_string().contains("never"), "{error}");
+    }
+    assert_eq!(store.records().await.len(), 1);
+}
+
+async fn a_newer_schema_is_refused(store: &TestStore) {
+    drop(store.service().await);
+    // Whichever of the two the store understands.
+    let raised = [
+        store.execute("PRAGMA user_version = 99").await,
+        store
+            .execute("UPDATE schema_version SET version = 99")
+            .await,
+    ];
+    assert!(raised.iter().any(Result::is_ok));
+    let key = MacKey::from_bytes(&[7; 32]);
+    let refused =
+        wardgate_audit::service(Config::for_store(&store.url), key, Ambient::system()).await;
+    assert!(matches!(
+        refused.err(),
+        Some(Error::NewerSchema { found: 99, .. })
+    ));
+    let refused = wardgate_audit::Reader::open(&store.url).await;
+    assert!(matches!(
+        refused.err(),
+        Some(Error::NewerSchema { found: 99, .. })
+    ));
+}

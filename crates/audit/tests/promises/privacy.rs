@@ -1,0 +1,40 @@
+//! What is never in the record.
+
+use wardgate_domain::{Digest, Event, Record, Status};
+
+use crate::support::{TestStore, intent, on_both_stores, outcome, subject};
+
+on_both_stores! { p4_nothing_raw_is_stored }
+
+/// The domain types carry digests where a value could be; even these are not stored as they come, for
+/// the digest of a five-letter code is as good as the code.
+async fn p4_nothing_raw_is_stored(store: &TestStore) {
+    let canaries = ["NUGWI", "Hypertension, Lisinopril 10mg daily"];
+    let service = store.service().await;
+    let mut call = subject();
+    call.arguments_digest = Digest::of(canaries[0].as_bytes());
+    service.audit.append(&intent(&call), false).await.unwrap();
+    let Record {
+        event: Event::Outcome(mut ended),
+        time,
+    } = outcome(&call, Status::Ok)
+    else {
+        unreachable!("it is an outcome")
+    };
+    ended.result_digest = Some(Digest::of(canaries[1].as_bytes()));
+    let record = Record {
+        time,
+        event: Event::Outcome(ended),
+    };
+    service.audit.append(&record, false).await.unwrap();
+
+    let stored = store.every_byte().await;
+    let holds = |needle: &[u8]| stored.windows(needle.len()).any(|window| window == needle);
+    assert!(holds(b"dr.yenji"), "the search finds what is there");
+    for canary in canaries {
+        let digest = Digest::of(canary.as_bytes());
+        assert!(!holds(canary.as_bytes()));
+        assert!(!holds(digest.as_bytes()));
+        assert!(!holds(digest.to_string().as_bytes()));
+    }
+}

@@ -1,0 +1,131 @@
+//! What happens to calls whose process ended.
+
+use std::time::Duration;
+
+use wardgate_domain::{Status, Subject};
+use wardgate_proto::common::v1::ErrorReason;
+use wardgate_rpc::client::StoredRecord;
+
+use crate::support::{StandingClock, TestStore, intent, json, on_both_stores, outcome, subject};
+
+on_both_stores! {
+    every_abandoned_intent_has_an_outcome_before_readiness
+    an_intent_that_becomes_too_old_is_closed_while_the_service_runs
+}
+
+/// Call ids of the outcomes `unknown`.
+fn closed(records: &[StoredRecord]) -> Vec<String> {
+    let unknown = records
+        .iter()
+        .map(json)
+        .filter(|record| record["status"] == "unknown");
+    unknown
+        .map(|record| record["call_id"].as_str().unwrap().to_owned())
+        .collect()
+}
+
+async fn every_abandoned_intent_has_an_outcome_before_readiness(store: &TestStore) {
+    let clock = StandingClock::new();
+    let finished = subject();
+    // More than one page of them.
+    let abandoned: Vec<Subject> = (0..300).map(|_| subject()).collect();
+    {
+        let service = store.service_at(clock.ambient(), 60).await;
+        service
+            .audit
+            .append(&intent(&finished), false)
+            .await
+            .unwrap();
+        service
+            .audit
+            .append(&outcome(&finished, Status::Ok), false)
+            .await
+            .unwrap();
+        let appends = abandoned.iter().map(|call| {
+            let (audit, record) = (service.audit.clone(), intent(call));
+            async move { audit.append(&record, false).await.unwrap() }
+        });
+        futures::future::join_all(appends).await;
+    }
+    // Too young: the call may still run somewhere.
+    clock.advance(Duration::from_secs(60));
+    let service = store.service_at(clock.ambient(), 60).await;
+    assert!(service.readiness.borrow().is_ready());
+    assert_eq!(store.records().await.len(), 302);
+    drop(service);
+
+    clock.advance(Duration::from_secs(1));
+    let service = store.service_at(clock.ambient(), 60).await;
+    let records = store.records().await;
+    let mut expected: Vec<_> = abandoned
+        .iter()
+        .map(|call| call.call_id.to_string())
+        .collect();
+    let mut found = closed(&records);
+    expected.sort_unstable();
+    found.sort_unstable();
+    assert_eq!(found, expected);
+    // The outcome names the same caller and tool.
+    let (intent, unknown) = (json(&records[2]), json(records.last().unwrap()));
+    for field in [
+        "caller",
+        "tool",
+        "requested_tool",
+        "client_ip",
+        "arguments_hmac",
+        "protocol",
+    ] {
+        assert_eq!(intent[field], unknown[field], "{field}");
+    }
+    assert_eq!(unknown.get("rows"), None, "nobody knows");
+
+    // Who was only slow comes too late: there is one outcome, and it says unknown.
+    let late = service
+        .audit
+        .append(&outcome(&abandoned[0], Status::Ok), true)
+        .await
+        .unwrap_err();
+    assert_eq!(late.reason(), ErrorReason::InvalidMessage);
+    drop(service);
+    drop(store.service_at(clock.ambient(), 0).await);
+    assert_eq!(
+        store.records().await.len(),
+        records.len(),
+        "nothing is closed twice"
+    );
+}
+
+async fn an_intent_that_becomes_too_old_is_closed_while_the_service_runs(store: &TestStore) {
+    let clock = StandingClock::new();
+    let service = store.service_at(clock.ambient(), 1).await;
+    let (abandoned, young) = (subject(), subject());
+    service
+        .audit
+        .append(&intent(&abandoned), false)
+        .await
+        .unwrap();
+    clock.advance(Duration::from_secs(2));
+    let mut record = intent(&young);
+    record.time = record.time.plus(Duration::from_secs(2));
+    service.audit.append(&record, false).await.unwrap();
+
+    let mut looks = tokio::time::interval(Duration::from_millis(50));
+    let closed = async {
+        loop {
+            looks.tick().await;
+            let closed = closed(&store.records().await);
+            if !closed.is_empty() {
+                return closed;
+            }
+        }
+    };
+    let closed = tokio::time::timeout(Duration::from_secs(20), closed)
+        .await
+        .expect("it is closed");
+    assert_eq!(closed, [abandoned.call_id.to_string()]);
+    service
+        .audit
+        .append(&outcome(&young, Status::Ok), false)
+        .await
+        .unwrap();
+}

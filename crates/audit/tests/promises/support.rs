@@ -1,0 +1,304 @@
+//! Stores that exist for one test, the service over them, and records to put in.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use futures::TryStreamExt;
+use sqlx::{AssertSqlSafe, Connection, PgConnection, SqliteConnection};
+use tempfile::TempDir;
+use tokio::sync::watch;
+use wardgate_audit::{Config, MacKey, Reader};
+use wardgate_domain::{
+    Ambient, CallId, Clock, Digest, Event, Outcome, Record, RefusalCount, Refusals, Status,
+    Subject, SystemEntropy, Timestamp,
+};
+use wardgate_rpc::client::{AuditClient, AuditFilter, StoredRecord};
+use wardgate_rpc::link::{self, Link};
+use wardgate_rpc::{Peer, Readiness};
+
+/// Runs each of the named functions, which take a `&TestStore`, on both kinds of store.
+macro_rules! on_both_stores {
+    ($($promise:ident)*) => {$(
+        mod $promise {
+            use crate::support::TestStore;
+
+            #[tokio::test(flavor = "multi_thread")]
+            async fn sqlite() {
+                super::$promise(&TestStore::sqlite()).await;
+            }
+
+            #[tokio::test(flavor = "multi_thread")]
+            async fn postgres() {
+                let Some(store) = TestStore::postgres().await else { return };
+                super::$promise(&store).await;
+                store.remove().await;
+            }
+        }
+    )*};
+}
+pub(crate) use on_both_stores;
+
+/// An empty store of one test.
+pub(crate) struct TestStore {
+    pub(crate) url: String,
+    kind: Kind,
+}
+
+enum Kind {
+    Sqlite(TempDir),
+    Postgres { server: String, database: String },
+}
+
+impl TestStore {
+    pub(crate) fn sqlite() -> Self {
+        let dir = TempDir::new().unwrap();
+        let url = format!("sqlite:{}", dir.path().join("audit.sqlite").display());
+        Self {
+            url,
+            kind: Kind::Sqlite(dir),
+        }
+    }
+
+    /// A database of its own; none without a server to put it on.
+    pub(crate) async fn postgres() -> Option<Self> {
+        let Ok(server) = std::env::var("WARDGATE_TEST_POSTGRES") else {
+            assert!(
+                std::env::var_os("CI").is_none(),
+                "set WARDGATE_TEST_POSTGRES to a server URL"
+            );
+            eprintln!("skipped: WARDGATE_TEST_POSTGRES names no PostgreSQL server");
+            return None;
+        };
+        let database = format!(
+            "audit_{:032x}",
+            u128::from_be_bytes(Ambient::system().random())
+        );
+        let (base, _) = server.rsplit_once('/').expect("the URL names a database");
+        let url = format!("{base}/{database}");
+        let mut connection = PgConnection::connect(&server).await.unwrap();
+        let create = AssertSqlSafe(format!("CREATE DATABASE {database}"));
+        sqlx::raw_sql(create)
+            .execute(&mut connection)
+            .await
+            .unwrap();
+        Some(Self {
+            url,
+            kind: Kind::Postgres { server, database },
+        })
+    }
+
+    pub(crate) async fn remove(self) {
+        if let Kind::Postgres { server, database } = self.kind {
+            let mut connection = PgConnection::connect(&server).await.unwrap();
+            let drop = AssertSqlSafe(format!("DROP DATABASE {database} WITH (FORCE)"));
+            sqlx::raw_sql(drop).execute(&mut connection).await.unwrap();
+        }
+    }
+
+    /// Runs `statement`, past the service.
+    pub(crate) async fn execute(&self, statement: &str) -> Result<(), sqlx::Error> {
+        let statement = AssertSqlSafe(statement.to_owned());
+        match &self.kind {
+            Kind::Sqlite(_) => {
+                let mut connection = SqliteConnection::connect(&self.url).await?;
+                sqlx::raw_sql(statement)
+                    .execute(&mut connection)
+                    .await
+                    .map(drop)
+            }
+            Kind::Postgres { .. } => {
+                let mut connection = PgConnection::connect(&self.url).await?;
+                sqlx::raw_sql("SET search_path = audit")
+                    .execute(&mut connection)
+                    .await?;
+                sqlx::raw_sql(statement)
+                    .execute(&mut connection)
+                    .await
+                    .map(drop)
+            }
+        }
+    }
+
+    /// Everything the store holds of the record, columns and all.
+    pub(crate) async fn every_byte(&self) -> Vec<u8> {
+        match &self.kind {
+            Kind::Sqlite(dir) => std::fs::read_dir(dir.path())
+                .unwrap()
+                .flat_map(|file| std::fs::read(file.unwrap().path()).unwrap())
+                .collect(),
+            Kind::Postgres { .. } => {
+                let mut connection = PgConnection::connect(&self.url).await.unwrap();
+                let rows: Vec<(Vec<u8>, Vec<u8>, String)> = sqlx::query_as(
+                    "SELECT leaf_hash, canonical, record::text FROM audit.record ORDER BY sequence",
+                )
+                .fetch_all(&mut connection)
+                .await
+                .unwrap();
+                rows.into_iter()
+                    .flat_map(|(hash, bytes, text)| [hash, bytes, text.into_bytes()].concat())
+                    .collect()
+            }
+        }
+    }
+
+    pub(crate) async fn service(&self) -> TestService {
+        self.service_at(Ambient::system(), 60).await
+    }
+
+    pub(crate) async fn service_at(&self, ambient: Ambient, unknown_after: u64) -> TestService {
+        TestService::start(&self.url, ambient, unknown_after).await
+    }
+
+    /// All records, read without the service.
+    pub(crate) async fn records(&self) -> Vec<StoredRecord> {
+        let reader = Reader::open(&self.url).await.unwrap();
+        reader
+            .query(AuditFilter::default())
+            .unwrap()
+            .try_collect()
+            .await
+            .unwrap()
+    }
+}
+
+/// The audit service as its callers have it.
+pub(crate) struct TestService {
+    /// As the gateway has it.
+    pub(crate) audit: AuditClient,
+    /// As an operator has it.
+    pub(crate) operator: AuditClient,
+    /// For requests that the clients cannot express.
+    pub(crate) operator_link: Link,
+    pub(crate) gateway_link: Link,
+    pub(crate) readiness: watch::Receiver<Readiness>,
+}
+
+impl TestService {
+    pub(crate) async fn start(url: &str, ambient: Ambient, unknown_after: u64) -> Self {
+        let config = Config {
+            unknown_after_seconds: unknown_after,
+            ..Config::for_store(url)
+        };
+        let service = wardgate_audit::service(config, MacKey::from_bytes(&[7; 32]), ambient);
+        let service = service.await.unwrap();
+        let readiness = service.readiness.clone();
+        let gateway_link = link::local(service.clone(), Peer::Gateway).link;
+        let operator_link = link::local(service, Peer::Operator).link;
+        let patience = Duration::from_secs(10);
+        Self {
+            audit: AuditClient::new(gateway_link.clone(), patience),
+            operator: AuditClient::new(operator_link.clone(), patience),
+            operator_link,
+            gateway_link,
+            readiness,
+        }
+    }
+
+    pub(crate) async fn ready(&mut self) {
+        let ready = self.readiness.wait_for(Readiness::is_ready);
+        tokio::time::timeout(Duration::from_secs(10), ready)
+            .await
+            .expect("it recovers")
+            .unwrap();
+    }
+}
+
+/// A clock that stands until it is moved.
+#[derive(Debug)]
+pub(crate) struct StandingClock(AtomicI64);
+
+impl StandingClock {
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::new(Self(AtomicI64::new(start().as_micros())))
+    }
+
+    pub(crate) fn ambient(self: &Arc<Self>) -> Ambient {
+        Ambient::new(self.clone(), Arc::new(SystemEntropy))
+    }
+
+    pub(crate) fn advance(&self, by: Duration) {
+        self.0
+            .fetch_add(i64::try_from(by.as_micros()).unwrap(), Ordering::SeqCst);
+    }
+}
+
+impl Clock for StandingClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_micros(self.0.load(Ordering::SeqCst))
+    }
+}
+
+/// The time of every record below.
+pub(crate) fn start() -> Timestamp {
+    Timestamp::from_seconds(1_762_869_000)
+}
+
+/// A call of its own.
+pub(crate) fn subject() -> Subject {
+    Subject {
+        call_id: CallId::new(&Ambient::system()),
+        issuer: "https://issuer.example".to_owned(),
+        subject: "dr.yenji".to_owned(),
+        tenant: "north".to_owned(),
+        roles: vec!["Doctor".to_owned()],
+        token_id: "t-1".to_owned(),
+        client_ip: "192.0.2.7".to_owned(),
+        protocol: "2026-07-28".to_owned(),
+        requested_tool: "get_patient_records".to_owned(),
+        tool: Some("get_medical_records".parse().unwrap()),
+        definition_digest: Some(Digest::of(b"definition")),
+        arguments_digest: Digest::of(b"arguments"),
+        decision_id: None,
+        policy_hash: None,
+        policies: Vec::new(),
+        permit_id: None,
+    }
+}
+
+pub(crate) fn intent(subject: &Subject) -> Record {
+    Record {
+        time: start(),
+        event: Event::Intent(subject.clone()),
+    }
+}
+
+pub(crate) fn outcome(subject: &Subject, status: Status) -> Record {
+    let outcome = Outcome {
+        subject: subject.clone(),
+        status,
+        reason: String::new(),
+        rows: 1,
+        rows_withheld: 0,
+        fields_redacted: 0,
+        phi: true,
+        result_digest: Some(Digest::of(b"result")),
+        duration: Duration::from_millis(1),
+    };
+    Record {
+        time: start(),
+        event: Event::Outcome(outcome),
+    }
+}
+
+pub(crate) fn refusals(count: u64) -> Record {
+    let count = RefusalCount {
+        reason: "token_expired".to_owned(),
+        client_ip: "192.0.2.7".to_owned(),
+        subject: String::new(),
+        count,
+    };
+    let refusals = Refusals {
+        window_start: start(),
+        counts: vec![count],
+    };
+    Record {
+        time: start(),
+        event: Event::Refusals(refusals),
+    }
+}
+
+/// A stored record as JSON.
+pub(crate) fn json(stored: &StoredRecord) -> serde_json::Value {
+    serde_json::from_slice(&stored.record).unwrap()
+}
