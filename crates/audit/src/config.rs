@@ -6,18 +6,18 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    /// `sqlite:PATH`, the path relative to the working directory and the file created when absent, or
-    /// `postgres://…`.
+    /// `sqlite:PATH`, the file created when absent, or `postgres://…`. A relative path is relative to the working
+    /// directory; `wardgate` makes those of a configuration file relative to that file.
     pub store: String,
     /// Seconds after which an intent without an outcome counts as abandoned and gets the outcome
-    /// `unknown`. Must exceed the longest time limit of any tool, and the difference between the clocks
+    /// `unknown`; default 600. Must exceed the longest time limit of any tool (at most 300), and the difference between the clocks
     /// of the machines.
     #[serde(default = "default_unknown_after_seconds")]
     pub unknown_after_seconds: u64,
 }
 
 fn default_unknown_after_seconds() -> u64 {
-    60
+    600
 }
 
 impl Config {

@@ -28,10 +28,12 @@ pub use decision::{Decision, DenialReason, Verdict};
 pub use digest::Digest;
 pub use ids::{CallId, DecisionId, InvalidId, PermitId};
 pub use permit::{
-    CallToRun, Permit, PermitKeyError, PermitRefusal, PermitSigner, PermitTerms, PermitVerifier,
-    RowRule, SignedPermit, VerifiedTerms,
+    AttributeType, CallToRun, Permit, PermitKeyError, PermitRefusal, PermitSigner, PermitTerms,
+    PermitVerifier, RowRule, SignedPermit, VerifiedTerms,
 };
-pub use record::{Event, Outcome, Receipt, Record, RefusalCount, Refusals, Status, Subject};
+pub use record::{
+    Event, NOT_A_NAME, Outcome, Receipt, Record, RefusalCount, Refusals, Status, Subject,
+};
 pub use time::Timestamp;
 pub use tool::{ColumnClass, ColumnTier, InvalidName, ToolFacts, ToolName};
 pub use wire::InvalidMessage;

@@ -26,6 +26,20 @@ pub struct RowRule {
     pub policies_json: Vec<String>,
     /// Every row is admitted.
     pub all: bool,
+    /// The attributes the policies mention. A row without such a column, or with a value of another type in
+    /// it, is not admitted.
+    pub attributes: BTreeMap<String, AttributeType>,
+}
+
+/// The type of a row's attribute. NULL is an absent attribute of any type.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AttributeType {
+    /// A text.
+    Text,
+    /// A whole number of 64 bits.
+    Integer,
+    /// A truth value.
+    Boolean,
 }
 
 /// What a permit says.
@@ -273,6 +287,7 @@ mod tests {
                 entity: "Row".to_owned(),
                 policies_json: vec!["{}".to_owned()],
                 all: false,
+                attributes: BTreeMap::from([("ward".to_owned(), AttributeType::Text)]),
             }),
             column_tiers: BTreeMap::from([("phi.date".parse().unwrap(), ColumnTier::Generalised)]),
         }

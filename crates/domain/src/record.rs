@@ -24,6 +24,12 @@ pub enum Event {
     Refusals(Refusals),
 }
 
+/// Stands for a requested name that is none: the record holds nothing that a person may have typed.
+pub const NOT_A_NAME: &str = "(not a tool name)";
+
+/// No configured tool has a longer name.
+const MAX_REQUESTED: usize = 64;
+
 /// Who asked for what, and what the policy said of it.
 #[derive(Debug, Clone)]
 pub struct Subject {
@@ -43,7 +49,7 @@ pub struct Subject {
     pub client_ip: String,
     /// MCP protocol version, or `jsonrpc` for the plain endpoint.
     pub protocol: String,
-    /// The name the client asked for, cut to 128 characters.
+    /// The name the client asked for; [`NOT_A_NAME`] where that is no tool name, since people type anything.
     pub requested_tool: String,
     /// The tool, when there is one of that name.
     pub tool: Option<ToolName>,
@@ -80,7 +86,10 @@ impl Subject {
             token_id: caller.token_id().to_owned(),
             client_ip,
             protocol: protocol.to_owned(),
-            requested_tool: requested_tool.chars().take(128).collect(),
+            requested_tool: match requested_tool.parse::<ToolName>() {
+                Ok(name) if name.as_str().len() <= MAX_REQUESTED => name.to_string(),
+                _ => NOT_A_NAME.to_owned(),
+            },
             tool: None,
             definition_digest: None,
             arguments_digest: Digest::of(arguments),

@@ -1,6 +1,7 @@
 //! Tools, and what the policy knows of them.
 
 use std::borrow::Borrow;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
@@ -128,6 +129,8 @@ pub struct ToolFacts {
     pub entity: Option<String>,
     /// Column classes the result can carry.
     pub classes: Vec<ColumnClass>,
+    /// Defaults of arguments: a text as it is, anything else as its JSON text.
+    pub argument_defaults: BTreeMap<String, String>,
 }
 
 #[cfg(test)]

@@ -7,9 +7,9 @@ use std::time::Duration;
 use wardgate_proto::{audit, common, policy};
 
 use crate::{
-    AttributeValue, CallId, Caller, CallerClaims, ColumnClass, ColumnTier, Decision, DenialReason,
-    Digest, Event, Outcome, PermitTerms, Receipt, Record, RefusalCount, Refusals, RowRule,
-    SignedPermit, Status, Subject, ToolFacts, Verdict,
+    AttributeType, AttributeValue, CallId, Caller, CallerClaims, ColumnClass, ColumnTier, Decision,
+    DenialReason, Digest, Event, Outcome, PermitTerms, Receipt, Record, RefusalCount, Refusals,
+    RowRule, SignedPermit, Status, Subject, ToolFacts, Verdict,
 };
 
 /// A message that lacks a required field or holds an impossible value.
@@ -167,6 +167,7 @@ impl TryFrom<common::v1::ToolFacts> for ToolFacts {
                 .iter()
                 .map(|class| parse(class, "tool.classes"))
                 .collect::<Result<_, _>>()?,
+            argument_defaults: tool.argument_defaults.into_iter().collect(),
         })
     }
 }
@@ -180,6 +181,7 @@ impl From<&ToolFacts> for common::v1::ToolFacts {
             tags: tool.tags.clone(),
             entity: tool.entity.clone().unwrap_or_default(),
             classes: tool.classes.iter().map(ToString::to_string).collect(),
+            argument_defaults: tool.argument_defaults.clone().into_iter().collect(),
         }
     }
 }
@@ -263,11 +265,7 @@ impl TryFrom<policy::v1::Permit> for PermitTerms {
             policy_hash: Digest::from_wire(&permit.policy_hash, "policy_hash")?,
             not_before: required(permit.not_before, "not_before")?.try_into()?,
             expires_at: required(permit.expires_at, "expires_at")?.try_into()?,
-            row_rule: permit.row_rule.map(|rule| RowRule {
-                entity: rule.entity,
-                policies_json: rule.policies_json,
-                all: rule.all,
-            }),
+            row_rule: permit.row_rule.map(RowRule::try_from).transpose()?,
             column_tiers,
         })
     }
@@ -288,11 +286,7 @@ impl From<&PermitTerms> for policy::v1::Permit {
             policy_hash: terms.policy_hash.to_wire(),
             not_before: Some(terms.not_before.into()),
             expires_at: Some(terms.expires_at.into()),
-            row_rule: terms.row_rule.as_ref().map(|rule| policy::v1::RowRule {
-                entity: rule.entity.clone(),
-                policies_json: rule.policies_json.clone(),
-                all: rule.all,
-            }),
+            row_rule: terms.row_rule.as_ref().map(Into::into),
             column_tiers: terms
                 .column_tiers
                 .iter()
@@ -303,6 +297,58 @@ impl From<&PermitTerms> for policy::v1::Permit {
                     )
                 })
                 .collect(),
+        }
+    }
+}
+
+impl TryFrom<policy::v1::RowRule> for RowRule {
+    type Error = InvalidMessage;
+
+    fn try_from(rule: policy::v1::RowRule) -> Result<Self, Self::Error> {
+        use policy::v1::AttributeType as Wire;
+        let attribute = |(name, kind): (String, i32)| {
+            let kind = match Wire::try_from(kind) {
+                Ok(Wire::Text) => AttributeType::Text,
+                Ok(Wire::Integer) => AttributeType::Integer,
+                Ok(Wire::Boolean) => AttributeType::Boolean,
+                Ok(Wire::Unspecified) | Err(_) => {
+                    return Err(InvalidMessage::field(
+                        "row_rule.attributes",
+                        "holds an unknown type",
+                    ));
+                }
+            };
+            Ok((name, kind))
+        };
+        Ok(Self {
+            entity: rule.entity,
+            policies_json: rule.policies_json,
+            all: rule.all,
+            attributes: rule
+                .attributes
+                .into_iter()
+                .map(attribute)
+                .collect::<Result<_, _>>()?,
+        })
+    }
+}
+
+impl From<&RowRule> for policy::v1::RowRule {
+    fn from(rule: &RowRule) -> Self {
+        use policy::v1::AttributeType as Wire;
+        let attribute = |(name, kind): (&String, &AttributeType)| {
+            let kind = match kind {
+                AttributeType::Text => Wire::Text,
+                AttributeType::Integer => Wire::Integer,
+                AttributeType::Boolean => Wire::Boolean,
+            };
+            (name.clone(), kind.into())
+        };
+        Self {
+            entity: rule.entity.clone(),
+            policies_json: rule.policies_json.clone(),
+            all: rule.all,
+            attributes: rule.attributes.iter().map(attribute).collect(),
         }
     }
 }

@@ -1,9 +1,11 @@
 //! The story of one `tools/call`: authorise → intent → run → outcome → release.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use futures::FutureExt;
 use metrics::{counter, histogram};
 use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
@@ -51,6 +53,8 @@ enum Stop {
         kind: &'static str,
         message: &'static str,
     },
+    /// The tool-runner failed while a tool that may write was perhaps running.
+    Unknown,
     /// The time limit passed.
     Late(Duration),
     /// The client went away.
@@ -73,9 +77,10 @@ pub(crate) async fn call_tool(gateway: &Arc<Gateway>, call: ToolCall) -> Answer 
         { names::TOOL } = tracing::field::Empty,
     );
     let gateway = Arc::clone(gateway);
+    let stories = gateway.stories.clone();
+    let story = async move { tell(&gateway, &call, call_id, &cancel).await };
     // Its own task: whoever hangs up, the record is written.
-    let story =
-        tokio::spawn(async move { tell(&gateway, &call, call_id, &cancel).await }.instrument(span));
+    let story = stories.spawn(story.instrument(span));
     story.await.unwrap_or_else(|_| {
         let error = RpcError::internal("panic", "Internal error.").of_call(call_id, None);
         Answer::error(Some(&id), &error)
@@ -92,7 +97,7 @@ async fn tell(
     let started = Instant::now();
     // What cannot be recorded is not even begun.
     if !gateway.trail().is_ready() {
-        return not_recorded(call, call_id);
+        return not_recorded(call, call_id, NOT_RELEASED);
     }
     let mut subject = Subject::arriving(
         call_id,
@@ -102,22 +107,44 @@ async fn tell(
         &call.name,
         &call.arguments,
     );
-    let ending = decide_and_run(gateway, call, &mut subject, cancel).await;
+    let decided = decide(gateway, call, &mut subject).await;
+    // The intent of what may write is on record before it runs. A record that did not take it would
+    // not take the outcome either.
+    let may_write = matches!(&decided, Ok((tool, _)) if !tool.facts.read_only);
+    if may_write
+        && gateway
+            .trail()
+            .append(Event::Intent(subject.clone()))
+            .await
+            .is_err()
+    {
+        return not_recorded(call, call_id, NOT_RELEASED);
+    }
+    let ending = match decided {
+        Ok((tool, grant)) => {
+            run_permitted(gateway, call, &tool, &grant, &mut subject, cancel).await
+        }
+        Err(stop) => Err(stop),
+    };
     let outcome = outcome(subject, &ending, started.elapsed());
     report(&outcome);
     let Ok(receipt) = gateway.trail().append(Event::Outcome(outcome)).await else {
-        return not_recorded(call, call_id);
+        let message = if may_write {
+            POSSIBLY_RAN
+        } else {
+            NOT_RELEASED
+        };
+        return not_recorded(call, call_id, message);
     };
     release(call, call_id, receipt, &ending)
 }
 
-/// Authorise, write the intent of what may write, run.
-async fn decide_and_run(
+/// Finds the tool, and what the policy says of calling it so.
+async fn decide(
     gateway: &Gateway,
     call: &ToolCall,
     subject: &mut Subject,
-    cancel: &CancellationToken,
-) -> Result<ToolResult, Stop> {
+) -> Result<(Arc<Tool>, Arc<Grant>), Stop> {
     let tool = gateway
         .catalogue()
         .current()
@@ -127,21 +154,24 @@ async fn decide_and_run(
     subject.tool = Some(tool.facts.name.clone());
     subject.definition_digest = Some(tool.facts.definition_digest);
     tracing::Span::current().record(names::TOOL, tool.facts.name.as_str());
-
     let grant = authorise(gateway, call, &tool, subject).await?;
-    if !tool.facts.read_only {
-        let intent = Event::Intent(subject.clone());
-        gateway.trail().append(intent).await.map_err(|_| Stop::Failed {
-            kind: "not_durable",
-            message: "The call could not be recorded durably, so it did not run. Try again later.",
-        })?;
-    }
-    match run(gateway, call, &tool, &grant, subject.call_id, cancel).await {
+    Ok((tool, grant))
+}
+
+async fn run_permitted(
+    gateway: &Gateway,
+    call: &ToolCall,
+    tool: &Tool,
+    grant: &Grant,
+    subject: &mut Subject,
+    cancel: &CancellationToken,
+) -> Result<ToolResult, Stop> {
+    match run(gateway, call, tool, grant, subject.call_id, cancel).await {
         // The tool or the keys changed since the permit was kept: decide anew, once.
         Err(Ran::PermitRefused) => {
             gateway.authority().forget(&call.caller, &tool.facts);
-            let grant = authorise(gateway, call, &tool, subject).await?;
-            run(gateway, call, &tool, &grant, subject.call_id, cancel)
+            let grant = authorise(gateway, call, tool, subject).await?;
+            run(gateway, call, tool, &grant, subject.call_id, cancel)
                 .await
                 .map_err(Stop::from)
         }
@@ -225,11 +255,21 @@ async fn run(
         // The tool-runner ends the work at the limit itself; this catches one that does not answer.
         limit: tool.time_limit + Duration::from_secs(1),
     });
+    // A tool-runner in this process that panics while it streams ends the call, not its record.
+    let running = AssertUnwindSafe(running).catch_unwind();
     let result = tokio::select! {
-        result = running => result,
+        // First, so that nothing is started for a client that is already gone.
+        biased;
         () = cancel.cancelled() => return Err(Ran::Stopped(Stop::Cancelled)),
+        result = running => result,
     };
     stage("run", started.elapsed());
+    let result = result.map_err(|_| {
+        Ran::Stopped(Stop::Failed {
+            kind: "panic",
+            message: "Internal error.",
+        })
+    })?;
     let result = result.map_err(|error| refused(&error, tool))?;
     for (name, spent) in &result.facts.stages {
         stage(&format!("run.{name}"), *spent);
@@ -241,6 +281,11 @@ fn refused(error: &CallError, tool: &Tool) -> Ran {
     match error.reason() {
         ErrorReason::PermitRefused => Ran::PermitRefused,
         ErrorReason::DeadlineExceeded => Ran::Stopped(Stop::Late(tool.time_limit)),
+        // It may have been asked before it failed, and a write must not be repeated on a guess.
+        _ if !tool.facts.read_only => {
+            tracing::warn!(%error, "the tool-runner did not say whether the call ran");
+            Ran::Stopped(Stop::Unknown)
+        }
         _ => {
             tracing::warn!(%error, "the tool-runner did not run the call");
             Ran::Stopped(Stop::Failed {
@@ -258,6 +303,7 @@ fn outcome(subject: Subject, ending: &Result<ToolResult, Stop>, duration: Durati
         Err(Stop::UnknownTool) => (Status::UnknownTool, "unknown_tool"),
         Err(Stop::Hidden(reason) | Stop::Denied(reason, _)) => (Status::Denied, reason.as_str()),
         Err(Stop::Failed { kind, .. }) => (Status::Error, *kind),
+        Err(Stop::Unknown) => (Status::Unknown, "tool_runner_unavailable"),
         Err(Stop::Late(_)) => (Status::Timeout, "timeout"),
         Err(Stop::Cancelled) => (Status::Cancelled, "cancelled"),
     };
@@ -294,6 +340,7 @@ fn release(
         // The same words for both: what you may not call you do not see.
         Err(Stop::UnknownTool | Stop::Hidden(_)) => RpcError::unknown_tool(&call.name),
         Err(Stop::Failed { kind, message }) => RpcError::internal(kind, *message),
+        Err(Stop::Unknown) => RpcError::internal("unknown", POSSIBLY_RAN),
         Err(Stop::Late(limit)) => {
             RpcError::internal("timeout", format!("Timeout after {}s", limit.as_secs_f64()))
         }
@@ -302,12 +349,16 @@ fn release(
     Answer::error(Some(&call.id), &error.of_call(call_id, Some(receipt)))
 }
 
-fn not_recorded(call: &ToolCall, call_id: CallId) -> Answer {
+/// For a call that changed nothing.
+const NOT_RELEASED: &str =
+    "The call cannot be recorded durably, so nothing is released. Try again later.";
+/// For a call that may have changed something.
+const POSSIBLY_RAN: &str =
+    "It is not known whether the tool ran; check before you repeat the call.";
+
+fn not_recorded(call: &ToolCall, call_id: CallId, message: &str) -> Answer {
     counter!(names::TOOL_CALLS, "status" => "not_recorded").increment(1);
-    let error = RpcError::internal(
-        "not_durable",
-        "The call cannot be recorded durably, so nothing is released. Try again later.",
-    );
+    let error = RpcError::internal("not_durable", message);
     Answer::error(Some(&call.id), &error.of_call(call_id, None))
 }
 

@@ -23,11 +23,12 @@ mod refusals;
 mod reply;
 mod trail;
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
-use tokio_util::task::AbortOnDropHandle;
+use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 use wardgate_domain::Ambient;
 use wardgate_rpc::client::{PolicyClient, ToolRunnerClient};
 use wardgate_rpc::{Neighbour, Readiness};
@@ -42,6 +43,9 @@ use authority::Authority;
 use catalogue::Catalogue;
 use refusals::Refusals;
 use trail::Trail;
+
+/// How often a start that waits says what for.
+const TELL: Duration = Duration::from_secs(5);
 
 /// No answer of the policy service, and no list of the tool-runner, takes longer.
 const NEIGHBOUR_LIMIT: Duration = Duration::from_millis(900);
@@ -87,6 +91,8 @@ pub struct Gateway {
     runner: ToolRunnerClient,
     trail: Arc<Trail>,
     refusals: Arc<Refusals>,
+    /// Calls under way, whether or not their client still waits.
+    stories: TaskTracker,
     parts: Vec<(&'static str, watch::Receiver<Readiness>)>,
     metrics: Metrics,
     _recorder: AbortOnDropHandle<()>,
@@ -131,6 +137,7 @@ impl Gateway {
             runner,
             trail,
             refusals,
+            stories: TaskTracker::new(),
             parts,
             metrics,
         }))
@@ -138,11 +145,21 @@ impl Gateway {
 
     /// Waits until every part is ready.
     pub async fn ready(&self) {
-        for (_, readiness) in &self.parts {
+        for (part, readiness) in &self.parts {
             let mut readiness = readiness.clone();
             // A sender that is gone never becomes ready; the probes tell.
-            let _ = readiness.wait_for(Readiness::is_ready).await;
+            let mut becoming = pin!(readiness.wait_for(Readiness::is_ready));
+            while tokio::time::timeout(TELL, becoming.as_mut()).await.is_err() {
+                tracing::warn!(part, "still waiting for a part to become ready");
+            }
         }
+    }
+
+    /// Waits for the calls under way, those included whose client is gone. Call it once nothing is served
+    /// any more.
+    async fn finish(&self) {
+        self.stories.close();
+        self.stories.wait().await;
     }
 
     /// Records what is still only counted. Call it once nothing is served any more.

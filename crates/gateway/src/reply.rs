@@ -168,8 +168,8 @@ pub(crate) struct Answer {
     http: StatusCode,
     /// Empty for messages that want no answer.
     body: String,
-    /// Why the message never became a call.
-    refused: Option<&'static str>,
+    /// Why the message, or messages of the batch, never became a call.
+    refused: Vec<&'static str>,
 }
 
 impl Answer {
@@ -178,7 +178,7 @@ impl Answer {
         Self {
             http: StatusCode::ACCEPTED,
             body: String::new(),
-            refused: None,
+            refused: Vec::new(),
         }
     }
 
@@ -199,7 +199,7 @@ impl Answer {
         Self {
             http: StatusCode::OK,
             body,
-            refused: None,
+            refused: Vec::new(),
         }
     }
 
@@ -211,7 +211,7 @@ impl Answer {
         Self {
             http: StatusCode::OK,
             body,
-            refused: None,
+            refused: Vec::new(),
         }
     }
 
@@ -230,7 +230,11 @@ impl Answer {
         Self {
             http: error.http,
             body,
-            refused: (!error.of_call).then_some(error.reason),
+            refused: if error.of_call {
+                Vec::new()
+            } else {
+                vec![error.reason]
+            },
         }
     }
 
@@ -310,12 +314,16 @@ impl Answer {
         Self {
             http: StatusCode::OK,
             body,
-            refused: None,
+            refused: Vec::new(),
         }
     }
 
     /// Several answers as one, for the batches of 2025-03-26. Messages that want no answer leave none.
     pub(crate) fn batch(answers: Vec<Self>) -> Self {
+        let refused = answers
+            .iter()
+            .flat_map(|answer| answer.refused.clone())
+            .collect();
         let bodies: Vec<String> = answers
             .into_iter()
             .map(|answer| answer.body)
@@ -327,13 +335,13 @@ impl Answer {
         Self {
             http: StatusCode::OK,
             body: format!("[{}]", bodies.join(",")),
-            refused: None,
+            refused,
         }
     }
 
-    /// Why the message was refused before it became a call, if it was.
-    pub(crate) fn refused(&self) -> Option<&'static str> {
-        self.refused
+    /// Why the message, or messages of the batch, were refused before they became a call.
+    pub(crate) fn refused(&self) -> &[&'static str] {
+        &self.refused
     }
 }
 

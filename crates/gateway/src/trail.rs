@@ -11,8 +11,8 @@ use crate::call_tool::stage;
 
 /// An append that took longer has failed: with no durable record a call ends within a second.
 const LIMIT: Duration = Duration::from_millis(800);
-/// A failure that came sooner leaves time for one more attempt.
-const SOON: Duration = Duration::from_millis(300);
+/// A failure that came sooner leaves time for one more attempt within that second.
+const SOON: Duration = Duration::from_millis(100);
 
 /// Appends to the record.
 #[derive(Debug)]

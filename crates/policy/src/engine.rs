@@ -114,7 +114,13 @@ impl Engine {
                 rights,
             });
         }
-        let arguments = arguments::read(arguments)?;
+        let mut arguments = arguments::read(arguments)?;
+        // What the call leaves out, the tool will fill in.
+        for (name, default) in &tool.argument_defaults {
+            arguments
+                .entry(name.clone())
+                .or_insert_with(|| default.clone());
+        }
         let answer = self
             .set
             .answer(

@@ -1,14 +1,66 @@
 //! Which rows may leave: what is left of `read` when only the row is unknown.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use cedar_policy::{
     Context, Decision, EntityUid, PartialEntities, PartialEntityUid, PartialRequest,
 };
-use wardgate_domain::RowRule;
+use serde_json::Value;
+use wardgate_domain::{AttributeType, RowRule};
 
 use crate::call::ids;
 use crate::fault::Fault;
 use crate::residual::stand_alone;
+use crate::schema_shape::{Record, Type};
 use crate::set::PolicySet;
+
+/// The attributes of the row that `policies` mention, with the types they are declared with.
+fn mentioned(
+    policies: &[String],
+    declared: &Record,
+) -> Result<BTreeMap<String, AttributeType>, Fault> {
+    let mut names = BTreeSet::new();
+    for policy in policies {
+        let json = serde_json::from_str(policy).map_err(|_| Fault::Refused("a residual policy"))?;
+        collect(&json, &mut names);
+    }
+    let typed = names.into_iter().map(|name| {
+        let declared = declared.get(&name).map(|attribute| &attribute.r#type);
+        let kind = match declared {
+            Some(Type::Text) => AttributeType::Text,
+            Some(Type::Integer) => AttributeType::Integer,
+            Some(Type::Boolean) => AttributeType::Boolean,
+            _ => {
+                return Err(Fault::Refused(
+                    "an attribute of a row that is no text, number or truth value",
+                ));
+            }
+        };
+        Ok((name, kind))
+    });
+    typed.collect()
+}
+
+/// Names in `{"." | "has": {"left": {"Var": "resource"}, "attr": NAME}}`, wherever they stand.
+fn collect(json: &Value, names: &mut BTreeSet<String>) {
+    match json {
+        Value::Object(members) => {
+            let of_row = members
+                .get("left")
+                .is_some_and(|left| left["Var"] == "resource");
+            if let Some(name) = members
+                .get("attr")
+                .and_then(Value::as_str)
+                .filter(|_| of_row)
+            {
+                names.insert(name.to_owned());
+            }
+            members.values().for_each(|member| collect(member, names));
+        }
+        Value::Array(items) => items.iter().for_each(|item| collect(item, names)),
+        _ => {}
+    }
+}
 
 impl PolicySet {
     /// The rule for rows of type `entity`. It holds for this caller only, and can be decided by the
@@ -44,6 +96,7 @@ impl PolicySet {
             entity: entity.to_owned(),
             policies_json: Vec::new(),
             all: false,
+            attributes: BTreeMap::new(),
         };
         match response.decision() {
             Some(Decision::Allow) => rule.all = true,
@@ -57,6 +110,7 @@ impl PolicySet {
                 let mut left: Vec<_> = already_true.chain(response.residual_policies()).collect();
                 left.sort_unstable_by(|a, b| a.id().cmp(b.id()));
                 rule.policies_json = left.iter().map(stand_alone).collect::<Result<_, _>>()?;
+                rule.attributes = mentioned(&rule.policies_json, &row_type.attributes)?;
             }
         }
         Ok(rule)

@@ -89,6 +89,7 @@ fn made_up_tool(name: ToolName, tags: &[String], classes: &[ColumnClass]) -> Too
             .cloned()
             .chain([ColumnClass::unclassified()])
             .collect(),
+        argument_defaults: std::collections::BTreeMap::new(),
     }
 }
 

@@ -115,6 +115,7 @@ fn tool(name: &str) -> ToolFacts {
         tags: vec![tag.to_owned()],
         entity: Some(entity.to_owned()),
         classes: CLASSES.iter().map(|class| class.parse().unwrap()).collect(),
+        argument_defaults: std::collections::BTreeMap::new(),
     }
 }
 

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!                       ┌──────────── stack ─────────────┐
-//!  link::local ────────▶│ access · span · deadline ·     │──▶ generated server
-//!  link::connect ─mTLS─▶│ catch panic                    │
+//!  link::local ────────▶│ access · count · span ·        │──▶ generated server
+//!  link::connect ─mTLS─▶│ deadline · catch panic         │
 //!                       └────────────────────────────────┘
 //! ```
 //!

@@ -173,6 +173,7 @@ fn tool() -> ToolFacts {
         tags: Vec::new(),
         entity: None,
         classes: Vec::new(),
+        argument_defaults: std::collections::BTreeMap::new(),
     }
 }
 

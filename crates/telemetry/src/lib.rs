@@ -14,6 +14,7 @@ pub mod names;
 pub mod trace_context;
 
 use std::io::IsTerminal;
+use std::time::Duration;
 
 use metrics_exporter_prometheus::{BuildError, PrometheusBuilder, PrometheusHandle};
 use opentelemetry::trace::TracerProvider as _;
@@ -74,6 +75,9 @@ pub enum Error {
     Metrics(#[from] BuildError),
 }
 
+/// How often samples are folded into the histograms.
+const UPKEEP: Duration = Duration::from_secs(5);
+
 /// Renders the process's metrics. Cheap to clone.
 #[derive(Clone)]
 pub struct Metrics(PrometheusHandle);
@@ -81,7 +85,6 @@ pub struct Metrics(PrometheusHandle);
 impl Metrics {
     /// Everything measured so far, in the Prometheus text format.
     pub fn render(&self) -> String {
-        self.0.run_upkeep();
         self.0.render()
     }
 }
@@ -122,6 +125,15 @@ pub fn init(config: &Config, role: &'static str) -> Result<Guard, Error> {
             .set_buckets(names::SECONDS_BUCKETS)?
             .install_recorder()?,
     );
+    let upkeep = metrics.clone();
+    // A histogram keeps every sample until then; not every process is scraped.
+    tokio::spawn(async move {
+        let mut ticks = tokio::time::interval(UPKEEP);
+        loop {
+            ticks.tick().await;
+            upkeep.0.run_upkeep();
+        }
+    });
     let logs = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal());

@@ -34,8 +34,13 @@ pub(crate) struct Arguments(Map<String, Value>);
 pub(crate) struct InvalidArguments(Vec<String>);
 
 impl Arguments {
-    /// Reads `raw`, one JSON object.
-    pub(crate) fn read(schema: &InputSchema, raw: &[u8]) -> Result<Self, InvalidArguments> {
+    /// Reads `raw`, one JSON object. `as_decided`: the policy has looked at these arguments, so a value that
+    /// coercion would make into something else than it saw is refused.
+    pub(crate) fn read(
+        schema: &InputSchema,
+        raw: &[u8],
+        as_decided: bool,
+    ) -> Result<Self, InvalidArguments> {
         let Ok(Members(members)) = serde_json::from_slice(raw) else {
             return Err(InvalidArguments(vec!["send one JSON object".to_owned()]));
         };
@@ -52,6 +57,13 @@ impl Arguments {
             match value {
                 Ok(_) if arguments.contains_key(&name) => {
                     complaints.push(format!("`{}` is given twice", shown(&name)));
+                }
+                Ok(value) if as_decided && !is_as_decided(raw.get(), &value) => {
+                    complaints.push(format!(
+                        "`{}` {}, written as such: this call is decided on its arguments",
+                        shown(&name),
+                        wanted(types)
+                    ));
                 }
                 Ok(value) => {
                     arguments.insert(name, value);
@@ -101,6 +113,19 @@ impl Arguments {
                 bound(kind, self.0.get(name))
             })
             .collect()
+    }
+}
+
+/// Whether the policy saw `value` when it saw `raw`: both as the text that policies compare.
+fn is_as_decided(raw: &str, value: &Value) -> bool {
+    serde_json::from_str(raw).is_ok_and(|seen: Value| as_seen(&seen) == as_seen(value))
+}
+
+/// An argument as policies see it: a text as it is, anything else as its JSON text.
+pub(crate) fn as_seen(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
     }
 }
 

@@ -21,6 +21,7 @@ use crate::arguments::Arguments;
 use crate::grants::Grant;
 use crate::loaded::{Loaded, RunnableTool};
 use crate::result::{self, Stopwatch};
+use crate::row_rule::{Undecided, Verdict};
 use crate::sql::{Flow, SourceError};
 
 /// A call as it comes over the wire, its fields checked.
@@ -50,6 +51,8 @@ struct Fetched {
     rows: Vec<Row>,
     bytes: usize,
     withheld: u64,
+    /// Why some row could not be decided, and was withheld.
+    undecided: Option<Undecided>,
     /// Time spent on the row rule.
     ruling: Duration,
     truncated: bool,
@@ -89,7 +92,11 @@ impl AdmittedCall {
             "Executing MCP tool"
         );
 
-        let arguments = match Arguments::read(tool.tool.input(), &self.arguments) {
+        let arguments = match Arguments::read(
+            tool.tool.input(),
+            &self.arguments,
+            self.permit.terms().arguments_digest.is_some(),
+        ) {
             Ok(arguments) => arguments,
             Err(invalid) => {
                 self.stopwatch.lap("validate");
@@ -103,8 +110,12 @@ impl AdmittedCall {
         let outcome = timeout(tool.time_limit, self.fetch(&arguments, &mut fetched)).await;
         self.stopwatch
             .lap_with("execute", fetched.ruling, Some("row_rule"));
+        if let Some(why) = &fetched.undecided {
+            warn!({ names::CALL_ID } = %self.id, %why, "rows were withheld because the row rule cannot decide on them");
+        }
         let failure = match outcome {
             Ok(Ok(())) if fetched.truncated && fetched.rows.is_empty() => Failure::too_large(),
+            Ok(Ok(())) if fetched.rows.is_empty() && fetched.is_misfit() => Failure::undecided(),
             Ok(Ok(())) => return self.release(fetched, &arguments),
             Ok(Err(error)) => Failure::of(&error, tool.time_limit, self.id),
             Err(_elapsed) => Failure::timeout(tool.time_limit),
@@ -122,19 +133,31 @@ impl AdmittedCall {
         let tool = &self.tool;
         let mut values = arguments.bind(tool.tool.input(), tool.tool.statement());
         values.extend_from_slice(&self.grant.rule_values);
+        let read_only = tool.tool.facts().read_only;
         let mut sink = |row: Row| {
             if let Some(gate) = &self.grant.gate {
                 let began = Instant::now();
-                let admitted = gate.admits(&row);
+                let verdict = gate.verdict(&row);
                 fetched.ruling += began.elapsed();
-                if !admitted {
-                    fetched.withheld += 1;
-                    return Flow::More;
+                match verdict {
+                    Verdict::Admitted => {}
+                    Verdict::Withheld => {
+                        fetched.withheld += 1;
+                        return Flow::More;
+                    }
+                    Verdict::Undecided(why) => {
+                        fetched.withheld += 1;
+                        fetched.undecided = Some(why);
+                        return Flow::More;
+                    }
                 }
             }
-            fetched.take(row, tool)
+            match fetched.take(row, tool) {
+                // To stop a statement that writes in the middle would leave open whether it did.
+                Flow::Enough if !read_only => Flow::More,
+                flow => flow,
+            }
         };
-        let read_only = tool.tool.facts().read_only;
         tool.source
             .query(read_only, Arc::clone(&self.grant.sql), &values, &mut sink)
             .await
@@ -197,10 +220,15 @@ impl AdmittedCall {
 }
 
 impl Fetched {
+    /// Some row could not be decided, and not because of its own values.
+    fn is_misfit(&self) -> bool {
+        self.undecided.as_ref().is_some_and(Undecided::is_misfit)
+    }
+
     /// Keeps an admitted row unless the result is full.
     fn take(&mut self, row: Row, tool: &RunnableTool) -> Flow {
         let bytes = self.bytes + result::json_size(&row);
-        if self.rows.len() == tool.max_rows || bytes > tool.max_result_bytes {
+        if self.truncated || self.rows.len() == tool.max_rows || bytes > tool.max_result_bytes {
             self.truncated = true;
             return Flow::Enough;
         }
@@ -218,6 +246,15 @@ struct Failure {
 }
 
 impl Failure {
+    /// Every row was withheld for want of a decision: that is a fault of the configuration, not an empty result.
+    fn undecided() -> Self {
+        Self {
+            text: "Tool execution failed: its rows do not fit the policies".to_owned(),
+            status: pb::OutcomeStatus::ToolError,
+            kind: "bad_result",
+        }
+    }
+
     fn timeout(limit: Duration) -> Self {
         Self {
             text: result::timeout_text(limit),

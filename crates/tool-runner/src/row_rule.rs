@@ -2,7 +2,7 @@
 //!
 //! Every row is put before Cedar's stable authorizer, whatever the database was asked to leave out.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::str::FromStr;
 
 use cedar_policy::{
@@ -10,7 +10,7 @@ use cedar_policy::{
     PolicyId, PolicySet, Request, RestrictedExpression,
 };
 use serde_json::Value;
-use wardgate_domain::{Caller, RowRule};
+use wardgate_domain::{AttributeType, Caller, RowRule};
 use wardgate_redact::Row;
 
 use crate::catalogue::RowEntity;
@@ -32,6 +32,35 @@ pub enum RowRuleError {
     Unreadable,
 }
 
+/// What the rule says of one row.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Admitted,
+    Withheld,
+    /// Withheld because the rule cannot tell; the statement or the tool's `result` does not fit the policies.
+    Undecided(Undecided),
+}
+
+/// Why the rule cannot tell. Names columns, never values.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Undecided {
+    #[error("column `{0}`, the key of a row, is not there or neither text nor number")]
+    NoKey(String),
+    #[error("the policies look at `{0}`, which the statement does not select")]
+    NoColumn(String),
+    #[error("column `{0}` holds a value of another type than the policies' schema says")]
+    WrongType(String),
+    #[error("a policy failed to evaluate")]
+    Evaluation,
+}
+
+impl Undecided {
+    /// True when no row can be decided until the tool or the policies are mended.
+    pub(crate) fn is_misfit(&self) -> bool {
+        !matches!(self, Self::Evaluation)
+    }
+}
+
 /// A row rule, ready to be applied.
 pub(crate) struct RowGate {
     rule: Rule,
@@ -48,6 +77,7 @@ struct Residual {
     action: EntityUid,
     type_name: EntityTypeName,
     key: String,
+    attributes: BTreeMap<String, AttributeType>,
     authorizer: Authorizer,
 }
 
@@ -81,6 +111,7 @@ impl RowGate {
             action: uid("Action", "read")?,
             type_name: entity.type_name.clone(),
             key: entity.key.clone(),
+            attributes: rule.attributes.clone(),
             authorizer: Authorizer::new(),
         };
         Ok(Some(Self {
@@ -96,31 +127,41 @@ impl RowGate {
         }
     }
 
-    /// Whether `row`, with all its columns, may leave. Any doubt withholds it: a row without a key, or a
-    /// policy that fails to evaluate.
-    pub(crate) fn admits(&self, row: &Row) -> bool {
+    /// Whether `row`, with all its columns, may leave. Any doubt withholds it.
+    pub(crate) fn verdict(&self, row: &Row) -> Verdict {
         match &self.rule {
-            Rule::All => true,
-            Rule::Policies(residual) => residual.admits(row).unwrap_or(false),
+            Rule::All => Verdict::Admitted,
+            Rule::Policies(residual) => match residual.admits(row) {
+                Ok(true) => Verdict::Admitted,
+                Ok(false) => Verdict::Withheld,
+                Err(why) => Verdict::Undecided(why),
+            },
         }
     }
 }
 
 impl Residual {
-    fn admits(&self, row: &Row) -> Option<bool> {
-        let id = match row.get(&self.key)? {
-            Value::String(text) => EntityId::new(text),
-            Value::Number(number) => EntityId::new(number.to_string()),
-            _ => return None,
+    fn admits(&self, row: &Row) -> Result<bool, Undecided> {
+        let id = match row.get(&self.key) {
+            Some(Value::String(text)) => EntityId::new(text),
+            Some(Value::Number(number)) => EntityId::new(number.to_string()),
+            _ => return Err(Undecided::NoKey(self.key.clone())),
         };
         let resource = EntityUid::from_type_name_and_id(self.type_name.clone(), id);
-        let attributes: HashMap<_, _> = row
-            .fields()
-            .iter()
-            .filter_map(|(name, value)| Some((name.to_string(), attribute(value)?)))
-            .collect();
-        let entity = Entity::new(resource.clone(), attributes, HashSet::new()).ok()?;
-        let entities = Entities::from_entities([entity], None).ok()?;
+        let mut attributes = HashMap::with_capacity(self.attributes.len());
+        for (name, kind) in &self.attributes {
+            let value = row
+                .get(name)
+                .ok_or_else(|| Undecided::NoColumn(name.clone()))?;
+            if let Some(value) = attribute(value, *kind, name)? {
+                attributes.insert(name.clone(), value);
+            }
+        }
+        let failed = |_| Undecided::Evaluation;
+        let entity = Entity::new(resource.clone(), attributes, HashSet::new())
+            .map_err(|_| Undecided::Evaluation)?;
+        let entities =
+            Entities::from_entities([entity], None).map_err(|_| Undecided::Evaluation)?;
         let request = Request::new(
             self.principal.clone(),
             self.action.clone(),
@@ -128,31 +169,40 @@ impl Residual {
             Context::empty(),
             None,
         )
-        .ok()?;
+        .map_err(failed)?;
         let response = self
             .authorizer
             .is_authorized(&request, &self.policies, &entities);
         // A forbid that fails to evaluate would otherwise not forbid.
-        let is_certain = response.diagnostics().errors().next().is_none();
-        Some(is_certain && response.decision() == Decision::Allow)
+        if response.diagnostics().errors().next().is_some() {
+            return Err(Undecided::Evaluation);
+        }
+        Ok(response.decision() == Decision::Allow)
     }
 }
 
-/// A column as an attribute of the row; NULL is an absent one.
-fn attribute(value: &Value) -> Option<RestrictedExpression> {
-    match value {
-        Value::String(text) => Some(RestrictedExpression::new_string(text.clone())),
-        Value::Bool(truth) => Some(RestrictedExpression::new_bool(*truth)),
-        Value::Number(number) if number.is_i64() => {
+/// A column as the attribute that the policies were checked with; NULL is an absent one. A value of another
+/// type is none: `==` would quietly be false, and a forbid would not forbid.
+fn attribute(
+    value: &Value,
+    kind: AttributeType,
+    name: &str,
+) -> Result<Option<RestrictedExpression>, Undecided> {
+    let fits = match (value, kind) {
+        (Value::Null, _) => return Ok(None),
+        (Value::String(text), AttributeType::Text) => {
+            Some(RestrictedExpression::new_string(text.clone()))
+        }
+        (Value::Number(number), AttributeType::Integer) => {
             number.as_i64().map(RestrictedExpression::new_long)
         }
-        Value::Null => None,
-        // Cedar has no such value. As text it is still there, so that no rule takes it for absent, and
-        // comparing it as a number fails, which withholds the row.
-        Value::Number(_) | Value::Array(_) | Value::Object(_) => {
-            Some(RestrictedExpression::new_string(value.to_string()))
+        (Value::Bool(truth), AttributeType::Boolean) => {
+            Some(RestrictedExpression::new_bool(*truth))
         }
-    }
+        _ => None,
+    };
+    fits.map(Some)
+        .ok_or_else(|| Undecided::WrongType(name.to_owned()))
 }
 
 fn policies(texts: &[String]) -> Result<PolicySet, RowRuleError> {

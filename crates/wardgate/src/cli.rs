@@ -156,7 +156,7 @@ pub(crate) struct RecordSource {
 pub(crate) enum View {
     /// Everything on record.
     Full,
-    /// Seven fields: user, action, table_name, record_id, timestamp, is_phi_access, ip_address.
+    /// Seven fields: `user`, `action`, `table_name`, `record_id`, `timestamp`, `is_phi_access`, `ip_address`.
     Access,
 }
 

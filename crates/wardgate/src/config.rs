@@ -165,9 +165,11 @@ impl Settings {
         if !self.has(name) {
             return Ok(T::default());
         }
-        self.figment
+        let section: Dict = self
+            .figment
             .extract_inner(name)
-            .map_err(|error| self.wrong(name, &error))
+            .map_err(|error| self.wrong(name, &error))?;
+        self.read(name, section)
     }
 
     /// Whether the file or the environment has the section or key.
@@ -175,8 +177,7 @@ impl Settings {
         self.figment.find_value(name).is_ok()
     }
 
-    /// A service's section in two halves: its own settings, and the wiring of this binary. What is missing
-    /// from the file is taken from `defaults`.
+    /// A service's section in two halves: its own settings, and the wiring of this binary.
     pub(crate) fn service<T: DeserializeOwned, W: DeserializeOwned>(
         &self,
         name: &str,
@@ -213,9 +214,9 @@ impl Settings {
             .figment
             .extract_inner(name)
             .map_err(|error| self.wrong(name, &error))?;
-        section
-            .iter_mut()
-            .for_each(|(key, value)| self.resolve(key, value));
+        for (key, value) in &mut section {
+            self.resolve(key, value);
+        }
         Ok(section.into_iter().partition(|(key, _)| {
             !WIRING.contains(&key.as_str()) || (name == "gateway" && key == "listen")
         }))
@@ -230,12 +231,18 @@ impl Settings {
     /// Makes the paths of a section relative to the file they stand in.
     fn resolve(&self, key: &str, value: &mut Value) {
         match value {
+            // Keys of these are anybody's words.
+            Value::Dict(..) if matches!(key, "attributes" | "variables") => {}
             Value::Dict(_, inner) => {
-                inner
-                    .iter_mut()
-                    .for_each(|(key, value)| self.resolve(key, value));
+                for (key, value) in inner {
+                    self.resolve(key, value);
+                }
             }
-            Value::Array(_, items) => items.iter_mut().for_each(|item| self.resolve(key, item)),
+            Value::Array(_, items) => {
+                for item in items {
+                    self.resolve(key, item);
+                }
+            }
             Value::String(_, text) => {
                 if is_path(key) {
                     *text = self.base.join(&text).display().to_string();
@@ -251,9 +258,22 @@ impl Settings {
         Error::Section {
             file: self.file.clone(),
             section: section.to_owned(),
-            message: error.to_string(),
+            message: plainly(error),
         }
     }
+}
+
+/// What is wrong with which key. The library's own text tells where in this program the value was made.
+fn plainly(error: &figment::Error) -> String {
+    let faults: Vec<String> = error
+        .clone()
+        .into_iter()
+        .map(|fault| match fault.path.join(".").as_str() {
+            "" => fault.kind.to_string(),
+            key => format!("`{key}`: {}", fault.kind),
+        })
+        .collect();
+    faults.join("; ")
 }
 
 /// Keys whose values are paths.

@@ -203,11 +203,13 @@ fn read_32_bytes(path: &Path) -> Result<[u8; 32], Error> {
 }
 
 fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    bytes
+        .iter()
+        .fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
 }
 
 /// Writes a file only its owner may read; an existing one is left alone and reported.
-fn write_new(path: &Path, content: &[u8]) -> Result<(), Error> {
+pub(crate) fn write_new(path: &Path, content: &[u8]) -> Result<(), Error> {
     let failed = |source| Error::Io {
         path: path.to_owned(),
         source,

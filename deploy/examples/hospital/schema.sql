@@ -1,4 +1,4 @@
--- The demo hospital. Runs unchanged on SQLite (3.40 or later) and PostgreSQL (15 or later).
+-- The demo hospital. Runs unchanged on SQLite (3.40 or later) and PostgreSQL (14 or later).
 --
 --   departments ◀── wards ◀── staff ◀── patients ◀──┬── admissions
 --                     ▲         ▲                   ├── appointments

@@ -43,7 +43,10 @@ pub(super) fn read(
         issuer: rules.issuer.clone(),
         subject,
         tenant,
-        roles: roles(claims, &rules.roles_claim)?,
+        roles: roles(claims, &rules.roles_claim)?
+            .into_iter()
+            .filter(|role| rules.roles.as_ref().is_none_or(|may| may.contains(role)))
+            .collect(),
         attributes,
         token_id: name(claims, "jti")?.unwrap_or_else(|| short(token)),
         expires_at,

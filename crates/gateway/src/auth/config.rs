@@ -35,6 +35,10 @@ pub struct IssuerConfig {
     /// The claim with the caller's roles: an array of strings, or one string that is one role. Default `roles`.
     #[serde(default = "default_roles_claim")]
     pub roles_claim: String,
+    /// The roles its tokens may give; others are ignored. Needed as soon as several issuers are trusted: no issuer
+    /// should give a role that only another one may.
+    #[serde(default)]
+    pub roles: Option<BTreeSet<String>>,
     /// The claim with the caller's tenant; when set, a token without it is refused.
     #[serde(default)]
     pub tenant_claim: Option<String>,
@@ -158,6 +162,16 @@ impl AuthConfig {
                     problem,
                 });
             }
+            if self.issuers.len() > 1 && issuer.roles.is_none() {
+                let problem =
+                    "is missing; where several issuers are trusted, list the roles each may give"
+                        .to_owned();
+                return Err(Error::Config {
+                    index,
+                    field: "roles",
+                    problem,
+                });
+            }
         }
         Ok(())
     }
@@ -171,6 +185,7 @@ impl IssuerConfig {
             audience: audience.into(),
             jwks,
             roles_claim: default_roles_claim(),
+            roles: None,
             tenant_claim: None,
             attributes: BTreeMap::new(),
             token_type: None,
@@ -366,12 +381,23 @@ mod tests {
     }
 
     #[test]
+    fn several_issuers_must_say_which_roles_each_may_give() {
+        let mut other = issuer();
+        other.issuer = "https://other.example".to_owned();
+        let issuers = vec![issuer(), other];
+        let error = AuthConfig { issuers }.validate().unwrap_err().to_string();
+        assert!(
+            error.starts_with("auth.issuers[0].roles is missing"),
+            "{error}"
+        );
+    }
+
+    #[test]
     fn an_issuer_listed_twice_is_an_error() {
-        let error = AuthConfig {
-            issuers: vec![issuer(), issuer()],
-        }
-        .validate()
-        .unwrap_err();
+        let mut twice = issuer();
+        twice.roles = Some(BTreeSet::new());
+        let issuers = vec![twice.clone(), twice];
+        let error = AuthConfig { issuers }.validate().unwrap_err();
         assert_eq!(
             error.to_string(),
             "auth.issuers[1].issuer is listed twice; give each issuer one entry"

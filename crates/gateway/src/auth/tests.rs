@@ -824,11 +824,13 @@ async fn a_token_is_good_only_for_the_keys_of_its_own_issuer() {
     let issuers = [("one", &one), ("other", &other)].map(|(name, key)| {
         let path = directory.path().join(name);
         std::fs::write(&path, key_set(&[key.jwk("ed")])).unwrap();
-        IssuerConfig::new(
+        let mut issuer = IssuerConfig::new(
             format!("https://{name}.example"),
             AUDIENCE,
             JwksSource::File(path),
-        )
+        );
+        issuer.roles = Some(["Nurse".to_owned()].into());
+        issuer
     });
     let config = AuthConfig {
         issuers: issuers.into(),
@@ -842,6 +844,10 @@ async fn a_token_is_good_only_for_the_keys_of_its_own_issuer() {
         .await
         .unwrap();
     assert_eq!(caller.issuer(), "https://one.example");
+    assert!(
+        caller.roles().is_empty(),
+        "this issuer may not give the role Doctor"
+    );
     let forged = other.token(header("EdDSA", "ed"), &of_one);
     assert_eq!(
         authenticator.caller(&forged).await.unwrap_err(),

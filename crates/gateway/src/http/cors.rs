@@ -1,5 +1,6 @@
 //! What a browser asks before it lets a page of a welcome origin call (Fetch standard, "CORS protocol").
 
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 
@@ -18,9 +19,9 @@ const GRANTS: [(HeaderName, &str); 4] = [
 ];
 
 /// The origin of a request, if pages of it may call.
-pub(super) fn welcome(config: &Config, headers: &HeaderMap) -> Option<HeaderValue> {
-    let origin = headers.get(header::ORIGIN)?;
-    origin::check(config, headers)
+pub(super) fn welcome(config: &Config, request: &Parts) -> Option<HeaderValue> {
+    let origin = request.headers.get(header::ORIGIN)?;
+    origin::check(config, &request.uri, &request.headers)
         .is_ok()
         .then(|| origin.clone())
 }
@@ -36,11 +37,11 @@ pub(super) fn allow(origin: Option<HeaderValue>, headers: &mut HeaderMap) {
 }
 
 /// Answers a preflight; it carries no token, and gives nothing but the permission to ask.
-pub(super) fn preflight(config: &Config, headers: &HeaderMap) -> Response {
-    match origin::check(config, headers) {
+pub(super) fn preflight(config: &Config, request: &Parts) -> Response {
+    match origin::check(config, &request.uri, &request.headers) {
         Ok(()) => {
             let mut response = StatusCode::NO_CONTENT.into_response();
-            allow(welcome(config, headers), response.headers_mut());
+            allow(welcome(config, request), response.headers_mut());
             response
         }
         Err(what) => problem(StatusCode::FORBIDDEN, "origin_refused", &what),

@@ -12,10 +12,18 @@ use hyper_util::server::conn::auto::Builder;
 use hyper_util::server::graceful::GracefulShutdown;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
 use super::router;
 use crate::{Error, Gateway};
+
+/// Resolves when no request came within `limit`, and never if one did.
+async fn silence(first: CancellationToken, limit: Duration) {
+    if tokio::time::timeout(limit, first.cancelled()).await.is_ok() {
+        std::future::pending::<()>().await;
+    }
+}
 
 /// What is in flight at the end may take so long.
 const GRACE: Duration = Duration::from_secs(25);
@@ -44,12 +52,13 @@ impl Bound {
     /// Serves until `shutdown`, then finishes what is in flight and records what was only counted.
     pub async fn serve(self, gateway: Arc<Gateway>, shutdown: impl Future<Output = ()>) {
         let limits = gateway.limits();
+        let header = Duration::from_secs(limits.header_seconds);
         let mut builder = Builder::new(TokioExecutor::new());
         builder
             .http1()
             .timer(TokioTimer::new())
             // Against slow-loris: a header arrives in time or not at all.
-            .header_read_timeout(Duration::from_secs(limits.header_seconds))
+            .header_read_timeout(header)
             .max_buf_size(64 * 1024);
         builder
             .http2()
@@ -70,7 +79,10 @@ impl Bound {
                 continue;
             };
             let router = router.clone();
+            let asked = CancellationToken::new();
+            let first = asked.clone();
             let service = service_fn(move |mut request: hyper::Request<Incoming>| {
+                asked.cancel();
                 request.extensions_mut().insert(peer);
                 router.clone().oneshot(request.map(axum::body::Body::new))
             });
@@ -79,14 +91,22 @@ impl Bound {
                 .into_owned();
             let connection = open.watch(connection);
             tokio::spawn(async move {
-                if let Err(error) = connection.await {
-                    tracing::debug!(error, "a connection ended early");
+                tokio::select! {
+                    ended = connection => if let Err(error) = ended {
+                        tracing::debug!(error, "a connection ended early");
+                    },
+                    // The timer of the first header starts with its first byte; some send none.
+                    () = silence(first, header) => tracing::debug!("a connection sent no request"),
                 }
                 drop(place);
             });
         }
         drop(self.listener);
-        if tokio::time::timeout(GRACE, open.shutdown()).await.is_err() {
+        let finished = async {
+            open.shutdown().await;
+            gateway.finish().await;
+        };
+        if tokio::time::timeout(GRACE, finished).await.is_err() {
             tracing::warn!("some requests did not end in time");
         }
         gateway.drain().await;

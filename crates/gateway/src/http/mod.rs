@@ -9,7 +9,8 @@ mod post;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::StatusCode;
+use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get};
 use wardgate_rpc::probes;
@@ -26,7 +27,7 @@ fn router(gateway: &Arc<Gateway>) -> Router {
         let gateway = Arc::clone(gateway);
         let preflight = {
             let gateway = Arc::clone(&gateway);
-            move |headers: HeaderMap| async move { cors::preflight(&gateway.config, &headers) }
+            move |request: Parts| async move { cors::preflight(&gateway.config, &request) }
         };
         any(move |request| post::handle(gateway, door, request)).options(preflight)
     };

@@ -5,17 +5,22 @@ use axum::http::{HeaderMap, Uri, header};
 
 use crate::config::Config;
 
-/// Refuses a request whose `Host` is not ours or whose `Origin` is not welcome, and says which.
-pub(super) fn check(config: &Config, headers: &HeaderMap) -> Result<(), String> {
-    let mut hosts = headers.get_all(header::HOST).iter();
-    let (Some(host), None) = (hosts.next(), hosts.next()) else {
+/// Refuses a request for a host that is not ours or from an `Origin` that is not welcome, and says which.
+pub(super) fn check(config: &Config, target: &Uri, headers: &HeaderMap) -> Result<(), String> {
+    let mut named = headers.get_all(header::HOST).iter();
+    let (host, None) = (named.next(), named.next()) else {
         return Err("Send exactly one Host header.".to_owned());
     };
-    let host = host
-        .to_str()
-        .ok()
-        .and_then(|text| text.parse::<Authority>().ok());
-    if !host.is_some_and(|host| is_ours(config, host.host())) {
+    let host = host.map(|host| host.to_str().ok()?.parse::<Authority>().ok());
+    // HTTP/2 names the host in the target, HTTP/1.1 in the header; of both, both must be ours.
+    let mut hosts = host
+        .into_iter()
+        .chain(target.authority().cloned().map(Some))
+        .peekable();
+    if hosts.peek().is_none() {
+        return Err("Send exactly one Host header.".to_owned());
+    }
+    if !hosts.all(|host| host.is_some_and(|host| is_ours(config, host.host()))) {
         return Err("This Host is not served here; add it to gateway.allowed_hosts.".to_owned());
     }
     for origin in headers.get_all(header::ORIGIN) {
@@ -73,7 +78,7 @@ mod tests {
         if let Some(origin) = origin {
             headers.insert(header::ORIGIN, origin.parse().unwrap());
         }
-        check(&config, &headers).is_ok()
+        check(&config, &Uri::from_static("/mcp"), &headers).is_ok()
     }
 
     #[test]

@@ -49,7 +49,7 @@ pub(super) async fn handle(gateway: Arc<Gateway>, door: Door, request: Request) 
     let span = tracing::debug_span!("http", http.request.method = %request.method());
     trace_context::adopt(&span, request.headers());
     let (parts, mut body) = request.into_parts();
-    let origin = cors::welcome(&gateway.config, &parts.headers);
+    let origin = cors::welcome(&gateway.config, &parts);
     let admitted = admit(&gateway, &parts, &mut body)
         .instrument(span.clone())
         .await;
@@ -65,7 +65,7 @@ pub(super) async fn handle(gateway: Arc<Gateway>, door: Door, request: Request) 
             };
             let answer = mcp::answer(&gateway, &post).instrument(span).await;
             // A refused call of a tool has its own record; what never became one is counted.
-            if let Some(reason) = answer.refused() {
+            for reason in answer.refused() {
                 gateway
                     .refusals
                     .count(reason, &post.client_ip, post.caller.subject());
@@ -96,7 +96,7 @@ struct Admitted {
 async fn admit(gateway: &Gateway, request: &Parts, body: &mut Body) -> Result<Admitted, Refusal> {
     let headers = &request.headers;
     // 1. Host and Origin: a web page that rebinds a name to this address gets no further.
-    origin::check(&gateway.config, headers)
+    origin::check(&gateway.config, &request.uri, headers)
         .map_err(|what| Refusal::new(StatusCode::FORBIDDEN, "origin_refused", &what))?;
     // 2. The token: nobody is anonymous, whatever the method or the path.
     let caller = gateway

@@ -1,7 +1,10 @@
 //! `tools/list`: the tools this caller may see.
 
-use serde_json::value::RawValue;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
 use wardgate_domain::{Caller, ToolName};
 
 use super::Version;
@@ -38,7 +41,7 @@ impl Definition {
             modern: write(&|_, _| true),
             // Until 2025-11-25 structured content is an object, so its schema describes one.
             with_structured_content: write(&|member, value| {
-                member != "outputSchema" || value.contains(r#""object""#)
+                member != "outputSchema" || is_schema_of_object(value)
             }),
             oldest: write(&|member, _| !matches!(member, "title" | "outputSchema")),
         })
@@ -53,6 +56,16 @@ impl Definition {
             &self.oldest
         }
     }
+}
+
+/// Whether the root of a JSON Schema is `type: object`.
+fn is_schema_of_object(schema: &str) -> bool {
+    #[derive(Deserialize)]
+    struct Root<'a> {
+        #[serde(borrow, rename = "type")]
+        kind: Cow<'a, str>,
+    }
+    serde_json::from_str(schema).is_ok_and(|root: Root<'_>| root.kind == "object")
 }
 
 pub(super) async fn list_tools(

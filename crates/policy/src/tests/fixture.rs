@@ -149,5 +149,6 @@ pub(crate) fn tool(name: &str) -> ToolFacts {
         tags: Vec::new(),
         entity: Some("Row".to_owned()),
         classes: vec!["none".parse().unwrap()],
+        argument_defaults: std::collections::BTreeMap::new(),
     }
 }

@@ -167,6 +167,7 @@ fn tool(name: &str, tags: &[&str], entity: &str) -> ToolFacts {
         tags: tags.iter().map(ToString::to_string).collect(),
         entity: Some(entity.to_owned()),
         classes: Vec::new(),
+        argument_defaults: std::collections::BTreeMap::new(),
     }
 }
 

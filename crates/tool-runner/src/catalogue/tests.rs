@@ -91,7 +91,7 @@ fn a_changed_tool_is_a_new_tool() {
     for (from, to) in [
         ("Rows of one group.", "Rows of any group."),
         ("minimum: 1", "minimum: 2"),
-        ("readOnlyHint: true", "readOnlyHint: false"),
+        ("openWorldHint: false", "openWorldHint: true"),
         ("place.zone", "phi.zone"),
         ("FROM rows", "FROM lines"),
         ("[demo]", "[other]"),
@@ -115,7 +115,7 @@ fn a_changed_tool_is_a_new_tool() {
 }
 
 /// Each entry changes one thing of the good file.
-const FAULTS: [(&str, &str); 41] = [
+const FAULTS: [(&str, &str); 43] = [
     ("type: \"${DB_TYPE:-sqlite}\"", "type: oracle"),
     ("type: \"${DB_TYPE:-sqlite}\"", "type: postgres"),
     ("\"${DB_URL}\"", "\"${NOT_SET_ANYWHERE}\""),
@@ -149,6 +149,8 @@ const FAULTS: [(&str, &str); 41] = [
     ),
     ("time_limit: 5s", "time_limit: soon"),
     ("time_limit: 5s", "time_limit: 0"),
+    ("time_limit: 5s", "time_limit: 6m"),
+    ("readOnlyHint: true", "readOnlyHint: false"),
     ("type: sql\n", "type: shell\n"),
     ("source: main", "source: other"),
     ("LIMIT :limit", "LIMIT :limt"),

@@ -15,6 +15,10 @@ use super::source::SourceSettings;
 use super::statement::{BadStatement, Dialect, Statement, check_expression};
 use super::template::Template;
 use super::yaml::{KeyOrder, Mark, Node, Yaml};
+use crate::arguments::as_seen;
+
+/// Longest time one call may take. The audit service must wait longer than this before it calls a call lost.
+const MAX_TIME_LIMIT: Duration = Duration::from_secs(300);
 
 /// Clients cut or refuse longer names.
 const MAX_NAME: usize = 64;
@@ -132,9 +136,18 @@ impl Tool {
         if let Some(output) = output {
             schema::compile(output, "output_schema", faults);
         }
-        let time_limit = fields
-            .optional("time_limit")
-            .and_then(|node| faults.duration(node, "time_limit"));
+        let time_limit = fields.optional("time_limit").and_then(|node| {
+            let limit = faults.duration(node, "time_limit")?;
+            if limit > MAX_TIME_LIMIT {
+                faults.add(
+                    node.at,
+                    "`time_limit` is longer than 5 minutes".to_owned(),
+                    "choose a shorter one: the record gives a call up some time after that"
+                        .to_owned(),
+                );
+            }
+            Some(limit)
+        });
         let result_node = fields.optional("result");
         let execution = fields
             .required(
@@ -150,7 +163,7 @@ impl Tool {
         fields.finish(faults);
 
         let (execution, input, result) = (execution?, input?, result?);
-        check_together(&execution, &input, &result, faults);
+        check_together(&execution, &input, &result, read_only, faults);
         let classes = result
             .classes
             .iter()
@@ -169,6 +182,14 @@ impl Tool {
                     .as_ref()
                     .map(|entity| entity.type_name.to_string()),
                 classes: classes.into_iter().collect(),
+                argument_defaults: input
+                    .properties()
+                    .iter()
+                    .filter_map(|property| {
+                        let default = property.default.as_ref()?;
+                        Some((property.name.clone(), as_seen(default)))
+                    })
+                    .collect(),
             },
             aliases,
             definition_json: definition_json(texts, input_node, output, annotations),
@@ -437,10 +458,19 @@ fn check_together(
     execution: &Execution,
     input: &InputSchema,
     result: &ResultShape,
+    read_only: bool,
     faults: &mut Faults,
 ) {
     let statement = &execution.statement;
     let at = execution.statement_at;
+    if result.entity.is_some() && !read_only {
+        faults.add(
+            at,
+            "the rows of a tool that may write cannot be governed: the rule would come after the change".to_owned(),
+            "set `annotations: { readOnlyHint: true }`, or leave out `result.entity` and govern its arguments"
+                .to_owned(),
+        );
+    }
     let known = || {
         let names: Vec<_> = input
             .properties()

@@ -159,6 +159,9 @@ async fn run<B: Backend>(
             match rows.try_next().await {
                 Ok(None) => break Ok(()),
                 Ok(Some(row)) => {
+                    // Rows that are ready wake nobody: without this the time limit and a hang-up would not be
+                    // seen until the last of them.
+                    tokio::task::consume_budget().await;
                     let layout = match &layout {
                         Some(layout) => layout,
                         None => layout.insert(B::layout(&row)?),

@@ -10,7 +10,8 @@ use futures::stream::{self, BoxStream};
 use serde_json::Value;
 use sqlx::error::{BoxDynError, DatabaseError};
 use sqlx::postgres::{
-    PgArguments, PgConnectOptions, PgConnection, PgRow, PgTypeInfo, PgTypeKind, PgValueRef,
+    PgArguments, PgConnectOptions, PgConnection, PgRow, PgSslMode, PgTypeInfo, PgTypeKind,
+    PgValueRef,
 };
 use sqlx::{
     Arguments, AssertSqlSafe, Column, ConnectOptions, Connection, Decode, Row as _, TypeInfo,
@@ -34,9 +35,11 @@ const STATEMENT_GRACE: Duration = Duration::from_secs(1);
 /// `query_canceled`: the statement time limit.
 const QUERY_CANCELED: &str = "57014";
 
-/// Classes of SQLSTATE whose messages name objects and syntax, never values: connection, authorisation,
-/// unknown database, resources, operator intervention, syntax and access.
-const VALUE_FREE_CLASSES: [&str; 7] = ["08", "25", "28", "3D", "42", "53", "57"];
+/// SQLSTATEs, or classes of them, whose messages name objects and never values: connection, transaction state,
+/// authorisation, unknown database, resources, operator intervention; a table, column or right that is missing.
+const VALUE_FREE_CODES: [&str; 9] = [
+    "08", "25", "28", "3D", "53", "57", "42P01", "42703", "42501",
+];
 
 /// 2000-01-01T00:00:00Z, from where PostgreSQL counts, in microseconds since 1970.
 const EPOCH_MICROS: i64 = 946_684_800_000_000;
@@ -60,7 +63,7 @@ impl Postgres {
 
     pub(super) fn writer(url: &str, statement_limit: Duration) -> Result<Self, sqlx::Error> {
         let limit = (statement_limit + STATEMENT_GRACE).as_millis().to_string();
-        let options = PgConnectOptions::from_str(url)?
+        let options = strict_tls(PgConnectOptions::from_str(url)?)
             .application_name("wardgate")
             .disable_statement_logging()
             .options([
@@ -68,6 +71,22 @@ impl Postgres {
                 ("client_connection_check_interval", CLIENT_CHECK_INTERVAL),
             ]);
         Ok(Self { options })
+    }
+}
+
+/// Without `sslmode` in its URL the driver would fall back to plain text when TLS is refused, and check no
+/// certificate. That is good enough within one machine only.
+fn strict_tls(options: PgConnectOptions) -> PgConnectOptions {
+    let host = options.get_host();
+    let is_here = options.get_socket().is_some()
+        || host == "localhost"
+        || host.starts_with('/')
+        || host
+            .parse::<std::net::IpAddr>()
+            .is_ok_and(|ip| ip.is_loopback());
+    match options.get_ssl_mode() {
+        PgSslMode::Prefer if !is_here => options.ssl_mode(PgSslMode::VerifyFull),
+        _ => options,
     }
 }
 
@@ -131,9 +150,7 @@ impl Backend for Postgres {
         if code == QUERY_CANCELED {
             return SourceError::Timeout;
         }
-        let is_safe = VALUE_FREE_CLASSES
-            .iter()
-            .any(|class| code.starts_with(class));
+        let is_safe = VALUE_FREE_CODES.iter().any(|class| code.starts_with(class));
         SourceError::Refused(Refusal {
             code: format!("SQLSTATE {code}"),
             message: is_safe.then(|| error.message().to_owned()),

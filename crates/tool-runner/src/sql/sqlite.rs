@@ -23,19 +23,23 @@ use super::{Bound, Refusal, SourceError};
 /// Instructions of the virtual machine between two looks at the flag: some tens of microseconds.
 const STOP_CHECK_INTERVAL: i32 = 1_000;
 
-/// SQLite's own messages name tables, columns and syntax, never values. Under this code, though, `RAISE` in
-/// a trigger can say anything.
-const SQLITE_CONSTRAINT: i32 = 19;
+/// Primary codes whose messages never hold a value: busy, read-only, input and output, corrupt, full, cannot
+/// open, not a database. Under the others a function or a trigger can quote what it was given.
+const VALUE_FREE_CODES: [i32; 7] = [5, 8, 10, 11, 13, 14, 26];
+
+/// Messages of the general error code that name an object and nothing else.
+const VALUE_FREE_MESSAGES: [&str; 2] = ["no such table: ", "no such column: "];
 
 pub(super) struct Sqlite {
     options: SqliteConnectOptions,
 }
 
 impl Sqlite {
-    /// Sessions that cannot write.
+    /// Sessions whose statements cannot write. The file itself is not opened read-only: SQLite would then
+    /// refuse every read after a writer was killed, for want of the right to roll its journal back.
     pub(super) fn reader(url: &str) -> Result<Self, sqlx::Error> {
         let mut sqlite = Self::writer(url)?;
-        sqlite.options = sqlite.options.read_only(true).pragma("query_only", "ON");
+        sqlite.options = sqlite.options.pragma("query_only", "ON");
         Ok(sqlite)
     }
 
@@ -122,9 +126,13 @@ impl Backend for Sqlite {
     fn refusal(error: &dyn DatabaseError) -> SourceError {
         let code = error.code().unwrap_or_default();
         let primary = code.parse::<i32>().map_or(0, |code| code & 0xff);
+        let is_safe = VALUE_FREE_CODES.contains(&primary)
+            || VALUE_FREE_MESSAGES
+                .iter()
+                .any(|start| error.message().starts_with(start));
         SourceError::Refused(Refusal {
             code: format!("SQLite error {code}"),
-            message: (primary != SQLITE_CONSTRAINT).then(|| error.message().to_owned()),
+            message: is_safe.then(|| error.message().to_owned()),
         })
     }
 }

@@ -13,9 +13,9 @@ use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection, SqliteConnection};
 use tempfile::TempDir;
 use tonic::Status;
 use wardgate_domain::{
-    Ambient, AttributeValue, CallId, Caller, CallerClaims, Clock, ColumnTier, DecisionId, Digest,
-    PermitId, PermitSigner, PermitTerms, PermitVerifier, RowRule, SignedPermit, SystemEntropy,
-    Timestamp, ToolFacts,
+    Ambient, AttributeType, AttributeValue, CallId, Caller, CallerClaims, Clock, ColumnTier,
+    DecisionId, Digest, PermitId, PermitSigner, PermitTerms, PermitVerifier, RowRule, SignedPermit,
+    SystemEntropy, Timestamp, ToolFacts,
 };
 use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_proto::toolrunner::v1::tool_runner_service_client::ToolRunnerServiceClient;
@@ -373,6 +373,7 @@ impl Harness {
                 entity,
                 policies_json: Vec::new(),
                 all: true,
+                attributes: BTreeMap::new(),
             }),
             column_tiers: facts
                 .classes
@@ -480,6 +481,17 @@ pub(super) fn caller(subject: &str) -> Caller {
 /// Admits the rows 1, 4 and 7.
 pub(super) const DOCTOR_ONE: &str = r#"permit(principal, action, resource) when { resource has doctor && resource.doctor == "d1" };"#;
 
+/// The attributes of a record, as a schema would declare them.
+const ATTRIBUTES: [(&str, AttributeType); 7] = [
+    ("id", AttributeType::Integer),
+    ("patient", AttributeType::Text),
+    ("doctor", AttributeType::Text),
+    ("ward", AttributeType::Text),
+    ("sealed", AttributeType::Boolean),
+    ("level", AttributeType::Integer),
+    ("note", AttributeType::Text),
+];
+
 /// A rule of these Cedar policies.
 pub(super) fn rule(policies: &[&str]) -> RowRule {
     let json = |text: &&str| {
@@ -493,6 +505,17 @@ pub(super) fn rule(policies: &[&str]) -> RowRule {
         entity: "Record".to_owned(),
         policies_json: policies.iter().map(json).collect(),
         all: false,
+        attributes: ATTRIBUTES
+            .into_iter()
+            .filter(|(name, _)| {
+                let mention = format!("resource.{name}");
+                let guard = format!("resource has {name}");
+                policies
+                    .iter()
+                    .any(|text| text.contains(&mention) || text.contains(&guard))
+            })
+            .map(|(name, kind)| (name.to_owned(), kind))
+            .collect(),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::{Config as Cases, TestRng, TestRunner};
-use wardgate_domain::{ColumnTier, PermitTerms};
+use wardgate_domain::{AttributeType, ColumnTier, Digest, PermitTerms};
 
 use super::harness::{Database, Harness, rule, tools};
 
@@ -338,4 +338,59 @@ async fn hidden_rows_and_no_rows_look_the_same() {
     assert_eq!(hidden.text(), "Invalid patient: ABCDE");
     assert_eq!(unknown.text(), "Invalid patient: NOGWI");
     assert_eq!(hidden.facts().status, unknown.facts().status);
+}
+
+/// A forbid that looks at what is not there, or at another type than it was checked with, would quietly not
+/// forbid.
+#[tokio::test]
+async fn p3_a_row_the_rule_was_not_made_for_is_withheld() {
+    for database in Database::each().await {
+        let [_, checked] = both_ways(&database).await;
+        for (attribute, kind) in [
+            ("missing", AttributeType::Boolean),
+            ("sealed", AttributeType::Integer),
+            ("id", AttributeType::Text),
+        ] {
+            let text = "forbid(principal, action, resource) when { resource has NAME && resource.NAME == true };"
+                .replace("NAME", attribute);
+            let mut terms = checked.terms("governed_rows").await;
+            let mut spoilt = rule(&["permit(principal, action, resource);", &text]);
+            spoilt.attributes = [(attribute.to_owned(), kind)].into();
+            terms.row_rule = Some(spoilt);
+            let answer = checked.call_with(&terms, "{}").await.unwrap();
+            let facts = answer.facts();
+            assert!(answer.0.is_error, "{attribute}");
+            assert_eq!(
+                (facts.error_kind.as_str(), facts.rows),
+                ("bad_result", 0),
+                "{attribute}"
+            );
+        }
+    }
+}
+
+/// What the policy decided on is what the tool gets: no conversion, no default it has not seen.
+#[tokio::test]
+async fn arguments_that_were_decided_on_are_not_made_into_others() {
+    for database in Database::each().await {
+        let harness = Harness::with(&database, tools(), |_| {}).await;
+        let facts = harness.facts("governed_rows").await;
+        assert_eq!(facts.argument_defaults["patient"], "");
+        for (arguments, taken) in [
+            (r#"{"whole": 7}"#, true),
+            (r#"{"whole": "7"}"#, true),
+            (r#"{"truth": "true"}"#, true),
+            (r#"{"number": 1.50}"#, true),
+            (r#"{"whole": 7.0}"#, false),
+            (r#"{"text": 12345678901234567890123}"#, false),
+        ] {
+            let mut terms = harness.terms("echo").await;
+            terms.arguments_digest = Some(Digest::of(arguments.as_bytes()));
+            let answer = harness.call_with(&terms, arguments).await.unwrap();
+            assert_eq!(!answer.0.is_error, taken, "{arguments}: {}", answer.text());
+            terms.arguments_digest = None;
+            let answer = harness.call_with(&terms, arguments).await.unwrap();
+            assert!(!answer.0.is_error, "{arguments}: {}", answer.text());
+        }
+    }
 }

@@ -83,7 +83,7 @@ async fn at_the_time_limit_the_work_stops_in_the_database() {
 #[tokio::test]
 async fn when_the_client_leaves_the_work_stops_in_the_database() {
     for database in Database::each().await {
-        let tools = tools().replace("time_limit: 300ms", "time_limit: 1h");
+        let tools = tools().replace("time_limit: 300ms", "time_limit: 5m");
         let harness = Harness::with(&database, &tools, |_| ()).await;
         let terms = harness.terms("endless_append").await;
         let mut call = Box::pin(harness.call_with(&terms, "{}"));

@@ -36,11 +36,7 @@ async fn print_records(arguments: AuditQuery) -> Result<(), Failure> {
     pin_mut!(records);
     let mut out = BufWriter::new(std::io::stdout().lock());
     if !arguments.json {
-        writeln!(
-            out,
-            "{:>8}  {:<27}  {:<17}  {:<16}  {:<28}  {:>5}  {}",
-            "SEQUENCE", "TIME", "STATUS", "USER", "TOOL", "ROWS", "ADDRESS"
-        )?;
+        writeln!(out, "{HEADING}")?;
     }
     while let Some(stored) = records.next().await {
         let stored = stored?;
@@ -63,6 +59,9 @@ async fn print_records(arguments: AuditQuery) -> Result<(), Failure> {
     }
     Ok(out.flush()?)
 }
+
+/// Over the columns of [`row`].
+const HEADING: &str = "SEQUENCE  TIME                         STATUS             USER              TOOL                           ROWS  ADDRESS";
 
 /// The store of a data directory, or of a configured system.
 fn store(source: &RecordSource) -> Result<String, Failure> {

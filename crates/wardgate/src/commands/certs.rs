@@ -12,7 +12,7 @@ use wardgate_rpc::Peer;
 
 use crate::Failure;
 use crate::cli::{Certs, CertsCommand};
-use crate::data_dir::DataDir;
+use crate::data_dir::{self, DataDir};
 use crate::issuer;
 
 pub(crate) fn run(arguments: &Certs) -> Result<(), Failure> {
@@ -20,6 +20,14 @@ pub(crate) fn run(arguments: &Certs) -> Result<(), Failure> {
     let dir = DataDir::open(data_dir)?;
     dir.make_keys(&Ambient::system())?;
     issuer::prepare(&dir)?;
+    // New certificates beside running services would lock them out of each other at the next restart.
+    if dir.certs().join("ca.pem").exists() {
+        println!(
+            "certificates in {} are kept; remove the directory for new ones",
+            dir.certs().display()
+        );
+        return Ok(());
+    }
     certificates(&dir.certs())?;
     println!("certificates in {}", dir.certs().display());
     Ok(())
@@ -54,14 +62,9 @@ fn certificates(target: &Path) -> Result<(), Failure> {
             ExtendedKeyUsagePurpose::ClientAuth,
         ];
         let certificate = params.signed_by(&key, &authority)?;
-        fs::write(
-            target.join(format!("{}.pem", peer.as_str())),
-            certificate.pem(),
-        )?;
-        fs::write(
-            target.join(format!("{}.key", peer.as_str())),
-            key.serialize_pem(),
-        )?;
+        let file = |ending: &str| target.join(format!("{}.{ending}", peer.as_str()));
+        fs::write(file("pem"), certificate.pem())?;
+        data_dir::write_new(&file("key"), key.serialize_pem().as_bytes())?;
     }
     Ok(())
 }

@@ -1,5 +1,7 @@
 //! `wardgate config`: a configuration, checked and shown.
 
+use serde_json::Value;
+
 use crate::Failure;
 use crate::cli::{Config, ConfigCommand};
 use crate::config::{GatewayWiring, ServiceWiring, Settings};
@@ -14,13 +16,16 @@ pub(crate) fn run(arguments: &Config) -> Result<(), Failure> {
         }
         ConfigCommand::Dump(file) => {
             let settings = Settings::load(&file.config)?;
-            println!("{}", serde_json::to_string_pretty(&settings.all()?)?);
+            let mut all = serde_json::to_value(settings.all()?)?;
+            hide_secrets(&mut all);
+            println!("{}", serde_json::to_string_pretty(&all)?);
         }
     }
     Ok(())
 }
 
-/// Reads every section that is there, as its service would.
+/// Reads every section that is there, as its service would. A gateway without links is one for `up`, which may
+/// leave out the rest.
 fn check(settings: &Settings) -> Result<(), Failure> {
     if settings.has("gateway.links") {
         settings.service::<wardgate_gateway::Config, GatewayWiring>("gateway")?;
@@ -40,4 +45,63 @@ fn check(settings: &Settings) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+/// Hides what must not be pasted into a ticket: the passwords of URLs, and the values of variables, which are
+/// mostly URLs with passwords.
+fn hide_secrets(value: &mut Value) {
+    match value {
+        Value::Object(members) => {
+            for (name, member) in members {
+                match member {
+                    Value::Object(variables) if name == "variables" => {
+                        variables
+                            .values_mut()
+                            .for_each(|value| *value = HIDDEN.into());
+                    }
+                    member => hide_secrets(member),
+                }
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(hide_secrets),
+        Value::String(text) => {
+            if let Ok(mut url) = reqwest::Url::parse(text)
+                && (url.password().is_some() || url.query().is_some())
+            {
+                // Neither fails for a URL that has a host, and only such a URL has a password.
+                let _ = url.set_password(url.password().is_some().then_some(HIDDEN));
+                url.set_query(url.query().is_some().then_some(HIDDEN));
+                *text = url.to_string();
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Stands for what is not shown.
+const HIDDEN: &str = "hidden";
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_dump_shows_no_secret() {
+        let mut value = json!({
+            "audit": { "store": "postgres://w:s3@cret@db.example:5432/w?password=x" },
+            "tool_runner": { "variables": { "DB_URL": "plain" } },
+            "other": ["a@b", "http://h:1/"],
+        });
+        hide_secrets(&mut value);
+        assert_eq!(
+            value,
+            json!({
+                "audit": { "store": "postgres://w:hidden@db.example:5432/w?hidden" },
+                "tool_runner": { "variables": { "DB_URL": "hidden" } },
+                "other": ["a@b", "http://h:1/"],
+            })
+        );
+    }
 }

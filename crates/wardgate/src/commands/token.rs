@@ -7,7 +7,7 @@ use crate::cli::Token;
 use crate::data_dir::DataDir;
 use crate::issuer::{self, Grant};
 
-pub(crate) fn run(arguments: Token) -> Result<(), Failure> {
+pub(crate) fn run(arguments: &Token) -> Result<(), Failure> {
     let dir = DataDir::existing(&arguments.data_dir)?;
     let grant = Grant {
         subject: &arguments.sub,

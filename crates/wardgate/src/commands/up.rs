@@ -39,16 +39,19 @@ pub(crate) async fn run(arguments: Up) -> Result<(), Failure> {
     config.listen = arguments.listen.unwrap_or(config.listen);
     let bound = Bound::bind(config.listen).await?;
     let address = bound.address();
-    let neighbours = compose::local(parts(&settings, &dir, demo.as_ref())?, &ambient).await?;
-    let gateway = Gateway::new(
-        config,
-        &bound,
-        neighbours,
-        telemetry.metrics(),
-        ambient.clone(),
-    )
-    .await?;
-    gateway.ready().await;
+    tokio::pin!(stop);
+    let starting = async {
+        let neighbours = compose::local(parts(&settings, &dir, demo.as_ref())?, &ambient).await?;
+        let metrics = telemetry.metrics();
+        let gateway = Gateway::new(config, &bound, neighbours, metrics, ambient.clone()).await?;
+        gateway.ready().await;
+        Ok::<_, Failure>(gateway)
+    };
+    // What it waits for may never come: a signal ends the wait too.
+    let gateway = tokio::select! {
+        started = starting => started?,
+        () = &mut stop => return Ok(()),
+    };
 
     let url = format!("http://{address}");
     println!(
@@ -128,9 +131,11 @@ fn introduce(demo: &Unpacked, url: &str, dir: &DataDir, ambient: &Ambient) -> Re
     println!(
         "curl -s {url}/message -H \"Authorization: Bearer ${role}\" -H 'Content-Type: application/json' -d '{request}'"
     );
-    println!(
-        "\nThen see it on record: wardgate audit query --data-dir {}",
-        dir.path().display()
-    );
+    // As it was started, so that the line can be pasted.
+    let program = std::env::args()
+        .next()
+        .unwrap_or_else(|| "wardgate".to_owned());
+    let data = dir.path().display();
+    println!("\nThen see it on record: {program} audit query --data-dir {data}");
     Ok(())
 }

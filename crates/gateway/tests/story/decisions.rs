@@ -1,0 +1,201 @@
+//! What the policy sees, and what a caller learns of its answer.
+
+use serde_json::{Value, json};
+use wardgate_domain::{DenialReason, Digest, NOT_A_NAME, Status};
+use wardgate_proto::common::v1::ErrorReason;
+
+use crate::fakes::{Run, Say, result};
+use crate::world::{LEGACY, MODERN, OLDEST, Reply, World};
+
+const HIDDEN: Say = Say::Deny {
+    reason: DenialReason::NotPermitted,
+    visible: false,
+};
+
+#[tokio::test]
+async fn policy_and_tool_get_the_arguments_byte_for_byte_as_sent() {
+    let world = World::start().await;
+    world.policy.says(Say::AllowThese);
+    let sent = [
+        "{}",
+        r#"{ "n" :	1.10 }"#,
+        "{\n  \"b\": 1e2,\n  \"a\": -0.0\n}",
+        r#"{"path":"a\/b","name":"nai\u0308ve","smile":"\ud83d\ude00","é":"ü"}"#,
+        r#"{"big":123456789012345678901234567890,"deep":[[{"x":[ ]}]]}"#,
+    ];
+    for version in [MODERN, LEGACY, OLDEST] {
+        for arguments in sent {
+            let reply = Reply::to(world.tools_call(version, "reads", arguments)).await;
+            assert!(reply.is_released());
+            let decided = world.policy.asked.all().pop().unwrap();
+            assert_eq!(decided.arguments_json, arguments);
+            let ran = world.tool_runner.asked.all().pop().unwrap();
+            assert_eq!(ran.arguments_json, arguments);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_result_leaves_byte_for_byte_as_the_tool_runner_gave_it() {
+    let world = World::start().await;
+    let (content, structured) = (
+        r#"[ {"type":"text","text":"1.10 na\u00efve \/"} ]"#,
+        r#"{ "n" : 1.10, "big": 123456789012345678901234567890 }"#,
+    );
+    for version in [MODERN, LEGACY] {
+        let mut given = result("", &Value::Null);
+        given.content_json = content.into();
+        given.structured_content_json = structured.into();
+        world.tool_runner.next([Run::Give(given)]);
+        let reply = Reply::to(world.tools_call(version, "reads", "{}")).await;
+        assert!(
+            reply.text.contains(&format!(r#""content":{content},"#)),
+            "{reply:?}"
+        );
+        let whole = format!(r#""structuredContent":{structured},"#);
+        assert!(reply.text.contains(&whole), "{reply:?}");
+    }
+    for outcome in world.audit.outcomes.all() {
+        let digest = Digest::of(format!("{content}{structured}").as_bytes());
+        assert_eq!(outcome.result_digest, Some(digest));
+    }
+}
+
+#[tokio::test]
+async fn a_call_without_arguments_has_none() {
+    let world = World::start().await;
+    let call = world.message(LEGACY, "tools/call", r#""name":"reads""#);
+    assert!(Reply::to(call).await.is_released());
+    assert_eq!(world.policy.asked.all()[0].arguments_json, "{}");
+    assert_eq!(world.tool_runner.asked.all()[0].arguments_json, "{}");
+}
+
+#[tokio::test]
+async fn policy_and_tool_know_the_caller_and_the_tool_by_its_own_name() {
+    let world = World::start().await;
+    world.call("reads_alias").await;
+    let decided = world.policy.asked.all().swap_remove(0);
+    assert_eq!(decided.client_ip, "127.0.0.1");
+    assert_eq!(decided.tool.unwrap().name, "reads");
+    let ran = world.tool_runner.asked.all().swap_remove(0);
+    assert_eq!(ran.tool, "reads");
+    for caller in [decided.caller.unwrap(), ran.caller.unwrap()] {
+        assert_eq!(caller.subject, "dr.lee");
+        assert_eq!(caller.roles, ["Doctor"]);
+    }
+}
+
+#[tokio::test]
+async fn an_invisible_tool_and_an_unknown_one_answer_alike_and_the_record_tells_them_apart() {
+    let world = World::start().await;
+    world.policy.says(HIDDEN);
+    for version in [MODERN, LEGACY, OLDEST] {
+        let answer = |reply: Reply, name: &str| {
+            assert_eq!(reply.status, 200);
+            let mut json: Value = reply.json();
+            // What differs by nature.
+            let data = json.pointer_mut("/error/data").unwrap();
+            for member in data.as_object_mut().unwrap().values_mut() {
+                *member = Value::Null;
+            }
+            let headers: Vec<_> = reply
+                .headers
+                .keys()
+                .filter(|name| *name != "date" && *name != "content-length")
+                .cloned()
+                .collect();
+            (json.to_string().replace(name, "NAME"), headers)
+        };
+        let unknown = Reply::to(world.tools_call(version, "nonesuch", "{}")).await;
+        let hidden = Reply::to(world.tools_call(version, "reads", "{}")).await;
+        assert_eq!(hidden.code(), -32602);
+        assert_eq!(answer(unknown, "nonesuch"), answer(hidden, "reads"));
+    }
+    let outcomes = world.audit.outcomes.all();
+    for pair in outcomes.chunks(2) {
+        assert_eq!(pair[0].status, Status::UnknownTool);
+        assert_eq!(pair[0].subject.tool, None);
+        assert_eq!(pair[0].subject.requested_tool, "nonesuch");
+        assert_eq!(pair[1].status, Status::Denied);
+        assert_eq!(pair[1].reason, "not_permitted");
+        assert!(pair[1].subject.tool.is_some() && pair[1].subject.decision_id.is_some());
+    }
+    assert_eq!(outcomes.len(), 6);
+    assert_eq!(world.tool_runner.asked.count(), 0);
+}
+
+#[tokio::test]
+async fn what_is_no_name_of_a_tool_is_not_on_record() {
+    let world = World::start().await;
+    for typed in ["the record of Mrs Miller", "", "na\u{ef}ve"] {
+        let reply = Reply::to(world.tools_call(LEGACY, typed, "{}")).await;
+        assert_eq!(reply.code(), -32602, "{reply:?}");
+        let outcome = world.audit.outcomes.all().pop().unwrap();
+        assert_eq!(outcome.status, Status::UnknownTool);
+        assert_eq!(outcome.subject.requested_tool, NOT_A_NAME);
+    }
+}
+
+#[tokio::test]
+async fn a_visible_denial_is_a_result_with_its_reason_and_the_decisions_id() {
+    let world = World::start().await;
+    for (reason, said) in [
+        (DenialReason::NotPermitted, "not_permitted"),
+        (DenialReason::Forbidden, "forbidden"),
+        (DenialReason::PolicyError, "policy_error"),
+    ] {
+        world.policy.says(Say::Deny {
+            reason,
+            visible: true,
+        });
+        let reply = world.call("writes").await;
+        let outcome = world.audit.outcomes.all().pop().unwrap();
+        let decision = outcome.subject.decision_id.unwrap().to_string();
+        assert_eq!(reply.at("/result/isError"), true);
+        assert_eq!(
+            reply.at("/result/_meta/dev.wardgate~1decisionId"),
+            json!(decision)
+        );
+        let text = reply.at("/result/content/0/text");
+        let text = text.as_str().unwrap();
+        assert!(text.contains(said) && text.contains(&decision), "{text}");
+        // The kind, never the rule.
+        assert!(!reply.text.contains("writes.rule"), "{reply:?}");
+        assert_eq!(outcome.status, Status::Denied);
+        assert_eq!(outcome.reason, said);
+        assert_eq!(outcome.subject.policies, ["writes.rule"]);
+        assert_eq!(outcome.subject.permit_id, None);
+    }
+    assert_eq!(world.audit.intents.count(), 0);
+    assert_eq!(world.tool_runner.asked.count(), 0);
+}
+
+#[tokio::test]
+async fn a_list_holds_what_the_caller_may_see() {
+    let world = World::start().await;
+    world.policy.hide("writes");
+    for version in [MODERN, LEGACY, OLDEST] {
+        let reply = Reply::to(world.message(version, "tools/list", "")).await;
+        let tools = reply.at("/result/tools");
+        let names: Vec<&str> = tools
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|tool| tool["name"].as_str().unwrap())
+            .collect();
+        assert_eq!(names, ["reads", "slow"]);
+        assert!(!reply.text.contains("writes"));
+    }
+    let asked = world.policy.listed.all().swap_remove(0);
+    assert_eq!(asked.caller.unwrap().subject, "dr.lee");
+    assert_eq!(asked.tools.len(), 3);
+}
+
+#[tokio::test]
+async fn without_the_policy_nothing_is_listed() {
+    let world = World::start().await;
+    world.policy.says(Say::Fail(ErrorReason::Unavailable));
+    let reply = Reply::to(world.message(MODERN, "tools/list", "")).await;
+    assert_eq!((reply.status, reply.code()), (200, -32603));
+    assert!(!reply.text.contains("reads"), "{reply:?}");
+}

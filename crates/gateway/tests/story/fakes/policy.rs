@@ -1,0 +1,182 @@
+//! A policy service that says what it is told to, and signs real permits.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use aws_lc_rs::signature::Ed25519KeyPair;
+use futures::stream::BoxStream;
+use tokio::sync::watch;
+use tonic::{Request, Response, Status};
+use wardgate_domain::{
+    Ambient, Caller, Decision, DecisionId, DenialReason, Digest, PermitId, PermitSigner,
+    PermitTerms, SignedPermit, ToolFacts, Verdict,
+};
+use wardgate_proto::common::v1::ErrorReason;
+use wardgate_proto::policy::v1 as pb;
+use wardgate_proto::policy::v1::policy_service_server::PolicyService;
+use wardgate_rpc::Readiness;
+
+use super::{Log, failure, follow};
+
+/// What it says of a call.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Say {
+    /// Yes, whatever the arguments.
+    Allow,
+    /// Yes, to these arguments.
+    AllowThese,
+    Deny {
+        reason: DenialReason,
+        visible: bool,
+    },
+    Fail(ErrorReason),
+    Hang,
+    Panic,
+}
+
+/// How long its permits last.
+pub(crate) const LIFETIME: Duration = Duration::from_secs(60);
+
+pub(crate) struct Policy {
+    pub(crate) asked: Log<pb::AuthorizeRequest>,
+    pub(crate) listed: Log<pb::ListVisibleRequest>,
+    pub(crate) readiness: watch::Sender<Readiness>,
+    says: Mutex<Say>,
+    /// Tools nobody may see.
+    hidden: Mutex<Vec<String>>,
+    hash: Mutex<Digest>,
+    announced: watch::Sender<Option<Digest>>,
+    signer: PermitSigner,
+    ambient: Ambient,
+}
+
+impl Policy {
+    pub(crate) fn new(ambient: Ambient) -> Self {
+        let key = Ed25519KeyPair::generate().unwrap();
+        let pkcs8 = key.to_pkcs8().unwrap();
+        let hash = Digest::of(b"the first policies");
+        Self {
+            asked: Log::default(),
+            listed: Log::default(),
+            readiness: watch::Sender::new(Readiness::Ready),
+            says: Mutex::new(Say::Allow),
+            hidden: Mutex::default(),
+            hash: Mutex::new(hash),
+            announced: watch::Sender::new(Some(hash)),
+            signer: PermitSigner::from_pkcs8(pkcs8.as_ref()).unwrap(),
+            ambient,
+        }
+    }
+
+    pub(crate) fn public_key(&self) -> [u8; 32] {
+        self.signer.public_key().try_into().unwrap()
+    }
+
+    /// From now on it says this of every call.
+    pub(crate) fn says(&self, say: Say) {
+        *self.says.lock().unwrap() = say;
+    }
+
+    pub(crate) fn hide(&self, tool: &str) {
+        self.hidden.lock().unwrap().push(tool.to_owned());
+    }
+
+    /// Puts other policies in force, and tells everyone who watches.
+    pub(crate) fn change(&self, policies: &[u8]) {
+        let hash = Digest::of(policies);
+        *self.hash.lock().unwrap() = hash;
+        self.announced.send_replace(Some(hash));
+    }
+
+    /// Ends every watch and takes no new one.
+    pub(crate) fn stop_announcing(&self) {
+        self.announced.send_replace(None);
+    }
+
+    fn decide(&self, request: &pb::AuthorizeRequest, verdict: Verdict) -> pb::AuthorizeResponse {
+        let decision = Decision {
+            id: DecisionId::new(&self.ambient),
+            verdict,
+            policies: vec![format!("{}.rule", request.tool.as_ref().unwrap().name)],
+            policy_hash: *self.hash.lock().unwrap(),
+        };
+        pb::AuthorizeResponse {
+            decision: Some((&decision).into()),
+        }
+    }
+
+    fn permit(&self, request: &pb::AuthorizeRequest, bound: bool) -> SignedPermit {
+        let caller = Caller::try_from(request.caller.clone().unwrap()).unwrap();
+        let tool = ToolFacts::try_from(request.tool.clone().unwrap()).unwrap();
+        let now = self.ambient.now();
+        self.signer.sign(&PermitTerms {
+            id: PermitId::new(&self.ambient),
+            decision_id: DecisionId::new(&self.ambient),
+            caller_digest: caller.digest(),
+            tool: tool.name,
+            definition_digest: tool.definition_digest,
+            arguments_digest: bound.then(|| Digest::of(&request.arguments_json)),
+            policy_hash: *self.hash.lock().unwrap(),
+            not_before: now,
+            expires_at: now.plus(LIFETIME),
+            row_rule: None,
+            column_tiers: BTreeMap::new(),
+        })
+    }
+}
+
+#[tonic::async_trait]
+impl PolicyService for Policy {
+    async fn authorize(
+        &self,
+        request: Request<pb::AuthorizeRequest>,
+    ) -> Result<Response<pb::AuthorizeResponse>, Status> {
+        let request = request.into_inner();
+        self.asked.push(request.clone());
+        let says = *self.says.lock().unwrap();
+        let verdict = match says {
+            Say::Allow => Verdict::Allow(self.permit(&request, false)),
+            Say::AllowThese => Verdict::Allow(self.permit(&request, true)),
+            Say::Deny { reason, visible } => Verdict::Deny { reason, visible },
+            Say::Fail(reason) => return Err(failure(reason)),
+            Say::Hang => std::future::pending().await,
+            Say::Panic => panic!("as ordered"),
+        };
+        Ok(Response::new(self.decide(&request, verdict)))
+    }
+
+    async fn list_visible(
+        &self,
+        request: Request<pb::ListVisibleRequest>,
+    ) -> Result<Response<pb::ListVisibleResponse>, Status> {
+        let request = request.into_inner();
+        self.listed.push(request.clone());
+        if let Say::Fail(reason) = *self.says.lock().unwrap() {
+            return Err(failure(reason));
+        }
+        let hidden = self.hidden.lock().unwrap();
+        let names = request.tools.into_iter().map(|tool| tool.name);
+        Ok(Response::new(pb::ListVisibleResponse {
+            visible: names.filter(|name| !hidden.contains(name)).collect(),
+            policy_hash: self.hash.lock().unwrap().to_wire(),
+        }))
+    }
+
+    type WatchVersionStream = BoxStream<'static, Result<pb::WatchVersionResponse, Status>>;
+
+    async fn watch_version(
+        &self,
+        _request: Request<pb::WatchVersionRequest>,
+    ) -> Result<Response<Self::WatchVersionStream>, Status> {
+        if self.announced.borrow().is_none() {
+            return Err(failure(ErrorReason::Unavailable));
+        }
+        let versions = follow(self.announced.subscribe(), |hash: Digest| {
+            pb::WatchVersionResponse {
+                policy_hash: hash.to_wire(),
+            }
+        });
+        Ok(Response::new(versions))
+    }
+}

@@ -1,0 +1,249 @@
+//! A tool-runner that checks permits like the real one and runs nothing.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures::stream::{self, BoxStream};
+use futures::{StreamExt, TryStreamExt};
+use serde_json::Value;
+use tokio::sync::{oneshot, watch};
+use tonic::{Request, Response, Status};
+use wardgate_domain::{
+    Ambient, CallToRun, Caller, Digest, PermitVerifier, SignedPermit, ToolFacts, ToolName,
+};
+use wardgate_proto::common::v1::ErrorReason;
+use wardgate_proto::toolrunner::v1 as pb;
+use wardgate_proto::toolrunner::v1::tool_runner_service_server::ToolRunnerService;
+use wardgate_rpc::Readiness;
+
+use super::{Log, failure, follow};
+
+/// What becomes of a call.
+#[derive(Debug)]
+pub(crate) enum Run {
+    Give(pb::ToolResult),
+    /// The ordinary result, once released.
+    Hold(oneshot::Receiver<()>),
+    RefusePermit,
+    Fail(ErrorReason),
+    Hang,
+    /// Panics before there is a stream.
+    Panic,
+    /// Panics once the stream is read.
+    PanicLater,
+    /// Ends the stream without a result.
+    EndEarly,
+}
+
+pub(crate) struct ToolRunner {
+    pub(crate) asked: Log<pb::CallToolRequest>,
+    /// Calls whose stream was dropped before its end.
+    pub(crate) dropped: Arc<Log<String>>,
+    /// Watchers that were refused because the catalogue is withdrawn.
+    pub(crate) turned_away: Log<()>,
+    pub(crate) readiness: watch::Sender<Readiness>,
+    catalogue: watch::Sender<Option<Vec<pb::Tool>>>,
+    next: Mutex<VecDeque<Run>>,
+    verifier: PermitVerifier,
+    ambient: Ambient,
+}
+
+/// A tool and what clients see of it. `writes` and `slow` in its name make it so.
+pub(crate) fn tool(name: &str, definition: &Value) -> pb::Tool {
+    let facts = ToolFacts {
+        name: name.parse().unwrap(),
+        definition_digest: Digest::of(definition.to_string().as_bytes()),
+        read_only: !name.contains("writes"),
+        tags: Vec::new(),
+        entity: None,
+        classes: Vec::new(),
+        argument_defaults: std::collections::BTreeMap::new(),
+    };
+    let limit = if name.contains("slow") { 100 } else { 30_000 };
+    pb::Tool {
+        facts: Some((&facts).into()),
+        aliases: vec![format!("{name}_alias")],
+        definition_json: definition.to_string().into(),
+        time_limit: Some(Duration::from_millis(limit).try_into().unwrap()),
+    }
+}
+
+/// A result with one text and, where it is not null, structured content.
+pub(crate) fn result(text: &str, structured: &Value) -> pb::ToolResult {
+    let content = serde_json::json!([{ "type": "text", "text": text }]);
+    pb::ToolResult {
+        content_json: content.to_string().into(),
+        structured_content_json: if structured.is_null() {
+            bytes::Bytes::new()
+        } else {
+            structured.to_string().into()
+        },
+        is_error: false,
+        facts: Some(pb::ResultFacts {
+            status: pb::OutcomeStatus::Ok.into(),
+            rows: 2,
+            rows_withheld: 1,
+            fields_redacted: 3,
+            phi: true,
+            ..pb::ResultFacts::default()
+        }),
+    }
+}
+
+/// Notes that a stream was dropped before its end.
+struct Watched {
+    call_id: String,
+    dropped: Arc<Log<String>>,
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        self.dropped.push(std::mem::take(&mut self.call_id));
+    }
+}
+
+impl ToolRunner {
+    pub(crate) fn new(permit_key: [u8; 32], ambient: Ambient, tools: Vec<pb::Tool>) -> Self {
+        Self {
+            asked: Log::default(),
+            dropped: Arc::default(),
+            turned_away: Log::default(),
+            readiness: watch::Sender::new(Readiness::Ready),
+            catalogue: watch::Sender::new(Some(tools)),
+            next: Mutex::default(),
+            verifier: PermitVerifier::new([permit_key]),
+            ambient,
+        }
+    }
+
+    /// What becomes of the next calls; later ones get the ordinary result.
+    pub(crate) fn next(&self, runs: impl IntoIterator<Item = Run>) {
+        self.next.lock().unwrap().extend(runs);
+    }
+
+    /// Configures other tools, and tells everyone who watches.
+    pub(crate) fn configure(&self, tools: Vec<pb::Tool>) {
+        self.catalogue.send_replace(Some(tools));
+    }
+
+    /// Ends every watch and lists nothing any more.
+    pub(crate) fn withdraw_catalogue(&self) {
+        self.catalogue.send_replace(None);
+    }
+
+    /// The permit must cover the very call.
+    fn admits(&self, request: &pb::CallToolRequest) -> bool {
+        let permit = SignedPermit::try_from(request.permit.clone().unwrap()).unwrap();
+        let caller = Caller::try_from(request.caller.clone().unwrap()).unwrap();
+        let tool: ToolName = request.tool.parse().unwrap();
+        let configured = self.catalogue.borrow();
+        let facts = configured
+            .iter()
+            .flatten()
+            .filter_map(|tool| tool.facts.clone())
+            .find(|facts| facts.name == request.tool);
+        let Some(facts) = facts else {
+            return false;
+        };
+        let definition = ToolFacts::try_from(facts).unwrap().definition_digest;
+        let call = CallToRun {
+            caller: &caller,
+            tool: &tool,
+            definition_digest: definition,
+            arguments: &request.arguments_json,
+        };
+        self.verifier
+            .verify(&permit)
+            .is_ok_and(|terms| terms.admit(call, self.ambient.now()).is_ok())
+    }
+}
+
+fn event(event: pb::call_tool_response::Event) -> pb::CallToolResponse {
+    pb::CallToolResponse { event: Some(event) }
+}
+
+/// Progress, then `given`.
+fn events(given: pb::ToolResult) -> BoxStream<'static, Result<pb::CallToolResponse, Status>> {
+    use pb::call_tool_response::Event;
+    let progress = pb::Progress {
+        progress: 1.0,
+        ..pb::Progress::default()
+    };
+    stream::iter([Event::Progress(progress), Event::Result(given)])
+        .map(|told| Ok(event(told)))
+        .boxed()
+}
+
+#[tonic::async_trait]
+impl ToolRunnerService for ToolRunner {
+    async fn list_tools(
+        &self,
+        _request: Request<pb::ListToolsRequest>,
+    ) -> Result<Response<pb::ListToolsResponse>, Status> {
+        let tools = self.catalogue.borrow().clone();
+        let tools = tools.ok_or_else(|| failure(ErrorReason::Unavailable))?;
+        Ok(Response::new(pb::ListToolsResponse {
+            catalogue_version: tools.len().to_string().into(),
+            tools,
+        }))
+    }
+
+    type WatchCatalogueStream = BoxStream<'static, Result<pb::WatchCatalogueResponse, Status>>;
+
+    async fn watch_catalogue(
+        &self,
+        _request: Request<pb::WatchCatalogueRequest>,
+    ) -> Result<Response<Self::WatchCatalogueStream>, Status> {
+        if self.catalogue.borrow().is_none() {
+            self.turned_away.push(());
+            return Err(failure(ErrorReason::Unavailable));
+        }
+        let versions = follow(self.catalogue.subscribe(), |tools: Vec<pb::Tool>| {
+            pb::WatchCatalogueResponse {
+                catalogue_version: tools.len().to_string().into(),
+            }
+        });
+        Ok(Response::new(versions))
+    }
+
+    type CallToolStream = BoxStream<'static, Result<pb::CallToolResponse, Status>>;
+
+    async fn call_tool(
+        &self,
+        request: Request<pb::CallToolRequest>,
+    ) -> Result<Response<Self::CallToolStream>, Status> {
+        let request = request.into_inner();
+        self.asked.push(request.clone());
+        if !self.admits(&request) {
+            return Err(failure(ErrorReason::PermitRefused));
+        }
+        let ordinary = result("the secret result", &serde_json::json!({ "rows": [1.10] }));
+        let run = self.next.lock().unwrap().pop_front();
+        let watched = Watched {
+            call_id: request.call_id,
+            dropped: Arc::clone(&self.dropped),
+        };
+        let stream = match run.unwrap_or(Run::Give(ordinary.clone())) {
+            Run::Give(given) => events(given),
+            Run::Hold(released) => stream::once(async move {
+                let _watched = watched;
+                released.await.unwrap();
+                Ok::<_, Status>(events(ordinary))
+            })
+            .try_flatten()
+            .boxed(),
+            Run::Hang => stream::once(async move {
+                let _watched = watched;
+                std::future::pending().await
+            })
+            .boxed(),
+            Run::RefusePermit => return Err(failure(ErrorReason::PermitRefused)),
+            Run::Fail(reason) => return Err(failure(reason)),
+            Run::Panic => panic!("as ordered"),
+            Run::PanicLater => stream::once(async { panic!("as ordered") }).boxed(),
+            Run::EndEarly => stream::empty().boxed(),
+        };
+        Ok(Response::new(stream))
+    }
+}

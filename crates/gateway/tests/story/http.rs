@@ -1,0 +1,178 @@
+//! The HTTP edge: what is served, and who is let in.
+
+use reqwest::Method;
+use serde_json::json;
+use wardgate_rpc::Readiness;
+
+use crate::world::{ISSUER, META, MODERN, PING, Reply, World};
+
+/// What takes messages: nobody is let in without a token.
+const CLOSED: [&str; 2] = ["/mcp", "/message"];
+/// What everyone may read.
+const OPEN: [&str; 7] = [
+    "/.well-known/oauth-protected-resource",
+    "/.well-known/oauth-protected-resource/mcp",
+    "/health",
+    "/healthz",
+    "/ready",
+    "/readyz",
+    "/metrics",
+];
+const METHODS: [Method; 6] = [
+    Method::GET,
+    Method::POST,
+    Method::PUT,
+    Method::DELETE,
+    Method::PATCH,
+    Method::HEAD,
+];
+
+#[tokio::test]
+async fn no_path_but_the_open_ones_answers_a_stranger() {
+    let world = World::start().await;
+    let expired = world.issuer.token_until("dr.lee", &[], 1_700_000_000);
+    let mut forged = world.token.clone();
+    forged.truncate(forged.rfind('.').unwrap() + 1);
+    forged += &"A".repeat(86);
+    for path in CLOSED {
+        for method in METHODS {
+            let request = || world.http.request(method.clone(), world.url(path));
+            let missing = Reply::to(request().body(PING)).await;
+            assert_eq!(missing.status, 401, "{method} {path}");
+            assert_eq!(
+                missing.header("www-authenticate"),
+                r#"Bearer resource_metadata="https://mcp.hospital.example/.well-known/oauth-protected-resource/mcp""#
+            );
+            for token in ["garbage", "", "a.b.c", &*expired, &*forged] {
+                let reply = Reply::to(request().bearer_auth(token).body(PING)).await;
+                assert_eq!(reply.status, 401, "{method} {path} {token}");
+                let challenge = reply.header("www-authenticate");
+                assert!(
+                    challenge.starts_with("Bearer resource_metadata="),
+                    "{challenge}"
+                );
+                let blamed = challenge.contains(r#"error="invalid_token""#);
+                assert_eq!(blamed, !token.is_empty(), "{challenge}");
+            }
+        }
+    }
+    for path in OPEN {
+        for request in [
+            world.http.get(world.url(path)),
+            world.http.get(world.url(path)).bearer_auth("garbage"),
+        ] {
+            let reply = Reply::to(request).await;
+            assert_eq!(reply.status, 200, "{path}");
+            assert!(!reply.text.contains("dr.lee"), "{path}");
+        }
+        let posted = Reply::to(world.http.post(world.url(path)).body(PING)).await;
+        assert_eq!(posted.status, 405, "{path}");
+    }
+    for path in ["/", "/mcp/", "/mcp/x", "/sse", "/Mcp", "/console", "//mcp"] {
+        let reply = Reply::to(world.http.post(world.url(path)).body(PING)).await;
+        assert_eq!(reply.status, 404, "{path}");
+    }
+    assert_eq!(world.policy.asked.count(), 0);
+}
+
+#[tokio::test]
+async fn messages_come_by_post_and_nothing_else_is_served() {
+    let world = World::start().await;
+    for path in CLOSED {
+        for method in METHODS.into_iter().filter(|method| *method != Method::POST) {
+            let request = world.http.request(method.clone(), world.url(path));
+            let reply = Reply::to(request.bearer_auth(&world.token)).await;
+            assert_eq!(reply.status, 405, "{method} {path}");
+            assert_eq!(reply.header("allow"), "POST", "{method} {path}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_protected_resource_says_where_tokens_come_from() {
+    let world = World::start().await;
+    for path in &OPEN[..2] {
+        let reply = Reply::to(world.http.get(world.url(path))).await;
+        assert_eq!(reply.header("content-type"), "application/json");
+        assert_eq!(reply.header("access-control-allow-origin"), "*");
+        assert_eq!(
+            reply.json(),
+            json!({
+                "resource": "https://mcp.hospital.example/mcp",
+                "resource_name": "Wardgate",
+                "authorization_servers": [ISSUER],
+                "bearer_methods_supported": ["header"],
+            })
+        );
+    }
+}
+
+#[tokio::test]
+async fn readiness_names_the_part_that_is_not() {
+    let world = World::start().await;
+    let away = || Readiness::NotReady("gone".to_owned());
+    for (part, readiness) in [
+        ("policy", &world.policy.readiness),
+        ("tool-runner", &world.tool_runner.readiness),
+        ("audit", &world.audit.readiness),
+    ] {
+        readiness.send_replace(away());
+        let reply = Reply::to(world.http.get(world.url("/ready"))).await;
+        assert_eq!(reply.status, 503);
+        assert_eq!(reply.at("/parts")[part], "not ready");
+        let alive = Reply::to(world.http.get(world.url("/health"))).await;
+        assert_eq!(alive.status, 200);
+        readiness.send_replace(Readiness::Ready);
+    }
+    let reply = Reply::to(world.http.get(world.url("/ready"))).await;
+    assert_eq!(reply.status, 200);
+}
+
+#[tokio::test]
+async fn metrics_count_calls_and_hold_nothing_of_them() {
+    let world = World::start().await;
+    let call = world.tools_call(MODERN, "reads", r#"{"canary":"argument"}"#);
+    assert!(Reply::to(call).await.is_released());
+    let metrics = Reply::to(world.http.get(world.url("/metrics"))).await.text;
+    for expected in [
+        r#"mcp_requests_total{method="tools/call"}"#,
+        r#"wardgate_tool_calls_total{status="ok"}"#,
+        r#"stage="authorise""#,
+        r#"stage="run""#,
+        r#"stage="record""#,
+    ] {
+        assert!(metrics.contains(expected), "{expected} in {metrics}");
+    }
+    for raw in ["canary", "secret", "dr.lee", &*world.token] {
+        assert!(!metrics.contains(raw), "{raw}");
+    }
+}
+
+#[tokio::test]
+async fn the_plain_endpoint_takes_one_post_of_either_era_without_transport_headers() {
+    let world = World::start().await;
+    let post = |body: String| {
+        let request = world
+            .http
+            .post(world.url("/message"))
+            .bearer_auth(&world.token)
+            .header("content-type", "application/json")
+            .body(body);
+        Reply::to(request)
+    };
+    let call = |meta: &str| {
+        format!(
+            r#"{{"jsonrpc":"2.0","id":"a","method":"tools/call","params":{{{meta}"name":"reads","arguments":{{}}}}}}"#
+        )
+    };
+    let plain = post(call("")).await;
+    assert!(plain.is_released());
+    assert_eq!(plain.at("/result/resultType"), json!(null));
+    assert_eq!(plain.at("/result/structuredContent/rows"), json!([1.10]));
+    let modern = post(call(&format!("{META},"))).await;
+    assert!(modern.is_released());
+    assert_eq!(modern.at("/result/resultType"), "complete");
+    for outcome in world.audit.outcomes.all() {
+        assert_eq!(outcome.subject.protocol, "jsonrpc");
+    }
+}

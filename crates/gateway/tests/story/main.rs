@@ -1,0 +1,28 @@
+//! What the gateway promises, over real HTTP, among neighbours that do as they are told.
+//!
+//! ```text
+//!  test ──HTTP──▶ gateway ──local links──▶ fakes::{Policy, ToolRunner, Audit}
+//!                                          note what they are asked; refuse, fail, hang, hold on command
+//! ```
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking, in its helpers too"
+)]
+
+mod fakes;
+mod world;
+
+mod bodies;
+mod catalogue;
+mod decisions;
+mod failures;
+mod hang_up;
+mod http;
+mod messages;
+mod origins;
+mod permits;
+mod record;
+mod refusals;
+mod shapes;

@@ -1,0 +1,234 @@
+//! No record, no result.
+
+use std::time::{Duration, Instant};
+
+use tokio::sync::oneshot;
+use wardgate_domain::{DenialReason, Digest, Event, Status};
+use wardgate_rpc::Readiness;
+
+use crate::fakes::{Append, Run, Say};
+use crate::world::{LEGACY, MODERN, OLDEST, World};
+
+/// How long a call without a durable record may take.
+const SECOND: Duration = Duration::from_secs(1);
+/// A look at what must not happen.
+const A_WHILE: Duration = Duration::from_millis(150);
+
+#[tokio::test]
+async fn a_result_leaves_only_after_its_outcome_record_is_acknowledged() {
+    let world = World::start().await;
+    for version in [MODERN, LEGACY, OLDEST] {
+        let before = world.audit.attempts.count();
+        let (release, held) = oneshot::channel();
+        world.audit.next([Append::Hold(held)]);
+        let mut call = world.calling(version, "reads");
+        world.audit.attempts.reaches(before + 1).await;
+        let early = tokio::time::timeout(A_WHILE, &mut call).await;
+        assert!(early.is_err(), "{version}: left early: {early:?}");
+        release.send(()).unwrap();
+        assert!(call.await.unwrap().is_released());
+    }
+}
+
+#[tokio::test]
+async fn the_receipt_in_an_answer_is_the_acknowledgements() {
+    let world = World::start().await;
+    for (tool, sequence) in [("reads", 42_u64), ("reads", 43), ("writes", 45)] {
+        let reply = world.call(tool).await;
+        assert_eq!(
+            reply.at("/result/_meta/dev.wardgate~1receipt"),
+            serde_json::json!({
+                "sequence": sequence,
+                "leafHash": Digest::of(&sequence.to_be_bytes()).to_string(),
+            })
+        );
+    }
+    let denied = world.call("nonesuch").await;
+    assert_eq!(
+        denied.at("/error/data/dev.wardgate~1receipt/sequence"),
+        serde_json::json!(46)
+    );
+}
+
+#[tokio::test]
+async fn the_record_says_who_asked_for_what_and_how_it_ended() {
+    let world = World::start().await;
+    let reply = world.call("reads_alias").await;
+    let outcome = world.audit.outcome().await;
+    let subject = &outcome.subject;
+    assert_eq!(
+        reply.at("/result/_meta/dev.wardgate~1callId"),
+        subject.call_id.to_string()
+    );
+    assert_eq!(subject.issuer, crate::world::ISSUER);
+    assert_eq!(subject.subject, "dr.lee");
+    assert_eq!(subject.roles, ["Doctor"]);
+    assert_eq!(subject.client_ip, "127.0.0.1");
+    assert_eq!(subject.protocol, MODERN);
+    assert_eq!(subject.requested_tool, "reads_alias");
+    assert_eq!(subject.tool.as_ref().unwrap().as_str(), "reads");
+    assert_eq!(subject.arguments_digest, Digest::of(b"{}"));
+    assert_eq!(subject.policies, ["reads.rule"]);
+    assert!(subject.decision_id.is_some() && subject.permit_id.is_some());
+    assert_eq!(outcome.status, Status::Ok);
+    assert_eq!(outcome.reason, "");
+    assert_eq!(
+        (outcome.rows, outcome.rows_withheld, outcome.fields_redacted),
+        (2, 1, 3)
+    );
+    assert!(outcome.phi && outcome.result_digest.is_some());
+}
+
+#[tokio::test]
+async fn while_nothing_can_be_recorded_nobody_is_asked_anything() {
+    let world = World::start().await;
+    let away = Readiness::NotReady("the disk is full".to_owned());
+    world.audit.readiness.send_replace(away);
+    for tool in ["reads", "writes", "nonesuch"] {
+        let started = Instant::now();
+        let reply = world.call(tool).await;
+        assert!(started.elapsed() < SECOND, "{tool}");
+        assert_eq!((reply.status, reply.code()), (200, -32603), "{reply:?}");
+        reply.failed_call();
+    }
+    assert_eq!(world.policy.asked.count(), 0);
+    assert_eq!(world.tool_runner.asked.count(), 0);
+    assert_eq!(world.audit.attempts.count(), 0);
+
+    world.audit.readiness.send_replace(Readiness::Ready);
+    assert!(world.call("reads").await.is_released());
+}
+
+#[tokio::test]
+async fn a_record_that_hangs_ends_the_call_within_a_second_and_no_result_leaves() {
+    let world = World::start().await;
+    for tool in ["reads", "nonesuch", "writes"] {
+        world.audit.next([Append::Hang]);
+        let started = Instant::now();
+        let reply = world.call(tool).await;
+        assert!(
+            started.elapsed() < SECOND,
+            "{tool}: {:?}",
+            started.elapsed()
+        );
+        assert_eq!(reply.code(), -32603, "{reply:?}");
+        assert!(!reply.is_released());
+    }
+    let ran = world.tool_runner.asked.all();
+    assert!(ran.iter().all(|call| call.tool == "reads"), "{ran:?}");
+}
+
+#[tokio::test]
+async fn a_record_that_fails_late_and_then_hangs_ends_the_call_within_a_second_too() {
+    let world = World::start().await;
+    let late = Append::FailAfter(Duration::from_millis(80));
+    world.audit.next([late, Append::Hang]);
+    let started = Instant::now();
+    let reply = world.call("reads").await;
+    assert!(started.elapsed() < SECOND, "{:?}", started.elapsed());
+    assert_eq!(reply.code(), -32603);
+    assert!(!reply.is_released());
+}
+
+#[tokio::test]
+async fn an_append_that_failed_at_once_is_retried_as_such_and_the_result_released() {
+    let world = World::start().await;
+    for first in [Append::Fail, Append::Panic] {
+        world.audit.next([first]);
+        assert!(world.call("reads").await.is_released());
+    }
+    let attempts = world.audit.attempts.all();
+    let retries: Vec<bool> = attempts.iter().map(|attempt| attempt.retry).collect();
+    assert_eq!(retries, [false, true, false, true]);
+    let call = |index: usize| match &attempts[index].record.event {
+        Event::Outcome(outcome) => (attempts[index].record.time, outcome.subject.call_id),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(call(0), call(1));
+    assert_eq!(call(2), call(3));
+}
+
+#[tokio::test]
+async fn a_result_whose_record_failed_twice_does_not_leave() {
+    let world = World::start().await;
+    world.audit.next([Append::Fail, Append::Fail]);
+    let reply = world.call("reads").await;
+    assert_eq!((reply.status, reply.code()), (200, -32603));
+    assert!(!reply.is_released());
+    reply.failed_call();
+    assert_eq!(
+        reply.at("/error/data/dev.wardgate~1receipt"),
+        serde_json::Value::Null
+    );
+    assert_eq!(world.audit.attempts.count(), 2);
+}
+
+#[tokio::test]
+async fn a_denial_whose_record_failed_does_not_leave_either() {
+    let world = World::start().await;
+    world.policy.says(Say::Deny {
+        reason: DenialReason::Forbidden,
+        visible: true,
+    });
+    world.audit.next([Append::Fail, Append::Fail]);
+    let reply = world.call("reads").await;
+    assert_eq!(reply.code(), -32603, "{reply:?}");
+    assert!(!reply.text.contains("forbidden"), "{reply:?}");
+}
+
+#[tokio::test]
+async fn a_tool_that_may_write_runs_only_once_its_intent_is_durable() {
+    let world = World::start().await;
+    let (release, held) = oneshot::channel();
+    world.audit.next([Append::Hold(held)]);
+    let mut call = world.calling(MODERN, "writes");
+    world.audit.attempts.reaches(1).await;
+    assert!(tokio::time::timeout(A_WHILE, &mut call).await.is_err());
+    assert_eq!(world.tool_runner.asked.count(), 0);
+    release.send(()).unwrap();
+    assert!(call.await.unwrap().is_released());
+
+    let intent = world.audit.intents.all().swap_remove(0);
+    let outcome = world.audit.outcome().await;
+    assert_eq!(intent.call_id, outcome.subject.call_id);
+    assert!(intent.permit_id.is_some());
+    assert_eq!(intent.permit_id, outcome.subject.permit_id);
+}
+
+#[tokio::test]
+async fn a_read_only_tool_has_no_intent() {
+    let world = World::start().await;
+    assert!(world.call("reads").await.is_released());
+    assert_eq!(world.audit.attempts.count(), 1);
+    assert_eq!(world.audit.intents.count(), 0);
+}
+
+#[tokio::test]
+async fn a_tool_whose_intent_fails_never_runs() {
+    let world = World::start().await;
+    world.audit.next([Append::Fail, Append::Fail]);
+    let reply = world.call("writes").await;
+    assert_eq!((reply.status, reply.code()), (200, -32603));
+    reply.failed_call();
+    assert_eq!(world.tool_runner.asked.count(), 0);
+    // The call is over: no outcome is owed for what is not on record to have begun.
+    assert_eq!(world.audit.attempts.count(), 2);
+    assert_eq!(
+        world.audit.intents.count() + world.audit.outcomes.count(),
+        0
+    );
+}
+
+#[tokio::test]
+async fn a_record_lost_while_the_tool_runs_withholds_the_result() {
+    let world = World::start().await;
+    let (release, held) = oneshot::channel();
+    world.tool_runner.next([Run::Hold(held)]);
+    let call = world.calling(MODERN, "writes");
+    world.tool_runner.asked.reaches(1).await;
+    world.audit.fails(Duration::ZERO);
+    release.send(()).unwrap();
+    let reply = call.await.unwrap();
+    assert_eq!(reply.code(), -32603);
+    assert!(!reply.is_released());
+}

@@ -1,0 +1,438 @@
+//! What results look like on the wire, for clients of every version.
+
+use insta::assert_json_snapshot;
+use serde_json::{Value, json};
+use wardgate_domain::DenialReason;
+
+use crate::fakes::{Say, tool};
+use crate::world::{LEGACY, MODERN, OLDEST, Reply, World, until};
+
+/// A body with what differs from run to run named instead: ids, digests, our own version.
+pub(crate) async fn shown(request: reqwest::RequestBuilder) -> Value {
+    let reply = Reply::to(request).await;
+    let mut body = reply.json();
+    name_changing(&mut body);
+    json!([reply.status, body])
+}
+
+fn name_changing(value: &mut Value) {
+    match value {
+        Value::Array(items) => items.iter_mut().for_each(name_changing),
+        Value::Object(members) => {
+            for (key, member) in members {
+                let changes = match &**key {
+                    "dev.wardgate/callId" => Some("[call id]"),
+                    "dev.wardgate/decisionId" => Some("[decision id]"),
+                    "leafHash" => Some("[leaf hash]"),
+                    "version" => Some("[version]"),
+                    _ => None,
+                };
+                match changes {
+                    Some(name) => *member = name.into(),
+                    None => name_changing(member),
+                }
+            }
+        }
+        Value::String(text) if text.contains("Decision ") => {
+            text.truncate(text.find("Decision ").unwrap());
+            text.push_str("Decision [decision id].");
+        }
+        _ => {}
+    }
+}
+
+#[tokio::test]
+async fn discover() {
+    let world = World::start().await;
+    let answer = shown(world.message(MODERN, "server/discover", "")).await;
+    assert_json_snapshot!(answer, @r##"
+    [
+      200,
+      {
+        "id": 7,
+        "jsonrpc": "2.0",
+        "result": {
+          "_meta": {
+            "io.modelcontextprotocol/serverInfo": {
+              "name": "wardgate",
+              "title": "Wardgate",
+              "version": "[version]"
+            }
+          },
+          "cacheScope": "public",
+          "capabilities": {
+            "tools": {}
+          },
+          "instructions": "Tools reach an organisation's data under its policy. A result holds only the rows and fields you may see; identifiers may be masked. Every call is recorded.",
+          "resultType": "complete",
+          "supportedVersions": [
+            "2026-07-28",
+            "2025-11-25",
+            "2025-06-18",
+            "2025-03-26"
+          ],
+          "ttlMs": 3600000
+        }
+      }
+    ]
+    "##);
+}
+
+#[tokio::test]
+async fn initialize() {
+    let world = World::start().await;
+    let initialize = |version: &str| {
+        let params = format!(
+            r#""protocolVersion":"{version}","capabilities":{{}},"clientInfo":{{"name":"c","version":"1"}}"#
+        );
+        let bare = world.message(LEGACY, "initialize", &params);
+        shown(bare)
+    };
+    let newest = initialize(LEGACY).await;
+    assert_json_snapshot!(newest, @r##"
+    [
+      200,
+      {
+        "id": 7,
+        "jsonrpc": "2.0",
+        "result": {
+          "capabilities": {
+            "tools": {}
+          },
+          "instructions": "Tools reach an organisation's data under its policy. A result holds only the rows and fields you may see; identifiers may be masked. Every call is recorded.",
+          "protocolVersion": "2025-11-25",
+          "serverInfo": {
+            "name": "wardgate",
+            "title": "Wardgate",
+            "version": "[version]"
+          }
+        }
+      }
+    ]
+    "##);
+    // Every version with a handshake is taken up; of others the newest that has one is offered.
+    for version in [LEGACY, "2025-06-18", OLDEST] {
+        let answer = initialize(version).await;
+        assert_eq!(answer[1]["result"]["protocolVersion"], version);
+        let mut same = answer.clone();
+        same[1]["result"]["protocolVersion"] = LEGACY.into();
+        assert_eq!(same, newest);
+    }
+    for version in [MODERN, "2024-11-05", "1.0", ""] {
+        assert_eq!(initialize(version).await, newest, "{version}");
+    }
+}
+
+#[tokio::test]
+async fn tools_list() {
+    let world = World::start().await;
+    world.policy.hide("writes");
+    world.policy.hide("slow");
+    let listed = shown(world.message(MODERN, "tools/list", "")).await;
+    assert_json_snapshot!(listed, @r##"
+    [
+      200,
+      {
+        "id": 7,
+        "jsonrpc": "2.0",
+        "result": {
+          "_meta": {
+            "io.modelcontextprotocol/serverInfo": {
+              "name": "wardgate",
+              "title": "Wardgate",
+              "version": "[version]"
+            }
+          },
+          "cacheScope": "private",
+          "resultType": "complete",
+          "tools": [
+            {
+              "annotations": {
+                "readOnlyHint": true
+              },
+              "description": "Does as it is told.",
+              "inputSchema": {
+                "properties": {
+                  "n": {
+                    "type": "number"
+                  }
+                },
+                "type": "object"
+              },
+              "name": "reads",
+              "outputSchema": {
+                "properties": {
+                  "rows": {
+                    "type": "array"
+                  }
+                },
+                "type": "object"
+              },
+              "title": "A tool"
+            }
+          ],
+          "ttlMs": 5000
+        }
+      }
+    ]
+    "##);
+}
+
+#[tokio::test]
+async fn tools_list_of_older_versions() {
+    let world = World::start().await;
+    world.policy.hide("writes");
+    world.policy.hide("slow");
+    let list = |version| shown(world.message(version, "tools/list", ""));
+    assert_json_snapshot!(list(LEGACY).await, @r##"
+    [
+      200,
+      {
+        "id": 7,
+        "jsonrpc": "2.0",
+        "result": {
+          "tools": [
+            {
+              "annotations": {
+                "readOnlyHint": true
+              },
+              "description": "Does as it is told.",
+              "inputSchema": {
+                "properties": {
+                  "n": {
+                    "type": "number"
+                  }
+                },
+                "type": "object"
+              },
+              "name": "reads",
+              "outputSchema": {
+                "properties": {
+                  "rows": {
+                    "type": "array"
+                  }
+                },
+                "type": "object"
+              },
+              "title": "A tool"
+            }
+          ]
+        }
+      }
+    ]
+    "##);
+    assert_eq!(list("2025-06-18").await, list(LEGACY).await);
+    assert_json_snapshot!(list(OLDEST).await, @r##"
+    [
+      200,
+      {
+        "id": 7,
+        "jsonrpc": "2.0",
+        "result": {
+          "tools": [
+            {
+              "annotations": {
+                "readOnlyHint": true
+              },
+              "description": "Does as it is told.",
+              "inputSchema": {
+                "properties": {
+                  "n": {
+                    "type": "number"
+                  }
+                },
+                "type": "object"
+              },
+              "name": "reads"
+            }
+          ]
+        }
+      }
+    ]
+    "##);
+}
+
+#[tokio::test]
+async fn an_output_schema_of_something_else_than_an_object_is_for_modern_clients_alone() {
+    let world = World::start().await;
+    let schema = json!({ "type": "array", "items": { "type": "object" } });
+    let listing = json!({ "inputSchema": { "type": "object" }, "outputSchema": schema });
+    world.tool_runner.configure(vec![tool("lists", &listing)]);
+    let listed = async |version| {
+        let reply = Reply::to(world.message(version, "tools/list", "")).await;
+        reply.at("/result/tools/0")
+    };
+    until("it is listed", async || {
+        listed(MODERN).await["name"] == "lists"
+    })
+    .await;
+    assert_eq!(listed(MODERN).await["outputSchema"], schema);
+    for version in [LEGACY, "2025-06-18", OLDEST] {
+        assert_eq!(listed(version).await["outputSchema"], Value::Null);
+    }
+}
+
+#[tokio::test]
+async fn tools_call() {
+    let world = World::start().await;
+    let call = |version| shown(world.tools_call(version, "reads", "{}"));
+    assert_json_snapshot!(call(MODERN).await, @r##"
+    [
+      200,
+      {
+        "id": 7,
+        "jsonrpc": "2.0",
+        "result": {
+          "_meta": {
+            "dev.wardgate/callId": "[call id]",
+            "dev.wardgate/receipt": {
+              "leafHash": "[leaf hash]",
+              "sequence": 42
+            },
+            "io.modelcontextprotocol/serverInfo": {
+              "name": "wardgate",
+              "title": "Wardgate",
+              "version": "[version]"
+            }
+          },
+          "content": [
+            {
+              "text": "the secret result",
+              "type": "text"
+            }
+          ],
+          "isError": false,
+          "resultType": "complete",
+          "structuredContent": {
+            "rows": [
+              1.1
+            ]
+          }
+        }
+      }
+    ]
+    "##);
+    assert_json_snapshot!(call(LEGACY).await, @r##"
+    [
+      200,
+      {
+        "id": 7,
+        "jsonrpc": "2.0",
+        "result": {
+          "_meta": {
+            "dev.wardgate/callId": "[call id]",
+            "dev.wardgate/receipt": {
+              "leafHash": "[leaf hash]",
+              "sequence": 43
+            }
+          },
+          "content": [
+            {
+              "text": "the secret result",
+              "type": "text"
+            }
+          ],
+          "isError": false,
+          "structuredContent": {
+            "rows": [
+              1.1
+            ]
+          }
+        }
+      }
+    ]
+    "##);
+    assert_json_snapshot!(call(OLDEST).await, @r##"
+    [
+      200,
+      {
+        "id": 7,
+        "jsonrpc": "2.0",
+        "result": {
+          "_meta": {
+            "dev.wardgate/callId": "[call id]",
+            "dev.wardgate/receipt": {
+              "leafHash": "[leaf hash]",
+              "sequence": 44
+            }
+          },
+          "content": [
+            {
+              "text": "the secret result",
+              "type": "text"
+            }
+          ],
+          "isError": false
+        }
+      }
+    ]
+    "##);
+}
+
+#[tokio::test]
+async fn a_visible_denial() {
+    let world = World::start().await;
+    world.policy.says(Say::Deny {
+        reason: DenialReason::Forbidden,
+        visible: true,
+    });
+    let call = |version| shown(world.tools_call(version, "reads", "{}"));
+    assert_json_snapshot!(call(MODERN).await, @r##"
+    [
+      200,
+      {
+        "id": 7,
+        "jsonrpc": "2.0",
+        "result": {
+          "_meta": {
+            "dev.wardgate/callId": "[call id]",
+            "dev.wardgate/decisionId": "[decision id]",
+            "dev.wardgate/receipt": {
+              "leafHash": "[leaf hash]",
+              "sequence": 42
+            },
+            "io.modelcontextprotocol/serverInfo": {
+              "name": "wardgate",
+              "title": "Wardgate",
+              "version": "[version]"
+            }
+          },
+          "content": [
+            {
+              "text": "Not permitted with these arguments (forbidden). Decision [decision id].",
+              "type": "text"
+            }
+          ],
+          "isError": true,
+          "resultType": "complete"
+        }
+      }
+    ]
+    "##);
+    assert_json_snapshot!(call(OLDEST).await, @r##"
+    [
+      200,
+      {
+        "id": 7,
+        "jsonrpc": "2.0",
+        "result": {
+          "_meta": {
+            "dev.wardgate/callId": "[call id]",
+            "dev.wardgate/decisionId": "[decision id]",
+            "dev.wardgate/receipt": {
+              "leafHash": "[leaf hash]",
+              "sequence": 43
+            }
+          },
+          "content": [
+            {
+              "text": "Not permitted with these arguments (forbidden). Decision [decision id].",
+              "type": "text"
+            }
+          ],
+          "isError": true
+        }
+      }
+    ]
+    "##);
+}

@@ -1,0 +1,371 @@
+//! A gateway among its fake neighbours, and a client of it.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair};
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use jsonwebtoken::{Algorithm, EncodingKey, Header};
+use reqwest::RequestBuilder;
+use serde_json::{Value, json};
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpStream;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use wardgate_domain::{Ambient, Clock, SystemEntropy, Timestamp};
+use wardgate_gateway::{Bound, Config, Gateway, Neighbours};
+use wardgate_proto::audit::v1::audit_service_server::AuditServiceServer;
+use wardgate_proto::policy::v1::policy_service_server::PolicyServiceServer;
+use wardgate_proto::toolrunner::v1::tool_runner_service_server::ToolRunnerServiceServer;
+use wardgate_rpc::{Peer, Service, link};
+use wardgate_telemetry::{Guard, Metrics};
+
+use crate::fakes::{Audit, PATIENCE, Policy, ToolRunner, tool};
+
+pub(crate) const MODERN: &str = "2026-07-28";
+pub(crate) const LEGACY: &str = "2025-11-25";
+pub(crate) const OLDEST: &str = "2025-03-26";
+
+pub(crate) const ISSUER: &str = "https://id.hospital.example";
+pub(crate) const AUDIENCE: &str = "wardgate";
+
+/// A clock that only moves when told to.
+pub(crate) struct FakeClock(AtomicI64);
+
+impl FakeClock {
+    pub(crate) fn advance(&self, by: Duration) {
+        let micros = by.as_micros().try_into().unwrap();
+        self.0.fetch_add(micros, Ordering::SeqCst);
+    }
+}
+
+impl Clock for FakeClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_micros(self.0.load(Ordering::SeqCst))
+    }
+}
+
+/// An issuer of tokens.
+pub(crate) struct Issuer {
+    key: EncodingKey,
+    jwks: Value,
+    clock: Arc<FakeClock>,
+}
+
+impl Issuer {
+    pub(crate) fn new(clock: Arc<FakeClock>) -> Self {
+        let pair = Ed25519KeyPair::generate().unwrap();
+        let public = URL_SAFE_NO_PAD.encode(pair.public_key().as_ref());
+        Self {
+            key: EncodingKey::from_ed_der(pair.to_pkcs8v1().unwrap().as_ref()),
+            jwks: json!({ "keys": [{ "kty": "OKP", "crv": "Ed25519", "kid": "k", "x": public }] }),
+            clock,
+        }
+    }
+
+    /// A token for an hour.
+    pub(crate) fn token(&self, subject: &str, roles: &[&str]) -> String {
+        self.token_until(subject, roles, self.clock.now().as_seconds() + 3_600)
+    }
+
+    pub(crate) fn token_until(&self, subject: &str, roles: &[&str], end: i64) -> String {
+        let mut header = Header::new(Algorithm::EdDSA);
+        header.kid = Some("k".to_owned());
+        let claims = json!({
+            "iss": ISSUER, "aud": AUDIENCE, "sub": subject, "roles": roles, "exp": end,
+        });
+        jsonwebtoken::encode(&header, &claims, &self.key).unwrap()
+    }
+}
+
+/// A gateway among its neighbours.
+pub(crate) struct World {
+    pub(crate) policy: Arc<Policy>,
+    pub(crate) tool_runner: Arc<ToolRunner>,
+    pub(crate) audit: Arc<Audit>,
+    pub(crate) clock: Arc<FakeClock>,
+    pub(crate) issuer: Issuer,
+    /// A token of `dr.lee`, a Doctor.
+    pub(crate) token: String,
+    pub(crate) address: SocketAddr,
+    pub(crate) http: reqwest::Client,
+    stop: oneshot::Sender<()>,
+    served: JoinHandle<()>,
+    _files: tempfile::TempDir,
+}
+
+impl World {
+    /// Everything ready, with the tools `reads`, `writes` and `slow`.
+    pub(crate) async fn start() -> Self {
+        Self::start_with(json!({})).await
+    }
+
+    /// The same, with other settings of the gateway.
+    pub(crate) async fn start_with(settings: Value) -> Self {
+        let clock = Arc::new(FakeClock(AtomicI64::new(1_800_000_000_000_000)));
+        let ambient = Ambient::new(
+            Arc::clone(&clock) as Arc<dyn Clock>,
+            Arc::new(SystemEntropy),
+        );
+        let issuer = Issuer::new(Arc::clone(&clock));
+        let files = tempfile::tempdir().unwrap();
+        let jwks = files.path().join("jwks.json");
+        std::fs::write(&jwks, issuer.jwks.to_string()).unwrap();
+
+        let policy = Arc::new(Policy::new(ambient.clone()));
+        let tools = ["reads", "writes", "slow"].map(|name| tool(name, &definition()));
+        let tool_runner = ToolRunner::new(policy.public_key(), ambient.clone(), tools.to_vec());
+        let tool_runner = Arc::new(tool_runner);
+        let audit = Arc::new(Audit::new());
+        let neighbours = Neighbours {
+            policy: link::local(
+                Service {
+                    server: PolicyServiceServer::from_arc(Arc::clone(&policy)),
+                    readiness: policy.readiness.subscribe(),
+                },
+                Peer::Gateway,
+            ),
+            tool_runner: link::local(
+                Service {
+                    server: ToolRunnerServiceServer::from_arc(Arc::clone(&tool_runner)),
+                    readiness: tool_runner.readiness.subscribe(),
+                },
+                Peer::Gateway,
+            ),
+            audit: link::local(
+                Service {
+                    server: AuditServiceServer::from_arc(Arc::clone(&audit)),
+                    readiness: audit.readiness.subscribe(),
+                },
+                Peer::Gateway,
+            ),
+        };
+
+        let mut written = json!({
+            "listen": "127.0.0.1:0",
+            "public_url": "https://mcp.hospital.example",
+            "auth": { "issuers": [
+                { "issuer": ISSUER, "audience": AUDIENCE, "jwks": { "file": jwks } },
+            ]},
+        });
+        let settings = settings.as_object().unwrap().clone();
+        written.as_object_mut().unwrap().extend(settings);
+        let config: Config = serde_json::from_value(written).unwrap();
+        let bound = Bound::bind((Ipv4Addr::LOCALHOST, 0).into()).await.unwrap();
+        let address = bound.address();
+        let gateway = Gateway::new(config, &bound, neighbours, metrics(), ambient)
+            .await
+            .unwrap();
+        let (stop, stopped) = oneshot::channel();
+        let served = tokio::spawn(bound.serve(Arc::clone(&gateway), async {
+            let _ = stopped.await;
+        }));
+        tokio::time::timeout(PATIENCE, gateway.ready())
+            .await
+            .unwrap();
+
+        let token = issuer.token("dr.lee", &["Doctor"]);
+        let http = reqwest::Client::builder().no_proxy().build().unwrap();
+        Self {
+            policy,
+            tool_runner,
+            audit,
+            clock,
+            issuer,
+            token,
+            address,
+            http,
+            stop,
+            served,
+            _files: files,
+        }
+    }
+
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address)
+    }
+
+    /// A message to `/mcp` as a client of `version` sends it; `params` without braces.
+    pub(crate) fn message(&self, version: &str, method: &str, params: &str) -> RequestBuilder {
+        self.message_of(&self.token, version, method, params)
+    }
+
+    pub(crate) fn message_of(
+        &self,
+        token: &str,
+        version: &str,
+        method: &str,
+        params: &str,
+    ) -> RequestBuilder {
+        let mut members: Vec<String> = Vec::new();
+        if version == MODERN {
+            members.push(META.to_owned());
+        }
+        if !params.is_empty() {
+            members.push(params.to_owned());
+        }
+        let params = members.join(",");
+        let request = self
+            .http
+            .post(self.url("/mcp"))
+            .bearer_auth(token)
+            .header("content-type", "application/json")
+            .header("accept", "application/json, text/event-stream")
+            .header("mcp-protocol-version", version)
+            .body(format!(
+                r#"{{"jsonrpc":"2.0","id":7,"method":"{method}","params":{{{params}}}}}"#
+            ));
+        if version == MODERN {
+            request.header("mcp-method", method)
+        } else {
+            request
+        }
+    }
+
+    /// A call of a tool; `arguments` is a JSON object.
+    pub(crate) fn tools_call(&self, version: &str, tool: &str, arguments: &str) -> RequestBuilder {
+        self.tools_call_of(&self.token, version, tool, arguments)
+    }
+
+    pub(crate) fn tools_call_of(
+        &self,
+        token: &str,
+        version: &str,
+        tool: &str,
+        arguments: &str,
+    ) -> RequestBuilder {
+        let params = format!(r#""name":"{tool}","arguments":{arguments}"#);
+        let request = self.message_of(token, version, "tools/call", &params);
+        if version == MODERN {
+            request.header("mcp-name", tool)
+        } else {
+            request
+        }
+    }
+
+    /// Calls a tool as a modern client, without arguments.
+    pub(crate) async fn call(&self, tool: &str) -> Reply {
+        Reply::to(self.tools_call(MODERN, tool, "{}")).await
+    }
+
+    /// The same, while the test goes on.
+    pub(crate) fn calling(&self, version: &str, tool: &str) -> JoinHandle<Reply> {
+        tokio::spawn(Reply::to(self.tools_call(version, tool, "{}")))
+    }
+
+    /// Tells the gateway to stop.
+    pub(crate) fn stop(self) -> JoinHandle<()> {
+        self.stop.send(()).unwrap();
+        self.served
+    }
+}
+
+pub(crate) const PING: &str = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
+
+/// What every modern request carries.
+pub(crate) const META: &str = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}"#;
+
+/// The definition of the tools.
+pub(crate) fn definition() -> Value {
+    json!({
+        "title": "A tool",
+        "description": "Does as it is told.",
+        "inputSchema": { "type": "object", "properties": { "n": { "type": "number" } } },
+        "outputSchema": { "type": "object", "properties": { "rows": { "type": "array" } } },
+        "annotations": { "readOnlyHint": true },
+    })
+}
+
+/// A process has one recorder of metrics.
+fn metrics() -> Metrics {
+    static TELEMETRY: OnceLock<Guard> = OnceLock::new();
+    let quiet = wardgate_telemetry::Config {
+        log: "off".to_owned(),
+        ..wardgate_telemetry::Config::default()
+    };
+    TELEMETRY
+        .get_or_init(|| wardgate_telemetry::init(&quiet, "gateway").unwrap())
+        .metrics()
+}
+
+/// An HTTP response, read to its end.
+#[derive(Debug)]
+pub(crate) struct Reply {
+    pub(crate) status: u16,
+    pub(crate) headers: reqwest::header::HeaderMap,
+    pub(crate) text: String,
+}
+
+impl Reply {
+    pub(crate) async fn to(request: RequestBuilder) -> Self {
+        let response = request.send().await.unwrap();
+        Self {
+            status: response.status().as_u16(),
+            headers: response.headers().clone(),
+            text: response.text().await.unwrap(),
+        }
+    }
+
+    pub(crate) fn header(&self, name: &str) -> &str {
+        let value = self.headers.get(name);
+        value.map_or("", |value| value.to_str().unwrap())
+    }
+
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.text).unwrap_or_else(|_| panic!("not JSON: {self:?}"))
+    }
+
+    /// The member at a JSON pointer.
+    pub(crate) fn at(&self, pointer: &str) -> Value {
+        self.json().pointer(pointer).cloned().unwrap_or_default()
+    }
+
+    /// The code of a JSON-RPC error; 0 for a result.
+    pub(crate) fn code(&self) -> i64 {
+        self.at("/error/code").as_i64().unwrap_or(0)
+    }
+
+    /// Whether the ordinary result of a tool was released.
+    pub(crate) fn is_released(&self) -> bool {
+        let released = self.at("/result/isError") == false;
+        assert_eq!(released, self.text.contains("secret"), "{self:?}");
+        released
+    }
+
+    /// The id of a call that ended in an error.
+    pub(crate) fn failed_call(&self) -> String {
+        let id = self.at("/error/data/dev.wardgate~1callId");
+        id.as_str().unwrap_or_else(|| panic!("{self:?}")).to_owned()
+    }
+}
+
+/// Looks again and again until it is so; for what nobody announces.
+pub(crate) async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !is_so().await {
+        assert!(Instant::now() < deadline, "waited in vain until {what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// Reads one response with a `Content-Length`: its status and body.
+pub(crate) async fn read_response(stream: &mut TcpStream) -> (u16, String) {
+    let mut read = Vec::new();
+    let mut byte = [0];
+    while !read.ends_with(b"\r\n\r\n") {
+        assert_eq!(stream.read(&mut byte).await.unwrap(), 1, "closed early");
+        read.push(byte[0]);
+    }
+    let head = String::from_utf8(read).unwrap().to_ascii_lowercase();
+    let status = head[9..12].parse().unwrap();
+    let length = head
+        .lines()
+        .find_map(|line| line.strip_prefix("content-length: "))
+        .map_or(0, |length| length.parse().unwrap());
+    let mut body = vec![0; length];
+    stream.read_exact(&mut body).await.unwrap();
+    (status, String::from_utf8(body).unwrap())
+}

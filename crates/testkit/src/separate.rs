@@ -1,0 +1,167 @@
+//! The four services as four processes, linked by mTLS.
+
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU16, Ordering};
+
+use tempfile::TempDir;
+
+use crate::app::base_url;
+use crate::{Client, Process, System, run};
+
+/// The hospital demo as the shipped example `deploy/examples/separate` runs it.
+#[derive(Debug)]
+pub struct Separate {
+    binary: PathBuf,
+    dir: TempDir,
+    environment: Vec<(String, String)>,
+    /// The policy service.
+    pub policy: Process,
+    /// The tool-runner.
+    pub tool_runner: Process,
+    /// The audit service.
+    pub audit: Process,
+    /// The gateway.
+    pub gateway: Process,
+    client: Client,
+}
+
+impl Separate {
+    /// Starts the four processes, each on a port of its own.
+    pub async fn start(binary: &str, repository: &Path) -> Self {
+        Self::start_with(binary, repository, &[]).await
+    }
+
+    /// The same, with environment variables.
+    pub async fn start_with(binary: &str, repository: &Path, environment: &[(&str, &str)]) -> Self {
+        let dir = tempfile::tempdir().expect("a directory");
+        copy_example(repository, dir.path());
+        let binary = PathBuf::from(binary);
+        make_data(&binary, &dir.path().join("separate/data"));
+        let database = format!(
+            "sqlite:{}/separate/data/hospital.sqlite",
+            dir.path().display()
+        );
+        let environment: Vec<(String, String)> = [("HOSPITAL_DB_URL", database.as_str())]
+            .iter()
+            .chain(environment)
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+            .collect();
+        let start = |name| service(&binary, dir.path(), &environment, name);
+        let (policy, tool_runner, audit) = (start("policy"), start("tool-runner"), start("audit"));
+        let gateway = start("gateway");
+        let client = Client::new(&base_url(&gateway));
+        let separate = Self {
+            binary,
+            dir,
+            environment,
+            policy,
+            tool_runner,
+            audit,
+            gateway,
+            client,
+        };
+        separate.until_ready(true).await;
+        separate
+    }
+
+    /// Starts a service again, by its subcommand, with the port and the files it had.
+    pub fn restart(&mut self, name: &str) {
+        let place = match name {
+            "policy" => &mut self.policy,
+            "tool-runner" => &mut self.tool_runner,
+            "audit" => &mut self.audit,
+            "gateway" => &mut self.gateway,
+            _ => panic!("no service is called {name}"),
+        };
+        // The old one must be gone before the new one takes its port.
+        place.kill();
+        *place = service(&self.binary, self.dir.path(), &self.environment, name);
+        // Connections to the old gateway are dead.
+        self.client = Client::new(&base_url(&self.gateway));
+    }
+
+    /// The configuration file of all four.
+    pub fn config(&self) -> PathBuf {
+        self.dir.path().join("separate/wardgate.yaml")
+    }
+}
+
+impl System for Separate {
+    fn binary(&self) -> &Path {
+        &self.binary
+    }
+
+    fn data_dir(&self) -> PathBuf {
+        self.dir.path().join("separate/data")
+    }
+
+    fn example_dir(&self) -> PathBuf {
+        self.dir.path().join("hospital")
+    }
+
+    fn client(&self) -> &Client {
+        &self.client
+    }
+}
+
+fn service(binary: &Path, dir: &Path, environment: &[(String, String)], name: &str) -> Process {
+    let config = dir.join("separate/wardgate.yaml").display().to_string();
+    let environment: Vec<(&str, &str)> = environment
+        .iter()
+        .map(|(name, value)| (name.as_str(), value.as_str()))
+        .collect();
+    Process::start(binary, &[name, "--config", &config], &environment)
+}
+
+/// Certificates and keys as the example's own comment says, and the database that `wardgate up` makes.
+fn make_data(binary: &Path, data: &Path) {
+    let dir = data.display().to_string();
+    let mut up = Process::start(
+        binary,
+        &["up", "--data-dir", &dir, "--listen", "127.0.0.1:0"],
+        &[],
+    );
+    assert!(up.terminate().success(), "{}", up.log());
+    run(binary, &["certs", "dev", "--data-dir", &dir], &[]).success();
+}
+
+/// Copies the example with free ports in the place of its own.
+fn copy_example(repository: &Path, dir: &Path) {
+    let examples = repository.join("deploy/examples");
+    let config = examples.join("separate/wardgate.yaml");
+    let mut text = std::fs::read_to_string(config).expect("the example");
+    for port in ["8080", "7001", "7002", "7003"] {
+        text = text.replace(
+            &format!("127.0.0.1:{port}"),
+            &format!("127.0.0.1:{}", free_port()),
+        );
+    }
+    std::fs::create_dir_all(dir.join("separate/data")).expect("a directory");
+    std::fs::write(dir.join("separate/wardgate.yaml"), text).expect("a file");
+    let copied = std::process::Command::new("cp")
+        .arg("-r")
+        .arg(examples.join("hospital"))
+        .arg(dir)
+        .status();
+    assert!(
+        copied.is_ok_and(|status| status.success()),
+        "the example could not be copied"
+    );
+}
+
+/// A port below those the system gives to outgoing connections, so that it is still free when a killed
+/// service comes back to it; each test process begins elsewhere.
+fn free_port() -> u16 {
+    const FIRST: u16 = 20_000;
+    const COUNT: u16 = 12_000;
+    static TAKEN: AtomicU16 = AtomicU16::new(0);
+    let begin = u16::try_from(std::process::id() % u32::from(COUNT)).expect("less than COUNT");
+    loop {
+        let taken = TAKEN.fetch_add(1, Ordering::Relaxed);
+        let port = FIRST + (begin + taken % COUNT) % COUNT;
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! What every running system offers, however many processes it is.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::{Client, Ended, run, until};
+
+/// A running system.
+pub trait System {
+    /// The binary it was started from.
+    fn binary(&self) -> &Path;
+
+    /// Keys, the record and the hospital's database.
+    fn data_dir(&self) -> PathBuf;
+
+    /// The hospital's catalogue and policies, a copy of its own that it reads again when it changes.
+    fn example_dir(&self) -> PathBuf;
+
+    /// A client of its gateway.
+    fn client(&self) -> &Client;
+
+    /// Waits until `/ready` says so, or says no longer so.
+    fn until_ready(&self, ready: bool) -> impl Future<Output = ()> {
+        let what = format!("/ready says {ready}");
+        async move {
+            until(&what, async || {
+                let status = self.client().get("/ready").await.status;
+                ((status == 200) == ready).then_some(())
+            })
+            .await;
+        }
+    }
+
+    /// A token of its local issuer, good for an hour.
+    fn token(&self, subject: &str, role: &str, claims: &[(&str, &str)]) -> String {
+        self.token_for("1h", subject, role, claims)
+    }
+
+    /// A token that lives as long as `ttl` says.
+    fn token_for(&self, ttl: &str, subject: &str, role: &str, claims: &[(&str, &str)]) -> String {
+        let mut command = Command::new(self.binary());
+        command.args(["token", "--sub", subject, "--role", role, "--ttl", ttl]);
+        command.arg("--data-dir").arg(self.data_dir());
+        for (name, value) in claims {
+            command.args(["--claim", &format!("{name}={value}")]);
+        }
+        Ended::of(command).success().trim().to_owned()
+    }
+
+    /// Every record, oldest first, as `audit query --json` prints them.
+    fn records(&self) -> Vec<Value> {
+        self.records_with(&[])
+    }
+
+    /// The records that further options of `audit query` leave.
+    fn records_with(&self, options: &[&str]) -> Vec<Value> {
+        let text = self.query(&[&["--json"], options].concat()).success();
+        let record = |line| serde_json::from_str(line).expect("a record is JSON");
+        text.lines().map(record).collect()
+    }
+
+    /// `audit query` with these options.
+    fn query(&self, options: &[&str]) -> Ended {
+        let dir = self.data_dir().display().to_string();
+        let query = ["audit", "query", "--data-dir", &dir];
+        run(self.binary(), &[&query, options].concat(), &[])
+    }
+}

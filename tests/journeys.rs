@@ -1,0 +1,45 @@
+//! Journeys: what people and programs do with the whole product, through the real binary.
+//!
+//! Each test starts a system of its own and uses it from outside, by HTTP, gRPC and the command line. A
+//! test's name is a sentence that holds; `promises` has those that the design makes.
+
+#![allow(
+    clippy::expect_used,
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking, with the reason"
+)]
+
+/// The binary under test.
+const WARDGATE: &str = env!("CARGO_BIN_EXE_wardgate");
+/// The repository.
+const REPOSITORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+
+mod journeys {
+    mod extra_tools;
+    mod people;
+    mod refusals;
+
+    mod architecture;
+    mod bad_bodies;
+    mod bad_input;
+    mod bad_tokens;
+    mod change;
+    mod hospital;
+    mod postgres;
+    mod promises {
+        mod p1_permit;
+        mod p2_record;
+        mod p3_rows_and_columns;
+        mod p4_nothing_raw;
+        mod p5_visibility;
+        mod p6_refusals;
+        mod p7_kill;
+        mod p8_sources;
+    }
+    mod record;
+    mod samples;
+    mod separate_processes;
+    mod start_up;
+    mod versions;
+}

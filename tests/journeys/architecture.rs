@@ -1,0 +1,119 @@
+//! Which crate may depend on which.
+
+use std::collections::BTreeMap;
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::REPOSITORY;
+
+/// Every crate and what it depends on, of this workspace, in what ships.
+const ARROWS: [(&str, &[&str]); 11] = [
+    ("proto", &[]),
+    ("telemetry", &[]),
+    ("domain", &["proto"]),
+    ("redact", &["domain"]),
+    ("rpc", &["domain", "proto", "telemetry"]),
+    ("gateway", &["domain", "proto", "rpc", "telemetry"]),
+    ("policy", &["domain", "proto", "rpc", "telemetry"]),
+    ("audit", &["domain", "proto", "rpc", "telemetry"]),
+    (
+        "tool-runner",
+        &["domain", "proto", "redact", "rpc", "telemetry"],
+    ),
+    // The only place where services meet.
+    (
+        "wardgate",
+        &[
+            "audit",
+            "domain",
+            "gateway",
+            "policy",
+            "redact",
+            "rpc",
+            "telemetry",
+            "tool-runner",
+        ],
+    ),
+    ("testkit", &[]),
+];
+
+/// The same for tests alone.
+const TEST_ARROWS: [(&str, &[&str]); 1] = [("wardgate", &["proto", "testkit"])];
+
+type Arrows = BTreeMap<String, Vec<String>>;
+
+fn packages() -> Vec<Value> {
+    let manifest = format!("{REPOSITORY}/Cargo.toml");
+    let metadata = Command::new(env!("CARGO"))
+        .args([
+            "metadata",
+            "--no-deps",
+            "--offline",
+            "--format-version=1",
+            "--manifest-path",
+            &manifest,
+        ])
+        .output()
+        .unwrap();
+    assert!(
+        metadata.status.success(),
+        "{}",
+        String::from_utf8_lossy(&metadata.stderr)
+    );
+    let metadata: Value = serde_json::from_slice(&metadata.stdout).unwrap();
+    metadata["packages"].as_array().unwrap().clone()
+}
+
+fn short(package: &Value) -> String {
+    let name = package["name"].as_str().unwrap();
+    name.strip_prefix("wardgate-").unwrap_or(name).to_owned()
+}
+
+/// The dependencies of each crate on others of the workspace, of the kinds that `keep` names.
+fn arrows(packages: &[Value], keep: impl Fn(&Value) -> bool) -> Arrows {
+    let crates: Vec<String> = packages.iter().map(short).collect();
+    let of = |package: &Value| {
+        let dependencies = package["dependencies"].as_array().unwrap().iter();
+        let mut names: Vec<String> = dependencies
+            .filter(|&it| keep(&it["kind"]))
+            .map(short)
+            .filter(|it| crates.contains(it))
+            .collect();
+        names.sort();
+        names
+    };
+    packages
+        .iter()
+        .map(|package| (short(package), of(package)))
+        .collect()
+}
+
+fn table(rows: &[(&str, &[&str])]) -> Arrows {
+    let own = |names: &[&str]| names.iter().map(ToString::to_string).collect();
+    rows.iter()
+        .map(|(name, on)| ((*name).to_owned(), own(on)))
+        .collect()
+}
+
+#[test]
+fn every_crate_depends_on_what_the_design_says_and_on_nothing_else() {
+    let shipped = arrows(&packages(), |kind| kind != "dev");
+    assert_eq!(shipped, table(&ARROWS));
+    let mut tests = arrows(&packages(), |kind| kind == "dev");
+    tests.retain(|_, on| !on.is_empty());
+    assert_eq!(tests, table(&TEST_ARROWS));
+}
+
+#[test]
+fn there_is_one_binary() {
+    let packages = packages();
+    let binaries = packages
+        .iter()
+        .flat_map(|package| package["targets"].as_array().unwrap());
+    let binaries = binaries.filter(|target| target["kind"][0] == "bin");
+    assert_eq!(
+        binaries.map(|target| &target["name"]).collect::<Vec<_>>(),
+        ["wardgate"]
+    );
+}

@@ -1,0 +1,93 @@
+//! Tools that the demo does not have, added to its catalogue while it runs.
+
+use sqlx::{Connection, SqliteConnection};
+use wardgate_testkit::{System, until};
+
+use super::people::doctor;
+
+/// Makes the catalogue be looked at often, so that a journey does not wait for it.
+pub(super) const LOOK_OFTEN: (&str, &str) = ("WARDGATE_TOOL_RUNNER__RELOAD_INTERVAL", "50ms");
+
+/// Writes a row, which shows that it ran.
+pub(super) const COUNT_UP: &str = r"
+  - name: count_up
+    description: Adds a row to a table.
+    tags: [staff]
+    input_schema:
+      type: object
+      properties: { note: { type: string } }
+      required: [note]
+    execute:
+      type: sql
+      source: hospital
+      statement: INSERT INTO counter (note) VALUES (:note) RETURNING id
+    result: { classes: { id: none } }
+";
+
+/// Counts for as long as it is asked to, two seconds at most.
+pub(super) const COUNT_LONG: &str = r"
+  - name: count_long
+    description: Counts to a number.
+    tags: [staff]
+    annotations: { readOnlyHint: true }
+    time_limit: 2s
+    input_schema:
+      type: object
+      properties: { to: { type: integer } }
+      required: [to]
+    execute:
+      type: sql
+      source: hospital
+      statement: >
+        WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < :to)
+        SELECT count(*) AS counted FROM n
+    result: { classes: { counted: none } }
+";
+
+/// Adds one of the tools above, and waits until a doctor sees it.
+pub(super) async fn add(system: &impl System, tool: &str) {
+    let catalogue = system.example_dir().join("tools.yaml");
+    let text = std::fs::read_to_string(&catalogue).unwrap() + tool;
+    // Replaced whole: half a catalogue is a faulty one.
+    let beside = catalogue.with_extension("new");
+    std::fs::write(&beside, text).unwrap();
+    std::fs::rename(&beside, &catalogue).unwrap();
+    let name = tool
+        .lines()
+        .find_map(|line| line.trim().strip_prefix("- name: "))
+        .unwrap();
+    let doctor = doctor(system);
+    until("the new tool is listed", async || {
+        let names = system.client().tool_names(&doctor).await;
+        names.iter().any(|listed| listed == name).then_some(())
+    })
+    .await;
+}
+
+/// The table of [`COUNT_UP`], read and made past Wardgate.
+pub(super) struct Counter(SqliteConnection);
+
+impl Counter {
+    /// Makes it and adds its tool.
+    pub(super) async fn add_to(system: &impl System) -> Self {
+        let url = format!(
+            "sqlite:{}",
+            system.data_dir().join("hospital.sqlite").display()
+        );
+        let mut database = SqliteConnection::connect(&url).await.unwrap();
+        sqlx::query("CREATE TABLE counter (id INTEGER PRIMARY KEY, note TEXT NOT NULL)")
+            .execute(&mut database)
+            .await
+            .unwrap();
+        add(system, COUNT_UP).await;
+        Self(database)
+    }
+
+    /// The notes of every row.
+    pub(super) async fn notes(&mut self) -> Vec<String> {
+        sqlx::query_scalar("SELECT note FROM counter ORDER BY id")
+            .fetch_all(&mut self.0)
+            .await
+            .unwrap()
+    }
+}

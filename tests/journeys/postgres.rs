@@ -1,0 +1,131 @@
+//! The demo on PostgreSQL: the hospital's database, and the record.
+
+use std::path::{Path, PathBuf};
+
+use sqlx::{AssertSqlSafe, Connection, PgConnection};
+use wardgate_domain::Ambient;
+use wardgate_testkit::{Client, Ended, System, TestApp, run};
+
+use super::hospital::main_calls;
+use crate::{REPOSITORY, WARDGATE};
+
+/// A database of one test.
+pub(super) struct Database {
+    server: String,
+    name: String,
+    pub(super) url: String,
+}
+
+impl Database {
+    /// An empty one; none without a server to put it on.
+    pub(super) async fn make() -> Option<Self> {
+        let Ok(server) = std::env::var("WARDGATE_TEST_POSTGRES") else {
+            let in_ci = std::env::var_os("CI").is_some();
+            assert!(!in_ci, "set WARDGATE_TEST_POSTGRES to a server URL");
+            eprintln!("skipped: WARDGATE_TEST_POSTGRES names no PostgreSQL server");
+            return None;
+        };
+        let name = format!(
+            "journey_{:032x}",
+            u128::from_be_bytes(Ambient::system().random())
+        );
+        let (base, _) = server.rsplit_once('/').expect("the URL names a database");
+        let url = format!("{base}/{name}");
+        let database = Self { server, name, url };
+        database.on_server("CREATE DATABASE").await;
+        Some(database)
+    }
+
+    /// One with the demo hospital in it, filled by the scripts that ship.
+    pub(super) async fn hospital() -> Option<Self> {
+        let database = Self::make().await?;
+        let mut connection = PgConnection::connect(&database.url).await.unwrap();
+        for script in ["schema.sql", "seed.sql"] {
+            let path = format!("{REPOSITORY}/deploy/examples/hospital/{script}");
+            let sql = AssertSqlSafe(std::fs::read_to_string(path).unwrap());
+            sqlx::raw_sql(sql).execute(&mut connection).await.unwrap();
+        }
+        Some(database)
+    }
+
+    pub(super) async fn remove(self) {
+        self.on_server("DROP DATABASE").await;
+    }
+
+    async fn on_server(&self, verb: &str) {
+        let force = if verb.starts_with("DROP") {
+            " WITH (FORCE)"
+        } else {
+            ""
+        };
+        let mut connection = PgConnection::connect(&self.server).await.unwrap();
+        let statement = AssertSqlSafe(format!("{verb} {}{force}", self.name));
+        sqlx::raw_sql(statement)
+            .execute(&mut connection)
+            .await
+            .unwrap();
+    }
+}
+
+/// What makes `wardgate up` use a hospital's database on PostgreSQL.
+pub(super) fn on(hospital: &Database) -> [(&'static str, &str); 2] {
+    [
+        ("HOSPITAL_DB_TYPE", "postgres"),
+        ("HOSPITAL_DB_URL", &hospital.url),
+    ]
+}
+
+/// `wardgate up` with its record on PostgreSQL, where a data directory alone does not lead to it.
+struct RecordElsewhere {
+    app: TestApp,
+    store: String,
+}
+
+impl System for RecordElsewhere {
+    fn binary(&self) -> &Path {
+        self.app.binary()
+    }
+
+    fn data_dir(&self) -> PathBuf {
+        self.app.data_dir()
+    }
+
+    fn example_dir(&self) -> PathBuf {
+        self.app.example_dir()
+    }
+
+    fn client(&self) -> &Client {
+        self.app.client()
+    }
+
+    fn query(&self, options: &[&str]) -> Ended {
+        let config = self
+            .example_dir()
+            .join("wardgate.yaml")
+            .display()
+            .to_string();
+        let query = ["audit", "query", "--config", &config];
+        let store = [("WARDGATE_AUDIT__STORE", self.store.as_str())];
+        run(self.binary(), &[&query, options].concat(), &store)
+    }
+}
+
+#[tokio::test]
+async fn the_main_calls_work_with_everything_on_postgresql() {
+    let Some(hospital) = Database::hospital().await else {
+        return;
+    };
+    let Some(record) = Database::make().await else {
+        return;
+    };
+    let [kind, url] = on(&hospital);
+    let store = record.url.clone();
+    let app = TestApp::start_with(WARDGATE, &[kind, url, ("WARDGATE_AUDIT__STORE", &store)]);
+    let system = RecordElsewhere { app, store };
+    main_calls(&system).await;
+    assert!(!system.data_dir().join("audit.sqlite").exists());
+    assert!(!system.data_dir().join("hospital.sqlite").exists());
+    drop(system);
+    record.remove().await;
+    hospital.remove().await;
+}

@@ -1,0 +1,399 @@
+//! P1: a call that reaches the tool-runner without a valid permit is refused.
+
+use std::path::Path;
+use std::time::Duration;
+
+use aws_lc_rs::rand::SystemRandom;
+use aws_lc_rs::signature::Ed25519KeyPair;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use tonic::transport::{Certificate, ClientTlsConfig, Endpoint};
+use wardgate_domain::{
+    Ambient, AttributeValue, CallId, Caller, CallerClaims, PermitSigner, PermitTerms, SignedPermit,
+    ToolFacts, ToolName, Verdict,
+};
+use wardgate_proto::common::v1::ErrorReason;
+use wardgate_proto::toolrunner::v1 as pb;
+use wardgate_proto::toolrunner::v1::tool_runner_service_client::ToolRunnerServiceClient;
+use wardgate_rpc::client::{CallError, CallTool, PolicyClient, ToolResult, ToolRunnerClient};
+use wardgate_rpc::link::{self, TlsFiles};
+use wardgate_rpc::{Link, Peer};
+use wardgate_testkit::{Process, Separate, System, run, until};
+
+use crate::{REPOSITORY, WARDGATE};
+
+const LIMIT: Duration = Duration::from_secs(5);
+const NUGWI: &[u8] = br#"{"patient_id":"NUGWI"}"#;
+
+/// Speaks to policy and tool-runner as the gateway does.
+struct Direct {
+    policy: PolicyClient,
+    runner: ToolRunnerClient,
+    tools: Vec<ToolFacts>,
+}
+
+/// `https://` and the address that a process said it serves at.
+fn url(process: &Process) -> String {
+    format!(
+        "https://{}",
+        process.ready_line().rsplit(' ').next().unwrap()
+    )
+}
+
+/// The certificate of `peer`, in the directory that `wardgate certs dev` made.
+fn certificate(certs: &Path, peer: Peer) -> TlsFiles {
+    TlsFiles {
+        ca: certs.join("ca.pem"),
+        cert: certs.join(format!("{}.pem", peer.as_str())),
+        key: certs.join(format!("{}.key", peer.as_str())),
+    }
+}
+
+fn runner(system: &Separate, files: &TlsFiles) -> Link {
+    let name = "wardgate.toolrunner.v1.ToolRunnerService";
+    link::connect(
+        &url(&system.tool_runner),
+        Peer::ToolRunner,
+        name,
+        Some(files),
+    )
+    .unwrap()
+    .link
+}
+
+impl Direct {
+    async fn connect(system: &Separate) -> Self {
+        let files = certificate(&system.data_dir().join("certs"), Peer::Gateway);
+        let name = "wardgate.policy.v1.PolicyService";
+        let policy = link::connect(&url(&system.policy), Peer::Policy, name, Some(&files)).unwrap();
+        let runner = ToolRunnerClient::new(runner(system, &files), LIMIT);
+        let tools = runner.list_tools().await.unwrap().tools;
+        Self {
+            policy: PolicyClient::new(policy.link, LIMIT),
+            runner,
+            tools: tools.into_iter().map(|tool| tool.facts).collect(),
+        }
+    }
+
+    async fn permit(&self, caller: &Caller, tool: &str, arguments: &'static [u8]) -> SignedPermit {
+        let facts = self
+            .tools
+            .iter()
+            .find(|facts| facts.name.as_str() == tool)
+            .unwrap();
+        let decision = self
+            .policy
+            .authorize(caller, facts, arguments.into(), "")
+            .await
+            .unwrap();
+        match decision.verdict {
+            Verdict::Allow(permit) => permit,
+            Verdict::Deny { .. } => panic!("{caller:?} may not call {tool}"),
+        }
+    }
+
+    async fn run(
+        &self,
+        caller: &Caller,
+        tool: &str,
+        arguments: &'static [u8],
+        permit: &SignedPermit,
+    ) -> Result<ToolResult, CallError> {
+        call(&self.runner, caller, tool, arguments, permit).await
+    }
+}
+
+async fn call(
+    runner: &ToolRunnerClient,
+    caller: &Caller,
+    tool: &str,
+    arguments: &'static [u8],
+    permit: &SignedPermit,
+) -> Result<ToolResult, CallError> {
+    let tool: ToolName = tool.parse().unwrap();
+    let call_id = CallId::new(&Ambient::system());
+    let arguments = arguments.into();
+    runner
+        .call_tool(CallTool {
+            call_id,
+            caller,
+            tool: &tool,
+            arguments,
+            permit,
+            limit: LIMIT,
+        })
+        .await
+}
+
+fn caller(subject: &str, role: &str, attribute: Option<(&str, &str)>) -> Caller {
+    let attributes =
+        attribute.map(|(name, value)| (name.to_owned(), AttributeValue::Text(value.to_owned())));
+    Caller::from_verified(CallerClaims {
+        issuer: "https://issuer.wardgate.internal".to_owned(),
+        subject: subject.to_owned(),
+        tenant: String::new(),
+        roles: vec![role.to_owned()],
+        attributes: attributes.into_iter().collect(),
+        token_id: "journey".to_owned(),
+        expires_at: Ambient::system().now().plus(Duration::from_secs(3_600)),
+    })
+}
+
+/// The policy service's own key, which nobody but it should have.
+fn real_signer(system: &Separate) -> PermitSigner {
+    let pem = std::fs::read_to_string(system.data_dir().join("keys/permit.pem")).unwrap();
+    let body: String = pem.lines().filter(|line| !line.starts_with('-')).collect();
+    PermitSigner::from_pkcs8(&STANDARD.decode(body).unwrap()).unwrap()
+}
+
+fn executions(system: &Separate) -> usize {
+    system
+        .tool_runner
+        .log()
+        .matches("Executing MCP tool")
+        .count()
+}
+
+/// A permit that covers something, but not this call.
+struct Refused<'a> {
+    what: &'static str,
+    caller: &'a Caller,
+    arguments: &'static [u8],
+    permit: SignedPermit,
+}
+
+/// `genuine`, signed by the policy service's own key after a change.
+fn changed_permits<'a>(
+    system: &Separate,
+    genuine: &SignedPermit,
+    caller: &'a Caller,
+) -> Vec<Refused<'a>> {
+    let terms = genuine.unverified_terms().unwrap();
+    let real = real_signer(system);
+    let key = Ed25519KeyPair::generate_pkcs8(&SystemRandom::new()).unwrap();
+    let stranger = PermitSigner::from_pkcs8(key.as_ref()).unwrap();
+    let (now, second) = (Ambient::system().now(), Duration::from_secs(1));
+    let signed = |change: &dyn Fn(&mut PermitTerms)| {
+        let mut terms = terms.clone();
+        change(&mut terms);
+        real.sign(&terms)
+    };
+    [
+        ("signed by a stranger", stranger.sign(&terms)),
+        (
+            "of the past",
+            signed(&|terms| terms.expires_at = now.minus(second)),
+        ),
+        (
+            "of the future",
+            signed(&|terms| terms.not_before = now.plus(60 * second)),
+        ),
+        (
+            "of another definition",
+            signed(&|terms| terms.definition_digest = terms.policy_hash),
+        ),
+        (
+            "without its row rule",
+            signed(&|terms| terms.row_rule = None),
+        ),
+    ]
+    .map(|(what, permit)| Refused {
+        what,
+        caller,
+        arguments: NUGWI,
+        permit,
+    })
+    .into()
+}
+
+#[tokio::test]
+async fn p1_no_permit_no_run() {
+    let system = Separate::start(WARDGATE, REPOSITORY.as_ref()).await;
+    let direct = Direct::connect(&system).await;
+    let (records, overview) = ("get_medical_records", "get_patient_overview");
+    let doctor = caller("dr.yenji", "Doctor", None);
+    let nurse = caller("nurse.joy", "Nurse", Some(("ward", "W2")));
+    let demoted = caller("dr.yenji", "Nurse", None);
+    let patient = caller("patient.nugwi", "Patient", Some(("patient_id", "NUGWI")));
+    let genuine = direct.permit(&doctor, records, NUGWI).await;
+    let ran = direct.run(&doctor, records, NUGWI, &genuine).await.unwrap();
+    assert_eq!(ran.facts.rows, 2, "the permit itself is good");
+
+    let bound = direct.permit(&patient, records, NUGWI).await;
+    let of_overview = direct.permit(&doctor, overview, NUGWI).await;
+    let (dosro, spaced) = (br#"{"patient_id":"DOSRO"}"#, br#"{ "patient_id":"NUGWI"}"#);
+    let others = [
+        ("of another tool", &doctor, NUGWI, of_overview),
+        ("of another caller", &nurse, NUGWI, genuine.clone()),
+        (
+            "of the same caller with other rights",
+            &demoted,
+            NUGWI,
+            genuine.clone(),
+        ),
+        ("for other arguments", &patient, dosro, bound.clone()),
+        (
+            "for the same arguments in other bytes",
+            &patient,
+            spaced,
+            bound,
+        ),
+    ]
+    .map(|(what, caller, arguments, permit)| Refused {
+        what,
+        caller,
+        arguments,
+        permit,
+    });
+    for Refused {
+        what,
+        caller,
+        arguments,
+        permit,
+    } in changed_permits(&system, &genuine, &doctor)
+        .into_iter()
+        .chain(others)
+    {
+        let error = direct
+            .run(caller, records, arguments, &permit)
+            .await
+            .unwrap_err();
+        assert_eq!(
+            error.reason(),
+            ErrorReason::PermitRefused,
+            "a permit {what}: {error}"
+        );
+    }
+    no_permit_at_all(&system, &doctor, &genuine).await;
+
+    // By an alias nothing runs either: a permit names the tool.
+    let error = direct
+        .run(&doctor, "get_patient_records", NUGWI, &genuine)
+        .await
+        .unwrap_err();
+    assert_eq!(error.reason(), ErrorReason::UnknownTool);
+
+    assert_eq!(
+        direct
+            .run(&doctor, records, NUGWI, &genuine)
+            .await
+            .unwrap()
+            .facts
+            .rows,
+        2
+    );
+    until("the last call is logged", async || {
+        (executions(&system) >= 2).then_some(())
+    })
+    .await;
+    assert_eq!(executions(&system), 2, "only the two with their permit ran");
+}
+
+/// Permits that are no permits, which only a raw message can carry.
+async fn no_permit_at_all(system: &Separate, caller: &Caller, genuine: &SignedPermit) {
+    let files = certificate(&system.data_dir().join("certs"), Peer::Gateway);
+    let mut client = ToolRunnerServiceClient::new(runner(system, &files));
+    let genuine = wardgate_proto::policy::v1::SignedPermit::from(genuine);
+    let altered = |at: usize| {
+        let mut permit = genuine.clone();
+        let mut bytes = permit.permit.to_vec();
+        bytes[at] ^= 1;
+        permit.permit = bytes.into();
+        permit
+    };
+    let mut cases = vec![
+        None,
+        Some(wardgate_proto::policy::v1::SignedPermit::default()),
+        Some(wardgate_proto::policy::v1::SignedPermit {
+            signature: "".into(),
+            ..genuine.clone()
+        }),
+        Some(wardgate_proto::policy::v1::SignedPermit {
+            permit: "".into(),
+            ..genuine.clone()
+        }),
+    ];
+    cases.extend(
+        (0..genuine.permit.len())
+            .step_by(17)
+            .map(|at| Some(altered(at))),
+    );
+    for permit in cases {
+        let shown = format!("{permit:?}");
+        let request = pb::CallToolRequest {
+            call_id: CallId::new(&Ambient::system()).to_string(),
+            caller: Some(caller.into()),
+            tool: "get_medical_records".to_owned(),
+            arguments_json: NUGWI.into(),
+            permit,
+        };
+        let status = client.call_tool(request).await.unwrap_err();
+        assert_eq!(
+            wardgate_rpc::reason_of(&status),
+            ErrorReason::PermitRefused,
+            "{shown}: {status}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn p1_only_the_gateway_reaches_the_tool_runner() {
+    let system = Separate::start(WARDGATE, REPOSITORY.as_ref()).await;
+    let direct = Direct::connect(&system).await;
+    let doctor = caller("dr.yenji", "Doctor", None);
+    let genuine = direct.permit(&doctor, "get_medical_records", NUGWI).await;
+    let call_as = async |files: &TlsFiles| {
+        let client = ToolRunnerClient::new(runner(&system, files), LIMIT);
+        call(&client, &doctor, "get_medical_records", NUGWI, &genuine)
+            .await
+            .map(|result| result.facts.rows)
+    };
+    let certs = system.data_dir().join("certs");
+    for peer in Peer::ALL {
+        let ran = call_as(&certificate(&certs, peer)).await;
+        match peer {
+            Peer::Gateway => assert_eq!(ran.unwrap(), 2),
+            _ => assert_eq!(
+                ran.unwrap_err().reason(),
+                ErrorReason::PeerRefused,
+                "{peer:?}"
+            ),
+        }
+    }
+    // A gateway's certificate of another authority, and none at all, end before any message.
+    let elsewhere = tempfile::tempdir().unwrap();
+    let dir = elsewhere.path().display().to_string();
+    run(
+        Path::new(WARDGATE),
+        &["certs", "dev", "--data-dir", &dir],
+        &[],
+    )
+    .success();
+    let foreign = certificate(&elsewhere.path().join("certs"), Peer::Gateway);
+    let foreign = TlsFiles {
+        ca: certs.join("ca.pem"),
+        ..foreign
+    };
+    assert_eq!(
+        call_as(&foreign).await.unwrap_err().reason(),
+        ErrorReason::Unavailable
+    );
+    let authority = Certificate::from_pem(std::fs::read(certs.join("ca.pem")).unwrap());
+    let nobody = ClientTlsConfig::new()
+        .ca_certificate(authority)
+        .domain_name("tool-runner");
+    let nobody = Endpoint::from_shared(url(&system.tool_runner))
+        .unwrap()
+        .tls_config(nobody)
+        .unwrap();
+    let mut client = ToolRunnerServiceClient::new(nobody.connect_lazy());
+    let status = client
+        .list_tools(pb::ListToolsRequest {})
+        .await
+        .unwrap_err();
+    assert_eq!(
+        wardgate_rpc::reason_of(&status),
+        ErrorReason::Unavailable,
+        "{status}"
+    );
+}

@@ -1,0 +1,163 @@
+//! P2: with no durable audit the call fails, well-formed, within 1 s; nothing runs that could write.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use sqlx::{Connection, SqliteConnection};
+use wardgate_testkit::{Process, Reply, Separate, System, TestApp, until};
+
+use super::super::extra_tools::{Counter, LOOK_OFTEN};
+use super::super::people::{doctor, of_patient};
+use crate::{REPOSITORY, WARDGATE};
+
+/// The promise.
+const AT_MOST: Duration = Duration::from_secs(1);
+
+struct Ward<S> {
+    system: S,
+    counter: Counter,
+    token: String,
+}
+
+impl<S: System> Ward<S> {
+    async fn open(system: S) -> Self {
+        let counter = Counter::add_to(&system).await;
+        let token = doctor(&system);
+        Self {
+            system,
+            counter,
+            token,
+        }
+    }
+
+    async fn call(&self, tool: &str, arguments: Value) -> Reply {
+        self.system
+            .client()
+            .call(&self.token, tool, arguments)
+            .await
+    }
+
+    /// Reads and writes, and both work.
+    async fn work(&self) {
+        self.system.until_ready(true).await;
+        assert_eq!(
+            self.call("get_medical_records", of_patient("NUGWI"))
+                .await
+                .rows()
+                .len(),
+            2
+        );
+        self.call("count_up", json!({ "note": "recorded" }))
+            .await
+            .rows();
+    }
+
+    /// Reads and writes so many times, and both are refused in time and release nothing.
+    async fn refuse(&mut self, times: usize) {
+        let before = self.counter.notes().await;
+        for _ in 0..times {
+            for (tool, arguments) in [
+                ("get_medical_records", of_patient("NUGWI")),
+                ("count_up", json!({ "note": "not recorded" })),
+            ] {
+                let started = Instant::now();
+                let reply = self.call(tool, arguments).await;
+                assert!(
+                    started.elapsed() <= AT_MOST,
+                    "{tool} took {:?}",
+                    started.elapsed()
+                );
+                let (code, message) = reply.error();
+                assert_eq!(code, -32603);
+                assert!(message.contains("recorded durably"), "{message}");
+                assert!(reply.call()["dev.wardgate/callId"].is_string());
+                assert!(reply.call()["dev.wardgate/receipt"].is_null());
+                assert!(!reply.body.contains("Hypertension"));
+            }
+        }
+        assert_eq!(
+            self.counter.notes().await,
+            before,
+            "nothing ran that could write"
+        );
+    }
+}
+
+/// How often a tool ran, as its process logs it.
+fn executions(process: &Process) -> usize {
+    process.log().matches("Executing MCP tool").count()
+}
+
+async fn apart() -> Ward<Separate> {
+    Ward::open(Separate::start_with(WARDGATE, REPOSITORY.as_ref(), &[LOOK_OFTEN]).await).await
+}
+
+#[tokio::test]
+async fn p2_no_record_no_result() {
+    let mut ward = apart().await;
+    ward.work().await;
+
+    ward.system.audit.kill();
+    // At once, before the gateway has heard of it, and then knowing.
+    ward.refuse(20).await;
+    ward.system.until_ready(false).await;
+    let before = executions(&ward.system.tool_runner);
+    ward.refuse(20).await;
+
+    ward.system.restart("audit");
+    ward.work().await;
+    until("the last call is logged", async || {
+        (executions(&ward.system.tool_runner) >= before + 2).then_some(())
+    })
+    .await;
+    assert_eq!(
+        executions(&ward.system.tool_runner),
+        before + 2,
+        "without a record no tool ran at all"
+    );
+    assert_eq!(ward.counter.notes().await, ["recorded"; 2]);
+    let intents = ward
+        .system
+        .records()
+        .iter()
+        .filter(|record| record["event"] == "intent")
+        .count();
+    assert_eq!(intents, 2);
+}
+
+#[tokio::test]
+async fn p2_a_record_that_hangs_is_none() {
+    let mut ward = apart().await;
+    ward.work().await;
+    ward.system.audit.signal("STOP");
+    ward.refuse(3).await;
+    ward.system.audit.signal("CONT");
+    ward.work().await;
+    assert_eq!(ward.counter.notes().await, ["recorded"; 2]);
+}
+
+#[tokio::test]
+async fn p2_a_record_that_cannot_be_written_is_none() {
+    let mut ward = Ward::open(TestApp::start_with(WARDGATE, &[LOOK_OFTEN])).await;
+    ward.work().await;
+    let store = ward.system.data_dir().join("audit.sqlite");
+    let store = format!("sqlite:{}", store.display());
+    let mut other = SqliteConnection::connect(&store).await.unwrap();
+    // Somebody else writes and does not end.
+    sqlx::query("BEGIN IMMEDIATE")
+        .execute(&mut other)
+        .await
+        .unwrap();
+    ward.refuse(1).await;
+    ward.system.until_ready(false).await;
+    let before = executions(&ward.system.process);
+    ward.refuse(20).await;
+    sqlx::query("ROLLBACK").execute(&mut other).await.unwrap();
+    ward.work().await;
+    until("the last call is logged", async || {
+        (executions(&ward.system.process) >= before + 2).then_some(())
+    })
+    .await;
+    assert_eq!(executions(&ward.system.process), before + 2);
+    assert_eq!(ward.counter.notes().await, ["recorded"; 2]);
+}

@@ -1,0 +1,368 @@
+//! P3: no row, no column beyond the rule, whichever way the rule is applied.
+//!
+//! The rule is written here a second time, from the demo's README and over the database itself, and what
+//! comes out of Wardgate is compared with it, row by row and cell by cell.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+use sqlx::{AssertSqlSafe, Connection, SqliteConnection};
+use wardgate_testkit::{Reply, System, TestApp};
+
+use super::super::postgres::{self, Database};
+use crate::{REPOSITORY, WARDGATE};
+
+/// Who asks: subject, role, and the claim that the role has.
+#[derive(Debug, Clone, Copy)]
+struct Who {
+    subject: &'static str,
+    role: &'static str,
+    claim: Option<(&'static str, &'static str)>,
+}
+
+const fn who(
+    subject: &'static str,
+    role: &'static str,
+    claim: Option<(&'static str, &'static str)>,
+) -> Who {
+    Who {
+        subject,
+        role,
+        claim,
+    }
+}
+
+const EVERYONE: [Who; 11] = [
+    who("dr.yenji", "Doctor", None),
+    who("dr.okafor", "Doctor", None),
+    who("dr.andersen", "Doctor", None),
+    who("nurse.joy", "Nurse", Some(("ward", "W2"))),
+    who("nurse.adeyemi", "Nurse", Some(("ward", "W4"))),
+    who("nurse.hill", "Nurse", None),
+    who("billing.ruiz", "Billing", None),
+    who("patient.nugwi", "Patient", Some(("patient_id", "NUGWI"))),
+    who("patient.dosro", "Patient", Some(("patient_id", "DOSRO"))),
+    who("patient.nobody", "Patient", None),
+    who("auditor.lee", "Auditor", None),
+];
+
+/// With sealed records, with doctors who are not theirs, of several wards; the last does not exist.
+const PATIENTS: [&str; 9] = [
+    "NUGWI", "DOSRO", "NIDMI", "GUNKO", "LEWPA", "HAJKU", "BASRE", "ZUVRO", "NOGWI",
+];
+
+/// A tool, the table its rows are from, and how its columns are called there where the name differs.
+struct Question {
+    tool: &'static str,
+    from: &'static str,
+    order: &'static str,
+    renamed: &'static [(&'static str, &'static str)],
+}
+
+const OF_A_PATIENT: [Question; 4] = [
+    Question {
+        tool: "get_patient_overview",
+        from: "patients",
+        order: "patient_id",
+        renamed: &[],
+    },
+    Question {
+        tool: "get_admissions",
+        from: "admissions",
+        order: "admitted_at DESC, t.id",
+        renamed: &[("admitted_to", "ward")],
+    },
+    Question {
+        tool: "get_appointments",
+        from: "appointments",
+        order: "scheduled_for DESC, t.id",
+        renamed: &[],
+    },
+    Question {
+        tool: "get_medical_records",
+        from: "medical_records",
+        order: "created_at DESC, t.id",
+        renamed: &[],
+    },
+];
+
+/// As much of a `tools.yaml` as says what a column holds.
+#[derive(Deserialize)]
+struct Catalogue {
+    tools: Vec<CatalogueTool>,
+}
+
+#[derive(Deserialize)]
+struct CatalogueTool {
+    name: String,
+    result: ResultShape,
+}
+
+#[derive(Deserialize)]
+struct ResultShape {
+    classes: BTreeMap<String, String>,
+}
+
+fn classes_of(tool: &str) -> BTreeMap<String, String> {
+    let text = std::fs::read_to_string(format!("{REPOSITORY}/deploy/examples/hospital/tools.yaml"))
+        .unwrap();
+    let catalogue: Catalogue = serde_saphyr::from_str(&text).unwrap();
+    catalogue
+        .tools
+        .into_iter()
+        .find(|entry| entry.name == tool)
+        .unwrap()
+        .result
+        .classes
+}
+
+/// Whether `who` may have an answer of the tool at all.
+fn may_call(who: Who, tool: &str, patient: Option<&str>) -> bool {
+    match who.role {
+        "Doctor" | "Nurse" => true,
+        "Billing" => tool == "get_patient_overview",
+        "Patient" => patient.is_some_and(|code| who.claim == Some(("patient_id", code))),
+        _ => false,
+    }
+}
+
+/// Whether `who` may have this row. Names that begin with `_` are for this decision alone.
+fn may_read(who: Who, row: &Value) -> bool {
+    if row["_sealed"] == 1 && row["assigned_doctor"] != who.subject {
+        return false;
+    }
+    match who.role {
+        "Doctor" => ["_attending_doctor", "doctor", "assigned_doctor", "staff"]
+            .iter()
+            .any(|&it| row[it] == who.subject),
+        "Nurse" if row.get("staff").is_some() => row["staff"] == who.subject,
+        "Nurse" => who.claim.is_some_and(|(_, ward)| row["_ward"] == ward),
+        "Billing" => true,
+        "Patient" => who.claim.is_some_and(|(_, code)| row["patient_id"] == code),
+        _ => false,
+    }
+}
+
+/// How a column of this class leaves for a role.
+#[derive(Debug, PartialEq)]
+enum Shown {
+    Clear,
+    Masked,
+    Dropped,
+}
+
+fn shown(role: &str, class: &str) -> Shown {
+    // Classes, or whole families of them.
+    let (clear, masked): (&[&str], &[&str]) = match role {
+        "Doctor" => (&["none", "id", "phi", "contact", "finance"], &[]),
+        "Nurse" => (
+            &["none", "phi.date", "phi.text", "phi.code"],
+            &["id", "phi.name"],
+        ),
+        "Billing" => (
+            &[
+                "none",
+                "id.patient",
+                "phi.name",
+                "contact.address",
+                "finance",
+            ],
+            &["phi.date"],
+        ),
+        "Patient" => (
+            &["none", "id.patient", "phi", "contact", "finance"],
+            &["id.staff"],
+        ),
+        _ => (&[], &[]),
+    };
+    let family = class.split('.').next().unwrap();
+    let holds = |classes: &[&str]| classes.iter().any(|it| [class, family].contains(it));
+    match (holds(clear), holds(masked)) {
+        (true, _) => Shown::Clear,
+        (_, true) => Shown::Masked,
+        _ => Shown::Dropped,
+    }
+}
+
+/// The rows of the database that answer a question, whoever asks.
+async fn rows_of(
+    database: &mut SqliteConnection,
+    question: &Question,
+    patient: &str,
+) -> Vec<Value> {
+    let columns: Vec<String> = classes_of(question.tool)
+        .into_keys()
+        .map(|name| {
+            let renamed = question.renamed.iter().find(|(shown, _)| *shown == name);
+            format!(
+                "'{name}', t.{}",
+                renamed.map_or(name.as_str(), |(_, stored)| stored)
+            )
+        })
+        .collect();
+    let sealed = if question.from == "medical_records" {
+        "t.sealed"
+    } else {
+        "0"
+    };
+    let sql = format!(
+        "SELECT json_object({}, '_attending_doctor', p.attending_doctor, '_ward', p.ward, '_sealed', {sealed})
+         FROM {} t JOIN patients p ON p.patient_id = t.patient_id
+         WHERE t.patient_id = ? ORDER BY t.{}",
+        columns.join(", "),
+        question.from,
+        question.order,
+    );
+    let rows: Vec<String> = sqlx::query_scalar(AssertSqlSafe(sql))
+        .bind(patient)
+        .fetch_all(database)
+        .await
+        .unwrap();
+    rows.iter()
+        .map(|row| serde_json::from_str(row).unwrap())
+        .collect()
+}
+
+/// Compares an answer with the rows it should hold.
+fn compare(who: Who, tool: &str, expected: &[&Value], got: &[Value]) {
+    let context = format!("{who:?} {tool}");
+    assert_eq!(got.len(), expected.len(), "{context}");
+    let classes = classes_of(tool);
+    for (got, stored) in got.iter().zip(expected) {
+        let got = got.as_object().unwrap();
+        assert!(
+            got.keys().all(|column| classes.contains_key(column)),
+            "{context}: {got:?}"
+        );
+        for (column, class) in &classes {
+            let (cell, stored) = (got.get(column), &stored[column]);
+            match shown(who.role, class) {
+                Shown::Clear => assert_eq!(cell, Some(stored), "{context} {column}"),
+                Shown::Dropped => assert_eq!(cell, None, "{context} {column}"),
+                Shown::Masked if stored.is_null() => {
+                    assert_eq!(cell, Some(&Value::Null), "{context} {column}");
+                }
+                Shown::Masked => {
+                    let (cell, stored) =
+                        (cell.unwrap().as_str().unwrap(), stored.as_str().unwrap());
+                    assert!(!cell.contains(stored), "{context} {column}: {cell}");
+                }
+            }
+        }
+    }
+}
+
+fn answer(reply: &Reply) -> Option<Vec<Value>> {
+    let body = reply.json();
+    body["result"]["structuredContent"]["data"]
+        .as_array()
+        .cloned()
+}
+
+/// Asks every question as everyone, and compares each answer with the rows of a database.
+async fn ask_everything(app: &TestApp, oracle: &str) {
+    let mut database = SqliteConnection::connect(oracle).await.unwrap();
+    let mut withheld = 0;
+    for who in EVERYONE {
+        let token = app.token(who.subject, who.role, who.claim.as_slice());
+        for question in &OF_A_PATIENT {
+            for patient in PATIENTS {
+                let stored = rows_of(&mut database, question, patient).await;
+                let may_call = may_call(who, question.tool, Some(patient));
+                let expected: Vec<&Value> = stored
+                    .iter()
+                    .filter(|row| may_call && may_read(who, row))
+                    .collect();
+                withheld += stored.len() - expected.len();
+                let arguments = match question.tool {
+                    "get_patient_overview" => json!({ "patient_id": patient }),
+                    _ => json!({ "patient_id": patient, "limit": 500 }),
+                };
+                let answer = answer(&app.client().call(&token, question.tool, arguments).await);
+                compare(
+                    who,
+                    question.tool,
+                    &expected,
+                    answer.as_deref().unwrap_or_default(),
+                );
+            }
+        }
+        // Days with fewer shifts than the limit, which the database applies before the tool-runner looks.
+        let days = json!({ "from": "2026-11-16", "to": "2026-11-22", "limit": 500 });
+        let shifts = answer(&app.client().call(&token, "get_shifts", days).await);
+        let sql = "SELECT json_object('id', id, 'staff', staff, 'ward', ward, 'kind', kind, 'starts_at', starts_at, 'ends_at', ends_at) FROM shifts WHERE staff = ? AND substr(starts_at, 1, 10) BETWEEN '2026-11-16' AND '2026-11-22' ORDER BY starts_at DESC, id";
+        let own: Vec<String> = sqlx::query_scalar(sql)
+            .bind(who.subject)
+            .fetch_all(&mut database)
+            .await
+            .unwrap();
+        let own: Vec<Value> = own
+            .iter()
+            .map(|row| serde_json::from_str(row).unwrap())
+            .collect();
+        let expected: Vec<&Value> = own
+            .iter()
+            .filter(|row| may_call(who, "get_shifts", None) && may_read(who, row))
+            .collect();
+        compare(
+            who,
+            "get_shifts",
+            &expected,
+            shifts.as_deref().unwrap_or_default(),
+        );
+    }
+    assert!(
+        withheld > 1_000,
+        "the questions reach far beyond the rules: {withheld}"
+    );
+}
+
+/// The database that `wardgate up` made for `app`.
+fn oracle(app: &TestApp) -> String {
+    let path = app.data_dir().join("hospital.sqlite");
+    format!("sqlite:{}?mode=ro", path.display())
+}
+
+/// Rows that came as far as the tool-runner, and no further.
+fn withheld(app: &TestApp) -> u64 {
+    let records = app.records();
+    let counts = records.iter().filter_map(|it| it["rows_withheld"].as_u64());
+    counts.sum()
+}
+
+const NO_PUSHDOWN: (&str, &str) = ("WARDGATE_TOOL_RUNNER__PUSHDOWN", "false");
+
+#[tokio::test]
+async fn p3_no_row_no_column_beyond_the_rule() {
+    let pushed = TestApp::start(WARDGATE);
+    let checked = TestApp::start_with(WARDGATE, &[NO_PUSHDOWN]);
+    let oracle = oracle(&pushed);
+    tokio::join!(
+        ask_everything(&pushed, &oracle),
+        ask_everything(&checked, &oracle)
+    );
+    // Both ways were really taken.
+    assert!(withheld(&checked) > 500, "{}", withheld(&checked));
+    assert!(withheld(&pushed) < withheld(&checked));
+}
+
+#[tokio::test]
+async fn p3_no_row_no_column_beyond_the_rule_on_postgresql() {
+    let Some(hospital) = Database::hospital().await else {
+        return;
+    };
+    // The scripts give the same rows on both kinds of database.
+    let lite = TestApp::start(WARDGATE);
+    let oracle = oracle(&lite);
+    let [kind, url] = postgres::on(&hospital);
+    let pushed = TestApp::start_with(WARDGATE, &[kind, url]);
+    let checked = TestApp::start_with(WARDGATE, &[kind, url, NO_PUSHDOWN]);
+    tokio::join!(
+        ask_everything(&pushed, &oracle),
+        ask_everything(&checked, &oracle)
+    );
+    assert!(withheld(&pushed) < withheld(&checked));
+    drop((pushed, checked));
+    hospital.remove().await;
+}

@@ -1,0 +1,64 @@
+//! P8: `tools.yaml` is the single source of truth; no configured tool name occurs in the sources.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use super::super::samples::{shipped, wardgate};
+use crate::REPOSITORY;
+
+/// Every source file that ships, below `directory`: tests may speak of the demo's tools.
+fn sources(directory: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_str().unwrap();
+        if path.is_dir() && !["tests", "examples", "target"].contains(&name) {
+            found.extend(sources(&path));
+        } else if path.extension().is_some_and(|it| it == "rs") && name != "tests.rs" {
+            found.push(path);
+        }
+    }
+    found
+}
+
+/// A source file without the tests at its end.
+fn shipped_part(path: &Path) -> String {
+    let text = std::fs::read_to_string(path).unwrap();
+    let end = text.find("#[cfg(test)]\nmod tests {").unwrap_or(text.len());
+    text[..end].to_owned()
+}
+
+#[test]
+fn p8_no_tool_specific_code() {
+    let mut names = Vec::new();
+    for catalogue in shipped(|name| name == "tools.yaml") {
+        for line in wardgate(&["tools", "list", "--json"], &catalogue).lines() {
+            let tool: Value = serde_json::from_str(line).unwrap();
+            names.push(tool["name"].as_str().unwrap().to_owned());
+            names.extend(
+                tool["aliases"]
+                    .as_array()
+                    .unwrap()
+                    .iter()
+                    .map(|alias| alias.as_str().unwrap().to_owned()),
+            );
+        }
+    }
+    assert!(names.len() >= 5, "{names:?}");
+    let sources = sources(&Path::new(REPOSITORY).join("crates"));
+    assert!(
+        sources.len() > 50,
+        "the sources are where they are looked for"
+    );
+    for path in sources {
+        let text = shipped_part(&path);
+        for name in &names {
+            assert!(
+                !text.contains(name.as_str()),
+                "{} speaks of the tool {name}",
+                path.display()
+            );
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! What the record says of a morning in the hospital, and how it is asked.
+
+use serde_json::Value;
+use sqlx::{Connection, Row, SqliteConnection};
+use wardgate_domain::Digest;
+use wardgate_testkit::{Reply, System, TestApp};
+
+use super::people::{billing, column, doctor, nurse, of_patient, patient};
+use crate::WARDGATE;
+
+/// A doctor, a nurse, Billing twice, a patient, and three mistakes: eight calls.
+async fn a_busy_morning(app: &TestApp) -> Vec<Reply> {
+    let client = app.client();
+    let [doctor, nurse, billing, patient] = [doctor(app), nurse(app), billing(app), patient(app)];
+    let mut replies = Vec::new();
+    for (token, tool, code) in [
+        (&doctor, "get_patient_records", "NUGWI"),
+        (&nurse, "get_medical_records", "NUGWI"),
+        (&billing, "get_patient_overview", "NUGWI"),
+        (&billing, "get_medical_records", "NUGWI"),
+        (&patient, "get_medical_records", "DOSRO"),
+        (&doctor, "get_medical_records", "NOGWI"),
+        (&doctor, "drop_all_tables", "NUGWI"),
+        (&doctor, "get_medical_records", "nugwi"),
+    ] {
+        replies.push(client.call(token, tool, of_patient(code)).await);
+    }
+    replies
+}
+
+#[tokio::test]
+async fn every_call_is_on_record_in_a_dense_sequence_with_its_receipt() {
+    let app = TestApp::start(WARDGATE);
+    let replies = a_busy_morning(&app).await;
+    let records = app.records();
+    assert_eq!(records.len(), replies.len());
+    for (position, (record, reply)) in records.iter().zip(&replies).enumerate() {
+        let call = reply.call();
+        assert_eq!(record["sequence"], position);
+        assert_eq!(record["call_id"], call["dev.wardgate/callId"]);
+        assert_eq!(record["sequence"], call["dev.wardgate/receipt"]["sequence"]);
+        assert_eq!(
+            record["leaf_hash"],
+            call["dev.wardgate/receipt"]["leafHash"]
+        );
+    }
+    let statuses = [
+        "ok",
+        "ok",
+        "ok",
+        "denied",
+        "denied",
+        "error",
+        "unknown_tool",
+        "invalid_arguments",
+    ];
+    assert_eq!(column(&records, "status"), statuses);
+    let users = [
+        "dr.yenji",
+        "nurse.joy",
+        "billing.ruiz",
+        "billing.ruiz",
+        "patient.nugwi",
+    ];
+    assert_eq!(column(&records[..5], "user"), users);
+}
+
+#[tokio::test]
+async fn the_leaf_hash_is_that_of_the_stored_bytes() {
+    let app = TestApp::start(WARDGATE);
+    a_busy_morning(&app).await;
+    let store = format!(
+        "sqlite:{}?mode=ro",
+        app.data_dir().join("audit.sqlite").display()
+    );
+    let mut store = SqliteConnection::connect(&store).await.unwrap();
+    let rows = sqlx::query("SELECT leaf_hash, canonical FROM record ORDER BY sequence")
+        .fetch_all(&mut store)
+        .await
+        .unwrap();
+    let records = app.records();
+    assert_eq!(rows.len(), records.len());
+    for (row, record) in rows.iter().zip(&records) {
+        let (stored, canonical): (Vec<u8>, Vec<u8>) = (row.get(0), row.get(1));
+        // RFC 6962, section 2.1.
+        let computed = Digest::of(&[&[0], canonical.as_slice()].concat());
+        assert_eq!(stored, computed.as_bytes());
+        assert_eq!(record["leaf_hash"], computed.to_string());
+        let canonical: Value = serde_json::from_slice(&canonical).unwrap();
+        for (name, value) in canonical.as_object().unwrap() {
+            assert_eq!(&record[name], value, "{name}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_access_view_has_exactly_its_seven_fields() {
+    let app = TestApp::start(WARDGATE);
+    a_busy_morning(&app).await;
+    let view = app.records_with(&["--view", "access"]);
+    let fields = [
+        "user",
+        "action",
+        "table_name",
+        "record_id",
+        "timestamp",
+        "is_phi_access",
+        "ip_address",
+    ];
+    for line in &view {
+        let names: Vec<&String> = line.as_object().unwrap().keys().collect();
+        assert_eq!(names, fields);
+        assert_eq!(line["action"], "LLM_TOOL_CALL");
+        assert_eq!(line["table_name"], "LLM");
+        assert_eq!(line["ip_address"], "127.0.0.1");
+        assert!(line["timestamp"].as_str().unwrap().ends_with('Z'));
+    }
+    let phi = [true, true, true, false, false, false, false, false];
+    assert_eq!(column(&view, "is_phi_access"), phi);
+    assert_eq!(column(&view[..2], "record_id"), ["get_medical_records"; 2]);
+}
+
+#[tokio::test]
+async fn the_record_is_queried_by_every_filter() {
+    let app = TestApp::start(WARDGATE);
+    let replies = a_busy_morning(&app).await;
+    let all = app.records();
+    let positions = |options: &[&str]| -> Vec<u64> {
+        let records = app.records_with(options);
+        records
+            .iter()
+            .map(|record| record["sequence"].as_u64().unwrap())
+            .collect()
+    };
+    let call = replies[4].call()["dev.wardgate/callId"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let time = |position: usize| all[position]["timestamp"].as_str().unwrap();
+    assert_eq!(positions(&["--user", "billing.ruiz"]), [2, 3]);
+    assert_eq!(positions(&["--tool", "get_patient_overview"]), [2]);
+    assert_eq!(positions(&["--tool", "drop_all_tables"]), [6]);
+    assert_eq!(positions(&["--call-id", &call]), [4]);
+    assert_eq!(positions(&["--status", "denied"]), [3, 4]);
+    assert_eq!(positions(&["--status", "invalid_arguments"]), [7]);
+    assert_eq!(positions(&["--since", time(6)]), [6, 7]);
+    assert_eq!(positions(&["--until", time(2)]), [0, 1]);
+    assert_eq!(positions(&["--limit", "3"]), [0, 1, 2]);
+    assert_eq!(positions(&["--newest-first", "--limit", "2"]), [7, 6]);
+    assert_eq!(
+        positions(&[
+            "--user",
+            "dr.yenji",
+            "--status",
+            "ok",
+            "--tool",
+            "get_medical_records"
+        ]),
+        [0]
+    );
+    assert!(positions(&["--user", "nobody"]).is_empty());
+}
+
+#[tokio::test]
+async fn the_record_reads_as_a_table_too() {
+    let app = TestApp::start(WARDGATE);
+    a_busy_morning(&app).await;
+    let table = app.query(&[]).success();
+    let lines: Vec<&str> = table.lines().collect();
+    assert_eq!(lines.len(), 9, "{table}");
+    for word in [
+        "SEQUENCE", "TIME", "STATUS", "USER", "TOOL", "ROWS", "ADDRESS",
+    ] {
+        assert!(lines[0].contains(word), "{table}");
+    }
+    let words: Vec<&str> = lines[4].split_whitespace().collect();
+    assert_eq!(
+        [words[0], words[2], words[3], words[4]],
+        ["3", "denied", "billing.ruiz", "get_medical_records"]
+    );
+}

@@ -1,0 +1,167 @@
+//! What ships beside the binary is usable as it is, and the binary explains itself.
+
+use std::path::{Path, PathBuf};
+
+use wardgate_testkit::run;
+
+use crate::{REPOSITORY, WARDGATE};
+
+/// Every file below `deploy/` whose name `is` likes.
+pub(super) fn shipped(is: impl Fn(&str) -> bool) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut directories = vec![Path::new(REPOSITORY).join("deploy")];
+    while let Some(directory) = directories.pop() {
+        for entry in std::fs::read_dir(&directory).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                directories.push(path);
+            } else if path
+                .file_name()
+                .and_then(|name| name.to_str())
+                .is_some_and(&is)
+            {
+                found.push(path);
+            }
+        }
+    }
+    assert!(!found.is_empty());
+    found
+}
+
+/// Runs `wardgate` on a file with what the demo's catalogue wants from the environment.
+pub(super) fn wardgate(arguments: &[&str], on: &Path) -> String {
+    let on = on.display().to_string();
+    let environment = [("HOSPITAL_DB_URL", "sqlite:hospital.sqlite")];
+    run(
+        Path::new(WARDGATE),
+        &[arguments, &[&on]].concat(),
+        &environment,
+    )
+    .success()
+}
+
+#[test]
+fn every_shipped_configuration_passes_its_check() {
+    for file in shipped(|name| name == "wardgate.yaml") {
+        assert_eq!(
+            wardgate(&["config", "check", "--config"], &file),
+            "ok\n",
+            "{}",
+            file.display()
+        );
+        let dump = wardgate(&["config", "dump", "--config"], &file);
+        assert!(
+            serde_json::from_str::<serde_json::Value>(&dump)
+                .unwrap()
+                .is_object()
+        );
+    }
+}
+
+#[test]
+fn every_shipped_catalogue_passes_its_check() {
+    for file in shipped(|name| name == "tools.yaml") {
+        let said = wardgate(&["tools", "check"], &file);
+        assert!(said.starts_with("ok: "), "{}: {said}", file.display());
+    }
+}
+
+#[test]
+fn every_shipped_policy_directory_passes_its_check() {
+    for schema in shipped(|name| name.ends_with(".cedarschema")) {
+        let said = wardgate(&["policy", "check"], schema.parent().unwrap());
+        assert!(
+            said.starts_with("ok: policy hash "),
+            "{}: {said}",
+            schema.display()
+        );
+    }
+}
+
+/// A command and every one below it, each with its `--help`.
+fn helps(command: &[&str]) -> Vec<(String, String)> {
+    let help = run(Path::new(WARDGATE), &[command, &["--help"]].concat(), &[]).success();
+    let below: Vec<String> = section(&help, "Commands:")
+        .iter()
+        .filter_map(|entry| entry.split_whitespace().next())
+        .filter(|&name| name != "help")
+        .map(str::to_owned)
+        .collect();
+    let below = below
+        .iter()
+        .flat_map(|name| helps(&[command, &[name.as_str()]].concat()));
+    let below: Vec<_> = below.collect();
+    std::iter::once((command.join(" "), help))
+        .chain(below)
+        .collect()
+}
+
+/// The entries of one section of a help text, each in one line.
+fn section(help: &str, title: &str) -> Vec<String> {
+    let lines = help.lines().skip_while(|line| *line != title).skip(1);
+    let mut entries: Vec<String> = Vec::new();
+    for line in lines.take_while(|line| line.is_empty() || line.starts_with(' ')) {
+        let is_entry = line.starts_with("  ") && !line.starts_with("       ");
+        match entries.last_mut() {
+            Some(entry) if !is_entry => {
+                entry.push(' ');
+                entry.push_str(line.trim());
+            }
+            _ => entries.push(line.trim().to_owned()),
+        }
+    }
+    entries
+}
+
+/// Whether an entry says more than its own spelling: flags, values, defaults.
+fn is_explained(entry: &str) -> bool {
+    let mut words = entry
+        .split_whitespace()
+        .skip_while(|word| word.starts_with(['-', '<', '[']));
+    words.next().is_some()
+}
+
+#[test]
+fn every_command_and_every_option_explains_itself() {
+    let helps = helps(&[]);
+    let commands: Vec<&str> = helps.iter().map(|(command, _)| command.as_str()).collect();
+    for expected in [
+        "up",
+        "gateway",
+        "policy",
+        "tool-runner",
+        "audit",
+        "token",
+        "tools list",
+        "tools check",
+        "policy check",
+        "audit query",
+        "config check",
+        "config dump",
+        "health",
+        "certs dev",
+    ] {
+        assert!(
+            commands.contains(&expected),
+            "{expected} is not among {commands:?}"
+        );
+    }
+    for (command, help) in &helps {
+        let about = help.lines().next().unwrap();
+        assert!(
+            !about.is_empty() && !about.starts_with("Usage"),
+            "`{command}` says not what it is for"
+        );
+        for title in ["Options:", "Arguments:"] {
+            for entry in section(help, title) {
+                assert!(is_explained(&entry), "`{command}` does not explain {entry}");
+            }
+        }
+        for entry in section(help, "Commands:") {
+            assert!(
+                entry.split_whitespace().count() > 2,
+                "`{command}` does not explain {entry}"
+            );
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! The same product as four processes, linked by mTLS.
+
+use serde_json::json;
+use wardgate_testkit::{Separate, System};
+
+use super::hospital::main_calls;
+use super::people::{doctor, of_patient};
+use crate::{REPOSITORY, WARDGATE};
+
+async fn start() -> Separate {
+    Separate::start(WARDGATE, REPOSITORY.as_ref()).await
+}
+
+#[tokio::test]
+async fn the_main_calls_work_between_four_processes() {
+    main_calls(&start().await).await;
+}
+
+#[tokio::test]
+async fn every_process_ends_in_order_when_asked_to() {
+    let mut system = start().await;
+    let reply = system
+        .client()
+        .call(&doctor(&system), "get_medical_records", of_patient("NUGWI"))
+        .await;
+    assert_eq!(reply.rows().len(), 2);
+    // Counted and not yet on record: the gateway owes it to the record before it goes.
+    assert_eq!(
+        system.client().post("/mcp", None, &[], "{}").await.status,
+        401
+    );
+    for process in [
+        &mut system.gateway,
+        &mut system.tool_runner,
+        &mut system.policy,
+        &mut system.audit,
+    ] {
+        let status = process.terminate();
+        assert_eq!(status.code(), Some(0), "{}", process.log());
+    }
+    let records = system.records();
+    assert_eq!(records.len(), 2);
+    assert_eq!(records[1]["counts"][0]["reason"], "token_missing");
+}
+
+#[tokio::test]
+async fn readiness_names_the_part_that_is_missing() {
+    let mut system = start().await;
+    system.policy.kill();
+    system.until_ready(false).await;
+    let ready = system.client().get("/ready").await;
+    assert_eq!(ready.status, 503);
+    let parts = &ready.json()["parts"];
+    // Why it is missing is for the log, not for whoever asks.
+    assert_eq!(parts["policy"], "not ready");
+    assert_eq!([&parts["tool-runner"], &parts["audit"]], ["ready"; 2]);
+    assert_eq!(
+        system.client().get("/health").await.status,
+        200,
+        "a missing neighbour is no reason to restart"
+    );
+    system.restart("policy");
+    system.until_ready(true).await;
+}
+
+#[tokio::test]
+async fn a_service_that_was_killed_is_missed_in_plain_words_and_found_again() {
+    let mut system = start().await;
+    let token = doctor(&system);
+    for (name, code) in [
+        ("policy", -32603),
+        ("tool-runner", -32603),
+        ("audit", -32603),
+    ] {
+        match name {
+            "policy" => system.policy.kill(),
+            "tool-runner" => system.tool_runner.kill(),
+            _ => system.audit.kill(),
+        }
+        system.until_ready(false).await;
+        let reply = system
+            .client()
+            .call(&token, "get_medical_records", of_patient("NUGWI"))
+            .await;
+        assert_eq!(reply.error().0, code, "{name}");
+        assert!(
+            reply.error().1.ends_with("Try again later."),
+            "{name}: {}",
+            reply.body
+        );
+        system.restart(name);
+        system.until_ready(true).await;
+        let reply = system
+            .client()
+            .call(&token, "get_medical_records", of_patient("NUGWI"))
+            .await;
+        assert_eq!(reply.rows().len(), 2, "{name}");
+    }
+    system.restart("gateway");
+    system.until_ready(true).await;
+    let reply = system
+        .client()
+        .call(&token, "get_my_shifts", json!({ "limit": 1 }))
+        .await;
+    assert_eq!(reply.rows().len(), 1);
+}
+
+#[tokio::test]
+async fn the_record_is_found_by_the_configuration_too() {
+    let system = start().await;
+    system
+        .client()
+        .call(&doctor(&system), "get_medical_records", of_patient("NUGWI"))
+        .await
+        .rows();
+    let config = system.config().display().to_string();
+    let lines = wardgate_testkit::run(
+        WARDGATE.as_ref(),
+        &["audit", "query", "--json", "--config", &config],
+        &[],
+    )
+    .success();
+    let record: serde_json::Value = serde_json::from_str(&lines).unwrap();
+    assert_eq!([record].as_slice(), system.records());
+}
