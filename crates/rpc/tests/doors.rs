@@ -1,6 +1,12 @@
 //! One service, three ways in: the same cases over a local link, an in-memory duplex and loopback TCP.
 //! What differs between them would be a difference between a laptop and a cluster.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "the helpers of a test fail by panicking"
+)]
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
