@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use futures::future::join_all;
 use wardgate_audit::{Config, MacKey};
-use wardgate_domain::{Ambient, CallId, Digest, Event, Outcome, Record, Status, Subject};
+use wardgate_domain::{Ambient, CallFacts, CallId, Digest, Event, Outcome, Record, Status};
 use wardgate_rpc::client::AuditClient;
 use wardgate_rpc::{Peer, link};
 
@@ -82,7 +82,7 @@ async fn append_for(limit: Duration, audit: AuditClient, ambient: Ambient) -> Ve
 }
 
 fn record(ambient: &Ambient) -> Record {
-    let subject = Subject {
+    let subject = CallFacts {
         call_id: CallId::new(ambient),
         issuer: "https://issuer.example".to_owned(),
         subject: "dr.yenji".to_owned(),
@@ -101,7 +101,7 @@ fn record(ambient: &Ambient) -> Record {
         permit_id: None,
     };
     let outcome = Outcome {
-        subject,
+        call: subject,
         status: Status::Ok,
         reason: String::new(),
         rows: 10,

@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 
 use serde::{Deserialize, Serialize};
 use wardgate_domain::{
-    Digest, Event, InvalidMessage, Outcome, Record, Refusals, Status, Subject, Timestamp,
+    CallFacts, Digest, Event, InvalidMessage, Outcome, Record, Refusals, Status, Timestamp,
 };
 
 use crate::store::Stored;
@@ -70,7 +70,7 @@ impl Entry {
             rows_withheld: Some(integer(outcome.rows_withheld, "outcome.rows_withheld")?),
             status: outcome.status.as_str().into(),
             violation: Some(outcome.status == Status::Denied),
-            ..CallRecord::of("outcome", time, &outcome.subject, mac_key)?
+            ..CallRecord::of("outcome", time, &outcome.call, mac_key)?
         };
         Self::of_call(&call, "outcome", time, Some(outcome.status))
     }
@@ -268,7 +268,7 @@ impl<'a> CallRecord<'a> {
     fn of(
         event: &'static str,
         time: Timestamp,
-        subject: &'a Subject,
+        subject: &'a CallFacts,
         mac_key: &MacKey,
     ) -> Result<Self, InvalidMessage> {
         let decision = subject.decision_id.map(|id| Decision {

@@ -32,7 +32,7 @@ pub use permit::{
     PermitVerifier, RowRule, SignedPermit, VerifiedTerms,
 };
 pub use record::{
-    Event, NOT_A_NAME, Outcome, Receipt, Record, RefusalCount, Refusals, Status, Subject,
+    CallFacts, Event, NOT_A_NAME, Outcome, Receipt, Record, RefusalCount, Refusals, Status,
 };
 pub use time::Timestamp;
 pub use tool::{ColumnClass, ColumnTier, InvalidName, ToolFacts, ToolName};

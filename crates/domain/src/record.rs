@@ -17,7 +17,7 @@ pub struct Record {
 #[derive(Debug, Clone)]
 pub enum Event {
     /// A tool that may write is about to run.
-    Intent(Subject),
+    Intent(CallFacts),
     /// A call ended.
     Outcome(Outcome),
     /// Requests that never became a call, counted over one second.
@@ -32,7 +32,7 @@ const MAX_REQUESTED: usize = 64;
 
 /// Who asked for what, and what the policy said of it.
 #[derive(Debug, Clone)]
-pub struct Subject {
+pub struct CallFacts {
     /// The call.
     pub call_id: CallId,
     /// Token issuer.
@@ -67,7 +67,7 @@ pub struct Subject {
     pub permit_id: Option<PermitId>,
 }
 
-impl Subject {
+impl CallFacts {
     /// A call as it arrives, before anything was decided.
     pub fn arriving(
         call_id: CallId,
@@ -161,7 +161,7 @@ impl Status {
 #[derive(Debug, Clone)]
 pub struct Outcome {
     /// The call.
-    pub subject: Subject,
+    pub call: CallFacts,
     /// How it ended.
     pub status: Status,
     /// Short kind of refusal or failure; empty when it succeeded.

@@ -7,9 +7,9 @@ use std::time::Duration;
 use wardgate_proto::{audit, common, policy};
 
 use crate::{
-    AttributeType, AttributeValue, CallId, Caller, CallerClaims, ColumnClass, ColumnTier, Decision,
-    DenialReason, Digest, Event, Outcome, PermitTerms, Receipt, Record, RefusalCount, Refusals,
-    RowRule, SignedPermit, Status, Subject, ToolFacts, Verdict,
+    AttributeType, AttributeValue, CallFacts, CallId, Caller, CallerClaims, ColumnClass,
+    ColumnTier, Decision, DenialReason, Digest, Event, Outcome, PermitTerms, Receipt, Record,
+    RefusalCount, Refusals, RowRule, SignedPermit, Status, ToolFacts, Verdict,
 };
 
 /// A message that lacks a required field or holds an impossible value.
@@ -471,63 +471,57 @@ impl From<Status> for audit::v1::Status {
     }
 }
 
-impl TryFrom<audit::v1::Subject> for Subject {
+impl TryFrom<audit::v1::CallFacts> for CallFacts {
     type Error = InvalidMessage;
 
-    fn try_from(subject: audit::v1::Subject) -> Result<Self, Self::Error> {
-        let call_id: CallId = parse(&subject.call_id, "subject.call_id")?;
+    fn try_from(call: audit::v1::CallFacts) -> Result<Self, Self::Error> {
+        let call_id: CallId = parse(&call.call_id, "call.call_id")?;
         Ok(Self {
             call_id,
-            tool: parse_optional(&subject.tool, "subject.tool")?,
-            definition_digest: optional_digest(
-                &subject.definition_digest,
-                "subject.definition_digest",
-            )?,
-            arguments_digest: Digest::from_wire(
-                &subject.arguments_digest,
-                "subject.arguments_digest",
-            )?,
-            decision_id: parse_optional(&subject.decision_id, "subject.decision_id")?,
-            policy_hash: optional_digest(&subject.policy_hash, "subject.policy_hash")?,
-            permit_id: parse_optional(&subject.permit_id, "subject.permit_id")?,
-            issuer: subject.issuer,
-            subject: subject.subject,
-            tenant: subject.tenant,
-            roles: subject.roles,
-            token_id: subject.token_id,
-            client_ip: subject.client_ip,
-            protocol: subject.protocol,
-            requested_tool: subject.requested_tool,
-            policies: subject.policies,
+            tool: parse_optional(&call.tool, "call.tool")?,
+            definition_digest: optional_digest(&call.definition_digest, "call.definition_digest")?,
+            arguments_digest: Digest::from_wire(&call.arguments_digest, "call.arguments_digest")?,
+            decision_id: parse_optional(&call.decision_id, "call.decision_id")?,
+            policy_hash: optional_digest(&call.policy_hash, "call.policy_hash")?,
+            permit_id: parse_optional(&call.permit_id, "call.permit_id")?,
+            issuer: call.issuer,
+            subject: call.subject,
+            tenant: call.tenant,
+            roles: call.roles,
+            token_id: call.token_id,
+            client_ip: call.client_ip,
+            protocol: call.protocol,
+            requested_tool: call.requested_tool,
+            policies: call.policies,
         })
     }
 }
 
-impl From<&Subject> for audit::v1::Subject {
-    fn from(subject: &Subject) -> Self {
+impl From<&CallFacts> for audit::v1::CallFacts {
+    fn from(call: &CallFacts) -> Self {
         fn text(value: Option<impl ToString>) -> String {
             value.map(|value| value.to_string()).unwrap_or_default()
         }
         Self {
-            call_id: subject.call_id.to_string(),
-            issuer: subject.issuer.clone(),
-            subject: subject.subject.clone(),
-            tenant: subject.tenant.clone(),
-            roles: subject.roles.clone(),
-            token_id: subject.token_id.clone(),
-            client_ip: subject.client_ip.clone(),
-            protocol: subject.protocol.clone(),
-            requested_tool: subject.requested_tool.clone(),
-            tool: text(subject.tool.as_ref()),
-            definition_digest: subject
+            call_id: call.call_id.to_string(),
+            issuer: call.issuer.clone(),
+            subject: call.subject.clone(),
+            tenant: call.tenant.clone(),
+            roles: call.roles.clone(),
+            token_id: call.token_id.clone(),
+            client_ip: call.client_ip.clone(),
+            protocol: call.protocol.clone(),
+            requested_tool: call.requested_tool.clone(),
+            tool: text(call.tool.as_ref()),
+            definition_digest: call
                 .definition_digest
                 .map(Digest::to_wire)
                 .unwrap_or_default(),
-            arguments_digest: subject.arguments_digest.to_wire(),
-            decision_id: text(subject.decision_id),
-            policy_hash: subject.policy_hash.map(Digest::to_wire).unwrap_or_default(),
-            policies: subject.policies.clone(),
-            permit_id: text(subject.permit_id),
+            arguments_digest: call.arguments_digest.to_wire(),
+            decision_id: text(call.decision_id),
+            policy_hash: call.policy_hash.map(Digest::to_wire).unwrap_or_default(),
+            policies: call.policies.clone(),
+            permit_id: text(call.permit_id),
         }
     }
 }
@@ -539,7 +533,7 @@ impl TryFrom<audit::v1::Record> for Record {
         use audit::v1::record::Event as Wire;
         let event = match required(record.event, "record.event")? {
             Wire::Intent(intent) => {
-                Event::Intent(required(intent.subject, "intent.subject")?.try_into()?)
+                Event::Intent(required(intent.call, "intent.call")?.try_into()?)
             }
             Wire::Outcome(outcome) => Event::Outcome(outcome.try_into()?),
             Wire::Refusals(refusals) => Event::Refusals(refusals.try_into()?),
@@ -555,8 +549,8 @@ impl From<&Record> for audit::v1::Record {
     fn from(record: &Record) -> Self {
         use audit::v1::record::Event as Wire;
         let event = match &record.event {
-            Event::Intent(subject) => Wire::Intent(audit::v1::Intent {
-                subject: Some(subject.into()),
+            Event::Intent(call) => Wire::Intent(audit::v1::Intent {
+                call: Some(call.into()),
             }),
             Event::Outcome(outcome) => Wire::Outcome(outcome.into()),
             Event::Refusals(refusals) => Wire::Refusals(refusals.into()),
@@ -574,7 +568,7 @@ impl TryFrom<audit::v1::Outcome> for Outcome {
     fn try_from(outcome: audit::v1::Outcome) -> Result<Self, Self::Error> {
         Ok(Self {
             status: outcome.status().try_into()?,
-            subject: required(outcome.subject, "outcome.subject")?.try_into()?,
+            call: required(outcome.call, "outcome.call")?.try_into()?,
             reason: outcome.reason,
             rows: outcome.rows,
             rows_withheld: outcome.rows_withheld,
@@ -590,7 +584,7 @@ impl TryFrom<audit::v1::Outcome> for Outcome {
 impl From<&Outcome> for audit::v1::Outcome {
     fn from(outcome: &Outcome) -> Self {
         Self {
-            subject: Some((&outcome.subject).into()),
+            call: Some((&outcome.call).into()),
             status: audit::v1::Status::from(outcome.status).into(),
             reason: outcome.reason.clone(),
             rows: outcome.rows,

@@ -30,7 +30,7 @@ pub(crate) struct Grant {
 
 /// What the policy said.
 #[derive(Debug)]
-pub(crate) enum Answer {
+pub(crate) enum Authorization {
     Allowed(Arc<Grant>),
     Denied {
         decision: Decision,
@@ -67,16 +67,16 @@ impl Authority {
     }
 
     /// Decides one call, by a kept permit where one still holds.
-    pub(crate) async fn authorise(
+    pub(crate) async fn authorize(
         &self,
         caller: &Caller,
         tool: &ToolFacts,
         arguments: &Bytes,
         client_ip: &str,
-    ) -> Result<Answer, CallError> {
+    ) -> Result<Authorization, CallError> {
         let key = (caller.digest(), tool.name.clone(), tool.definition_digest);
         if let Some(grant) = self.kept.get(&key).filter(|grant| self.holds(grant)) {
-            return Ok(Answer::Allowed(grant));
+            return Ok(Authorization::Allowed(grant));
         }
         let decision = self
             .policy
@@ -86,7 +86,7 @@ impl Authority {
             Verdict::Allow(permit) => permit.clone(),
             Verdict::Deny { reason, visible } => {
                 let (reason, visible) = (*reason, *visible);
-                return Ok(Answer::Denied {
+                return Ok(Authorization::Denied {
                     decision,
                     reason,
                     visible,
@@ -104,7 +104,7 @@ impl Authority {
         if terms.arguments_digest.is_none() {
             self.kept.insert(key, Arc::clone(&grant));
         }
-        Ok(Answer::Allowed(grant))
+        Ok(Authorization::Allowed(grant))
     }
 
     /// Forgets a permit that the tool-runner refused.

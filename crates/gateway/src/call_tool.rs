@@ -1,4 +1,4 @@
-//! The story of one `tools/call`: authorise → intent → run → outcome → release.
+//! The story of one `tools/call`: authorize → intent → run → outcome → release.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -11,17 +11,18 @@ use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 use wardgate_domain::{
-    CallId, Caller, DecisionId, DenialReason, Digest, Event, Outcome, Receipt, Status, Subject,
+    CallFacts, CallId, Caller, DecisionId, DenialReason, Digest, Event, Outcome, Receipt, Status,
 };
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_rpc::client::{CallError, CallTool, ToolResult};
 use wardgate_telemetry::names;
 
 use crate::Gateway;
-use crate::authority::{Answer as Authorised, Grant};
+use crate::authority::{Authorization, Grant};
 use crate::catalogue::Tool;
 use crate::mcp::Version;
 use crate::reply::{Answer, RpcError};
+use crate::stages::stage;
 
 /// One call, read but undecided.
 #[derive(Debug)]
@@ -99,7 +100,7 @@ async fn tell(
     if !gateway.trail().is_ready() {
         return not_recorded(call, call_id, NOT_RELEASED);
     }
-    let mut subject = Subject::arriving(
+    let mut facts = CallFacts::arriving(
         call_id,
         &call.caller,
         call.client_ip.clone(),
@@ -107,26 +108,24 @@ async fn tell(
         &call.name,
         &call.arguments,
     );
-    let decided = decide(gateway, call, &mut subject).await;
+    let decided = decide(gateway, call, &mut facts).await;
     // The intent of what may write is on record before it runs. A record that did not take it would
     // not take the outcome either.
     let may_write = matches!(&decided, Ok((tool, _)) if !tool.facts.read_only);
     if may_write
         && gateway
             .trail()
-            .append(Event::Intent(subject.clone()))
+            .append(Event::Intent(facts.clone()))
             .await
             .is_err()
     {
         return not_recorded(call, call_id, NOT_RELEASED);
     }
     let ending = match decided {
-        Ok((tool, grant)) => {
-            run_permitted(gateway, call, &tool, &grant, &mut subject, cancel).await
-        }
+        Ok((tool, grant)) => run_permitted(gateway, call, &tool, &grant, &mut facts, cancel).await,
         Err(stop) => Err(stop),
     };
-    let outcome = outcome(subject, &ending, started.elapsed());
+    let outcome = outcome(facts, &ending, started.elapsed());
     report(&outcome);
     let Ok(receipt) = gateway.trail().append(Event::Outcome(outcome)).await else {
         let message = if may_write {
@@ -143,7 +142,7 @@ async fn tell(
 async fn decide(
     gateway: &Gateway,
     call: &ToolCall,
-    subject: &mut Subject,
+    facts: &mut CallFacts,
 ) -> Result<(Arc<Tool>, Arc<Grant>), Stop> {
     let tool = gateway
         .catalogue()
@@ -151,10 +150,10 @@ async fn decide(
         .find(&call.name)
         .cloned()
         .ok_or(Stop::UnknownTool)?;
-    subject.tool = Some(tool.facts.name.clone());
-    subject.definition_digest = Some(tool.facts.definition_digest);
+    facts.tool = Some(tool.facts.name.clone());
+    facts.definition_digest = Some(tool.facts.definition_digest);
     tracing::Span::current().record(names::TOOL, tool.facts.name.as_str());
-    let grant = authorise(gateway, call, &tool, subject).await?;
+    let grant = authorize(gateway, call, &tool, facts).await?;
     Ok((tool, grant))
 }
 
@@ -163,15 +162,15 @@ async fn run_permitted(
     call: &ToolCall,
     tool: &Tool,
     grant: &Grant,
-    subject: &mut Subject,
+    facts: &mut CallFacts,
     cancel: &CancellationToken,
 ) -> Result<ToolResult, Stop> {
-    match run(gateway, call, tool, grant, subject.call_id, cancel).await {
+    match run(gateway, call, tool, grant, facts.call_id, cancel).await {
         // The tool or the keys changed since the permit was kept: decide anew, once.
         Err(Ran::PermitRefused) => {
             gateway.authority().forget(&call.caller, &tool.facts);
-            let grant = authorise(gateway, call, tool, subject).await?;
-            run(gateway, call, tool, &grant, subject.call_id, cancel)
+            let grant = authorize(gateway, call, tool, facts).await?;
+            run(gateway, call, tool, &grant, facts.call_id, cancel)
                 .await
                 .map_err(Stop::from)
         }
@@ -179,30 +178,30 @@ async fn run_permitted(
     }
 }
 
-async fn authorise(
+async fn authorize(
     gateway: &Gateway,
     call: &ToolCall,
     tool: &Tool,
-    subject: &mut Subject,
+    facts: &mut CallFacts,
 ) -> Result<Arc<Grant>, Stop> {
     let started = Instant::now();
     let answer = gateway
         .authority()
-        .authorise(&call.caller, &tool.facts, &call.arguments, &call.client_ip)
+        .authorize(&call.caller, &tool.facts, &call.arguments, &call.client_ip)
         .await;
-    stage("authorise", started.elapsed());
+    stage("authorize", started.elapsed());
     match answer {
-        Ok(Authorised::Allowed(grant)) => {
-            subject.decided(&grant.decision);
-            subject.permit_id = Some(grant.permit_id);
+        Ok(Authorization::Allowed(grant)) => {
+            facts.decided(&grant.decision);
+            facts.permit_id = Some(grant.permit_id);
             Ok(grant)
         }
-        Ok(Authorised::Denied {
+        Ok(Authorization::Denied {
             decision,
             reason,
             visible,
         }) => {
-            subject.decided(&decision);
+            facts.decided(&decision);
             Err(if visible {
                 Stop::Denied(reason, decision.id)
             } else {
@@ -297,7 +296,7 @@ fn refused(error: &CallError, tool: &Tool) -> Ran {
 }
 
 /// What the record says of an ending.
-fn outcome(subject: Subject, ending: &Result<ToolResult, Stop>, duration: Duration) -> Outcome {
+fn outcome(call: CallFacts, ending: &Result<ToolResult, Stop>, duration: Duration) -> Outcome {
     let (status, reason) = match ending {
         Ok(result) => (result.facts.status, result.facts.error_kind.as_str()),
         Err(Stop::UnknownTool) => (Status::UnknownTool, "unknown_tool"),
@@ -310,7 +309,7 @@ fn outcome(subject: Subject, ending: &Result<ToolResult, Stop>, duration: Durati
     let result = ending.as_ref().ok();
     let facts = result.map(|result| &result.facts);
     Outcome {
-        subject,
+        call,
         status,
         reason: reason.to_owned(),
         rows: facts.map_or(0, |facts| facts.rows),
@@ -372,10 +371,4 @@ fn report(outcome: &Outcome) {
         rows_withheld = outcome.rows_withheld,
         "tool call ended"
     );
-}
-
-/// Reports where the time of a call goes.
-pub(crate) fn stage(name: &str, spent: Duration) {
-    histogram!(names::STAGE_SECONDS, "stage" => name.to_owned()).record(spent);
-    tracing::debug!(stage = name, micros = spent.as_micros(), "stage done");
 }

@@ -21,6 +21,7 @@ mod http;
 mod mcp;
 mod refusals;
 mod reply;
+mod stages;
 mod trail;
 
 use std::pin::pin;

@@ -7,7 +7,7 @@ use wardgate_domain::{Ambient, Event, Receipt, Record};
 use wardgate_rpc::client::{AuditClient, CallError};
 use wardgate_rpc::{Neighbour, Readiness};
 
-use crate::call_tool::stage;
+use crate::stages::stage;
 
 /// An append that took longer has failed: with no durable record a call ends within a second.
 const LIMIT: Duration = Duration::from_millis(800);

@@ -18,7 +18,7 @@ use wardgate_telemetry::names;
 
 use crate::Error;
 use crate::arguments::Arguments;
-use crate::grants::Grant;
+use crate::compiled::CompiledPermit;
 use crate::loaded::{Loaded, RunnableTool};
 use crate::result::{self, Stopwatch};
 use crate::row_rule::{Undecided, Verdict};
@@ -41,7 +41,7 @@ pub(crate) struct AdmittedCall {
     tool: Arc<RunnableTool>,
     arguments: Bytes,
     permit: Permit,
-    grant: Arc<Grant>,
+    compiled: Arc<CompiledPermit>,
     stopwatch: Stopwatch,
 }
 
@@ -70,14 +70,14 @@ pub(crate) fn admit(call: Call, loaded: &Loaded, now: Timestamp) -> Result<Admit
         definition_digest: facts.definition_digest,
         arguments: &call.arguments,
     };
-    let (permit, grant) = loaded.grants().admit(signed, to_run, &tool.tool, now)?;
+    let (permit, compiled) = loaded.compiled().admit(signed, to_run, &tool.tool, now)?;
     stopwatch.lap("permit");
     Ok(AdmittedCall {
         id: call.id,
         tool: Arc::clone(tool),
         arguments: call.arguments,
         permit,
-        grant,
+        compiled,
         stopwatch,
     })
 }
@@ -132,10 +132,10 @@ impl AdmittedCall {
     async fn fetch(&self, arguments: &Arguments, fetched: &mut Fetched) -> Result<(), SourceError> {
         let tool = &self.tool;
         let mut values = arguments.bind(tool.tool.input(), tool.tool.statement());
-        values.extend_from_slice(&self.grant.rule_values);
+        values.extend_from_slice(&self.compiled.rule_values);
         let read_only = tool.tool.facts().read_only;
         let mut sink = |row: Row| {
-            if let Some(gate) = &self.grant.gate {
+            if let Some(gate) = &self.compiled.gate {
                 let began = Instant::now();
                 let verdict = gate.verdict(&row);
                 fetched.ruling += began.elapsed();
@@ -159,7 +159,12 @@ impl AdmittedCall {
             }
         };
         tool.source
-            .query(read_only, Arc::clone(&self.grant.sql), &values, &mut sink)
+            .query(
+                read_only,
+                Arc::clone(&self.compiled.sql),
+                &values,
+                &mut sink,
+            )
             .await
     }
 
@@ -184,7 +189,7 @@ impl AdmittedCall {
                 .filter(|(name, _)| !shape.internal.contains(&**name))
                 .collect::<Row>()
         });
-        let (rows, counts) = self.grant.redactor.rows(rows, |column| {
+        let (rows, counts) = self.compiled.redactor.rows(rows, |column| {
             let class = shape.classes.get(column).unwrap_or(&tool.unclassified);
             (class, self.permit.tier(class))
         });

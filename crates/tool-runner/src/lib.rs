@@ -13,10 +13,10 @@
 mod arguments;
 mod call;
 mod catalogue;
+mod compiled;
 mod config;
 mod duration;
 mod error;
-mod grants;
 mod loaded;
 mod pushdown;
 mod result;

@@ -9,7 +9,7 @@ use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_redact::PseudonymKey;
 
 use crate::catalogue::{Catalogue, SourceSettings, Tool};
-use crate::grants::Grants;
+use crate::compiled::CompiledPermits;
 use crate::sql::Source;
 use crate::{Config, Error};
 
@@ -30,7 +30,7 @@ pub(crate) struct Loaded {
     sources: BTreeMap<String, Arc<Source>>,
     list: pb::ListToolsResponse,
     version: Digest,
-    grants: Grants,
+    compiled: CompiledPermits,
 }
 
 /// What every catalogue is put in force with.
@@ -81,7 +81,7 @@ impl Loaded {
             sources,
             list,
             version,
-            grants: Grants::new(keys, config.pushdown),
+            compiled: CompiledPermits::new(keys, config.pushdown),
         })
     }
 
@@ -98,8 +98,8 @@ impl Loaded {
         self.version
     }
 
-    pub(crate) fn grants(&self) -> &Grants {
-        &self.grants
+    pub(crate) fn compiled(&self) -> &CompiledPermits {
+        &self.compiled
     }
 }
 

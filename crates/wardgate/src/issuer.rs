@@ -22,7 +22,7 @@ const AUDIENCE: &str = "wardgate";
 
 /// Who a token is for and what it says.
 #[derive(Debug)]
-pub(crate) struct Grant<'a> {
+pub(crate) struct TokenRequest<'a> {
     pub(crate) subject: &'a str,
     pub(crate) roles: &'a [String],
     pub(crate) claims: &'a [(String, String)],
@@ -59,7 +59,7 @@ pub(crate) fn trust(dir: &DataDir, local: LocalIssuer) -> AuthConfig {
 /// A signed token (RFC 9068).
 pub(crate) fn token(
     dir: &DataDir,
-    grant: &Grant<'_>,
+    request: &TokenRequest<'_>,
     ambient: &Ambient,
 ) -> Result<String, Failure> {
     let key = key(dir)?;
@@ -67,14 +67,14 @@ pub(crate) fn token(
     let mut claims = json!({
         "iss": ISSUER,
         "aud": AUDIENCE,
-        "sub": grant.subject,
+        "sub": request.subject,
         "iat": now.as_seconds(),
         "nbf": now.as_seconds(),
-        "exp": now.plus(grant.ttl).as_seconds(),
+        "exp": now.plus(request.ttl).as_seconds(),
         "jti": CallId::new(ambient).to_string(),
-        "roles": grant.roles,
+        "roles": request.roles,
     });
-    for (name, value) in grant.claims {
+    for (name, value) in request.claims {
         if !claims[name].is_null() {
             return Err(
                 format!("the claim `{name}` is set by the issuer; choose another name").into(),

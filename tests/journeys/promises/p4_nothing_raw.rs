@@ -115,7 +115,8 @@ async fn session(client: &Client, tokens: &[String]) {
 
 const CODES: [&str; 4] = ["NUGWI", "NOGWI", "DOSRO", "CANARYCODE"];
 
-#[tokio::test]
+// Two threads: the collector must answer while this test waits for the process to end.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn p4_nothing_raw_in_record_logs_metrics_or_traces() {
     let (url, traces) = collector().await;
     let environment = [

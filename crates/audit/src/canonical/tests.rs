@@ -18,8 +18,8 @@ fn time() -> Timestamp {
     Timestamp::from_micros(1_762_869_000_000_042)
 }
 
-fn subject() -> Subject {
-    Subject {
+fn subject() -> CallFacts {
+    CallFacts {
         call_id: CALL_ID.parse().unwrap(),
         issuer: "https://issuer.example".to_owned(),
         subject: "dr.yenji".to_owned(),
@@ -41,7 +41,7 @@ fn subject() -> Subject {
 
 fn outcome() -> Outcome {
     Outcome {
-        subject: subject(),
+        call: subject(),
         status: Status::Ok,
         reason: String::new(),
         rows: 12,
@@ -130,7 +130,7 @@ fn the_canonical_bytes_of_an_intent_are_these() {
 #[test]
 fn the_canonical_bytes_of_an_outcome_are_these() {
     let denied = Outcome {
-        subject: Subject {
+        call: CallFacts {
             tool: None,
             definition_digest: None,
             decision_id: None,
@@ -296,7 +296,7 @@ prop_compose! {
         let mut text = || texts.next().unwrap();
         let digest = Digest::from_bytes(random);
         Outcome {
-            subject: Subject {
+            call: CallFacts {
                 call_id: CallId::new(&ambient),
                 issuer: text(),
                 subject: text(),
@@ -329,8 +329,8 @@ prop_compose! {
 proptest! {
     #[test]
     fn canonical_bytes_are_canonical_whatever_a_client_sends(outcome in any_outcome()) {
-        let (subject, asked) = (outcome.subject.subject.clone(), outcome.subject.requested_tool.clone());
-        for event in [Event::Intent(outcome.subject.clone()), Event::Outcome(outcome)] {
+        let (subject, asked) = (outcome.call.subject.clone(), outcome.call.requested_tool.clone());
+        for event in [Event::Intent(outcome.call.clone()), Event::Outcome(outcome)] {
             let canonical = canonical(event);
             let value: Value = serde_json::from_str(&canonical).unwrap();
             prop_assert_eq!(canonicalise(&value), canonical.clone());
@@ -344,8 +344,8 @@ proptest! {
     #[test]
     fn a_client_cannot_add_a_field(text in any_text()) {
         let forged = format!(r#"{text}","violation":false,"x":"{text}"#);
-        let subject = Subject { requested_tool: forged.clone(), tool: None, ..subject() };
-        let denied = Outcome { subject, status: Status::Denied, ..outcome() };
+        let subject = CallFacts { requested_tool: forged.clone(), tool: None, ..subject() };
+        let denied = Outcome { call: subject, status: Status::Denied, ..outcome() };
         let value: Value = serde_json::from_str(&canonical(Event::Outcome(denied))).unwrap();
         prop_assert_eq!(&value["violation"], &Value::Bool(true));
         prop_assert_eq!(value.get("x"), None);

@@ -3,7 +3,7 @@
 use futures::future::join_all;
 use futures::{StreamExt, stream};
 use wardgate_audit::{Config, Error, MacKey};
-use wardgate_domain::{Ambient, Digest, Event, Receipt, Record, Status, Subject};
+use wardgate_domain::{Ambient, CallFacts, Digest, Event, Receipt, Record, Status};
 use wardgate_proto::common::v1::ErrorReason;
 
 use crate::support::{TestStore, intent, json, on_both_stores, outcome, refusals, subject};
@@ -210,7 +210,7 @@ async fn hostile_texts_are_stored_as_they_came(store: &TestStore) {
         "long ".repeat(4_000),
     ];
     for text in texts {
-        let hostile = Subject {
+        let hostile = CallFacts {
             subject: text.clone(),
             requested_tool: text.clone(),
             tool: None,
@@ -230,7 +230,7 @@ async fn hostile_texts_are_stored_as_they_came(store: &TestStore) {
 
 async fn a_record_that_is_too_long_is_refused(store: &TestStore) {
     let service = store.service().await;
-    let long = Subject {
+    let long = CallFacts {
         token_id: "x".repeat(70_000),
         ..subject()
     };
@@ -250,7 +250,7 @@ async fn a_record_that_is_too_long_is_refused(store: &TestStore) {
     };
     longest.reason = "x".repeat(64_000);
     let appends = (0..32).map(|_| {
-        longest.subject = subject();
+        longest.call = subject();
         let record = Record {
             time,
             event: Event::Outcome(longest.clone()),

@@ -6,7 +6,7 @@ use futures::TryStreamExt;
 use futures::future::join_all;
 use tonic::Code;
 use wardgate_audit::{Error, Reader};
-use wardgate_domain::{Status, Subject};
+use wardgate_domain::{CallFacts, Status};
 use wardgate_proto::audit::v1 as pb;
 use wardgate_proto::audit::v1::audit_service_client::AuditServiceClient;
 use wardgate_rpc::client::AuditFilter;
@@ -34,11 +34,11 @@ async fn sequences(service: &TestService, filter: AuditFilter) -> Vec<u64> {
 /// Five records, a second apart; returns the call of the first two.
 async fn append_five(service: &TestService) -> String {
     let doctor = subject();
-    let nurse = Subject {
+    let nurse = CallFacts {
         subject: "nurse.okafor".to_owned(),
         ..subject()
     };
-    let unknown_tool = Subject {
+    let unknown_tool = CallFacts {
         tool: None,
         requested_tool: "get_all".to_owned(),
         ..subject()
@@ -115,7 +115,7 @@ async fn every_filter_selects_what_it_says(store: &TestStore) {
 
 async fn pages_give_every_record_once_in_either_order(store: &TestStore) {
     let service = store.service().await;
-    let odd = Subject {
+    let odd = CallFacts {
         subject: "odd".to_owned(),
         ..subject()
     };
@@ -127,7 +127,7 @@ async fn pages_give_every_record_once_in_either_order(store: &TestStore) {
             "even".to_owned()
         };
         let record = outcome(
-            &Subject {
+            &CallFacts {
                 subject,
                 ..self::subject()
             },

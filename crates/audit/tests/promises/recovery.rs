@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use wardgate_domain::{Status, Subject};
+use wardgate_domain::{CallFacts, Status};
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_rpc::client::StoredRecord;
 
@@ -28,7 +28,7 @@ async fn every_abandoned_intent_has_an_outcome_before_readiness(store: &TestStor
     let clock = StandingClock::new();
     let finished = subject();
     // More than one page of them.
-    let abandoned: Vec<Subject> = (0..300).map(|_| subject()).collect();
+    let abandoned: Vec<CallFacts> = (0..300).map(|_| subject()).collect();
     {
         let service = store.service_at(clock.ambient(), 60).await;
         service

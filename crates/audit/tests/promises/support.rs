@@ -10,8 +10,8 @@ use tempfile::TempDir;
 use tokio::sync::watch;
 use wardgate_audit::{Config, MacKey, Reader};
 use wardgate_domain::{
-    Ambient, CallId, Clock, Digest, Event, Outcome, Record, RefusalCount, Refusals, Status,
-    Subject, SystemEntropy, Timestamp,
+    Ambient, CallFacts, CallId, Clock, Digest, Event, Outcome, Record, RefusalCount, Refusals,
+    Status, SystemEntropy, Timestamp,
 };
 use wardgate_rpc::client::{AuditClient, AuditFilter, StoredRecord};
 use wardgate_rpc::link::{self, Link};
@@ -235,8 +235,8 @@ pub(crate) fn start() -> Timestamp {
 }
 
 /// A call of its own.
-pub(crate) fn subject() -> Subject {
-    Subject {
+pub(crate) fn subject() -> CallFacts {
+    CallFacts {
         call_id: CallId::new(&Ambient::system()),
         issuer: "https://issuer.example".to_owned(),
         subject: "dr.yenji".to_owned(),
@@ -256,16 +256,16 @@ pub(crate) fn subject() -> Subject {
     }
 }
 
-pub(crate) fn intent(subject: &Subject) -> Record {
+pub(crate) fn intent(subject: &CallFacts) -> Record {
     Record {
         time: start(),
         event: Event::Intent(subject.clone()),
     }
 }
 
-pub(crate) fn outcome(subject: &Subject, status: Status) -> Record {
+pub(crate) fn outcome(subject: &CallFacts, status: Status) -> Record {
     let outcome = Outcome {
-        subject: subject.clone(),
+        call: subject.clone(),
         status,
         reason: String::new(),
         rows: 1,

@@ -69,8 +69,12 @@ pub(crate) async fn answer(gateway: &Arc<Gateway>, post: &Post) -> Answer {
 
 /// A batch: 2025-03-26 has them, later versions removed them.
 async fn batch(gateway: &Arc<Gateway>, post: &Post, text: &str) -> Answer {
-    let version = post.headers.get("mcp-protocol-version");
-    if version.is_some_and(|version| version != Version::V2025_03_26.as_str()) {
+    let has_batches = match named_version(post) {
+        Ok(Some(version)) => version == Version::V2025_03_26,
+        Ok(None) => post.door == Door::Mcp,
+        Err(_) => false,
+    };
+    if !has_batches {
         let error = RpcError::invalid_request("batches exist only in protocol version 2025-03-26");
         return Answer::error(None, &error);
     }

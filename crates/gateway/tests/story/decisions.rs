@@ -114,11 +114,11 @@ async fn an_invisible_tool_and_an_unknown_one_answer_alike_and_the_record_tells_
     let outcomes = world.audit.outcomes.all();
     for pair in outcomes.chunks(2) {
         assert_eq!(pair[0].status, Status::UnknownTool);
-        assert_eq!(pair[0].subject.tool, None);
-        assert_eq!(pair[0].subject.requested_tool, "nonesuch");
+        assert_eq!(pair[0].call.tool, None);
+        assert_eq!(pair[0].call.requested_tool, "nonesuch");
         assert_eq!(pair[1].status, Status::Denied);
         assert_eq!(pair[1].reason, "not_permitted");
-        assert!(pair[1].subject.tool.is_some() && pair[1].subject.decision_id.is_some());
+        assert!(pair[1].call.tool.is_some() && pair[1].call.decision_id.is_some());
     }
     assert_eq!(outcomes.len(), 6);
     assert_eq!(world.tool_runner.asked.count(), 0);
@@ -132,7 +132,7 @@ async fn what_is_no_name_of_a_tool_is_not_on_record() {
         assert_eq!(reply.code(), -32602, "{reply:?}");
         let outcome = world.audit.outcomes.all().pop().unwrap();
         assert_eq!(outcome.status, Status::UnknownTool);
-        assert_eq!(outcome.subject.requested_tool, NOT_A_NAME);
+        assert_eq!(outcome.call.requested_tool, NOT_A_NAME);
     }
 }
 
@@ -150,7 +150,7 @@ async fn a_visible_denial_is_a_result_with_its_reason_and_the_decisions_id() {
         });
         let reply = world.call("writes").await;
         let outcome = world.audit.outcomes.all().pop().unwrap();
-        let decision = outcome.subject.decision_id.unwrap().to_string();
+        let decision = outcome.call.decision_id.unwrap().to_string();
         assert_eq!(reply.at("/result/isError"), true);
         assert_eq!(
             reply.at("/result/_meta/dev.wardgate~1decisionId"),
@@ -163,8 +163,8 @@ async fn a_visible_denial_is_a_result_with_its_reason_and_the_decisions_id() {
         assert!(!reply.text.contains("writes.rule"), "{reply:?}");
         assert_eq!(outcome.status, Status::Denied);
         assert_eq!(outcome.reason, said);
-        assert_eq!(outcome.subject.policies, ["writes.rule"]);
-        assert_eq!(outcome.subject.permit_id, None);
+        assert_eq!(outcome.call.policies, ["writes.rule"]);
+        assert_eq!(outcome.call.permit_id, None);
     }
     assert_eq!(world.audit.intents.count(), 0);
     assert_eq!(world.tool_runner.asked.count(), 0);

@@ -22,7 +22,7 @@ async fn ends(world: &World, tool: &str, status: Status, reason: &str) -> Reply 
     assert_eq!(outcomes.len(), before + 1, "{reply:?}");
     let outcome = outcomes.last().unwrap();
     assert_eq!((outcome.status, &*outcome.reason), (status, reason));
-    assert_eq!(reply.failed_call(), outcome.subject.call_id.to_string());
+    assert_eq!(reply.failed_call(), outcome.call.call_id.to_string());
     assert_eq!(outcome.result_digest, None);
     reply
 }

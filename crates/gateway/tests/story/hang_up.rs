@@ -17,7 +17,7 @@ async fn a_modern_client_that_hangs_up_cancels_its_call_and_the_record_says_so()
     call.abort();
     assert_eq!(world.tool_runner.dropped.reaches(1).await, [&*ran.call_id]);
     let outcome = world.audit.outcome().await;
-    assert_eq!(outcome.subject.call_id.to_string(), ran.call_id);
+    assert_eq!(outcome.call.call_id.to_string(), ran.call_id);
     assert_eq!(outcome.status, Status::Cancelled);
     assert_eq!(outcome.reason, "cancelled");
 }
@@ -45,7 +45,7 @@ async fn a_legacy_client_that_hangs_up_cancels_nothing() {
         let outcome = ended.last().unwrap();
         assert_eq!(outcome.status, Status::Ok);
         assert_eq!(
-            outcome.subject.call_id.to_string(),
+            outcome.call.call_id.to_string(),
             ran.last().unwrap().call_id
         );
     }
@@ -69,7 +69,7 @@ async fn a_modern_client_that_hangs_up_before_the_run_starts_nothing() {
     release.send(()).unwrap();
     let outcomes = world.audit.outcomes.reaches(2).await;
     let intent = world.audit.intents.all().swap_remove(0);
-    assert_eq!(outcomes[1].subject.call_id, intent.call_id);
+    assert_eq!(outcomes[1].call.call_id, intent.call_id);
     assert_eq!(outcomes[1].status, Status::Cancelled);
     assert_eq!(world.tool_runner.asked.count(), 1, "only the later one ran");
 }

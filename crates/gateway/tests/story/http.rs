@@ -137,7 +137,7 @@ async fn metrics_count_calls_and_hold_nothing_of_them() {
     for expected in [
         r#"mcp_requests_total{method="tools/call"}"#,
         r#"wardgate_tool_calls_total{status="ok"}"#,
-        r#"stage="authorise""#,
+        r#"stage="authorize""#,
         r#"stage="run""#,
         r#"stage="record""#,
     ] {
@@ -173,6 +173,6 @@ async fn the_plain_endpoint_takes_one_post_of_either_era_without_transport_heade
     assert!(modern.is_released());
     assert_eq!(modern.at("/result/resultType"), "complete");
     for outcome in world.audit.outcomes.all() {
-        assert_eq!(outcome.subject.protocol, "jsonrpc");
+        assert_eq!(outcome.call.protocol, "jsonrpc");
     }
 }

@@ -159,5 +159,5 @@ async fn a_message_that_names_no_version_is_of_the_last_that_had_no_header() {
         .header("content-type", "application/json")
         .body(call);
     assert!(Reply::to(bare).await.is_released());
-    assert_eq!(world.audit.outcome().await.subject.protocol, OLDEST);
+    assert_eq!(world.audit.outcome().await.call.protocol, OLDEST);
 }

@@ -50,9 +50,9 @@ async fn the_record_names_the_decision_a_reused_permit_came_from() {
     let [.., first, second] = &outcomes[..] else {
         panic!("{outcomes:?}")
     };
-    assert_ne!(first.subject.call_id, second.subject.call_id);
-    assert_eq!(first.subject.decision_id, second.subject.decision_id);
-    assert_eq!(first.subject.permit_id, second.subject.permit_id);
+    assert_ne!(first.call.call_id, second.call.call_id);
+    assert_eq!(first.call.decision_id, second.call.decision_id);
+    assert_eq!(first.call.permit_id, second.call.permit_id);
 }
 
 #[tokio::test]
@@ -151,8 +151,8 @@ async fn a_kept_permit_that_is_refused_costs_one_new_decision_and_one_more_run()
     assert_eq!(world.audit.intents.count(), 2);
     let outcome = world.audit.outcomes.all().pop().unwrap();
     let intent = world.audit.intents.all().pop().unwrap();
-    assert_eq!(intent.call_id, outcome.subject.call_id);
-    assert_ne!(intent.permit_id, outcome.subject.permit_id);
+    assert_eq!(intent.call_id, outcome.call.call_id);
+    assert_ne!(intent.permit_id, outcome.call.permit_id);
     // The new permit is kept in place of the refused one.
     assert_eq!(asked(&world, "writes").await, 0);
 }

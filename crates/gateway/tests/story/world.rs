@@ -315,7 +315,11 @@ impl Reply {
     }
 
     pub(crate) fn json(&self) -> Value {
-        serde_json::from_str(&self.text).unwrap_or_else(|_| panic!("not JSON: {self:?}"))
+        let mut json: Value =
+            serde_json::from_str(&self.text).unwrap_or_else(|_| panic!("not JSON: {self:?}"));
+        // Snapshots tell what is in an answer, not in which order.
+        json.sort_all_objects();
+        json
     }
 
     /// The member at a JSON pointer.

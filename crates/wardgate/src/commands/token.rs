@@ -5,16 +5,16 @@ use wardgate_domain::Ambient;
 use crate::Failure;
 use crate::cli::Token;
 use crate::data_dir::DataDir;
-use crate::issuer::{self, Grant};
+use crate::issuer::{self, TokenRequest};
 
 pub(crate) fn run(arguments: &Token) -> Result<(), Failure> {
     let dir = DataDir::existing(&arguments.data_dir)?;
-    let grant = Grant {
+    let request = TokenRequest {
         subject: &arguments.sub,
         roles: &arguments.roles,
         claims: &arguments.claims,
         ttl: arguments.ttl,
     };
-    println!("{}", issuer::token(&dir, &grant, &Ambient::system())?);
+    println!("{}", issuer::token(&dir, &request, &Ambient::system())?);
     Ok(())
 }

@@ -12,7 +12,7 @@ use crate::compose::{self, Parts};
 use crate::config::Settings;
 use crate::data_dir::{self, DataDir};
 use crate::demo::{self, Unpacked};
-use crate::issuer::{self, Grant};
+use crate::issuer::{self, TokenRequest};
 use crate::shutdown;
 
 /// How long the demo's tokens live.
@@ -104,13 +104,13 @@ fn introduce(demo: &Unpacked, url: &str, dir: &DataDir, ambient: &Ambient) -> Re
             .map(|(name, value)| (name.clone(), value.clone()))
             .collect();
         let roles = [person.role.clone()];
-        let grant = Grant {
+        let request = TokenRequest {
             subject: &person.sub,
             roles: &roles,
             claims: &claims,
             ttl: DEMO_TOKEN,
         };
-        let token = issuer::token(dir, &grant, ambient)?;
+        let token = issuer::token(dir, &request, ambient)?;
         println!("\n# {} ({}): {}", person.sub, person.role, person.sees);
         println!("{}={token}", person.role.to_uppercase());
     }

@@ -8,7 +8,7 @@ use futures::StreamExt;
 use futures::stream::{self, BoxStream};
 use tokio::sync::{oneshot, watch};
 use tonic::{Request, Response, Status};
-use wardgate_domain::{Digest, Event, Outcome, Receipt, Record, Refusals, Subject};
+use wardgate_domain::{CallFacts, Digest, Event, Outcome, Receipt, Record, Refusals};
 use wardgate_proto::audit::v1 as pb;
 use wardgate_proto::audit::v1::audit_service_server::AuditService;
 use wardgate_proto::common::v1::ErrorReason;
@@ -41,7 +41,7 @@ pub(crate) struct Audit {
     pub(crate) attempts: Log<Attempt>,
     /// Appends of refusals.
     pub(crate) refusal_attempts: Log<Attempt>,
-    pub(crate) intents: Log<Subject>,
+    pub(crate) intents: Log<CallFacts>,
     pub(crate) outcomes: Log<Outcome>,
     pub(crate) refusals: Log<Refusals>,
     pub(crate) readiness: watch::Sender<Readiness>,

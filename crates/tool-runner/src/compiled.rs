@@ -17,7 +17,7 @@ use crate::sql::Bound;
 const CAPACITY: usize = 4_096;
 
 /// A verified permit, compiled for its tool.
-pub(crate) struct Grant {
+pub(crate) struct CompiledPermit {
     verified: VerifiedTerms,
     /// `None` where rows are not governed.
     pub(crate) gate: Option<RowGate>,
@@ -30,13 +30,13 @@ pub(crate) struct Grant {
 
 /// The permits seen lately. Only verified ones are kept, and each use checks times, caller, tool and
 /// arguments anew.
-pub(crate) struct Grants {
+pub(crate) struct CompiledPermits {
     keys: Keys,
     pushdown: bool,
-    seen: Cache<SignedPermit, Arc<Grant>>,
+    seen: Cache<SignedPermit, Arc<CompiledPermit>>,
 }
 
-impl Grants {
+impl CompiledPermits {
     pub(crate) fn new(keys: &Keys, pushdown: bool) -> Self {
         Self {
             keys: keys.clone(),
@@ -52,16 +52,16 @@ impl Grants {
         call: CallToRun<'_>,
         tool: &Tool,
         now: Timestamp,
-    ) -> Result<(Permit, Arc<Grant>), Error> {
-        if let Some(grant) = self.seen.get(&signed) {
-            let permit = grant.verified.admit(call, now)?;
-            return Ok((permit, grant));
+    ) -> Result<(Permit, Arc<CompiledPermit>), Error> {
+        if let Some(compiled) = self.seen.get(&signed) {
+            let permit = compiled.verified.admit(call, now)?;
+            return Ok((permit, compiled));
         }
         let verified = self.keys.permits.verify(&signed)?;
         let permit = verified.admit(call, now)?;
-        let grant = Arc::new(self.compile(verified, &permit, tool, call.caller)?);
-        self.seen.insert(signed, Arc::clone(&grant));
-        Ok((permit, grant))
+        let compiled = Arc::new(self.compile(verified, &permit, tool, call.caller)?);
+        self.seen.insert(signed, Arc::clone(&compiled));
+        Ok((permit, compiled))
     }
 
     fn compile(
@@ -70,7 +70,7 @@ impl Grants {
         permit: &Permit,
         tool: &Tool,
         caller: &Caller,
-    ) -> Result<Grant, Error> {
+    ) -> Result<CompiledPermit, Error> {
         let entity = tool.result().entity.as_ref();
         let gate = RowGate::new(permit.terms().row_rule.as_ref(), entity, caller)?;
         let policies = gate
@@ -86,7 +86,7 @@ impl Grants {
                 pushdown::condition(policies, &entity.pushdown, statement.dialect(), taken)
             });
         let (sql, rule_values) = rendered(statement, condition);
-        Ok(Grant {
+        Ok(CompiledPermit {
             verified,
             gate,
             sql,
