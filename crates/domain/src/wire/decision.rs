@@ -1,0 +1,210 @@
+//! Decisions, permits and row rules.
+
+use wardgate_proto::{common, policy};
+
+use super::{optional_digest, parse, required};
+use crate::{
+    AttributeType, ColumnClass, ColumnTier, Decision, DenialReason, Digest, InvalidMessage,
+    PermitTerms, RowRule, SignedPermit, Verdict,
+};
+
+impl TryFrom<policy::v1::SignedPermit> for SignedPermit {
+    type Error = InvalidMessage;
+
+    fn try_from(signed: policy::v1::SignedPermit) -> Result<Self, Self::Error> {
+        if signed.permit.is_empty() {
+            return Err(InvalidMessage::field("permit", "is empty"));
+        }
+        Ok(Self {
+            permit: signed.permit,
+            signature: signed.signature,
+        })
+    }
+}
+
+impl From<&SignedPermit> for policy::v1::SignedPermit {
+    fn from(signed: &SignedPermit) -> Self {
+        Self {
+            permit: signed.permit.clone(),
+            signature: signed.signature.clone(),
+        }
+    }
+}
+
+impl TryFrom<policy::v1::Permit> for PermitTerms {
+    type Error = InvalidMessage;
+
+    fn try_from(permit: policy::v1::Permit) -> Result<Self, Self::Error> {
+        let column_tiers = permit
+            .column_tiers
+            .iter()
+            .map(|(class, tier)| {
+                let tier = common::v1::ColumnTier::try_from(*tier)
+                    .map_err(|_| InvalidMessage::field("column_tiers", "holds an unknown tier"))?;
+                Ok((
+                    parse::<ColumnClass>(class, "column_tiers")?,
+                    ColumnTier::try_from(tier)?,
+                ))
+            })
+            .collect::<Result<_, InvalidMessage>>()?;
+        Ok(Self {
+            id: parse(&permit.permit_id, "permit_id")?,
+            decision_id: parse(&permit.decision_id, "decision_id")?,
+            caller_digest: Digest::from_wire(&permit.caller_digest, "caller_digest")?,
+            tool: parse(&permit.tool, "tool")?,
+            definition_digest: Digest::from_wire(&permit.definition_digest, "definition_digest")?,
+            arguments_digest: optional_digest(&permit.arguments_digest, "arguments_digest")?,
+            policy_hash: Digest::from_wire(&permit.policy_hash, "policy_hash")?,
+            not_before: required(permit.not_before, "not_before")?.try_into()?,
+            expires_at: required(permit.expires_at, "expires_at")?.try_into()?,
+            row_rule: permit.row_rule.map(RowRule::try_from).transpose()?,
+            column_tiers,
+        })
+    }
+}
+
+impl From<&PermitTerms> for policy::v1::Permit {
+    fn from(terms: &PermitTerms) -> Self {
+        Self {
+            permit_id: terms.id.to_string(),
+            decision_id: terms.decision_id.to_string(),
+            caller_digest: terms.caller_digest.to_wire(),
+            tool: terms.tool.to_string(),
+            definition_digest: terms.definition_digest.to_wire(),
+            arguments_digest: terms
+                .arguments_digest
+                .map(Digest::to_wire)
+                .unwrap_or_default(),
+            policy_hash: terms.policy_hash.to_wire(),
+            not_before: Some(terms.not_before.into()),
+            expires_at: Some(terms.expires_at.into()),
+            row_rule: terms.row_rule.as_ref().map(Into::into),
+            column_tiers: terms
+                .column_tiers
+                .iter()
+                .map(|(class, tier)| {
+                    (
+                        class.to_string(),
+                        common::v1::ColumnTier::from(*tier).into(),
+                    )
+                })
+                .collect(),
+        }
+    }
+}
+
+impl TryFrom<policy::v1::RowRule> for RowRule {
+    type Error = InvalidMessage;
+
+    fn try_from(rule: policy::v1::RowRule) -> Result<Self, Self::Error> {
+        use policy::v1::AttributeType as Wire;
+        let attribute = |(name, kind): (String, i32)| {
+            let kind = match Wire::try_from(kind) {
+                Ok(Wire::Text) => AttributeType::Text,
+                Ok(Wire::Integer) => AttributeType::Integer,
+                Ok(Wire::Boolean) => AttributeType::Boolean,
+                Ok(Wire::Unspecified) | Err(_) => {
+                    return Err(InvalidMessage::field(
+                        "row_rule.attributes",
+                        "holds an unknown type",
+                    ));
+                }
+            };
+            Ok((name, kind))
+        };
+        Ok(Self {
+            entity: rule.entity,
+            policies_json: rule.policies_json,
+            all: rule.all,
+            attributes: rule
+                .attributes
+                .into_iter()
+                .map(attribute)
+                .collect::<Result<_, _>>()?,
+        })
+    }
+}
+
+impl From<&RowRule> for policy::v1::RowRule {
+    fn from(rule: &RowRule) -> Self {
+        use policy::v1::AttributeType as Wire;
+        let attribute = |(name, kind): (&String, &AttributeType)| {
+            let kind = match kind {
+                AttributeType::Text => Wire::Text,
+                AttributeType::Integer => Wire::Integer,
+                AttributeType::Boolean => Wire::Boolean,
+            };
+            (name.clone(), kind.into())
+        };
+        Self {
+            entity: rule.entity.clone(),
+            policies_json: rule.policies_json.clone(),
+            all: rule.all,
+            attributes: rule.attributes.iter().map(attribute).collect(),
+        }
+    }
+}
+
+impl TryFrom<policy::v1::Decision> for Decision {
+    type Error = InvalidMessage;
+
+    fn try_from(decision: policy::v1::Decision) -> Result<Self, Self::Error> {
+        use policy::v1::{DenialReason as Reason, Effect};
+        let verdict = match decision.effect() {
+            Effect::Unspecified => {
+                return Err(InvalidMessage::field("decision.effect", "is unspecified"));
+            }
+            Effect::Allow => {
+                Verdict::Allow(required(decision.permit.clone(), "decision.permit")?.try_into()?)
+            }
+            Effect::Deny => Verdict::Deny {
+                reason: match decision.reason() {
+                    Reason::Unspecified => {
+                        return Err(InvalidMessage::field("decision.reason", "is unspecified"));
+                    }
+                    Reason::NotPermitted => DenialReason::NotPermitted,
+                    Reason::Forbidden => DenialReason::Forbidden,
+                    Reason::PolicyError => DenialReason::PolicyError,
+                },
+                visible: decision.visible,
+            },
+        };
+        Ok(Self {
+            id: parse(&decision.decision_id, "decision.decision_id")?,
+            verdict,
+            policies: decision.policies,
+            policy_hash: Digest::from_wire(&decision.policy_hash, "decision.policy_hash")?,
+        })
+    }
+}
+
+impl From<&Decision> for policy::v1::Decision {
+    fn from(decision: &Decision) -> Self {
+        use policy::v1::{DenialReason as Reason, Effect};
+        let (effect, reason, permit, visible) = match &decision.verdict {
+            Verdict::Allow(permit) => (
+                Effect::Allow,
+                Reason::Unspecified,
+                Some(permit.into()),
+                true,
+            ),
+            Verdict::Deny { reason, visible } => {
+                let reason = match reason {
+                    DenialReason::NotPermitted => Reason::NotPermitted,
+                    DenialReason::Forbidden => Reason::Forbidden,
+                    DenialReason::PolicyError => Reason::PolicyError,
+                };
+                (Effect::Deny, reason, None, *visible)
+            }
+        };
+        Self {
+            decision_id: decision.id.to_string(),
+            effect: effect.into(),
+            reason: reason.into(),
+            policies: decision.policies.clone(),
+            policy_hash: decision.policy_hash.to_wire(),
+            permit,
+            visible,
+        }
+    }
+}

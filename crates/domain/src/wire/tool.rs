@@ -1,0 +1,71 @@
+//! Tools and their columns.
+
+use wardgate_proto::common;
+
+use super::parse;
+use crate::{ColumnTier, Digest, InvalidMessage, ToolFacts};
+
+impl TryFrom<common::v1::ToolFacts> for ToolFacts {
+    type Error = InvalidMessage;
+
+    fn try_from(tool: common::v1::ToolFacts) -> Result<Self, Self::Error> {
+        Ok(Self {
+            name: parse(&tool.name, "tool.name")?,
+            definition_digest: Digest::from_wire(
+                &tool.definition_digest,
+                "tool.definition_digest",
+            )?,
+            read_only: tool.read_only,
+            tags: tool.tags,
+            entity: (!tool.entity.is_empty()).then_some(tool.entity),
+            classes: tool
+                .classes
+                .iter()
+                .map(|class| parse(class, "tool.classes"))
+                .collect::<Result<_, _>>()?,
+            argument_defaults: tool.argument_defaults.into_iter().collect(),
+        })
+    }
+}
+
+impl From<&ToolFacts> for common::v1::ToolFacts {
+    fn from(tool: &ToolFacts) -> Self {
+        Self {
+            name: tool.name.to_string(),
+            definition_digest: tool.definition_digest.to_wire(),
+            read_only: tool.read_only,
+            tags: tool.tags.clone(),
+            entity: tool.entity.clone().unwrap_or_default(),
+            classes: tool.classes.iter().map(ToString::to_string).collect(),
+            argument_defaults: tool.argument_defaults.clone().into_iter().collect(),
+        }
+    }
+}
+
+impl TryFrom<common::v1::ColumnTier> for ColumnTier {
+    type Error = InvalidMessage;
+
+    fn try_from(tier: common::v1::ColumnTier) -> Result<Self, Self::Error> {
+        use common::v1::ColumnTier as Wire;
+        match tier {
+            Wire::Unspecified => Err(InvalidMessage::field("column_tier", "is unspecified")),
+            Wire::Clear => Ok(Self::Clear),
+            Wire::Partial => Ok(Self::Partial),
+            Wire::Pseudonym => Ok(Self::Pseudonym),
+            Wire::Generalised => Ok(Self::Generalised),
+            Wire::Dropped => Ok(Self::Dropped),
+        }
+    }
+}
+
+impl From<ColumnTier> for common::v1::ColumnTier {
+    fn from(tier: ColumnTier) -> Self {
+        match tier {
+            ColumnTier::Clear => Self::Clear,
+            ColumnTier::Partial => Self::Partial,
+            ColumnTier::Pseudonym => Self::Pseudonym,
+            ColumnTier::Generalised => Self::Generalised,
+            ColumnTier::Dropped => Self::Dropped,
+        }
+    }
+}
