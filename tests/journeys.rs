@@ -25,6 +25,7 @@ mod journeys {
     mod bad_input;
     mod bad_tokens;
     mod change;
+    mod direct_methods;
     mod hospital;
     mod postgres;
     mod promises {

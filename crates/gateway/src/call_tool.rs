@@ -21,7 +21,7 @@ use crate::Gateway;
 use crate::authority::{Authorization, Grant};
 use crate::catalogue::Tool;
 use crate::mcp::Version;
-use crate::reply::{Answer, RpcError};
+use crate::reply::{Answer, Dialect, RpcError};
 use crate::stages::stage;
 
 /// One call, read but undecided.
@@ -38,6 +38,8 @@ pub(crate) struct ToolCall {
     pub(crate) name: String,
     /// The arguments, byte for byte as they came.
     pub(crate) arguments: Bytes,
+    /// How the client wants the result.
+    pub(crate) dialect: Dialect,
 }
 
 /// Why a call gave no result.
@@ -330,7 +332,12 @@ fn release(
     receipt: Receipt,
     ending: &Result<ToolResult, Stop>,
 ) -> Answer {
+    let is_direct = call.dialect == Dialect::Direct;
     let error = match ending {
+        Ok(result) if is_direct => return Answer::direct(&call.id, call_id, receipt, result),
+        Err(Stop::UnknownTool | Stop::Hidden(_) | Stop::Denied(..)) if is_direct => {
+            RpcError::forbidden(&call.name)
+        }
         Ok(result) => return Answer::released(&call.id, call.version, call_id, receipt, result),
         Err(Stop::Denied(reason, decision)) => {
             let denial = (reason.as_str(), *decision);

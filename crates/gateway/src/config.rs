@@ -25,6 +25,10 @@ pub struct Config {
     /// those on an allowed host.
     #[serde(default)]
     pub allowed_origins: Vec<String>,
+    /// Also takes on `/message` the dialect in which the method is the tool's name: a result is
+    /// `{"data":[…]}`, a refusal HTTP 403 `Forbidden: …`.
+    #[serde(default)]
+    pub direct_methods: bool,
     /// What one request may cost.
     #[serde(default)]
     pub limits: Limits,

@@ -173,6 +173,10 @@ impl Gateway {
         &self.public_url
     }
 
+    fn takes_direct_methods(&self) -> bool {
+        self.config.direct_methods
+    }
+
     fn limits(&self) -> Limits {
         self.config.limits
     }

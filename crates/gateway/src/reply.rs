@@ -24,6 +24,15 @@ pub(crate) const SERVER_INFO: &str = concat!(
     r#""}"#
 );
 
+/// How a client wants the result of a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Dialect {
+    /// As MCP has it.
+    Mcp,
+    /// The structured content itself, errors as errors: for clients that call a tool as a method.
+    Direct,
+}
+
 /// A JSON-RPC error and the HTTP status it rides on.
 #[derive(Debug, Clone)]
 pub(crate) struct RpcError {
@@ -133,6 +142,17 @@ impl RpcError {
             -32602,
             "unknown_tool",
             format!("Unknown tool: {shown}"),
+        )
+    }
+
+    /// A call by method name that may not be: hidden, unknown and refused tools alike.
+    pub(crate) fn forbidden(requested: &str) -> Self {
+        let shown: String = requested.chars().take(128).collect();
+        Self::new(
+            StatusCode::FORBIDDEN,
+            -32602,
+            "forbidden",
+            format!("Forbidden: {shown}"),
         )
     }
 
@@ -258,6 +278,36 @@ impl Answer {
                 write_call(meta, call_id, Some(receipt), None);
             },
         )
+    }
+
+    /// The result of a call by method name: `{"data":[…],"_meta":{…}}`, or an error with the tool's words.
+    pub(crate) fn direct(
+        id: &RawValue,
+        call_id: CallId,
+        receipt: Receipt,
+        result: &ToolResult,
+    ) -> Self {
+        if result.is_error {
+            let content: Vec<serde_json::Value> =
+                serde_json::from_slice(&result.content).unwrap_or_default();
+            let text = content.first().and_then(|block| block["text"].as_str());
+            let error = RpcError::internal("tool_error", text.unwrap_or("The tool failed."));
+            return Self::error(Some(id), &error.of_call(call_id, Some(receipt)));
+        }
+        let structured = String::from_utf8_lossy(&result.structured_content);
+        let members = structured.strip_suffix('}').unwrap_or(r#"{"data":null"#);
+        let mut body = String::with_capacity(members.len() + 256);
+        open(&mut body, Some(id));
+        body.push_str(r#","result":"#);
+        body.push_str(members);
+        body.push_str(r#","_meta":{"#);
+        write_call(&mut body, call_id, Some(receipt), None);
+        body.push_str("}}}");
+        Self {
+            http: StatusCode::OK,
+            body,
+            refused: Vec::new(),
+        }
     }
 
     /// A call of a visible tool that the policy refused: a result the model can read, with the kind of

@@ -26,7 +26,7 @@ use self::envelope::{Message, Request, text_of};
 use self::meta::Meta;
 use crate::Gateway;
 use crate::call_tool::{self, ToolCall};
-use crate::reply::{Answer, RpcError};
+use crate::reply::{Answer, Dialect, RpcError};
 
 pub(crate) use self::list_tools::Definition;
 pub(crate) use self::version::Version;
@@ -158,21 +158,34 @@ async fn dispatch(
     };
     counter!(names::MCP_REQUESTS, "method" => method.to_owned()).increment(1);
     match &*request.method {
-        "tools/call" => Ok(call_tool::call_tool(gateway, tool_call(post, request, version)?).await),
+        "tools/call" => {
+            let name = request
+                .params
+                .name
+                .and_then(text_of)
+                .ok_or_else(|| RpcError::invalid_params("`params.name` must be a string"))?;
+            let call = tool_call(post, request, version, name.into_owned(), Dialect::Mcp)?;
+            Ok(call_tool::call_tool(gateway, call).await)
+        }
         "tools/list" => list_tools::list_tools(gateway, &post.caller, request, version).await,
         "server/discover" if version.is_modern() => Ok(discover::discover(request, version)),
         "initialize" if !version.is_modern() => Ok(initialize::initialize(request, version)),
         "ping" if !version.is_modern() => Ok(Answer::empty(request.id)),
+        method if post.door == Door::Message && gateway.takes_direct_methods() => {
+            let call = tool_call(post, request, version, method.to_owned(), Dialect::Direct)?;
+            Ok(call_tool::call_tool(gateway, call).await)
+        }
         method => Err(RpcError::unknown_method(method, version)),
     }
 }
 
-fn tool_call(post: &Post, request: &Request<'_>, version: Version) -> Result<ToolCall, RpcError> {
-    let name = request
-        .params
-        .name
-        .and_then(text_of)
-        .ok_or_else(|| RpcError::invalid_params("`params.name` must be a string"))?;
+fn tool_call(
+    post: &Post,
+    request: &Request<'_>,
+    version: Version,
+    name: String,
+    dialect: Dialect,
+) -> Result<ToolCall, RpcError> {
     let arguments = match request.params.arguments {
         None => Bytes::from_static(b"{}"),
         Some(raw) if raw.get().starts_with('{') => post.body.slice_ref(raw.get().as_bytes()),
@@ -191,7 +204,8 @@ fn tool_call(post: &Post, request: &Request<'_>, version: Version) -> Result<Too
         },
         caller: Arc::clone(&post.caller),
         client_ip: post.client_ip.clone(),
-        name: name.into_owned(),
+        name,
         arguments,
+        dialect,
     })
 }
