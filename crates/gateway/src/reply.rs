@@ -95,7 +95,7 @@ impl RpcError {
         } else {
             StatusCode::OK
         };
-        let shown: String = method.chars().take(64).collect();
+        let shown = cut(method, 64);
         Self::new(
             http,
             -32601,
@@ -117,7 +117,7 @@ impl RpcError {
             .filter(|version| version.is_modern() == modern)
             .map(|version| version.as_str())
             .collect();
-        let shown: String = requested.chars().take(64).collect();
+        let shown = cut(requested, 64);
         Self {
             data: Some(
                 serde_json::json!({ "supported": supported, "requested": shown }).to_string(),
@@ -136,7 +136,7 @@ impl RpcError {
 
     /// A tool nobody configured, or one the caller may not see: the same answer.
     pub(crate) fn unknown_tool(requested: &str) -> Self {
-        let shown: String = requested.chars().take(128).collect();
+        let shown = cut(requested, 128);
         Self::new(
             StatusCode::OK,
             -32602,
@@ -147,7 +147,7 @@ impl RpcError {
 
     /// A call by method name that may not be: hidden, unknown and refused tools alike.
     pub(crate) fn forbidden(requested: &str) -> Self {
-        let shown: String = requested.chars().take(128).collect();
+        let shown = cut(requested, 128);
         Self::new(
             StatusCode::FORBIDDEN,
             -32602,
@@ -202,6 +202,15 @@ impl Answer {
         }
     }
 
+    /// 200 with `body`.
+    fn ok(body: String) -> Self {
+        Self {
+            http: StatusCode::OK,
+            body,
+            refused: Vec::new(),
+        }
+    }
+
     /// A result; `members` are the members of the result object, at least one, without braces.
     pub(crate) fn result(id: &RawValue, version: Version, members: &str) -> Self {
         let mut body = String::with_capacity(members.len() + 192);
@@ -216,11 +225,7 @@ impl Answer {
         }
         body.push_str(members);
         body.push_str("}}");
-        Self {
-            http: StatusCode::OK,
-            body,
-            refused: Vec::new(),
-        }
+        Self::ok(body)
     }
 
     /// The empty result of `ping`.
@@ -228,11 +233,7 @@ impl Answer {
         let mut body = String::new();
         open(&mut body, Some(id));
         body.push_str(r#","result":{}}"#);
-        Self {
-            http: StatusCode::OK,
-            body,
-            refused: Vec::new(),
-        }
+        Self::ok(body)
     }
 
     /// An error; without id when the request's could not be read.
@@ -303,11 +304,7 @@ impl Answer {
         body.push_str(r#","_meta":{"#);
         write_call(&mut body, call_id, Some(receipt), None);
         body.push_str("}}}");
-        Self {
-            http: StatusCode::OK,
-            body,
-            refused: Vec::new(),
-        }
+        Self::ok(body)
     }
 
     /// A call of a visible tool that the policy refused: a result the model can read, with the kind of
@@ -361,11 +358,7 @@ impl Answer {
         }
         write_meta(&mut body);
         body.push_str("}}}");
-        Self {
-            http: StatusCode::OK,
-            body,
-            refused: Vec::new(),
-        }
+        Self::ok(body)
     }
 
     /// Several answers as one, for the batches of 2025-03-26. Messages that want no answer leave none.
@@ -403,6 +396,11 @@ impl IntoResponse for Answer {
         let json = HeaderValue::from_static("application/json");
         (self.http, [(header::CONTENT_TYPE, json)], self.body).into_response()
     }
+}
+
+/// What a client sent, as far as an answer repeats it.
+fn cut(text: &str, characters: usize) -> String {
+    text.chars().take(characters).collect()
 }
 
 fn open(body: &mut String, id: Option<&RawValue>) {

@@ -29,11 +29,6 @@ impl<T> Redacted<T> {
     pub fn get(&self) -> &T {
         &self.0
     }
-
-    /// The value, without the mark.
-    pub fn into_inner(self) -> T {
-        self.0
-    }
 }
 
 impl<T: Serialize> Serialize for Redacted<T> {

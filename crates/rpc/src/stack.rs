@@ -18,7 +18,7 @@ use wardgate_telemetry::trace_context;
 
 use crate::access::{self, Trust};
 use crate::in_flight::InFlight;
-use crate::status::with_reason;
+use crate::status::{internal, with_reason};
 
 /// A generated server in its surroundings.
 #[derive(Debug, Clone)]
@@ -85,11 +85,7 @@ where
             };
             caught.unwrap_or_else(|_| {
                 tracing::error!("a request ended in a panic");
-                Ok(with_reason(
-                    ErrorReason::Internal,
-                    "internal error; the service's log holds the cause",
-                )
-                .into_http())
+                Ok(internal().into_http())
             })
         };
         Box::pin(

@@ -27,7 +27,7 @@ pub fn status(error: &(impl ServiceError + 'static)) -> Status {
             error = error as &dyn std::error::Error,
             "a request failed inside the service"
         );
-        return with_reason(reason, "internal error; the service's log holds the cause");
+        return internal();
     }
     with_reason(reason, &error.to_string())
 }
@@ -53,6 +53,14 @@ pub fn reason_of(status: &Status) -> ErrorReason {
         Code::Unavailable | Code::Cancelled | Code::Unknown => ErrorReason::Unavailable,
         _ => ErrorReason::Internal,
     })
+}
+
+/// A fault of the service itself, without its cause; log that where it is known.
+pub(crate) fn internal() -> Status {
+    with_reason(
+        ErrorReason::Internal,
+        "internal error; the service's log holds the cause",
+    )
 }
 
 pub(crate) fn with_reason(reason: ErrorReason, message: &str) -> Status {
