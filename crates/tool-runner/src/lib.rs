@@ -18,6 +18,7 @@ mod config;
 mod duration;
 mod error;
 mod loaded;
+mod pins;
 mod pushdown;
 mod result;
 mod row_rule;
