@@ -29,6 +29,7 @@ mod sql;
 pub use catalogue::{Catalogue, Fault, Tool, Toolset};
 pub use config::Config;
 pub use error::Error;
+pub use pins::{BadDefinition, Change, Definition, Diff, Finding, Grade, Judged, JudgedTool, Kind, Names, Offer, Pins};
 pub use row_rule::RowRuleError;
 pub use service::service;
 

@@ -62,9 +62,11 @@ impl Definition {
         self.digest
     }
 
-    /// The canonical form.
-    pub fn canonical(&self) -> String {
-        self.json.canonical()
+    /// The definition without its name, its members in the order they were sent.
+    pub(crate) fn without_name(&self) -> String {
+        let members = self.json.members().iter();
+        let members = members.filter(|(name, _)| name != "name").cloned();
+        Json::Object(members.collect()).compact()
     }
 
     pub(crate) fn json(&self) -> &Json {

@@ -100,10 +100,12 @@ enum Rules {
 }
 
 impl Rules {
+    const SOMETHING_ELSE: Graded = (Grade::Wider, "something else than was approved");
+
     fn apply(self, graded: Graded) -> Graded {
         match self {
             Self::Arguments => graded,
-            Self::Strict => (Grade::Wider, "something else than was approved"),
+            Self::Strict => Self::SOMETHING_ELSE,
         }
     }
 }
@@ -175,9 +177,7 @@ impl Walk<'_> {
                         let at = at.member(name);
                         match (old, new) {
                             (Some(old), Some(new)) => self.schema(Rules::Strict, &at, old, new),
-                            _ => {
-                                self.change(&at, old, new, Rules::Strict.apply((Grade::Wider, "")))
-                            }
+                            _ => self.change(&at, old, new, Rules::SOMETHING_ELSE),
                         }
                     }
                 }

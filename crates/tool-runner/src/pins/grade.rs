@@ -77,7 +77,7 @@ pub(super) fn of_icons(is: Option<&Json>) -> Graded {
             "data:image/gif;",
         ];
         !kind.contains("svg")
-            && (source.starts_with("https://") && !source.ends_with(".svg")
+            && (source.starts_with("https://") && !source.to_ascii_lowercase().contains(".svg")
                 || picture.iter().any(|start| source.starts_with(start)))
     };
     match is {

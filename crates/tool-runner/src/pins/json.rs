@@ -5,6 +5,7 @@
 //! numbers as doubles, and then 9007199254740993 and 9007199254740992 would be one limit. So `1` and `1.0`
 //! are two definitions here, and a change from one to the other is shown as what it is: harmless.
 
+use std::collections::HashSet;
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
@@ -16,8 +17,8 @@ use super::escape::Escape;
 /// Deeper than any definition that a person would approve.
 const MAX_DEPTH: usize = 64;
 
-/// A JSON value.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A JSON value. Two are equal when their canonical forms are.
+#[derive(Debug, Clone)]
 pub(crate) enum Json {
     Null,
     Boolean(bool),
@@ -25,8 +26,37 @@ pub(crate) enum Json {
     Number(String),
     Text(String),
     List(Vec<Json>),
-    /// In canonical order; no name twice.
+    /// In the order they were sent; no name twice.
     Object(Vec<(String, Json)>),
+}
+
+impl PartialEq for Json {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Null, Self::Null) => true,
+            (Self::Boolean(a), Self::Boolean(b)) => a == b,
+            (Self::Number(a), Self::Number(b)) | (Self::Text(a), Self::Text(b)) => a == b,
+            (Self::List(a), Self::List(b)) => a == b,
+            (Self::Object(a), Self::Object(b)) => a.len() == b.len() && sorted(a) == sorted(b),
+            _ => false,
+        }
+    }
+}
+
+impl Eq for Json {}
+
+/// Members in the order of RFC 8785: that of their names as UTF-16.
+fn sorted(members: &[(String, Json)]) -> Vec<&(String, Json)> {
+    let mut sorted: Vec<_> = members.iter().collect();
+    sorted.sort_by(|(a, _), (b, _)| a.encode_utf16().cmp(b.encode_utf16()));
+    sorted
+}
+
+/// How members are written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Order {
+    AsSent,
+    Canonical,
 }
 
 /// Text that is not JSON every reader reads alike.
@@ -61,13 +91,13 @@ impl Json {
         Ok(match text.as_bytes().first() {
             Some(b'{') => {
                 let Members(members) = serde_json::from_str(text)?;
-                let mut object = members
-                    .into_iter()
-                    .map(|(name, raw)| Ok((name, Self::read(raw, below)?)))
-                    .collect::<Result<Vec<_>, NotJson>>()?;
-                object.sort_by(|(a, _), (b, _)| a.encode_utf16().cmp(b.encode_utf16()));
-                if let Some(pair) = object.windows(2).find(|pair| pair[0].0 == pair[1].0) {
-                    return Err(NotJson::Twice(pair[0].0.clone()));
+                let mut names = HashSet::new();
+                let mut object = Vec::with_capacity(members.len());
+                for (name, raw) in members {
+                    if !names.insert(name.clone()) {
+                        return Err(NotJson::Twice(name));
+                    }
+                    object.push((name, Self::read(raw, below)?));
                 }
                 Self::Object(object)
             }
@@ -122,19 +152,21 @@ impl Json {
         }
     }
 
-    /// True for what has no further values inside.
-    pub(crate) fn is_scalar(&self) -> bool {
-        !matches!(self, Self::List(_) | Self::Object(_))
-    }
-
     /// The canonical form.
     pub(crate) fn canonical(&self) -> String {
         let mut out = String::new();
-        self.write_canonical(&mut out);
+        self.write(Order::Canonical, &mut out);
         out
     }
 
-    fn write_canonical(&self, out: &mut String) {
+    /// The same value with its members in the order they were sent.
+    pub(crate) fn compact(&self) -> String {
+        let mut out = String::new();
+        self.write(Order::AsSent, &mut out);
+        out
+    }
+
+    fn write(&self, order: Order, out: &mut String) {
         match self {
             Self::List(items) => {
                 out.push('[');
@@ -142,20 +174,24 @@ impl Json {
                     if position > 0 {
                         out.push(',');
                     }
-                    item.write_canonical(out);
+                    item.write(order, out);
                 }
                 out.push(']');
             }
             Self::Object(members) => {
+                let members = match order {
+                    Order::AsSent => members.iter().collect(),
+                    Order::Canonical => sorted(members),
+                };
                 out.push('{');
-                for (position, (name, value)) in members.iter().enumerate() {
+                for (position, (name, value)) in members.into_iter().enumerate() {
                     if position > 0 {
                         out.push(',');
                     }
                     // `serde_json` escapes texts as RFC 8785 wants it.
                     out.push_str(&Value::from(name.as_str()).to_string());
                     out.push(':');
-                    value.write_canonical(out);
+                    value.write(order, out);
                 }
                 out.push('}');
             }
@@ -216,20 +252,6 @@ pub(crate) fn visible(json: &str) -> String {
         }
     }
     out
-}
-
-/// The members of the JSON object `text` but the one called `name`, as they were sent and in that order.
-pub(crate) fn without_member(text: &str, name: &str) -> Result<String, NotJson> {
-    let Members(members) = serde_json::from_str(text)?;
-    let mut out = String::with_capacity(text.len());
-    for (own, raw) in members.iter().filter(|(own, _)| own != name) {
-        out.push(if out.is_empty() { '{' } else { ',' });
-        out.push_str(&Value::from(own.as_str()).to_string());
-        out.push(':');
-        out.push_str(raw.get());
-    }
-    out.push_str(if out.is_empty() { "{}" } else { "}" });
-    Ok(out)
 }
 
 /// The members of an object as they were sent.

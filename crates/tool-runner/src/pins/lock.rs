@@ -13,8 +13,9 @@
 //!           "description": "…",
 //! ```
 //!
-//! Sources, tools and members stand in the order of their names, one value a line, so that a change of one
-//! tool is a change of its lines only. The definition is JSON whose characters all show.
+//! Sources and tools stand in the order of their names, and a definition takes one line a value, so that a
+//! change shows as what it is. The definition is JSON whose characters all show, its members in the order the
+//! upstream sent them: a model reads them in that order.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
