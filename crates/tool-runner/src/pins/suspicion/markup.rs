@@ -16,7 +16,11 @@ const HIDDEN: [&str; 9] = [
 ];
 
 /// What separates the parts of a prompt, or pretends to.
-const PROMPT: [&str; 21] = [
+const PROMPT: [&str; 25] = [
+    "[system",
+    "system note",
+    "system override",
+    "### system",
     "<|im_",
     "<|system",
     "<|user",
@@ -39,6 +43,9 @@ const PROMPT: [&str; 21] = [
     "\nhuman:",
     "\nassistant:",
 ];
+
+/// Commands that no description needs.
+const COMMANDS: [&str; 6] = ["| sh", "|sh", "| bash", "|bash", "rm -rf", "/dev/tcp/"];
 
 /// Files and folders that hold keys, passwords or a person's set-up.
 const SECRET_FILES: [&str; 29] = [
@@ -94,6 +101,7 @@ pub(super) fn find(text: &str) -> Vec<(Kind, usize, usize)> {
     [
         first_of(Kind::HiddenMarkup, &HIDDEN),
         first_of(Kind::PromptMarkup, &PROMPT),
+        first_of(Kind::Instruction, &COMMANDS),
         secret,
         encoded(text),
     ]

@@ -141,6 +141,20 @@ impl Kind {
     }
 }
 
+impl Kind {
+    /// The kind of a phrase, by its word.
+    fn of_phrases(word: &str) -> Option<Self> {
+        let kinds = [
+            Self::Instruction,
+            Self::Concealment,
+            Self::Secret,
+            Self::Exfiltration,
+            Self::Steering,
+        ];
+        kinds.into_iter().find(|kind| kind.as_str() == word)
+    }
+}
+
 impl Serialize for Kind {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(self.as_str())

@@ -15,36 +15,70 @@ pub(super) struct Word {
     pub(super) end: usize,
 }
 
-/// Splits at everything but letters and digits; in a name also before a capital after a small letter.
+/// Splits at everything but letters and digits, in a name also before a capital after a small letter. In a
+/// text an address is one word.
 pub(super) fn words(text: &str, is_name: bool) -> Vec<Word> {
-    let mut words: Vec<Word> = Vec::new();
+    let mut words = Vec::new();
+    let mut start = 0;
+    for part in text.split_inclusive(char::is_whitespace) {
+        let kind = address(part.trim_end()).filter(|_| !is_name);
+        match kind {
+            Some(kind) => words.push(Word {
+                folded: kind.to_owned(),
+                start,
+                end: start + part.trim_end().len(),
+            }),
+            None => split(part, start, is_name, &mut words),
+        }
+        start += part.len();
+    }
+    words
+}
+
+/// What stands for an address among words.
+fn address(part: &str) -> Option<&'static str> {
+    let bare = part.trim_start_matches(|c: char| !c.is_alphanumeric());
+    let lower = bare.get(..8).unwrap_or(bare).to_ascii_lowercase();
+    if ["http://", "https://", "ftp://"]
+        .iter()
+        .any(|scheme| lower.starts_with(scheme))
+    {
+        return Some("url:");
+    }
+    let (user, host) = bare.split_once('@')?;
+    let is_mail = user.ends_with(char::is_alphanumeric)
+        && host.starts_with(char::is_alphanumeric)
+        && host.trim_end_matches('.').contains('.');
+    is_mail.then_some("email:")
+}
+
+/// The words of `part`, which begins at byte `offset` of its text.
+fn split(part: &str, offset: usize, is_name: bool, words: &mut Vec<Word>) {
     let mut open = false;
     let mut small = false;
-    for (at, character) in text.char_indices() {
-        if matches!(character, '\'' | '’' | '`' if open) || characters::trick(character).is_some()
-        {
+    for (at, character) in part.char_indices() {
+        let apostrophe = open && matches!(character, '\'' | '’' | '`');
+        if apostrophe || characters::trick(character).is_some() {
             continue;
         }
         if !character.is_alphanumeric() {
             open = false;
             continue;
         }
-        let begins = !open || (is_name && small && character.is_uppercase());
-        small = character.is_lowercase();
-        open = true;
-        if begins {
+        if !open || (is_name && small && character.is_uppercase()) {
             words.push(Word {
                 folded: String::new(),
-                start: at,
-                end: at,
+                start: offset + at,
+                end: offset + at,
             });
         }
+        small = character.is_lowercase();
+        open = true;
         if let Some(word) = words.last_mut() {
             fold(character, &mut word.folded);
-            word.end = at + character.len_utf8();
+            word.end = offset + at + character.len_utf8();
         }
     }
-    words
 }
 
 fn fold(character: char, out: &mut String) {
@@ -120,5 +154,20 @@ mod tests {
             ["chat", "history", "dump"]
         );
         assert_eq!(folded("GitHub", false), ["github"]);
+    }
+
+    #[test]
+    fn an_address_is_one_word() {
+        assert_eq!(
+            folded(
+                "Mail <a.b@mail.example>, see (HTTPS://x.example/y_z).",
+                false
+            ),
+            ["mail", "email:", "see", "url:"]
+        );
+        assert_eq!(
+            folded("@ user@ @param a@b", false),
+            ["user", "param", "a", "b"]
+        );
     }
 }

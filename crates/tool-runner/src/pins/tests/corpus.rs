@@ -12,8 +12,13 @@ const ORDINARY: &str = include_str!("corpus/ordinary.jsonl");
 /// Names of tools of other sources, as the poisoned definitions speak of them.
 const FOREIGN: [&str; 4] = ["send_email", "transfer_money", "delete_all", "fetch"];
 
-/// Family, name and findings of each definition.
-fn scanned(corpus: &str) -> Vec<(String, String, Vec<Finding>)> {
+struct Scanned {
+    family: String,
+    name: String,
+    findings: Vec<Finding>,
+}
+
+fn scanned(corpus: &str) -> Vec<Scanned> {
     let foreign = FOREIGN.map(str::to_owned);
     let entries = corpus.lines().map(|line| {
         let entry: Value = serde_json::from_str(line).unwrap();
@@ -21,46 +26,48 @@ fn scanned(corpus: &str) -> Vec<(String, String, Vec<Finding>)> {
         let mut scan = Scan::new(&foreign);
         scan.value(&Pointer::Root, &tool);
         let text = |value: &Value| value.as_str().unwrap().to_owned();
-        (
-            text(&entry["family"]),
-            text(&entry["tool"]["name"]),
-            scan.into_findings(),
-        )
+        Scanned {
+            family: text(&entry["family"]),
+            name: text(&entry["tool"]["name"]),
+            findings: scan.into_findings(),
+        }
     });
     entries.collect()
 }
 
+/// How many of `entries` have findings, and the names of the others.
+fn flagged(entries: &[&Scanned]) -> (usize, Vec<String>) {
+    let (flagged, missed): (Vec<&Scanned>, Vec<&Scanned>) =
+        entries.iter().partition(|entry| !entry.findings.is_empty());
+    let missed = missed.iter().map(|entry| entry.name.clone());
+    (flagged.len(), missed.collect())
+}
+
 #[test]
-fn most_poisoned_definitions_are_flagged_and_hardly_an_ordinary_one() {
+fn what_is_said_the_usual_way_is_flagged_and_ordinary_definitions_are_not() {
     let poisoned = scanned(POISONED);
     let ordinary = scanned(ORDINARY);
-    let missed: Vec<_> = poisoned
-        .iter()
-        .filter(|(.., findings)| findings.is_empty())
-        .map(|(family, name, _)| format!("{family}/{name}"))
-        .collect();
-    let alarms: Vec<_> = ordinary
-        .iter()
-        .filter(|(.., findings)| !findings.is_empty())
-        .map(|(family, name, findings)| format!("{family}/{name}: {}", findings[0]))
-        .collect();
+    let (unseen, usual): (Vec<&Scanned>, Vec<&Scanned>) =
+        poisoned.iter().partition(|entry| entry.family == "unseen");
+    let (found, missed) = flagged(&usual);
     println!(
-        "poisoned: {} of {} flagged; missed {missed:?}",
-        poisoned.len() - missed.len(),
-        poisoned.len()
+        "poisoned, the usual way: {found} of {} flagged; not {missed:?}",
+        usual.len()
     );
+    assert!(found >= 89, "{missed:?}");
+
+    // Written after the phrases and around them: why nothing is offered before a person approved it.
+    let (found, missed) = flagged(&unseen);
     println!(
-        "ordinary: {} of {} flagged: {alarms:#?}",
-        alarms.len(),
-        ordinary.len()
+        "poisoned, in words of its own: {found} of {} flagged; not {missed:?}",
+        unseen.len()
     );
-    for (family, name, findings) in &poisoned {
-        let kinds: Vec<_> = findings
-            .iter()
-            .map(|finding| finding.kind.as_str())
-            .collect();
-        println!("{family}/{name}: {kinds:?}");
+    assert!(found >= 3, "{missed:?}");
+
+    let (alarms, _) = flagged(&ordinary.iter().collect::<Vec<_>>());
+    println!("ordinary: {alarms} of {} flagged", ordinary.len());
+    for entry in ordinary.iter().filter(|entry| !entry.findings.is_empty()) {
+        println!("  {}: {}", entry.name, entry.findings[0]);
     }
-    assert!(missed.len() <= 3, "{missed:?}");
-    assert!(alarms.len() <= 3, "{alarms:?}");
+    assert_eq!(alarms, 0);
 }
