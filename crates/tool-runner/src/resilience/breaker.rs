@@ -65,9 +65,20 @@ pub(super) struct Breaker {
 
 #[derive(Debug)]
 enum State {
-    Closed { failures: u32 },
-    Open { since: Timestamp, probe_at: Instant },
-    HalfOpen { since: Timestamp },
+    Closed {
+        failures: u32,
+    },
+    /// The next call after the wait probes.
+    Open {
+        since: Timestamp,
+        waits_from: Instant,
+        wait: Duration,
+    },
+    /// A probe that hangs keeps its place no longer than `probe_after`: the source may be back meanwhile.
+    HalfOpen {
+        since: Timestamp,
+        probes_from: Instant,
+    },
 }
 
 impl Breaker {
@@ -85,39 +96,47 @@ impl Breaker {
         match *self.lock() {
             State::Closed { .. } => BreakerState::Closed,
             State::Open { since, .. } => BreakerState::Open { since },
-            State::HalfOpen { since } => BreakerState::HalfOpen { since },
+            State::HalfOpen { since, .. } => BreakerState::HalfOpen { since },
         }
     }
 
     /// Lets one attempt through, or none.
     pub(super) fn admit(&self) -> Result<Trial<'_>, Open> {
         let mut state = self.lock();
-        let is_probe = match *state {
-            State::Closed { .. } => false,
-            State::Open { since, probe_at } => {
-                let retry_after = probe_at.saturating_duration_since(Instant::now());
-                if !retry_after.is_zero() {
-                    return Err(Open { retry_after });
-                }
-                *state = State::HalfOpen { since };
-                true
-            }
-            State::HalfOpen { .. } => {
-                let retry_after = self.settings.probe_after;
-                return Err(Open { retry_after });
+        let (since, retry_after) = match *state {
+            State::Closed { .. } => return Ok(self.trial(false)),
+            State::Open {
+                since,
+                waits_from,
+                wait,
+            } => (since, wait.saturating_sub(waits_from.elapsed())),
+            State::HalfOpen { since, probes_from } => {
+                let place = self.settings.probe_after;
+                (since, place.saturating_sub(probes_from.elapsed()))
             }
         };
-        Ok(Trial {
+        if !retry_after.is_zero() {
+            return Err(Open { retry_after });
+        }
+        *state = State::HalfOpen {
+            since,
+            probes_from: Instant::now(),
+        };
+        Ok(self.trial(true))
+    }
+
+    fn trial(&self, is_probe: bool) -> Trial<'_> {
+        Trial {
             breaker: self,
             is_probe,
-        })
+        }
     }
 
     fn succeeded(&self, is_probe: bool) {
         let mut state = self.lock();
         match &mut *state {
             State::Closed { failures } => *failures = 0,
-            State::HalfOpen { .. } if is_probe => {
+            State::Open { .. } | State::HalfOpen { .. } if is_probe => {
                 *state = State::Closed { failures: 0 };
                 gauge!(names::BREAKER_OPEN, "source" => self.source.clone()).set(0);
                 info!("the source `{}` answers again", self.source);
@@ -142,7 +161,7 @@ impl Breaker {
                     );
                 }
             }
-            State::HalfOpen { since } if is_probe => *state = self.open(*since),
+            State::HalfOpen { since, .. } if is_probe => *state = self.open(*since),
             State::Open { .. } | State::HalfOpen { .. } => {}
         }
     }
@@ -150,18 +169,23 @@ impl Breaker {
     /// The next caller probes at once.
     fn probe_left(&self) {
         let mut state = self.lock();
-        if let State::HalfOpen { since } = *state {
-            let probe_at = Instant::now();
-            *state = State::Open { since, probe_at };
+        if let State::HalfOpen { since, .. } = *state {
+            *state = State::Open {
+                since,
+                waits_from: Instant::now(),
+                wait: Duration::ZERO,
+            };
         }
     }
 
     /// The last fifth of the wait is random, so that replicas do not probe together.
     fn open(&self, since: Timestamp) -> State {
-        let longest = self.settings.probe_after;
-        let wait = longest - jitter::up_to(longest / 5, &self.ambient);
-        let probe_at = Instant::now() + wait;
-        State::Open { since, probe_at }
+        let fifth = self.settings.probe_after / 5;
+        State::Open {
+            since,
+            waits_from: Instant::now(),
+            wait: fifth * 4 + jitter::up_to(fifth, &self.ambient),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

@@ -42,20 +42,20 @@ pub(crate) trait Attempt {
 
 /// What a failed attempt says about its source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum Health {
     /// It did not do its work: unreachable, timed out, broken midway.
     Down,
-    /// It is up, and asks to come again after this long.
+    /// It is up, and asks not to be called again before this long.
     Busy(Duration),
-    /// It answered, and would answer the same again.
-    Answered,
+    /// It is up: it answered, and would answer the same again.
+    Up,
 }
 
 /// A failed attempt.
 #[derive(Debug)]
 pub(crate) struct Failed<E> {
     pub(crate) error: E,
-    pub(crate) verdict: Verdict,
+    pub(crate) health: Health,
     /// Some of its output went on already, so that no other attempt may follow.
     pub(crate) partial: bool,
 }
@@ -150,10 +150,10 @@ impl SourceGuard {
                 }
             };
             made += 1;
-            match failed.verdict {
-                Verdict::Down => trial.failed(),
-                Verdict::Busy(_) => drop(trial),
-                Verdict::Answered => trial.succeeded(),
+            match failed.health {
+                Health::Down => trial.failed(),
+                Health::Busy(_) => drop(trial),
+                Health::Up => trial.succeeded(),
             }
             let Some(pause) = self.pause_before_retry(call, made, &failed) else {
                 return Err(GuardError::Failed(failed.error));
@@ -173,10 +173,10 @@ impl SourceGuard {
         made: u32,
         failed: &Failed<E>,
     ) -> Option<Duration> {
-        let asked_for = match failed.verdict {
-            Verdict::Down => Duration::ZERO,
-            Verdict::Busy(asked_for) => asked_for,
-            Verdict::Answered => return None,
+        let asked_for = match failed.health {
+            Health::Down => Duration::ZERO,
+            Health::Busy(asked_for) => asked_for,
+            Health::Up => return None,
         };
         if !call.repeatable || failed.partial || self.breaker.state() != BreakerState::Closed {
             return None;

@@ -1,5 +1,6 @@
 //! `limits` of a tool: how many calls of it run at once, and how often each caller may use it.
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct LimitSettings {
     /// Calls at once, of all callers together.
-    pub(crate) concurrency: Option<u32>,
+    pub(crate) concurrency: Option<NonZeroU32>,
     /// Calls of each caller.
     pub(crate) per_caller: Option<Rate>,
 }
@@ -62,7 +63,7 @@ impl ToolLimits {
             per_caller: settings.per_caller,
             slots: settings
                 .concurrency
-                .map(|slots| Semaphore::new((slots as usize).min(Semaphore::MAX_PERMITS))),
+                .map(|slots| Semaphore::new((slots.get() as usize).min(Semaphore::MAX_PERMITS))),
             rates,
         }
     }

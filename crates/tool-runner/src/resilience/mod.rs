@@ -20,7 +20,7 @@ mod result_cache;
 mod retry;
 
 pub(crate) use breaker::{BreakerSettings, BreakerState};
-pub(crate) use guard::{Attempt, Failed, Guard, GuardError, GuardedCall, SourceGuard, Verdict};
+pub(crate) use guard::{Attempt, Failed, Guard, GuardError, GuardedCall, Health, SourceGuard};
 pub(crate) use limits::{Limit, LimitReached, LimitSettings, ToolLimits};
 pub(crate) use rate::{ParseRateError, Rate, RateLimiter};
 pub(crate) use result_cache::ResultCache;

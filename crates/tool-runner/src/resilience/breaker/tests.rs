@@ -26,7 +26,7 @@ async fn seven_failures_in_a_row_open_it_and_six_do_not() {
     fail(&breaker, 6);
     assert_eq!(breaker.state(), BreakerState::Closed);
     fail(&breaker, 1);
-    let retry_after = PROBE_AFTER;
+    let retry_after = PROBE_AFTER * 4 / 5;
     assert_eq!(breaker.admit().unwrap_err(), Open { retry_after });
 }
 
@@ -63,12 +63,12 @@ async fn of_a_hundred_callers_one_at_a_time_probes() {
 
 #[test]
 fn of_a_hundred_threads_one_at_a_time_probes() {
-    let settings = BreakerSettings {
-        failures: 1,
-        probe_after: Duration::ZERO,
+    let breaker = breaker(Ambient::system());
+    *breaker.lock() = State::Open {
+        since: Timestamp::from_seconds(0),
+        waits_from: Instant::now(),
+        wait: Duration::ZERO,
     };
-    let breaker = Breaker::new("source".to_owned(), settings, Ambient::system());
-    fail(&breaker, 1);
     let start = std::sync::Barrier::new(100);
     let admitted: usize = std::thread::scope(|threads| {
         let callers: Vec<_> = (0..100)
@@ -98,6 +98,23 @@ async fn a_probe_whose_caller_leaves_frees_the_place_at_once() {
     assert!(breaker.admit().is_err());
     drop(probe);
     breaker.admit().unwrap().succeeded();
+    assert_eq!(breaker.state(), BreakerState::Closed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_probe_that_hangs_does_not_hide_that_the_source_is_back() {
+    let breaker = breaker(Ambient::system());
+    fail(&breaker, 7);
+    advance(PROBE_AFTER).await;
+    let hanging = breaker.admit().unwrap();
+    advance(Duration::from_secs(4)).await;
+    let retry_after = Duration::from_secs(1);
+    assert_eq!(breaker.admit().unwrap_err(), Open { retry_after });
+    advance(retry_after).await;
+    let answered = breaker.admit().unwrap();
+    assert!(breaker.admit().is_err());
+    hanging.failed();
+    answered.succeeded();
     assert_eq!(breaker.state(), BreakerState::Closed);
 }
 
@@ -136,9 +153,21 @@ async fn the_wait_for_a_probe_is_random_in_its_last_fifth() {
         breaker.admit().unwrap_err().retry_after
     };
     let shortest = PROBE_AFTER * 4 / 5;
-    assert_eq!(wait(testing::lowest_chance()), PROBE_AFTER);
-    assert!(wait(testing::highest_chance()) - shortest < Duration::from_millis(1));
+    assert_eq!(wait(testing::lowest_chance()), shortest);
+    let longest = wait(testing::highest_chance());
+    assert!(longest + Duration::from_millis(1) > PROBE_AFTER);
     for _ in 0..1_000 {
         assert!((shortest..=PROBE_AFTER).contains(&wait(Ambient::system())));
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_for_ever_is_no_trouble() {
+    let settings = BreakerSettings {
+        failures: 1,
+        probe_after: Duration::MAX,
+    };
+    let breaker = Breaker::new("source".to_owned(), settings, Ambient::system());
+    fail(&breaker, 1);
+    assert!(breaker.admit().is_err());
 }

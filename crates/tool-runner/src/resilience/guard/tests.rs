@@ -1,4 +1,5 @@
 use std::future::ready;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
@@ -14,7 +15,7 @@ const TIME_LIMIT: Duration = Duration::from_secs(30);
 
 /// A source that fails as told, and counts what reaches it.
 struct Upstream {
-    verdict: Option<Verdict>,
+    failure: Option<Health>,
     latency: Duration,
     reached: AtomicU32,
     at_once: AtomicUsize,
@@ -22,9 +23,9 @@ struct Upstream {
 }
 
 impl Upstream {
-    fn new(verdict: Option<Verdict>) -> Self {
+    fn new(failure: Option<Health>) -> Self {
         Self {
-            verdict,
+            failure,
             latency: Duration::from_millis(20),
             reached: AtomicU32::new(0),
             at_once: AtomicUsize::new(0),
@@ -42,17 +43,17 @@ impl Upstream {
         self.most_at_once.fetch_max(at_once, Ordering::Relaxed);
         tokio::time::sleep(self.latency).await;
         self.at_once.fetch_sub(1, Ordering::Relaxed);
-        match self.verdict {
+        match self.failure {
             None => Ok("rows"),
-            Some(verdict) => Err(failed(verdict)),
+            Some(health) => Err(failed(health)),
         }
     }
 }
 
-fn failed(verdict: Verdict) -> Failed<&'static str> {
+fn failed(health: Health) -> Failed<&'static str> {
     Failed {
         error: "no rows",
-        verdict,
+        health,
         partial: false,
     }
 }
@@ -142,7 +143,7 @@ async fn offer(tool: &Tool, upstream: &Upstream, per_second: u32, seconds: u32) 
 #[tokio::test(start_paused = true)]
 async fn an_upstream_that_always_fails_gets_at_most_a_fifth_and_ten_a_second_on_top() {
     for (per_second, seconds) in [(1, 30), (10, 30), (50, 20), (1_000, 12)] {
-        let (tool, upstream) = (unbroken_tool(), Upstream::new(Some(Verdict::Down)));
+        let (tool, upstream) = (unbroken_tool(), Upstream::new(Some(Health::Down)));
         let began = Instant::now();
         offer(&tool, &upstream, per_second, seconds).await;
         let offered = per_second * seconds;
@@ -161,7 +162,7 @@ async fn an_upstream_that_always_fails_gets_at_most_a_fifth_and_ten_a_second_on_
 
 #[tokio::test(start_paused = true)]
 async fn an_upstream_that_always_fails_is_left_alone_by_the_breaker() {
-    let (tool, upstream) = (default_tool(), Upstream::new(Some(Verdict::Down)));
+    let (tool, upstream) = (default_tool(), Upstream::new(Some(Health::Down)));
     offer(&tool, &upstream, 100, 60).await;
     // Calls under way when it opened, then a probe every 4 to 5 seconds.
     assert!(
@@ -173,10 +174,10 @@ async fn an_upstream_that_always_fails_is_left_alone_by_the_breaker() {
 
 #[tokio::test(start_paused = true)]
 async fn recovery_is_seen_within_one_probe_interval() {
-    let (tool, mut upstream) = (default_tool(), Upstream::new(Some(Verdict::Down)));
+    let (tool, mut upstream) = (default_tool(), Upstream::new(Some(Health::Down)));
     offer(&tool, &upstream, 100, 7).await;
     assert_ne!(tool.source.breaker_state(), BreakerState::Closed);
-    upstream.verdict = None;
+    upstream.failure = None;
     let recovered = Instant::now();
     while tool.ask(&upstream).await.is_err() {
         tokio::time::sleep(Duration::from_millis(10)).await;
@@ -188,7 +189,7 @@ async fn recovery_is_seen_within_one_probe_interval() {
 
 #[tokio::test(start_paused = true)]
 async fn a_hundred_callers_of_a_failing_source_send_one_probe_at_a_time_and_none_waits() {
-    let (tool, mut upstream) = (default_tool(), Upstream::new(Some(Verdict::Down)));
+    let (tool, mut upstream) = (default_tool(), Upstream::new(Some(Health::Down)));
     for _ in 0..7 {
         tool.ask(&upstream).await.unwrap_err();
     }
@@ -216,11 +217,11 @@ async fn a_hundred_callers_of_a_failing_source_send_one_probe_at_a_time_and_none
 
 #[tokio::test(start_paused = true)]
 async fn a_client_who_leaves_during_the_probe_lets_the_next_one_probe() {
-    let (tool, mut upstream) = (default_tool(), Upstream::new(Some(Verdict::Down)));
+    let (tool, mut upstream) = (default_tool(), Upstream::new(Some(Health::Down)));
     for _ in 0..7 {
         tool.ask(&upstream).await.unwrap_err();
     }
-    upstream.verdict = None;
+    upstream.failure = None;
     advance(BreakerSettings::default().probe_after).await;
     timeout(upstream.latency / 2, tool.ask(&upstream))
         .await
@@ -233,10 +234,10 @@ async fn a_source_that_recovers_is_reached_by_a_retry() {
     let (tool, calls) = (default_tool(), AtomicU32::new(0));
     let outcome = tool
         .run(&tool.call(true), || {
-            match calls.fetch_add(1, Ordering::Relaxed) {
-                0 | 1 => Err(failed(Verdict::Down)),
+            ready(match calls.fetch_add(1, Ordering::Relaxed) {
+                0 | 1 => Err(failed(Health::Down)),
                 _ => Ok("rows"),
-            }
+            })
         })
         .await;
     assert_eq!((outcome, calls.into_inner()), (Ok("rows"), 3));
@@ -244,12 +245,8 @@ async fn a_source_that_recovers_is_reached_by_a_retry() {
 
 #[tokio::test(start_paused = true)]
 async fn a_writing_tool_is_never_run_twice() {
-    for verdict in [
-        Verdict::Down,
-        Verdict::Busy(Duration::ZERO),
-        Verdict::Answered,
-    ] {
-        let (tool, upstream) = (default_tool(), Upstream::new(Some(verdict)));
+    for health in [Health::Down, Health::Busy(Duration::ZERO), Health::Up] {
+        let (tool, upstream) = (default_tool(), Upstream::new(Some(health)));
         let outcome = tool.run(&tool.call(false), || upstream.answer()).await;
         assert_eq!(
             (outcome, upstream.reached()),
@@ -266,7 +263,7 @@ async fn nothing_is_run_again_once_some_of_it_came_out() {
             calls.fetch_add(1, Ordering::Relaxed);
             ready(Err::<(), _>(Failed {
                 partial: true,
-                ..failed(Verdict::Down)
+                ..failed(Health::Down)
             }))
         })
         .await;
@@ -278,7 +275,7 @@ async fn nothing_is_run_again_once_some_of_it_came_out() {
 
 #[tokio::test(start_paused = true)]
 async fn an_answer_is_final_and_opens_no_breaker() {
-    let (tool, upstream) = (default_tool(), Upstream::new(Some(Verdict::Answered)));
+    let (tool, upstream) = (default_tool(), Upstream::new(Some(Health::Up)));
     for _ in 0..100 {
         assert_eq!(
             tool.ask(&upstream).await,
@@ -292,10 +289,7 @@ async fn an_answer_is_final_and_opens_no_breaker() {
 #[tokio::test(start_paused = true)]
 async fn a_busy_source_is_not_asked_before_the_time_it_named_and_opens_no_breaker() {
     let asked_for = Duration::from_secs(3);
-    let (tool, upstream) = (
-        default_tool(),
-        Upstream::new(Some(Verdict::Busy(asked_for))),
-    );
+    let (tool, upstream) = (default_tool(), Upstream::new(Some(Health::Busy(asked_for))));
     let began = Instant::now();
     for _ in 0..4 {
         tool.ask(&upstream).await.unwrap_err();
@@ -309,7 +303,7 @@ async fn a_busy_source_is_not_asked_before_the_time_it_named_and_opens_no_breake
 async fn who_asks_for_more_time_than_is_left_is_not_waited_for() {
     let (tool, upstream) = (
         default_tool(),
-        Upstream::new(Some(Verdict::Busy(TIME_LIMIT))),
+        Upstream::new(Some(Health::Busy(TIME_LIMIT))),
     );
     let began = Instant::now();
     tool.ask(&upstream).await.unwrap_err();
@@ -329,7 +323,7 @@ async fn no_retry_outlives_the_deadline() {
             ..BreakerSettings::default()
         };
         let tool = Tool::new(retry.clone(), breaker);
-        let mut upstream = Upstream::new(Some(Verdict::Down));
+        let mut upstream = Upstream::new(Some(Health::Down));
         upstream.latency = Duration::from_millis(latency);
         let began = Instant::now();
         tool.ask(&upstream).await.unwrap_err();
@@ -364,7 +358,7 @@ async fn callers_in_a_hurry_shut_the_source_for_nobody() {
 #[tokio::test(start_paused = true)]
 async fn one_failing_source_touches_no_other() {
     let (failing, healthy) = (default_tool(), default_tool());
-    offer(&failing, &Upstream::new(Some(Verdict::Down)), 100, 3).await;
+    offer(&failing, &Upstream::new(Some(Health::Down)), 100, 3).await;
     let upstream = Upstream::new(None);
     for _ in 0..100 {
         assert_eq!(healthy.ask(&upstream).await, Ok("rows"));
@@ -374,7 +368,7 @@ async fn one_failing_source_touches_no_other() {
 #[tokio::test(start_paused = true)]
 async fn a_refused_call_never_reaches_the_source() {
     let limits = LimitSettings {
-        concurrency: Some(1),
+        concurrency: NonZeroU32::new(1),
         per_caller: Some("3/m".parse().unwrap()),
     };
     let tool = Tool::limited(limits, RetrySettings::default(), BreakerSettings::default());
@@ -419,7 +413,7 @@ impl Attempt for Execution<'_> {
                 out.push(1);
                 tokio::task::yield_now().await;
                 match out.len() {
-                    1 => Err(failed(Verdict::Down)),
+                    1 => Err(failed(Health::Down)),
                     _ => Ok(()),
                 }
             })
@@ -433,8 +427,9 @@ async fn attempts_share_an_output_and_may_change_threads() {
     let tool = default_tool();
     let call = tokio::spawn(async move {
         let mut out = Vec::new();
-        let outcome = tool.run(&tool.call(true), Execution { out: &mut out });
-        (outcome.await, out)
+        let call = tool.call(true);
+        let outcome = tool.run(&call, Execution { out: &mut out }).await;
+        (outcome, out)
     });
     assert_eq!(call.await.unwrap(), (Ok(()), vec![1, 1]));
 }

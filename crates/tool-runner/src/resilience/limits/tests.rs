@@ -1,3 +1,4 @@
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use futures::future::join_all;
@@ -11,7 +12,7 @@ fn limits(tool: &str, settings: LimitSettings, rates: &Arc<RateLimiter>) -> Tool
 
 fn concurrency(slots: u32) -> ToolLimits {
     let settings = LimitSettings {
-        concurrency: Some(slots),
+        concurrency: NonZeroU32::new(slots),
         per_caller: None,
     };
     limits("tool", settings, &Arc::new(RateLimiter::new()))
@@ -90,7 +91,7 @@ async fn a_rate_counts_each_caller_of_each_tool_alone() {
     let (ada, bob) = (caller("ada"), caller("bob"));
     for (limits, caller) in [(&search, &ada), (&search, &bob), (&count, &ada)] {
         for _ in 0..2 {
-            limits.enter(caller, in_seconds(30)).await.unwrap();
+            drop(limits.enter(caller, in_seconds(30)).await.unwrap());
         }
         let refusal = limits.enter(caller, in_seconds(30)).await.unwrap_err();
         assert_eq!(refusal.limit, Limit::Rate);
@@ -102,7 +103,7 @@ async fn a_rate_counts_each_caller_of_each_tool_alone() {
 async fn a_reloaded_catalogue_fills_no_bucket() {
     let rates = Arc::new(RateLimiter::new());
     let before = limits("search", rate("1/m"), &rates);
-    before.enter(&caller("ada"), in_seconds(30)).await.unwrap();
+    drop(before.enter(&caller("ada"), in_seconds(30)).await.unwrap());
     let after = limits("search", rate("1/m"), &rates);
     after
         .enter(&caller("ada"), in_seconds(30))

@@ -153,9 +153,9 @@ async fn callers_who_leave_one_after_the_other_strand_nobody() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_million_results_take_no_more_than_the_bytes_set() {
+async fn however_many_results_there_are_they_take_no_more_than_the_bytes_set() {
     let (cache, _clock) = cache(1_000_000);
-    for call in 0..1_000_000_u32 {
+    for call in 0..100_000_u32 {
         let key = Digest::of(&call.to_be_bytes());
         let result = async { Ok::<_, Infallible>(Arc::from("0123456789")) };
         cache.get_or_run(key, TTL, result).await.unwrap();
