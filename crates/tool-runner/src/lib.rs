@@ -19,6 +19,7 @@ mod duration;
 mod error;
 mod executor;
 mod loaded;
+mod platform;
 mod pushdown;
 #[cfg_attr(
     not(test),
