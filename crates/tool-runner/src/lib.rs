@@ -21,14 +21,6 @@ mod executor;
 mod loaded;
 mod platform;
 mod pushdown;
-#[cfg_attr(
-    not(test),
-    expect(
-        dead_code,
-        reason = "the story of a call does not go through it yet"
-    )
-)]
-#[expect(unused_imports, reason = "as above")]
 mod resilience;
 mod result;
 mod row_rule;
