@@ -1,8 +1,10 @@
 //! The service through its own client, on every database that is there.
 
 mod arguments;
+mod guarded;
 mod harness;
 mod permits;
+mod queries;
 mod reload;
 mod results;
 mod rows;
