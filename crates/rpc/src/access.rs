@@ -56,7 +56,7 @@ impl FromStr for Peer {
 }
 
 /// Every method and its callers. Health and reflection are open to every peer with a certificate.
-const TABLE: [(&str, &[Peer]); 8] = [
+const TABLE: [(&str, &[Peer]); 10] = [
     (
         "/wardgate.policy.v1.PolicyService/Authorize",
         &[Peer::Gateway],
@@ -81,7 +81,18 @@ const TABLE: [(&str, &[Peer]); 8] = [
         "/wardgate.toolrunner.v1.ToolRunnerService/CallTool",
         &[Peer::Gateway],
     ),
-    ("/wardgate.audit.v1.AuditService/Append", &[Peer::Gateway]),
+    (
+        "/wardgate.toolrunner.v1.ToolRunnerService/SetSwitch",
+        &[Peer::Operator],
+    ),
+    (
+        "/wardgate.toolrunner.v1.ToolRunnerService/ListSwitches",
+        &[Peer::Operator],
+    ),
+    (
+        "/wardgate.audit.v1.AuditService/Append",
+        &[Peer::Gateway, Peer::ToolRunner],
+    ),
     ("/wardgate.audit.v1.AuditService/Query", &[Peer::Operator]),
 ];
 

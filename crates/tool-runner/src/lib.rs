@@ -23,12 +23,23 @@ mod result;
 mod row_rule;
 mod service;
 mod sql;
+#[cfg_attr(
+    not(test),
+    expect(dead_code, reason = "the calls begin to use it with the executors")
+)]
+mod store;
+#[cfg_attr(
+    not(test),
+    expect(dead_code, reason = "the service begins to use it with the executors")
+)]
+mod switchboard;
 
 pub use catalogue::{Catalogue, Fault, Tool};
 pub use config::Config;
 pub use error::Error;
 pub use row_rule::RowRuleError;
 pub use service::service;
+pub use store::{SealingKey, StoreError};
 
 #[cfg(test)]
 mod tests;

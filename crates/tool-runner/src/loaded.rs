@@ -136,5 +136,6 @@ fn wire(tool: &Tool, config: &Config) -> pb::Tool {
         aliases: tool.aliases().iter().map(ToString::to_string).collect(),
         definition_json: tool.definition_json().clone(),
         time_limit: time_limit.try_into().ok(),
+        switches: Vec::new(),
     }
 }

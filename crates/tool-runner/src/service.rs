@@ -115,6 +115,20 @@ impl ToolRunnerService for Runner {
         };
         Ok(Response::new(stream::once(result).boxed()))
     }
+
+    async fn set_switch(
+        &self,
+        _: Request<pb::SetSwitchRequest>,
+    ) -> Result<Response<pb::SetSwitchResponse>, Status> {
+        Err(Status::unimplemented(""))
+    }
+
+    async fn list_switches(
+        &self,
+        _: Request<pb::ListSwitchesRequest>,
+    ) -> Result<Response<pb::ListSwitchesResponse>, Status> {
+        Err(Status::unimplemented(""))
+    }
 }
 
 fn refused(error: &Error) -> Status {

@@ -1,7 +1,7 @@
 //! The service through its own client, on every database that is there.
 
 mod arguments;
-mod harness;
+pub(crate) mod harness;
 mod permits;
 mod reload;
 mod results;

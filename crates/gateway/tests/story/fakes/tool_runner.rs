@@ -66,6 +66,7 @@ pub(crate) fn tool(name: &str, definition: &Value) -> pb::Tool {
         aliases: vec![format!("{name}_alias")],
         definition_json: definition.to_string().into(),
         time_limit: Some(Duration::from_millis(limit).try_into().unwrap()),
+        switches: Vec::new(),
     }
 }
 
@@ -245,5 +246,19 @@ impl ToolRunnerService for ToolRunner {
             Run::EndEarly => stream::empty().boxed(),
         };
         Ok(Response::new(stream))
+    }
+
+    async fn set_switch(
+        &self,
+        _request: Request<pb::SetSwitchRequest>,
+    ) -> Result<Response<pb::SetSwitchResponse>, Status> {
+        Err(Status::unimplemented("the gateway sets no switches"))
+    }
+
+    async fn list_switches(
+        &self,
+        _request: Request<pb::ListSwitchesRequest>,
+    ) -> Result<Response<pb::ListSwitchesResponse>, Status> {
+        Err(Status::unimplemented("the gateway lists no switches"))
     }
 }
