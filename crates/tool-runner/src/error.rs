@@ -18,6 +18,9 @@ pub enum Error {
     /// A source's settings were accepted and then not.
     #[error("a source cannot be set up")]
     Source(#[source] sqlx::Error),
+    /// A tool works on a source that there is not, or one of another type.
+    #[error("there is no source `{0}` of the type its tools need")]
+    NoSource(String),
     /// No tool of that canonical name is configured.
     #[error("no tool of that name is configured; list the tools")]
     UnknownTool,
@@ -30,6 +33,17 @@ pub enum Error {
     /// The permit's row rule does not fit the tool.
     #[error(transparent)]
     RowRule(#[from] RowRuleError),
+    /// The switches were not read yet.
+    #[error("it is not known yet which tools are switched off; try again later")]
+    SwitchesUnknown,
+    /// A switch for something that is not configured.
+    #[error("there is no {kind} `{name}`; use the name that `tools.yaml` gives it, not an alias")]
+    NoSuchTarget {
+        /// What kind of thing.
+        kind: &'static str,
+        /// Its name.
+        name: String,
+    },
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -49,9 +63,13 @@ fn lines(faults: &[Fault]) -> String {
 impl ServiceError for Error {
     fn reason(&self) -> ErrorReason {
         match self {
-            Self::Catalogue(_) | Self::Source(_) | Self::Interrupted => ErrorReason::Internal,
+            Self::Catalogue(_) | Self::Source(_) | Self::NoSource(_) | Self::Interrupted => {
+                ErrorReason::Internal
+            }
             Self::UnknownTool => ErrorReason::UnknownTool,
             Self::Store(error) => error.reason(),
+            Self::SwitchesUnknown => ErrorReason::Unavailable,
+            Self::NoSuchTarget { .. } => ErrorReason::InvalidMessage,
             Self::NotRecorded(_) => ErrorReason::NotDurable,
             Self::NoPermit | Self::Permit(_) | Self::RowRule(_) => ErrorReason::PermitRefused,
         }

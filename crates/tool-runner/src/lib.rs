@@ -3,8 +3,8 @@
 //! ```text
 //!   tools.yaml ──▶ catalogue ──▶ loaded (tools, sources, permits seen)
 //!                                   │
-//!   CallTool ─▶ call: tool ─▶ permit ─▶ arguments ─▶ sql ⇄ row rule ─▶ redact ─▶ result
-//!                      └ refused: nothing ran          └ pushdown
+//!   CallTool ─▶ call: tool ─▶ permit ─▶ arguments ─▶ executor ─▶ row rule ─▶ redact ─▶ result
+//!                      └ refused: nothing ran          └ sql, http, command, grpc, mcp …
 //! ```
 //!
 //! One job: run a configured tool for a call that the policy service permitted, and let nothing leave that
@@ -17,24 +17,17 @@ mod compiled;
 mod config;
 mod duration;
 mod error;
+mod executor;
 mod loaded;
 mod pushdown;
 mod result;
 mod row_rule;
 mod service;
 mod sql;
-#[cfg_attr(
-    not(test),
-    expect(dead_code, reason = "the calls begin to use it with the executors")
-)]
 mod store;
-#[cfg_attr(
-    not(test),
-    expect(dead_code, reason = "the service begins to use it with the executors")
-)]
 mod switchboard;
 
-pub use catalogue::{Catalogue, Fault, Tool};
+pub use catalogue::{Catalogue, Fault, Tool, Toolset};
 pub use config::Config;
 pub use error::Error;
 pub use row_rule::RowRuleError;

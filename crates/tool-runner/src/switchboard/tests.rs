@@ -1,73 +1,9 @@
-use std::pin::Pin;
-use std::sync::Mutex as Held;
-use std::sync::atomic::{AtomicBool, Ordering};
-
-use futures::Stream;
-use tonic::{Request, Response, Status};
-use wardgate_domain::{Digest, Receipt, SwitchAction, SwitchScope};
-use wardgate_proto::audit::v1 as pb;
-use wardgate_proto::audit::v1::audit_service_server::{AuditService, AuditServiceServer};
-use wardgate_rpc::{Peer, Service, link};
+use wardgate_domain::{SwitchAction, SwitchScope};
 
 use super::*;
 use crate::store::SealingKey;
 use crate::tests::harness::{Database, eventually};
-
-/// A record that keeps what it is told, or refuses.
-#[derive(Clone, Default)]
-struct Audit {
-    down: Arc<AtomicBool>,
-    changes: Arc<Held<Vec<AdminChange>>>,
-}
-
-impl Audit {
-    fn client(&self) -> AuditClient {
-        let (_, readiness) = watch::channel(Readiness::Ready);
-        let service = Service {
-            server: AuditServiceServer::new(self.clone()),
-            readiness,
-        };
-        let link = link::local(service, Peer::ToolRunner).link;
-        AuditClient::new(link, Duration::from_secs(1))
-    }
-
-    fn actions(&self) -> Vec<(String, bool)> {
-        let changes = self.changes.lock().unwrap();
-        let actions = changes.iter();
-        actions
-            .map(|change| (change.action.clone(), change.failed))
-            .collect()
-    }
-}
-
-#[tonic::async_trait]
-impl AuditService for Audit {
-    async fn append(
-        &self,
-        request: Request<pb::AppendRequest>,
-    ) -> Result<Response<pb::AppendResponse>, Status> {
-        if self.down.load(Ordering::Relaxed) {
-            return Err(Status::unavailable("as ordered"));
-        }
-        let record = Record::try_from(request.into_inner().record.unwrap()).unwrap();
-        let Event::AdminChange(change) = record.event else {
-            panic!("{record:?}");
-        };
-        self.changes.lock().unwrap().push(change);
-        Ok(Response::new(pb::AppendResponse {
-            receipt: Some(Receipt::for_durable(0, Digest::of(b"")).into()),
-        }))
-    }
-
-    type QueryStream = Pin<Box<dyn Stream<Item = Result<pb::QueryResponse, Status>> + Send>>;
-
-    async fn query(
-        &self,
-        _: Request<pb::QueryRequest>,
-    ) -> Result<Response<Self::QueryStream>, Status> {
-        Err(Status::unimplemented("not needed here"))
-    }
-}
+use crate::tests::record::Audit;
 
 fn store(database: &Database) -> Store {
     let key = SealingKey::derive(&[7; 32]);
@@ -144,7 +80,7 @@ async fn a_change_that_cannot_be_recorded_is_not_made() {
     let database = Database::sqlite().await;
     let audit = Audit::default();
     let board = board(&database, &audit).await;
-    audit.down.store(true, Ordering::Relaxed);
+    audit.is_down(true);
     let disable = change(SwitchKind::Tool, "t", SwitchAction::Disable);
     let refused = board.set(disable).await.unwrap_err();
     assert!(matches!(refused, Error::NotRecorded(_)), "{refused}");

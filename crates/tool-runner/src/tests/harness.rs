@@ -25,6 +25,9 @@ use wardgate_redact::PseudonymKey;
 use crate::Config;
 use crate::loaded::Keys;
 use crate::service::{Runner, start};
+use crate::store::{SealingKey, Store};
+use crate::switchboard::Switchboard;
+use crate::tests::record::Audit;
 
 /// A database of one test's own.
 pub(crate) enum Database {
@@ -278,6 +281,8 @@ pub(super) struct Harness {
     pub(super) ambient: Ambient,
     pub(super) file: PathBuf,
     pub(super) runner: Arc<Runner>,
+    /// Where changes of switches are recorded.
+    pub(super) audit: Audit,
     clock: Arc<SetClock>,
     _dir: TempDir,
 }
@@ -317,12 +322,22 @@ impl Harness {
             Arc::clone(&clock) as Arc<dyn Clock>,
             Arc::new(SystemEntropy),
         );
-        let runner = start(config, keys, ambient.clone()).await.unwrap();
+        // Of its own, whatever the tools' database is: the store has its own tests on both.
+        let store = format!("sqlite:{}", dir.path().join("store.sqlite").display());
+        let store = Store::open(&store, SealingKey::derive(&[7; 32]), ambient.clone()).unwrap();
+        let audit = Audit::default();
+        let switchboard = Switchboard::open(store, audit.client(), ambient.clone())
+            .await
+            .unwrap();
+        let runner = start(config, keys, switchboard, ambient.clone())
+            .await
+            .unwrap();
         Self {
             client: ToolRunnerServiceClient::new(ToolRunnerServiceServer::from_arc(Arc::clone(
                 &runner,
             ))),
             runner,
+            audit,
             signer,
             caller: caller("d1"),
             ambient,
@@ -395,6 +410,7 @@ impl Harness {
             tool: tool.to_owned(),
             arguments_json: arguments.to_vec().into(),
             permit: permit.map(Into::into),
+            caller_token: String::new(),
         }
     }
 

@@ -3,7 +3,9 @@
 mod arguments;
 pub(crate) mod harness;
 mod permits;
+pub(crate) mod record;
 mod reload;
 mod results;
 mod rows;
 mod sources;
+mod switches;
