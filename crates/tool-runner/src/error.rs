@@ -81,7 +81,9 @@ impl StoreError {
         match self {
             Self::Database(_) | Self::Late => ErrorReason::Unavailable,
             Self::TooLarge | Self::TooManySwitches(_) => ErrorReason::InvalidMessage,
-            Self::UnknownStore | Self::NewerSchema { .. } | Self::Sealed => ErrorReason::Internal,
+            Self::UnknownStore | Self::Open { .. } | Self::NewerSchema { .. } | Self::Sealed => {
+                ErrorReason::Internal
+            }
         }
     }
 }

@@ -123,7 +123,10 @@ impl Switchboard {
         });
         match board.refresh().await {
             Err(error @ StoreError::NewerSchema { .. }) => return Err(error),
-            Err(error) if board.store.is_a_file() => return Err(error),
+            Err(StoreError::Database(source)) if board.store.is_a_file() => {
+                let store = board.store.to_string();
+                return Err(StoreError::Open { store, source });
+            }
             Ok(()) | Err(_) => {}
         }
         tokio::spawn(follow(Arc::downgrade(&board)));

@@ -10,9 +10,15 @@
 
 mod address;
 mod database;
-#[cfg_attr(not(test), expect(dead_code, reason = "calls are to keep large results"))]
+#[cfg_attr(
+    not(test),
+    expect(dead_code, reason = "calls are to keep large results")
+)]
 pub(crate) mod kept;
-#[cfg_attr(not(test), expect(dead_code, reason = "calls are to bring idempotency keys"))]
+#[cfg_attr(
+    not(test),
+    expect(dead_code, reason = "calls are to bring idempotency keys")
+)]
 pub(crate) mod keyed;
 mod postgres;
 mod sealing;
@@ -43,6 +49,14 @@ pub enum StoreError {
     /// The setting names no store.
     #[error("the tool-runner's store must be given as `sqlite:PATH` or `postgres://…`")]
     UnknownStore,
+    /// The file cannot be opened.
+    #[error("cannot open the tool-runner's store {store}: {source}")]
+    Open {
+        /// Where it is.
+        store: String,
+        /// What the driver said.
+        source: sqlx::Error,
+    },
     /// The store was written by a newer program.
     #[error(
         "the tool-runner's store has schema version {found}, this program knows {known}; use the newer program"

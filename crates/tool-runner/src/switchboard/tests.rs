@@ -142,5 +142,9 @@ async fn a_file_that_cannot_be_used_is_told_at_the_start() {
     let url = "sqlite:/no/such/directory/store.sqlite";
     let store = Store::open(url, SealingKey::derive(&[7; 32]), Ambient::system()).unwrap();
     let opened = Switchboard::open(store, Audit::default().client(), Ambient::system()).await;
-    assert!(matches!(opened.err().unwrap(), StoreError::Database(_)));
+    let told = opened.err().unwrap().to_string();
+    assert!(
+        told.contains("sqlite:/no/such/directory/store.sqlite"),
+        "{told}"
+    );
 }
