@@ -27,7 +27,8 @@ use wardgate_telemetry::names;
 use crate::call::{self, AdmittedCall, Call};
 use crate::catalogue::{Catalogue, Text, texts};
 use crate::executor::Progress;
-use crate::loaded::{Keys, Loaded};
+use crate::loaded::{Keys, Loaded, Shared};
+use crate::platform::Counted;
 use crate::store::{SealingKey, Store};
 use crate::switchboard::{Switchboard, Switches};
 use crate::{Config, Error};
@@ -69,19 +70,20 @@ pub(crate) async fn start(
     let seen = texts(&config.catalogue).unwrap_or_default();
     let catalogue =
         Catalogue::load(&config.catalogue, &config.variables).map_err(Error::Catalogue)?;
-    let loaded = Loaded::new(catalogue, &config, &keys, None)?;
+    let shared = Shared::new(&config, ambient);
+    let loaded = Loaded::new(catalogue, &config, &keys, &shared, None)?;
     let (version, _) = watch::channel(loaded.version());
     let runner = Arc::new(Runner {
         loaded: ArcSwap::from_pointee(loaded),
         version,
+        shared,
         config,
         keys,
         switchboard,
-        ambient,
     });
-    runner.tell_version();
     tokio::spawn(follow_files(Arc::downgrade(&runner), seen));
     let switches = runner.switchboard.subscribe();
+    runner.tell_version();
     tokio::spawn(follow_switches(Arc::downgrade(&runner), switches));
     Ok(runner)
 }
@@ -91,10 +93,10 @@ pub(crate) struct Runner {
     loaded: ArcSwap<Loaded>,
     /// Of catalogue and switches together.
     version: watch::Sender<Digest>,
+    shared: Shared,
     config: Config,
     keys: Keys,
     switchboard: Arc<Switchboard>,
-    ambient: Ambient,
 }
 
 #[tonic::async_trait]
@@ -141,9 +143,12 @@ impl ToolRunnerService for Runner {
         let loaded = self.loaded.load();
         let admitted = self
             .check_switch(&call, &loaded)
-            .and_then(|()| call::admit(call, &loaded, self.ambient.now()))
+            .and_then(|()| call::admit(call, &loaded, self.shared.ambient.now()))
             .map_err(|error| refused(&error))?;
-        Ok(Response::new(events(admitted).boxed()))
+        let counted = self.shared.platform.begin(admitted.tool());
+        Ok(Response::new(
+            events(admitted, self.shared.clone(), counted).boxed(),
+        ))
     }
 
     async fn set_switch(
@@ -177,9 +182,17 @@ impl ToolRunnerService for Runner {
 const PROGRESS_WAITING: usize = 16;
 
 /// The events of one call: how far it is, and then exactly one result. Dropping the stream stops the call.
-fn events(call: AdmittedCall) -> impl Stream<Item = Result<pb::CallToolResponse, Status>> {
+fn events(
+    call: AdmittedCall,
+    shared: Shared,
+    counted: Counted,
+) -> impl Stream<Item = Result<pb::CallToolResponse, Status>> {
     let (sender, mut progress) = mpsc::channel(PROGRESS_WAITING);
-    let mut running = Box::pin(async move { call.run(&sender).await });
+    let mut running = Box::pin(async move {
+        let result = call.run(&shared, &sender).await;
+        counted.ended(result.is_error);
+        result
+    });
     let mut is_done = false;
     stream::poll_fn(move |context| {
         use pb::call_tool_response::Event;
@@ -268,9 +281,9 @@ impl Runner {
 
     /// Tells whoever watches when catalogue or switches are others than before.
     fn tell_version(&self) {
-        let switches = self.switchboard.current();
-        let version = version(&self.loaded.load(), switches.as_deref());
         self.version.send_if_modified(|current| {
+            let switches = self.switchboard.current();
+            let version = version(&self.loaded.load(), switches.as_deref());
             let changed = *current != version;
             *current = version;
             changed
@@ -305,7 +318,13 @@ impl Runner {
         let catalogue =
             Catalogue::parse(texts, &self.config.variables).map_err(Error::Catalogue)?;
         let previous = self.loaded.load();
-        let loaded = Loaded::new(catalogue, &self.config, &self.keys, Some(&previous))?;
+        let loaded = Loaded::new(
+            catalogue,
+            &self.config,
+            &self.keys,
+            &self.shared,
+            Some(&previous),
+        )?;
         let version = loaded.version();
         self.loaded.store(Arc::new(loaded));
         self.tell_version();

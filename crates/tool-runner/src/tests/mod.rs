@@ -3,6 +3,7 @@
 mod arguments;
 pub(crate) mod harness;
 mod permits;
+mod queries;
 pub(crate) mod record;
 mod reload;
 mod results;
