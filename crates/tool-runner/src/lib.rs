@@ -26,12 +26,15 @@ mod result;
 mod row_rule;
 mod service;
 mod sql;
+mod store;
+mod switchboard;
 
 pub use catalogue::{Catalogue, Fault, Tool, Toolset};
 pub use config::Config;
 pub use error::Error;
 pub use row_rule::RowRuleError;
 pub use service::service;
+pub use store::{SealingKey, StoreError};
 
 #[cfg(test)]
 mod tests;

@@ -167,6 +167,10 @@ impl Sources {
         Ok(())
     }
 
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.open.contains_key(name)
+    }
+
     /// What guards the source of that name.
     pub(crate) fn guard(&self, name: &str) -> Option<&Arc<SourceGuard>> {
         self.open.get(name).map(|open| &open.guard)

@@ -2,10 +2,12 @@
 
 mod arguments;
 mod guarded;
-mod harness;
 mod permits;
 mod queries;
 mod reload;
 mod results;
 mod rows;
 mod sources;
+mod switches;
+pub(crate) mod harness;
+pub(crate) mod record;
