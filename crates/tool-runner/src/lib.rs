@@ -12,6 +12,7 @@
 
 mod arguments;
 mod call;
+mod command;
 mod catalogue;
 mod compiled;
 mod config;
@@ -25,6 +26,7 @@ mod service;
 mod sql;
 
 pub use catalogue::{Catalogue, Fault, Tool};
+pub use command::launch;
 pub use config::Config;
 pub use error::Error;
 pub use row_rule::RowRuleError;
