@@ -18,7 +18,10 @@ mod program;
 mod remarks;
 mod sandbox;
 
+pub(crate) use confine::Limits;
 pub use launch::launch;
+pub(crate) use program::{Given, Listener, Program, RunError};
+pub(crate) use sandbox::{Kernel, Sandbox};
 
 #[cfg(test)]
 mod tests;

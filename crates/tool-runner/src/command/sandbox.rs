@@ -103,18 +103,18 @@ impl Kernel {
     }
 
     /// Says once in the life of the process what this kernel enforces.
-    pub(crate) fn log(self) {
+    pub(crate) fn log() {
         static SAID: Once = Once::new();
-        SAID.call_once(|| info!("programs of tools are confined by the kernel: {self}"));
+        SAID.call_once(|| info!("this kernel holds programs of tools to {}", Self::probe()));
     }
 }
 
 impl fmt::Display for Kernel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if !self.files {
-            return f.write_str("limits and no new privileges only; it has no Landlock");
+            return f.write_str("limits and no new privileges; it has no Landlock for sandboxes");
         }
-        f.write_str("limits, no new privileges, Landlock for files")?;
+        f.write_str("limits, no new privileges and, by Landlock, their sandboxes")?;
         let yes = |held| if held { "yes" } else { "no" };
         write!(
             f,

@@ -237,16 +237,12 @@ async fn a_command_line_that_is_too_long_is_told_apart() {
     );
 }
 
-/// The user that runs the tests.
-pub(super) fn user() -> u32 {
-    fs::metadata("/proc/self").unwrap().uid()
-}
-
-/// Processes and threads of that user.
+/// Processes and threads of the user that runs the tests.
 pub(super) fn tasks_of_the_user() -> usize {
+    let user = nix::unistd::geteuid().as_raw();
     let processes = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
     processes
-        .filter(|process| process.metadata().is_ok_and(|it| it.uid() == user()))
+        .filter(|process| process.metadata().is_ok_and(|it| it.uid() == user))
         .filter_map(|process| Some(fs::read_dir(process.path().join("task")).ok()?.count()))
         .sum()
 }
