@@ -4,7 +4,10 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let mut words = std::env::args_os().skip(1);
-    if words.next().is_some_and(|word| word == "launch") {
+    if words
+        .next()
+        .is_some_and(|word| word == wardgate_tool_runner::LAUNCH)
+    {
         return wardgate_tool_runner::launch(words);
     }
     eprintln!("only Wardgate's tests start this");

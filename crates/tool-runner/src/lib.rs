@@ -27,7 +27,7 @@ mod service;
 mod sql;
 
 pub use catalogue::{Catalogue, Fault, Tool, Toolset};
-pub use command::launch;
+pub use command::{LAUNCH, launch};
 pub use config::Config;
 pub use error::Error;
 pub use row_rule::RowRuleError;

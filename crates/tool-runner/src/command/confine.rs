@@ -4,8 +4,9 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-use nix::sys::prctl::set_no_new_privs;
+use nix::sys::prctl::{set_no_new_privs, set_pdeathsig};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::sys::signal::{SigSet, Signal};
 use serde::{Deserialize, Serialize};
 
 use super::launch::{LaunchError, Order};
@@ -38,6 +39,10 @@ pub(super) fn become_program(order: &Order, name: &OsStr, arguments: &[OsString]
 }
 
 fn confine(order: &Order) -> Result<(), LaunchError> {
+    // The keeper's own mask would be the program's.
+    SigSet::empty().thread_set_mask()?;
+    // The keeper dies last, unless something else kills it.
+    set_pdeathsig(Signal::SIGKILL)?;
     set_no_new_privs()?;
     sandbox::enter(&order.program, order.sandbox.as_ref())?;
     let limits = &order.limits;

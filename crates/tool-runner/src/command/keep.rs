@@ -17,7 +17,7 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid, waitpid};
 use nix::unistd::Pid;
 
-use super::launch::{LaunchError, Order, SELF, SUBCOMMAND, Step};
+use super::launch::{LAUNCH, LaunchError, Order, SELF, Step};
 
 /// Runs the program until it ends or the leash is cut, and ends whatever it left. The exit code is the program's.
 pub(super) fn keep(order: &Order, words: &[OsString]) -> Result<u8, LaunchError> {
@@ -28,25 +28,34 @@ pub(super) fn keep(order: &Order, words: &[OsString]) -> Result<u8, LaunchError>
     leash.read_exact(&mut text).map_err(LaunchError::Leash)?;
     let program = spawn(words, order.stdin.map(|_| text))?;
 
-    let code = loop {
-        match waitid(Id::All, ended() | WaitPidFlag::WNOWAIT)? {
+    let code = watch(program, &mut leash, &children);
+    let _empty = killpg(program, Signal::SIGKILL);
+    end_children();
+    Ok(code?)
+}
+
+/// Waits until the program ends, and kills it when the leash is cut.
+fn watch(program: Pid, leash: &mut (impl Read + AsFd), children: &SignalFd) -> nix::Result<u8> {
+    loop {
+        let ended = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
+        let code = match waitid(Id::All, ended)? {
             WaitStatus::StillAlive => {
-                if wait(&leash, &children)? && is_cut(&mut leash) {
+                if wait(leash, children)? && is_cut(leash) {
                     // Not yet waited for, so the number is still the program's.
                     let _gone = killpg(program, Signal::SIGKILL);
                     let _gone = kill(program, Signal::SIGKILL);
                 }
+                continue;
             }
-            WaitStatus::Exited(pid, code) if pid == program => break code,
-            WaitStatus::Signaled(pid, signal, _) if pid == program => break 128 + signal as i32,
+            WaitStatus::Exited(pid, code) if pid == program => code,
+            WaitStatus::Signaled(pid, signal, _) if pid == program => 128 + signal as i32,
             orphan => {
                 waitpid(orphan.pid(), None)?;
+                continue;
             }
-        }
-    };
-    let _empty = killpg(program, Signal::SIGKILL);
-    end_children();
-    Ok(u8::try_from(code).unwrap_or(u8::MAX))
+        };
+        return Ok(u8::try_from(code).unwrap_or(u8::MAX));
+    }
 }
 
 /// Ended children are told by what this returns becoming readable.
@@ -63,7 +72,7 @@ fn spawn(words: &[OsString], text: Option<Vec<u8>>) -> Result<Pid, LaunchError> 
         None => Stdio::null(),
     };
     let mut program = Command::new(SELF)
-        .args([SUBCOMMAND, Step::Become.as_str()])
+        .args([LAUNCH, Step::Become.as_str()])
         .args(words)
         .stdin(stdin)
         .process_group(0)
@@ -74,10 +83,6 @@ fn spawn(words: &[OsString], text: Option<Vec<u8>>) -> Result<Pid, LaunchError> 
         thread::spawn(move || stdin.write_all(&text));
     }
     Ok(Pid::from_raw(program.id().cast_signed()))
-}
-
-fn ended() -> WaitPidFlag {
-    WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG
 }
 
 /// Waits for the leash or a child; whether it was the leash.

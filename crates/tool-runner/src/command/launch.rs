@@ -10,8 +10,9 @@ use super::confine::{self, Limits};
 use super::keep;
 use super::sandbox::Sandbox;
 
-/// The first word of the launcher's command line.
-pub(super) const SUBCOMMAND: &str = "launch";
+/// The first word of the launcher's command line: the program that holds the tool-runner must pass the words
+/// behind it to [`launch()`] before it does anything else.
+pub const LAUNCH: &str = "launch";
 /// This binary.
 pub(super) const SELF: &str = "/proc/self/exe";
 

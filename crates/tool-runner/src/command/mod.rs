@@ -19,7 +19,7 @@ mod remarks;
 mod sandbox;
 
 pub(crate) use confine::Limits;
-pub use launch::launch;
+pub use launch::{LAUNCH, launch};
 pub(crate) use program::{Given, Listener, Program, RunError};
 pub(crate) use sandbox::{Kernel, Sandbox};
 

@@ -10,7 +10,7 @@ use tokio::process::{Child, Command};
 use tracing::debug;
 
 use super::confine::Limits;
-use super::launch::{Order, SUBCOMMAND, Step};
+use super::launch::{LAUNCH, Order, Step};
 use super::remarks::Remarks;
 use super::sandbox::Sandbox;
 
@@ -127,7 +127,7 @@ impl Program {
         let order =
             serde_json::to_string(&order).map_err(|error| RunError::NotStarted(error.into()))?;
         Command::new(launcher())
-            .args([SUBCOMMAND, Step::Keep.as_str(), &order, &self.name])
+            .args([LAUNCH, Step::Keep.as_str(), &order, &self.name])
             .args(&given.words)
             .env_clear()
             .envs(given.environment.iter().map(|(name, value)| (name, value)))

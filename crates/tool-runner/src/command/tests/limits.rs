@@ -1,14 +1,18 @@
 //! The kernel holds a program to its limits.
 
-use super::{Case, RunError};
-use crate::command::program::Given;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use nix::unistd::Uid;
+
+use super::{Case, Heard, RunError, tasks_of_the_user, until};
 
 fn failed(ended: &Result<String, RunError>) -> bool {
     matches!(ended, Err(RunError::Failed(_)))
 }
 
 #[tokio::test]
-async fn cpu_time() {
+async fn cpu_time_ends_a_program() {
     let mut case = Case::shell();
     case.program.limits.cpu = Some(1);
     let ended = case.script("while :; do :; done").await;
@@ -16,7 +20,7 @@ async fn cpu_time() {
 }
 
 #[tokio::test]
-async fn memory() {
+async fn memory_is_refused_above_its_limit() {
     let mut case = Case::shell();
     let hog = "x=$(head -c 40000000 /dev/zero | tr '\\0' x); echo ${#x}";
     case.program.limits.memory = Some(1 << 30);
@@ -27,7 +31,7 @@ async fn memory() {
 }
 
 #[tokio::test]
-async fn open_files_and_file_sizes() {
+async fn files_are_few_and_small() {
     let mut case = Case::shell();
     let many = "exec 3</dev/null 4</dev/null 5</dev/null; echo open";
     case.program.limits.files = Some(16);
@@ -39,49 +43,42 @@ async fn open_files_and_file_sizes() {
     case.program.limits.file_size = Some(1_000);
     let write = "head -c 1000 /dev/zero > full; head -c 1001 /dev/zero > over";
     assert!(failed(&case.script(write).await));
-    let size = |name| std::fs::metadata(case.path().join(name)).unwrap().len();
+    let size = |name| fs::metadata(case.path().join(name)).unwrap().len();
     assert_eq!((size("full"), size("over")), (1_000, 1_000));
 }
 
 #[tokio::test]
-async fn processes() {
-    let bomb = "bomb() { bomb & bomb & wait; }; bomb 2>/dev/null";
-    let mut case = Case::shell();
-    let mut given = case.given(bomb);
-    let others = if nix::unistd::Uid::effective().is_root() {
-        // The kernel excepts root from this limit, so the bomb is nobody's.
-        given = Given {
-            words: ["--reuid=65533", "--clear-groups", "--", "/bin/sh"]
-                .map(str::to_owned)
-                .into_iter()
-                .chain(given.words)
-                .collect(),
-            ..given
-        };
-        case.program.path = "/usr/bin/setpriv".into();
-        case.program.name = "setpriv".to_owned();
-        0
-    } else {
-        super::tasks_of_the_user()
-    };
+async fn a_fork_bomb_stays_within_its_processes() {
     const ALLOWED: usize = 20;
+    let mut case = Case::shell();
+    fs::set_permissions(case.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    let mut given = case.given("exec 2>$0/told; bomb() { bomb & bomb & wait; }; bomb");
+    let mut others = tasks_of_the_user();
+    if Uid::effective().is_root() {
+        // The kernel excepts root from this limit, so the bomb is somebody else's.
+        let user = ["--reuid=65533", "--clear-groups", "--", "/bin/sh"].map(str::to_owned);
+        given.words.splice(0..0, user);
+        case.program.path = "/usr/bin/setpriv".into();
+        others = 0;
+    }
     case.program.limits.processes = Some((others + ALLOWED) as u64);
 
-    let mut heard = super::Heard::default();
+    let mut heard = Heard::default();
     let mut most = 0;
     {
         let run = case.program.run(given, &mut heard);
         tokio::pin!(run);
-        let watch = super::until("the bomb meets its limit", || {
+        let met = until("the bomb meets its limit", || {
             most = most.max(case.running());
-            most >= ALLOWED
+            let told = fs::read_to_string(case.path().join("told"));
+            told.is_ok_and(|told| told.matches("Cannot fork").count() > 10)
         });
         tokio::select! {
-            _ended = &mut run => {}
-            () = watch => {}
+            ended = &mut run => assert!(matches!(ended, Err(RunError::Failed(_))), "{ended:?}"),
+            () = met => {}
         }
     }
-    super::until("nothing is left", || case.running() == 0).await;
-    // The keeper is the one that is not limited.
-    assert!((ALLOWED / 2..=ALLOWED + 1).contains(&most), "{most}");
+    until("nothing is left", || case.running() == 0).await;
+    // The keeper is none of them.
+    assert!((2..=ALLOWED + 1).contains(&most), "{most}");
 }

@@ -4,15 +4,15 @@ use super::{Case, until};
 
 /// Leaves behind: a background process, one in a session of its own, and one whose parents are all gone.
 const FAMILY: &str = "
-    tail -f $0/. &
-    setsid tail -f $0/. </dev/null >/dev/null 2>&1 &
-    (setsid sh -c '(tail -f $0/. </dev/null >/dev/null 2>&1 &)' $0 &)
+    tail -f $0/log &
+    setsid tail -f $0/log </dev/null >/dev/null 2>&1 &
+    (setsid sh -c '(tail -f $0/log </dev/null >/dev/null 2>&1 &)' $0 &)
 ";
 
 #[tokio::test]
 async fn a_dropped_call_takes_the_whole_tree_along() {
     let case = Case::shell();
-    let script = format!("{FAMILY} trap '' TERM INT HUP; tail -f $0/.");
+    let script = format!("{FAMILY} trap '' TERM INT HUP; exec tail -f $0/log");
     let given = case.given(&script);
     let mut heard = super::Heard::default();
     {
@@ -31,7 +31,7 @@ async fn a_dropped_call_takes_the_whole_tree_along() {
 async fn what_a_program_leaves_behind_is_gone_with_its_result() {
     let case = Case::shell();
     let script =
-        format!("{FAMILY} until [ $(pgrep -fc \"^tail -f $0\") = 3 ]; do :; done; echo done");
+        format!("{FAMILY} until [ $(pgrep -fc \"^tail -f $0/log\") = 3 ]; do :; done; echo done");
     assert_eq!(case.script(&script).await.unwrap(), "done\n");
     assert_eq!(case.running(), 0);
 }

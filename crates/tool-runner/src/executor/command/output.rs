@@ -98,9 +98,9 @@ impl Listener for Reader<'_, '_> {
         }
         for piece in bytes.split_inclusive(|&byte| byte == b'\n') {
             self.rest.extend_from_slice(piece);
-            if let Some(line) = self.rest.strip_suffix(b"\n") {
-                let line = line.to_vec();
-                self.rest.clear();
+            if self.rest.ends_with(b"\n") {
+                let mut line = std::mem::take(&mut self.rest);
+                line.pop();
                 if self.line(&line) == Flow::Enough {
                     return ControlFlow::Break(());
                 }
