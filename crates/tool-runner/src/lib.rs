@@ -13,6 +13,7 @@
 mod arguments;
 mod call;
 mod catalogue;
+mod command;
 mod compiled;
 mod config;
 mod duration;
@@ -30,6 +31,7 @@ mod store;
 mod switchboard;
 
 pub use catalogue::{Catalogue, Fault, Tool, Toolset};
+pub use command::{LAUNCH, launch};
 pub use config::Config;
 pub use error::Error;
 pub use row_rule::RowRuleError;
