@@ -1,6 +1,6 @@
 //! A catalogue in force: its tools with their sources, and the permits seen under it.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,6 +13,7 @@ use wardgate_redact::PseudonymKey;
 use crate::catalogue::{Catalogue, Tool, Toolset};
 use crate::compiled::CompiledPermits;
 use crate::executor::{Caps, Executor, Sources};
+use crate::mcp::Upstream;
 use crate::platform::{KnownTool, Overview, Platform};
 use crate::resilience::{Guard, RateLimiter, ResultCache, SourceGuard, ToolLimits};
 use crate::store::Store;
@@ -76,6 +77,7 @@ pub(crate) struct Loaded {
     list: pb::ListToolsResponse,
     version: Digest,
     compiled: CompiledPermits,
+    upstreams: BTreeMap<String, Arc<Upstream>>,
 }
 
 /// What outlives every catalogue.
@@ -120,6 +122,7 @@ impl Loaded {
         shared: &Shared,
         previous: Option<&Self>,
     ) -> Result<Self, Error> {
+        let (imported, missing) = (catalogue.imported().to_vec(), catalogue.missing().to_vec());
         let (tools, toolsets, settings, version) = catalogue.into_parts();
         let mut sources = Sources::new(&shared.platform);
         let open = previous.map(|previous| &previous.sources);
@@ -145,7 +148,12 @@ impl Loaded {
                 .collect(),
             toolsets: toolsets.iter().cloned().map(pb::Toolset::from).collect(),
             catalogue_version: version.to_wire(),
+            missing_upstreams: missing,
         };
+        let upstreams = imported
+            .into_iter()
+            .map(|name| Ok((name.clone(), sources.mcp(&name)?)))
+            .collect::<Result<_, Error>>()?;
         let runnable = |tool: Tool| {
             let runnable = RunnableTool {
                 toolsets: toolsets_of(&tool),
@@ -175,12 +183,18 @@ impl Loaded {
             list,
             version,
             compiled: CompiledPermits::new(keys, config.pushdown),
+            upstreams,
         })
     }
 
     /// By canonical name only.
     pub(crate) fn tool(&self, name: &str) -> Option<&Arc<RunnableTool>> {
         self.tools.get(name)
+    }
+
+    /// The MCP servers whose tools are imported, by name of their source.
+    pub(crate) fn upstreams(&self) -> &BTreeMap<String, Arc<Upstream>> {
+        &self.upstreams
     }
 
     /// Whether there is anything a switch of this target could concern.

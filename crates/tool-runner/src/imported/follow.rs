@@ -41,7 +41,7 @@ impl Followers {
     }
 
     /// Follows these and no others; one that is followed already goes on.
-    pub(super) fn follow(&self, upstreams: BTreeMap<String, Arc<Upstream>>) {
+    pub(super) fn follow(&self, upstreams: &BTreeMap<String, Arc<Upstream>>) {
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         running.retain(|source, follower| {
             let goes_on = upstreams
@@ -53,11 +53,11 @@ impl Followers {
             goes_on
         });
         for (source, upstream) in upstreams {
-            running.entry(source).or_insert_with_key(|source| {
-                let task = follow(source.clone(), Arc::clone(&upstream), self.roster.clone());
+            running.entry(source.clone()).or_insert_with(|| {
+                let task = follow(source.clone(), Arc::clone(upstream), self.roster.clone());
                 Follower {
                     _task: AbortOnDropHandle::new(tokio::spawn(task)),
-                    upstream,
+                    upstream: Arc::clone(upstream),
                 }
             });
         }

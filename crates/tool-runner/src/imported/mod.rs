@@ -13,24 +13,28 @@
 
 mod follow;
 mod importing;
+mod recorder;
 mod review;
 mod roster;
 mod standing;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::watch;
 use tracing::warn;
-use wardgate_domain::Ambient;
+use wardgate_domain::{Ambient, Digest};
+use wardgate_rpc::client::AuditClient;
 
 use crate::Error;
-use crate::catalogue::{Catalogue, Tool};
-use crate::executor::Sources;
+use crate::catalogue::{Catalogue, Imports, Tool};
+use crate::mcp::Upstream;
 use crate::pins::{Grade, Judged, JudgedTool, Pins};
 
 use follow::Followers;
 use importing::Importing;
+use recorder::{ITSELF, Recorder};
 use roster::Roster;
 use standing::Standings;
 
@@ -48,6 +52,7 @@ pub(crate) struct Importer {
     ambient: Ambient,
     roster: Roster,
     followers: Followers,
+    recorder: Recorder,
     state: Mutex<State>,
 }
 
@@ -57,6 +62,8 @@ struct State {
     /// What sources with `pins: first_use` offered when they were first seen.
     first_seen: Pins,
     standings: Standings,
+    /// Of the lock file in force.
+    lock: Option<Digest>,
 }
 
 /// The lock file of a catalogue, which is a file or a directory.
@@ -69,14 +76,15 @@ pub(crate) fn lock_path(catalogue: &Path) -> PathBuf {
 }
 
 impl Importer {
-    /// For the catalogue at `path`.
-    pub(crate) fn new(path: &Path, ambient: Ambient) -> Self {
+    /// For the catalogue at `path`. What changes in the tools of servers is recorded with `audit`.
+    pub(crate) fn new(path: &Path, audit: AuditClient, ambient: Ambient) -> Self {
         let roster = Roster::default();
         Self {
             lock: lock_path(path),
-            ambient,
             followers: Followers::new(roster.clone()),
+            recorder: Recorder::new(audit, ambient.clone()),
             roster,
+            ambient,
             state: Mutex::default(),
         }
     }
@@ -109,22 +117,23 @@ impl Importer {
         for (source, judged) in importing.iter().zip(&mut judged) {
             tools.extend(approved(source, judged, &pins));
         }
-        state.standings.update(&importing, &judged);
+        state.standings.update(&importing, &judged, &pins, &self.recorder);
+        let digest = Digest::of(lock.as_bytes());
+        if !lock.is_empty() && state.lock.replace(digest) != Some(digest) {
+            self.recorder.record(ITSELF, "tools.lock", LOCK.to_owned(), Some(digest));
+        }
         let missing = self.roster.missing();
-        let missing = importing.iter().filter(|it| missing.contains(&it.name));
-        let missing = missing.map(|it| it.name.clone()).collect();
-        catalogue.import(tools, missing);
+        catalogue.import(Imports {
+            tools,
+            missing: importing.iter().filter(|it| missing.contains(&it.name)).map(|it| it.name.clone()).collect(),
+            sources: importing.into_iter().map(|it| it.name).collect(),
+        });
         Ok(())
     }
 
-    /// Follows the servers whose tools are imported, and no others.
-    pub(crate) fn follow(&self, catalogue: &[String], sources: &Sources) -> Result<(), Error> {
-        let upstreams = catalogue
-            .iter()
-            .map(|name| Ok((name.clone(), sources.mcp(name)?)))
-            .collect::<Result<_, Error>>()?;
+    /// Follows the servers of the catalogue in force, and no others.
+    pub(crate) fn follow(&self, upstreams: &BTreeMap<String, Arc<Upstream>>) {
         self.followers.follow(upstreams);
-        Ok(())
     }
 
     /// Approves what sources that nobody approved anything of offer, where they say `pins: first_use`; not

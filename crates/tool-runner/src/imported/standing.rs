@@ -8,7 +8,8 @@ use wardgate_domain::Digest;
 use wardgate_telemetry::names;
 
 use super::importing::Importing;
-use crate::pins::{Definition, Grade, Judged, JudgedTool};
+use super::recorder::{ITSELF, Recorder};
+use crate::pins::{Definition, Grade, Judged, JudgedTool, Pins};
 
 /// How each tool stood when it was last judged, by source and the server's own name.
 #[derive(Default)]
@@ -21,8 +22,14 @@ struct Standing {
 }
 
 impl Standings {
-    /// Takes note of a judgement; logs say what is new in it.
-    pub(super) fn update(&mut self, importing: &[Importing], judged: &[Vec<JudgedTool>]) {
+    /// Takes note of a judgement. What is new in it goes to log and record.
+    pub(super) fn update(
+        &mut self,
+        importing: &[Importing],
+        judged: &[Vec<JudgedTool>],
+        pins: &Pins,
+        recorder: &Recorder,
+    ) {
         let mut standings = BTreeMap::new();
         for (source, judged) in importing.iter().zip(judged) {
             let kept_out = judged.iter().filter(|tool| is_kept_out(&tool.judged)).count();
@@ -36,7 +43,8 @@ impl Standings {
                 };
                 let before = self.0.get(&key);
                 if before != Some(&standing) {
-                    tell(&source.name, tool, before);
+                    tell(&source.name, tool, before.is_none());
+                    record(source, tool, before.is_none(), pins, recorder);
                 }
                 standings.insert(key, standing);
             }
@@ -49,24 +57,43 @@ fn is_kept_out(judged: &Judged) -> bool {
     matches!(judged, Judged::New { .. } | Judged::Drifted { .. } | Judged::Refused { .. })
 }
 
-fn tell(upstream: &str, tool: &JudgedTool, before: Option<&Standing>) {
+fn tell(upstream: &str, tool: &JudgedTool, at_first_sight: bool) {
     let name = tool.name.as_str();
     let grade = tool.judged.grade().map(Grade::as_str);
     match &tool.judged {
-        // At the start every approved tool is one nobody needs to hear of.
-        Judged::Approved if before.is_none() => {}
+        // Nobody needs to hear that all is as it was.
+        Judged::Approved if at_first_sight => {}
         Judged::Approved => info!(upstream, tool = name, "a tool of an upstream is approved and in force"),
         Judged::Gone => info!(upstream, tool = name, "an upstream does not offer an approved tool any more"),
         Judged::New { .. } => warn!(
-            upstream, tool = name, grade,
+            upstream,
+            tool = name,
+            grade,
             "a new tool of an upstream is kept out until it is approved"
         ),
         Judged::Drifted { .. } => warn!(
-            upstream, tool = name, grade,
+            upstream,
+            tool = name,
+            grade,
             "a tool of an upstream changed and is kept out until the change is approved"
         ),
         Judged::Refused { reason } => {
             warn!(upstream, tool = name, reason, "a tool of an upstream cannot be offered");
         }
+    }
+}
+
+fn record(source: &Importing, tool: &JudgedTool, at_first_sight: bool, pins: &Pins, recorder: &Recorder) {
+    let digest = tool.definition.as_ref().map(Definition::digest);
+    let shown = format!("{}{}", source.settings.prefix, tool.name);
+    match tool.judged {
+        Judged::Approved if !at_first_sight => {
+            let by = pins.approver(&source.name, &tool.name).unwrap_or(ITSELF);
+            recorder.record(by, "tool.approved", shown, digest);
+        }
+        Judged::New { .. } | Judged::Drifted { .. } | Judged::Refused { .. } => {
+            recorder.record(ITSELF, "tool.quarantined", shown, digest);
+        }
+        Judged::Approved | Judged::Gone => {}
     }
 }

@@ -62,6 +62,22 @@ impl Definition {
         self.digest
     }
 
+    /// The definition as JSON, its members in the order they were sent.
+    pub(crate) fn text(&self) -> String {
+        self.json.compact()
+    }
+
+    /// The schema of the arguments, as JSON.
+    pub(crate) fn input_schema(&self) -> String {
+        self.json.get("inputSchema").map(Json::compact).unwrap_or_default()
+    }
+
+    /// Whether the annotation `hint` is true.
+    pub(crate) fn hints(&self, hint: &str) -> bool {
+        let annotations = self.json.get("annotations");
+        annotations.and_then(|it| it.get(hint)?.as_boolean()) == Some(true)
+    }
+
     /// The definition without its name, its members in the order they were sent.
     pub(crate) fn without_name(&self) -> String {
         let members = self.json.members().iter();

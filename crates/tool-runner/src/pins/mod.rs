@@ -27,6 +27,7 @@ use wardgate_domain::Timestamp;
 
 pub use definition::{BadDefinition, Definition};
 pub use diff::{Change, Diff};
+pub(crate) use escape::Escape;
 pub use grade::Grade;
 pub use judge::{Judged, JudgedTool, Offer};
 pub use names::Names;
@@ -77,9 +78,22 @@ impl Pins {
     }
 
     /// What was approved under that name.
-    fn pinned(&self, source: &str, tool: &str) -> Option<&Definition> {
+    pub(crate) fn pinned(&self, source: &str, tool: &str) -> Option<&Definition> {
         let pin = self.sources.get(source)?.get(tool)?;
         Some(&pin.definition)
+    }
+
+    /// Who approved it.
+    pub(crate) fn approver(&self, source: &str, tool: &str) -> Option<&str> {
+        let pin = self.sources.get(source)?.get(tool)?;
+        Some(&pin.approved_by)
+    }
+
+    /// Takes over what `others` know of `source`, unless anything of it was approved here.
+    pub(crate) fn adopt(&mut self, source: &str, others: &Self) {
+        if let Some(tools) = others.sources.get(source).filter(|_| !self.knows(source)) {
+            self.sources.insert(source.to_owned(), tools.clone());
+        }
     }
 
     /// What was approved of `source`, by name.
