@@ -35,7 +35,6 @@ pub struct ReviewedUpstream {
     pub unreachable: Option<String>,
     /// Its tools by name.
     pub tools: Vec<JudgedTool>,
-    prefix: String,
 }
 
 /// What to approve.
@@ -64,13 +63,6 @@ pub enum NotApproved {
     /// It cannot be offered in any case.
     #[error("the tool `{0}` cannot be approved: {1}")]
     Refused(String, String),
-}
-
-impl ReviewedUpstream {
-    /// The name under which clients see its tool `tool`.
-    pub fn shown(&self, tool: &JudgedTool) -> String {
-        format!("{}{}", self.prefix, tool.name)
-    }
 }
 
 impl Review {
@@ -104,7 +96,6 @@ impl Review {
                 source: source.name.clone(),
                 unreachable,
                 tools,
-                prefix: source.settings.prefix.clone(),
             }
         };
         let upstreams = importing.iter().zip(judged).map(reviewed).collect();
@@ -132,8 +123,7 @@ impl Review {
         let mut changed = Vec::new();
         for upstream in &self.upstreams {
             for tool in &upstream.tools {
-                let shown = upstream.shown(tool);
-                if !selection.takes(upstream, tool, &shown) {
+                if !selection.takes(upstream, tool) {
                     continue;
                 }
                 match (&tool.judged, tool.definition.clone()) {
@@ -143,7 +133,7 @@ impl Review {
                     (Judged::Gone, _) => self.pins.forget(&upstream.source, &tool.name),
                     _ => continue,
                 }
-                changed.push(shown);
+                changed.push(tool.shown.clone());
             }
         }
         Ok(changed)
@@ -175,13 +165,10 @@ impl Review {
     }
 
     fn check_tool(&self, name: &str) -> Result<(), NotApproved> {
-        let mut tools = self.upstreams.iter().flat_map(|upstream| {
-            let tools = upstream.tools.iter();
-            tools.map(|tool| (upstream.shown(tool), &tool.judged))
-        });
-        match tools.find(|(shown, _)| shown == name) {
+        let mut tools = self.upstreams.iter().flat_map(|upstream| &upstream.tools);
+        match tools.find(|tool| tool.shown == name).map(|tool| &tool.judged) {
             None => Err(NotApproved::NoTool(name.to_owned())),
-            Some((_, Judged::Refused { reason })) => {
+            Some(Judged::Refused { reason }) => {
                 Err(NotApproved::Refused(name.to_owned(), reason.clone()))
             }
             Some(_) => Ok(()),
@@ -190,9 +177,9 @@ impl Review {
 }
 
 impl Selection {
-    fn takes(&self, upstream: &ReviewedUpstream, tool: &JudgedTool, shown: &str) -> bool {
+    fn takes(&self, upstream: &ReviewedUpstream, tool: &JudgedTool) -> bool {
         match self {
-            Self::Tools(names) => names.iter().any(|name| name == shown),
+            Self::Tools(names) => names.contains(&tool.shown),
             Self::AllHarmless => tool.judged.grade() == Some(Grade::Harmless),
             Self::Source(name) => {
                 upstream.source == *name && tool.judged.grade() != Some(Grade::Suspicious)

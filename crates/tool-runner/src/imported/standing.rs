@@ -58,7 +58,7 @@ fn is_kept_out(judged: &Judged) -> bool {
 }
 
 fn tell(upstream: &str, tool: &JudgedTool, at_first_sight: bool) {
-    let name = tool.name.as_str();
+    let name = tool.shown.as_str();
     let grade = tool.judged.grade().map(Grade::as_str);
     match &tool.judged {
         // Nobody needs to hear that all is as it was.
@@ -85,14 +85,13 @@ fn tell(upstream: &str, tool: &JudgedTool, at_first_sight: bool) {
 
 fn record(source: &Importing, tool: &JudgedTool, at_first_sight: bool, pins: &Pins, recorder: &Recorder) {
     let digest = tool.definition.as_ref().map(Definition::digest);
-    let shown = format!("{}{}", source.settings.prefix, tool.name);
     match tool.judged {
         Judged::Approved if !at_first_sight => {
             let by = pins.approver(&source.name, &tool.name).unwrap_or(ITSELF);
-            recorder.record(by, "tool.approved", shown, digest);
+            recorder.record(by, "tool.approved", tool.shown.clone(), digest);
         }
         Judged::New { .. } | Judged::Drifted { .. } | Judged::Refused { .. } => {
-            recorder.record(ITSELF, "tool.quarantined", shown, digest);
+            recorder.record(ITSELF, "tool.quarantined", tool.shown.clone(), digest);
         }
         Judged::Approved | Judged::Gone => {}
     }

@@ -2,7 +2,6 @@
 
 use wardgate_domain::Digest;
 
-use super::escape::Escape;
 use super::json::{Json, NotJson};
 
 /// Larger than any definition that a model should be given.
@@ -94,7 +93,7 @@ impl Definition {
 pub(crate) fn name_in(text: &str) -> String {
     let value: Option<serde_json::Value> = serde_json::from_str(text).ok();
     match value.as_ref().and_then(|value| value["name"].as_str()) {
-        Some(name) => Escape::short(name).to_string(),
+        Some(name) => name.to_owned(),
         None => "(no name)".to_owned(),
     }
 }

@@ -24,11 +24,24 @@ pub struct Offer<'a> {
     pub definitions: &'a [&'a str],
 }
 
+impl Offer<'_> {
+    fn tool(&self, name: &str, definition: Option<Definition>, judged: Judged) -> JudgedTool {
+        JudgedTool {
+            name: Escape::short(name).to_string(),
+            shown: Escape::short(&format!("{}{name}", self.prefix)).to_string(),
+            definition,
+            judged,
+        }
+    }
+}
+
 /// One tool of an upstream and what is to be done with it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JudgedTool {
     /// The upstream's own name of the tool, safe to show.
     pub name: String,
+    /// The name under which clients see it, safe to show.
+    pub shown: String,
     /// What is offered now, where it can be read.
     pub definition: Option<Definition>,
     /// The judgement.
@@ -86,9 +99,9 @@ impl Judged {
 /// Grade first, then the judgement, then its reasons a line each.
 impl fmt::Display for JudgedTool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { name, judged, .. } = self;
+        let Self { shown, judged, .. } = self;
         let grade = judged.grade().map_or("-", Grade::as_str);
-        write!(f, "{grade:<10} {:<9} {name}", judged.as_str())?;
+        write!(f, "{grade:<10} {:<9} {shown}", judged.as_str())?;
         match judged {
             Judged::Approved | Judged::Gone => writeln!(f),
             Judged::Refused { reason } => writeln!(f, ": {reason}"),
@@ -125,20 +138,14 @@ impl Pins {
                     same_name.push(definition);
                 }
                 Ok(_) => {}
-                Err(bad) => judged.push(JudgedTool {
-                    name: name_in(text),
-                    definition: None,
-                    judged: refused(bad.to_string()),
-                }),
+                Err(bad) => {
+                    judged.push(offer.tool(&name_in(text), None, refused(bad.to_string())));
+                }
             }
         }
         let gone = self.of(offer.source).map(Definition::name);
         for name in gone.filter(|&name| wanted(name) && !offered.contains_key(name)) {
-            judged.push(JudgedTool {
-                name: name.to_owned(),
-                definition: None,
-                judged: Judged::Gone,
-            });
+            judged.push(offer.tool(name, None, Judged::Gone));
         }
         let foreign = names.foreign_to(offer.source);
         for (name, definitions) in offered {
@@ -152,11 +159,7 @@ impl Pins {
                     (Some(definition), verdict)
                 }
             };
-            judged.push(JudgedTool {
-                name: Escape::short(&name).to_string(),
-                definition,
-                judged: verdict,
-            });
+            judged.push(offer.tool(&name, definition, verdict));
         }
         judged.sort_by(|a, b| a.name.cmp(&b.name));
         judged
