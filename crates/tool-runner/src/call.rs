@@ -429,7 +429,7 @@ impl Failure {
                 "idempotency_conflict",
                 "its idempotency key was used with other arguments; use a new key",
             ),
-            Begun::Running { .. } => Self::tool(
+            Begun::Running => Self::tool(
                 "idempotency_running",
                 "the call with its idempotency key is still running; ask again later",
             ),
