@@ -8,11 +8,11 @@ use wardgate_domain::{
     Ambient, ColumnClass, Digest, PermitVerifier, SwitchKind, SwitchTarget, ToolSwitches,
 };
 use wardgate_proto::toolrunner::v1 as pb;
-use wardgate_redact::PseudonymKey;
+use wardgate_redact::{PseudonymKey, Row};
 
 use crate::catalogue::{Catalogue, Tool, Toolset};
 use crate::compiled::CompiledPermits;
-use crate::executor::{Caps, Executor, Sources};
+use crate::executor::{Beyond, Caps, Executor, Sources};
 use crate::platform::{KnownTool, Overview, Platform};
 use crate::resilience::{Guard, RateLimiter, ResultCache, SourceGuard, ToolLimits};
 use crate::store::Store;
@@ -29,6 +29,8 @@ pub(crate) struct RunnableTool {
     pub(crate) max_rows: usize,
     pub(crate) max_result_bytes: usize,
     pub(crate) unclassified: ColumnClass,
+    /// What is kept of a result that is too large for an answer.
+    beyond: Option<Beyond>,
     limits: ToolLimits,
     source: Option<Arc<SourceGuard>>,
 }
@@ -39,8 +41,18 @@ impl RunnableTool {
         Caps {
             rows: self.max_rows,
             bytes: self.max_result_bytes,
+            beyond: self.beyond,
             stops: self.tool.facts().read_only,
         }
+    }
+
+    /// A row without the columns that are for the policy only.
+    pub(crate) fn without_internal(&self, row: Row) -> Row {
+        let internal = &self.tool.result().internal;
+        let fields = row.into_fields().into_iter();
+        fields
+            .filter(|(name, _)| !internal.contains(&**name))
+            .collect()
     }
 
     /// The switches that concern it.
@@ -86,6 +98,8 @@ pub(crate) struct Shared {
     pub(crate) rates: Arc<RateLimiter>,
     pub(crate) results: Arc<ResultCache<pb::ToolResult>>,
     pub(crate) store: Store,
+    /// How long results that are too large for an answer are kept.
+    pub(crate) kept_for: Duration,
 }
 
 impl Shared {
@@ -100,6 +114,7 @@ impl Shared {
             rates: Arc::new(RateLimiter::new()),
             results: Arc::new(results),
             store,
+            kept_for: config.kept_for,
         }
     }
 }
@@ -146,6 +161,12 @@ impl Loaded {
             toolsets: toolsets.iter().cloned().map(pb::Toolset::from).collect(),
             catalogue_version: version.to_wire(),
         };
+        // Only where some tool reads them.
+        let beyond = tools.iter().any(|tool| tool.plan().reads_kept_results());
+        let beyond = beyond.then_some(Beyond {
+            rows: config.kept_rows,
+            bytes: config.kept_bytes,
+        });
         let runnable = |tool: Tool| {
             let runnable = RunnableTool {
                 toolsets: toolsets_of(&tool),
@@ -154,6 +175,7 @@ impl Loaded {
                 max_rows: tool.result().max_rows.unwrap_or(config.max_rows),
                 max_result_bytes: config.max_result_bytes,
                 unclassified: ColumnClass::unclassified(),
+                beyond: beyond.filter(|_| tool.keeps_large_results()),
                 limits: ToolLimits::new(
                     tool.facts().name.to_string(),
                     tool.limits(),

@@ -4,6 +4,7 @@ mod arguments;
 mod commands;
 mod guarded;
 pub(crate) mod harness;
+mod kept;
 mod permits;
 mod queries;
 pub(crate) mod record;
