@@ -131,8 +131,9 @@ impl AdmittedCall {
     /// Reads rows until there are enough; what the row rule does not admit is forgotten at once.
     async fn fetch(&self, arguments: &Arguments, fetched: &mut Fetched) -> Result<(), SourceError> {
         let tool = &self.tool;
-        let mut values = arguments.bind(tool.tool.input(), tool.tool.statement());
-        values.extend_from_slice(&self.compiled.rule_values);
+        let statement = tool.tool.statement();
+        let params = arguments.bind(tool.tool.input(), statement);
+        let values = statement.arrange(params, &self.compiled.rule_values);
         let read_only = tool.tool.facts().read_only;
         let mut sink = |row: Row| {
             if let Some(gate) = &self.compiled.gate {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
+use sqlx::mysql::MySqlConnectOptions;
 use sqlx::postgres::PgConnectOptions;
 use sqlx::sqlite::SqliteConnectOptions;
 
@@ -40,7 +41,11 @@ impl SourceSettings {
     ) -> Option<Self> {
         let mut fields = Fields::of(node, format!("sources.{}", key.name), faults)?;
         let dialect = fields
-            .required("type", "add `type: sqlite` or `type: postgres`", faults)
+            .required(
+                "type",
+                "add `type: sqlite`, `type: postgres` or `type: mysql`",
+                faults,
+            )
             .and_then(|node| dialect(node, variables, faults));
         let url = fields.required(
             "url",
@@ -73,11 +78,12 @@ fn dialect(
     match expanded(node, "type", variables, faults)?.as_str() {
         "sqlite" => Some(Dialect::Sqlite),
         "postgres" => Some(Dialect::Postgres),
+        "mysql" => Some(Dialect::Mysql),
         other => {
             faults.add(
                 node.at,
                 format!("`{other}` is no type of source"),
-                "use sqlite or postgres",
+                "use sqlite, postgres or mysql",
             );
             None
         }
@@ -102,6 +108,7 @@ fn check_url(dialect: Dialect, url: &str, at: Mark, faults: &mut Faults) -> Opti
     let (schemes, example): (&[&str], _) = match dialect {
         Dialect::Sqlite => (&["sqlite"], "sqlite:data.db"),
         Dialect::Postgres => (&["postgres", "postgresql"], "postgres://user@host/database"),
+        Dialect::Mysql => (&["mysql", "mariadb"], "mysql://user@host/database"),
     };
     let scheme = url.split(':').next().unwrap_or_default();
     if !schemes.contains(&scheme) {
@@ -115,6 +122,7 @@ fn check_url(dialect: Dialect, url: &str, at: Mark, faults: &mut Faults) -> Opti
     let readable = match dialect {
         Dialect::Sqlite => SqliteConnectOptions::from_str(url).is_ok(),
         Dialect::Postgres => PgConnectOptions::from_str(url).is_ok(),
+        Dialect::Mysql => MySqlConnectOptions::from_str(url).is_ok(),
     };
     if !readable {
         faults.add(

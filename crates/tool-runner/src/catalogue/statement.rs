@@ -3,10 +3,13 @@
 //! ```text
 //!   SELECT … WHERE id = :id AND :row_rule      as configured
 //!   ────────text────────┤param├text┤row rule│  segments
-//!   SELECT … WHERE id = $1 AND TRUE            PostgreSQL;  ?1 for SQLite
+//!   SELECT … WHERE id = $1 AND TRUE            PostgreSQL;  ?1 for SQLite, ? for MySQL
 //! ```
 //!
 //! No value ever becomes part of the text: what an argument or a row rule brings is bound.
+//!
+//! The text is read with the eyes of the server. MySQL has several, by `sql_mode`; the sessions of a source
+//! have the one mode that is assumed here: `"` quotes names and a backslash is a character like any other.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -17,19 +20,26 @@ const ROW_RULE: &str = "row_rule";
 /// A statement begins with one of these; transactions and settings belong to the source.
 const VERBS: [&str; 6] = ["SELECT", "WITH", "VALUES", "INSERT", "UPDATE", "DELETE"];
 
+/// With these a SELECT of MySQL writes a file, which no read-only transaction keeps it from.
+const FILE_WORDS: [&str; 2] = ["OUTFILE", "DUMPFILE"];
+
 /// Which SQL a source speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Dialect {
     Sqlite,
     Postgres,
+    /// MariaDB too.
+    Mysql,
 }
 
 impl Dialect {
-    /// The placeholder of the bound value with this number, counted from 1.
+    /// The placeholder of the bound value with this number, counted from 1. Those of MySQL have none: they take
+    /// the values in the order they stand in.
     pub(crate) fn placeholder(self, number: usize) -> String {
         match self {
             Self::Sqlite => format!("?{number}"),
             Self::Postgres => format!("${number}"),
+            Self::Mysql => "?".to_owned(),
         }
     }
 }
@@ -165,6 +175,25 @@ impl Statement {
         }
         sql.into()
     }
+
+    /// The values to bind, in the order of the placeholders of [`Self::render`]: `params` are those of the
+    /// parameters, `row_rule` those of the condition.
+    pub(crate) fn arrange<V: Clone>(&self, params: Vec<V>, row_rule: &[V]) -> Vec<V> {
+        if self.dialect != Dialect::Mysql {
+            let mut values = params;
+            values.extend_from_slice(row_rule);
+            return values;
+        }
+        let mut values = Vec::new();
+        for segment in &self.segments {
+            match segment {
+                Segment::Text(_) => {}
+                Segment::Param(index) => values.extend(params.get(*index).cloned()),
+                Segment::RowRule => values.extend_from_slice(row_rule),
+            }
+        }
+        values
+    }
 }
 
 /// Checks an expression that a row rule may be pushed down to: no parameter, no second statement.
@@ -252,14 +281,15 @@ impl<'s> Scanner<'s> {
             }
             (c, _) if c.is_whitespace() => (c.len_utf8(), Token::Blank),
             (';', _) => (1, Token::Semicolon),
-            ('-', Some('-')) => (rest.find('\n').unwrap_or(rest.len()), Token::Comment),
+            ('-', Some('-')) => (self.dash_comment(start, rest)?, Token::Comment),
+            ('#', _) if self.dialect == Dialect::Mysql => (line(rest), Token::Comment),
             ('/', Some('*')) => (self.block_comment(start)?, Token::Comment),
             ('\'', _) => (self.quoted(start, 1, '\'', false)?, Token::Other),
             ('e' | 'E', Some('\'')) if self.dialect == Dialect::Postgres => {
                 (self.quoted(start, 2, '\'', true)?, Token::Other)
             }
             ('"', _) => (self.quoted(start, 1, '"', false)?, Token::Other),
-            ('`', _) if self.dialect == Dialect::Sqlite => {
+            ('`', _) if self.dialect != Dialect::Postgres => {
                 (self.quoted(start, 1, '`', false)?, Token::Other)
             }
             ('[', _) if self.dialect == Dialect::Sqlite => {
@@ -270,13 +300,28 @@ impl<'s> Scanner<'s> {
                 let name = word(&rest[1..]);
                 (1 + name.len(), Token::Param(name))
             }
+            ('$' | '@', _) if self.dialect == Dialect::Mysql => {
+                return Err(self.bad(
+                    start,
+                    "the statement holds a `$` or `@` outside quotes",
+                    "quote names that hold one; variables of a session are not for statements",
+                ));
+            }
             ('$', Some(next)) if next == '$' || is_word_start(next) => self.dollar(start, rest)?,
             ('$', Some(next)) if next.is_ascii_digit() => return Err(self.placeholder(start)),
-            ('?' | '@', _) if self.dialect == Dialect::Sqlite => {
+            ('?' | '@', _) if self.dialect != Dialect::Postgres => {
                 return Err(self.placeholder(start));
             }
             (c, _) if is_word_start(c) || c.is_ascii_digit() => {
                 let word = word(rest);
+                let is_file_word = FILE_WORDS.iter().any(|it| word.eq_ignore_ascii_case(it));
+                if is_file_word && self.dialect == Dialect::Mysql {
+                    return Err(self.bad(
+                        start,
+                        "the statement writes a file on the server",
+                        "remove INTO OUTFILE or INTO DUMPFILE; quote a column of that name",
+                    ));
+                }
                 self.first_word.get_or_insert(word);
                 (word.len(), Token::Word)
             }
@@ -336,9 +381,31 @@ impl<'s> Scanner<'s> {
         Err(self.open(start, &quote.to_string()))
     }
 
-    /// Length of a block comment; PostgreSQL nests them.
+    /// Length of a comment that begins with two dashes; to MySQL they are two minus signs unless a blank follows.
+    fn dash_comment(&self, start: usize, rest: &str) -> Result<usize, BadStatement> {
+        let is_open = self.dialect == Dialect::Mysql
+            && !rest[2..].is_empty()
+            && !rest[2..].starts_with([' ', '\t', '\r', '\n']);
+        if is_open {
+            return Err(self.bad(
+                start,
+                "a `--` is followed by no blank",
+                "write `-- ` for a comment, `- -` for two minus signs",
+            ));
+        }
+        Ok(line(rest))
+    }
+
+    /// Length of a block comment; PostgreSQL nests them, MySQL executes some.
     fn block_comment(&self, start: usize) -> Result<usize, BadStatement> {
         let text = &self.sql[start..];
+        if self.dialect == Dialect::Mysql && (text.starts_with("/*!") || text.starts_with("/*M!")) {
+            return Err(self.bad(
+                start,
+                "the statement holds a comment that the server would execute",
+                "write its text without `/*!` and `*/`, or remove it",
+            ));
+        }
         let mut depth = 1_usize;
         let mut at = 2;
         while depth > 0 {
@@ -372,6 +439,11 @@ fn is_word_start(c: char) -> bool {
     c == '_' || c.is_alphabetic()
 }
 
+/// Length of the first line of `text`.
+fn line(text: &str) -> usize {
+    text.find('\n').unwrap_or(text.len())
+}
+
 /// The word at the beginning of `text`.
 fn word(text: &str) -> &str {
     let end = text.find(|c: char| !(c == '_' || c.is_alphanumeric()));
@@ -402,8 +474,29 @@ mod tests {
         );
         assert_eq!(
             rendered(Dialect::Sqlite, sql),
-            ("SELECT ?1, ?2, ?1 FROM t WHERE (TRUE)".to_owned(), names)
+            (
+                "SELECT ?1, ?2, ?1 FROM t WHERE (TRUE)".to_owned(),
+                names.clone()
+            )
         );
+        assert_eq!(
+            rendered(Dialect::Mysql, sql),
+            ("SELECT ?, ?, ? FROM t WHERE (TRUE)".to_owned(), names)
+        );
+    }
+
+    #[test]
+    fn values_are_bound_in_the_order_of_their_placeholders() {
+        let sql = "SELECT :b, :a, :b FROM t WHERE :row_rule AND c = :c";
+        for (dialect, order) in [
+            (Dialect::Postgres, &["b", "a", "c", "r", "s"][..]),
+            (Dialect::Sqlite, &["b", "a", "c", "r", "s"]),
+            (Dialect::Mysql, &["b", "a", "b", "r", "s", "c"]),
+        ] {
+            let statement = Statement::parse(dialect, sql).unwrap();
+            let params = statement.params().iter().map(String::as_str).collect();
+            assert_eq!(statement.arrange(params, &["r", "s"]), order);
+        }
     }
 
     #[test]
@@ -420,6 +513,10 @@ mod tests {
             (
                 Dialect::Sqlite,
                 "SELECT [a:x], `b:x`, ':x;' /* :x /* */ FROM t",
+            ),
+            (
+                Dialect::Mysql,
+                "SELECT `a``:x`, \"b:x\", '\\', ':x' # it's :x\n, - 1, _utf8mb4':x' -- :x\n /* :x /* */ FROM t",
             ),
         ] {
             assert_eq!(rendered(dialect, sql), (sql.to_owned(), vec![]), "{sql}");
@@ -479,6 +576,41 @@ mod tests {
     }
 
     #[test]
+    fn what_mysql_reads_in_two_ways_is_refused() {
+        for (sql, problem) in [
+            (
+                "SELECT 1 /*! , 2 */",
+                "a comment that the server would execute",
+            ),
+            (
+                "SELECT 1 /*!50110 , 2 */",
+                "a comment that the server would execute",
+            ),
+            (
+                "SELECT 1 /*M! , 2 */",
+                "a comment that the server would execute",
+            ),
+            ("SELECT 1--1", "a `--` is followed by no blank"),
+            ("SELECT @a", "a `$` or `@` outside quotes"),
+            ("SELECT @@sql_mode", "a `$` or `@` outside quotes"),
+            ("SELECT $$ ' $$", "a `$` or `@` outside quotes"),
+            ("SELECT a$b", "a `$` or `@` outside quotes"),
+            ("SELECT ?", "a placeholder of the database's own"),
+            (
+                "SELECT 1 INTO OUTFILE '/tmp/x'",
+                "writes a file on the server",
+            ),
+            (
+                "SELECT 1 INTO dumpfile '/tmp/x'",
+                "writes a file on the server",
+            ),
+        ] {
+            let bad = Statement::parse(Dialect::Mysql, sql).unwrap_err();
+            assert!(bad.problem.contains(problem), "{sql}: {}", bad.problem);
+        }
+    }
+
+    #[test]
     fn a_rule_expression_cannot_leave_its_place() {
         for sql in [
             "m.doctor",
@@ -504,7 +636,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_text_is_scanned_without_a_panic(sql in "[ -~\u{0}\u{e9}\n]{0,60}") {
-            for dialect in [Dialect::Sqlite, Dialect::Postgres] {
+            for dialect in [Dialect::Sqlite, Dialect::Postgres, Dialect::Mysql] {
                 let _ = Statement::parse(dialect, &sql);
                 let _ = check_expression(dialect, &sql);
             }

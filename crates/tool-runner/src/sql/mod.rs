@@ -6,6 +6,7 @@
 //! ```
 
 mod backend;
+mod mysql;
 mod pool;
 mod postgres;
 mod sqlite;
@@ -17,6 +18,7 @@ use wardgate_redact::Row;
 
 use crate::catalogue::{Dialect, SourceSettings};
 use backend::Backend;
+use mysql::Mysql;
 use pool::Pool;
 use postgres::Postgres;
 use sqlite::Sqlite;
@@ -85,6 +87,10 @@ enum Lanes {
         reader: Pool<Postgres>,
         writer: Pool<Postgres>,
     },
+    Mysql {
+        reader: Pool<Mysql>,
+        writer: Pool<Mysql>,
+    },
 }
 
 impl Source {
@@ -107,6 +113,10 @@ impl Source {
             Dialect::Postgres => Lanes::Postgres {
                 reader: Pool::new(Postgres::reader(url, statement_limit)?, *max_connections),
                 writer: Pool::new(Postgres::writer(url, statement_limit)?, *max_connections),
+            },
+            Dialect::Mysql => Lanes::Mysql {
+                reader: Pool::new(Mysql::reader(url, statement_limit)?, *max_connections),
+                writer: Pool::new(Mysql::writer(url, statement_limit)?, *max_connections),
             },
         };
         Ok(Self {
@@ -136,6 +146,10 @@ impl Source {
                 run(pool, sql, values, sink).await
             }
             Lanes::Postgres { reader, writer } => {
+                let pool = if read_only { reader } else { writer };
+                run(pool, sql, values, sink).await
+            }
+            Lanes::Mysql { reader, writer } => {
                 let pool = if read_only { reader } else { writer };
                 run(pool, sql, values, sink).await
             }

@@ -2,6 +2,7 @@
 
 mod arguments;
 mod harness;
+mod mysql;
 mod permits;
 mod reload;
 mod results;
