@@ -218,7 +218,7 @@ async fn p6_bad_arguments_are_refused_well_formed() {
 }
 
 /// What people try (after the lists of sqlmap and others), for every database.
-const INJECTIONS: [&str; 24] = [
+pub(super) const INJECTIONS: [&str; 24] = [
     "'",
     "''",
     "\"",

@@ -92,6 +92,14 @@ impl Database {
         matches!(self, Self::Postgres { .. })
     }
 
+    /// What its server calls it.
+    pub(super) fn name(&self) -> &str {
+        match self {
+            Self::Sqlite { .. } => "main",
+            Self::Postgres { name, .. } | Self::Mysql { name, .. } => name,
+        }
+    }
+
     pub(super) fn url(&self) -> String {
         match self {
             Self::Sqlite { dir } => format!("sqlite:{}", dir.path().join("rows.db").display()),

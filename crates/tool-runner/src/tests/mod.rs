@@ -8,3 +8,4 @@ mod reload;
 mod results;
 mod rows;
 mod sources;
+mod statement_log;
