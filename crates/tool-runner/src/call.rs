@@ -100,7 +100,8 @@ impl AdmittedCall {
 
         let compiled = Arc::clone(&self.compiled);
         let gate = compiled.gate.as_ref();
-        let mut output = Output::new(tool.tool.result(), gate, tool.caps(), Some(progress));
+        let mut output = Output::new(tool.tool.result(), gate, tool.caps(), Some(progress))
+            .with_page(tool.page(arguments.values()));
         let outcome = self.execute(&arguments, &mut output).await;
         let kept = output.into_kept();
         self.stopwatch

@@ -4,11 +4,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde_json::{Map, Value};
 use wardgate_domain::{ColumnClass, Digest, PermitVerifier};
 use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_redact::PseudonymKey;
 
-use crate::catalogue::{Catalogue, Tool, Toolset};
+use crate::catalogue::{Catalogue, MaxRows, Tool, Toolset};
 use crate::compiled::CompiledPermits;
 use crate::executor::{Caps, Executor, Sources};
 use crate::{Config, Error};
@@ -30,6 +31,17 @@ impl RunnableTool {
             rows: self.max_rows,
             bytes: self.max_result_bytes,
             stops: self.tool.facts().read_only,
+        }
+    }
+
+    /// How many rows the caller asks for, where an argument says so. Less than none is none.
+    pub(crate) fn page(&self, arguments: &Map<String, Value>) -> Option<usize> {
+        match &self.tool.result().max_rows {
+            Some(MaxRows::Argument { name, .. }) => {
+                let rows = arguments.get(name)?.as_i64()?;
+                Some(usize::try_from(rows).unwrap_or(0))
+            }
+            _ => None,
         }
     }
 
@@ -84,7 +96,10 @@ impl Loaded {
             let runnable = RunnableTool {
                 executor: tool.plan().open(&sources)?,
                 time_limit: tool.time_limit().unwrap_or(config.time_limit),
-                max_rows: tool.result().max_rows.unwrap_or(config.max_rows),
+                max_rows: match tool.result().max_rows {
+                    Some(MaxRows::Fixed(rows)) => rows,
+                    _ => config.max_rows,
+                },
                 max_result_bytes: config.max_result_bytes,
                 unclassified: ColumnClass::unclassified(),
                 tool,

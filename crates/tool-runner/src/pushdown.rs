@@ -25,9 +25,9 @@ use cedar_policy::{Policy, PolicySet};
 use crate::catalogue::Dialect;
 use crate::sql::Bound;
 
-/// A condition and the values of its placeholders.
+/// A row rule as a condition, and the values of its placeholders.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Condition {
+pub(crate) struct Pushed {
     pub(crate) sql: String,
     pub(crate) values: Vec<Bound>,
 }
@@ -39,7 +39,7 @@ pub(crate) fn condition(
     expressions: &BTreeMap<String, String>,
     dialect: Dialect,
     taken: usize,
-) -> Condition {
+) -> Pushed {
     let mut writer = Writer {
         expressions,
         dialect,
@@ -63,7 +63,7 @@ pub(crate) fn condition(
     } else {
         permits.join(" OR ")
     };
-    Condition {
+    Pushed {
         sql: format!("({permits}){forbids}"),
         values: writer.values,
     }

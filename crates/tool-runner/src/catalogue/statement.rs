@@ -6,7 +6,8 @@
 //!   SELECT … WHERE id = $1 AND TRUE            PostgreSQL;  ?1 for SQLite, ? for MySQL
 //! ```
 //!
-//! No value ever becomes part of the text: what an argument or a row rule brings is bound.
+//! No value ever becomes part of the text: what an argument or a row rule brings is bound. A `{name}` is one of the
+//! identifiers that the author listed, quoted.
 //!
 //! The text is read with the eyes of the server. MySQL has several, by `sql_mode`; the sessions of a source
 //! have the one mode that is assumed here: `"` quotes names and a backslash is a character like any other.
@@ -42,6 +43,17 @@ impl Dialect {
             Self::Mysql => "?".to_owned(),
         }
     }
+
+    /// `name` as an identifier, whatever is in it. SQLite reads one in double quotes as a text where it knows
+    /// none of that name.
+    pub(crate) fn identifier(self, name: &str) -> String {
+        let quote = match self {
+            Self::Postgres => '"',
+            Self::Sqlite | Self::Mysql => '`',
+        };
+        let doubled = name.replace(quote, &format!("{quote}{quote}"));
+        format!("{quote}{doubled}{quote}")
+    }
 }
 
 /// A checked statement.
@@ -50,6 +62,7 @@ pub(crate) struct Statement {
     dialect: Dialect,
     segments: Vec<Segment>,
     params: Vec<String>,
+    names: Vec<String>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -57,6 +70,8 @@ enum Segment {
     Text(String),
     /// Index into the parameters.
     Param(usize),
+    /// Index into the names.
+    Name(usize),
     RowRule,
 }
 
@@ -74,6 +89,7 @@ impl Statement {
             dialect,
             segments: Vec::new(),
             params: Vec::new(),
+            names: Vec::new(),
         };
         let mut text_from = 0;
         let mut ended_at = None;
@@ -93,6 +109,12 @@ impl Statement {
                     text_from = at + 1 + name.len();
                     statement.push_param(name);
                 }
+                Token::Name(name) => {
+                    statement.push_text(&sql[text_from..at]);
+                    text_from = at + name.len() + 2;
+                    let index = index_of(&mut statement.names, name);
+                    statement.segments.push(Segment::Name(index));
+                }
                 Token::Word | Token::Other => {}
             }
         }
@@ -108,15 +130,11 @@ impl Statement {
     }
 
     fn push_param(&mut self, name: &str) {
-        self.segments.push(if name == ROW_RULE {
-            Segment::RowRule
-        } else {
-            let known = self.params.iter().position(|param| param == name);
-            Segment::Param(known.unwrap_or_else(|| {
-                self.params.push(name.to_owned());
-                self.params.len() - 1
-            }))
-        });
+        let segment = match name {
+            ROW_RULE => Segment::RowRule,
+            _ => Segment::Param(index_of(&mut self.params, name)),
+        };
+        self.segments.push(segment);
     }
 
     fn check(&self, scanner: &Scanner<'_>) -> Result<(), BadStatement> {
@@ -149,6 +167,11 @@ impl Statement {
         &self.params
     }
 
+    /// What stands in it as `{name}`, each once.
+    pub(crate) fn names(&self) -> &[String] {
+        &self.names
+    }
+
     /// Which SQL it is in.
     pub(crate) fn dialect(&self) -> Dialect {
         self.dialect
@@ -159,14 +182,15 @@ impl Statement {
         self.segments.contains(&Segment::RowRule)
     }
 
-    /// The text for the database. `row_rule` is a condition whose placeholders are numbered behind the
-    /// parameters; without one every row passes.
-    pub(crate) fn render(&self, row_rule: Option<&str>) -> Arc<str> {
+    /// The text for the database. `identifiers` stand for its names; `row_rule` is a condition whose placeholders
+    /// are numbered behind the parameters, without one every row passes.
+    pub(crate) fn render(&self, identifiers: &[&str], row_rule: Option<&str>) -> Arc<str> {
         let mut sql = String::new();
         for segment in &self.segments {
             match segment {
                 Segment::Text(text) => sql.push_str(text),
                 Segment::Param(index) => sql.push_str(&self.dialect.placeholder(index + 1)),
+                Segment::Name(index) => sql.push_str(identifiers.get(*index).unwrap_or(&"")),
                 Segment::RowRule => {
                     // Writing to a `String` does not fail.
                     let _ = write!(sql, "({})", row_rule.unwrap_or("TRUE"));
@@ -187,7 +211,7 @@ impl Statement {
         let mut values = Vec::new();
         for segment in &self.segments {
             match segment {
-                Segment::Text(_) => {}
+                Segment::Text(_) | Segment::Name(_) => {}
                 Segment::Param(index) => values.extend(params.get(*index).cloned()),
                 Segment::RowRule => values.extend_from_slice(row_rule),
             }
@@ -196,13 +220,21 @@ impl Statement {
     }
 }
 
+/// Where `name` is in `known`, added when it is not there yet.
+fn index_of(known: &mut Vec<String>, name: &str) -> usize {
+    known.iter().position(|it| it == name).unwrap_or_else(|| {
+        known.push(name.to_owned());
+        known.len() - 1
+    })
+}
+
 /// Checks an expression that a row rule may be pushed down to: no parameter, no second statement.
 pub(crate) fn check_expression(dialect: Dialect, sql: &str) -> Result<(), BadStatement> {
     let mut scanner = Scanner::new(dialect, sql);
     let mut depth = 0_i32;
     while let Some((at, token)) = scanner.next()? {
         match token {
-            Token::Semicolon | Token::Param(_) | Token::Comment => {
+            Token::Semicolon | Token::Param(_) | Token::Name(_) | Token::Comment => {
                 return Err(scanner.bad(
                     at,
                     "the expression holds a parameter, a comment or a `;`",
@@ -232,6 +264,8 @@ enum Token<'s> {
     Semicolon,
     /// `:name`, without the colon.
     Param(&'s str),
+    /// `{name}`, without the braces.
+    Name(&'s str),
     /// A bare word: keyword, identifier or number.
     Word,
     /// A quoted text or identifier, or one character of anything else.
@@ -300,6 +334,10 @@ impl<'s> Scanner<'s> {
                 let name = word(&rest[1..]);
                 (1 + name.len(), Token::Param(name))
             }
+            ('{' | '}', _) => {
+                let name = self.braced(start, rest)?;
+                (name.len() + 2, Token::Name(name))
+            }
             ('$' | '@', _) if self.dialect == Dialect::Mysql => {
                 return Err(self.bad(
                     start,
@@ -337,6 +375,20 @@ impl<'s> Scanner<'s> {
             "the statement holds a placeholder of the database's own",
             "write parameters as `:name`, after the properties of `input_schema`",
         )
+    }
+
+    /// The name in the braces that `rest` begins with.
+    fn braced(&self, start: usize, rest: &'s str) -> Result<&'s str, BadStatement> {
+        let name = word(&rest[1..]);
+        let is_name = rest.starts_with('{') && !name.is_empty();
+        if is_name && rest[1 + name.len()..].starts_with('}') {
+            return Ok(name);
+        }
+        Err(self.bad(
+            start,
+            "there is a brace outside quotes that belongs to no `{name}`",
+            "write `{name}` for an identifier that `derive` chooses, and `:name` for a value",
+        ))
     }
 
     /// A dollar-quoted text of PostgreSQL; in SQLite `$name` is a placeholder.
@@ -458,7 +510,7 @@ mod tests {
 
     fn rendered(dialect: Dialect, sql: &str) -> (String, Vec<String>) {
         let statement = Statement::parse(dialect, sql).unwrap();
-        (statement.render(None).to_string(), statement.params)
+        (statement.render(&[], None).to_string(), statement.params)
     }
 
     #[test]
@@ -576,6 +628,41 @@ mod tests {
     }
 
     #[test]
+    fn a_name_is_an_identifier_whatever_it_holds() {
+        let sql = "SELECT '{a}', {b} /* {c} */ FROM {a} WHERE {b} = :b";
+        for (dialect, rendered) in [
+            (
+                Dialect::Postgres,
+                r#"SELECT '{a}', "x" /* {c} */ FROM "a""`b" WHERE "x" = $1"#,
+            ),
+            (
+                Dialect::Sqlite,
+                r#"SELECT '{a}', `x` /* {c} */ FROM `a"``b` WHERE `x` = ?1"#,
+            ),
+            (
+                Dialect::Mysql,
+                r#"SELECT '{a}', `x` /* {c} */ FROM `a"``b` WHERE `x` = ?"#,
+            ),
+        ] {
+            let statement = Statement::parse(dialect, sql).unwrap();
+            assert_eq!(statement.names(), ["b", "a"]);
+            let identifiers = ["x", "a\"`b"].map(|name| dialect.identifier(name));
+            let identifiers = [identifiers[0].as_str(), identifiers[1].as_str()];
+            assert_eq!(&*statement.render(&identifiers, None), rendered);
+        }
+        for sql in [
+            "SELECT {}",
+            "SELECT {a b}",
+            "SELECT {a",
+            "SELECT a}",
+            "SELECT {a:sql}",
+        ] {
+            let bad = Statement::parse(Dialect::Postgres, sql).unwrap_err();
+            assert!(bad.problem.starts_with("there is a brace"), "{sql}");
+        }
+    }
+
+    #[test]
     fn what_mysql_reads_in_two_ways_is_refused() {
         for (sql, problem) in [
             (
@@ -646,7 +733,7 @@ mod tests {
         fn what_is_not_a_parameter_is_kept_to_the_letter(text in "[a-z '\"()/*-]{0,40}") {
             let sql = format!("SELECT {text}");
             if let Ok(statement) = Statement::parse(Dialect::Postgres, &sql) {
-                prop_assert_eq!(statement.render(None).to_string(), sql);
+                prop_assert_eq!(statement.render(&[], None).to_string(), sql);
             }
         }
     }

@@ -1,6 +1,7 @@
 //! The service through its own client, on every database that is there.
 
 mod arguments;
+mod derived;
 mod harness;
 mod mysql;
 mod permits;

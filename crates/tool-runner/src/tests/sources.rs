@@ -12,7 +12,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use wardgate_proto::toolrunner::v1::OutcomeStatus;
 
-use super::harness::{DOCTOR_ONE, Database, Harness, eventually, rule, tools};
+use super::harness::{DOCTOR_ONE, Database, Harness, eventually, one_statement, rule, tools};
 
 const WRITTEN: &str = "SELECT count(*) FROM written";
 
@@ -190,6 +190,27 @@ async fn many_calls_at_once_get_each_their_own_answer() {
                 .all(|(number, answer)| answer == [number])
         );
     }
+}
+
+#[tokio::test]
+async fn a_result_with_little_left_keeps_its_session() {
+    let Some(database) = Database::postgres().await else {
+        return;
+    };
+    let statement = "SELECT pg_backend_pid() AS process FROM generate_series(1, :last)";
+    let tools = one_statement(statement).replace(
+        "input_schema: { type: object }",
+        "input_schema: { type: object, properties: { last: { type: integer } } }\n    result: { max_rows: 5 }",
+    );
+    let harness = Harness::with(&database, &tools, |_| ()).await;
+    let mut processes = Vec::new();
+    for last in [5, 50, 5, 1_000_000, 5] {
+        let arguments = json!({ "last": last }).to_string();
+        let answer = harness.call("one", &arguments).await;
+        processes.push(answer.column("process")[0]);
+    }
+    assert!(processes[..4].iter().all(|it| *it == processes[0]));
+    assert_ne!(processes[4], processes[3], "too much was left");
 }
 
 /// Forwards to PostgreSQL and counts how often the client said something: one round trip each.
