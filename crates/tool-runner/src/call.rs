@@ -80,6 +80,11 @@ pub(crate) fn admit(call: Call, loaded: &Loaded, now: Timestamp) -> Result<Admit
 }
 
 impl AdmittedCall {
+    /// Canonical name of its tool.
+    pub(crate) fn tool(&self) -> &str {
+        self.tool.tool.facts().name.as_str()
+    }
+
     /// Runs the tool and tells `progress` how far it is. Dropping the future stops the work in the source.
     pub(crate) async fn run(mut self, progress: &mpsc::Sender<Progress>) -> pb::ToolResult {
         let tool = Arc::clone(&self.tool);

@@ -19,6 +19,7 @@ mod duration;
 mod error;
 mod executor;
 mod loaded;
+mod platform;
 mod pushdown;
 mod result;
 mod row_rule;

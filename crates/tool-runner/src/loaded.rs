@@ -12,6 +12,7 @@ use wardgate_redact::PseudonymKey;
 use crate::catalogue::{Catalogue, MaxRows, Tool, Toolset};
 use crate::compiled::CompiledPermits;
 use crate::executor::{Caps, Executor, Sources};
+use crate::platform::{KnownTool, Overview, Platform};
 use crate::{Config, Error};
 
 /// A tool and all that one call of it needs.
@@ -75,15 +76,20 @@ impl Loaded {
         catalogue: Catalogue,
         config: &Config,
         keys: &Keys,
+        platform: &Arc<Platform>,
         previous: Option<&Self>,
     ) -> Result<Self, Error> {
         let (tools, toolsets, settings, version) = catalogue.into_parts();
-        let mut sources = Sources::default();
+        let mut sources = Sources::new(platform);
         let open = previous.map(|previous| &previous.sources);
         for settings in settings {
             let limit = longest(&tools, &settings.name, config.time_limit);
             sources.open(settings, limit, open)?;
         }
+        platform.now_in_force(Overview {
+            tools: tools.iter().map(known).collect(),
+            toolsets: toolsets.clone(),
+        });
         let list = pb::ListToolsResponse {
             tools: tools
                 .iter()
@@ -146,6 +152,13 @@ fn longest(tools: &[Tool], source: &str, default: Duration) -> Duration {
         .map(|tool| tool.time_limit().unwrap_or(default))
         .max()
         .unwrap_or(default)
+}
+
+fn known(tool: &Tool) -> KnownTool {
+    KnownTool {
+        facts: tool.facts().clone(),
+        source: tool.source().map(str::to_owned),
+    }
 }
 
 fn wire(tool: &Tool, toolsets: &[Toolset], config: &Config) -> pb::Tool {

@@ -25,6 +25,7 @@ use crate::call::{self, AdmittedCall, Call};
 use crate::catalogue::{Catalogue, Text, texts};
 use crate::executor::Progress;
 use crate::loaded::{Keys, Loaded};
+use crate::platform::{Counted, Platform};
 use crate::{Config, Error};
 
 /// Loads the catalogue and serves it; a faulty one is an error here. Afterwards the file is looked at
@@ -57,11 +58,13 @@ pub(crate) async fn start(
     let seen = texts(&config.catalogue).unwrap_or_default();
     let catalogue =
         Catalogue::load(&config.catalogue, &config.variables).map_err(Error::Catalogue)?;
-    let loaded = Loaded::new(catalogue, &config, &keys, None)?;
+    let platform = Arc::new(Platform::new());
+    let loaded = Loaded::new(catalogue, &config, &keys, &platform, None)?;
     let (version, _) = watch::channel(loaded.version());
     let runner = Arc::new(Runner {
         loaded: ArcSwap::from_pointee(loaded),
         version,
+        platform,
         config,
         keys,
         ambient,
@@ -74,6 +77,7 @@ pub(crate) async fn start(
 pub(crate) struct Runner {
     loaded: ArcSwap<Loaded>,
     version: watch::Sender<Digest>,
+    platform: Arc<Platform>,
     config: Config,
     keys: Keys,
     ambient: Ambient,
@@ -112,7 +116,8 @@ impl ToolRunnerService for Runner {
             .map_err(|invalid| wardgate_rpc::invalid(&invalid))?;
         let admitted = call::admit(call, &self.loaded.load(), self.ambient.now())
             .map_err(|error| refused(&error))?;
-        Ok(Response::new(events(admitted).boxed()))
+        let counted = self.platform.begin(admitted.tool());
+        Ok(Response::new(events(admitted, counted).boxed()))
     }
 }
 
@@ -120,9 +125,16 @@ impl ToolRunnerService for Runner {
 const PROGRESS_WAITING: usize = 16;
 
 /// The events of one call: how far it is, and then exactly one result. Dropping the stream stops the call.
-fn events(call: AdmittedCall) -> impl Stream<Item = Result<pb::CallToolResponse, Status>> {
+fn events(
+    call: AdmittedCall,
+    counted: Counted,
+) -> impl Stream<Item = Result<pb::CallToolResponse, Status>> {
     let (sender, mut progress) = mpsc::channel(PROGRESS_WAITING);
-    let mut running = Box::pin(async move { call.run(&sender).await });
+    let mut running = Box::pin(async move {
+        let result = call.run(&sender).await;
+        counted.ended(result.is_error);
+        result
+    });
     let mut is_done = false;
     stream::poll_fn(move |context| {
         use pb::call_tool_response::Event;
@@ -210,7 +222,13 @@ impl Runner {
         let catalogue =
             Catalogue::parse(texts, &self.config.variables).map_err(Error::Catalogue)?;
         let previous = self.loaded.load();
-        let loaded = Loaded::new(catalogue, &self.config, &self.keys, Some(&previous))?;
+        let loaded = Loaded::new(
+            catalogue,
+            &self.config,
+            &self.keys,
+            &self.platform,
+            Some(&previous),
+        )?;
         let version = loaded.version();
         self.loaded.store(Arc::new(loaded));
         self.version.send_if_modified(|current| {

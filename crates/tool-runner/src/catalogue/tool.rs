@@ -150,9 +150,10 @@ impl Tool {
         let dialect = plan
             .as_ref()
             .and_then(|plan| Some(plan.statement()?.dialect()));
+        let shape = plan.as_ref().map_or(Shape::Rows, |plan| plan.shape());
         let result = match result_node {
-            Some(node) => ResultShape::read(node, Shape::Rows, dialect, faults),
-            None => Some(ResultShape::plain(Shape::Rows)),
+            Some(node) => ResultShape::read(node, shape, dialect, faults),
+            None => Some(ResultShape::plain(shape)),
         };
         let (plan, input, result) = (plan?, input?, result?);
         check_together(at, plan.as_ref(), &input, &result, &hints, faults);

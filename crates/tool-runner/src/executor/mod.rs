@@ -9,6 +9,7 @@
 
 mod error;
 mod output;
+mod query;
 mod sql;
 
 use std::collections::BTreeMap;
@@ -24,7 +25,8 @@ use tokio::time::Instant;
 use wardgate_domain::{CallId, Caller};
 
 use crate::Error;
-use crate::catalogue::{Fields, Scope, SourceKind, SourceSettings, Statement};
+use crate::catalogue::{Fields, Scope, Shape, SourceKind, SourceSettings, Statement};
+use crate::platform::Platform;
 use crate::sql::Database;
 
 pub(crate) use error::ExecutorError;
@@ -32,7 +34,7 @@ pub(crate) use output::{Caps, Flow, Kept, Output, Progress};
 pub(crate) use sql::Pushed;
 
 /// Every kind of execution.
-pub(crate) const KINDS: [Kind; 1] = [sql::KIND];
+pub(crate) const KINDS: [Kind; 2] = [query::KIND, sql::KIND];
 
 /// A word for `execute.type`.
 pub(crate) struct Kind {
@@ -51,6 +53,11 @@ pub(crate) trait Plan: Debug + Send + Sync {
     /// Where a row rule can be pushed down to.
     fn statement(&self) -> Option<&Statement> {
         None
+    }
+
+    /// How results are shown where the tool does not say.
+    fn shape(&self) -> Shape {
+        Shape::Rows
     }
 
     /// Its source exchanges the caller's token for one of its own.
@@ -93,10 +100,14 @@ pub(crate) struct Invocation<'a> {
     pub(crate) pushed: Option<&'a Pushed>,
 }
 
-/// The open sources of a catalogue.
-#[derive(Default)]
-pub(crate) struct Sources(BTreeMap<String, OpenSource>);
+/// The open sources of a catalogue, and what the process knows of itself.
+#[derive(Clone)]
+pub(crate) struct Sources {
+    platform: Arc<Platform>,
+    open: BTreeMap<String, OpenSource>,
+}
 
+#[derive(Clone)]
 struct OpenSource {
     settings: SourceSettings,
     limit: Duration,
@@ -110,6 +121,13 @@ pub(crate) enum Source {
 }
 
 impl Sources {
+    pub(crate) fn new(platform: &Arc<Platform>) -> Self {
+        Self {
+            platform: Arc::clone(platform),
+            open: BTreeMap::new(),
+        }
+    }
+
     /// Opens `settings`, or takes it over from `previous` if it is the very same. `limit` is the longest that
     /// any of its tools may take.
     pub(crate) fn open(
@@ -119,14 +137,14 @@ impl Sources {
         previous: Option<&Self>,
     ) -> Result<(), Error> {
         let kept = previous
-            .and_then(|previous| previous.0.get(&settings.name))
+            .and_then(|previous| previous.open.get(&settings.name))
             .filter(|open| open.settings == settings && open.limit == limit);
         let source = match kept {
             Some(open) => open.source.clone(),
             None => Source::open(&settings.kind, limit)?,
         };
         let name = settings.name.clone();
-        self.0.insert(
+        self.open.insert(
             name,
             OpenSource {
                 settings,
@@ -137,9 +155,27 @@ impl Sources {
         Ok(())
     }
 
+    pub(crate) fn platform(&self) -> &Arc<Platform> {
+        &self.platform
+    }
+
+    /// Names of all sources, sorted.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.open.keys().map(String::as_str)
+    }
+
+    /// Every database with its name, sorted.
+    pub(crate) fn databases(&self) -> impl Iterator<Item = (&str, Arc<Database>)> {
+        self.open
+            .iter()
+            .filter_map(|(name, open)| match &open.source {
+                Source::Sql(database) => Some((name.as_str(), Arc::clone(database))),
+            })
+    }
+
     /// The database of that name.
     pub(crate) fn sql(&self, name: &str) -> Result<Arc<Database>, Error> {
-        match self.0.get(name).map(|open| &open.source) {
+        match self.open.get(name).map(|open| &open.source) {
             Some(Source::Sql(database)) => Ok(Arc::clone(database)),
             _ => Err(Error::NoSource(name.to_owned())),
         }

@@ -119,6 +119,14 @@ impl Database {
         }))
     }
 
+    /// Which SQL it speaks.
+    pub(crate) fn dialect(&self) -> Dialect {
+        match self.0 {
+            Lanes::Sqlite { .. } => Dialect::Sqlite,
+            Lanes::Postgres { .. } => Dialect::Postgres,
+        }
+    }
+
     /// Runs one statement and hands its rows to `sink` as they come, until it has enough. Dropping the
     /// future stops the work in the database.
     pub(crate) async fn query(

@@ -5,6 +5,7 @@ mod derived;
 mod harness;
 mod mysql;
 mod permits;
+mod queries;
 mod reload;
 mod results;
 mod rows;
