@@ -124,6 +124,7 @@ impl Database {
         match self.0 {
             Lanes::Sqlite { .. } => Dialect::Sqlite,
             Lanes::Postgres { .. } => Dialect::Postgres,
+            Lanes::Mysql { .. } => Dialect::Mysql,
         }
     }
 

@@ -327,3 +327,28 @@ fn duration(time: &MySqlTime) -> String {
         micros => format!("{text}.{}", format!("{micros:06}").trim_end_matches('0')),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_leaves_this_machine_is_encrypted_for_a_server_that_is_known() {
+        for (url, verifies) in [
+            ("mysql://u@localhost/d", false),
+            ("mysql://u@127.0.0.1/d", false),
+            ("mysql://u@db.example/d?socket=/run/mysqld.sock", false),
+            ("mysql://u@db.example/d", true),
+            ("mysql://u@10.0.0.7/d?ssl-mode=preferred", true),
+            ("mysql://u@10.0.0.7/d?ssl-mode=disabled", false),
+        ] {
+            let options = strict_tls(url.parse().unwrap());
+            let mode = options.get_ssl_mode();
+            assert_eq!(
+                matches!(mode, MySqlSslMode::VerifyIdentity),
+                verifies,
+                "{url}"
+            );
+        }
+    }
+}

@@ -1,6 +1,7 @@
 //! The service through its own client, on every database that is there.
 
 mod arguments;
+mod database;
 mod derived;
 mod harness;
 mod mysql;

@@ -132,7 +132,7 @@ const RULES: [(&[&str], &[i64]); 31] = [
         &[1, 2, 3, 4, 5, 6, 7],
     ),
     (
-        &[r#"permit(principal, action, resource) when { resource.doctor == resource.ward };"#],
+        &["permit(principal, action, resource) when { resource.doctor == resource.ward };"],
         &[],
     ),
     // What SQL is not asked about: a pattern, arithmetic, a choice, the row itself, another type.

@@ -132,7 +132,9 @@ async fn mysql_is_told_one_statement_a_tool() {
         .execute("SET GLOBAL log_output = 'TABLE'; SET GLOBAL general_log = ON")
         .await;
     call_with_hostile_arguments(&database).await;
-    database.execute("SET GLOBAL general_log = OFF").await;
+    database
+        .execute("SET GLOBAL general_log = OFF; SET GLOBAL log_output = DEFAULT")
+        .await;
 
     let mut connection = MySqlConnection::connect(&database.url()).await.unwrap();
     let log: Vec<(String, String, i64)> = sqlx::query_as(
