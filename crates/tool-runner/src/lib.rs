@@ -21,6 +21,7 @@ mod executor;
 mod loaded;
 mod platform;
 mod pushdown;
+mod resilience;
 mod result;
 mod row_rule;
 mod service;

@@ -5,14 +5,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Map, Value};
-use wardgate_domain::{ColumnClass, Digest, PermitVerifier};
+use wardgate_domain::{Ambient, ColumnClass, Digest, PermitVerifier};
 use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_redact::PseudonymKey;
 
+use crate::arguments::integral;
 use crate::catalogue::{Catalogue, MaxRows, Tool, Toolset};
 use crate::compiled::CompiledPermits;
 use crate::executor::{Caps, Executor, Sources};
 use crate::platform::{KnownTool, Overview, Platform};
+use crate::resilience::{Guard, RateLimiter, ResultCache, SourceGuard, ToolLimits};
 use crate::{Config, Error};
 
 /// A tool and all that one call of it needs.
@@ -23,6 +25,8 @@ pub(crate) struct RunnableTool {
     pub(crate) max_rows: usize,
     pub(crate) max_result_bytes: usize,
     pub(crate) unclassified: ColumnClass,
+    limits: ToolLimits,
+    source: Option<Arc<SourceGuard>>,
 }
 
 impl RunnableTool {
@@ -39,10 +43,18 @@ impl RunnableTool {
     pub(crate) fn page(&self, arguments: &Map<String, Value>) -> Option<usize> {
         match &self.tool.result().max_rows {
             Some(MaxRows::Argument { name, .. }) => {
-                let rows = arguments.get(name)?.as_i64()?;
+                let rows = arguments.get(name).and_then(integral)?;
                 Some(usize::try_from(rows).unwrap_or(0))
             }
             _ => None,
+        }
+    }
+
+    /// What its calls pass on their way to the source.
+    pub(crate) fn guard(&self) -> Guard<'_> {
+        Guard {
+            limits: &self.limits,
+            source: self.source.as_deref(),
         }
     }
 
@@ -63,6 +75,30 @@ pub(crate) struct Loaded {
     compiled: CompiledPermits,
 }
 
+/// What outlives every catalogue.
+#[derive(Clone)]
+pub(crate) struct Shared {
+    pub(crate) ambient: Ambient,
+    pub(crate) platform: Arc<Platform>,
+    pub(crate) rates: Arc<RateLimiter>,
+    pub(crate) results: Arc<ResultCache<pb::ToolResult>>,
+}
+
+impl Shared {
+    pub(crate) fn new(config: &Config, ambient: Ambient) -> Self {
+        let bytes = |result: &pb::ToolResult| {
+            result.content_json.len() + result.structured_content_json.len()
+        };
+        let results = ResultCache::new(config.result_cache_bytes, bytes, ambient.clone());
+        Self {
+            ambient,
+            platform: Arc::new(Platform::new()),
+            rates: Arc::new(RateLimiter::new()),
+            results: Arc::new(results),
+        }
+    }
+}
+
 /// What every catalogue is put in force with.
 #[derive(Clone)]
 pub(crate) struct Keys {
@@ -76,17 +112,17 @@ impl Loaded {
         catalogue: Catalogue,
         config: &Config,
         keys: &Keys,
-        platform: &Arc<Platform>,
+        shared: &Shared,
         previous: Option<&Self>,
     ) -> Result<Self, Error> {
         let (tools, toolsets, settings, version) = catalogue.into_parts();
-        let mut sources = Sources::new(platform);
+        let mut sources = Sources::new(&shared.platform);
         let open = previous.map(|previous| &previous.sources);
         for settings in settings {
             let limit = longest(&tools, &settings.name, config.time_limit);
-            sources.open(settings, limit, open)?;
+            sources.open(settings, limit, &shared.ambient, open)?;
         }
-        platform.now_in_force(Overview {
+        shared.platform.now_in_force(Overview {
             tools: tools.iter().map(known).collect(),
             toolsets: toolsets.clone(),
         });
@@ -108,6 +144,12 @@ impl Loaded {
                 },
                 max_result_bytes: config.max_result_bytes,
                 unclassified: ColumnClass::unclassified(),
+                limits: ToolLimits::new(
+                    tool.facts().name.to_string(),
+                    tool.limits(),
+                    Arc::clone(&shared.rates),
+                ),
+                source: tool.source().and_then(|name| sources.guard(name)).cloned(),
                 tool,
             };
             let name = runnable.tool.facts().name.to_string();

@@ -54,7 +54,7 @@ pub(crate) fn condition(
             None => "TRUE".to_owned(),
         })
         .collect();
-    let forbids: String = of(cedar_policy::Effect::Forbid)
+    let forbids: Vec<_> = of(cedar_policy::Effect::Forbid)
         .filter_map(|policy| writer.clause(policy))
         .map(|sql| format!(" AND NOT COALESCE({sql}, FALSE)"))
         .collect();
@@ -64,7 +64,7 @@ pub(crate) fn condition(
         permits.join(" OR ")
     };
     Pushed {
-        sql: format!("({permits}){forbids}"),
+        sql: format!("({permits}){}", forbids.concat()),
         values: writer.values,
     }
 }

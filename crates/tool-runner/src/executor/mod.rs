@@ -22,11 +22,12 @@ use cedar_policy::PolicySet;
 use futures::future::BoxFuture;
 use serde_json::{Map, Value};
 use tokio::time::Instant;
-use wardgate_domain::{CallId, Caller};
+use wardgate_domain::{Ambient, CallId, Caller};
 
 use crate::Error;
 use crate::catalogue::{Fields, Scope, Shape, SourceKind, SourceSettings, Statement};
 use crate::platform::Platform;
+use crate::resilience::SourceGuard;
 use crate::sql::Database;
 
 pub(crate) use error::ExecutorError;
@@ -112,6 +113,7 @@ struct OpenSource {
     settings: SourceSettings,
     limit: Duration,
     source: Source,
+    guard: Arc<SourceGuard>,
 }
 
 /// What an executor works on. Nothing is connected before its first use.
@@ -134,34 +136,50 @@ impl Sources {
         &mut self,
         settings: SourceSettings,
         limit: Duration,
+        ambient: &Ambient,
         previous: Option<&Self>,
     ) -> Result<(), Error> {
         let kept = previous
             .and_then(|previous| previous.open.get(&settings.name))
             .filter(|open| open.settings == settings && open.limit == limit);
-        let source = match kept {
-            Some(open) => open.source.clone(),
-            None => Source::open(&settings.kind, limit)?,
-        };
         let name = settings.name.clone();
+        let (source, guard) = match kept {
+            Some(open) => (open.source.clone(), Arc::clone(&open.guard)),
+            None => {
+                let guard = SourceGuard::new(
+                    name.clone(),
+                    settings.retry.clone(),
+                    settings.breaker.clone(),
+                    ambient.clone(),
+                );
+                (Source::open(&settings.kind, limit)?, Arc::new(guard))
+            }
+        };
         self.open.insert(
             name,
             OpenSource {
                 settings,
                 limit,
                 source,
+                guard,
             },
         );
         Ok(())
     }
 
-    pub(crate) fn platform(&self) -> &Arc<Platform> {
-        &self.platform
+    /// What guards the source of that name.
+    pub(crate) fn guard(&self, name: &str) -> Option<&Arc<SourceGuard>> {
+        self.open.get(name).map(|open| &open.guard)
     }
 
-    /// Names of all sources, sorted.
-    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
-        self.open.keys().map(String::as_str)
+    /// Every source with what guards it, sorted by name.
+    pub(crate) fn guards(&self) -> impl Iterator<Item = (&str, &SourceGuard)> {
+        let open = self.open.iter();
+        open.map(|(name, open)| (name.as_str(), &*open.guard))
+    }
+
+    pub(crate) fn platform(&self) -> &Arc<Platform> {
+        &self.platform
     }
 
     /// Every database with its name, sorted.

@@ -13,6 +13,7 @@ use serde_json::{Map, Value};
 
 use super::{Executor, ExecutorError, Invocation, Kind, Output, Plan, Sources};
 use crate::Error;
+use crate::arguments::integral;
 use crate::catalogue::{Derived, Dialect, Fields, JsonType, Node, Scope, SourceKind, Statement};
 use crate::pushdown;
 use crate::sql::{Bound, Database};
@@ -224,11 +225,4 @@ fn bind(params: &[(String, JsonType)], arguments: &Map<String, Value>) -> Vec<Bo
         }
     };
     params.iter().map(bound).collect()
-}
-
-/// A whole number, also where a default is written as 10.0.
-fn integral(value: &Value) -> Option<i64> {
-    value
-        .as_i64()
-        .or_else(|| crate::arguments::rounded(value)?.as_i64())
 }

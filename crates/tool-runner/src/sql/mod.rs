@@ -160,7 +160,8 @@ impl From<SourceError> for ExecutorError {
         let cause = error.to_string();
         match error {
             SourceError::Unreachable(_) => Self::Unreachable(cause),
-            SourceError::Busy(waited) => Self::Busy(waited),
+            // It has waited already.
+            SourceError::Busy(_) => Self::Busy(Duration::ZERO),
             SourceError::Timeout => Self::Timeout,
             SourceError::Broken(_) => Self::Broken(cause),
             SourceError::Refused(_) => Self::Refused {

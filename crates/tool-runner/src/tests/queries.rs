@@ -84,7 +84,10 @@ async fn a_node_tells_how_it_is_and_what_it_ran() {
     let harness = harness().await;
     let status = harness.call("status", "{}").await.structured();
     assert_eq!(status["status"], "running");
-    assert_eq!(status["sources"], json!(["rows"]));
+    assert_eq!(
+        status["sources"],
+        json!([{"name": "rows", "state": "up", "since": null}])
+    );
     assert_eq!(status["tools"], 8);
     let refused = harness.call("tables", r#"{"database": "none"}"#).await;
     assert!(refused.0.is_error);

@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 
 use super::{Interface, unanswered};
 use crate::executor::{ExecutorError, Sources};
+use crate::resilience::{BreakerState, SourceGuard};
 
 /// Health, version and load.
 pub(super) struct Node;
@@ -27,7 +28,7 @@ impl Interface for Node {
                     "status": "running",
                     "version": env!("CARGO_PKG_VERSION"),
                     "uptime_seconds": platform.uptime().as_secs(),
-                    "sources": sources.names().collect::<Vec<_>>(),
+                    "sources": sources.guards().map(source).collect::<Vec<_>>(),
                     "tools": platform.overview().tools.len(),
                 })),
                 "get_node_load" => {
@@ -42,4 +43,14 @@ impl Interface for Node {
             }
         })
     }
+}
+
+fn source((name, guard): (&str, &SourceGuard)) -> Value {
+    let (state, since) = match guard.breaker_state() {
+        BreakerState::Closed => ("up", None),
+        BreakerState::Open { since } => ("down", Some(since)),
+        BreakerState::HalfOpen { since } => ("probing", Some(since)),
+    };
+    let since = since.map(|since| since.to_string());
+    json!({ "name": name, "state": state, "since": since })
 }
