@@ -27,7 +27,7 @@ pub(crate) use result_shape::{MaxRows, ResultShape, RowEntity, Shape, VALUE};
 pub(crate) use schema::{InputSchema, JsonType};
 pub(crate) use source::{SourceKind, SourceSettings, SqlSettings};
 pub(crate) use statement::{Dialect, Statement};
-pub(crate) use template::UnfitValue;
+pub(crate) use template::{Filter, Template, UnfitValue, is_identifier};
 pub use tool::Tool;
 pub use toolset::Toolset;
 pub(crate) use yaml::Node;

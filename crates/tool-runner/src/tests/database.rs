@@ -5,7 +5,7 @@ use tempfile::TempDir;
 use wardgate_domain::Ambient;
 
 /// A database of one test's own.
-pub(super) enum Database {
+pub(crate) enum Database {
     Sqlite { dir: TempDir },
     Postgres { server: String, name: String },
     Mysql { server: String, name: String },
@@ -14,14 +14,20 @@ pub(super) enum Database {
 impl Database {
     /// One of each kind that is there. SQLite always is, PostgreSQL where `WARDGATE_TEST_POSTGRES` says, MySQL
     /// where `WARDGATE_TEST_MYSQL` does.
-    pub(super) async fn each() -> Vec<Self> {
-        let mut databases = vec![Self::sqlite().await];
-        databases.extend(Self::postgres().await);
+    pub(crate) async fn each() -> Vec<Self> {
+        let mut databases = Self::each_store().await;
         databases.extend(Self::mysql().await);
         databases
     }
 
-    pub(super) async fn sqlite() -> Self {
+    /// The kinds that the service keeps things of its own in.
+    pub(crate) async fn each_store() -> Vec<Self> {
+        let mut databases = vec![Self::sqlite().await];
+        databases.extend(Self::postgres().await);
+        databases
+    }
+
+    pub(crate) async fn sqlite() -> Self {
         let database = Self::Sqlite {
             dir: TempDir::new().unwrap(),
         };
@@ -29,7 +35,7 @@ impl Database {
         database
     }
 
-    pub(super) async fn postgres() -> Option<Self> {
+    pub(crate) async fn postgres() -> Option<Self> {
         let server = server("WARDGATE_TEST_POSTGRES")?;
         let name = new_name();
         let mut connection = PgConnection::connect(&server).await.unwrap();
@@ -42,7 +48,7 @@ impl Database {
         Some(database)
     }
 
-    pub(super) async fn mysql() -> Option<Self> {
+    pub(crate) async fn mysql() -> Option<Self> {
         let server = server("WARDGATE_TEST_MYSQL")?;
         let name = new_name();
         let mut connection = MySqlConnection::connect(&server).await.unwrap();
@@ -57,7 +63,7 @@ impl Database {
         Some(database)
     }
 
-    pub(super) fn kind(&self) -> &'static str {
+    pub(crate) fn kind(&self) -> &'static str {
         match self {
             Self::Sqlite { .. } => "sqlite",
             Self::Postgres { .. } => "postgres",
@@ -65,20 +71,24 @@ impl Database {
         }
     }
 
+    pub(crate) fn is_sqlite(&self) -> bool {
+        matches!(self, Self::Sqlite { .. })
+    }
+
     /// True where SQL has a type for true and false, and is not content with 1 and 0.
-    pub(super) fn has_booleans(&self) -> bool {
+    pub(crate) fn has_booleans(&self) -> bool {
         matches!(self, Self::Postgres { .. })
     }
 
     /// What its server calls it.
-    pub(super) fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         match self {
             Self::Sqlite { .. } => "main",
             Self::Postgres { name, .. } | Self::Mysql { name, .. } => name,
         }
     }
 
-    pub(super) fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         match self {
             Self::Sqlite { dir } => format!("sqlite:{}", dir.path().join("rows.db").display()),
             Self::Postgres { server, name } | Self::Mysql { server, name } => {
@@ -88,7 +98,7 @@ impl Database {
         }
     }
 
-    pub(super) async fn execute(&self, sql: &str) {
+    pub(crate) async fn execute(&self, sql: &str) {
         let sql = sqlx::raw_sql(AssertSqlSafe(sql.to_owned()));
         let url = self.url();
         match self {
@@ -112,7 +122,7 @@ impl Database {
     }
 
     /// The one whole number that `sql` gives.
-    pub(super) async fn number(&self, sql: &str) -> i64 {
+    pub(crate) async fn number(&self, sql: &str) -> i64 {
         let sql = AssertSqlSafe(sql.to_owned());
         let url = self.url();
         match self {
@@ -133,7 +143,7 @@ impl Database {
     }
 
     /// The harness's tools in the SQL of this database.
-    pub(super) fn translated(&self, tools: &str) -> String {
+    pub(crate) fn translated(&self, tools: &str) -> String {
         match self {
             // A recursion of MySQL ends by itself.
             Self::Mysql { .. } => tools.replace(ENDLESS, ENDLESS_IN_MYSQL),

@@ -21,10 +21,13 @@ use wardgate_proto::toolrunner::v1::tool_runner_service_client::ToolRunnerServic
 use wardgate_proto::toolrunner::v1::tool_runner_service_server::ToolRunnerServiceServer;
 use wardgate_redact::PseudonymKey;
 
-pub(super) use super::database::Database;
+pub(crate) use super::database::Database;
 use crate::Config;
 use crate::loaded::Keys;
 use crate::service::{Runner, start};
+use crate::store::{SealingKey, Store};
+use crate::switchboard::Switchboard;
+use crate::tests::record::Audit;
 
 /// Tools over those rows. `${…}` is filled in by the harness.
 const TOOLS: &str = r#"
@@ -146,6 +149,8 @@ pub(super) struct Harness {
     pub(super) ambient: Ambient,
     pub(super) file: PathBuf,
     pub(super) runner: Arc<Runner>,
+    /// Where changes of switches are recorded.
+    pub(super) audit: Audit,
     clock: Arc<SetClock>,
     _dir: TempDir,
 }
@@ -185,12 +190,22 @@ impl Harness {
             Arc::clone(&clock) as Arc<dyn Clock>,
             Arc::new(SystemEntropy),
         );
-        let runner = start(config, keys, ambient.clone()).await.unwrap();
+        // Of its own, whatever the tools' database is: the store has its own tests on both.
+        let store = format!("sqlite:{}", dir.path().join("store.sqlite").display());
+        let store = Store::open(&store, SealingKey::derive(&[7; 32]), ambient.clone()).unwrap();
+        let audit = Audit::default();
+        let switchboard = Switchboard::open(store, audit.client(), ambient.clone())
+            .await
+            .unwrap();
+        let runner = start(config, keys, switchboard, ambient.clone())
+            .await
+            .unwrap();
         Self {
             client: ToolRunnerServiceClient::new(ToolRunnerServiceServer::from_arc(Arc::clone(
                 &runner,
             ))),
             runner,
+            audit,
             signer,
             caller: caller("d1"),
             ambient,
@@ -405,7 +420,7 @@ pub(super) fn rule(policies: &[&str]) -> RowRule {
 }
 
 /// Asks again and again, for at most five seconds, until it is so.
-pub(super) async fn eventually<F: Future<Output = bool>>(what: &str, mut is_so: impl FnMut() -> F) {
+pub(crate) async fn eventually<F: Future<Output = bool>>(what: &str, mut is_so: impl FnMut() -> F) {
     let asking = async {
         let mut pause = tokio::time::interval(Duration::from_millis(20));
         while !is_so().await {

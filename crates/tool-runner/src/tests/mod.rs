@@ -1,14 +1,18 @@
 //! The service through its own client, on every database that is there.
 
 mod arguments;
+mod commands;
 mod database;
 mod derived;
-mod harness;
+mod guarded;
+pub(crate) mod harness;
 mod mysql;
 mod permits;
 mod queries;
+pub(crate) mod record;
 mod reload;
 mod results;
 mod rows;
 mod sources;
 mod statement_log;
+mod switches;
