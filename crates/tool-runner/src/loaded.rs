@@ -17,6 +17,7 @@ use crate::compiled::CompiledPermits;
 use crate::executor::{Caps, Executor, Sources};
 use crate::platform::{KnownTool, Overview, Platform};
 use crate::resilience::{Guard, RateLimiter, ResultCache, SourceGuard, ToolLimits};
+use crate::store::Store;
 use crate::switchboard::Switches;
 use crate::{Config, Error};
 
@@ -97,10 +98,11 @@ pub(crate) struct Shared {
     pub(crate) platform: Arc<Platform>,
     pub(crate) rates: Arc<RateLimiter>,
     pub(crate) results: Arc<ResultCache<pb::ToolResult>>,
+    pub(crate) store: Store,
 }
 
 impl Shared {
-    pub(crate) fn new(config: &Config, ambient: Ambient) -> Self {
+    pub(crate) fn new(config: &Config, store: Store, ambient: Ambient) -> Self {
         let bytes = |result: &pb::ToolResult| {
             result.content_json.len() + result.structured_content_json.len()
         };
@@ -110,6 +112,7 @@ impl Shared {
             platform: Arc::new(Platform::new()),
             rates: Arc::new(RateLimiter::new()),
             results: Arc::new(results),
+            store,
         }
     }
 }

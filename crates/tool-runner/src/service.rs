@@ -70,7 +70,7 @@ pub(crate) async fn start(
     let seen = texts(&config.catalogue).unwrap_or_default();
     let catalogue =
         Catalogue::load(&config.catalogue, &config.variables).map_err(Error::Catalogue)?;
-    let shared = Shared::new(&config, ambient);
+    let shared = Shared::new(&config, switchboard.store().clone(), ambient);
     let loaded = Loaded::new(catalogue, &config, &keys, &shared, None)?;
     let (version, _) = watch::channel(loaded.version());
     let runner = Arc::new(Runner {
@@ -247,6 +247,7 @@ impl TryFrom<pb::CallToolRequest> for Call {
             // An empty permit is none.
             permit: request.permit.and_then(|permit| permit.try_into().ok()),
             caller_token: Some(request.caller_token).filter(|token| !token.is_empty()),
+            idempotency_key: Some(request.idempotency_key).filter(|key| !key.is_empty()),
         })
     }
 }

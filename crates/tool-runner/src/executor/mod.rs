@@ -36,11 +36,7 @@ pub(crate) use output::{Caps, Flow, Kept, Output, Progress};
 pub(crate) use sql::Pushed;
 
 /// Every kind of execution.
-pub(crate) const KINDS: &[Kind] = &[
-    command::KIND,
-    query::KIND,
-    sql::KIND,
-];
+pub(crate) const KINDS: &[Kind] = &[command::KIND, query::KIND, sql::KIND];
 
 /// A word for `execute.type`.
 pub(crate) struct Kind {

@@ -279,6 +279,7 @@ impl Harness {
             arguments_json: arguments.to_vec().into(),
             permit: permit.map(Into::into),
             caller_token: String::new(),
+            idempotency_key: String::new(),
         }
     }
 
