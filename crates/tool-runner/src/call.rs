@@ -238,7 +238,8 @@ impl AdmittedCall {
         let tool = Arc::clone(&self.tool);
         let compiled = Arc::clone(&self.compiled);
         let gate = compiled.gate.as_ref();
-        let mut output = Output::new(tool.tool.result(), gate, tool.caps(), Some(progress));
+        let mut output = Output::new(tool.tool.result(), gate, tool.caps(), Some(progress))
+            .with_page(tool.page(arguments.values()));
         let call = GuardedCall {
             caller: &self.caller,
             repeatable: tool.tool.is_repeatable(),

@@ -4,13 +4,15 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde_json::{Map, Value};
 use wardgate_domain::{
     Ambient, ColumnClass, Digest, PermitVerifier, SwitchKind, SwitchTarget, ToolSwitches,
 };
 use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_redact::{PseudonymKey, Row};
 
-use crate::catalogue::{Catalogue, Tool, Toolset};
+use crate::arguments::integral;
+use crate::catalogue::{Catalogue, MaxRows, Tool, Toolset};
 use crate::compiled::CompiledPermits;
 use crate::executor::{Beyond, Caps, Executor, Sources};
 use crate::platform::{KnownTool, Overview, Platform};
@@ -53,6 +55,17 @@ impl RunnableTool {
         fields
             .filter(|(name, _)| !internal.contains(&**name))
             .collect()
+    }
+
+    /// How many rows the caller asks for, where an argument says so. Less than none is none.
+    pub(crate) fn page(&self, arguments: &Map<String, Value>) -> Option<usize> {
+        match &self.tool.result().max_rows {
+            Some(MaxRows::Argument { name, .. }) => {
+                let rows = arguments.get(name).and_then(integral)?;
+                Some(usize::try_from(rows).unwrap_or(0))
+            }
+            _ => None,
+        }
     }
 
     /// The switches that concern it.
@@ -172,7 +185,10 @@ impl Loaded {
                 toolsets: toolsets_of(&tool),
                 executor: tool.plan().open(&sources)?,
                 time_limit: tool.time_limit().unwrap_or(config.time_limit),
-                max_rows: tool.result().max_rows.unwrap_or(config.max_rows),
+                max_rows: match tool.result().max_rows {
+                    Some(MaxRows::Fixed(rows)) => rows,
+                    _ => config.max_rows,
+                },
                 max_result_bytes: config.max_result_bytes,
                 unclassified: ColumnClass::unclassified(),
                 beyond: beyond.filter(|_| tool.keeps_large_results()),

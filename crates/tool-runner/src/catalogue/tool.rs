@@ -11,8 +11,8 @@ use super::derive::Derive;
 use super::execute::{Execution, Scope, is_execute};
 use super::fault::{Faults, Fields};
 use super::limits::read_limits;
-use super::result_shape::{ResultShape, Shape};
-use super::schema::{self, InputSchema};
+use super::result_shape::{MaxRows, ResultShape, Shape};
+use super::schema::{self, InputSchema, JsonType, Property};
 use super::statement::Statement;
 use super::yaml::{KeyOrder, Mark, Node, Yaml};
 use crate::arguments::Arguments;
@@ -354,6 +354,15 @@ fn check_together(
             at,
             "`:row_rule` in the statement and `result.row_rule` need one another",
             "add the missing one or remove the other",
+        );
+    }
+    if let Some(MaxRows::Argument { name, at }) = &result.max_rows
+        && input.property(name).and_then(Property::scalar) != Some(JsonType::Integer)
+    {
+        faults.add(
+            *at,
+            format!("`{name}` is no property of type integer of `input_schema`"),
+            "name one that is, or write a number",
         );
     }
     if let Some(template) = &result.empty_error {

@@ -56,6 +56,8 @@ pub(crate) struct Output<'a> {
     shape: &'a ResultShape,
     gate: Option<&'a RowGate>,
     caps: Caps,
+    /// Rows that were asked for.
+    page: Option<usize>,
     progress: Option<&'a mpsc::Sender<Progress>>,
     kept: Kept,
 }
@@ -94,13 +96,28 @@ impl<'a> Output<'a> {
             shape,
             gate,
             caps,
+            page: None,
             progress,
             kept: Kept::default(),
         }
     }
 
+    /// With at most so many rows. A result that has them is whole, whatever else there is.
+    pub(crate) fn with_page(mut self, rows: Option<usize>) -> Self {
+        self.page = rows;
+        self
+    }
+
     /// Takes one row. What the row rule does not admit is forgotten at once.
     pub(crate) fn row(&mut self, row: Row) -> Flow {
+        let flow = self.judged(row);
+        if self.caps.stops { flow } else { Flow::More }
+    }
+
+    fn judged(&mut self, row: Row) -> Flow {
+        if self.is_full() {
+            return Flow::Enough;
+        }
         if let Some(gate) = self.gate {
             let began = Instant::now();
             let verdict = gate.verdict(&row);
@@ -118,8 +135,14 @@ impl<'a> Output<'a> {
                 }
             }
         }
-        let flow = self.kept.take(row, self.caps);
-        if self.caps.stops { flow } else { Flow::More }
+        match self.kept.take(row, self.caps) {
+            Flow::More if self.is_full() => Flow::Enough,
+            flow => flow,
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        self.page.is_some_and(|page| self.kept.rows.len() >= page)
     }
 
     /// Takes a JSON document: its rows are where `result.rows` and `result.columns` say.

@@ -65,6 +65,10 @@ fn tables(dialect: Dialect) -> &'static str {
             "SELECT table_name::text, CASE table_type WHEN 'VIEW' THEN 'view' ELSE 'table' END AS table_type
              FROM information_schema.tables WHERE table_schema = current_schema() ORDER BY table_name"
         }
+        Dialect::Mysql => {
+            "SELECT table_name AS table_name, CASE table_type WHEN 'VIEW' THEN 'view' ELSE 'table' END AS table_type
+             FROM information_schema.tables WHERE table_schema = DATABASE() ORDER BY table_name"
+        }
     }
 }
 
@@ -78,6 +82,11 @@ fn columns(dialect: Dialect) -> &'static str {
             "SELECT column_name::text, data_type::text, is_nullable = 'YES' AS nullable
              FROM information_schema.columns WHERE table_schema = current_schema() AND table_name = $1
              ORDER BY ordinal_position"
+        }
+        Dialect::Mysql => {
+            "SELECT column_name AS column_name, data_type AS data_type, is_nullable = 'YES' AS nullable
+             FROM information_schema.columns WHERE table_schema = DATABASE()
+             AND CONVERT(table_name USING utf8mb4) COLLATE utf8mb4_bin = ? ORDER BY ordinal_position"
         }
     }
 }
