@@ -140,7 +140,7 @@ impl ToolRunnerService for Runner {
     ) -> Result<Response<Self::CallToolStream>, Status> {
         let call = Call::try_from(request.into_inner())
             .map_err(|invalid| wardgate_rpc::invalid(&invalid))?;
-        let loaded = self.loaded.load();
+        let loaded = self.loaded.load_full();
         let admitted = self
             .check_switch(&call, &loaded)
             .and_then(|()| call::admit(call, &loaded, self.shared.ambient.now()))

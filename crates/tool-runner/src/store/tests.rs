@@ -37,7 +37,7 @@ fn open(database: &Database) -> Store {
 /// A store of each kind that is there.
 async fn each() -> Vec<(Database, Store)> {
     let mut stores = Vec::new();
-    for database in Database::each().await {
+    for database in Database::each_store().await {
         let store = open(&database);
         store.migrate().await.unwrap();
         stores.push((database, store));
@@ -105,7 +105,7 @@ fn what_is_no_store_is_refused_without_repeating_it() {
 
 #[tokio::test]
 async fn a_store_is_made_once_whoever_starts_first() {
-    for database in Database::each().await {
+    for database in Database::each_store().await {
         let (one, other) = (open(&database), open(&database));
         let (first, second) = tokio::join!(one.migrate(), other.migrate());
         first.unwrap();
