@@ -7,6 +7,7 @@
 //!
 //! A new kind is a module and a line in [`KINDS`].
 
+mod command;
 mod error;
 mod http;
 mod jsonrpc;
@@ -40,7 +41,13 @@ pub(crate) use output::{Caps, Flow, Kept, Output, Progress};
 pub(crate) use sql::Pushed;
 
 /// Every kind of execution.
-pub(crate) const KINDS: [Kind; 4] = [http::KIND, jsonrpc::KIND, query::KIND, sql::KIND];
+pub(crate) const KINDS: &[Kind] = &[
+    command::KIND,
+    http::KIND,
+    jsonrpc::KIND,
+    query::KIND,
+    sql::KIND,
+];
 
 /// A word for `execute.type`.
 pub(crate) struct Kind {
@@ -174,6 +181,10 @@ impl Sources {
             },
         );
         Ok(())
+    }
+
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.open.contains_key(name)
     }
 
     /// What guards the source of that name.
