@@ -17,6 +17,7 @@ mod command;
 mod compiled;
 mod config;
 mod duration;
+mod egress;
 mod error;
 mod executor;
 mod kept_results;
