@@ -57,7 +57,7 @@ pub async fn service(
     let importer = Importer::new(&config.catalogue, audit.clone(), ambient.clone());
     let switchboard = Switchboard::open(store, audit, ambient.clone()).await?;
     let readiness = switchboard.readiness();
-    let runner = start(config, keys, switchboard, importer, ambient).await?;
+    let runner = start(config, keys, switchboard, importer, ambient)?;
     Ok(Service {
         server: ToolRunnerServiceServer::from_arc(runner),
         readiness,
@@ -65,7 +65,7 @@ pub async fn service(
 }
 
 /// The loaded runner, its files and switches followed.
-pub(crate) async fn start(
+pub(crate) fn start(
     config: Config,
     keys: Keys,
     switchboard: Arc<Switchboard>,
@@ -149,7 +149,7 @@ impl ToolRunnerService for Runner {
     ) -> Result<Response<Self::CallToolStream>, Status> {
         let call = Call::try_from(request.into_inner())
             .map_err(|invalid| wardgate_rpc::invalid(&invalid))?;
-        let loaded = self.loaded.load();
+        let loaded = self.loaded.load_full();
         let admitted = self
             .check_switch(&call, &loaded)
             .and_then(|()| call::admit(call, &loaded, self.shared.ambient.now()))
