@@ -6,6 +6,7 @@ mod database;
 mod derived;
 mod guarded;
 pub(crate) mod harness;
+mod imported;
 mod kept;
 mod mysql;
 mod permits;
