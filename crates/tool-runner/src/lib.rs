@@ -19,6 +19,7 @@ mod duration;
 mod egress;
 mod error;
 mod loaded;
+mod mcp;
 mod pushdown;
 mod result;
 mod row_rule;

@@ -1,0 +1,405 @@
+//! One request and its answer over HTTP.
+//!
+//! ```text
+//!   POST ─▶ JSON:         the answer
+//!        ─▶ event stream: progress, other messages, … the answer;   legacy: broken off ─▶ GET from the last event on
+//! ```
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use http::header::{ACCEPT, CONTENT_TYPE};
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use serde_json::value::RawValue;
+use tokio::runtime::Handle;
+use tokio::time::timeout;
+use tokio_util::task::TaskTracker;
+use url::Url;
+
+use super::{headers, sse};
+use crate::egress::{self, Body, Client, Response};
+use crate::mcp::era::Era;
+use crate::mcp::error::UpstreamError;
+use crate::mcp::events::Events;
+use crate::mcp::listen;
+use crate::mcp::message::{self, Incoming, MAX_MESSAGE_BYTES, Part, ProgressSink, Request};
+
+pub(super) const SESSION_HEADER: HeaderName = HeaderName::from_static("mcp-session-id");
+const VERSION_HEADER: HeaderName = HeaderName::from_static("mcp-protocol-version");
+const METHOD_HEADER: HeaderName = HeaderName::from_static("mcp-method");
+const NAME_HEADER: HeaderName = HeaderName::from_static("mcp-name");
+const LAST_EVENT_HEADER: HeaderName = HeaderName::from_static("last-event-id");
+
+const JSON: &str = "application/json";
+const EVENT_STREAM: &str = "text/event-stream";
+
+/// What is read of the body of an error.
+const MAX_ERROR_BYTES: usize = 64 * 1024;
+
+/// How long a message without an answer may take.
+const NOTICE_LIMIT: Duration = Duration::from_secs(5);
+
+/// How often a stream is taken up again without one event in between.
+const MAX_RESUMPTIONS: u32 = 5;
+
+/// The pause before that, unless the server names one; and the longest it may name.
+const RESUME_AFTER: Duration = Duration::from_secs(1);
+const RESUME_AFTER_AT_MOST: Duration = Duration::from_secs(10);
+
+/// What was agreed with the server.
+#[derive(Debug)]
+pub(super) struct Terms {
+    pub(super) era: Era,
+    /// None before it is agreed.
+    pub(super) version: Option<&'static str>,
+    pub(super) session: Option<HeaderValue>,
+}
+
+pub(super) struct Exchange {
+    client: Arc<Client>,
+    url: Url,
+    events: Arc<Events>,
+    tasks: TaskTracker,
+    terms: Terms,
+    next_id: AtomicU64,
+}
+
+impl Exchange {
+    pub(super) fn new(
+        client: Arc<Client>,
+        url: Url,
+        events: Arc<Events>,
+        tasks: TaskTracker,
+        terms: Terms,
+    ) -> Self {
+        Self {
+            client,
+            url,
+            events,
+            tasks,
+            terms,
+            next_id: AtomicU64::new(1),
+        }
+    }
+
+    pub(super) fn era(&self) -> Era {
+        self.terms.era
+    }
+
+    pub(super) fn events(&self) -> &Events {
+        &self.events
+    }
+
+    /// Asks, and waits for the answer without a time limit. Dropping the future tells the server: a modern
+    /// one by the closed stream, a legacy one by a message.
+    pub(super) async fn request(
+        self: &Arc<Self>,
+        request: &Request<'_>,
+        progress: Option<ProgressSink<'_>>,
+    ) -> Result<Box<RawValue>, UpstreamError> {
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        let mut place = Place {
+            exchange: self,
+            id,
+            told: request.opens() || self.terms.era == Era::Modern,
+        };
+        let body = request.encode(id, self.terms.era, progress.is_some())?;
+        let outcome = match self.post(body, self.describe(request)).await {
+            Ok(response) => self.answer(response, id, progress).await,
+            Err(error) => Err(error),
+        };
+        place.told = true;
+        outcome
+    }
+
+    /// Like [`Self::request`], with the headers of the response.
+    pub(super) async fn first_request(
+        &self,
+        request: &Request<'_>,
+    ) -> Result<(Box<RawValue>, HeaderMap), UpstreamError> {
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        let body = request.encode(id, self.terms.era, false)?;
+        let response = self.post(body, self.describe(request)).await?;
+        let headers = response.headers.clone();
+        Ok((self.answer(response, id, None).await?, headers))
+    }
+
+    /// Says something that has no answer.
+    pub(super) async fn notify(
+        &self,
+        method: &str,
+        members: &[(&'static str, Part<'_>)],
+    ) -> Result<(), UpstreamError> {
+        self.say(message::notification(method, members)?).await
+    }
+
+    /// Takes what the server announces until it ends the stream.
+    pub(super) async fn listen(self: &Arc<Self>) -> Result<(), UpstreamError> {
+        match self.terms.era {
+            Era::Modern => self.request(&listen::request(), None).await.map(drop),
+            Era::Legacy => {
+                let response = self.get(None).await?;
+                match self.follow(response.body, None, None).await {
+                    Err(UpstreamError::Broken(_)) => Ok(()),
+                    outcome => outcome.map(drop),
+                }
+            }
+        }
+    }
+
+    /// Tells the server to forget the session, if there is one.
+    pub(super) async fn end_session(&self) -> Result<(), UpstreamError> {
+        if self.terms.session.is_some() {
+            let request = egress::Request::new(Method::DELETE, self.url.clone());
+            self.client.send(self.with_terms(request), None).await?;
+        }
+        Ok(())
+    }
+
+    /// The headers in which 2026-07-28 repeats what the body says.
+    fn describe(&self, request: &Request<'_>) -> Vec<(HeaderName, HeaderValue)> {
+        if self.terms.era == Era::Legacy {
+            return Vec::new();
+        }
+        let name = request
+            .subject()
+            .map(|subject| (NAME_HEADER, headers::value(subject)));
+        [(METHOD_HEADER, HeaderValue::from_static(request.method))]
+            .into_iter()
+            .chain(name)
+            .chain(request.headers.iter().cloned())
+            .collect()
+    }
+
+    async fn post(
+        &self,
+        body: Vec<u8>,
+        headers: Vec<(HeaderName, HeaderValue)>,
+    ) -> Result<Response, UpstreamError> {
+        let accept = HeaderValue::from_static("application/json, text/event-stream");
+        let request = egress::Request::new(Method::POST, self.url.clone())
+            .body(JSON, body)
+            .header(ACCEPT, accept)
+            .open_ended();
+        let request = headers.into_iter().fold(request, |request, (name, value)| {
+            request.header(name, value)
+        });
+        let response = self.client.send(self.with_terms(request), None).await?;
+        self.accepted(response).await
+    }
+
+    /// A stream of what the server has to say; after the event `last`, if one is named.
+    async fn get(&self, last: Option<&str>) -> Result<Response, UpstreamError> {
+        let mut request = egress::Request::new(Method::GET, self.url.clone())
+            .header(ACCEPT, HeaderValue::from_static(EVENT_STREAM))
+            .open_ended();
+        if let Some(last) = last.and_then(|last| HeaderValue::from_str(last).ok()) {
+            request = request.header(LAST_EVENT_HEADER, last);
+        }
+        let response = self.client.send(self.with_terms(request), None).await?;
+        let response = self.accepted(response).await?;
+        if !is(&response, EVENT_STREAM) {
+            return Err(UpstreamError::BadResult("it is not an event stream"));
+        }
+        Ok(response)
+    }
+
+    async fn say(&self, body: Vec<u8>) -> Result<(), UpstreamError> {
+        timeout(NOTICE_LIMIT, self.post(body, Vec::new()))
+            .await
+            .map_err(|_| UpstreamError::Timeout)?
+            .map(drop)
+    }
+
+    fn with_terms(&self, mut request: egress::Request) -> egress::Request {
+        // 2025-03-26 does not know the header yet.
+        if let Some(version) = self.terms.version.filter(|version| *version > "2025-03-26") {
+            request = request.header(VERSION_HEADER, HeaderValue::from_static(version));
+        }
+        if let Some(session) = &self.terms.session {
+            request = request.header(SESSION_HEADER, session.clone());
+        }
+        request
+    }
+
+    /// The response, if its status is a success.
+    async fn accepted(&self, response: Response) -> Result<Response, UpstreamError> {
+        let status = response.status.as_u16();
+        if response.status.is_success() {
+            return Ok(response);
+        }
+        if status == 404 && self.terms.session.is_some() {
+            return Err(UpstreamError::Gone);
+        }
+        let is_json = is(&response, JSON);
+        let body = whole(response.body, MAX_ERROR_BYTES).await;
+        if let Ok(body) = body
+            && is_json
+            && let Ok(messages) = message::read(&body)
+        {
+            for message in messages {
+                if let Incoming::Answer {
+                    outcome: Err(error @ UpstreamError::Rpc(_)),
+                    ..
+                } = message
+                {
+                    return Err(error);
+                }
+            }
+        }
+        Err(UpstreamError::Status(status))
+    }
+
+    /// The answer to request `id`, whichever way it comes.
+    async fn answer(
+        &self,
+        response: Response,
+        id: u64,
+        mut progress: Option<ProgressSink<'_>>,
+    ) -> Result<Box<RawValue>, UpstreamError> {
+        if is(&response, EVENT_STREAM) {
+            return self.follow(response.body, Some(id), progress).await;
+        }
+        if !is(&response, JSON) {
+            return Err(UpstreamError::BadResult(
+                "it is neither JSON nor an event stream",
+            ));
+        }
+        let body = whole(response.body, MAX_MESSAGE_BYTES).await?;
+        let messages = message::read(&body).map_err(UpstreamError::BadResult)?;
+        for message in messages {
+            if let Some(answer) = self.take(message, Some(id), &mut progress).await {
+                return answer;
+            }
+        }
+        Err(UpstreamError::BadResult("it does not answer our request"))
+    }
+
+    /// Reads an event stream up to the answer to request `id`, or to its end.
+    async fn follow(
+        &self,
+        mut body: Body,
+        id: Option<u64>,
+        mut progress: Option<ProgressSink<'_>>,
+    ) -> Result<Box<RawValue>, UpstreamError> {
+        let mut parser = sse::Parser::new(MAX_MESSAGE_BYTES);
+        let mut resumptions = 0;
+        loop {
+            let cause = match body.chunk().await {
+                Ok(Some(chunk)) => {
+                    let events = parser.feed(&chunk).map_err(|_| UpstreamError::TooLarge)?;
+                    for data in events {
+                        resumptions = 0;
+                        // An event without data only has an id.
+                        if data.is_empty() {
+                            continue;
+                        }
+                        let messages = match message::read(&data) {
+                            Ok(messages) => messages,
+                            Err(why) => {
+                                self.events.unreadable(why);
+                                continue;
+                            }
+                        };
+                        for message in messages {
+                            if let Some(answer) = self.take(message, id, &mut progress).await {
+                                return answer;
+                            }
+                        }
+                    }
+                    continue;
+                }
+                Ok(None) => "it ended the stream before the answer".to_owned(),
+                Err(error) => error.to_string(),
+            };
+            // A legacy server may hang up and have the client come back for the answer.
+            let can_resume =
+                self.terms.era == Era::Legacy && id.is_some() && resumptions < MAX_RESUMPTIONS;
+            let Some(last) = parser.last_id.as_deref().filter(|_| can_resume) else {
+                return Err(UpstreamError::Broken(cause));
+            };
+            resumptions += 1;
+            let pause = parser.retry.map_or(RESUME_AFTER, Duration::from_millis);
+            tokio::time::sleep(pause.min(RESUME_AFTER_AT_MOST)).await;
+            body = self.get(Some(last)).await?.body;
+            parser = parser.resumed();
+        }
+    }
+
+    /// Takes one message; gives the answer to request `id` if it is that.
+    async fn take(
+        &self,
+        message: Incoming<'_>,
+        id: Option<u64>,
+        progress: &mut Option<ProgressSink<'_>>,
+    ) -> Option<Result<Box<RawValue>, UpstreamError>> {
+        match message {
+            // An error without an id can only be about the request whose response it is in.
+            Incoming::Answer {
+                id: answered,
+                outcome,
+            } if id.is_some() && (answered == id || (answered.is_none() && outcome.is_err())) => {
+                return Some(outcome.map(ToOwned::to_owned));
+            }
+            Incoming::Notification { method, params } if method == "notifications/progress" => {
+                if let Some(sink) = progress
+                    && let Some((token, report)) = message::read_progress(params)
+                    && Some(token) == id
+                {
+                    sink(report);
+                }
+            }
+            Incoming::Request { id, method } if self.terms.era == Era::Legacy => {
+                if let Ok(answer) = message::answer(id, &method) {
+                    // Whether the server takes it is the server's affair.
+                    let _ = self.say(answer).await;
+                }
+            }
+            other => self.events.unsolicited(&other),
+        }
+        None
+    }
+}
+
+fn is(response: &Response, media_type: &str) -> bool {
+    response
+        .headers
+        .get(CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok())
+        .and_then(|value| value.split(';').next())
+        .is_some_and(|value| value.trim().eq_ignore_ascii_case(media_type))
+}
+
+/// All of a body, which must not be larger than `limit`.
+async fn whole(mut body: Body, limit: usize) -> Result<Vec<u8>, UpstreamError> {
+    let mut bytes = Vec::new();
+    while let Some(chunk) = body.chunk().await? {
+        if bytes.len() + chunk.len() > limit {
+            return Err(UpstreamError::TooLarge);
+        }
+        bytes.extend_from_slice(&chunk);
+    }
+    Ok(bytes)
+}
+
+/// A request that waits. Dropped before the answer came, it tells a legacy server so.
+struct Place<'a> {
+    exchange: &'a Arc<Exchange>,
+    id: u64,
+    told: bool,
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        if self.told {
+            return;
+        }
+        // Without a runtime the program is ending, and its connections with it.
+        if let (Ok(message), Ok(runtime)) = (message::cancelled(self.id), Handle::try_current()) {
+            let exchange = Arc::clone(self.exchange);
+            let telling = async move { exchange.say(message).await };
+            self.exchange.tasks.spawn_on(telling, &runtime);
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! Where an upstream server is.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+
+use url::Url;
+
+use crate::egress::ClientSettings;
+
+/// An upstream server and the way to it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Settings {
+    /// The source's name, for the log.
+    pub(crate) name: String,
+    pub(crate) transport: Transport,
+}
+
+/// The two transports of the protocol.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Transport {
+    Stdio(Program),
+    Http(Endpoint),
+}
+
+/// A program that speaks MCP on its standard streams. Its environment holds PATH, HOME and `env`, which
+/// can be secret and is never shown.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Program {
+    /// Program and arguments.
+    pub(crate) argv: Vec<String>,
+    pub(crate) env: BTreeMap<String, String>,
+    pub(crate) directory: PathBuf,
+}
+
+impl fmt::Debug for Program {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Program")
+            .field("program", &self.argv.first())
+            .field("directory", &self.directory)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The one URL of a Streamable HTTP server, which can hold secrets and is never shown.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Endpoint {
+    pub(crate) url: Url,
+    pub(crate) client: ClientSettings,
+}
+
+impl fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Endpoint")
+            .field("host", &self.url.host_str())
+            .field("client", &self.client)
+            .finish_non_exhaustive()
+    }
+}
