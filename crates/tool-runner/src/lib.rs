@@ -3,8 +3,8 @@
 //! ```text
 //!   tools.yaml ──▶ catalogue ──▶ loaded (tools, sources, permits seen)
 //!                                   │
-//!   CallTool ─▶ call: tool ─▶ permit ─▶ arguments ─▶ sql ⇄ row rule ─▶ redact ─▶ result
-//!                      └ refused: nothing ran          └ pushdown
+//!   CallTool ─▶ call: tool ─▶ permit ─▶ arguments ─▶ executor ─▶ row rule ─▶ redact ─▶ result
+//!                      └ refused: nothing ran          └ sql, http, command, grpc, mcp …
 //! ```
 //!
 //! One job: run a configured tool for a call that the policy service permitted, and let nothing leave that
@@ -18,6 +18,7 @@ mod config;
 mod duration;
 mod egress;
 mod error;
+mod executor;
 mod loaded;
 mod mcp;
 mod pushdown;
@@ -26,7 +27,7 @@ mod row_rule;
 mod service;
 mod sql;
 
-pub use catalogue::{Catalogue, Fault, Tool};
+pub use catalogue::{Catalogue, Fault, Tool, Toolset};
 pub use config::Config;
 pub use error::Error;
 pub use row_rule::RowRuleError;
