@@ -3,6 +3,7 @@
 use std::error::Error as _;
 
 use super::auth::AuthError;
+use crate::executor::ExecutorError;
 
 /// Shown in logs: names hosts, never a path, a query, a header or a body.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -67,6 +68,43 @@ impl From<reqwest::Error> for EgressError {
             Self::Unreachable(text)
         } else {
             Self::Broken(text)
+        }
+    }
+}
+
+/// What the caller of a tool reads; the log gets the whole story.
+impl From<EgressError> for ExecutorError {
+    fn from(error: EgressError) -> Self {
+        let cause = error.to_string();
+        let refused = |kind, text: &str| Self::Refused {
+            kind,
+            text: text.to_owned(),
+            cause: cause.clone(),
+        };
+        match error {
+            EgressError::Unreachable(_) | EgressError::Auth(AuthError::Endpoint(_)) => {
+                Self::Unreachable(cause)
+            }
+            EgressError::Timeout => Self::Timeout,
+            EgressError::Broken(_) => Self::Broken(cause),
+            EgressError::TooLarge(_) => Self::TooLarge,
+            EgressError::Encoded => Self::BadResult(cause),
+            EgressError::Auth(AuthError::NoCallerToken) => refused(
+                "no_credentials",
+                "the service needs the caller's token, which did not come with the call",
+            ),
+            EgressError::Auth(_) => {
+                refused("no_credentials", "no credentials for the service were granted")
+            }
+            EgressError::NotHttp
+            | EgressError::HostNotListed(_)
+            | EgressError::AddressRefused(_)
+            | EgressError::Downgrade
+            | EgressError::TooManyRedirects
+            | EgressError::Setup(_) => refused(
+                "egress_refused",
+                "the service leads to where this tool may not go",
+            ),
         }
     }
 }

@@ -43,7 +43,7 @@ pub(crate) struct AllowedHost {
 
 /// Text that names no host.
 #[derive(Debug, thiserror::Error)]
-#[error("not a host; write one like `api.example.com` or `api.example.com:8443`")]
+#[error("not a host or host:port")]
 pub(crate) struct NotAHost;
 
 impl AllowedHost {
