@@ -59,8 +59,8 @@ impl Link {
                 Arc::clone(&events),
                 tasks.clone(),
             )),
-            Transport::Http(endpoint) => Connector::Http(http::Dialer::open(
-                &endpoint,
+            Transport::Http(settings) => Connector::Http(http::Dialer::open(
+                &settings,
                 Arc::clone(&events),
                 tasks.clone(),
             )?),
@@ -162,7 +162,9 @@ impl Link {
             };
             let connection = connection
                 .unwrap_or(Err(UpstreamError::Timeout))
-                .map_err(UpstreamError::before_any_request)?;
+                .map_err(UpstreamError::before_any_request)
+                .inspect_err(|error| link.events.down(&error.to_string()))?;
+            link.events.up();
             let earlier = link.current.swap(Some(Arc::new(connection)));
             if earlier.is_some() {
                 // What changed in between went unseen.

@@ -29,5 +29,8 @@ pub(crate) use error::{RpcError, UpstreamError};
 pub(crate) use events::Health;
 pub(crate) use message::{Progress, ProgressSink};
 pub(crate) use result::CallResult;
-pub(crate) use settings::{Endpoint, Program, Settings, Transport};
+pub(crate) use settings::{Program, Settings, Transport};
 pub(crate) use upstream::Upstream;
+
+#[cfg(test)]
+pub(crate) mod tests;

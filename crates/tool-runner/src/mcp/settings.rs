@@ -4,9 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 
-use url::Url;
-
-use crate::egress::ClientSettings;
+use crate::catalogue::HttpSettings;
 
 /// An upstream server and the way to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,7 +18,7 @@ pub(crate) struct Settings {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Transport {
     Stdio(Program),
-    Http(Endpoint),
+    Http(HttpSettings),
 }
 
 /// A program that speaks MCP on its standard streams. Its environment holds PATH, HOME and `env`, which
@@ -38,22 +36,6 @@ impl fmt::Debug for Program {
         f.debug_struct("Program")
             .field("program", &self.argv.first())
             .field("directory", &self.directory)
-            .finish_non_exhaustive()
-    }
-}
-
-/// The one URL of a Streamable HTTP server, which can hold secrets and is never shown.
-#[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Endpoint {
-    pub(crate) url: Url,
-    pub(crate) client: ClientSettings,
-}
-
-impl fmt::Debug for Endpoint {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Endpoint")
-            .field("host", &self.url.host_str())
-            .field("client", &self.client)
             .finish_non_exhaustive()
     }
 }

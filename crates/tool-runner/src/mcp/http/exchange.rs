@@ -23,7 +23,7 @@ use crate::mcp::era::Era;
 use crate::mcp::error::UpstreamError;
 use crate::mcp::events::Events;
 use crate::mcp::listen;
-use crate::mcp::message::{self, Incoming, MAX_MESSAGE_BYTES, Part, ProgressSink, Request};
+use crate::mcp::message::{self, Incoming, Part, ProgressSink, Request};
 
 pub(super) const SESSION_HEADER: HeaderName = HeaderName::from_static("mcp-session-id");
 const VERSION_HEADER: HeaderName = HeaderName::from_static("mcp-protocol-version");
@@ -47,50 +47,22 @@ const MAX_RESUMPTIONS: u32 = 5;
 const RESUME_AFTER: Duration = Duration::from_secs(1);
 const RESUME_AFTER_AT_MOST: Duration = Duration::from_secs(10);
 
-/// What was agreed with the server.
-#[derive(Debug)]
-pub(super) struct Terms {
+/// One server, and what was agreed with it.
+pub(super) struct Exchange {
+    pub(super) client: Arc<Client>,
+    pub(super) url: Url,
+    /// Of one message.
+    pub(super) max_bytes: usize,
+    pub(super) events: Arc<Events>,
+    pub(super) tasks: TaskTracker,
     pub(super) era: Era,
     /// None before it is agreed.
     pub(super) version: Option<&'static str>,
     pub(super) session: Option<HeaderValue>,
-}
-
-pub(super) struct Exchange {
-    client: Arc<Client>,
-    url: Url,
-    events: Arc<Events>,
-    tasks: TaskTracker,
-    terms: Terms,
-    next_id: AtomicU64,
+    pub(super) next_id: AtomicU64,
 }
 
 impl Exchange {
-    pub(super) fn new(
-        client: Arc<Client>,
-        url: Url,
-        events: Arc<Events>,
-        tasks: TaskTracker,
-        terms: Terms,
-    ) -> Self {
-        Self {
-            client,
-            url,
-            events,
-            tasks,
-            terms,
-            next_id: AtomicU64::new(1),
-        }
-    }
-
-    pub(super) fn era(&self) -> Era {
-        self.terms.era
-    }
-
-    pub(super) fn events(&self) -> &Events {
-        &self.events
-    }
-
     /// Asks, and waits for the answer without a time limit. Dropping the future tells the server: a modern
     /// one by the closed stream, a legacy one by a message.
     pub(super) async fn request(
@@ -102,9 +74,9 @@ impl Exchange {
         let mut place = Place {
             exchange: self,
             id,
-            told: request.opens() || self.terms.era == Era::Modern,
+            told: request.opens() || self.era == Era::Modern,
         };
-        let body = request.encode(id, self.terms.era, progress.is_some())?;
+        let body = request.encode(id, self.era, progress.is_some())?;
         let outcome = match self.post(body, self.describe(request)).await {
             Ok(response) => self.answer(response, id, progress).await,
             Err(error) => Err(error),
@@ -119,7 +91,7 @@ impl Exchange {
         request: &Request<'_>,
     ) -> Result<(Box<RawValue>, HeaderMap), UpstreamError> {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
-        let body = request.encode(id, self.terms.era, false)?;
+        let body = request.encode(id, self.era, false)?;
         let response = self.post(body, self.describe(request)).await?;
         let headers = response.headers.clone();
         Ok((self.answer(response, id, None).await?, headers))
@@ -136,7 +108,7 @@ impl Exchange {
 
     /// Takes what the server announces until it ends the stream.
     pub(super) async fn listen(self: &Arc<Self>) -> Result<(), UpstreamError> {
-        match self.terms.era {
+        match self.era {
             Era::Modern => self.request(&listen::request(), None).await.map(drop),
             Era::Legacy => {
                 let response = self.get(None).await?;
@@ -150,7 +122,7 @@ impl Exchange {
 
     /// Tells the server to forget the session, if there is one.
     pub(super) async fn end_session(&self) -> Result<(), UpstreamError> {
-        if self.terms.session.is_some() {
+        if self.session.is_some() {
             let request = egress::Request::new(Method::DELETE, self.url.clone());
             self.client.send(self.with_terms(request), None).await?;
         }
@@ -159,7 +131,7 @@ impl Exchange {
 
     /// The headers in which 2026-07-28 repeats what the body says.
     fn describe(&self, request: &Request<'_>) -> Vec<(HeaderName, HeaderValue)> {
-        if self.terms.era == Era::Legacy {
+        if self.era == Era::Legacy {
             return Vec::new();
         }
         let name = request
@@ -214,10 +186,10 @@ impl Exchange {
 
     fn with_terms(&self, mut request: egress::Request) -> egress::Request {
         // 2025-03-26 does not know the header yet.
-        if let Some(version) = self.terms.version.filter(|version| *version > "2025-03-26") {
+        if let Some(version) = self.version.filter(|version| *version > "2025-03-26") {
             request = request.header(VERSION_HEADER, HeaderValue::from_static(version));
         }
-        if let Some(session) = &self.terms.session {
+        if let Some(session) = &self.session {
             request = request.header(SESSION_HEADER, session.clone());
         }
         request
@@ -229,7 +201,7 @@ impl Exchange {
         if response.status.is_success() {
             return Ok(response);
         }
-        if status == 404 && self.terms.session.is_some() {
+        if status == 404 && self.session.is_some() {
             return Err(UpstreamError::Gone);
         }
         let is_json = is(&response, JSON);
@@ -266,7 +238,7 @@ impl Exchange {
                 "it is neither JSON nor an event stream",
             ));
         }
-        let body = whole(response.body, MAX_MESSAGE_BYTES).await?;
+        let body = whole(response.body, self.max_bytes).await?;
         let messages = message::read(&body).map_err(UpstreamError::BadResult)?;
         for message in messages {
             if let Some(answer) = self.take(message, Some(id), &mut progress).await {
@@ -283,7 +255,7 @@ impl Exchange {
         id: Option<u64>,
         mut progress: Option<ProgressSink<'_>>,
     ) -> Result<Box<RawValue>, UpstreamError> {
-        let mut parser = sse::Parser::new(MAX_MESSAGE_BYTES);
+        let mut parser = sse::Parser::new(self.max_bytes);
         let mut resumptions = 0;
         loop {
             let cause = match body.chunk().await {
@@ -315,7 +287,7 @@ impl Exchange {
             };
             // A legacy server may hang up and have the client come back for the answer.
             let can_resume =
-                self.terms.era == Era::Legacy && id.is_some() && resumptions < MAX_RESUMPTIONS;
+                self.era == Era::Legacy && id.is_some() && resumptions < MAX_RESUMPTIONS;
             let Some(last) = parser.last_id.as_deref().filter(|_| can_resume) else {
                 return Err(UpstreamError::Broken(cause));
             };
@@ -339,7 +311,10 @@ impl Exchange {
             Incoming::Answer {
                 id: answered,
                 outcome,
-            } if id.is_some() && (answered == id || (answered.is_none() && outcome.is_err())) => {
+            } if id.is_some()
+                && (answered == id
+                    || answered.is_none() && matches!(outcome, Err(UpstreamError::Rpc(_)))) =>
+            {
                 return Some(outcome.map(ToOwned::to_owned));
             }
             Incoming::Notification { method, params } if method == "notifications/progress" => {
@@ -350,7 +325,7 @@ impl Exchange {
                     sink(report);
                 }
             }
-            Incoming::Request { id, method } if self.terms.era == Era::Legacy => {
+            Incoming::Request { id, method } if self.era == Era::Legacy => {
                 if let Ok(answer) = message::answer(id, &method) {
                     // Whether the server takes it is the server's affair.
                     let _ = self.say(answer).await;

@@ -5,7 +5,7 @@ pub(super) mod headers;
 mod sse;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use http::HeaderValue;
@@ -22,7 +22,7 @@ use super::error::UpstreamError;
 use super::events::Events;
 use super::listen;
 use super::message::{ProgressSink, Request};
-use super::settings::Endpoint;
+use crate::catalogue::HttpSettings;
 use crate::egress::{Client, EgressError};
 
 /// How long taking leave of a session may take.
@@ -35,6 +35,8 @@ const MAX_SESSION_ID: usize = 1024;
 pub(super) struct Dialer {
     client: Arc<Client>,
     url: Url,
+    /// Of one message.
+    max_bytes: usize,
     events: Arc<Events>,
     tasks: TaskTracker,
     verdict: Verdict,
@@ -52,13 +54,14 @@ pub(super) struct Connection {
 
 impl Dialer {
     pub(super) fn open(
-        endpoint: &Endpoint,
+        settings: &HttpSettings,
         events: Arc<Events>,
         tasks: TaskTracker,
     ) -> Result<Self, EgressError> {
         Ok(Self {
-            client: Arc::new(Client::open(&endpoint.client, &events.ambient)?),
-            url: endpoint.url.clone(),
+            client: Arc::new(Client::open(&settings.client, &events.ambient)?),
+            url: settings.url.clone(),
+            max_bytes: settings.client.egress.max_response_bytes,
             events,
             tasks,
             verdict: Verdict::default(),
@@ -140,24 +143,24 @@ impl Dialer {
         version: Option<&'static str>,
         session: Option<HeaderValue>,
     ) -> Exchange {
-        Exchange::new(
-            Arc::clone(&self.client),
-            self.url.clone(),
-            Arc::clone(&self.events),
-            self.tasks.clone(),
-            exchange::Terms {
-                era,
-                version,
-                session,
-            },
-        )
+        Exchange {
+            client: Arc::clone(&self.client),
+            url: self.url.clone(),
+            max_bytes: self.max_bytes,
+            events: Arc::clone(&self.events),
+            tasks: self.tasks.clone(),
+            era,
+            version,
+            session,
+            next_id: AtomicU64::new(1),
+        }
     }
 }
 
 /// Listens for changes while the connection is in use, and ends its session after that.
 async fn attend(exchange: Arc<Exchange>, announces_tools: bool, stop: CancellationToken) {
     if announces_tools {
-        let listening = listen::forever(exchange.events(), || exchange.listen());
+        let listening = listen::forever(&exchange.events, || exchange.listen());
         stop.run_until_cancelled(listening).await;
     }
     stop.cancelled().await;
@@ -168,13 +171,13 @@ async fn attend(exchange: Arc<Exchange>, announces_tools: bool, stop: Cancellati
 impl Connection {
     /// A legacy server may have become a modern one, so its connection is made anew now and then.
     pub(super) fn is_usable(&self) -> bool {
-        let is_fresh = self.exchange.era() == Era::Modern || era::still_holds(self.since);
+        let is_fresh = self.exchange.era == Era::Modern || era::still_holds(self.since);
         is_fresh && !self.lost.load(Ordering::Relaxed)
     }
 
     /// Whether arguments are repeated as headers.
     pub(super) fn repeats_arguments(&self) -> bool {
-        self.exchange.era() == Era::Modern
+        self.exchange.era == Era::Modern
     }
 
     pub(super) async fn request(

@@ -3,7 +3,7 @@
 mod fixture;
 mod http;
 mod lists;
-mod program;
+pub(crate) mod program;
 mod script;
 mod stdio;
 

@@ -16,6 +16,13 @@ const KIND: &str = "WARDGATE_TEST_UPSTREAM";
 /// Starts [`run`], whose own standard output holds what the test harness prints.
 const START: &str = r#"exec "$0" --ignored --exact mcp::tests::program::run 3>&1 >/dev/null"#;
 
+/// [`settings`] as a source of a `tools.yaml`.
+pub(crate) fn source(kind: &str) -> String {
+    let this = std::env::current_exe().unwrap();
+    let argv = serde_json::json!(["sh", "-c", START, this]);
+    format!("{{ type: mcp, command: {argv}, env: {{ {KIND}: {kind} }} }}")
+}
+
 /// The program of that kind: `rmcp-ERA`, or a kind of [`Script`].
 pub(super) fn settings(kind: &str) -> Settings {
     started_by(START, kind)
