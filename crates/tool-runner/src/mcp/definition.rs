@@ -1,14 +1,14 @@
 //! The pages of an upstream's lists, and which of its tools can be offered at all.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
-use tracing::warn;
 use wardgate_domain::ToolName;
 
 use super::error::UpstreamError;
+use super::events::Events;
 use super::http::headers::ParamHeader;
 
 /// Most pages of one list.
@@ -42,7 +42,7 @@ impl Page {
             next: Option<String>,
         }
         let unreadable = |_| UpstreamError::BadResult("its list cannot be read");
-        let members: std::collections::HashMap<String, &RawValue> =
+        let members: HashMap<String, &RawValue> =
             serde_json::from_str(result.get()).map_err(unreadable)?;
         let entries = members
             .get(list)
@@ -58,28 +58,17 @@ impl Page {
 /// The tools of `entries` that can be offered, in their order. `over_http` adds the rule for arguments
 /// that are repeated as headers.
 pub(super) fn tools(
-    upstream: &str,
+    events: &Events,
     entries: Vec<Box<RawValue>>,
     over_http: bool,
 ) -> Vec<ToolDefinition> {
     let mut seen = HashSet::new();
     let mut tools = Vec::with_capacity(entries.len());
     for (index, entry) in entries.into_iter().enumerate() {
-        let tool = match tool(entry, over_http) {
-            Ok(tool) => tool,
-            Err(why) => {
-                warn!(
-                    upstream,
-                    index, why, "a tool of an upstream server is left out"
-                );
-                continue;
-            }
-        };
-        if seen.insert(tool.name.clone()) {
-            tools.push(tool);
-        } else {
-            let why = "an earlier tool of the list has its name";
-            warn!(upstream, index, tool = %tool.name, why, "a tool of an upstream server is left out");
+        match tool(entry, over_http) {
+            Ok(tool) if seen.insert(tool.name.clone()) => tools.push(tool),
+            Ok(_) => events.left_out(index, "an earlier tool of the list has its name"),
+            Err(why) => events.left_out(index, why),
         }
     }
     tools
@@ -91,6 +80,13 @@ fn tool(raw: Box<RawValue>, over_http: bool) -> Result<ToolDefinition, &'static 
         name: String,
         #[serde(rename = "inputSchema")]
         input_schema: Value,
+        #[serde(default)]
+        execution: Execution,
+    }
+    #[derive(Default, Deserialize)]
+    struct Execution {
+        #[serde(default, rename = "taskSupport")]
+        task_support: Option<String>,
     }
     if !raw.get().starts_with('{') {
         return Err("it is not a JSON object");
@@ -107,6 +103,9 @@ fn tool(raw: Box<RawValue>, over_http: bool) -> Result<ToolDefinition, &'static 
         .ok_or("its `inputSchema` is not an object")?;
     if !schema.get("type").is_none_or(|kind| kind == "object") {
         return Err("its `inputSchema` does not describe an object");
+    }
+    if checked.execution.task_support.as_deref() == Some("required") {
+        return Err("it runs as a task only");
     }
     let headers = if over_http {
         ParamHeader::of_schema(&checked.input_schema)?

@@ -1,12 +1,16 @@
 //! What an upstream lets others know: whether it is there, and that its tools changed.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::watch;
 use tracing::{info, warn};
 use wardgate_domain::{Ambient, Timestamp};
 
 use super::message::Incoming;
+use super::quota::Quota;
+
+/// Warnings about one server in one second.
+const WARNINGS_PER_SECOND: u32 = 5;
 
 /// Whether an upstream server can be reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,6 +34,7 @@ pub(super) struct Events {
     health: watch::Sender<Health>,
     /// Counts the announced or suspected changes.
     tools: watch::Sender<u64>,
+    warnings: Mutex<Quota>,
 }
 
 impl Events {
@@ -39,6 +44,7 @@ impl Events {
             ambient,
             health: watch::Sender::new(Health::Untried),
             tools: watch::Sender::new(0),
+            warnings: Mutex::new(Quota::new(WARNINGS_PER_SECOND)),
         }
     }
 
@@ -98,26 +104,30 @@ impl Events {
                 self.tools_changed();
             }
             Incoming::Notification { .. } => {}
-            Incoming::Answer { id, .. } => {
-                warn!(
-                    upstream = self.upstream,
-                    id, "an upstream server answered a request that nobody waits for"
-                );
-            }
-            Incoming::Request { .. } => {
-                warn!(
-                    upstream = self.upstream,
-                    "an upstream server sent a request where it must not"
-                );
-            }
+            Incoming::Answer { .. } => self.ignored("it answers a request that nobody made"),
+            Incoming::Request { .. } => self.ignored("it is a request where none may be"),
         }
     }
 
-    /// Notes a message that cannot be read.
-    pub(super) fn unreadable(&self, why: &str) {
-        warn!(
-            upstream = self.upstream,
-            why, "a message of an upstream server is ignored"
-        );
+    /// Notes something of the server's that is not used. A server that sends much of it fills no log.
+    pub(super) fn ignored(&self, why: &str) {
+        let mut warnings = self.warnings.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(left_out) = warnings.take() {
+            warn!(
+                upstream = self.upstream,
+                why, left_out, "a message of an upstream server is ignored"
+            );
+        }
+    }
+
+    /// Notes a tool of the server's that cannot be offered.
+    pub(super) fn left_out(&self, index: usize, why: &str) {
+        let mut warnings = self.warnings.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(left_out) = warnings.take() {
+            warn!(
+                upstream = self.upstream,
+                index, why, left_out, "a tool of an upstream server is left out"
+            );
+        }
     }
 }

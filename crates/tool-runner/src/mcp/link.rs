@@ -15,7 +15,7 @@ use tokio_util::task::TaskTracker;
 use super::error::UpstreamError;
 use super::events::Events;
 use super::message::{ProgressSink, Request, lend};
-use super::settings::{Settings, Transport};
+use super::settings::Transport;
 use super::{http, stdio};
 use crate::egress::EgressError;
 
@@ -51,16 +51,16 @@ pub(super) struct Link {
 }
 
 impl Link {
-    pub(super) fn new(settings: Settings, events: Arc<Events>) -> Result<Self, EgressError> {
+    pub(super) fn new(transport: &Transport, events: Arc<Events>) -> Result<Self, EgressError> {
         let tasks = TaskTracker::new();
-        let connector = match settings.transport {
+        let connector = match transport {
             Transport::Stdio(program) => Connector::Stdio(stdio::Launcher::new(
-                program,
+                program.clone(),
                 Arc::clone(&events),
                 tasks.clone(),
             )),
             Transport::Http(settings) => Connector::Http(http::Dialer::open(
-                &settings,
+                settings,
                 Arc::clone(&events),
                 tasks.clone(),
             )?),
@@ -157,8 +157,9 @@ impl Link {
                 Connector::Http(dialer) => dialer.connect().map_ok(Connection::Http).boxed(),
             };
             let connection = tokio::select! {
-                connection = timeout(CONNECT_LIMIT, connection) => connection,
+                biased;
                 () = stop.cancelled() => return Err(UpstreamError::Gone),
+                connection = timeout(CONNECT_LIMIT, connection) => connection,
             };
             let connection = connection
                 .unwrap_or(Err(UpstreamError::Timeout))
@@ -166,6 +167,9 @@ impl Link {
                 .inspect_err(|error| link.events.down(&error.to_string()))?;
             link.events.up();
             let earlier = link.current.swap(Some(Arc::new(connection)));
+            if stop.is_cancelled() {
+                link.current.store(None);
+            }
             if earlier.is_some() {
                 // What changed in between went unseen.
                 link.events.tools_changed();

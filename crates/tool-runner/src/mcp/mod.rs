@@ -19,6 +19,7 @@ mod http;
 mod link;
 mod listen;
 mod message;
+mod quota;
 mod result;
 mod settings;
 mod stdio;
@@ -29,7 +30,7 @@ pub(crate) use error::{RpcError, UpstreamError};
 pub(crate) use events::Health;
 pub(crate) use message::{Progress, ProgressSink};
 pub(crate) use result::CallResult;
-pub(crate) use settings::{Program, Settings, Transport};
+pub(crate) use settings::{Program, Transport};
 pub(crate) use upstream::Upstream;
 
 #[cfg(test)]

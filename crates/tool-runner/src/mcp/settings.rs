@@ -6,19 +6,11 @@ use std::path::PathBuf;
 
 use crate::catalogue::HttpSettings;
 
-/// An upstream server and the way to it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Settings {
-    /// The source's name, for the log.
-    pub(crate) name: String,
-    pub(crate) transport: Transport,
-}
-
 /// The two transports of the protocol.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Transport {
     Stdio(Program),
-    Http(HttpSettings),
+    Http(Box<HttpSettings>),
 }
 
 /// A program that speaks MCP on its standard streams. Its environment holds PATH, HOME and `env`, which

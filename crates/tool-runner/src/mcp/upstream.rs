@@ -18,12 +18,11 @@ use super::http::headers::{self, ParamHeader};
 use super::link::Link;
 use super::message::{Part, ProgressSink, Request, lend};
 use super::result::{CallResult, check_complete};
-use super::settings::{Settings, Transport};
+use super::settings::Transport;
 use crate::egress::EgressError;
 
 /// An upstream server. It is connected to when first asked for something; dropped, it is let go.
 pub(crate) struct Upstream {
-    name: String,
     over_http: bool,
     link: Arc<Link>,
     /// The arguments of each tool that are repeated as headers, as last listed.
@@ -31,14 +30,16 @@ pub(crate) struct Upstream {
 }
 
 impl Upstream {
-    pub(crate) fn new(settings: Settings, ambient: Ambient) -> Result<Self, EgressError> {
-        let name = settings.name.clone();
-        let over_http = matches!(settings.transport, Transport::Http(_));
-        let events = Arc::new(Events::new(name.clone(), ambient));
+    /// `name` is the source's, for the log. Connects to nothing yet.
+    pub(crate) fn new(
+        name: &str,
+        transport: &Transport,
+        ambient: &Ambient,
+    ) -> Result<Self, EgressError> {
+        let events = Arc::new(Events::new(name.to_owned(), ambient.clone()));
         Ok(Self {
-            name,
-            over_http,
-            link: Arc::new(Link::new(settings, events)?),
+            over_http: matches!(transport, Transport::Http(_)),
+            link: Arc::new(Link::new(transport, events)?),
             headers: ArcSwapOption::empty(),
         })
     }
@@ -59,7 +60,7 @@ impl Upstream {
         deadline: Instant,
     ) -> Result<Vec<ToolDefinition>, UpstreamError> {
         let entries = self.list("tools/list", "tools", deadline).await?;
-        let tools = definition::tools(&self.name, entries, self.over_http);
+        let tools = definition::tools(&self.link.events, entries, self.over_http);
         let headers = tools
             .iter()
             .map(|tool| (tool.name.to_string(), tool.headers.clone()))

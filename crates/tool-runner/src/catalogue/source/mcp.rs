@@ -52,7 +52,9 @@ impl McpSettings {
         let classes = classes.map(|node| read_classes(node, expand.faults));
         let transport = match (node.get("command"), node.get("url")) {
             (Some(_), None) => program(fields, expand).map(Transport::Stdio),
-            (None, Some(_)) => endpoint(node, fields, expand).map(Transport::Http),
+            (None, Some(_)) => endpoint(node, fields, expand)
+                .map(Box::new)
+                .map(Transport::Http),
             _ => {
                 // Both are known keys, so that only this is held against them.
                 fields.optional("command");
@@ -125,11 +127,7 @@ fn environment(node: &Node, expand: &mut Expand<'_>) -> Option<BTreeMap<String, 
 }
 
 /// All callers share the one connection, so it cannot stand for one of them.
-fn endpoint(
-    node: &Node,
-    fields: &mut Fields<'_>,
-    expand: &mut Expand<'_>,
-) -> Option<HttpSettings> {
+fn endpoint(node: &Node, fields: &mut Fields<'_>, expand: &mut Expand<'_>) -> Option<HttpSettings> {
     let settings = HttpSettings::read("url", fields, expand)?;
     if let AuthSettings::TokenExchange(_) = settings.client.auth {
         expand.faults.add(

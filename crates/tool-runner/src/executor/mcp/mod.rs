@@ -36,7 +36,9 @@ enum Target {
 enum Arguments {
     Template(JsonTemplate),
     /// Those of the call, without what is derived from them.
-    OfCall { derived: Vec<String> },
+    OfCall {
+        derived: Vec<String>,
+    },
 }
 
 fn read(fields: &mut Fields<'_>, scope: &mut Scope<'_, '_>) -> Option<Box<dyn Plan>> {
@@ -168,7 +170,9 @@ impl McpExecutor {
             ..
         } = called.await?;
         let content = content.map_or(Ok(json!([])), |content| value(&content))?;
-        let structured = structured.map(|structured| value(&structured)).transpose()?;
+        let structured = structured
+            .map(|structured| value(&structured))
+            .transpose()?;
         out.content(content, structured, is_error).map(drop)
     }
 
@@ -217,7 +221,9 @@ impl Arguments {
                 arguments.retain(|name, _| !derived.contains(name));
                 let written = serde_json::from_slice::<&RawValue>(call.raw_arguments);
                 if let Ok(written) = written
-                    && serde_json::from_str::<Map<_, _>>(written.get()).ok().as_ref()
+                    && serde_json::from_str::<Map<_, _>>(written.get())
+                        .ok()
+                        .as_ref()
                         == Some(&arguments)
                 {
                     return Ok(written.to_owned());

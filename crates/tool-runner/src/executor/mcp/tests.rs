@@ -38,13 +38,19 @@ async fn structured_content_is_rows_where_the_result_says_so() {
     let source = format!("{{ up: {} }}", program::source("rmcp-modern"));
     let execute = "{ type: mcp, source: up, tool: echo }";
     let echo = TestTool::new(&source, execute, "{ shape: rows, rows: /list }");
-    let ran = echo.run(json!({"list": [{"a": 1}, {"a": 2}]})).await.unwrap();
+    let ran = echo
+        .run(json!({"list": [{"a": 1}, {"a": 2}]}))
+        .await
+        .unwrap();
     assert_eq!(ran.rows, [json!({"a": 1}), json!({"a": 2})]);
 }
 
 #[tokio::test]
 async fn resources_and_prompts_are_tools_too() {
-    let memo = tool("rmcp-modern", "{ type: mcp, source: up, resource: 'memo://{id}' }");
+    let memo = tool(
+        "rmcp-modern",
+        "{ type: mcp, source: up, resource: 'memo://{id}' }",
+    );
     let ran = memo.run(json!({"id": "one"})).await.unwrap();
     let part = json!({"uri": "memo://one", "mimeType": "text/plain", "text": "a memo"});
     assert_eq!(
@@ -53,7 +59,10 @@ async fn resources_and_prompts_are_tools_too() {
     );
 
     let execute = "{ type: mcp, source: up, prompt: greet, arguments: { name: '{id}' } }";
-    let ran = tool("rmcp-modern", execute).run(json!({"id": "Ann"})).await.unwrap();
+    let ran = tool("rmcp-modern", execute)
+        .run(json!({"id": "Ann"}))
+        .await
+        .unwrap();
     let greeting = json!({"type": "text", "text": "Greet \"Ann\""});
     assert_eq!(ran.rows[0]["content"], json!([greeting]));
     assert_eq!(
@@ -81,14 +90,30 @@ async fn a_failure_of_the_tool_is_its_own_and_other_failures_are_ours() {
 
 #[test]
 fn what_is_asked_of_the_server_must_be_one_thing() {
-    let sources = "{ up: { type: mcp, command: [server] }, db: { type: sqlite, url: 'sqlite::memory:' } }";
+    let sources =
+        "{ up: { type: mcp, command: [server] }, db: { type: sqlite, url: 'sqlite::memory:' } }";
     for (execute, expected) in [
         ("{ type: mcp, source: up }", "not exactly one of"),
-        ("{ type: mcp, source: up, tool: a, prompt: b }", "not exactly one of"),
-        ("{ type: mcp, source: db, tool: a }", "no source of type mcp"),
-        ("{ type: mcp, source: up, tool: a, arguments: { a: '{nobody}' } }", "`{nobody}`"),
-        ("{ type: mcp, source: up, resource: 'a://{nobody}' }", "`{nobody}`"),
-        ("{ type: mcp, source: up, resource: 'a://b', arguments: {} }", "takes no `arguments`"),
+        (
+            "{ type: mcp, source: up, tool: a, prompt: b }",
+            "not exactly one of",
+        ),
+        (
+            "{ type: mcp, source: db, tool: a }",
+            "no source of type mcp",
+        ),
+        (
+            "{ type: mcp, source: up, tool: a, arguments: { a: '{nobody}' } }",
+            "`{nobody}`",
+        ),
+        (
+            "{ type: mcp, source: up, resource: 'a://{nobody}' }",
+            "`{nobody}`",
+        ),
+        (
+            "{ type: mcp, source: up, resource: 'a://b', arguments: {} }",
+            "takes no `arguments`",
+        ),
     ] {
         let faults = TestTool::faults(sources, execute);
         assert!(faults.contains(expected), "{execute}: {faults}");
@@ -100,15 +125,33 @@ fn what_is_asked_of_the_server_must_be_one_thing() {
 fn a_faulty_source_says_what_to_mend() {
     for (source, expected) in [
         ("{ type: mcp }", "either a `command` or a `url`"),
-        ("{ type: mcp, command: [a], url: 'https://a.example/mcp' }", "either a `command` or a `url`"),
+        (
+            "{ type: mcp, command: [a], url: 'https://a.example/mcp' }",
+            "either a `command` or a `url`",
+        ),
         ("{ type: mcp, command: [] }", "`command` is empty"),
-        ("{ type: mcp, command: ['${NO_SUCH_VARIABLE}'] }", "NO_SUCH_VARIABLE"),
-        ("{ type: mcp, command: [a], headers: {} }", "unknown key `headers`"),
-        ("{ type: mcp, url: 'https://a.example/mcp', env: {} }", "unknown key `env`"),
-        ("{ type: mcp, command: [a], env: { 'A=B': c } }", "environment variable"),
+        (
+            "{ type: mcp, command: ['${NO_SUCH_VARIABLE}'] }",
+            "NO_SUCH_VARIABLE",
+        ),
+        (
+            "{ type: mcp, command: [a], headers: {} }",
+            "unknown key `headers`",
+        ),
+        (
+            "{ type: mcp, url: 'https://a.example/mcp', env: {} }",
+            "unknown key `env`",
+        ),
+        (
+            "{ type: mcp, command: [a], env: { 'A=B': c } }",
+            "environment variable",
+        ),
         ("{ type: mcp, command: [a], prefix: 'a b' }", "`prefix`"),
         ("{ type: mcp, command: [a], tools: some }", "`tools`"),
-        ("{ type: mcp, command: [a], classes: { a: 'b c' } }", "column class"),
+        (
+            "{ type: mcp, command: [a], classes: { a: 'b c' } }",
+            "column class",
+        ),
         (
             "{ type: mcp, url: 'https://a.example/mcp', auth: { type: token_exchange, token_url: 'https://a.example/token', client_id: a, client_secret: b } }",
             "token of the caller's own",

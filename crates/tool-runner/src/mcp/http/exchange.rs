@@ -6,7 +6,7 @@
 //! ```
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use http::header::{ACCEPT, CONTENT_TYPE};
@@ -59,6 +59,8 @@ pub(super) struct Exchange {
     /// None before it is agreed.
     pub(super) version: Option<&'static str>,
     pub(super) session: Option<HeaderValue>,
+    /// The session was good for at least one request.
+    pub(super) proven: AtomicBool,
     pub(super) next_id: AtomicU64,
 }
 
@@ -82,6 +84,9 @@ impl Exchange {
             Err(error) => Err(error),
         };
         place.told = true;
+        if outcome.is_ok() {
+            self.proven.store(true, Ordering::Relaxed);
+        }
         outcome
     }
 
@@ -201,7 +206,9 @@ impl Exchange {
         if response.status.is_success() {
             return Ok(response);
         }
-        if status == 404 && self.session.is_some() {
+        // Some servers answer 400 to a session they forgot.
+        let forgot = status == 404 || status == 400 && self.proven.load(Ordering::Relaxed);
+        if forgot && self.session.is_some() {
             return Err(UpstreamError::Gone);
         }
         let is_json = is(&response, JSON);
@@ -270,7 +277,7 @@ impl Exchange {
                         let messages = match message::read(&data) {
                             Ok(messages) => messages,
                             Err(why) => {
-                                self.events.unreadable(why);
+                                self.events.ignored(why);
                                 continue;
                             }
                         };

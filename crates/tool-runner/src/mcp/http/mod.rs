@@ -152,6 +152,7 @@ impl Dialer {
             era,
             version,
             session,
+            proven: AtomicBool::new(false),
             next_id: AtomicU64::new(1),
         }
     }

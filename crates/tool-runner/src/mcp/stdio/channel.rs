@@ -156,10 +156,10 @@ impl Channel {
                 Ok(Line::Whole(line)) if line.trim_ascii().is_empty() => {}
                 Ok(Line::Whole(line)) => match message::read(line) {
                     Ok(messages) => messages.into_iter().for_each(|message| self.take(message)),
-                    Err(why) => self.events.unreadable(why),
+                    Err(why) => self.events.ignored(why),
                 },
                 Ok(Line::Cut(start)) => {
-                    self.events.unreadable("it is larger than a message may be");
+                    self.events.ignored("it is larger than a message may be");
                     if let Some(waiter) = id_at_start(start).and_then(|id| self.remove(id)) {
                         let _ = waiter.answer.send(Err(UpstreamError::TooLarge));
                     }

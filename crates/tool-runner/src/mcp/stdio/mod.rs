@@ -35,7 +35,7 @@ const STABLE_AFTER: Duration = Duration::from_secs(60);
 
 const RESTARTS: Backoff = Backoff {
     first: Duration::from_millis(250),
-    longest: Duration::from_secs(30),
+    longest: Duration::from_secs(5),
 };
 
 /// Starts a server's program.
@@ -106,21 +106,22 @@ impl Launcher {
 
     /// A server that keeps ending is started less and less often.
     async fn wait_for_turn(&self) -> Result<(), UpstreamError> {
-        let wait = {
+        let now = Instant::now();
+        let not_before = {
             let mut history = self.history();
-            let now = Instant::now();
-            let waits = history.not_before.is_some_and(|at| at > now);
-            if !waits {
-                let lasted = history
-                    .last_start
-                    .is_some_and(|at| now - at >= STABLE_AFTER);
-                history.short = if lasted { 0 } else { history.short };
-                // The first start again is free.
-                let failures = history.short.saturating_sub(1);
-                history.not_before = Some(now + RESTARTS.wait(failures, &self.events.ambient));
+            let lasted = history
+                .last_start
+                .is_some_and(|at| now - at >= STABLE_AFTER);
+            if lasted {
+                history.short = 0;
             }
-            history.not_before.map_or(Duration::ZERO, |at| at - now)
+            // The first start again is free.
+            let failures = history.short.saturating_sub(1);
+            *history
+                .not_before
+                .get_or_insert_with(|| now + RESTARTS.wait(failures, &self.events.ambient))
         };
+        let wait = not_before.saturating_duration_since(now);
         if wait > LONGEST_WAIT {
             return Err(UpstreamError::Unreachable(format!(
                 "it ended again and again, and is started again in {wait:.0?}"

@@ -14,7 +14,7 @@ use nix::unistd::Pid;
 use tokio::io::{AsyncRead, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStdin};
 use tokio::sync::mpsc;
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 use tracing::debug;
@@ -23,6 +23,7 @@ use super::channel::Channel;
 use super::lines::{End, Line, Lines};
 use crate::mcp::error::UpstreamError;
 use crate::mcp::events::Events;
+use crate::mcp::quota::Quota;
 use crate::mcp::settings::Program;
 
 /// How long a server has for each step of its end.
@@ -34,7 +35,7 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 /// What is logged of one line of standard error, in bytes.
 const MAX_LOG_LINE: usize = 1024;
 
-/// Lines of standard error that are logged in one second; more are counted only.
+/// Lines of standard error that are logged in one second.
 const LOG_LINES_PER_SECOND: u32 = 20;
 
 /// A running server. Dropped, it is ended in the background.
@@ -197,16 +198,11 @@ async fn end(child: &mut Child, group: &Group) {
 /// Brings what the server writes on standard error to the log. It may hold data, so only for debugging.
 async fn log(stderr: impl AsyncRead + Unpin, upstream: String) {
     let mut lines = Lines::new(BufReader::new(stderr), MAX_LOG_LINE, usize::MAX);
-    let (mut second, mut logged, mut left_out) = (Instant::now(), 0, 0_u64);
+    let mut quota = Quota::new(LOG_LINES_PER_SECOND);
     while let Ok(Line::Whole(line) | Line::Cut(line)) = lines.next().await {
-        if second.elapsed() >= Duration::from_secs(1) {
-            (second, logged) = (Instant::now(), 0);
-        }
-        if logged == LOG_LINES_PER_SECOND {
-            left_out += 1;
+        let Some(left_out) = quota.take() else {
             continue;
-        }
-        logged += 1;
+        };
         let line = String::from_utf8_lossy(line);
         debug!(target: "wardgate::upstream_stderr", upstream, left_out, ?line, "an upstream server wrote to standard error");
     }

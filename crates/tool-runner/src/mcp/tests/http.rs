@@ -23,23 +23,20 @@ use super::script::{Act, ODD_CONTENT, ODD_STRUCTURED, ODD_TOOL, Script};
 use super::{at_once, call, raw, soon, text, until, upstream};
 use crate::catalogue::HttpSettings;
 use crate::egress::{AuthSettings, ClientSettings, EgressSettings, PrivateAddresses};
-use crate::mcp::{Health, Progress, Settings, Transport, UpstreamError};
+use crate::mcp::{Health, Progress, Transport, UpstreamError};
 
-fn settings(url: &str) -> Settings {
+fn settings(url: &str) -> Transport {
     let url: url::Url = url.parse().unwrap();
     let private = PrivateAddresses::Allowed;
     let egress = EgressSettings::of(&url, [], private, Duration::from_secs(20), 1 << 20);
-    Settings {
-        name: "test".to_owned(),
-        transport: Transport::Http(HttpSettings {
-            url,
-            client: ClientSettings {
-                egress,
-                headers: HeaderMap::new(),
-                auth: AuthSettings::None,
-            },
-        }),
-    }
+    Transport::Http(Box::new(HttpSettings {
+        url,
+        client: ClientSettings {
+            egress,
+            headers: HeaderMap::new(),
+            auth: AuthSettings::None,
+        },
+    }))
 }
 
 async fn serve(router: Router) -> String {
@@ -75,6 +72,8 @@ struct Scripted {
     /// Answers a byte at a time.
     drips: bool,
     status: Option<u16>,
+    /// The status for a session it does not know; 404 unless told otherwise.
+    forgets_with: Option<u16>,
 }
 
 impl Scripted {
@@ -101,7 +100,11 @@ impl Scripted {
         let seen = self.seen.lock().unwrap();
         let methods = seen.iter().map(|(method, _, body)| {
             let name = body["method"].as_str().unwrap_or("answer");
-            if method == Method::POST { name.to_owned() } else { method.to_string() }
+            if method == Method::POST {
+                name.to_owned()
+            } else {
+                method.to_string()
+            }
         });
         methods.collect()
     }
@@ -114,18 +117,21 @@ impl Scripted {
 }
 
 fn status(code: u16) -> Response {
-    Response::builder().status(code).body(Body::empty()).unwrap()
+    Response::builder()
+        .status(code)
+        .body(Body::empty())
+        .unwrap()
 }
 
 async fn answer(State(server): State<Arc<Scripted>>, request: Request) -> Response {
     let (parts, body) = request.into_parts();
     let body = axum::body::to_bytes(body, 1 << 20).await.unwrap();
     let message: Value = serde_json::from_slice(&body).unwrap_or_default();
-    server
-        .seen
-        .lock()
-        .unwrap()
-        .push((parts.method.clone(), parts.headers.clone(), message.clone()));
+    server.seen.lock().unwrap().push((
+        parts.method.clone(),
+        parts.headers.clone(),
+        message.clone(),
+    ));
     if let Some(code) = server.status {
         return status(code);
     }
@@ -144,12 +150,20 @@ async fn answer(State(server): State<Arc<Scripted>>, request: Request) -> Respon
     if message["method"] == "server/discover" {
         return status(400);
     }
-    if !is_first && parts.headers.get("mcp-session-id").is_none_or(|id| id != &session) {
-        return status(404);
+    if !is_first
+        && parts
+            .headers
+            .get("mcp-session-id")
+            .is_none_or(|id| id != &session)
+    {
+        return status(server.forgets_with.unwrap_or(404));
     }
     let acts = {
         let script = server.script.as_ref().unwrap();
-        script.lock().unwrap().acts(std::str::from_utf8(&body).unwrap())
+        script
+            .lock()
+            .unwrap()
+            .acts(std::str::from_utf8(&body).unwrap())
     };
     let said: Vec<_> = acts
         .into_iter()
@@ -171,7 +185,12 @@ async fn answer(State(server): State<Arc<Scripted>>, request: Request) -> Respon
             .header("content-type", "application/json; charset=utf-8")
             .body(Body::from(line.clone()))
             .unwrap(),
-        lines => events(lines.iter().map(|line| format!("data: {line}\n\n")).collect()),
+        lines => events(
+            lines
+                .iter()
+                .map(|line| format!("data: {line}\n\n"))
+                .collect(),
+        ),
     };
     if is_first {
         let headers = response.headers_mut();
@@ -192,7 +211,9 @@ fn events(text: String) -> Response {
 }
 
 fn events_without_end() -> Response {
-    event_stream(Body::from_stream(stream::pending::<Result<Bytes, std::io::Error>>()))
+    event_stream(Body::from_stream(stream::pending::<
+        Result<Bytes, std::io::Error>,
+    >()))
 }
 
 fn drip(line: String) -> Response {
@@ -209,17 +230,28 @@ fn drip(line: String) -> Response {
 
 #[tokio::test]
 async fn servers_of_both_eras_are_listed_called_read_and_prompted() {
-    for (era, json) in [("modern", true), ("modern", false), ("legacy", true), ("legacy", false), ("both", false)] {
+    for (era, json) in [
+        ("modern", true),
+        ("modern", false),
+        ("legacy", true),
+        ("legacy", false),
+        ("both", false),
+    ] {
         let (_, url) = fixture(era, json).await;
         let upstream = upstream(settings(&url));
         assert_eq!(upstream.list_tools(soon()).await.unwrap().len(), 6, "{era}");
-        let echoed = call(&upstream, "echo", r#"{"region":"Zürich"}"#).await.unwrap();
+        let echoed = call(&upstream, "echo", r#"{"region":"Zürich"}"#)
+            .await
+            .unwrap();
         assert_eq!(echoed.structured.unwrap().get(), r#"{"region":"Zürich"}"#);
         assert!(call(&upstream, "fail", "{}").await.unwrap().is_error);
         let memo = upstream.read_resource("memo://one", soon()).await.unwrap();
         assert!(memo.get().contains("a memo"), "{}", memo.get());
         let arguments = raw(r#"{"name":"Ann"}"#);
-        let greeting = upstream.get_prompt("greet", &arguments, soon()).await.unwrap();
+        let greeting = upstream
+            .get_prompt("greet", &arguments, soon())
+            .await
+            .unwrap();
         assert!(greeting.get().contains("Greet"), "{}", greeting.get());
         let unknown = call(&upstream, "no_such_tool", "{}").await.unwrap_err();
         assert!(matches!(unknown, UpstreamError::Rpc(_)), "{unknown}");
@@ -231,7 +263,9 @@ async fn servers_of_both_eras_are_listed_called_read_and_prompted() {
 async fn a_call_before_any_listing_repeats_its_marked_arguments() {
     let (_, url) = fixture("modern", true).await;
     let upstream = upstream(settings(&url));
-    let echoed = call(&upstream, "echo", r#"{"region":" edge "}"#).await.unwrap();
+    let echoed = call(&upstream, "echo", r#"{"region":" edge "}"#)
+        .await
+        .unwrap();
     assert_eq!(echoed.structured.unwrap().get(), r#"{"region":" edge "}"#);
 }
 
@@ -260,7 +294,10 @@ async fn a_dropped_call_is_cancelled_at_the_server() {
             outcome = waiting => panic!("{outcome:?}"),
             () = until("the call", || fixture.state.waiting.load(Ordering::SeqCst) == 1) => {}
         }
-        until("its end", || fixture.state.cancelled.load(Ordering::SeqCst) == 1).await;
+        until("its end", || {
+            fixture.state.cancelled.load(Ordering::SeqCst) == 1
+        })
+        .await;
     }
 }
 
@@ -275,7 +312,10 @@ async fn changed_tools_are_announced() {
         let deadline = soon();
         loop {
             call(&upstream, "grow", "{}").await.unwrap();
-            if timeout(Duration::from_millis(100), changes.changed()).await.is_ok() {
+            if timeout(Duration::from_millis(100), changes.changed())
+                .await
+                .is_ok()
+            {
                 break;
             }
             assert!(Instant::now() < deadline, "{era}");
@@ -298,26 +338,48 @@ async fn nothing_is_lost_on_the_way() {
     let mirror = upstream(settings(&url));
     let arguments = "{ \"b\" : 1.10,\n\"a\":[12345678901234567890123] }";
     let seen = text(&call(&mirror, "odd", arguments).await.unwrap());
-    assert!(seen.contains(&format!("\"arguments\":{arguments}")), "{seen}");
+    assert!(
+        seen.contains(&format!("\"arguments\":{arguments}")),
+        "{seen}"
+    );
 }
 
 #[tokio::test]
 async fn a_legacy_session_is_kept_renewed_and_ended() {
-    let (server, url) = Scripted::new("any").start().await;
+    for forgets_with in [None, Some(400)] {
+        let server = Scripted {
+            forgets_with,
+            ..Scripted::new("any")
+        };
+        keep_renew_and_end_a_session(server).await;
+    }
+}
+
+async fn keep_renew_and_end_a_session(server: Scripted) {
+    let (server, url) = server.start().await;
     let upstream = upstream(settings(&url));
     call(&upstream, "any", "{}").await.unwrap();
     let headers = server.headers_of("tools/call");
     assert_eq!(headers["mcp-session-id"], "session-0");
     assert_eq!(headers["mcp-protocol-version"], "2025-11-25");
     assert!(headers.get("mcp-method").is_none());
-    assert!(server.headers_of("initialize").get("mcp-session-id").is_none());
+    assert!(
+        server
+            .headers_of("initialize")
+            .get("mcp-session-id")
+            .is_none()
+    );
 
     server.forget_session();
     call(&upstream, "any", "{}").await.unwrap();
     upstream.close().await;
     let methods = server.methods();
     let of = |wanted: &str| methods.iter().filter(|method| *method == wanted).count();
-    assert_eq!((of("server/discover"), of("initialize"), of("DELETE")), (1, 2, 2), "{methods:?}");
+    assert_eq!(
+        (of("server/discover"), of("initialize"), of("DELETE")),
+        (1, 2, 2),
+        "{methods:?}"
+    );
     assert_eq!(of("tools/call"), 3, "{methods:?}");
 }
 
@@ -342,13 +404,22 @@ async fn requests_of_a_legacy_server_are_answered_by_post() {
         .filter(|(_, _, body)| body.get("method").is_none() && body.get("id").is_some())
         .map(|(_, _, body)| (body["id"].clone(), body["error"]["code"].clone()))
         .collect();
-    let expected = [("a", Value::Null), ("b", json!(-32601)), ("c", json!(-32601)), ("d", json!(-32601))];
+    let expected = [
+        ("a", Value::Null),
+        ("b", json!(-32601)),
+        ("c", json!(-32601)),
+        ("d", json!(-32601)),
+    ];
     assert_eq!(answers, expected.map(|(id, code)| (json!(id), code)));
 }
 
 #[tokio::test]
 async fn answers_to_other_requests_are_ignored() {
-    for (kind, expected) in [("wrong_id", "right"), ("twice", "first"), ("noisy", "heard")] {
+    for (kind, expected) in [
+        ("wrong_id", "right"),
+        ("twice", "first"),
+        ("noisy", "heard"),
+    ] {
         let (_, url) = Scripted::new(kind).start().await;
         let upstream = upstream(settings(&url));
         let result = call(&upstream, "any", "{}").await.unwrap();
@@ -369,7 +440,10 @@ async fn a_server_that_hangs_or_drips_costs_only_the_time_of_the_call() {
         upstream.list_prompts(soon()).await.unwrap_err();
         let arguments = raw("{}");
         let outcome = upstream.call_tool("any", &arguments, at_once(), None).await;
-        assert!(matches!(outcome, Err(UpstreamError::Timeout)), "{outcome:?}");
+        assert!(
+            matches!(outcome, Err(UpstreamError::Timeout)),
+            "{outcome:?}"
+        );
     }
 }
 
@@ -405,7 +479,10 @@ async fn a_connection_reset_midway_is_told_as_broken() {
         }
     });
     let upstream = upstream(settings(&url));
-    let outcome = upstream.read_resource("memo://one", soon()).await.unwrap_err();
+    let outcome = upstream
+        .read_resource("memo://one", soon())
+        .await
+        .unwrap_err();
     assert!(matches!(outcome, UpstreamError::Broken(_)), "{outcome}");
 }
 
@@ -416,7 +493,10 @@ async fn a_server_that_is_not_there_is_unreachable() {
     drop(listener);
     let upstream = upstream(settings(&url));
     let outcome = call(&upstream, "any", "{}").await.unwrap_err();
-    assert!(matches!(outcome, UpstreamError::Unreachable(_)), "{outcome}");
+    assert!(
+        matches!(outcome, UpstreamError::Unreachable(_)),
+        "{outcome}"
+    );
     assert!(matches!(*upstream.health().borrow(), Health::Down { .. }));
 }
 

@@ -14,7 +14,10 @@ async fn a_list_without_end_is_none() {
 
 #[tokio::test]
 async fn faulty_tools_are_left_out_alone() {
-    let tools = upstream(settings("faulty")).list_tools(soon()).await.unwrap();
+    let tools = upstream(settings("faulty"))
+        .list_tools(soon())
+        .await
+        .unwrap();
     let names: Vec<_> = tools.iter().map(|tool| tool.name.as_str()).collect();
     // The mark of a header means nothing on standard streams.
     assert_eq!(names, ["good", "marked", "last"]);

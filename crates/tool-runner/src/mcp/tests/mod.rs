@@ -14,10 +14,10 @@ use serde_json::value::RawValue;
 use tokio::time::Instant;
 use wardgate_domain::Ambient;
 
-use super::{CallResult, Settings, Upstream, UpstreamError};
+use super::{CallResult, Transport, Upstream, UpstreamError};
 
-fn upstream(settings: Settings) -> Upstream {
-    Upstream::new(settings, Ambient::system()).unwrap()
+fn upstream(transport: Transport) -> Upstream {
+    Upstream::new("test", &transport, &Ambient::system()).unwrap()
 }
 
 /// Long enough for any machine; a test that needs it has failed.

@@ -9,7 +9,7 @@ use rmcp::ServiceExt;
 
 use super::fixture::Fixture;
 use super::script::{Act, Script};
-use crate::mcp::{Program, Settings, Transport};
+use crate::mcp::{Program, Transport};
 
 const KIND: &str = "WARDGATE_TEST_UPSTREAM";
 
@@ -24,26 +24,23 @@ pub(crate) fn source(kind: &str) -> String {
 }
 
 /// The program of that kind: `rmcp-ERA`, or a kind of [`Script`].
-pub(super) fn settings(kind: &str) -> Settings {
+pub(super) fn settings(kind: &str) -> Transport {
     started_by(START, kind)
 }
 
 /// The program of that kind, which SIGTERM does not end.
-pub(super) fn deaf_to_sigterm(kind: &str) -> Settings {
+pub(super) fn deaf_to_sigterm(kind: &str) -> Transport {
     started_by(&format!("trap '' TERM; {START}"), kind)
 }
 
-pub(super) fn started_by(shell: &str, kind: &str) -> Settings {
+pub(super) fn started_by(shell: &str, kind: &str) -> Transport {
     let this = std::env::current_exe().unwrap();
     let argv = ["sh", "-c", shell, this.to_str().unwrap()];
-    Settings {
-        name: kind.to_owned(),
-        transport: Transport::Stdio(Program {
-            argv: argv.map(str::to_owned).to_vec(),
-            env: BTreeMap::from([(KIND.to_owned(), kind.to_owned())]),
-            directory: PathBuf::from("/"),
-        }),
-    }
+    Transport::Stdio(Program {
+        argv: argv.map(str::to_owned).to_vec(),
+        env: BTreeMap::from([(KIND.to_owned(), kind.to_owned())]),
+        directory: PathBuf::from("/"),
+    })
 }
 
 #[test]

@@ -52,7 +52,9 @@ impl Script {
 }
 
 fn say(id: &Value, result: &str) -> Act {
-    Act::Say(format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#))
+    Act::Say(format!(
+        r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#
+    ))
 }
 
 fn say_text(id: &Value, text: &str) -> Act {
@@ -168,6 +170,7 @@ fn acts(kind: &str, line: &str) -> Vec<Act> {
                 r#"{"name":"list","inputSchema":{"type":"array"}}"#.to_owned(),
                 r#"{"name":"marked","inputSchema":{"type":"object","x-mcp-header":"A"}}"#.to_owned(),
                 r#"["name","inputSchema"]"#.to_owned(),
+                format!(r#"{{"name":"task","inputSchema":{object},"execution":{{"taskSupport":"required"}}}}"#),
                 r#"{"name":"last","inputSchema":{}}"#.to_owned(),
             ];
             vec![result(&format!(r#"{{"tools":[{}]}}"#, tools.join(",")))]

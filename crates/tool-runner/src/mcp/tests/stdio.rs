@@ -1,5 +1,7 @@
 //! Servers on standard streams.
 
+use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -8,7 +10,7 @@ use tokio::time::{Instant, timeout};
 use super::program::{deaf_to_sigterm, settings, started_by};
 use super::script::{ODD_CONTENT, ODD_STRUCTURED, ODD_TOOL};
 use super::{at_once, call, raw, soon, text, until, upstream};
-use crate::mcp::{Health, Progress, UpstreamError};
+use crate::mcp::{Health, Program, Progress, Transport, UpstreamError};
 
 /// Alive, and no zombie.
 fn is_running(pid: &str) -> bool {
@@ -25,7 +27,9 @@ async fn servers_of_both_eras_are_listed_called_read_and_prompted() {
         let expected = ["echo", "wait", "steps", "fail", "grow", "cancelled"];
         assert_eq!(names, expected, "{era}");
 
-        let echoed = call(&upstream, "echo", r#"{"region":"north"}"#).await.unwrap();
+        let echoed = call(&upstream, "echo", r#"{"region":"north"}"#)
+            .await
+            .unwrap();
         assert_eq!(echoed.structured.unwrap().get(), r#"{"region":"north"}"#);
         assert!(!echoed.is_error);
         assert!(call(&upstream, "fail", "{}").await.unwrap().is_error);
@@ -97,7 +101,10 @@ async fn changed_tools_are_announced() {
         let deadline = soon();
         loop {
             call(&upstream, "grow", "{}").await.unwrap();
-            if timeout(Duration::from_millis(100), changes.changed()).await.is_ok() {
+            if timeout(Duration::from_millis(100), changes.changed())
+                .await
+                .is_ok()
+            {
                 break;
             }
             assert!(Instant::now() < deadline, "{era}");
@@ -167,13 +174,16 @@ async fn a_server_that_ends_again_and_again_is_started_less_often() {
 
 #[tokio::test]
 async fn a_program_that_cannot_be_started_is_unreachable() {
-    let mut missing = settings("any");
-    if let crate::mcp::Transport::Stdio(program) = &mut missing.transport {
-        program.argv = vec!["/no/such/program".to_owned()];
-    }
-    let upstream = upstream(missing);
+    let upstream = upstream(Transport::Stdio(Program {
+        argv: vec!["/no/such/program".to_owned()],
+        env: BTreeMap::new(),
+        directory: PathBuf::from("/"),
+    }));
     let outcome = call(&upstream, "any", "{}").await.unwrap_err();
-    assert!(matches!(outcome, UpstreamError::Unreachable(_)), "{outcome}");
+    assert!(
+        matches!(outcome, UpstreamError::Unreachable(_)),
+        "{outcome}"
+    );
     assert!(matches!(*upstream.health().borrow(), Health::Down { .. }));
 }
 
@@ -201,7 +211,11 @@ async fn a_slow_start_serves_the_next_call() {
 
 #[tokio::test]
 async fn answers_to_other_requests_are_ignored() {
-    for (kind, expected) in [("wrong_id", "right"), ("twice", "first"), ("noisy", "heard")] {
+    for (kind, expected) in [
+        ("wrong_id", "right"),
+        ("twice", "first"),
+        ("noisy", "heard"),
+    ] {
         let upstream = upstream(settings(kind));
         for _ in 0..3 {
             let result = call(&upstream, "any", "{}").await.unwrap();
@@ -215,7 +229,10 @@ async fn an_answer_that_is_none_is_told_as_such() {
     for kind in ["contentless", "listless", "scalar", "neither", "task"] {
         let upstream = upstream(settings(kind));
         let outcome = call(&upstream, "any", "{}").await.unwrap_err();
-        assert!(matches!(outcome, UpstreamError::BadResult(_)), "{kind}: {outcome}");
+        assert!(
+            matches!(outcome, UpstreamError::BadResult(_)),
+            "{kind}: {outcome}"
+        );
     }
     let upstream = upstream(settings("input"));
     let outcome = call(&upstream, "any", "{}").await.unwrap_err();
@@ -226,11 +243,17 @@ async fn an_answer_that_is_none_is_told_as_such() {
 async fn the_words_of_an_error_are_kept_apart() {
     let upstream = upstream(settings("refuses"));
     let outcome = call(&upstream, "any", "{}").await.unwrap_err();
-    assert!(!format!("{outcome} {outcome:?}").contains("secret"), "{outcome:?}");
+    assert!(
+        !format!("{outcome} {outcome:?}").contains("secret"),
+        "{outcome:?}"
+    );
     let UpstreamError::Rpc(error) = outcome else {
         panic!("{outcome}");
     };
-    assert_eq!((error.code, error.message.as_str()), (-32602, "secret words"));
+    assert_eq!(
+        (error.code, error.message.as_str()),
+        (-32602, "secret words")
+    );
 }
 
 #[tokio::test]
@@ -259,8 +282,14 @@ async fn pings_are_answered_and_other_requests_refused() {
         let answer = heard.iter().find(|answer| answer["id"] == id).unwrap();
         answer["error"]["code"].clone()
     };
-    assert_eq!(heard[0], json!({ "jsonrpc": "2.0", "id": "a", "result": {} }));
-    assert_eq!([refused("b"), refused("c"), refused("d")], [-32601, -32601, -32601]);
+    assert_eq!(
+        heard[0],
+        json!({ "jsonrpc": "2.0", "id": "a", "result": {} })
+    );
+    assert_eq!(
+        [refused("b"), refused("c"), refused("d")],
+        [-32601, -32601, -32601]
+    );
 }
 
 #[tokio::test]
