@@ -309,7 +309,8 @@ pub(super) fn answer(id: &RawValue, method: &str) -> Result<Vec<u8>, UpstreamErr
 /// How far a request has come.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub(crate) struct Progress {
-    pub(crate) progress: f64,
+    #[serde(rename = "progress")]
+    pub(crate) done: f64,
     #[serde(default)]
     pub(crate) total: Option<f64>,
     #[serde(default)]

@@ -25,13 +25,18 @@ mod settings;
 mod stdio;
 mod upstream;
 
-pub(crate) use definition::ToolDefinition;
-pub(crate) use error::{RpcError, UpstreamError};
-pub(crate) use events::Health;
-pub(crate) use message::{Progress, ProgressSink};
+pub(crate) use error::UpstreamError;
+pub(crate) use message::Progress;
 pub(crate) use result::CallResult;
 pub(crate) use settings::{Program, Transport};
 pub(crate) use upstream::Upstream;
+#[expect(unused_imports, reason = "for the import of tools")]
+pub(crate) use definition::ToolDefinition;
+#[cfg_attr(
+    not(test),
+    expect(unused_imports, reason = "for the import of tools")
+)]
+pub(crate) use events::Health;
 
 #[cfg(test)]
 pub(crate) mod tests;

@@ -12,6 +12,10 @@ pub(crate) struct CallResult {
     pub(crate) content: Option<Box<RawValue>>,
     pub(crate) structured: Option<Box<RawValue>>,
     pub(crate) is_error: bool,
+    #[cfg_attr(
+        not(test),
+        expect(dead_code, reason = "for callers that speak MCP themselves")
+    )]
     pub(crate) meta: Option<Box<RawValue>>,
 }
 

@@ -45,10 +45,12 @@ impl Upstream {
     }
 
     /// Whether the server can be reached.
+    #[cfg_attr(not(test), expect(dead_code, reason = "for the import of tools"))]
     pub(crate) fn health(&self) -> watch::Receiver<Health> {
         self.link.events.health()
     }
 
+    #[cfg_attr(not(test), expect(dead_code, reason = "for the import of tools"))]
     /// Changes when the server's tools changed, or may have.
     pub(crate) fn tools_changed(&self) -> watch::Receiver<u64> {
         self.link.events.tools_changes()
@@ -96,6 +98,7 @@ impl Upstream {
         CallResult::read(&result)
     }
 
+    #[cfg_attr(not(test), expect(dead_code, reason = "for the import of resources"))]
     /// The server's resources, each as it defines it.
     pub(crate) async fn list_resources(
         &self,
@@ -104,6 +107,7 @@ impl Upstream {
         self.list("resources/list", "resources", deadline).await
     }
 
+    #[cfg_attr(not(test), expect(dead_code, reason = "for the import of resources"))]
     /// The templates of its resources' URIs.
     pub(crate) async fn list_resource_templates(
         &self,
@@ -123,6 +127,7 @@ impl Upstream {
         self.ask(&request, deadline, None).await
     }
 
+    #[cfg_attr(not(test), expect(dead_code, reason = "for the import of prompts"))]
     /// The server's prompts, each as it defines it.
     pub(crate) async fn list_prompts(
         &self,
@@ -146,6 +151,10 @@ impl Upstream {
             .await
     }
 
+    #[cfg_attr(
+        not(test),
+        expect(dead_code, reason = "for an orderly end of the service")
+    )]
     /// Ends the connection, and waits for its end: a program is given a few seconds.
     pub(crate) async fn close(&self) {
         self.link.close().await;

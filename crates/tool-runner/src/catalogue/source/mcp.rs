@@ -44,8 +44,14 @@ impl McpSettings {
         fields: &mut Fields<'_>,
         expand: &mut Expand<'_>,
     ) -> Option<Self> {
-        let prefix = fields.optional("prefix").map(|node| prefix(node, expand));
-        let offered = fields.optional("tools").map(|node| offered(node, expand));
+        let prefix = match fields.optional("prefix") {
+            Some(node) => prefix(node, expand),
+            None => Some(format!("{source}__")),
+        };
+        let offered = match fields.optional("tools") {
+            Some(node) => offered(node, expand).map(Some),
+            None => Some(None),
+        };
         let tags = fields.optional("tags");
         let tags = tags.map(|node| expand.faults.texts(node, "tags"));
         let classes = fields.optional("classes");
@@ -69,8 +75,8 @@ impl McpSettings {
         };
         Some(Self {
             transport: transport?,
-            prefix: prefix.map_or_else(|| Some(format!("{source}__")), |prefix| prefix)?,
-            offered: offered.map_or(Some(None), |offered| offered.map(Some))?,
+            prefix: prefix?,
+            offered: offered?,
             tags: tags.unwrap_or_default(),
             classes: classes.unwrap_or_default(),
         })

@@ -158,7 +158,7 @@ impl McpExecutor {
     ) -> Result<(), ExecutorError> {
         let mut progress = |report: Progress| {
             let message = report.message.as_deref().unwrap_or_default();
-            out.progress(report.progress, report.total, message);
+            out.progress(report.done, report.total, message);
         };
         let called = self
             .upstream

@@ -40,6 +40,9 @@ const MAX_ERROR_BYTES: usize = 64 * 1024;
 /// How long a message without an answer may take.
 const NOTICE_LIMIT: Duration = Duration::from_secs(5);
 
+/// How long a server may take to end a stream after the answer.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
 /// How often a stream is taken up again without one event in between.
 const MAX_RESUMPTIONS: u32 = 5;
 
@@ -283,6 +286,7 @@ impl Exchange {
                         };
                         for message in messages {
                             if let Some(answer) = self.take(message, id, &mut progress).await {
+                                self.tasks.spawn(timeout(LAST_WORDS, read_out(body)));
                                 return answer;
                             }
                         }
@@ -363,6 +367,11 @@ async fn whole(mut body: Body, limit: usize) -> Result<Vec<u8>, UpstreamError> {
         bytes.extend_from_slice(&chunk);
     }
     Ok(bytes)
+}
+
+/// Reads a stream to its end: only then can its connection be used again.
+async fn read_out(mut body: Body) {
+    while let Ok(Some(_)) = body.chunk().await {}
 }
 
 /// A request that waits. Dropped before the answer came, it tells a legacy server so.

@@ -177,7 +177,7 @@ async fn answer(State(server): State<Arc<Scripted>>, request: Request) -> Respon
         [] if message.get("id").is_none() => status(202),
         [] => events_without_end(),
         [line] if server.drips && is_call => drip(line.clone()),
-        [line] if server.breaks_off.swap(false, Ordering::SeqCst) && is_call => {
+        [line] if is_call && server.breaks_off.swap(false, Ordering::SeqCst) => {
             *server.held_back.lock().unwrap() = Some(format!("data: {line}\n\n"));
             events("id: 7\nretry: 1\ndata:\n\n".to_owned())
         }
@@ -185,12 +185,13 @@ async fn answer(State(server): State<Arc<Scripted>>, request: Request) -> Respon
             .header("content-type", "application/json; charset=utf-8")
             .body(Body::from(line.clone()))
             .unwrap(),
-        lines => events(
-            lines
+        lines => {
+            let lines: Vec<_> = lines
                 .iter()
                 .map(|line| format!("data: {line}\n\n"))
-                .collect(),
-        ),
+                .collect();
+            events(lines.concat())
+        }
     };
     if is_first {
         let headers = response.headers_mut();
@@ -238,7 +239,7 @@ async fn servers_of_both_eras_are_listed_called_read_and_prompted() {
         ("both", false),
     ] {
         let (_, url) = fixture(era, json).await;
-        let upstream = upstream(settings(&url));
+        let upstream = upstream(&settings(&url));
         assert_eq!(upstream.list_tools(soon()).await.unwrap().len(), 6, "{era}");
         let echoed = call(&upstream, "echo", r#"{"region":"Zürich"}"#)
             .await
@@ -262,7 +263,7 @@ async fn servers_of_both_eras_are_listed_called_read_and_prompted() {
 #[tokio::test]
 async fn a_call_before_any_listing_repeats_its_marked_arguments() {
     let (_, url) = fixture("modern", true).await;
-    let upstream = upstream(settings(&url));
+    let upstream = upstream(&settings(&url));
     let echoed = call(&upstream, "echo", r#"{"region":" edge "}"#)
         .await
         .unwrap();
@@ -273,7 +274,7 @@ async fn a_call_before_any_listing_repeats_its_marked_arguments() {
 async fn progress_comes_back_to_the_call_that_asked_for_it() {
     for era in ["modern", "legacy"] {
         let (_, url) = fixture(era, false).await;
-        let upstream = upstream(settings(&url));
+        let upstream = upstream(&settings(&url));
         let mut reports = Vec::new();
         let mut sink = |report: Progress| reports.push(report.message.unwrap());
         let arguments = raw("{}");
@@ -287,7 +288,7 @@ async fn progress_comes_back_to_the_call_that_asked_for_it() {
 async fn a_dropped_call_is_cancelled_at_the_server() {
     for era in ["modern", "legacy"] {
         let (fixture, url) = fixture(era, false).await;
-        let upstream = upstream(settings(&url));
+        let upstream = upstream(&settings(&url));
         let arguments = raw("{}");
         let waiting = upstream.call_tool("wait", &arguments, soon(), None);
         tokio::select! {
@@ -305,7 +306,7 @@ async fn a_dropped_call_is_cancelled_at_the_server() {
 async fn changed_tools_are_announced() {
     for era in ["modern", "legacy"] {
         let (_, url) = fixture(era, false).await;
-        let upstream = upstream(settings(&url));
+        let upstream = upstream(&settings(&url));
         let mut changes = upstream.tools_changed();
         let before = upstream.list_tools(soon()).await.unwrap().len();
         // The listening request may be under way still.
@@ -327,7 +328,7 @@ async fn changed_tools_are_announced() {
 #[tokio::test]
 async fn nothing_is_lost_on_the_way() {
     let (_, url) = Scripted::new("odd").start().await;
-    let odd = upstream(settings(&url));
+    let odd = upstream(&settings(&url));
     let tools = odd.list_tools(soon()).await.unwrap();
     assert_eq!(tools[0].raw.get(), ODD_TOOL);
     let result = call(&odd, "odd", "{}").await.unwrap();
@@ -335,7 +336,7 @@ async fn nothing_is_lost_on_the_way() {
     assert_eq!(result.structured.unwrap().get(), ODD_STRUCTURED);
 
     let (_, url) = Scripted::new("mirror").start().await;
-    let mirror = upstream(settings(&url));
+    let mirror = upstream(&settings(&url));
     let arguments = "{ \"b\" : 1.10,\n\"a\":[12345678901234567890123] }";
     let seen = text(&call(&mirror, "odd", arguments).await.unwrap());
     assert!(
@@ -357,7 +358,7 @@ async fn a_legacy_session_is_kept_renewed_and_ended() {
 
 async fn keep_renew_and_end_a_session(server: Scripted) {
     let (server, url) = server.start().await;
-    let upstream = upstream(settings(&url));
+    let upstream = upstream(&settings(&url));
     call(&upstream, "any", "{}").await.unwrap();
     let headers = server.headers_of("tools/call");
     assert_eq!(headers["mcp-session-id"], "session-0");
@@ -386,7 +387,7 @@ async fn keep_renew_and_end_a_session(server: Scripted) {
 #[tokio::test]
 async fn a_legacy_answer_is_fetched_when_its_stream_breaks_off() {
     let (server, url) = Scripted::new("any").start().await;
-    let upstream = upstream(settings(&url));
+    let upstream = upstream(&settings(&url));
     call(&upstream, "any", "{}").await.unwrap();
     server.breaks_off.store(true, Ordering::SeqCst);
     call(&upstream, "any", "{}").await.unwrap();
@@ -396,7 +397,7 @@ async fn a_legacy_answer_is_fetched_when_its_stream_breaks_off() {
 #[tokio::test]
 async fn requests_of_a_legacy_server_are_answered_by_post() {
     let (server, url) = Scripted::new("asks").start().await;
-    let upstream = upstream(settings(&url));
+    let upstream = upstream(&settings(&url));
     call(&upstream, "any", "{}").await.unwrap();
     let seen = server.seen.lock().unwrap();
     let answers: Vec<_> = seen
@@ -421,7 +422,7 @@ async fn answers_to_other_requests_are_ignored() {
         ("noisy", "heard"),
     ] {
         let (_, url) = Scripted::new(kind).start().await;
-        let upstream = upstream(settings(&url));
+        let upstream = upstream(&settings(&url));
         let result = call(&upstream, "any", "{}").await.unwrap();
         assert_eq!(text(&result), expected, "{kind}");
     }
@@ -436,7 +437,7 @@ async fn a_server_that_hangs_or_drips_costs_only_the_time_of_the_call() {
     };
     for server in [silent, dripping] {
         let (_, url) = server.start().await;
-        let upstream = upstream(settings(&url));
+        let upstream = upstream(&settings(&url));
         upstream.list_prompts(soon()).await.unwrap_err();
         let arguments = raw("{}");
         let outcome = upstream.call_tool("any", &arguments, at_once(), None).await;
@@ -450,7 +451,7 @@ async fn a_server_that_hangs_or_drips_costs_only_the_time_of_the_call() {
 #[tokio::test]
 async fn an_answer_too_large_is_refused() {
     let (_, url) = Scripted::new("large").start().await;
-    let upstream = upstream(settings(&url));
+    let upstream = upstream(&settings(&url));
     let outcome = call(&upstream, "large", "{}").await.unwrap_err();
     assert!(matches!(outcome, UpstreamError::TooLarge), "{outcome}");
 }
@@ -478,7 +479,7 @@ async fn a_connection_reset_midway_is_told_as_broken() {
             connection.write_all(answer.as_bytes()).await.unwrap();
         }
     });
-    let upstream = upstream(settings(&url));
+    let upstream = upstream(&settings(&url));
     let outcome = upstream
         .read_resource("memo://one", soon())
         .await
@@ -491,7 +492,7 @@ async fn a_server_that_is_not_there_is_unreachable() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/mcp", listener.local_addr().unwrap());
     drop(listener);
-    let upstream = upstream(settings(&url));
+    let upstream = upstream(&settings(&url));
     let outcome = call(&upstream, "any", "{}").await.unwrap_err();
     assert!(
         matches!(outcome, UpstreamError::Unreachable(_)),
@@ -508,7 +509,7 @@ async fn refused_credentials_and_failures_show_no_era() {
             ..Scripted::default()
         };
         let (server, url) = server.start().await;
-        let upstream = upstream(settings(&url));
+        let upstream = upstream(&settings(&url));
         let outcome = call(&upstream, "any", "{}").await.unwrap_err();
         match outcome {
             UpstreamError::Status(seen) => assert_eq!(seen, code),
@@ -522,7 +523,7 @@ async fn refused_credentials_and_failures_show_no_era() {
 #[tokio::test]
 async fn a_tool_with_a_misplaced_header_mark_is_left_out() {
     let (_, url) = Scripted::new("faulty").start().await;
-    let tools = upstream(settings(&url)).list_tools(soon()).await.unwrap();
+    let tools = upstream(&settings(&url)).list_tools(soon()).await.unwrap();
     let names: Vec<_> = tools.iter().map(|tool| tool.name.as_str()).collect();
     assert_eq!(names, ["good", "last"]);
 }
@@ -540,7 +541,7 @@ async fn a_redirect_of_a_call_is_not_followed() {
                 .unwrap()
         }
     });
-    let upstream = upstream(settings(&serve(redirect).await));
+    let upstream = upstream(&settings(&serve(redirect).await));
     call(&upstream, "any", "{}").await.unwrap_err();
     assert!(elsewhere.methods().is_empty());
 }

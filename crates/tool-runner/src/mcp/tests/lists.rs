@@ -6,15 +6,15 @@ use crate::mcp::UpstreamError;
 
 #[tokio::test]
 async fn a_list_without_end_is_none() {
-    let circle = upstream(settings("circle")).list_tools(soon()).await;
+    let circle = upstream(&settings("circle")).list_tools(soon()).await;
     assert!(matches!(circle, Err(UpstreamError::BadResult(_))));
-    let endless = upstream(settings("endless")).list_tools(soon()).await;
+    let endless = upstream(&settings("endless")).list_tools(soon()).await;
     assert!(matches!(endless, Err(UpstreamError::TooLarge)));
 }
 
 #[tokio::test]
 async fn faulty_tools_are_left_out_alone() {
-    let tools = upstream(settings("faulty"))
+    let tools = upstream(&settings("faulty"))
         .list_tools(soon())
         .await
         .unwrap();

@@ -16,8 +16,8 @@ use wardgate_domain::Ambient;
 
 use super::{CallResult, Transport, Upstream, UpstreamError};
 
-fn upstream(transport: Transport) -> Upstream {
-    Upstream::new("test", &transport, &Ambient::system()).unwrap()
+fn upstream(transport: &Transport) -> Upstream {
+    Upstream::new("test", transport, &Ambient::system()).unwrap()
 }
 
 /// Long enough for any machine; a test that needs it has failed.

@@ -67,12 +67,13 @@ async fn serve(era: &str, out: File) {
 fn follow_script(kind: &str, mut out: File) {
     eprintln!("a line of standard error");
     let mut script = Script::new(kind);
+    let flood = vec![b'x'; 1 << 16];
     for line in std::io::stdin().lock().lines() {
         for act in script.acts(&line.unwrap()) {
             match act {
                 Act::Say(line) => writeln!(out, "{line}").unwrap(),
                 Act::Exit => std::process::exit(7),
-                Act::Flood => while out.write_all(&[b'x'; 65536]).is_ok() {},
+                Act::Flood => while out.write_all(&flood).is_ok() {},
             }
         }
     }

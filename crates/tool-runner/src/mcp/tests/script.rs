@@ -62,100 +62,61 @@ fn say_text(id: &Value, text: &str) -> Act {
     say(id, &content.to_string())
 }
 
+fn refusal(id: &Value, code: i64, message: &str) -> Act {
+    let error = json!({ "code": code, "message": message });
+    Act::Say(json!({ "jsonrpc": "2.0", "id": id, "error": error }).to_string())
+}
+
 fn acts(kind: &str, line: &str) -> Vec<Act> {
     let message: Value = serde_json::from_str(line).unwrap();
     let id = &message["id"];
     let result = |result: &str| say(id, result);
-    let text = |text: &str| say_text(id, text);
     match (kind, message["method"].as_str().unwrap()) {
-        (_, notification) if notification.starts_with("notifications/") => Vec::new(),
-        ("exits_unless_initialized", "server/discover") | ("dies", "tools/call") => vec![Act::Exit],
         ("ignores_discover", "server/discover") => Vec::new(),
+        ("exits_unless_initialized", "server/discover") => vec![Act::Exit],
+        (_, notification) if notification.starts_with("notifications/") => Vec::new(),
         (_, "initialize") => {
             let version = message["params"]["protocolVersion"].as_str().unwrap();
             vec![result(&format!(
                 r#"{{"protocolVersion":"{version}","capabilities":{{"tools":{{"listChanged":true}}}},"serverInfo":{{"name":"script","version":"0"}}}}"#
             ))]
         }
-        ("odd", "tools/list") => vec![result(&format!(r#"{{"tools":[{ODD_TOOL}]}}"#))],
-        ("odd", "tools/call") => vec![result(&format!(
-            r#"{{"content":{ODD_CONTENT},"isError":true,"structuredContent":{ODD_STRUCTURED},"_meta":{{"k":0.10}}}}"#
-        ))],
-        ("mirror", "tools/call") => vec![text(line)],
-        ("silent", "tools/call") => Vec::new(),
-        ("wrong_id", "tools/call") => {
-            let wrong = |id: Value| {
-                let answer = json!({ "jsonrpc": "2.0", "id": id, "result": { "content": [] } });
-                Act::Say(answer.to_string())
-            };
-            let ids = [json!(999_999), json!(id.to_string()), json!(-1), Value::Null, json!(1.5)];
-            ids.into_iter().map(wrong).chain([text("right")]).collect()
-        }
-        ("twice", "tools/call") => vec![text("first"), text("second")],
         ("noisy", _) => {
-            let noise = ["Server is listening", "{", "[]", "[1]", "null", "{}", "\u{7f}"];
+            let noise = [
+                "Server is listening",
+                "{",
+                "[]",
+                "[1]",
+                "null",
+                "{}",
+                "\u{7f}",
+            ];
             let noise = noise.into_iter().map(|line| Act::Say(line.to_owned()));
             let deep = format!("{{\"a\":{}{}}}", "[".repeat(5000), "]".repeat(5000));
             let twofold = format!(r#"{{"jsonrpc":"2.0","id":{id},"id":{id},"result":{{}}}}"#);
             noise
-                .chain([Act::Say(deep), Act::Say(twofold), text("heard")])
+                .chain([Act::Say(deep), Act::Say(twofold), say_text(id, "heard")])
                 .collect()
         }
-        ("floods", "tools/call") => vec![Act::Flood],
-        ("large", "tools/call") if message["params"]["name"] == "large" => {
-            vec![text(&"x".repeat(17 * 1024 * 1024))]
-        }
-        ("asks", "tools/call") => {
-            let ask = |id: &str, method: &str| {
-                Act::Say(json!({ "jsonrpc": "2.0", "id": id, "method": method }).to_string())
-            };
-            vec![
-                ask("a", "ping"),
-                ask("b", "roots/list"),
-                ask("c", "sampling/createMessage"),
-                ask("d", "elicitation/create"),
-                text("asked"),
-            ]
-        }
-        ("environment", "tools/call") => {
-            let mut names: Vec<_> = std::env::vars().map(|(name, _)| name).collect();
-            // The shell in between sets these.
-            names.retain(|name| !matches!(name.as_str(), "PWD" | "OLDPWD" | "SHLVL" | "_"));
-            names.sort();
-            vec![text(&names.join(" "))]
-        }
-        ("input", "tools/call") => vec![result(
-            r#"{"resultType":"input_required","requestState":"s"}"#,
-        )],
-        ("task", "tools/call") => vec![result(r#"{"resultType":"task","taskId":"t"}"#)],
-        ("contentless", "tools/call") => vec![result(r#"{"isError":false}"#)],
-        ("listless", "tools/call") => vec![result(r#"{"content":"text"}"#)],
-        ("scalar", "tools/call") => vec![result("7")],
-        ("neither", "tools/call") => vec![Act::Say(format!(r#"{{"jsonrpc":"2.0","id":{id}}}"#))],
-        ("refuses", "tools/call") => vec![Act::Say(
-            json!({ "jsonrpc": "2.0", "id": id, "error": { "code": -32602, "message": "secret words" } }).to_string(),
-        )],
-        ("progress", "tools/call") => {
-            let token = &message["params"]["_meta"]["progressToken"];
-            let report = |token: &Value, progress: f64, text: String| {
-                let params = json!({ "progressToken": token, "progress": progress, "message": text });
-                Act::Say(json!({ "jsonrpc": "2.0", "method": "notifications/progress", "params": params }).to_string())
-            };
-            vec![
-                report(&json!(12345), 1.0, "of another".to_owned()),
-                report(&json!("x"), 1.0, "of nobody".to_owned()),
-                report(token, 1.0, "x".repeat(5000)),
-                text("done"),
-            ]
-        }
-        ("circle", "tools/list") => vec![result(r#"{"tools":[],"nextCursor":"again"}"#)],
-        ("endless", "tools/list") => {
+        (_, "tools/list") => list(kind, &message),
+        (_, "tools/call") => call(kind, &message, line),
+        _ => vec![refusal(id, -32601, "no")],
+    }
+}
+
+fn list(kind: &str, message: &Value) -> Vec<Act> {
+    let id = &message["id"];
+    let result = |result: &str| say(id, result);
+    match kind {
+        "odd" => vec![result(&format!(r#"{{"tools":[{ODD_TOOL}]}}"#))],
+        "circle" => vec![result(r#"{"tools":[],"nextCursor":"again"}"#)],
+        "endless" => {
             let page = message["params"]["cursor"].as_str().map_or(0, str::len);
             vec![result(
                 &json!({ "tools": [], "nextCursor": "x".repeat(page + 1) }).to_string(),
             )]
         }
-        ("faulty", "tools/list") => {
+        "faulty" => {
             let object = r#"{"type":"object"}"#;
             let tools = [
                 format!(r#"{{"name":"good","inputSchema":{object}}}"#),
@@ -168,16 +129,92 @@ fn acts(kind: &str, line: &str) -> Vec<Act> {
                 r#"{"name":"schemaless"}"#.to_owned(),
                 r#"{"name":"no_object","inputSchema":true}"#.to_owned(),
                 r#"{"name":"list","inputSchema":{"type":"array"}}"#.to_owned(),
-                r#"{"name":"marked","inputSchema":{"type":"object","x-mcp-header":"A"}}"#.to_owned(),
+                r#"{"name":"marked","inputSchema":{"type":"object","x-mcp-header":"A"}}"#
+                    .to_owned(),
                 r#"["name","inputSchema"]"#.to_owned(),
-                format!(r#"{{"name":"task","inputSchema":{object},"execution":{{"taskSupport":"required"}}}}"#),
+                format!(
+                    r#"{{"name":"task","inputSchema":{object},"execution":{{"taskSupport":"required"}}}}"#
+                ),
                 r#"{"name":"last","inputSchema":{}}"#.to_owned(),
             ];
             vec![result(&format!(r#"{{"tools":[{}]}}"#, tools.join(",")))]
         }
-        (_, "tools/call") => vec![text(&std::process::id().to_string())],
-        _ => vec![Act::Say(
-            json!({ "jsonrpc": "2.0", "id": id, "error": { "code": -32601, "message": "no" } }).to_string(),
+        _ => vec![refusal(id, -32601, "no")],
+    }
+}
+
+fn call(kind: &str, message: &Value, line: &str) -> Vec<Act> {
+    let id = &message["id"];
+    let result = |result: &str| say(id, result);
+    let text = |text: &str| say_text(id, text);
+    match kind {
+        "silent" => Vec::new(),
+        "dies" => vec![Act::Exit],
+        "odd" => vec![result(&format!(
+            r#"{{"content":{ODD_CONTENT},"isError":true,"structuredContent":{ODD_STRUCTURED},"_meta":{{"k":0.10}}}}"#
+        ))],
+        "mirror" => vec![text(line)],
+        "wrong_id" => {
+            let wrong = |id: Value| {
+                let answer = json!({ "jsonrpc": "2.0", "id": id, "result": { "content": [] } });
+                Act::Say(answer.to_string())
+            };
+            let ids = [
+                json!(999_999),
+                json!(id.to_string()),
+                json!(-1),
+                Value::Null,
+                json!(1.5),
+            ];
+            ids.into_iter().map(wrong).chain([text("right")]).collect()
+        }
+        "twice" => vec![text("first"), text("second")],
+        "floods" => vec![Act::Flood],
+        "large" if message["params"]["name"] == "large" => {
+            vec![text(&"x".repeat(17 * 1024 * 1024))]
+        }
+        "asks" => {
+            let ask = |id: &str, method: &str| {
+                Act::Say(json!({ "jsonrpc": "2.0", "id": id, "method": method }).to_string())
+            };
+            vec![
+                ask("a", "ping"),
+                ask("b", "roots/list"),
+                ask("c", "sampling/createMessage"),
+                ask("d", "elicitation/create"),
+                text("asked"),
+            ]
+        }
+        "environment" => {
+            let mut names: Vec<_> = std::env::vars().map(|(name, _)| name).collect();
+            // The shell in between sets these.
+            names.retain(|name| !matches!(name.as_str(), "PWD" | "OLDPWD" | "SHLVL" | "_"));
+            names.sort();
+            vec![text(&names.join(" "))]
+        }
+        "input" => vec![result(
+            r#"{"resultType":"input_required","requestState":"s"}"#,
         )],
+        "task" => vec![result(r#"{"resultType":"task","taskId":"t"}"#)],
+        "contentless" => vec![result(r#"{"isError":false}"#)],
+        "listless" => vec![result(r#"{"content":"text"}"#)],
+        "scalar" => vec![result("7")],
+        "neither" => vec![Act::Say(format!(r#"{{"jsonrpc":"2.0","id":{id}}}"#))],
+        "refuses" => vec![refusal(id, -32602, "secret words")],
+        "progress" => {
+            let token = &message["params"]["_meta"]["progressToken"];
+            let report = |token: &Value, progress: f64, text: String| {
+                let params =
+                    json!({ "progressToken": token, "progress": progress, "message": text });
+                Act::Say(json!({ "jsonrpc": "2.0", "method": "notifications/progress", "params": params }).to_string())
+            };
+            vec![
+                report(&json!(12345), 1.0, "of another".to_owned()),
+                report(&json!("x"), 1.0, "of nobody".to_owned()),
+                report(token, 1.0, "x".repeat(5000)),
+                text("done"),
+            ]
+        }
+        _ => vec![text(&std::process::id().to_string())],
     }
 }

@@ -21,7 +21,7 @@ fn is_running(pid: &str) -> bool {
 #[tokio::test]
 async fn servers_of_both_eras_are_listed_called_read_and_prompted() {
     for era in ["modern", "legacy", "both"] {
-        let upstream = upstream(settings(&format!("rmcp-{era}")));
+        let upstream = upstream(&settings(&format!("rmcp-{era}")));
         let tools = upstream.list_tools(soon()).await.unwrap();
         let names: Vec<_> = tools.iter().map(|tool| tool.name.as_str()).collect();
         let expected = ["echo", "wait", "steps", "fail", "grow", "cancelled"];
@@ -52,7 +52,7 @@ async fn servers_of_both_eras_are_listed_called_read_and_prompted() {
 #[tokio::test]
 async fn progress_comes_back_to_the_call_that_asked_for_it() {
     for era in ["modern", "legacy"] {
-        let upstream = upstream(settings(&format!("rmcp-{era}")));
+        let upstream = upstream(&settings(&format!("rmcp-{era}")));
         let mut reports = Vec::new();
         let mut sink = |report: Progress| reports.push(report.message.unwrap());
         let arguments = raw("{}");
@@ -66,7 +66,7 @@ async fn progress_comes_back_to_the_call_that_asked_for_it() {
 
 #[tokio::test]
 async fn progress_of_others_is_ignored_and_its_text_bounded() {
-    let upstream = upstream(settings("progress"));
+    let upstream = upstream(&settings("progress"));
     let mut reports = Vec::new();
     let mut sink = |report: Progress| reports.push(report.message.unwrap());
     let arguments = raw("{}");
@@ -78,7 +78,7 @@ async fn progress_of_others_is_ignored_and_its_text_bounded() {
 #[tokio::test]
 async fn a_dropped_call_is_cancelled_at_the_server() {
     for era in ["modern", "legacy"] {
-        let upstream = upstream(settings(&format!("rmcp-{era}")));
+        let upstream = upstream(&settings(&format!("rmcp-{era}")));
         call(&upstream, "cancelled", "{}").await.unwrap();
         let arguments = raw("{}");
         let waiting = upstream.call_tool("wait", &arguments, at_once(), None);
@@ -94,7 +94,7 @@ async fn a_dropped_call_is_cancelled_at_the_server() {
 #[tokio::test]
 async fn changed_tools_are_announced() {
     for era in ["modern", "legacy"] {
-        let upstream = upstream(settings(&format!("rmcp-{era}")));
+        let upstream = upstream(&settings(&format!("rmcp-{era}")));
         let mut changes = upstream.tools_changed();
         let before = upstream.list_tools(soon()).await.unwrap().len();
         // A listening request may be under way still.
@@ -115,7 +115,7 @@ async fn changed_tools_are_announced() {
 
 #[tokio::test]
 async fn nothing_is_lost_on_the_way() {
-    let odd = upstream(settings("odd"));
+    let odd = upstream(&settings("odd"));
     let tools = odd.list_tools(soon()).await.unwrap();
     assert_eq!(tools[0].raw.get(), ODD_TOOL);
     let result = call(&odd, "odd", "{}").await.unwrap();
@@ -124,7 +124,7 @@ async fn nothing_is_lost_on_the_way() {
     assert_eq!(result.meta.unwrap().get(), r#"{"k":0.10}"#);
     assert!(result.is_error);
 
-    let mirror = upstream(settings("mirror"));
+    let mirror = upstream(&settings("mirror"));
     let arguments = "{ \"b\" : 1.10,\n\"a\":[12345678901234567890123, \"line\\nbreak\"] }";
     let seen = text(&call(&mirror, "odd", arguments).await.unwrap());
     let sent = arguments.replace('\n', " ");
@@ -133,19 +133,19 @@ async fn nothing_is_lost_on_the_way() {
 
 #[tokio::test]
 async fn a_server_that_exits_at_an_unknown_first_message_is_started_again() {
-    let upstream = upstream(settings("exits_unless_initialized"));
+    let upstream = upstream(&settings("exits_unless_initialized"));
     call(&upstream, "any", "{}").await.unwrap();
 }
 
 #[tokio::test]
 async fn a_server_that_does_not_answer_the_probe_is_initialized() {
-    let upstream = upstream(settings("ignores_discover"));
+    let upstream = upstream(&settings("ignores_discover"));
     call(&upstream, "any", "{}").await.unwrap();
 }
 
 #[tokio::test]
 async fn a_server_that_dies_fails_its_calls_and_is_started_again() {
-    let upstream = upstream(settings("dies"));
+    let upstream = upstream(&settings("dies"));
     let mut pids = Vec::new();
     for _ in 0..2 {
         let outcome = call(&upstream, "any", "{}").await.unwrap_err();
@@ -158,7 +158,7 @@ async fn a_server_that_dies_fails_its_calls_and_is_started_again() {
 
 #[tokio::test]
 async fn a_server_that_ends_again_and_again_is_started_less_often() {
-    let upstream = upstream(settings("dies"));
+    let upstream = upstream(&settings("dies"));
     let deadline = soon();
     loop {
         match call(&upstream, "any", "{}").await.unwrap_err() {
@@ -174,7 +174,7 @@ async fn a_server_that_ends_again_and_again_is_started_less_often() {
 
 #[tokio::test]
 async fn a_program_that_cannot_be_started_is_unreachable() {
-    let upstream = upstream(Transport::Stdio(Program {
+    let upstream = upstream(&Transport::Stdio(Program {
         argv: vec!["/no/such/program".to_owned()],
         env: BTreeMap::new(),
         directory: PathBuf::from("/"),
@@ -189,7 +189,7 @@ async fn a_program_that_cannot_be_started_is_unreachable() {
 
 #[tokio::test]
 async fn a_server_that_hangs_costs_only_the_time_of_the_call() {
-    let upstream = upstream(settings("silent"));
+    let upstream = upstream(&settings("silent"));
     upstream.list_tools(soon()).await.unwrap_err();
     let arguments = raw("{}");
     let outcome = upstream.call_tool("any", &arguments, at_once(), None).await;
@@ -202,7 +202,7 @@ async fn a_slow_start_serves_the_next_call() {
         r#"sleep 1; exec "$0" --ignored --exact mcp::tests::program::run 3>&1 >/dev/null"#,
         "any",
     );
-    let upstream = upstream(slow);
+    let upstream = upstream(&slow);
     let arguments = raw("{}");
     let first = upstream.call_tool("any", &arguments, at_once(), None).await;
     assert!(matches!(first, Err(UpstreamError::Timeout)));
@@ -216,7 +216,7 @@ async fn answers_to_other_requests_are_ignored() {
         ("twice", "first"),
         ("noisy", "heard"),
     ] {
-        let upstream = upstream(settings(kind));
+        let upstream = upstream(&settings(kind));
         for _ in 0..3 {
             let result = call(&upstream, "any", "{}").await.unwrap();
             assert_eq!(text(&result), expected, "{kind}");
@@ -227,21 +227,21 @@ async fn answers_to_other_requests_are_ignored() {
 #[tokio::test]
 async fn an_answer_that_is_none_is_told_as_such() {
     for kind in ["contentless", "listless", "scalar", "neither", "task"] {
-        let upstream = upstream(settings(kind));
+        let upstream = upstream(&settings(kind));
         let outcome = call(&upstream, "any", "{}").await.unwrap_err();
         assert!(
             matches!(outcome, UpstreamError::BadResult(_)),
             "{kind}: {outcome}"
         );
     }
-    let upstream = upstream(settings("input"));
+    let upstream = upstream(&settings("input"));
     let outcome = call(&upstream, "any", "{}").await.unwrap_err();
     assert!(matches!(outcome, UpstreamError::InputRequired), "{outcome}");
 }
 
 #[tokio::test]
 async fn the_words_of_an_error_are_kept_apart() {
-    let upstream = upstream(settings("refuses"));
+    let upstream = upstream(&settings("refuses"));
     let outcome = call(&upstream, "any", "{}").await.unwrap_err();
     assert!(
         !format!("{outcome} {outcome:?}").contains("secret"),
@@ -258,7 +258,7 @@ async fn the_words_of_an_error_are_kept_apart() {
 
 #[tokio::test]
 async fn an_answer_too_large_fails_alone() {
-    let upstream = upstream(settings("large"));
+    let upstream = upstream(&settings("large"));
     let outcome = call(&upstream, "large", "{}").await.unwrap_err();
     assert!(matches!(outcome, UpstreamError::TooLarge), "{outcome}");
     call(&upstream, "small", "{}").await.unwrap();
@@ -266,14 +266,14 @@ async fn an_answer_too_large_fails_alone() {
 
 #[tokio::test]
 async fn an_endless_line_ends_the_server() {
-    let upstream = upstream(settings("floods"));
+    let upstream = upstream(&settings("floods"));
     let outcome = call(&upstream, "any", "{}").await.unwrap_err();
     assert!(matches!(outcome, UpstreamError::Broken(_)), "{outcome}");
 }
 
 #[tokio::test]
 async fn pings_are_answered_and_other_requests_refused() {
-    let upstream = upstream(settings("asks"));
+    let upstream = upstream(&settings("asks"));
     call(&upstream, "any", "{}").await.unwrap();
     // The answers went to the same stream before this call.
     let heard = text(&call(&upstream, "heard", "{}").await.unwrap());
@@ -298,7 +298,7 @@ async fn a_dropped_server_and_all_it_started_are_ended() {
         r#"sleep 1000 & export CHILD=$!; exec "$0" --ignored --exact mcp::tests::program::run 3>&1 >/dev/null"#,
         "any",
     );
-    let upstream = upstream(parent);
+    let upstream = upstream(&parent);
     let pid = text(&call(&upstream, "any", "{}").await.unwrap());
     let children = format!("/proc/{pid}/task/{pid}/children");
     let children = std::fs::read_to_string(children).unwrap();
@@ -311,7 +311,7 @@ async fn a_dropped_server_and_all_it_started_are_ended() {
 
 #[tokio::test]
 async fn a_server_that_ignores_its_closed_input_and_sigterm_is_killed() {
-    let upstream = upstream(deaf_to_sigterm("stubborn"));
+    let upstream = upstream(&deaf_to_sigterm("stubborn"));
     let pid = text(&call(&upstream, "any", "{}").await.unwrap());
     upstream.close().await;
     assert!(!is_running(&pid));
@@ -319,7 +319,7 @@ async fn a_server_that_ignores_its_closed_input_and_sigterm_is_killed() {
 
 #[tokio::test]
 async fn a_server_sees_path_home_and_what_it_was_given() {
-    let upstream = upstream(settings("environment"));
+    let upstream = upstream(&settings("environment"));
     let names = text(&call(&upstream, "any", "{}").await.unwrap());
     assert_eq!(names, "HOME PATH WARDGATE_TEST_UPSTREAM");
 }
