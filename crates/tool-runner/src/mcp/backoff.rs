@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use wardgate_domain::Ambient;
 
+use crate::resilience::jitter;
+
 /// Exponential backoff with full jitter: any time up to `first`, doubled with each failure, `longest` at
 /// most.
 #[derive(Debug, Clone, Copy)]
@@ -18,11 +20,7 @@ impl Backoff {
         let Some(doublings) = failures.checked_sub(1) else {
             return Duration::ZERO;
         };
-        let ceiling = self
-            .first
-            .saturating_mul(2_u32.saturating_pow(doublings))
-            .min(self.longest);
-        let part = f64::from(u32::from_be_bytes(ambient.random())) / f64::from(u32::MAX);
-        ceiling.mul_f64(part)
+        let factor = 2_u32.saturating_pow(doublings);
+        jitter::up_to(self.first.saturating_mul(factor).min(self.longest), ambient)
     }
 }

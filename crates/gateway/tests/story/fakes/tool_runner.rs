@@ -187,6 +187,7 @@ impl ToolRunnerService for ToolRunner {
         Ok(Response::new(pb::ListToolsResponse {
             catalogue_version: tools.len().to_string().into(),
             tools,
+            ..pb::ListToolsResponse::default()
         }))
     }
 

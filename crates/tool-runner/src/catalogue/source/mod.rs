@@ -3,16 +3,21 @@
 mod auth;
 mod expand;
 mod http;
+mod mcp;
 mod sql;
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::fault::{Faults, Fields};
+use super::limits::{read_breaker, read_retry};
 use super::yaml::{Key, Node};
+
+use crate::resilience::{BreakerSettings, RetrySettings};
 
 pub(crate) use expand::Expand;
 pub(crate) use http::{HttpSettings, header_name};
+pub(crate) use mcp::McpSettings;
 pub(crate) use sql::SqlSettings;
 
 /// A source as configured. Two that are equal are the same source, so an open one can be kept.
@@ -20,6 +25,8 @@ pub(crate) use sql::SqlSettings;
 pub(crate) struct SourceSettings {
     pub(crate) name: String,
     pub(crate) kind: SourceKind,
+    pub(crate) retry: RetrySettings,
+    pub(crate) breaker: BreakerSettings,
 }
 
 /// What a source is. URLs and the like can hold secrets, so `Debug` never shows them.
@@ -27,10 +34,11 @@ pub(crate) struct SourceSettings {
 pub(crate) enum SourceKind {
     Sql(SqlSettings),
     Http(Box<HttpSettings>),
+    Mcp(Box<McpSettings>),
 }
 
 /// Every type of source, for faults.
-const TYPES: &str = "sqlite, postgres, http";
+const TYPES: &str = "sqlite, postgres, http, mcp";
 
 impl SourceSettings {
     pub(super) fn read(
@@ -56,6 +64,10 @@ impl SourceSettings {
                 let settings = HttpSettings::read("base_url", &mut fields, &mut expand);
                 settings.map(|settings| SourceKind::Http(Box::new(settings)))
             }
+            "mcp" => {
+                let settings = McpSettings::read(&key.name, node, &mut fields, &mut expand);
+                settings.map(|settings| SourceKind::Mcp(Box::new(settings)))
+            }
             other => {
                 expand.faults.add(
                     kind.at,
@@ -65,10 +77,16 @@ impl SourceSettings {
                 return None;
             }
         };
+        let retry = fields.optional("retry");
+        let retry = retry.and_then(|node| read_retry(node, faults));
+        let breaker = fields.optional("breaker");
+        let breaker = breaker.and_then(|node| read_breaker(node, faults));
         fields.finish(faults);
         Some(Self {
             name: key.name.clone(),
             kind: kind?,
+            retry: retry.unwrap_or_default(),
+            breaker: breaker.unwrap_or_default(),
         })
     }
 }

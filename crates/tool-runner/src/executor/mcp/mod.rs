@@ -1,6 +1,7 @@
 //! `type: mcp`: a tool, resource or prompt of an MCP server.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
@@ -106,7 +107,7 @@ impl Plan for McpPlan {
         Some(&self.source)
     }
 
-    fn default_shape(&self) -> Shape {
+    fn shape(&self) -> Shape {
         Shape::Content
     }
 
@@ -257,7 +258,7 @@ impl From<UpstreamError> for ExecutorError {
         let cause = error.to_string();
         match error {
             UpstreamError::Unreachable(_) | UpstreamError::Gone => Self::Unreachable(cause),
-            UpstreamError::Busy => Self::Busy(std::time::Duration::ZERO),
+            UpstreamError::Busy => Self::Busy(Duration::ZERO),
             UpstreamError::Timeout => Self::Timeout,
             UpstreamError::Broken(_) => Self::Broken(cause),
             UpstreamError::Status(401 | 403) => Self::Refused {
@@ -265,10 +266,13 @@ impl From<UpstreamError> for ExecutorError {
                 text: "the upstream server does not accept this platform's credentials".to_owned(),
                 cause,
             },
-            UpstreamError::Status(429 | 502..=504) => Self::Refused {
-                kind: Self::UNAVAILABLE,
-                text: "the upstream server is not available".to_owned(),
-                cause,
+            UpstreamError::Status(429) => Self::Unavailable {
+                text: cause,
+                pause: Some(Duration::ZERO),
+            },
+            UpstreamError::Status(502..=504) => Self::Unavailable {
+                text: cause,
+                pause: None,
             },
             UpstreamError::Status(_) => Self::Refused {
                 kind: "http_status",
