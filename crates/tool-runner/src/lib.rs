@@ -25,6 +25,7 @@ mod imported;
 mod kept_results;
 mod loaded;
 mod pins;
+mod mcp;
 mod platform;
 mod pushdown;
 mod resilience;

@@ -11,6 +11,7 @@ mod command;
 mod error;
 mod http;
 mod jsonrpc;
+mod mcp;
 mod output;
 mod query;
 mod sql;
@@ -32,6 +33,7 @@ use wardgate_domain::{Ambient, CallId, Caller};
 use crate::Error;
 use crate::catalogue::{Fields, Scope, Shape, SourceKind, SourceSettings, Statement};
 use crate::kept_results::KeptResults;
+use crate::mcp::Upstream;
 use crate::platform::Platform;
 use crate::resilience::SourceGuard;
 use crate::sql::Database;
@@ -46,6 +48,7 @@ pub(crate) const KINDS: &[Kind] = &[
     command::KIND,
     http::KIND,
     jsonrpc::KIND,
+    mcp::KIND,
     query::KIND,
     sql::KIND,
 ];
@@ -141,6 +144,7 @@ struct OpenSource {
 pub(crate) enum Source {
     Sql(Arc<Database>),
     Http(Arc<HttpSource>),
+    Mcp(Arc<Upstream>),
 }
 
 impl Sources {
@@ -173,10 +177,7 @@ impl Sources {
                     settings.breaker.clone(),
                     ambient.clone(),
                 );
-                (
-                    Source::open(&settings.kind, limit, ambient)?,
-                    Arc::new(guard),
-                )
+                (Source::open(&settings, limit, ambient)?, Arc::new(guard))
             }
         };
         self.open.insert(
@@ -216,7 +217,7 @@ impl Sources {
             .iter()
             .filter_map(|(name, open)| match &open.source {
                 Source::Sql(database) => Some((name.as_str(), Arc::clone(database))),
-                Source::Http(_) => None,
+                Source::Http(_) | Source::Mcp(_) => None,
             })
     }
 
@@ -224,6 +225,14 @@ impl Sources {
     pub(crate) fn sql(&self, name: &str) -> Result<Arc<Database>, Error> {
         match self.open.get(name).map(|open| &open.source) {
             Some(Source::Sql(database)) => Ok(Arc::clone(database)),
+            _ => Err(Error::NoSource(name.to_owned())),
+        }
+    }
+
+    /// The MCP server of that name.
+    pub(crate) fn mcp(&self, name: &str) -> Result<Arc<Upstream>, Error> {
+        match self.open.get(name).map(|open| &open.source) {
+            Some(Source::Mcp(upstream)) => Ok(Arc::clone(upstream)),
             _ => Err(Error::NoSource(name.to_owned())),
         }
     }
@@ -238,13 +247,16 @@ impl Sources {
 }
 
 impl Source {
-    fn open(kind: &SourceKind, limit: Duration, ambient: &Ambient) -> Result<Self, Error> {
-        match kind {
+    fn open(settings: &SourceSettings, limit: Duration, ambient: &Ambient) -> Result<Self, Error> {
+        match &settings.kind {
             SourceKind::Sql(settings) => Database::new(settings, limit)
                 .map(|database| Self::Sql(Arc::new(database)))
                 .map_err(Error::Source),
             SourceKind::Http(settings) => HttpSource::open(settings, ambient)
                 .map(|service| Self::Http(Arc::new(service)))
+                .map_err(|error| Error::HttpSource(error.to_string())),
+            SourceKind::Mcp(mcp) => Upstream::new(&settings.name, &mcp.transport, ambient)
+                .map(|upstream| Self::Mcp(Arc::new(upstream)))
                 .map_err(|error| Error::HttpSource(error.to_string())),
         }
     }

@@ -242,7 +242,7 @@ mod tests {
         let (_, _, sources, _) = catalogue.into_parts();
         match sources.into_iter().next().unwrap().kind {
             SourceKind::Http(settings) => *settings,
-            SourceKind::Sql(_) => panic!("not an HTTP source"),
+            SourceKind::Sql(_) | SourceKind::Mcp(_) => panic!("not an HTTP source"),
         }
     }
 

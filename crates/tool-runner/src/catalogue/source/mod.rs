@@ -3,6 +3,7 @@
 mod auth;
 mod expand;
 mod http;
+mod mcp;
 mod sql;
 
 use std::collections::BTreeMap;
@@ -16,6 +17,7 @@ use crate::resilience::{BreakerSettings, RetrySettings};
 
 pub(crate) use expand::Expand;
 pub(crate) use http::{HttpSettings, header_name};
+pub(crate) use mcp::McpSettings;
 pub(crate) use sql::SqlSettings;
 
 /// A source as configured. Two that are equal are the same source, so an open one can be kept.
@@ -32,10 +34,11 @@ pub(crate) struct SourceSettings {
 pub(crate) enum SourceKind {
     Sql(SqlSettings),
     Http(Box<HttpSettings>),
+    Mcp(Box<McpSettings>),
 }
 
 /// Every type of source, for faults.
-const TYPES: &str = "sqlite, postgres, mysql, http";
+const TYPES: &str = "sqlite, postgres, mysql, http, mcp";
 
 impl SourceSettings {
     pub(super) fn read(
@@ -60,6 +63,10 @@ impl SourceSettings {
             "http" => {
                 let settings = HttpSettings::read("base_url", &mut fields, &mut expand);
                 settings.map(|settings| SourceKind::Http(Box::new(settings)))
+            }
+            "mcp" => {
+                let settings = McpSettings::read(&key.name, node, &mut fields, &mut expand);
+                settings.map(|settings| SourceKind::Mcp(Box::new(settings)))
             }
             other => {
                 expand.faults.add(
