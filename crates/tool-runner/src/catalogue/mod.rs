@@ -25,7 +25,10 @@ pub use fault::Fault;
 pub(crate) use fault::{Faults, Fields};
 pub(crate) use result_shape::{MaxRows, ResultShape, RowEntity, Shape, VALUE};
 pub(crate) use schema::{InputSchema, JsonType};
-pub(crate) use source::{HttpSettings, SourceKind, SourceSettings, SqlSettings, header_name};
+pub(crate) use source::{
+    HttpSettings, McpSettings, Offered, PinMode, SourceKind, SourceSettings, SqlSettings,
+    header_name,
+};
 pub(crate) use statement::{Dialect, Statement};
 pub(crate) use template::{Filter, JsonTemplate, Template, UnfitValue, is_identifier};
 pub use tool::Tool;
@@ -157,7 +160,11 @@ impl Catalogue {
         }
         check_names(&tools, faults);
         let tools: Vec<_> = tools.into_iter().map(|(_, _, tool)| tool).collect();
-        let prefixes: Vec<_> = sources.values().flatten().filter_map(SourceSettings::prefix).collect();
+        let prefixes: Vec<_> = sources
+            .values()
+            .flatten()
+            .filter_map(SourceSettings::prefix)
+            .collect();
         let mut toolsets = Vec::new();
         for part in parts {
             faults.in_file(part.path);

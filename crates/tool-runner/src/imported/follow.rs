@@ -101,7 +101,11 @@ fn wait(failures: u32) -> Duration {
 
 /// Somebody else's request reached the server.
 async fn is_back(health: &mut watch::Receiver<Health>) {
-    if health.wait_for(|health| *health == Health::Up).await.is_err() {
+    if health
+        .wait_for(|health| *health == Health::Up)
+        .await
+        .is_err()
+    {
         // Nobody will tell any more; the wait goes on.
         std::future::pending().await
     }

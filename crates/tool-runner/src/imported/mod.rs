@@ -117,15 +117,22 @@ impl Importer {
         for (source, judged) in importing.iter().zip(&mut judged) {
             tools.extend(approved(source, judged, &pins));
         }
-        state.standings.update(&importing, &judged, &pins, &self.recorder);
+        state
+            .standings
+            .update(&importing, &judged, &pins, &self.recorder);
         let digest = Digest::of(lock.as_bytes());
         if !lock.is_empty() && state.lock.replace(digest) != Some(digest) {
-            self.recorder.record(ITSELF, "tools.lock", LOCK.to_owned(), Some(digest));
+            self.recorder
+                .record(ITSELF, "tools.lock", LOCK.to_owned(), Some(digest));
         }
         let missing = self.roster.missing();
         catalogue.import(Imports {
             tools,
-            missing: importing.iter().filter(|it| missing.contains(&it.name)).map(|it| it.name.clone()).collect(),
+            missing: importing
+                .iter()
+                .filter(|it| missing.contains(&it.name))
+                .map(|it| it.name.clone())
+                .collect(),
             sources: importing.into_iter().map(|it| it.name).collect(),
         });
         Ok(())
@@ -172,7 +179,10 @@ impl Importer {
 /// The tools of `source` that can be offered, each as it is pinned. One that cannot is refused after all.
 fn approved(source: &Importing, judged: &mut [JudgedTool], pins: &Pins) -> Vec<Tool> {
     let mut tools = Vec::new();
-    for tool in judged.iter_mut().filter(|tool| tool.judged == Judged::Approved) {
+    for tool in judged
+        .iter_mut()
+        .filter(|tool| tool.judged == Judged::Approved)
+    {
         let Some(pinned) = pins.pinned(&source.name, &tool.name) else {
             continue;
         };

@@ -50,7 +50,10 @@ impl Recorder {
             }),
         };
         if self.changes.try_send(record).is_err() {
-            error!(action, "too many changes of upstream tools wait for the record; one is not recorded");
+            error!(
+                action,
+                "too many changes of upstream tools wait for the record; one is not recorded"
+            );
         }
     }
 }

@@ -81,13 +81,16 @@ impl Review {
             answers.get(source)?.as_ref().ok().cloned()
         });
         let reviewed = |(source, mut tools): (&Importing, Vec<JudgedTool>)| {
-            let unreachable = answers.get(&source.name).and_then(|answer| answer.clone().err());
+            let unreachable = answers
+                .get(&source.name)
+                .and_then(|answer| answer.clone().err());
             if unreachable.is_some() {
                 tools.clear();
             }
             for tool in &mut tools {
                 let imported = tool.definition.as_ref();
-                let imported = imported.map(|it| Tool::imported(it, &source.name, &source.settings));
+                let imported =
+                    imported.map(|it| Tool::imported(it, &source.name, &source.settings));
                 if let Some(Err(reason)) = imported {
                     tool.judged = Judged::Refused { reason };
                 }
@@ -166,7 +169,10 @@ impl Review {
 
     fn check_tool(&self, name: &str) -> Result<(), NotApproved> {
         let mut tools = self.upstreams.iter().flat_map(|upstream| &upstream.tools);
-        match tools.find(|tool| tool.shown == name).map(|tool| &tool.judged) {
+        match tools
+            .find(|tool| tool.shown == name)
+            .map(|tool| &tool.judged)
+        {
             None => Err(NotApproved::NoTool(name.to_owned())),
             Some(Judged::Refused { reason }) => {
                 Err(NotApproved::Refused(name.to_owned(), reason.clone()))

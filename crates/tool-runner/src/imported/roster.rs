@@ -53,7 +53,9 @@ impl Roster {
 
     /// A server does not answer. What it last offered stays.
     pub(super) fn failed(&self, source: &str) {
-        self.change(source, |server| !std::mem::replace(&mut server.is_missing, true));
+        self.change(source, |server| {
+            !std::mem::replace(&mut server.is_missing, true)
+        });
     }
 
     /// Another server has the name now, or none.
@@ -71,6 +73,9 @@ impl Roster {
     }
 
     fn servers(&self) -> MutexGuard<'_, BTreeMap<String, Server>> {
-        self.0.servers.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0
+            .servers
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -32,9 +32,13 @@ impl Standings {
     ) {
         let mut standings = BTreeMap::new();
         for (source, judged) in importing.iter().zip(judged) {
-            let kept_out = judged.iter().filter(|tool| is_kept_out(&tool.judged)).count();
+            let kept_out = judged
+                .iter()
+                .filter(|tool| is_kept_out(&tool.judged))
+                .count();
             #[expect(clippy::cast_precision_loss, reason = "a count of tools")]
-            gauge!(names::QUARANTINED_TOOLS, "upstream" => source.name.clone()).set(kept_out as f64);
+            gauge!(names::QUARANTINED_TOOLS, "upstream" => source.name.clone())
+                .set(kept_out as f64);
             for tool in judged {
                 let key = (source.name.clone(), tool.name.clone());
                 let standing = Standing {
@@ -54,7 +58,10 @@ impl Standings {
 }
 
 fn is_kept_out(judged: &Judged) -> bool {
-    matches!(judged, Judged::New { .. } | Judged::Drifted { .. } | Judged::Refused { .. })
+    matches!(
+        judged,
+        Judged::New { .. } | Judged::Drifted { .. } | Judged::Refused { .. }
+    )
 }
 
 fn tell(upstream: &str, tool: &JudgedTool, at_first_sight: bool) {
@@ -63,8 +70,16 @@ fn tell(upstream: &str, tool: &JudgedTool, at_first_sight: bool) {
     match &tool.judged {
         // Nobody needs to hear that all is as it was.
         Judged::Approved if at_first_sight => {}
-        Judged::Approved => info!(upstream, tool = name, "a tool of an upstream is approved and in force"),
-        Judged::Gone => info!(upstream, tool = name, "an upstream does not offer an approved tool any more"),
+        Judged::Approved => info!(
+            upstream,
+            tool = name,
+            "a tool of an upstream is approved and in force"
+        ),
+        Judged::Gone => info!(
+            upstream,
+            tool = name,
+            "an upstream does not offer an approved tool any more"
+        ),
         Judged::New { .. } => warn!(
             upstream,
             tool = name,
@@ -78,12 +93,23 @@ fn tell(upstream: &str, tool: &JudgedTool, at_first_sight: bool) {
             "a tool of an upstream changed and is kept out until the change is approved"
         ),
         Judged::Refused { reason } => {
-            warn!(upstream, tool = name, reason, "a tool of an upstream cannot be offered");
+            warn!(
+                upstream,
+                tool = name,
+                reason,
+                "a tool of an upstream cannot be offered"
+            );
         }
     }
 }
 
-fn record(source: &Importing, tool: &JudgedTool, at_first_sight: bool, pins: &Pins, recorder: &Recorder) {
+fn record(
+    source: &Importing,
+    tool: &JudgedTool,
+    at_first_sight: bool,
+    pins: &Pins,
+    recorder: &Recorder,
+) {
     let digest = tool.definition.as_ref().map(Definition::digest);
     match tool.judged {
         Judged::Approved if !at_first_sight => {

@@ -97,7 +97,11 @@ fn pinned(tools: &[Value]) -> Pins {
 }
 
 fn names(catalogue: &Catalogue) -> Vec<&str> {
-    catalogue.tools().iter().map(|tool| tool.facts().name.as_str()).collect()
+    catalogue
+        .tools()
+        .iter()
+        .map(|tool| tool.facts().name.as_str())
+        .collect()
 }
 
 #[tokio::test]
@@ -116,9 +120,19 @@ async fn p9_a_changed_tool_is_kept_out_alone_until_it_is_approved() {
     let approved = world.import(ONE_SERVER, &pinned(&[changed("read"), tool("list")]));
     assert_eq!(names(&approved), ["files__list", "files__read"]);
     let digest = |catalogue: &Catalogue| catalogue.tools()[1].facts().definition_digest;
-    assert_ne!(digest(&before), digest(&approved), "a changed tool is a new tool");
+    assert_ne!(
+        digest(&before),
+        digest(&approved),
+        "a changed tool is a new tool"
+    );
     world
-        .has_recorded(&["tools.lock", "tool.quarantined", "tool.quarantined", "tools.lock", "tool.approved"])
+        .has_recorded(&[
+            "tools.lock",
+            "tool.quarantined",
+            "tool.quarantined",
+            "tools.lock",
+            "tool.approved",
+        ])
         .await;
 }
 
@@ -130,7 +144,10 @@ async fn a_server_that_has_not_answered_offers_what_was_approved_of_it() {
     assert!(catalogue.missing().is_empty(), "nobody asked it yet");
     world.importer.roster.failed("files");
     let catalogue = world.import(ONE_SERVER, &pinned(&[tool("read")]));
-    assert_eq!((names(&catalogue), catalogue.missing()), (vec!["files__read"], &["files".to_owned()][..]));
+    assert_eq!(
+        (names(&catalogue), catalogue.missing()),
+        (vec!["files__read"], &["files".to_owned()][..])
+    );
 }
 
 #[tokio::test]
@@ -141,7 +158,10 @@ async fn a_server_that_went_away_keeps_its_last_list() {
     let there = world.import(ONE_SERVER, &pins);
     world.importer.roster.failed("files");
     let away = world.import(ONE_SERVER, &pins);
-    assert_eq!((names(&there), names(&away)), (vec!["files__read"], vec!["files__read"]));
+    assert_eq!(
+        (names(&there), names(&away)),
+        (vec!["files__read"], vec!["files__read"])
+    );
     assert_eq!(away.missing(), ["files"]);
     assert_ne!(there.version(), away.version());
     world.answers("files", &[tool("read")]);
@@ -183,18 +203,30 @@ async fn the_file_says_which_tools_are_imported() {
     world.answers("files", &[read.clone(), list.clone()]);
     let pins = pinned(&[read, list]);
     let imported = |settings: &str, tools: &str| {
-        let yaml = format!("sources: {{ files: {{ type: mcp, command: [none]{settings} }} }}\ntools: [{tools}]");
+        let yaml = format!(
+            "sources: {{ files: {{ type: mcp, command: [none]{settings} }} }}\ntools: [{tools}]"
+        );
         let catalogue = world.import(&yaml, &pins);
-        names(&catalogue).into_iter().map(str::to_owned).collect::<Vec<_>>()
+        names(&catalogue)
+            .into_iter()
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
     };
-    let configured = "{ name: own, input_schema: {}, execute: { type: mcp, source: files, tool: read } }";
+    let configured =
+        "{ name: own, input_schema: {}, execute: { type: mcp, source: files, tool: read } }";
     assert_eq!(imported("", ""), ["files__list", "files__read"]);
-    assert_eq!(imported(", tools: all", configured), ["own", "files__list", "files__read"]);
+    assert_eq!(
+        imported(", tools: all", configured),
+        ["own", "files__list", "files__read"]
+    );
     assert_eq!(imported("", configured), ["own"]);
     assert_eq!(imported(", tools: none", ""), Vec::<String>::new());
     assert_eq!(imported(", tools: [list, other]", ""), ["files__list"]);
     let takes_a_name = configured.replace("own", "Files_read");
-    assert_eq!(imported(", tools: all", &takes_a_name), ["Files_read", "files__list"]);
+    assert_eq!(
+        imported(", tools: all", &takes_a_name),
+        ["Files_read", "files__list"]
+    );
 }
 
 #[tokio::test]
@@ -209,9 +241,15 @@ async fn without_approval_nothing_is_offered_unless_the_source_trusts_first_use(
     let world = World::new();
     world.import(trusting, &Pins::default());
     world.answers("files", &[tool("read"), poisoned.clone()]);
-    assert_eq!(names(&world.import(trusting, &Pins::default())), ["files__read"]);
+    assert_eq!(
+        names(&world.import(trusting, &Pins::default())),
+        ["files__read"]
+    );
     world.answers("files", &[tool("read"), poisoned, tool("later")]);
-    assert_eq!(names(&world.import(trusting, &Pins::default())), ["files__read"]);
+    assert_eq!(
+        names(&world.import(trusting, &Pins::default())),
+        ["files__read"]
+    );
     world.answers("files", &[changed("read"), tool("later")]);
     assert!(names(&world.import(trusting, &Pins::default())).is_empty());
     // What a person approved counts, and nothing beside it.
@@ -223,7 +261,8 @@ async fn without_approval_nothing_is_offered_unless_the_source_trusts_first_use(
 async fn an_approved_tool_whose_schema_cannot_be_checked_against_is_left_out_alone() {
     let world = World::new();
     let mut odd = tool("odd");
-    odd["inputSchema"] = json!({ "type": "object", "properties": { "a": { "$ref": "https://x.example/s" } } });
+    odd["inputSchema"] =
+        json!({ "type": "object", "properties": { "a": { "$ref": "https://x.example/s" } } });
     let pins = pinned(&[odd, tool("read")]);
     assert_eq!(names(&world.import(ONE_SERVER, &pins)), ["files__read"]);
 }
@@ -234,12 +273,16 @@ async fn a_faulty_lock_file_is_a_fault_with_its_line() {
     let Err(Error::Catalogue(faults)) = world.import_with(ONE_SERVER, "version: 7\n") else {
         panic!("it was taken");
     };
-    assert_eq!(faults[0].to_string().split(';').next().unwrap(), "tools.lock:1:10: version 7 of tools.lock is not known");
+    assert_eq!(
+        faults[0].to_string().split(';').next().unwrap(),
+        "tools.lock:1:10: version 7 of tools.lock is not known"
+    );
 }
 
 #[tokio::test]
 async fn a_toolset_may_name_imported_tools() {
-    let toolsets = |name: &str| format!("{ONE_SERVER}\ntoolsets: {{ disk: {{ tools: [{name}] }} }}");
+    let toolsets =
+        |name: &str| format!("{ONE_SERVER}\ntoolsets: {{ disk: {{ tools: [{name}] }} }}");
     assert!(parse(&toolsets("files__read")).is_ok());
     let faults = parse(&toolsets("other")).unwrap_err();
     assert_eq!(faults[0].problem, "there is no tool `other`");

@@ -17,7 +17,7 @@ pub struct Definition {
 
 /// What cannot be a tool definition.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum BadDefinition {
+pub(crate) enum BadDefinition {
     /// It takes too much room.
     #[error("its definition takes {0} bytes, more than {MAX_BYTES}")]
     TooLarge(usize),
@@ -37,7 +37,7 @@ impl From<NotJson> for BadDefinition {
 
 impl Definition {
     /// Reads the JSON object that describes one tool.
-    pub fn read(text: &str) -> Result<Self, BadDefinition> {
+    pub(crate) fn read(text: &str) -> Result<Self, BadDefinition> {
         if text.len() > MAX_BYTES {
             return Err(BadDefinition::TooLarge(text.len()));
         }
@@ -52,7 +52,7 @@ impl Definition {
     }
 
     /// The upstream's own name of the tool.
-    pub fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
@@ -68,7 +68,10 @@ impl Definition {
 
     /// The schema of the arguments, as JSON.
     pub(crate) fn input_schema(&self) -> String {
-        self.json.get("inputSchema").map(Json::compact).unwrap_or_default()
+        self.json
+            .get("inputSchema")
+            .map(Json::compact)
+            .unwrap_or_default()
     }
 
     /// Whether the annotation `hint` is true.

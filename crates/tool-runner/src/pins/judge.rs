@@ -13,15 +13,15 @@ use super::{Definition, Diff, Grade, Names, Pins};
 
 /// What an upstream offers now.
 #[derive(Debug, Clone, Copy)]
-pub struct Offer<'a> {
+pub(crate) struct Offer<'a> {
     /// The upstream's name in `tools.yaml`.
-    pub source: &'a str,
+    pub(crate) source: &'a str,
     /// Stands before the upstream's name of a tool in the name that clients see.
-    pub prefix: &'a str,
+    pub(crate) prefix: &'a str,
     /// The tools that `tools.yaml` lists; without it, all.
-    pub only: Option<&'a BTreeSet<String>>,
+    pub(crate) only: Option<&'a BTreeSet<String>>,
     /// The definitions as they were sent: one JSON object each.
-    pub definitions: &'a [&'a str],
+    pub(crate) definitions: &'a [&'a str],
 }
 
 impl Offer<'_> {
@@ -119,7 +119,7 @@ impl fmt::Display for JudgedTool {
 impl Pins {
     /// Gives each approved tool of `source` its name, before any tool that nobody approved can take it. Call it
     /// for every source in the order of `tools.yaml`, then [`Self::judge`] for every source.
-    pub fn claim(&self, source: &str, prefix: &str, names: &mut Names) {
+    pub(crate) fn claim(&self, source: &str, prefix: &str, names: &mut Names) {
         for definition in self.of(source) {
             // Who claimed the name before keeps it; `judge` says so.
             let _ = names.claim(source, prefix, definition.name());
@@ -127,7 +127,7 @@ impl Pins {
     }
 
     /// Judges each tool by itself, in the order of their names.
-    pub fn judge(&self, offer: Offer<'_>, names: &mut Names) -> Vec<JudgedTool> {
+    pub(crate) fn judge(&self, offer: Offer<'_>, names: &mut Names) -> Vec<JudgedTool> {
         let wanted = |name: &str| offer.only.is_none_or(|only| only.contains(name));
         let mut judged = Vec::new();
         let mut offered: BTreeMap<String, Vec<Definition>> = BTreeMap::new();

@@ -66,7 +66,7 @@ struct Entry {
 
 impl Pins {
     /// Reads the lock file; none is as good as an empty one.
-    pub fn load(path: &Path) -> Result<Self, Fault> {
+    pub(crate) fn load(path: &Path) -> Result<Self, Fault> {
         match fs::read_to_string(path) {
             Ok(text) => Self::parse(path, &text),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Self::default()),
@@ -167,7 +167,7 @@ impl Pins {
     }
 
     /// Writes the lock file so that a reader finds either the old or the new one, whole, whatever happens.
-    pub fn save(&self, path: &Path, ambient: &Ambient) -> io::Result<()> {
+    pub(crate) fn save(&self, path: &Path, ambient: &Ambient) -> io::Result<()> {
         let directory = match path.parent() {
             Some(parent) if !parent.as_os_str().is_empty() => parent,
             _ => Path::new("."),

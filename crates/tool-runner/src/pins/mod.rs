@@ -25,17 +25,18 @@ use std::collections::BTreeMap;
 
 use wardgate_domain::Timestamp;
 
-pub use definition::{BadDefinition, Definition};
+pub use definition::Definition;
 pub use diff::{Change, Diff};
 pub(crate) use escape::Escape;
 pub use grade::Grade;
-pub use judge::{Judged, JudgedTool, Offer};
-pub use names::Names;
+pub(crate) use judge::Offer;
+pub use judge::{Judged, JudgedTool};
+pub(crate) use names::Names;
 pub use suspicion::{Finding, Kind};
 
 /// The approved definitions, by source and by the upstream's own names of its tools.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Pins {
+pub(crate) struct Pins {
     sources: BTreeMap<String, BTreeMap<String, Pin>>,
 }
 
@@ -49,7 +50,13 @@ struct Pin {
 
 impl Pins {
     /// Somebody approves `definition` as it is, in place of what was approved before.
-    pub fn approve(&mut self, source: &str, definition: Definition, by: &str, at: Timestamp) {
+    pub(crate) fn approve(
+        &mut self,
+        source: &str,
+        definition: Definition,
+        by: &str,
+        at: Timestamp,
+    ) {
         let tool = definition.name().to_owned();
         let pin = Pin {
             definition,
@@ -63,7 +70,7 @@ impl Pins {
     }
 
     /// Somebody agrees that a tool is gone.
-    pub fn forget(&mut self, source: &str, tool: &str) {
+    pub(crate) fn forget(&mut self, source: &str, tool: &str) {
         if let Some(tools) = self.sources.get_mut(source) {
             tools.remove(tool);
             if tools.is_empty() {
@@ -73,7 +80,7 @@ impl Pins {
     }
 
     /// True when any tool of `source` was ever approved.
-    pub fn knows(&self, source: &str) -> bool {
+    pub(crate) fn knows(&self, source: &str) -> bool {
         self.sources.contains_key(source)
     }
 
@@ -97,7 +104,7 @@ impl Pins {
     }
 
     /// What was approved of `source`, by name.
-    pub fn of(&self, source: &str) -> impl Iterator<Item = &Definition> {
+    pub(crate) fn of(&self, source: &str) -> impl Iterator<Item = &Definition> {
         self.sources
             .get(source)
             .into_iter()

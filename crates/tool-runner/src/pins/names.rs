@@ -26,7 +26,7 @@ pub(crate) struct Owner {
 
 /// The names of all tools, those only approved among them.
 #[derive(Debug, Default)]
-pub struct Names {
+pub(crate) struct Names {
     /// Keyed by both ways a name can look.
     looks: HashMap<String, Owner>,
     /// What other upstreams should not speak of: the source, and a name of one of its tools.
@@ -53,7 +53,7 @@ impl Owner {
 
 impl Names {
     /// Names of `tools.yaml`, aliases among them: they come first.
-    pub fn of_configured<'a>(names: impl IntoIterator<Item = &'a str>) -> Self {
+    pub(crate) fn of_configured<'a>(names: impl IntoIterator<Item = &'a str>) -> Self {
         let mut all = Self::default();
         for name in names {
             let owner = Owner {

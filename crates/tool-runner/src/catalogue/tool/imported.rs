@@ -2,15 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use wardgate_domain::{Digest, ToolFacts};
+use wardgate_domain::{ColumnClass, Digest, ToolFacts, ToolName};
 
-use super::{MAX_NAME, Tool};
+use super::{Tool, is_name};
 use crate::catalogue::derive::Derive;
 use crate::catalogue::result_shape::{ResultShape, Shape};
 use crate::catalogue::schema::InputSchema;
 use crate::catalogue::source::McpSettings;
 use crate::executor;
 use crate::pins::Definition;
+use crate::resilience::LimitSettings;
 
 impl Tool {
     /// The tool of `source` that `definition` describes, under the name that clients see. What the server says
@@ -21,17 +22,12 @@ impl Tool {
         settings: &McpSettings,
     ) -> Result<Self, String> {
         let name = format!("{}{}", settings.prefix, definition.name());
-        let name = name
-            .parse()
-            .ok()
-            .filter(|_| name.len() <= MAX_NAME)
-            .ok_or("its name is not one that every client accepts")?;
+        let name = name.parse().ok().filter(|_| is_name(&name));
+        let name: ToolName = name.ok_or("its name is not one that every client accepts")?;
         let input = InputSchema::of_upstream(&definition.input_schema())?;
         let read_only = definition.hints("readOnlyHint");
-        let result = ResultShape {
-            classes: settings.classes.clone(),
-            ..ResultShape::plain(Shape::Content)
-        };
+        let mut result = ResultShape::plain(Shape::Content);
+        result.classes.clone_from(&settings.classes);
         let mut tags = settings.tags.clone();
         tags.push(format!("upstream:{source}"));
         Ok(Self {
@@ -48,7 +44,7 @@ impl Tool {
             definition_json: definition.without_name().into(),
             time_limit: None,
             repeatable: read_only || definition.hints("idempotentHint"),
-            limits: Default::default(),
+            limits: LimitSettings::default(),
             cache: None,
             input,
             derive: Derive::default(),
@@ -61,9 +57,9 @@ impl Tool {
 /// SHA-256 over all that is known of the tool. `Debug` keeps the parts apart.
 fn digest(
     definition: &Definition,
-    name: &wardgate_domain::ToolName,
+    name: &ToolName,
     tags: &[String],
-    classes: &BTreeMap<String, wardgate_domain::ColumnClass>,
+    classes: &BTreeMap<String, ColumnClass>,
 ) -> Digest {
     let digest = definition.digest();
     Digest::of(format!("{digest}{name:?}{tags:?}{classes:?}").as_bytes())
