@@ -17,6 +17,7 @@ mod compiled;
 mod config;
 mod duration;
 mod error;
+mod grpc;
 mod loaded;
 mod pushdown;
 mod result;

@@ -1,0 +1,169 @@
+//! The server: real HTTP/2, a handler a test.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::response::IntoResponse;
+use futures::stream::{self, BoxStream, StreamExt};
+use http::Uri;
+use prost::Message;
+use prost_reflect::{DescriptorPool, DynamicMessage};
+use prost_types::FileDescriptorSet;
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use tokio_stream::wrappers::TcpListenerStream;
+use tonic::body::Body;
+use tonic::metadata::MetadataMap;
+use tonic::service::Routes;
+use tonic::{Request, Response, Status};
+use tower::Service;
+
+use crate::grpc::codec::DynamicCodec;
+
+pub(super) type Answers = BoxStream<'static, Result<DynamicMessage, Status>>;
+
+/// A server that stops when dropped.
+pub(super) struct Server {
+    pub(super) url: Uri,
+    pub(super) address: SocketAddr,
+    stop: Option<oneshot::Sender<()>>,
+    task: JoinHandle<()>,
+}
+
+impl Server {
+    pub(super) async fn start(routes: Router) -> Self {
+        Self::start_at("127.0.0.1:0".parse().unwrap(), routes).await
+    }
+
+    pub(super) async fn start_at(address: SocketAddr, routes: Router) -> Self {
+        let listener = TcpListener::bind(address).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (stop, stopped) = oneshot::channel();
+        let server = tonic::transport::Server::builder()
+            .add_routes(Routes::from(routes))
+            .serve_with_incoming_shutdown(TcpListenerStream::new(listener), async {
+                let _ = stopped.await;
+            });
+        Self {
+            url: format!("http://{address}").parse().unwrap(),
+            address,
+            stop: Some(stop),
+            task: tokio::spawn(async { server.await.unwrap() }),
+        }
+    }
+
+    /// Lets calls end, then closes all connections.
+    pub(super) async fn stop(mut self) {
+        self.stop.take();
+        (&mut self.task).await.unwrap();
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Answers every method of `pool` with what `handle` gives for the metadata and the message.
+pub(super) fn methods<H>(pool: DescriptorPool, handle: H) -> Router
+where
+    H: Fn(MetadataMap, DynamicMessage) -> Result<Answers, Status> + Clone + Send + Sync + 'static,
+{
+    let service = http_service(move |request| {
+        let (pool, handle) = (pool.clone(), handle.clone());
+        async move {
+            let path = request.uri().path().trim_start_matches('/').to_owned();
+            let (service, method) = path.split_once('/').unwrap();
+            let method = pool.get_service_by_name(service).and_then(|service| {
+                service
+                    .methods()
+                    .find(|candidate| candidate.name() == method)
+            });
+            let Some(method) = method else {
+                return Status::unimplemented("").into_http();
+            };
+            let codec = DynamicCodec {
+                receives: method.input(),
+            };
+            let service = tower::service_fn(move |request: Request<DynamicMessage>| {
+                let (metadata, _, message) = request.into_parts();
+                let answers = handle(metadata, message).map(Response::new);
+                async move { answers }
+            });
+            tonic::server::Grpc::new(codec)
+                .server_streaming(service, request)
+                .await
+        }
+    });
+    Router::new().route_service("/parcels.v1.Parcels/{method}", service)
+}
+
+/// Any HTTP at all.
+pub(super) fn raw<H, F>(handle: H) -> Router
+where
+    H: Fn(http::Request<axum::body::Body>) -> F + Clone + Send + Sync + 'static,
+    F: Future<Output = http::Response<Body>> + Send + 'static,
+{
+    Router::new().fallback_service(http_service(handle))
+}
+
+fn http_service<H, F>(
+    handle: H,
+) -> impl Service<
+    http::Request<axum::body::Body>,
+    Response = axum::response::Response,
+    Error = Infallible,
+    Future: Send,
+> + Clone
++ Send
++ Sync
+where
+    H: Fn(http::Request<axum::body::Body>) -> F + Clone + Send + Sync + 'static,
+    F: Future<Output = http::Response<Body>> + Send + 'static,
+{
+    tower::service_fn(move |request| {
+        let response = handle(request);
+        async move { Ok(response.await.into_response()) }
+    })
+}
+
+/// As `handle` of [`methods`]: these messages to any call.
+pub(super) fn answers(
+    messages: Vec<DynamicMessage>,
+) -> impl Fn(MetadataMap, DynamicMessage) -> Result<Answers, Status> + Clone {
+    let messages = Arc::new(messages);
+    move |_, _| {
+        let messages: Vec<_> = messages.iter().cloned().map(Ok).collect();
+        Ok(stream::iter(messages).boxed())
+    }
+}
+
+/// As `handle` of [`methods`]: the same status to any call.
+pub(super) fn refuses(
+    status: Status,
+) -> impl Fn(MetadataMap, DynamicMessage) -> Result<Answers, Status> + Clone {
+    move |_, _| Err(status.clone())
+}
+
+/// The reflection that tonic offers.
+pub(super) fn reflection_v1(files: &FileDescriptorSet) -> Router {
+    let service = reflection(files).build_v1().unwrap();
+    Routes::new(service).into_axum_router()
+}
+
+/// The older version alone.
+pub(super) fn reflection_v1alpha(files: &FileDescriptorSet) -> Router {
+    let service = reflection(files).build_v1alpha().unwrap();
+    Routes::new(service).into_axum_router()
+}
+
+fn reflection(files: &FileDescriptorSet) -> tonic_reflection::server::Builder<'static> {
+    let bytes: &'static [u8] = files.encode_to_vec().leak();
+    tonic_reflection::server::Builder::configure()
+        .register_encoded_file_descriptor_set(bytes)
+        .include_reflection_service(false)
+}
