@@ -18,6 +18,7 @@ use wardgate_rpc::client::{CallError, CallTool, ToolResult};
 use wardgate_telemetry::names;
 
 use crate::Gateway;
+use crate::auth::CallerToken;
 use crate::authority::{Authorization, Grant};
 use crate::catalogue::Tool;
 use crate::mcp::Version;
@@ -33,6 +34,7 @@ pub(crate) struct ToolCall {
     /// The version, or the name of the plain endpoint, for the record.
     pub(crate) protocol: &'static str,
     pub(crate) caller: Arc<Caller>,
+    pub(crate) token: CallerToken,
     pub(crate) client_ip: String,
     /// The name the client asked for.
     pub(crate) name: String,
@@ -253,6 +255,7 @@ async fn run(
         tool: &tool.facts.name,
         arguments: call.arguments.clone(),
         permit: &grant.permit,
+        caller_token: call.token.expose().filter(|_| tool.needs_caller_token),
         // The tool-runner ends the work at the limit itself; this catches one that does not answer.
         limit: tool.time_limit + Duration::from_secs(1),
     });

@@ -19,6 +19,8 @@ pub(crate) struct Tool {
     pub(crate) facts: ToolFacts,
     pub(crate) definition: Definition,
     pub(crate) time_limit: Duration,
+    /// Its source exchanges the caller's token, so a call must bring it.
+    pub(crate) needs_caller_token: bool,
 }
 
 /// Every tool, by the names it answers to.
@@ -51,6 +53,7 @@ impl From<Listed> for Index {
                 definition,
                 facts: tool.facts,
                 time_limit: tool.time_limit,
+                needs_caller_token: tool.needs_caller_token,
             });
             for alias in tool.aliases {
                 index.by_name.insert(alias, Arc::clone(&entry));

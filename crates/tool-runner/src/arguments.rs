@@ -12,8 +12,7 @@ use serde::de::{self, DeserializeSeed, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 use serde_json::{Map, Number, Value};
 
-use crate::catalogue::{InputSchema, JsonType, Property, Statement};
-use crate::sql::Bound;
+use crate::catalogue::{Derive, InputSchema, JsonType};
 
 /// More complaints than this help nobody.
 const MAX_COMPLAINTS: usize = 8;
@@ -103,16 +102,11 @@ impl Arguments {
         &self.0
     }
 
-    /// The values for the statement's placeholders, in order, each with the type its schema declares.
-    pub(crate) fn bind(&self, schema: &InputSchema, statement: &Statement) -> Vec<Bound> {
-        statement
-            .params()
-            .iter()
-            .map(|name| {
-                let kind = schema.property(name).and_then(Property::scalar);
-                bound(kind, self.0.get(name))
-            })
-            .collect()
+    /// Adds the values derived from them.
+    pub(crate) fn derive(&mut self, derive: &Derive) -> Result<(), InvalidArguments> {
+        derive
+            .extend(&mut self.0)
+            .map_err(|unfit| InvalidArguments(vec![unfit.to_string()]))
     }
 }
 
@@ -127,21 +121,6 @@ pub(crate) fn as_seen(value: &Value) -> String {
         Value::String(text) => text.clone(),
         other => other.to_string(),
     }
-}
-
-fn bound(kind: Option<JsonType>, value: Option<&Value>) -> Bound {
-    match kind {
-        Some(JsonType::Integer) => Bound::Integer(value.and_then(integral)),
-        Some(JsonType::Number) => Bound::Number(value.and_then(Value::as_f64)),
-        Some(JsonType::Boolean) => Bound::Boolean(value.and_then(Value::as_bool)),
-        // The catalogue lets no other type be a parameter.
-        _ => Bound::Text(value.and_then(Value::as_str).map(str::to_owned)),
-    }
-}
-
-/// A whole number, also where a default is written as 10.0.
-fn integral(value: &Value) -> Option<i64> {
-    value.as_i64().or_else(|| rounded(value)?.as_i64())
 }
 
 /// Reads one value and brings it to one of `types` where nothing is lost; no type means any.
@@ -199,7 +178,7 @@ fn fractional(digits: &str) -> Option<Value> {
 }
 
 /// 10.0 is 10; 10.5 is no whole number, and neither is one that may have been rounded.
-fn rounded(value: &Value) -> Option<Value> {
+pub(crate) fn rounded(value: &Value) -> Option<Value> {
     let number = value.as_f64().filter(|number| number.fract() == 0.0)?;
     let number = format!("{number:.0}").parse::<i64>().ok()?;
     (is_exact(number) && number.unsigned_abs() < MAX_EXACT).then(|| Value::from(number))

@@ -6,10 +6,12 @@
 //! ```
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::time::timeout;
+use serde_json::Value;
+use tokio::sync::mpsc;
+use tokio::time::timeout_at;
 use tracing::{info, warn};
 use wardgate_domain::{CallId, CallToRun, Caller, Permit, SignedPermit, Timestamp};
 use wardgate_proto::toolrunner::v1 as pb;
@@ -17,12 +19,14 @@ use wardgate_redact::Row;
 use wardgate_telemetry::names;
 
 use crate::Error;
-use crate::arguments::Arguments;
+use crate::arguments::{Arguments, InvalidArguments};
 use crate::compiled::CompiledPermit;
+use crate::executor::{ExecutorError, Invocation, Kept, Output, Progress};
 use crate::loaded::{Loaded, RunnableTool};
-use crate::result::{self, Stopwatch};
-use crate::row_rule::{Undecided, Verdict};
-use crate::sql::{Flow, SourceError};
+use crate::result::{self, Stopwatch, Whole};
+
+/// The column whose class governs the words an upstream fails in.
+const ERROR: &str = "error";
 
 /// A call as it comes over the wire, its fields checked.
 pub(crate) struct Call {
@@ -33,29 +37,20 @@ pub(crate) struct Call {
     /// One JSON object, byte for byte what the policy decided on.
     pub(crate) arguments: Bytes,
     pub(crate) permit: Option<SignedPermit>,
+    /// The caller's bearer token, where the tool needs it. It is never logged.
+    pub(crate) caller_token: Option<String>,
 }
 
 /// A call that may run. Only [`admit`] makes one.
 pub(crate) struct AdmittedCall {
     id: CallId,
+    caller: Caller,
+    caller_token: Option<String>,
     tool: Arc<RunnableTool>,
     arguments: Bytes,
     permit: Permit,
     compiled: Arc<CompiledPermit>,
     stopwatch: Stopwatch,
-}
-
-/// What came out of the source.
-#[derive(Default)]
-struct Fetched {
-    rows: Vec<Row>,
-    bytes: usize,
-    withheld: u64,
-    /// Why some row could not be decided, and was withheld.
-    undecided: Option<Undecided>,
-    /// Time spent on the row rule.
-    ruling: Duration,
-    truncated: bool,
 }
 
 /// Finds the tool and turns the signed permit into the right to run it once.
@@ -70,10 +65,12 @@ pub(crate) fn admit(call: Call, loaded: &Loaded, now: Timestamp) -> Result<Admit
         definition_digest: facts.definition_digest,
         arguments: &call.arguments,
     };
-    let (permit, compiled) = loaded.compiled().admit(signed, to_run, &tool.tool, now)?;
+    let (permit, compiled) = loaded.compiled().admit(signed, to_run, tool, now)?;
     stopwatch.lap("permit");
     Ok(AdmittedCall {
         id: call.id,
+        caller: call.caller,
+        caller_token: call.caller_token,
         tool: Arc::clone(tool),
         arguments: call.arguments,
         permit,
@@ -83,8 +80,8 @@ pub(crate) fn admit(call: Call, loaded: &Loaded, now: Timestamp) -> Result<Admit
 }
 
 impl AdmittedCall {
-    /// Runs the tool. Dropping the future stops the work in the source.
-    pub(crate) async fn run(mut self) -> pb::ToolResult {
+    /// Runs the tool and tells `progress` how far it is. Dropping the future stops the work in the source.
+    pub(crate) async fn run(mut self, progress: &mpsc::Sender<Progress>) -> pb::ToolResult {
         let tool = Arc::clone(&self.tool);
         info!(
             { names::CALL_ID } = %self.id,
@@ -92,154 +89,133 @@ impl AdmittedCall {
             "Executing MCP tool"
         );
 
-        let arguments = match Arguments::read(
-            tool.tool.input(),
-            &self.arguments,
-            self.permit.terms().arguments_digest.is_some(),
-        ) {
+        let arguments = match self.arguments() {
             Ok(arguments) => arguments,
             Err(invalid) => {
                 self.stopwatch.lap("validate");
-                let status = pb::OutcomeStatus::InvalidArguments;
-                return self.fail(&invalid.to_string(), status, "invalid_arguments", 0);
+                return self.fail(Failure::invalid(invalid.to_string()), 0);
             }
         };
         self.stopwatch.lap("validate");
 
-        let mut fetched = Fetched::default();
-        let outcome = timeout(tool.time_limit, self.fetch(&arguments, &mut fetched)).await;
+        let compiled = Arc::clone(&self.compiled);
+        let gate = compiled.gate.as_ref();
+        let mut output = Output::new(tool.tool.result(), gate, tool.caps(), Some(progress));
+        let outcome = self.execute(&arguments, &mut output).await;
+        let kept = output.into_kept();
         self.stopwatch
-            .lap_with("execute", fetched.ruling, Some("row_rule"));
-        if let Some(why) = &fetched.undecided {
+            .lap_with("execute", kept.ruling, Some("row_rule"));
+        if let Some(why) = &kept.undecided {
             warn!({ names::CALL_ID } = %self.id, %why, "rows were withheld because the row rule cannot decide on them");
         }
         let failure = match outcome {
-            Ok(Ok(())) if fetched.truncated && fetched.rows.is_empty() => Failure::too_large(),
-            Ok(Ok(())) if fetched.rows.is_empty() && fetched.is_misfit() => Failure::undecided(),
-            Ok(Ok(())) => return self.release(fetched, &arguments),
-            Ok(Err(error)) => Failure::of(&error, tool.time_limit, self.id),
-            Err(_elapsed) => Failure::timeout(tool.time_limit),
+            Ok(()) if kept.truncated && kept.rows.is_empty() => Failure::too_large(),
+            Ok(()) if kept.rows.is_empty() && kept.is_misfit() => Failure::undecided(),
+            Ok(()) => return self.release(kept, &arguments),
+            Err(ExecutorError::Reported(words)) => self.reported(words),
+            Err(error) => Failure::of(&error, tool.time_limit, self.id),
         };
-        self.fail(
-            &failure.text,
-            failure.status,
-            failure.kind,
-            fetched.withheld,
-        )
+        self.fail(failure, kept.withheld)
     }
 
-    /// Reads rows until there are enough; what the row rule does not admit is forgotten at once.
-    async fn fetch(&self, arguments: &Arguments, fetched: &mut Fetched) -> Result<(), SourceError> {
-        let tool = &self.tool;
-        let mut values = arguments.bind(tool.tool.input(), tool.tool.statement());
-        values.extend_from_slice(&self.compiled.rule_values);
-        let read_only = tool.tool.facts().read_only;
-        let mut sink = |row: Row| {
-            if let Some(gate) = &self.compiled.gate {
-                let began = Instant::now();
-                let verdict = gate.verdict(&row);
-                fetched.ruling += began.elapsed();
-                match verdict {
-                    Verdict::Admitted => {}
-                    Verdict::Withheld => {
-                        fetched.withheld += 1;
-                        return Flow::More;
-                    }
-                    Verdict::Undecided(why) => {
-                        fetched.withheld += 1;
-                        fetched.undecided = Some(why);
-                        return Flow::More;
-                    }
-                }
-            }
-            match fetched.take(row, tool) {
-                // To stop a statement that writes in the middle would leave open whether it did.
-                Flow::Enough if !read_only => Flow::More,
-                flow => flow,
-            }
+    fn arguments(&self) -> Result<Arguments, InvalidArguments> {
+        let tool = &self.tool.tool;
+        let is_decided_on = self.permit.terms().arguments_digest.is_some();
+        let mut arguments = Arguments::read(tool.input(), &self.arguments, is_decided_on)?;
+        arguments.derive(tool.derive())?;
+        Ok(arguments)
+    }
+
+    /// Runs it within its time limit.
+    async fn execute(
+        &self,
+        arguments: &Arguments,
+        output: &mut Output<'_>,
+    ) -> Result<(), ExecutorError> {
+        let deadline = tokio::time::Instant::now() + self.tool.time_limit;
+        let invocation = Invocation {
+            call_id: self.id,
+            caller: &self.caller,
+            caller_token: self.caller_token.as_deref(),
+            arguments: arguments.values(),
+            raw_arguments: &self.arguments,
+            deadline,
+            read_only: self.tool.tool.facts().read_only,
+            pushed: self.compiled.pushed.as_ref(),
         };
-        tool.source
-            .query(
-                read_only,
-                Arc::clone(&self.compiled.sql),
-                &values,
-                &mut sink,
-            )
+        timeout_at(deadline, self.tool.executor.run(&invocation, output))
             .await
+            .unwrap_or(Err(ExecutorError::Timeout))
     }
 
-    /// Redacts what was fetched and makes the result of it.
-    fn release(mut self, fetched: Fetched, arguments: &Arguments) -> pb::ToolResult {
+    /// Redacts what was kept and makes the result of it.
+    fn release(mut self, kept: Kept, arguments: &Arguments) -> pb::ToolResult {
         let tool = Arc::clone(&self.tool);
-        if fetched.rows.is_empty()
-            && let Some(template) = &tool.tool.result().empty_error
-        {
-            let text = template.fill(arguments.values());
-            return self.fail(
-                &text,
-                pb::OutcomeStatus::ToolError,
-                "no_rows",
-                fetched.withheld,
-            );
-        }
         let shape = tool.tool.result();
-        let rows = fetched.rows.into_iter().map(|row| {
+        if kept.rows.is_empty()
+            && let Some(template) = &shape.empty_error
+        {
+            // A text placeholder of a message takes any value.
+            let text = template.fill_plain(arguments.values()).unwrap_or_default();
+            return self.fail(Failure::new("no_rows", text), kept.withheld);
+        }
+        let rows = kept.rows.into_iter().map(|row| {
             row.into_fields()
                 .into_iter()
                 .filter(|(name, _)| !shape.internal.contains(&**name))
                 .collect::<Row>()
         });
         let (rows, counts) = self.compiled.redactor.rows(rows, |column| {
-            let class = shape.classes.get(column).unwrap_or(&tool.unclassified);
+            let class = tool.class(column);
             (class, self.permit.tier(class))
         });
         self.stopwatch.lap("redact");
-        let facts = pb::ResultFacts {
-            status: pb::OutcomeStatus::Ok.into(),
-            rows: rows.get().len() as u64,
-            rows_withheld: fetched.withheld,
-            fields_redacted: counts.fields_redacted,
-            phi: counts.phi,
-            error_kind: String::new(),
-            stages: self.stopwatch.into_stages(),
+        let (status, kind) = if kept.is_error {
+            (pb::OutcomeStatus::ToolError, "tool_error")
+        } else {
+            (pb::OutcomeStatus::Ok, "")
         };
-        result::rows(&rows, fetched.truncated, facts)
-    }
-
-    fn fail(
-        self,
-        text: &str,
-        status: pb::OutcomeStatus,
-        kind: &str,
-        withheld: u64,
-    ) -> pb::ToolResult {
         let facts = pb::ResultFacts {
             status: status.into(),
-            rows_withheld: withheld,
+            rows: rows.get().len() as u64,
+            rows_withheld: kept.withheld,
+            fields_redacted: counts.fields_redacted,
+            phi: counts.phi,
             error_kind: kind.to_owned(),
+            stages: self.stopwatch.into_stages(),
+        };
+        let whole = Whole {
+            truncated: kept.truncated,
+            single: kept.single,
+            is_error: kept.is_error,
+        };
+        result::released(shape, &rows, whole, facts)
+    }
+
+    /// The upstream's own words, as far as the permit lets them out.
+    fn reported(&self, words: String) -> Failure {
+        let class = self.tool.class(ERROR);
+        let tier = self.permit.tier(class);
+        let words = self.compiled.redactor.field(class, tier, words.into());
+        warn!({ names::CALL_ID } = %self.id, "a tool reported an error");
+        match words {
+            Some(Value::String(words)) => Failure::new("tool_error", words),
+            _ => Failure::tool(
+                "tool_error",
+                "the tool reported an error, which is withheld",
+            ),
+        }
+    }
+
+    fn fail(self, failure: Failure, withheld: u64) -> pb::ToolResult {
+        let facts = pb::ResultFacts {
+            status: failure.status.into(),
+            rows_withheld: withheld,
+            error_kind: failure.kind.to_owned(),
             stages: self.stopwatch.into_stages(),
             ..pb::ResultFacts::default()
         };
-        result::error(text, facts)
-    }
-}
-
-impl Fetched {
-    /// Some row could not be decided, and not because of its own values.
-    fn is_misfit(&self) -> bool {
-        self.undecided.as_ref().is_some_and(Undecided::is_misfit)
-    }
-
-    /// Keeps an admitted row unless the result is full.
-    fn take(&mut self, row: Row, tool: &RunnableTool) -> Flow {
-        let bytes = self.bytes + result::json_size(&row);
-        if self.truncated || self.rows.len() == tool.max_rows || bytes > tool.max_result_bytes {
-            self.truncated = true;
-            return Flow::Enough;
-        }
-        self.bytes = bytes;
-        self.rows.push(row);
-        Flow::More
+        result::error(&failure.text, facts)
     }
 }
 
@@ -251,13 +227,29 @@ struct Failure {
 }
 
 impl Failure {
+    fn new(kind: &'static str, text: String) -> Self {
+        Self {
+            text,
+            status: pb::OutcomeStatus::ToolError,
+            kind,
+        }
+    }
+
+    fn tool(kind: &'static str, text: &str) -> Self {
+        Self::new(kind, format!("Tool execution failed: {text}"))
+    }
+
+    fn invalid(text: String) -> Self {
+        Self {
+            text,
+            status: pb::OutcomeStatus::InvalidArguments,
+            kind: "invalid_arguments",
+        }
+    }
+
     /// Every row was withheld for want of a decision: that is a fault of the configuration, not an empty result.
     fn undecided() -> Self {
-        Self {
-            text: "Tool execution failed: its rows do not fit the policies".to_owned(),
-            status: pb::OutcomeStatus::ToolError,
-            kind: "bad_result",
-        }
+        Self::tool("bad_result", "its rows do not fit the policies")
     }
 
     fn timeout(limit: Duration) -> Self {
@@ -275,34 +267,28 @@ impl Failure {
         )
     }
 
-    fn tool(kind: &'static str, text: &str) -> Self {
-        Self {
-            text: format!("Tool execution failed: {text}"),
-            status: pb::OutcomeStatus::ToolError,
-            kind,
-        }
-    }
-
     /// The cause goes to the log; it holds no value of a row or an argument.
-    fn of(error: &SourceError, limit: Duration, call_id: CallId) -> Self {
-        warn!({ names::CALL_ID } = %call_id, error = %error, "a tool failed in its source");
+    fn of(error: &ExecutorError, limit: Duration, call_id: CallId) -> Self {
+        warn!({ names::CALL_ID } = %call_id, %error, "a tool failed in its source");
+        let unavailable = |text| Self::tool("source_unavailable", text);
         match error {
-            SourceError::Timeout => Self::timeout(limit),
-            SourceError::Unreachable(_) => {
-                Self::tool("source_unavailable", "the data source cannot be reached")
+            ExecutorError::Timeout => Self::timeout(limit),
+            ExecutorError::Unreachable(_) => unavailable("the data source cannot be reached"),
+            ExecutorError::Busy(_) => unavailable("the data source is busy"),
+            ExecutorError::Broken(_) => unavailable("the connection to the data source broke"),
+            ExecutorError::Refused { kind, text, .. } => Self::tool(kind, text),
+            ExecutorError::BadArgument { text } => {
+                Self::invalid(format!("Invalid arguments: {text}"))
             }
-            SourceError::Busy(_) => Self::tool("source_unavailable", "the data source is busy"),
-            SourceError::Broken(_) => Self::tool(
-                "source_unavailable",
-                "the connection to the data source broke",
-            ),
-            SourceError::Refused(_) => Self::tool("sql_error", "the data source refused the query"),
-            SourceError::ColumnType { .. }
-            | SourceError::Value { .. }
-            | SourceError::DuplicateColumn(_) => Self::tool(
+            ExecutorError::BadResult(_) => Self::tool(
                 "bad_result",
                 "the data source gave a result that cannot be shown",
             ),
+            ExecutorError::TooLarge => {
+                Self::tool("result_too_large", "the result is larger than it may be")
+            }
+            // Its words are released by [`AdmittedCall::reported`].
+            ExecutorError::Reported(_) => Self::tool("tool_error", "the tool reported an error"),
         }
     }
 }

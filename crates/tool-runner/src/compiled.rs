@@ -7,11 +7,9 @@ use wardgate_domain::{CallToRun, Caller, Permit, SignedPermit, Timestamp, Verifi
 use wardgate_redact::Redactor;
 
 use crate::Error;
-use crate::catalogue::{Statement, Tool};
-use crate::loaded::Keys;
-use crate::pushdown::{self, Condition};
+use crate::executor::Pushed;
+use crate::loaded::{Keys, RunnableTool};
 use crate::row_rule::RowGate;
-use crate::sql::Bound;
 
 /// Permits kept; each is some kilobytes.
 const CAPACITY: usize = 4_096;
@@ -21,10 +19,8 @@ pub(crate) struct CompiledPermit {
     verified: VerifiedTerms,
     /// `None` where rows are not governed.
     pub(crate) gate: Option<RowGate>,
-    /// The statement with the row rule pushed down.
-    pub(crate) sql: Arc<str>,
-    /// Values for its placeholders behind those of the arguments.
-    pub(crate) rule_values: Vec<Bound>,
+    /// The rule in the terms of the source, where it can leave rows out itself.
+    pub(crate) pushed: Option<Pushed>,
     pub(crate) redactor: Redactor,
 }
 
@@ -50,7 +46,7 @@ impl CompiledPermits {
         &self,
         signed: SignedPermit,
         call: CallToRun<'_>,
-        tool: &Tool,
+        tool: &RunnableTool,
         now: Timestamp,
     ) -> Result<(Permit, Arc<CompiledPermit>), Error> {
         if let Some(compiled) = self.seen.get(&signed) {
@@ -68,37 +64,23 @@ impl CompiledPermits {
         &self,
         verified: VerifiedTerms,
         permit: &Permit,
-        tool: &Tool,
+        tool: &RunnableTool,
         caller: &Caller,
     ) -> Result<CompiledPermit, Error> {
-        let entity = tool.result().entity.as_ref();
+        let entity = tool.tool.result().entity.as_ref();
         let gate = RowGate::new(permit.terms().row_rule.as_ref(), entity, caller)?;
         let policies = gate
             .as_ref()
             .filter(|_| self.pushdown)
             .and_then(RowGate::policies);
-        let statement = tool.statement();
-        let condition = policies
+        let pushed = policies
             .zip(entity)
-            .filter(|_| statement.has_row_rule())
-            .map(|(policies, entity)| {
-                let taken = statement.params().len();
-                pushdown::condition(policies, &entity.pushdown, statement.dialect(), taken)
-            });
-        let (sql, rule_values) = rendered(statement, condition);
+            .and_then(|(policies, entity)| tool.executor.push_down(policies, &entity.pushdown));
         Ok(CompiledPermit {
             verified,
             gate,
-            sql,
-            rule_values,
+            pushed,
             redactor: Redactor::new(&self.keys.pseudonyms, caller.tenant()),
         })
-    }
-}
-
-fn rendered(statement: &Statement, condition: Option<Condition>) -> (Arc<str>, Vec<Bound>) {
-    match condition {
-        Some(Condition { sql, values }) => (statement.render(Some(&sql)), values),
-        None => (statement.render(None), Vec::new()),
     }
 }

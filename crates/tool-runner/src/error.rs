@@ -16,6 +16,9 @@ pub enum Error {
     /// A source's settings were accepted and then not.
     #[error("a source cannot be set up")]
     Source(#[source] sqlx::Error),
+    /// A tool works on a source that there is not, or one of another type.
+    #[error("there is no source `{0}` of the type its tools need")]
+    NoSource(String),
     /// No tool of that canonical name is configured.
     #[error("no tool of that name is configured; list the tools")]
     UnknownTool,
@@ -38,7 +41,7 @@ fn lines(faults: &[Fault]) -> String {
 impl ServiceError for Error {
     fn reason(&self) -> ErrorReason {
         match self {
-            Self::Catalogue(_) | Self::Source(_) => ErrorReason::Internal,
+            Self::Catalogue(_) | Self::Source(_) | Self::NoSource(_) => ErrorReason::Internal,
             Self::UnknownTool => ErrorReason::UnknownTool,
             Self::NoPermit | Self::Permit(_) | Self::RowRule(_) => ErrorReason::PermitRefused,
         }

@@ -3,8 +3,8 @@
 //! ```text
 //!   tools.yaml ──▶ catalogue ──▶ loaded (tools, sources, permits seen)
 //!                                   │
-//!   CallTool ─▶ call: tool ─▶ permit ─▶ arguments ─▶ sql ⇄ row rule ─▶ redact ─▶ result
-//!                      └ refused: nothing ran          └ pushdown
+//!   CallTool ─▶ call: tool ─▶ permit ─▶ arguments ─▶ executor ─▶ row rule ─▶ redact ─▶ result
+//!                      └ refused: nothing ran          └ sql, http, command, grpc, mcp …
 //! ```
 //!
 //! One job: run a configured tool for a call that the policy service permitted, and let nothing leave that
@@ -17,6 +17,7 @@ mod compiled;
 mod config;
 mod duration;
 mod error;
+mod executor;
 mod grpc;
 mod loaded;
 mod pushdown;
@@ -25,7 +26,7 @@ mod row_rule;
 mod service;
 mod sql;
 
-pub use catalogue::{Catalogue, Fault, Tool};
+pub use catalogue::{Catalogue, Fault, Tool, Toolset};
 pub use config::Config;
 pub use error::Error;
 pub use row_rule::RowRuleError;

@@ -1,6 +1,6 @@
 //! A catalogue in force: its tools with their sources, and the permits seen under it.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,26 +8,43 @@ use wardgate_domain::{ColumnClass, Digest, PermitVerifier};
 use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_redact::PseudonymKey;
 
-use crate::catalogue::{Catalogue, SourceSettings, Tool};
+use crate::catalogue::{Catalogue, Tool, Toolset};
 use crate::compiled::CompiledPermits;
-use crate::sql::Source;
+use crate::executor::{Caps, Executor, Sources};
 use crate::{Config, Error};
 
 /// A tool and all that one call of it needs.
 pub(crate) struct RunnableTool {
     pub(crate) tool: Tool,
-    pub(crate) source: Arc<Source>,
+    pub(crate) executor: Arc<dyn Executor>,
     pub(crate) time_limit: Duration,
     pub(crate) max_rows: usize,
     pub(crate) max_result_bytes: usize,
     pub(crate) unclassified: ColumnClass,
 }
 
+impl RunnableTool {
+    /// How much one result may be.
+    pub(crate) fn caps(&self) -> Caps {
+        Caps {
+            rows: self.max_rows,
+            bytes: self.max_result_bytes,
+            stops: self.tool.facts().read_only,
+        }
+    }
+
+    /// The class of a column of its rows.
+    pub(crate) fn class(&self, column: &str) -> &ColumnClass {
+        let classes = &self.tool.result().classes;
+        classes.get(column).unwrap_or(&self.unclassified)
+    }
+}
+
 /// What is in force until the file changes. Permits are remembered here, so that none outlives the
 /// definitions it was compiled for.
 pub(crate) struct Loaded {
     tools: HashMap<String, Arc<RunnableTool>>,
-    sources: BTreeMap<String, Arc<Source>>,
+    sources: Sources,
     list: pb::ListToolsResponse,
     version: Digest,
     compiled: CompiledPermits,
@@ -48,34 +65,37 @@ impl Loaded {
         keys: &Keys,
         previous: Option<&Self>,
     ) -> Result<Self, Error> {
-        let (tools, settings, version) = catalogue.into_parts();
-        let mut sources = BTreeMap::new();
+        let (tools, toolsets, settings, version) = catalogue.into_parts();
+        let mut sources = Sources::default();
+        let open = previous.map(|previous| &previous.sources);
         for settings in settings {
-            let name = settings.name.clone();
-            let limit = longest(&tools, &name, config.time_limit);
-            sources.insert(name, source(settings, limit, previous)?);
+            let limit = longest(&tools, &settings.name, config.time_limit);
+            sources.open(settings, limit, open)?;
         }
         let list = pb::ListToolsResponse {
-            tools: tools.iter().map(|tool| wire(tool, config)).collect(),
+            tools: tools
+                .iter()
+                .map(|tool| wire(tool, &toolsets, config))
+                .collect(),
+            toolsets: toolsets.into_iter().map(pb::Toolset::from).collect(),
             catalogue_version: version.to_wire(),
+        };
+        let runnable = |tool: Tool| {
+            let runnable = RunnableTool {
+                executor: tool.plan().open(&sources)?,
+                time_limit: tool.time_limit().unwrap_or(config.time_limit),
+                max_rows: tool.result().max_rows.unwrap_or(config.max_rows),
+                max_result_bytes: config.max_result_bytes,
+                unclassified: ColumnClass::unclassified(),
+                tool,
+            };
+            let name = runnable.tool.facts().name.to_string();
+            Ok((name, Arc::new(runnable)))
         };
         let tools = tools
             .into_iter()
-            .filter_map(|tool| {
-                // The catalogue has no tool without its source.
-                let source = Arc::clone(sources.get(tool.source())?);
-                let runnable = RunnableTool {
-                    source,
-                    time_limit: tool.time_limit().unwrap_or(config.time_limit),
-                    max_rows: tool.result().max_rows.unwrap_or(config.max_rows),
-                    max_result_bytes: config.max_result_bytes,
-                    unclassified: ColumnClass::unclassified(),
-                    tool,
-                };
-                let name = runnable.tool.facts().name.to_string();
-                Some((name, Arc::new(runnable)))
-            })
-            .collect();
+            .map(runnable)
+            .collect::<Result<_, Error>>()?;
         Ok(Self {
             tools,
             sources,
@@ -107,34 +127,33 @@ impl Loaded {
 fn longest(tools: &[Tool], source: &str, default: Duration) -> Duration {
     tools
         .iter()
-        .filter(|tool| tool.source() == source)
+        .filter(|tool| tool.source() == Some(source))
         .map(|tool| tool.time_limit().unwrap_or(default))
         .max()
         .unwrap_or(default)
 }
 
-fn source(
-    settings: SourceSettings,
-    limit: Duration,
-    previous: Option<&Loaded>,
-) -> Result<Arc<Source>, Error> {
-    let kept = previous
-        .and_then(|previous| previous.sources.get(&settings.name))
-        .filter(|source| source.is(&settings, limit));
-    match kept {
-        Some(source) => Ok(Arc::clone(source)),
-        None => Source::new(settings, limit)
-            .map(Arc::new)
-            .map_err(Error::Source),
-    }
-}
-
-fn wire(tool: &Tool, config: &Config) -> pb::Tool {
+fn wire(tool: &Tool, toolsets: &[Toolset], config: &Config) -> pb::Tool {
     let time_limit = tool.time_limit().unwrap_or(config.time_limit);
     pb::Tool {
         facts: Some(tool.facts().into()),
         aliases: tool.aliases().iter().map(ToString::to_string).collect(),
         definition_json: tool.definition_json().clone(),
         time_limit: time_limit.try_into().ok(),
+        toolsets: toolsets
+            .iter()
+            .filter(|toolset| toolset.holds(tool.facts()))
+            .map(|toolset| toolset.name.clone())
+            .collect(),
+        needs_caller_token: tool.plan().needs_caller_token(),
+    }
+}
+
+impl From<Toolset> for pb::Toolset {
+    fn from(toolset: Toolset) -> Self {
+        Self {
+            name: toolset.name,
+            description: toolset.description,
+        }
     }
 }

@@ -4,15 +4,33 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use serde::Serialize;
+use serde_json::Value;
 use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_redact::{Redacted, Row};
 
+use crate::catalogue::{ResultShape, Shape, VALUE};
 use crate::duration;
 
-/// The structured content of a result.
+/// Column of content that an upstream gave whole, and member of an MCP result.
+pub(crate) const CONTENT: &str = "content";
+/// Column of the structured part of such content.
+pub(crate) const STRUCTURED_CONTENT: &str = "structuredContent";
+
+/// What is said of a result as a whole.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Whole {
+    /// There was more.
+    pub(crate) truncated: bool,
+    /// It was one thing, no list of them.
+    pub(crate) single: bool,
+    /// The tool itself says that it failed.
+    pub(crate) is_error: bool,
+}
+
+/// The structured content of a result with rows.
 #[derive(Serialize)]
-struct Structured<'a> {
-    data: &'a Redacted<Vec<Row>>,
+struct Structured<'a, T> {
+    data: &'a T,
     /// Present when rows were left out because there were too many.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     truncated: bool,
@@ -26,20 +44,90 @@ struct TextBlock<'a> {
     text: &'a str,
 }
 
-/// A result with `data`, once as text and once structured.
-pub(crate) fn rows(
-    data: &Redacted<Vec<Row>>,
-    truncated: bool,
+/// A result of released rows, in the tool's shape.
+pub(crate) fn released(
+    shape: &ResultShape,
+    rows: &Redacted<Vec<Row>>,
+    whole: Whole,
     facts: pb::ResultFacts,
 ) -> pb::ToolResult {
-    // Rows always have a JSON form: their members are named by texts.
-    let structured = serde_json::to_string(&Structured { data, truncated }).unwrap_or_default();
+    let truncated = whole.truncated;
+    let (content, structured) = match shape.shape {
+        Shape::Rows => {
+            let data = rows;
+            let structured = json(&Structured { data, truncated });
+            (text_content(&structured), structured)
+        }
+        Shape::Value => {
+            let data = &value(rows.get(), whole.single);
+            // A value always has a JSON form.
+            let text = serde_json::to_string_pretty(data).unwrap_or_default();
+            (text_content(&text), json(&Structured { data, truncated }))
+        }
+        Shape::Object => {
+            let structured = rows.get().first().map_or("{}".to_owned(), json);
+            (text_content(&structured), structured)
+        }
+        Shape::Text => {
+            let data = rows;
+            let text = texts(shape, rows.get());
+            (text_content(&text), json(&Structured { data, truncated }))
+        }
+        Shape::Content => content(rows.get()),
+    };
     pb::ToolResult {
-        content_json: text_content(&structured),
+        content_json: content,
         structured_content_json: structured.into(),
-        is_error: false,
+        is_error: whole.is_error,
         facts: Some(facts),
     }
+}
+
+/// What the document was, as far as it was released.
+fn value(rows: &[Row], single: bool) -> Value {
+    let plain = |row: &Row| match row.fields() {
+        [(name, value)] if &**name == VALUE => value.clone(),
+        fields => fields
+            .iter()
+            .map(|(name, value)| (name.to_string(), value.clone()))
+            .collect(),
+    };
+    match rows {
+        [only] if single => plain(only),
+        rows => rows.iter().map(plain).collect(),
+    }
+}
+
+/// Each row by the tool's template; a column that was not released leaves nothing.
+fn texts(shape: &ResultShape, rows: &[Row]) -> String {
+    let text = |row: &Row| {
+        let values = row
+            .fields()
+            .iter()
+            .map(|(name, value)| (name.to_string(), value.clone()))
+            .collect();
+        let template = shape.text.as_ref()?;
+        // The texts of results have plain placeholders, which take any value.
+        template.fill_plain(&values).ok()
+    };
+    let texts: Vec<_> = rows.iter().filter_map(text).collect();
+    texts.join(&shape.separator)
+}
+
+/// Content as the upstream gave it, where it was released.
+fn content(rows: &[Row]) -> (Bytes, String) {
+    let released = |column| rows.first().and_then(|row| row.get(column));
+    let structured = released(STRUCTURED_CONTENT).map(json);
+    let content = match released(CONTENT) {
+        Some(content) => json(content).into(),
+        None => text_content("The content is withheld."),
+    };
+    (content, structured.unwrap_or_default())
+}
+
+fn json<T: Serialize + ?Sized>(value: &T) -> String {
+    // Rows and values always have a JSON form: their members are named by texts.
+    serde_json::to_string(value).unwrap_or_default()
 }
 
 /// A result that says what went wrong.

@@ -1,12 +1,14 @@
 //! The gRPC service: each method converts, calls a plain function, and converts back.
 
+use std::future::Future;
 use std::sync::{Arc, Weak};
+use std::task::Poll;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use futures::stream::{self, BoxStream, StreamExt};
+use futures::stream::{self, BoxStream, Stream, StreamExt};
 use metrics::counter;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio_stream::wrappers::WatchStream;
 use tonic::{Request, Response, Status};
 use tracing::{error, info};
@@ -19,8 +21,9 @@ use wardgate_redact::PseudonymKey;
 use wardgate_rpc::{Readiness, Service, ServiceError};
 use wardgate_telemetry::names;
 
-use crate::call::{self, Call};
-use crate::catalogue::Catalogue;
+use crate::call::{self, AdmittedCall, Call};
+use crate::catalogue::{Catalogue, Text, texts};
+use crate::executor::Progress;
 use crate::loaded::{Keys, Loaded};
 use crate::{Config, Error};
 
@@ -51,7 +54,7 @@ pub(crate) async fn start(
     keys: Keys,
     ambient: Ambient,
 ) -> Result<Arc<Runner>, Error> {
-    let text = tokio::fs::read(&config.catalogue).await.unwrap_or_default();
+    let seen = texts(&config.catalogue).unwrap_or_default();
     let catalogue =
         Catalogue::load(&config.catalogue, &config.variables).map_err(Error::Catalogue)?;
     let loaded = Loaded::new(catalogue, &config, &keys, None)?;
@@ -63,7 +66,7 @@ pub(crate) async fn start(
         keys,
         ambient,
     });
-    tokio::spawn(follow_file(Arc::downgrade(&runner), Digest::of(&text)));
+    tokio::spawn(follow_files(Arc::downgrade(&runner), seen));
     Ok(runner)
 }
 
@@ -109,11 +112,43 @@ impl ToolRunnerService for Runner {
             .map_err(|invalid| wardgate_rpc::invalid(&invalid))?;
         let admitted = call::admit(call, &self.loaded.load(), self.ambient.now())
             .map_err(|error| refused(&error))?;
-        let result = async move {
-            let event = pb::call_tool_response::Event::Result(admitted.run().await);
-            Ok(pb::CallToolResponse { event: Some(event) })
+        Ok(Response::new(events(admitted).boxed()))
+    }
+}
+
+/// How many progress events may wait for a slow reader.
+const PROGRESS_WAITING: usize = 16;
+
+/// The events of one call: how far it is, and then exactly one result. Dropping the stream stops the call.
+fn events(call: AdmittedCall) -> impl Stream<Item = Result<pb::CallToolResponse, Status>> {
+    let (sender, mut progress) = mpsc::channel(PROGRESS_WAITING);
+    let mut running = Box::pin(async move { call.run(&sender).await });
+    let mut is_done = false;
+    stream::poll_fn(move |context| {
+        use pb::call_tool_response::Event;
+        if is_done {
+            return Poll::Ready(None);
+        }
+        let result = running.as_mut().poll(context);
+        let event = match (progress.poll_recv(context), result) {
+            (_, Poll::Ready(result)) => {
+                is_done = true;
+                Event::Result(result)
+            }
+            (Poll::Ready(Some(step)), Poll::Pending) => Event::Progress(step.into()),
+            (_, Poll::Pending) => return Poll::Pending,
         };
-        Ok(Response::new(stream::once(result).boxed()))
+        Poll::Ready(Some(Ok(pb::CallToolResponse { event: Some(event) })))
+    })
+}
+
+impl From<Progress> for pb::Progress {
+    fn from(step: Progress) -> Self {
+        Self {
+            progress: step.progress,
+            total: step.total.unwrap_or_default(),
+            message: step.message,
+        }
     }
 }
 
@@ -141,24 +176,25 @@ impl TryFrom<pb::CallToolRequest> for Call {
             arguments: request.arguments_json,
             // An empty permit is none.
             permit: request.permit.and_then(|permit| permit.try_into().ok()),
+            caller_token: Some(request.caller_token).filter(|token| !token.is_empty()),
         })
     }
 }
 
 impl Runner {
-    /// Puts the file in force if it differs from what was `seen` last and has no faults.
-    pub(crate) async fn reload(&self, seen: &mut Digest) {
-        let path = &self.config.catalogue;
+    /// Puts the files in force if they differ from what was `seen` last and have no faults.
+    pub(crate) async fn reload(&self, seen: &mut Vec<Text>) {
+        let path = self.config.catalogue.clone();
+        let read = tokio::task::spawn_blocking(move || texts(&path)).await;
         // A file that is gone for the moment, while it is being replaced, changes nothing.
-        let Ok(bytes) = tokio::fs::read(path).await else {
+        let Ok(Ok(found)) = read else {
             return;
         };
-        let digest = Digest::of(&bytes);
-        if digest == *seen {
+        if found == *seen || found.is_empty() {
             return;
         }
-        *seen = digest;
-        match self.try_reload(&String::from_utf8_lossy(&bytes)) {
+        *seen = found;
+        match self.try_reload(seen) {
             Ok(version) => {
                 counter!(names::CATALOGUE_RELOADS, "outcome" => "loaded").increment(1);
                 info!(%version, "the tool catalogue changed and is in force");
@@ -170,9 +206,9 @@ impl Runner {
         }
     }
 
-    fn try_reload(&self, text: &str) -> Result<Digest, Error> {
-        let catalogue = Catalogue::parse(&self.config.catalogue, text, &self.config.variables)
-            .map_err(Error::Catalogue)?;
+    fn try_reload(&self, texts: &[Text]) -> Result<Digest, Error> {
+        let catalogue =
+            Catalogue::parse(texts, &self.config.variables).map_err(Error::Catalogue)?;
         let previous = self.loaded.load();
         let loaded = Loaded::new(catalogue, &self.config, &self.keys, Some(&previous))?;
         let version = loaded.version();
@@ -186,8 +222,8 @@ impl Runner {
     }
 }
 
-/// Looks at the catalogue's file again and again, as long as the service lives.
-async fn follow_file(runner: Weak<Runner>, mut seen: Digest) {
+/// Looks at the catalogue's files again and again, as long as the service lives.
+async fn follow_files(runner: Weak<Runner>, mut seen: Vec<Text>) {
     let Some(interval) = runner.upgrade().map(|runner| runner.config.reload_interval) else {
         return;
     };

@@ -44,6 +44,7 @@ use key_ring::KeyRing;
 use keys::KeySetError;
 use token::UnverifiedToken;
 
+pub(crate) use bearer::CallerToken;
 pub use config::{AuthConfig, IssuerConfig, JwksSource, TokenType};
 pub(crate) use refusal::TokenRefusal;
 

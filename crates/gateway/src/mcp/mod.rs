@@ -25,6 +25,7 @@ use wardgate_telemetry::names;
 use self::envelope::{Message, Request, text_of};
 use self::meta::Meta;
 use crate::Gateway;
+use crate::auth::CallerToken;
 use crate::call_tool::{self, ToolCall};
 use crate::reply::{Answer, Dialect, RpcError};
 
@@ -203,6 +204,7 @@ fn tool_call(
             Door::Message => "jsonrpc",
         },
         caller: Arc::clone(&post.caller),
+        token: CallerToken::of(&post.headers),
         client_ip: post.client_ip.clone(),
         name,
         arguments,

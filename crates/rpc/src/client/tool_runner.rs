@@ -38,10 +38,15 @@ pub struct Tool {
     pub definition_json: String,
     /// How long one call may take.
     pub time_limit: Duration,
+    /// Names of the toolsets it is in.
+    pub toolsets: Vec<String>,
+    /// A call must bring the caller's bearer token.
+    pub needs_caller_token: bool,
 }
 
 /// One call to run.
-#[derive(Debug, Clone)]
+/// It is no `Debug`: it can hold the caller's token.
+#[derive(Clone)]
 pub struct CallTool<'a> {
     /// Its id.
     pub call_id: CallId,
@@ -53,6 +58,8 @@ pub struct CallTool<'a> {
     pub arguments: Bytes,
     /// The right to run it.
     pub permit: &'a SignedPermit,
+    /// The caller's bearer token, only for a tool that needs it.
+    pub caller_token: Option<&'a str>,
     /// How long it may take.
     pub limit: Duration,
 }
@@ -141,6 +148,7 @@ impl ToolRunnerClient {
             tool: call.tool.to_string(),
             arguments_json: call.arguments,
             permit: Some(call.permit.into()),
+            caller_token: call.caller_token.unwrap_or_default().to_owned(),
         };
         let mut client = self.client.clone();
         within(call.limit, async move {
@@ -175,6 +183,8 @@ impl TryFrom<pb::Tool> for Tool {
                 .map_err(|_| InvalidMessage::field("tool.definition_json", "is not UTF-8"))?,
             time_limit: Duration::try_from(time_limit)
                 .map_err(|_| InvalidMessage::field("tool.time_limit", "is negative"))?,
+            toolsets: tool.toolsets,
+            needs_caller_token: tool.needs_caller_token,
         })
     }
 }

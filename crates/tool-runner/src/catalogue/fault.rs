@@ -36,20 +36,20 @@ impl fmt::Display for Fault {
 }
 
 /// The faults found so far; reading goes on after each, so that one run shows them all.
-pub(super) struct Faults {
+pub(crate) struct Faults {
     file: PathBuf,
     found: Vec<Fault>,
 }
 
 impl Faults {
-    pub(super) fn of(file: &Path) -> Self {
+    pub(crate) fn of(file: &Path) -> Self {
         Self {
             file: file.to_owned(),
             found: Vec::new(),
         }
     }
 
-    pub(super) fn add(&mut self, at: Mark, problem: impl Into<String>, fix: impl Into<String>) {
+    pub(crate) fn add(&mut self, at: Mark, problem: impl Into<String>, fix: impl Into<String>) {
         self.found.push(Fault {
             file: self.file.clone(),
             line: at.line,
@@ -59,14 +59,20 @@ impl Faults {
         });
     }
 
+    /// What is found from here on is in another file.
+    pub(crate) fn in_file(&mut self, file: &Path) {
+        file.clone_into(&mut self.file);
+    }
+
     /// How many there are so far.
-    pub(super) fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.found.len()
     }
 
     /// All of them in the order of the file.
-    pub(super) fn into_vec(mut self) -> Vec<Fault> {
-        self.found.sort_by_key(|fault| (fault.line, fault.column));
+    pub(crate) fn into_vec(mut self) -> Vec<Fault> {
+        self.found
+            .sort_by(|a, b| (&a.file, a.line, a.column).cmp(&(&b.file, b.line, b.column)));
         self.found
     }
 
@@ -78,7 +84,7 @@ impl Faults {
         );
     }
 
-    pub(super) fn text<'n>(&mut self, node: &'n Node, what: &str) -> Option<&'n str> {
+    pub(crate) fn text<'n>(&mut self, node: &'n Node, what: &str) -> Option<&'n str> {
         match &node.value {
             Yaml::Text(text) if !text.trim().is_empty() => Some(text),
             Yaml::Text(_) | Yaml::Null => {
@@ -92,7 +98,15 @@ impl Faults {
         }
     }
 
-    pub(super) fn boolean(&mut self, node: &Node, what: &str) -> Option<bool> {
+    /// A text that may be empty.
+    pub(crate) fn any_text(&mut self, node: &Node, what: &str) -> Option<String> {
+        match &node.value {
+            Yaml::Text(text) => Some(text.clone()),
+            _ => self.text(node, what).map(str::to_owned),
+        }
+    }
+
+    pub(crate) fn boolean(&mut self, node: &Node, what: &str) -> Option<bool> {
         if let Yaml::Boolean(truth) = node.value {
             return Some(truth);
         }
@@ -100,7 +114,7 @@ impl Faults {
         None
     }
 
-    pub(super) fn positive(&mut self, node: &Node, what: &str) -> Option<usize> {
+    pub(crate) fn positive(&mut self, node: &Node, what: &str) -> Option<usize> {
         let count = match node.value {
             Yaml::Integer(number) => usize::try_from(number).ok().filter(|&count| count > 0),
             _ => None,
@@ -115,7 +129,7 @@ impl Faults {
         count
     }
 
-    pub(super) fn duration(&mut self, node: &Node, what: &str) -> Option<Duration> {
+    pub(crate) fn duration(&mut self, node: &Node, what: &str) -> Option<Duration> {
         let duration = match &node.value {
             Yaml::Integer(seconds) => u64::try_from(*seconds).ok().map(Duration::from_secs),
             Yaml::Text(text) => duration::parse(text),
@@ -132,7 +146,7 @@ impl Faults {
         duration
     }
 
-    pub(super) fn list<'n>(&mut self, node: &'n Node, what: &str) -> &'n [Node] {
+    pub(crate) fn list<'n>(&mut self, node: &'n Node, what: &str) -> &'n [Node] {
         if let Yaml::List(items) = &node.value {
             return items;
         }
@@ -145,7 +159,16 @@ impl Faults {
         &[]
     }
 
-    pub(super) fn map<'n>(&mut self, node: &'n Node, what: &str) -> Option<&'n [(Key, Node)]> {
+    /// The texts of a list.
+    pub(crate) fn texts(&mut self, node: &Node, what: &str) -> Vec<String> {
+        let nodes = self.list(node, what);
+        nodes
+            .iter()
+            .filter_map(|node| self.text(node, what).map(str::to_owned))
+            .collect()
+    }
+
+    pub(crate) fn map<'n>(&mut self, node: &'n Node, what: &str) -> Option<&'n [(Key, Node)]> {
         if let Yaml::Map(entries) = &node.value {
             return Some(entries);
         }
@@ -155,7 +178,7 @@ impl Faults {
 }
 
 /// The fields of one map; what nobody asked for in the end is a fault.
-pub(super) struct Fields<'n> {
+pub(crate) struct Fields<'n> {
     at: Mark,
     what: String,
     entries: Vec<(&'n Key, &'n Node)>,
@@ -164,7 +187,7 @@ pub(super) struct Fields<'n> {
 
 impl<'n> Fields<'n> {
     /// `what` names the map in faults, for example ``tool `x` ``.
-    pub(super) fn of(node: &'n Node, what: impl Into<String>, faults: &mut Faults) -> Option<Self> {
+    pub(crate) fn of(node: &'n Node, what: impl Into<String>, faults: &mut Faults) -> Option<Self> {
         let what = what.into();
         let entries = faults.map(node, &what)?;
         Some(Self {
@@ -175,13 +198,40 @@ impl<'n> Fields<'n> {
         })
     }
 
-    pub(super) fn optional(&mut self, name: &'static str) -> Option<&'n Node> {
+    /// As [`Self::of`], with the keys of `defaults` for those that `node` does not have.
+    pub(crate) fn with_defaults(
+        node: &'n Node,
+        defaults: &'n Node,
+        what: impl Into<String>,
+        faults: &mut Faults,
+    ) -> Option<Self> {
+        let mut fields = Self::of(node, what, faults)?;
+        for (key, value) in faults.map(defaults, &fields.what)? {
+            if !fields.entries.iter().any(|(own, _)| own.name == key.name) {
+                fields.entries.push((key, value));
+            }
+        }
+        Some(fields)
+    }
+
+    /// The one key that `is_it`, with its value; `name` is what to call it.
+    pub(crate) fn take(
+        &mut self,
+        name: &'static str,
+        is_it: impl Fn(&str) -> bool,
+    ) -> Option<(&'n Key, &'n Node)> {
+        self.known.push(name);
+        let at = self.entries.iter().position(|(key, _)| is_it(&key.name))?;
+        Some(self.entries.swap_remove(at))
+    }
+
+    pub(crate) fn optional(&mut self, name: &'static str) -> Option<&'n Node> {
         self.known.push(name);
         let at = self.entries.iter().position(|(key, _)| key.name == name)?;
         Some(self.entries.swap_remove(at).1)
     }
 
-    pub(super) fn required(
+    pub(crate) fn required(
         &mut self,
         name: &'static str,
         fix: &str,
@@ -195,7 +245,7 @@ impl<'n> Fields<'n> {
     }
 
     /// Call it once every known field was asked for.
-    pub(super) fn finish(self, faults: &mut Faults) {
+    pub(crate) fn finish(self, faults: &mut Faults) {
         for (key, _) in self.entries {
             let known = self.known.join("`, `");
             faults.add(

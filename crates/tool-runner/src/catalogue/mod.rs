@@ -1,42 +1,79 @@
 //! `tools.yaml`: read, checked whole, and turned into what a call needs.
 
+mod derive;
+mod execute;
 mod fault;
+mod result_shape;
 mod schema;
+mod selector;
 mod source;
 mod statement;
 mod template;
 mod tool;
+mod toolset;
 mod yaml;
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use wardgate_domain::Digest;
 
+pub(crate) use derive::Derive;
+pub(crate) use execute::Scope;
 pub use fault::Fault;
-pub(crate) use schema::{InputSchema, JsonType, Property};
-pub(crate) use source::SourceSettings;
+pub(crate) use fault::{Faults, Fields};
+pub(crate) use result_shape::{ResultShape, RowEntity, Shape, VALUE};
+pub(crate) use schema::{InputSchema, JsonType};
+pub(crate) use source::{SourceKind, SourceSettings, SqlSettings};
 pub(crate) use statement::{Dialect, Statement};
-pub(crate) use tool::RowEntity;
+pub(crate) use template::UnfitValue;
 pub use tool::Tool;
+pub use toolset::Toolset;
+pub(crate) use yaml::Node;
 
-use fault::{Faults, Fields};
-use yaml::{Mark, Node, NotYaml};
+use execute::{Types, read_types};
+use yaml::{Mark, NotYaml};
 
-/// A checked `tools.yaml`.
+/// A checked `tools.yaml`, or several in one directory.
 #[derive(Debug)]
 pub struct Catalogue {
     tools: Vec<Tool>,
+    toolsets: Vec<Toolset>,
     sources: Vec<SourceSettings>,
     version: Digest,
 }
 
+/// A file as it was read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Text {
+    pub(crate) path: PathBuf,
+    pub(crate) text: String,
+}
+
+/// What a tool may refer to in the file it stands in.
+struct File<'f> {
+    /// The directory of the file.
+    base: &'f Path,
+    types: &'f Types<'f>,
+    sources: &'f BTreeMap<String, Option<SourceSettings>>,
+}
+
+/// A file's parts, unread.
+struct Parts<'n> {
+    path: &'n Path,
+    types: Types<'n>,
+    sources: Option<&'n Node>,
+    toolsets: Option<&'n Node>,
+    tools: Option<&'n Node>,
+}
+
 impl Catalogue {
-    /// Reads and checks the file. Every `${NAME}` of a source is looked up in `variables`, then in the
-    /// environment. All faults that can be told apart are returned together; connections are not tried.
+    /// Reads and checks a file, or every `*.yaml` of a directory. Every `${NAME}` of a source is looked up in
+    /// `variables`, then in the environment. All faults that can be told apart are returned together;
+    /// connections are not tried.
     pub fn load(path: &Path, variables: &BTreeMap<String, String>) -> Result<Self, Vec<Fault>> {
-        match std::fs::read_to_string(path) {
-            Ok(text) => Self::parse(path, &text, variables),
+        match texts(path) {
+            Ok(texts) => Self::parse(&texts, variables),
             Err(error) => {
                 let mut faults = Faults::of(path);
                 faults.add(
@@ -49,65 +86,77 @@ impl Catalogue {
         }
     }
 
-    /// Checks `text`; `file` names it in faults.
+    /// Checks what was read.
     pub(crate) fn parse(
-        file: &Path,
-        text: &str,
+        texts: &[Text],
         variables: &BTreeMap<String, String>,
     ) -> Result<Self, Vec<Fault>> {
-        let mut faults = Faults::of(file);
-        let root = match Node::parse(text) {
-            Ok(root) => root,
-            Err(NotYaml { at, problem }) => {
-                faults.add(
+        let mut faults = Faults::of(Path::new(""));
+        let mut nodes = Vec::new();
+        for Text { path, text } in texts {
+            faults.in_file(path);
+            match Node::parse(text) {
+                Ok(node) => nodes.push((path.as_path(), node)),
+                Err(NotYaml { at, problem }) => faults.add(
                     at,
                     format!("the file is not YAML: {problem}"),
                     "mend the syntax",
-                );
-                return Err(faults.into_vec());
+                ),
             }
-        };
-        let catalogue = Self::read(&root, variables, &mut faults);
+        }
+        let mut parts = Vec::new();
+        for (path, node) in &nodes {
+            faults.in_file(path);
+            parts.extend(Parts::of(path, node, &mut faults));
+        }
+        let catalogue = Self::read(&parts, variables, &mut faults);
         let faults = faults.into_vec();
-        match catalogue {
-            Some(catalogue) if faults.is_empty() => Ok(catalogue),
-            _ => Err(faults),
+        if faults.is_empty() {
+            Ok(catalogue)
+        } else {
+            Err(faults)
         }
     }
 
     fn read(
-        root: &Node,
+        parts: &[Parts<'_>],
         variables: &BTreeMap<String, String>,
         faults: &mut Faults,
-    ) -> Option<Self> {
-        let mut fields = Fields::of(root, "the file", faults)?;
-        let sources = fields.optional("sources");
-        let tools = fields.required("tools", "add `tools:` with one entry a tool", faults);
-        fields.finish(faults);
-
-        let sources: BTreeMap<_, _> = sources
-            .and_then(|node| faults.map(node, "sources"))
-            .unwrap_or_default()
-            .iter()
-            .map(|entry| {
-                (
-                    entry.0.name.clone(),
-                    SourceSettings::read(entry, variables, faults),
-                )
-            })
-            .collect();
-        let nodes = faults.list(tools?, "tools");
-        let tools: Vec<_> = nodes
-            .iter()
-            .filter_map(|node| Some((node, Tool::read(node, &sources, faults)?)))
-            .collect();
+    ) -> Self {
+        let sources = read_sources(parts, variables, faults);
+        let mut tools = Vec::new();
+        for part in parts {
+            faults.in_file(part.path);
+            let file = File {
+                base: base(part.path),
+                types: &part.types,
+                sources: &sources,
+            };
+            for node in part
+                .tools
+                .map(|node| faults.list(node, "tools"))
+                .unwrap_or_default()
+            {
+                if let Some(tool) = Tool::read(node, &file, faults) {
+                    tools.push((part.path, node, tool));
+                }
+            }
+        }
         check_names(&tools, faults);
-        let tools: Vec<_> = tools.into_iter().map(|(_, tool)| tool).collect();
-        Some(Self {
-            version: version(&tools),
+        let tools: Vec<_> = tools.into_iter().map(|(_, _, tool)| tool).collect();
+        let mut toolsets = Vec::new();
+        for part in parts {
+            faults.in_file(part.path);
+            if let Some(node) = part.toolsets {
+                Toolset::read_all(node, &tools, &mut toolsets, faults);
+            }
+        }
+        Self {
+            version: version(&tools, &toolsets),
             tools,
+            toolsets,
             sources: sources.into_values().flatten().collect(),
-        })
+        }
     }
 
     /// The tools in the order of the file.
@@ -120,15 +169,95 @@ impl Catalogue {
         self.version
     }
 
-    pub(crate) fn into_parts(self) -> (Vec<Tool>, Vec<SourceSettings>, Digest) {
-        (self.tools, self.sources, self.version)
+    /// Groups of tools, by name.
+    pub fn toolsets(&self) -> &[Toolset] {
+        &self.toolsets
+    }
+
+    pub(crate) fn into_parts(self) -> (Vec<Tool>, Vec<Toolset>, Vec<SourceSettings>, Digest) {
+        (self.tools, self.toolsets, self.sources, self.version)
     }
 }
 
+/// Reads a file, or every `*.yaml` and `*.yml` of a directory in the order of their names.
+pub(crate) fn texts(path: &Path) -> std::io::Result<Vec<Text>> {
+    let mut paths = Vec::new();
+    if path.is_dir() {
+        for entry in std::fs::read_dir(path)? {
+            let path = entry?.path();
+            let extension = path.extension().and_then(|it| it.to_str());
+            // Directories that Kubernetes mounts hold hidden ones beside the links that count.
+            if matches!(extension, Some("yaml" | "yml")) && path.is_file() {
+                paths.push(path);
+            }
+        }
+        paths.sort();
+    } else {
+        paths.push(path.to_owned());
+    }
+    let read = |path: PathBuf| {
+        let text = std::fs::read_to_string(&path)?;
+        Ok(Text { path, text })
+    };
+    paths.into_iter().map(read).collect()
+}
+
+fn base(path: &Path) -> &Path {
+    path.parent().unwrap_or(Path::new(""))
+}
+
+impl<'n> Parts<'n> {
+    fn of(path: &'n Path, node: &'n Node, faults: &mut Faults) -> Option<Self> {
+        let mut fields = Fields::of(node, "the file", faults)?;
+        let types = fields.optional("types");
+        let parts = Self {
+            path,
+            types: read_types(types, faults),
+            sources: fields.optional("sources"),
+            toolsets: fields.optional("toolsets"),
+            tools: fields.optional("tools"),
+        };
+        if parts.sources.is_none() && parts.toolsets.is_none() && parts.tools.is_none() {
+            faults.add(
+                node.at,
+                "`the file` has no `tools`",
+                "add `tools:` with one entry a tool, or `sources:` whose tools are imported",
+            );
+        }
+        fields.finish(faults);
+        Some(parts)
+    }
+}
+
+fn read_sources(
+    parts: &[Parts<'_>],
+    variables: &BTreeMap<String, String>,
+    faults: &mut Faults,
+) -> BTreeMap<String, Option<SourceSettings>> {
+    let mut sources = BTreeMap::new();
+    for part in parts {
+        faults.in_file(part.path);
+        let entries = part.sources.and_then(|node| faults.map(node, "sources"));
+        for entry in entries.unwrap_or_default() {
+            let (key, _) = entry;
+            let settings = SourceSettings::read(entry, base(part.path), variables, faults);
+            if sources.insert(key.name.clone(), settings).is_some() {
+                faults.add(
+                    key.at,
+                    format!("another file has a source `{}`", key.name),
+                    "give each source a name of its own",
+                );
+            }
+        }
+    }
+    sources
+}
+
 /// No two tools may answer to one name.
-fn check_names(tools: &[(&Node, Tool)], faults: &mut Faults) {
+fn check_names(tools: &[(&Path, &Node, Tool)], faults: &mut Faults) {
     let mut taken: BTreeMap<&str, &Tool> = BTreeMap::new();
-    for (node, tool) in tools {
+    for (path, node, tool) in tools {
+        faults.in_file(path);
         let own = ("/name".to_owned(), &tool.facts.name);
         let aliases = tool.aliases.iter().enumerate();
         let aliases = aliases.map(|(number, alias)| (format!("/aliases/{number}"), alias));
@@ -144,7 +273,7 @@ fn check_names(tools: &[(&Node, Tool)], faults: &mut Faults) {
     }
 }
 
-fn version(tools: &[Tool]) -> Digest {
+fn version(tools: &[Tool], toolsets: &[Toolset]) -> Digest {
     let mut names = String::new();
     for tool in tools {
         names.push_str(&tool.facts.definition_digest.to_string());
@@ -153,6 +282,9 @@ fn version(tools: &[Tool]) -> Digest {
             names.push_str(alias.as_str());
         }
         names.push('\n');
+    }
+    for toolset in toolsets {
+        names.push_str(&format!("{toolset:?}\n"));
     }
     Digest::of(names.as_bytes())
 }

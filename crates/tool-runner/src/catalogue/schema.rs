@@ -1,10 +1,13 @@
 //! The JSON Schema of a tool's arguments, compiled once.
 
+use std::collections::BTreeMap;
+
 use jsonschema::{PatternOptions, Validator};
 use serde_json::Value;
 
 use super::fault::Faults;
-use super::yaml::{KeyOrder, Node};
+use super::yaml::{KeyOrder, Node, Yaml};
+use crate::arguments::as_seen;
 
 /// A type of JSON Schema (2020-12, validation, section 6.1.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,12 +59,14 @@ impl Property {
 pub(crate) struct InputSchema {
     validator: Validator,
     properties: Vec<Property>,
+    /// As clients see it: JSON text, its keys as the author ordered them, `type: object` said.
+    text: String,
     /// The schema itself says what becomes of properties it does not name.
     open: bool,
 }
 
 impl InputSchema {
-    pub(super) fn read(node: &Node, faults: &mut Faults) -> Option<Self> {
+    pub(crate) fn read(node: &Node, faults: &mut Faults) -> Option<Self> {
         let validator = compile(node, "input_schema", faults)?;
         let mut properties = Vec::new();
         if let Some(declared) = node.get("properties") {
@@ -77,6 +82,7 @@ impl InputSchema {
         Some(Self {
             validator,
             properties,
+            text: definition(node),
             open: [
                 "additionalProperties",
                 "patternProperties",
@@ -85,6 +91,33 @@ impl InputSchema {
             .iter()
             .any(|keyword| node.get(keyword).is_some()),
         })
+    }
+
+    /// The schema for clients, with the calls of `examples` in it (2020-12, validation, section 9.5).
+    pub(super) fn definition(&self, examples: Option<&Node>) -> String {
+        let calls: Vec<_> = match examples.map(|node| &node.value) {
+            Some(Yaml::List(items)) => items.iter().filter_map(|it| it.get("arguments")).collect(),
+            _ => Vec::new(),
+        };
+        if calls.is_empty() {
+            return self.text.clone();
+        }
+        let calls: Vec<_> = calls
+            .iter()
+            .map(|it| it.to_json(KeyOrder::Author))
+            .collect();
+        // It is an object, and not an empty one.
+        let open = &self.text[..self.text.len() - 1];
+        format!(r#"{open},"examples":[{}]}}"#, calls.join(","))
+    }
+
+    /// The defaults by name, as policies see them.
+    pub(super) fn argument_defaults(&self) -> BTreeMap<String, String> {
+        let default = |property: &Property| {
+            let default = property.default.as_ref()?;
+            Some((property.name.clone(), as_seen(default)))
+        };
+        self.properties.iter().filter_map(default).collect()
     }
 
     pub(crate) fn validator(&self) -> &Validator {
@@ -109,13 +142,14 @@ impl InputSchema {
 
 /// Checks that `node` is a schema of an object, and compiles it. Nothing is fetched, and patterns run in
 /// linear time.
-pub(super) fn compile(node: &Node, what: &str, faults: &mut Faults) -> Option<Validator> {
+pub(crate) fn compile(node: &Node, what: &str, faults: &mut Faults) -> Option<Validator> {
     faults.map(node, what)?;
-    if node.get("type").map(Node::to_value) != Some(Value::from("object")) {
+    let kind = node.get("type").map(Node::to_value);
+    if kind.is_some_and(|kind| kind != "object") {
         faults.add(
             node.at,
             format!("`{what}` does not describe an object"),
-            "begin it with `type: object`",
+            "write `type: object`",
         );
         return None;
     }
@@ -124,7 +158,7 @@ pub(super) fn compile(node: &Node, what: &str, faults: &mut Faults) -> Option<Va
         .should_validate_formats(true)
         .should_ignore_unknown_formats(true)
         .with_pattern_options(PatternOptions::regex())
-        .build(&node.to_value())
+        .build(&object(node.to_value()))
         .map_err(|error| {
             faults.add(
                 node.follow(error.instance_path().as_str()).at,
@@ -133,6 +167,25 @@ pub(super) fn compile(node: &Node, what: &str, faults: &mut Faults) -> Option<Va
             );
         })
         .ok()
+}
+
+/// A schema whose root says that it describes an object.
+fn object(mut schema: Value) -> Value {
+    if let Value::Object(members) = &mut schema {
+        members.entry("type").or_insert_with(|| "object".into());
+    }
+    schema
+}
+
+fn definition(node: &Node) -> String {
+    let text = node.to_json(KeyOrder::Author);
+    if node.get("type").is_some() {
+        return text;
+    }
+    match text.as_str() {
+        "{}" => r#"{"type":"object"}"#.to_owned(),
+        members => format!(r#"{{"type":"object",{}"#, &members[1..]),
+    }
 }
 
 fn types(property: &Node) -> Vec<JsonType> {

@@ -52,13 +52,13 @@ enum Segment {
 
 /// Why a text is not one statement.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct BadStatement {
-    pub(super) problem: String,
-    pub(super) fix: String,
+pub(crate) struct BadStatement {
+    pub(crate) problem: String,
+    pub(crate) fix: String,
 }
 
 impl Statement {
-    pub(super) fn parse(dialect: Dialect, sql: &str) -> Result<Self, BadStatement> {
+    pub(crate) fn parse(dialect: Dialect, sql: &str) -> Result<Self, BadStatement> {
         let mut scanner = Scanner::new(dialect, sql);
         let mut statement = Self {
             dialect,
@@ -168,7 +168,7 @@ impl Statement {
 }
 
 /// Checks an expression that a row rule may be pushed down to: no parameter, no second statement.
-pub(super) fn check_expression(dialect: Dialect, sql: &str) -> Result<(), BadStatement> {
+pub(crate) fn check_expression(dialect: Dialect, sql: &str) -> Result<(), BadStatement> {
     let mut scanner = Scanner::new(dialect, sql);
     let mut depth = 0_i32;
     while let Some((at, token)) = scanner.next()? {

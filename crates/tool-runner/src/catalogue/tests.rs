@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::path::Path;
+use std::path::PathBuf;
 
 use super::*;
 
@@ -40,8 +40,15 @@ fn variables() -> BTreeMap<String, String> {
     BTreeMap::from([("DB_URL".to_owned(), "sqlite:rows.db".to_owned())])
 }
 
+fn file(text: &str) -> Text {
+    Text {
+        path: PathBuf::from("tools.yaml"),
+        text: text.to_owned(),
+    }
+}
+
 fn parse(text: &str) -> Result<Catalogue, Vec<Fault>> {
-    Catalogue::parse(Path::new("tools.yaml"), text, &variables())
+    Catalogue::parse(&[file(text)], &variables())
 }
 
 fn shown(faults: &[Fault]) -> String {
@@ -78,7 +85,7 @@ fn a_tool_is_read_whole() {
         )
     );
     assert_eq!(
-        tool.statement().render(None).trim(),
+        tool.plan().statement().unwrap().render(None).trim(),
         "SELECT id, zone, owner FROM rows WHERE zone = ?1 AND (TRUE) LIMIT ?2"
     );
 }
@@ -115,14 +122,14 @@ fn a_changed_tool_is_a_new_tool() {
 }
 
 /// Each entry changes one thing of the good file.
-const FAULTS: [(&str, &str); 43] = [
+const FAULTS: [(&str, &str); 50] = [
     ("type: \"${DB_TYPE:-sqlite}\"", "type: oracle"),
     ("type: \"${DB_TYPE:-sqlite}\"", "type: postgres"),
     ("\"${DB_URL}\"", "\"${NOT_SET_ANYWHERE}\""),
     ("\"${DB_URL}\"", "\"${DB_URL\""),
     ("\"${DB_URL}\" }", "\"${DB_URL}\", max_connections: 0 }"),
     ("\"${DB_URL}\" }", "\"${DB_URL}\", pool: 3 }"),
-    ("    description: Rows of one group.\n", ""),
+    ("description: Rows of one group.", "description: 5"),
     ("title: Rows", "titel: Rows"),
     ("name: read_rows", "name: read rows"),
     (
@@ -133,7 +140,7 @@ const FAULTS: [(&str, &str); 43] = [
     ("aliases: [list_rows]", "aliases: list_rows"),
     ("openWorldHint: false", "openWorld: false"),
     ("readOnlyHint: true", "readOnlyHint: yes"),
-    ("      type: object\n", ""),
+    ("      type: object\n", "      type: array\n"),
     ("default: 10", "default: ten"),
     ("\"^[A-Z]+$\"", "\"^[A-Z+$\""),
     ("type: string", "type: strnig"),
@@ -169,6 +176,28 @@ const FAULTS: [(&str, &str); 43] = [
     ("entity: Row", "entity: \"Row rule\""),
     ("place.zone", "\"place zone\""),
     ("{zone}", "{zoen}"),
+    (
+        "    execute:\n",
+        "    examples: [{ arguments: { zone: w1 } }]\n    execute:\n",
+    ),
+    (
+        "      source: main\n",
+        "      source: main\n      derive: { zone: \"{nobody}\", table: { argument: limit, allow: [a] } }\n",
+    ),
+    (
+        "      source: main\n",
+        "      source: main\n      derive: { sql: \"SELECT {zone}\" }\n",
+    ),
+    (
+        "      key: id\n",
+        "      key: id\n      rows: items\n      shape: table\n",
+    ),
+    ("      key: id\n", "      key: id\n      shape: text\n"),
+    (
+        "tools:\n",
+        "toolsets: { rows: { tools: [list_rows] } }\ntools:\n",
+    ),
+    ("tools:\n", "types: { sql: { source: main } }\ntools:\n"),
     ("tools:\n", "tools:\n  - not a tool\n"),
     ("    execute:\n", "    execute: {}\n    exe:\n"),
 ];
@@ -182,6 +211,94 @@ fn every_fault_names_its_line_and_the_fix() {
         writeln!(report, "# {}\n{}", to.trim(), shown(&faults)).unwrap();
     }
     insta::assert_snapshot!(report);
+}
+
+/// Tools of another project, as they stand there, below a header that says what their types are here.
+const FOREIGN: &str = r#"
+types:
+  row_query: { type: sql, source: main, statement: "SELECT id FROM rows WHERE zone LIKE :pattern", derive: { pattern: "%{zone}%" } }
+sources:
+  main: { type: sqlite, url: "${DB_URL}" }
+tools:
+  - name: find_rows
+    other_command:
+      type: "row_query"
+    input_schema:
+      properties:
+        zone: {type: string}
+      required: ["zone"]
+"#;
+
+#[test]
+fn a_word_of_types_stands_for_its_keys_and_a_command_for_execute() {
+    let catalogue = parse(FOREIGN).unwrap();
+    let tool = &catalogue.tools()[0];
+    assert_eq!(tool.source(), Some("main"));
+    assert_eq!(
+        std::str::from_utf8(tool.definition_json()).unwrap(),
+        r#"{"inputSchema":{"type":"object","properties":{"zone":{"type":"string"}},"required":["zone"]}}"#
+    );
+    let digest = |text: &str| parse(text).unwrap().tools()[0].facts().definition_digest;
+    assert_ne!(
+        digest(FOREIGN),
+        digest(&FOREIGN.replace("%{zone}%", "{zone}%")),
+        "what a word stands for is part of the tool"
+    );
+}
+
+#[test]
+fn files_of_a_directory_are_one_catalogue() {
+    let (sources, tools) = GOOD.split_once("tools:\n").unwrap();
+    let texts = [
+        ("a.yaml", sources.to_owned()),
+        ("b.yaml", format!("tools:\n{tools}")),
+    ];
+    let texts = texts.map(|(path, text)| Text {
+        path: path.into(),
+        text,
+    });
+    let catalogue = Catalogue::parse(&texts, &variables()).unwrap();
+    assert_eq!(catalogue.tools().len(), 1);
+    let mut twice = texts.to_vec();
+    twice.push(Text {
+        path: "c.yaml".into(),
+        ..texts[0].clone()
+    });
+    let faults = Catalogue::parse(&twice, &variables()).unwrap_err();
+    assert!(
+        shown(&faults).starts_with("c.yaml:3:3: another file has a source `main`"),
+        "{}",
+        shown(&faults)
+    );
+}
+
+#[test]
+fn examples_are_part_of_the_schema_that_clients_see() {
+    let text = GOOD.replace(
+        "    execute:\n",
+        "    examples: [{ arguments: { zone: W }, description: one ward }]\n    execute:\n",
+    );
+    let catalogue = parse(&text).unwrap();
+    let definition = std::str::from_utf8(catalogue.tools()[0].definition_json()).unwrap();
+    assert!(
+        definition.contains(r#""required":["zone"],"examples":[{"zone":"W"}]}"#),
+        "{definition}"
+    );
+}
+
+#[test]
+fn a_secret_can_stand_in_a_file() {
+    let dir = tempfile::TempDir::new().unwrap();
+    std::fs::write(dir.path().join("url"), "sqlite:secret.db\n").unwrap();
+    let path = dir.path().join("tools.yaml");
+    std::fs::write(&path, GOOD.replace("${DB_URL}", "${file:url}")).unwrap();
+    let catalogue = Catalogue::load(&path, &BTreeMap::new()).unwrap();
+    let (_, _, sources, _) = catalogue.into_parts();
+    let SourceKind::Sql(sql) = &sources[0].kind;
+    assert_eq!(sql.url, "sqlite:secret.db");
+    std::fs::write(&path, GOOD.replace("${DB_URL}", "${file:gone}")).unwrap();
+    let faults = Catalogue::load(&path, &BTreeMap::new()).unwrap_err();
+    assert!(shown(&faults).contains("the file `gone` of `url` cannot be read"));
 }
 
 #[test]
@@ -231,7 +348,7 @@ fn two_tools_cannot_share_a_name() {
 #[test]
 fn a_url_is_never_shown() {
     let variables = BTreeMap::from([("DB_URL".to_owned(), "mysql://u:secret@h/d".to_owned())]);
-    let faults = Catalogue::parse(Path::new("t"), GOOD, &variables).unwrap_err();
+    let faults = Catalogue::parse(&[file(GOOD)], &variables).unwrap_err();
     assert!(!shown(&faults).contains("secret"));
     let catalogue = parse(GOOD).unwrap();
     assert!(!format!("{catalogue:?}").contains("rows.db"));

@@ -9,13 +9,13 @@ use serde_saphyr::Spanned;
 
 /// A place in the file, both counted from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Mark {
-    pub(super) line: u64,
-    pub(super) column: u64,
+pub(crate) struct Mark {
+    pub(crate) line: u64,
+    pub(crate) column: u64,
 }
 
 impl Mark {
-    pub(super) const START: Self = Self { line: 1, column: 1 };
+    pub(crate) const START: Self = Self { line: 1, column: 1 };
 
     fn of(location: serde_saphyr::Location) -> Self {
         Self {
@@ -27,14 +27,14 @@ impl Mark {
 
 /// A value and where it stands.
 #[derive(Debug)]
-pub(super) struct Node {
-    pub(super) at: Mark,
-    pub(super) value: Yaml,
+pub(crate) struct Node {
+    pub(crate) at: Mark,
+    pub(crate) value: Yaml,
 }
 
 /// A value of the JSON schema of YAML 1.2, maps in the author's order.
 #[derive(Debug)]
-pub(super) enum Yaml {
+pub(crate) enum Yaml {
     Null,
     Boolean(bool),
     Integer(i64),
@@ -46,28 +46,28 @@ pub(super) enum Yaml {
 
 /// A key of a map and where it stands.
 #[derive(Debug)]
-pub(super) struct Key {
-    pub(super) at: Mark,
-    pub(super) name: String,
+pub(crate) struct Key {
+    pub(crate) at: Mark,
+    pub(crate) name: String,
 }
 
 /// Text that is not YAML.
 #[derive(Debug)]
-pub(super) struct NotYaml {
-    pub(super) at: Mark,
-    pub(super) problem: String,
+pub(crate) struct NotYaml {
+    pub(crate) at: Mark,
+    pub(crate) problem: String,
 }
 
 /// Whether maps are written as the author ordered them, or sorted for a digest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum KeyOrder {
+pub(crate) enum KeyOrder {
     Author,
     Sorted,
 }
 
 impl Node {
     /// Reads one document.
-    pub(super) fn parse(text: &str) -> Result<Self, NotYaml> {
+    pub(crate) fn parse(text: &str) -> Result<Self, NotYaml> {
         let options = serde_saphyr::options! {
             strict_booleans: true,
             with_snippet: false,
@@ -79,7 +79,7 @@ impl Node {
     }
 
     /// What it is, for people.
-    pub(super) fn kind(&self) -> &'static str {
+    pub(crate) fn kind(&self) -> &'static str {
         match self.value {
             Yaml::Null => "empty",
             Yaml::Boolean(_) => "a boolean",
@@ -91,7 +91,7 @@ impl Node {
     }
 
     /// The value under `key`, when this is a map that has it.
-    pub(super) fn get(&self, key: &str) -> Option<&Node> {
+    pub(crate) fn get(&self, key: &str) -> Option<&Node> {
         match &self.value {
             Yaml::Map(entries) => entries
                 .iter()
@@ -102,7 +102,7 @@ impl Node {
     }
 
     /// The node a JSON pointer leads to, or the last one on the way.
-    pub(super) fn follow(&self, pointer: &str) -> &Node {
+    pub(crate) fn follow(&self, pointer: &str) -> &Node {
         pointer
             .split('/')
             .skip(1)
@@ -118,7 +118,7 @@ impl Node {
     }
 
     /// As JSON text.
-    pub(super) fn to_json(&self, order: KeyOrder) -> String {
+    pub(crate) fn to_json(&self, order: KeyOrder) -> String {
         let mut text = String::new();
         self.write_json(order, &mut text);
         text
@@ -157,7 +157,7 @@ impl Node {
     }
 
     /// As a JSON value.
-    pub(super) fn to_value(&self) -> Value {
+    pub(crate) fn to_value(&self) -> Value {
         match &self.value {
             Yaml::Null => Value::Null,
             Yaml::Boolean(truth) => Value::Bool(*truth),

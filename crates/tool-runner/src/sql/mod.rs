@@ -1,7 +1,7 @@
 //! Runs prepared statements on SQL databases.
 //!
 //! ```text
-//!   Source ─┬─ reader: Pool ── sessions that the database itself keeps from writing
+//!   Database ┬─ reader: Pool ── sessions that the database itself keeps from writing
 //!           └─ writer: Pool ── sessions for tools that do not declare `readOnlyHint`
 //! ```
 
@@ -15,7 +15,8 @@ use std::time::Duration;
 
 use wardgate_redact::Row;
 
-use crate::catalogue::{Dialect, SourceSettings};
+use crate::catalogue::{Dialect, SqlSettings};
+use crate::executor::{ExecutorError, Flow};
 use backend::Backend;
 use pool::Pool;
 use postgres::Postgres;
@@ -28,13 +29,6 @@ pub(crate) enum Bound {
     Integer(Option<i64>),
     Number(Option<f64>),
     Boolean(Option<bool>),
-}
-
-/// Whether more rows are wanted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Flow {
-    More,
-    Enough,
 }
 
 /// Why a source gave no result.
@@ -70,11 +64,7 @@ pub(crate) struct Refusal {
 }
 
 /// A configured database.
-pub(crate) struct Source {
-    settings: SourceSettings,
-    statement_limit: Duration,
-    lanes: Lanes,
-}
+pub(crate) struct Database(Lanes);
 
 enum Lanes {
     Sqlite {
@@ -87,19 +77,19 @@ enum Lanes {
     },
 }
 
-impl Source {
+impl Database {
     /// Connects to nothing yet. `statement_limit` is the longest any tool may take; the database ends a
     /// statement then even if nobody is left to cancel it.
     pub(crate) fn new(
-        settings: SourceSettings,
+        settings: &SqlSettings,
         statement_limit: Duration,
     ) -> Result<Self, sqlx::Error> {
-        let SourceSettings {
+        let SqlSettings {
+            dialect,
             url,
             max_connections,
-            ..
-        } = &settings;
-        let lanes = match settings.dialect {
+        } = settings;
+        Ok(Self(match dialect {
             Dialect::Sqlite => Lanes::Sqlite {
                 reader: Pool::new(Sqlite::reader(url)?, *max_connections),
                 writer: Pool::new(Sqlite::writer(url)?, *max_connections),
@@ -108,17 +98,7 @@ impl Source {
                 reader: Pool::new(Postgres::reader(url, statement_limit)?, *max_connections),
                 writer: Pool::new(Postgres::writer(url, statement_limit)?, *max_connections),
             },
-        };
-        Ok(Self {
-            settings,
-            statement_limit,
-            lanes,
-        })
-    }
-
-    /// True when it is the very source that these settings would make.
-    pub(crate) fn is(&self, settings: &SourceSettings, statement_limit: Duration) -> bool {
-        self.settings == *settings && self.statement_limit == statement_limit
+        }))
     }
 
     /// Runs one statement and hands its rows to `sink` as they come, until it has enough. Dropping the
@@ -129,8 +109,8 @@ impl Source {
         sql: Arc<str>,
         values: &[Bound],
         sink: &mut (dyn FnMut(Row) -> Flow + Send),
-    ) -> Result<(), SourceError> {
-        match &self.lanes {
+    ) -> Result<(), ExecutorError> {
+        let done = match &self.0 {
             Lanes::Sqlite { reader, writer } => {
                 let pool = if read_only { reader } else { writer };
                 run(pool, sql, values, sink).await
@@ -139,6 +119,27 @@ impl Source {
                 let pool = if read_only { reader } else { writer };
                 run(pool, sql, values, sink).await
             }
+        };
+        done.map_err(ExecutorError::from)
+    }
+}
+
+impl From<SourceError> for ExecutorError {
+    fn from(error: SourceError) -> Self {
+        let cause = error.to_string();
+        match error {
+            SourceError::Unreachable(_) => Self::Unreachable(cause),
+            SourceError::Busy(waited) => Self::Busy(waited),
+            SourceError::Timeout => Self::Timeout,
+            SourceError::Broken(_) => Self::Broken(cause),
+            SourceError::Refused(_) => Self::Refused {
+                kind: "sql_error",
+                text: "the data source refused the query".to_owned(),
+                cause,
+            },
+            SourceError::ColumnType { .. }
+            | SourceError::Value { .. }
+            | SourceError::DuplicateColumn(_) => Self::BadResult(cause),
         }
     }
 }

@@ -395,6 +395,7 @@ impl Harness {
             tool: tool.to_owned(),
             arguments_json: arguments.to_vec().into(),
             permit: permit.map(Into::into),
+            caller_token: String::new(),
         }
     }
 

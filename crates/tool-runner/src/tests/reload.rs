@@ -2,13 +2,14 @@
 
 use std::path::Path;
 
-use wardgate_domain::{Ambient, Digest};
+use wardgate_domain::Ambient;
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_redact::PseudonymKey;
 use wardgate_rpc::Readiness;
 
 use super::harness::{Database, Harness, eventually, tools};
+use crate::catalogue::Text;
 use crate::{Config, Error, service};
 
 /// Puts a file in place at once, as an editor or Kubernetes would.
@@ -95,11 +96,15 @@ async fn a_faulty_file_leaves_the_old_catalogue_in_force() {
     let database = Database::sqlite().await;
     let harness = Harness::start(&database).await;
     let version = harness.tools().await.catalogue_version;
-    let mut seen = Digest::of(tools().as_bytes());
-    for text in ["tools: [", "tools: []\nextra: 1", "\u{0}"] {
-        replace(&harness.file, text);
+    let text = |text: &str| Text {
+        path: harness.file.clone(),
+        text: text.to_owned(),
+    };
+    let mut seen = vec![text(tools())];
+    for changed in ["tools: [", "tools: []\nextra: 1", "\u{0}"] {
+        replace(&harness.file, changed);
         harness.runner.reload(&mut seen).await;
-        assert_eq!(seen, Digest::of(text.as_bytes()), "it was looked at");
+        assert_eq!(seen, [text(changed)], "it was looked at");
         let call = harness.call("plain_rows", "{}").await;
         assert_eq!(call.column("id").len(), 7);
         assert_eq!(harness.tools().await.catalogue_version, version);

@@ -66,6 +66,7 @@ pub(crate) fn tool(name: &str, definition: &Value) -> pb::Tool {
         aliases: vec![format!("{name}_alias")],
         definition_json: definition.to_string().into(),
         time_limit: Some(Duration::from_millis(limit).try_into().unwrap()),
+        ..pb::Tool::default()
     }
 }
 
@@ -186,6 +187,7 @@ impl ToolRunnerService for ToolRunner {
         Ok(Response::new(pb::ListToolsResponse {
             catalogue_version: tools.len().to_string().into(),
             tools,
+            ..pb::ListToolsResponse::default()
         }))
     }
 

@@ -1,0 +1,66 @@
+//! The sources of a `tools.yaml`: what they are and where, with `${NAME}` filled in.
+
+mod expand;
+mod sql;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use super::fault::{Faults, Fields};
+use super::yaml::{Key, Node};
+
+pub(crate) use expand::Expand;
+pub(crate) use sql::SqlSettings;
+
+/// A source as configured. Two that are equal are the same source, so an open one can be kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct SourceSettings {
+    pub(crate) name: String,
+    pub(crate) kind: SourceKind,
+}
+
+/// What a source is. URLs and the like can hold secrets, so `Debug` never shows them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum SourceKind {
+    Sql(SqlSettings),
+}
+
+/// Every type of source, for faults.
+const TYPES: &str = "sqlite, postgres";
+
+impl SourceSettings {
+    pub(super) fn read(
+        (key, node): &(Key, Node),
+        base: &Path,
+        variables: &BTreeMap<String, String>,
+        faults: &mut Faults,
+    ) -> Option<Self> {
+        let mut fields = Fields::of(node, format!("sources.{}", key.name), faults)?;
+        let mut expand = Expand {
+            base,
+            variables,
+            faults,
+        };
+        let fix = format!("add `type`, one of {TYPES}");
+        let kind = fields.required("type", &fix, expand.faults)?;
+        let word = expand.text(kind, "type")?;
+        let kind = match word.as_str() {
+            "sqlite" | "postgres" => {
+                SqlSettings::read(&word, &mut fields, &mut expand).map(SourceKind::Sql)
+            }
+            other => {
+                expand.faults.add(
+                    kind.at,
+                    format!("`{other}` is no type of source"),
+                    format!("use one of {TYPES}"),
+                );
+                return None;
+            }
+        };
+        fields.finish(faults);
+        Some(Self {
+            name: key.name.clone(),
+            kind: kind?,
+        })
+    }
+}

@@ -1,0 +1,99 @@
+//! Sources that are SQL databases.
+
+use std::fmt;
+use std::str::FromStr;
+
+use sqlx::postgres::PgConnectOptions;
+use sqlx::sqlite::SqliteConnectOptions;
+
+use super::Expand;
+use crate::catalogue::fault::Fields;
+use crate::catalogue::statement::Dialect;
+use crate::catalogue::yaml::{Mark, Node, Yaml};
+
+const DEFAULT_CONNECTIONS: usize = 8;
+
+/// Where a database is and how many connections it gets, for readers and for writers each.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct SqlSettings {
+    pub(crate) dialect: Dialect,
+    pub(crate) url: String,
+    pub(crate) max_connections: usize,
+}
+
+impl fmt::Debug for SqlSettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SqlSettings")
+            .field("dialect", &self.dialect)
+            .finish_non_exhaustive()
+    }
+}
+
+impl SqlSettings {
+    pub(super) fn read(
+        kind: &str,
+        fields: &mut Fields<'_>,
+        expand: &mut Expand<'_>,
+    ) -> Option<Self> {
+        let dialect = match kind {
+            "postgres" => Dialect::Postgres,
+            _ => Dialect::Sqlite,
+        };
+        let url = fields.required(
+            "url",
+            "add for example `url: sqlite:data.db` or `url: \"${DATABASE_URL}\"`",
+            expand.faults,
+        );
+        let max_connections = match fields.optional("max_connections") {
+            Some(node) => connections(node, expand),
+            None => Some(DEFAULT_CONNECTIONS),
+        };
+        let url_node = url?;
+        let url = expand.text(url_node, "url")?;
+        check_url(dialect, &url, url_node.at, expand)?;
+        Some(Self {
+            dialect,
+            url,
+            max_connections: max_connections?,
+        })
+    }
+}
+
+fn connections(node: &Node, expand: &mut Expand<'_>) -> Option<usize> {
+    if let Yaml::Text(_) = node.value {
+        let text = expand.text(node, "max_connections")?;
+        if let Some(count) = text.parse().ok().filter(|&count| count > 0) {
+            return Some(count);
+        }
+    }
+    expand.faults.positive(node, "max_connections")
+}
+
+fn check_url(dialect: Dialect, url: &str, at: Mark, expand: &mut Expand<'_>) -> Option<()> {
+    let (schemes, example): (&[&str], _) = match dialect {
+        Dialect::Sqlite => (&["sqlite"], "sqlite:data.db"),
+        Dialect::Postgres => (&["postgres", "postgresql"], "postgres://user@host/database"),
+    };
+    let scheme = url.split(':').next().unwrap_or_default();
+    if !schemes.contains(&scheme) {
+        expand.faults.add(
+            at,
+            format!("the scheme of `url` does not fit the type {dialect:?}"),
+            format!("write a URL like {example}, or change `type`"),
+        );
+        return None;
+    }
+    let readable = match dialect {
+        Dialect::Sqlite => SqliteConnectOptions::from_str(url).is_ok(),
+        Dialect::Postgres => PgConnectOptions::from_str(url).is_ok(),
+    };
+    if !readable {
+        expand.faults.add(
+            at,
+            "`url` cannot be read",
+            format!("write a URL like {example}"),
+        );
+        return None;
+    }
+    Some(())
+}

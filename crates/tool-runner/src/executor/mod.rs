@@ -1,0 +1,157 @@
+//! What runs a tool: one module a kind, chosen by `execute.type`.
+//!
+//! ```text
+//!   tools.yaml ─▶ Kind::read ─▶ Plan ─▶ open(sources) ─▶ Executor ─▶ run(invocation, output)
+//!                 checked, no connection                  rows, documents or content, as they come
+//! ```
+//!
+//! A new kind is a module and a line in [`KINDS`].
+
+mod error;
+mod output;
+mod sql;
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use cedar_policy::PolicySet;
+use futures::future::BoxFuture;
+use serde_json::{Map, Value};
+use tokio::time::Instant;
+use wardgate_domain::{CallId, Caller};
+
+use crate::Error;
+use crate::catalogue::{Fields, Scope, SourceKind, SourceSettings, Statement};
+use crate::sql::Database;
+
+pub(crate) use error::ExecutorError;
+pub(crate) use output::{Caps, Flow, Kept, Output, Progress};
+pub(crate) use sql::Pushed;
+
+/// Every kind of execution.
+pub(crate) const KINDS: [Kind; 1] = [sql::KIND];
+
+/// A word for `execute.type`.
+pub(crate) struct Kind {
+    pub(crate) name: &'static str,
+    /// Reads what stands in `execute` besides `type` and `derive`.
+    pub(crate) read: fn(&mut Fields<'_>, &mut Scope<'_, '_>) -> Option<Box<dyn Plan>>,
+}
+
+/// A checked `execute`, connected to nothing.
+pub(crate) trait Plan: Debug + Send + Sync {
+    /// Name of the source it works on.
+    fn source(&self) -> Option<&str> {
+        None
+    }
+
+    /// Where a row rule can be pushed down to.
+    fn statement(&self) -> Option<&Statement> {
+        None
+    }
+
+    /// Its source exchanges the caller's token for one of its own.
+    fn needs_caller_token(&self) -> bool {
+        false
+    }
+
+    /// What runs it.
+    fn open(&self, sources: &Sources) -> Result<Arc<dyn Executor>, Error>;
+}
+
+/// Runs one configured tool.
+pub(crate) trait Executor: Send + Sync {
+    /// Hands what comes out to `out` as it comes. Dropping the future stops the work, wherever it is done.
+    fn run<'a>(
+        &'a self,
+        call: &'a Invocation<'a>,
+        out: &'a mut Output<'_>,
+    ) -> BoxFuture<'a, Result<(), ExecutorError>>;
+
+    /// The policies of a row rule in the terms of the source, where it can leave rows out itself.
+    /// `expressions` gives those of the attributes.
+    fn push_down(&self, _: &PolicySet, _: &BTreeMap<String, String>) -> Option<Pushed> {
+        None
+    }
+}
+
+/// One call, as an executor sees it.
+pub(crate) struct Invocation<'a> {
+    pub(crate) call_id: CallId,
+    pub(crate) caller: &'a Caller,
+    /// The caller's own token, only for sources that exchange it for one of theirs.
+    pub(crate) caller_token: Option<&'a str>,
+    /// They fit the input schema; defaults are filled in and derived values added.
+    pub(crate) arguments: &'a Map<String, Value>,
+    /// As they came: one strict JSON object.
+    pub(crate) raw_arguments: &'a Bytes,
+    pub(crate) deadline: Instant,
+    pub(crate) read_only: bool,
+    pub(crate) pushed: Option<&'a Pushed>,
+}
+
+/// The open sources of a catalogue.
+#[derive(Default)]
+pub(crate) struct Sources(BTreeMap<String, OpenSource>);
+
+struct OpenSource {
+    settings: SourceSettings,
+    limit: Duration,
+    source: Source,
+}
+
+/// What an executor works on. Nothing is connected before its first use.
+#[derive(Clone)]
+pub(crate) enum Source {
+    Sql(Arc<Database>),
+}
+
+impl Sources {
+    /// Opens `settings`, or takes it over from `previous` if it is the very same. `limit` is the longest that
+    /// any of its tools may take.
+    pub(crate) fn open(
+        &mut self,
+        settings: SourceSettings,
+        limit: Duration,
+        previous: Option<&Self>,
+    ) -> Result<(), Error> {
+        let kept = previous
+            .and_then(|previous| previous.0.get(&settings.name))
+            .filter(|open| open.settings == settings && open.limit == limit);
+        let source = match kept {
+            Some(open) => open.source.clone(),
+            None => Source::open(&settings.kind, limit)?,
+        };
+        let name = settings.name.clone();
+        self.0.insert(
+            name,
+            OpenSource {
+                settings,
+                limit,
+                source,
+            },
+        );
+        Ok(())
+    }
+
+    /// The database of that name.
+    pub(crate) fn sql(&self, name: &str) -> Result<Arc<Database>, Error> {
+        match self.0.get(name).map(|open| &open.source) {
+            Some(Source::Sql(database)) => Ok(Arc::clone(database)),
+            _ => Err(Error::NoSource(name.to_owned())),
+        }
+    }
+}
+
+impl Source {
+    fn open(kind: &SourceKind, limit: Duration) -> Result<Self, Error> {
+        match kind {
+            SourceKind::Sql(settings) => Database::new(settings, limit)
+                .map(|database| Self::Sql(Arc::new(database)))
+                .map_err(Error::Source),
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! What comes out of a run: judged by the row rule and counted as it comes.
+//!
+//! ```text
+//!   row ──────────────┐
+//!   document ─▶ rows ─┼─▶ row rule ─▶ caps ─▶ rows kept
+//!   content ─▶ a row ─┘      └ withheld: forgotten at once
+//! ```
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tokio::sync::mpsc;
+use wardgate_redact::Row;
+
+use super::ExecutorError;
+use crate::catalogue::{ResultShape, Shape};
+use crate::result;
+use crate::row_rule::{RowGate, Undecided, Verdict};
+
+/// Whether more is wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Flow {
+    More,
+    Enough,
+}
+
+/// How far a run is.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Progress {
+    pub(crate) progress: f64,
+    pub(crate) total: Option<f64>,
+    pub(crate) message: String,
+}
+
+/// How much a result may be.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Caps {
+    pub(crate) rows: usize,
+    pub(crate) bytes: usize,
+    /// To stop work that writes in the middle would leave open whether it did.
+    pub(crate) stops: bool,
+}
+
+/// Takes what a run gives.
+pub(crate) struct Output<'a> {
+    shape: &'a ResultShape,
+    gate: Option<&'a RowGate>,
+    caps: Caps,
+    progress: Option<&'a mpsc::Sender<Progress>>,
+    kept: Kept,
+}
+
+/// What is left of it at the end.
+#[derive(Default)]
+pub(crate) struct Kept {
+    pub(crate) rows: Vec<Row>,
+    bytes: usize,
+    /// Rows the rule did not admit.
+    pub(crate) withheld: u64,
+    /// Why some row could not be decided, and was withheld.
+    pub(crate) undecided: Option<Undecided>,
+    /// Time spent on the row rule.
+    pub(crate) ruling: Duration,
+    /// There was more than a result may be.
+    pub(crate) truncated: bool,
+    /// The whole result was one thing, no list of them.
+    pub(crate) single: bool,
+    /// The tool itself says that it failed.
+    pub(crate) is_error: bool,
+}
+
+impl<'a> Output<'a> {
+    pub(crate) fn new(
+        shape: &'a ResultShape,
+        gate: Option<&'a RowGate>,
+        caps: Caps,
+        progress: Option<&'a mpsc::Sender<Progress>>,
+    ) -> Self {
+        Self {
+            shape,
+            gate,
+            caps,
+            progress,
+            kept: Kept::default(),
+        }
+    }
+
+    /// Takes one row. What the row rule does not admit is forgotten at once.
+    pub(crate) fn row(&mut self, row: Row) -> Flow {
+        if let Some(gate) = self.gate {
+            let began = Instant::now();
+            let verdict = gate.verdict(&row);
+            self.kept.ruling += began.elapsed();
+            match verdict {
+                Verdict::Admitted => {}
+                Verdict::Withheld => {
+                    self.kept.withheld += 1;
+                    return Flow::More;
+                }
+                Verdict::Undecided(why) => {
+                    self.kept.withheld += 1;
+                    self.kept.undecided = Some(why);
+                    return Flow::More;
+                }
+            }
+        }
+        let flow = self.kept.take(row, self.caps);
+        if self.caps.stops { flow } else { Flow::More }
+    }
+
+    /// Takes a JSON document: its rows are where `result.rows` and `result.columns` say.
+    pub(crate) fn document(&mut self, document: Value) -> Result<Flow, ExecutorError> {
+        if let Some(error) = &self.shape.error
+            && let Some(found) = error.first(&document).filter(|found| !found.is_null())
+        {
+            return Err(ExecutorError::Reported(match found {
+                Value::String(text) => text.clone(),
+                other => other.to_string(),
+            }));
+        }
+        let rows = match &self.shape.rows {
+            Some(rows) => rows.rows(&document),
+            None => match document {
+                Value::Array(items) => items,
+                single => {
+                    self.kept.single = true;
+                    vec![single]
+                }
+            },
+        };
+        for value in rows {
+            if self.row(self.shape.row_of(value)) == Flow::Enough {
+                return Ok(Flow::Enough);
+            }
+        }
+        Ok(Flow::More)
+    }
+
+    /// Takes MCP content: whole, unless `result.rows` says where rows are in its structured part.
+    pub(crate) fn content(
+        &mut self,
+        content: Value,
+        structured: Option<Value>,
+        is_error: bool,
+    ) -> Result<Flow, ExecutorError> {
+        self.kept.is_error |= is_error;
+        match structured {
+            Some(structured) if self.shape.shape != Shape::Content && !is_error => {
+                self.document(structured)
+            }
+            structured => {
+                self.kept.single = true;
+                let mut fields = vec![(Arc::from(result::CONTENT), content)];
+                if let Some(structured) = structured {
+                    fields.push((Arc::from(result::STRUCTURED_CONTENT), structured));
+                }
+                Ok(self.row(Row::new(fields)))
+            }
+        }
+    }
+
+    /// Tells how far the run is, to whoever listens. It never waits.
+    pub(crate) fn progress(&mut self, progress: f64, total: Option<f64>, message: &str) {
+        if let Some(listener) = self.progress {
+            // Progress that nobody takes in time is of no use later.
+            let _ = listener.try_send(Progress {
+                progress,
+                total,
+                message: message.to_owned(),
+            });
+        }
+    }
+
+    /// More bytes than this are never needed.
+    pub(crate) fn max_bytes(&self) -> usize {
+        self.caps.bytes
+    }
+
+    /// Nothing came out yet, so the work can be tried again.
+    pub(crate) fn is_untouched(&self) -> bool {
+        self.kept.rows.is_empty() && self.kept.withheld == 0
+    }
+
+    pub(crate) fn into_kept(self) -> Kept {
+        self.kept
+    }
+}
+
+impl Kept {
+    /// Some row could not be decided, and not because of its own values.
+    pub(crate) fn is_misfit(&self) -> bool {
+        self.undecided.as_ref().is_some_and(Undecided::is_misfit)
+    }
+
+    /// Keeps an admitted row unless the result is full.
+    fn take(&mut self, row: Row, caps: Caps) -> Flow {
+        let bytes = self.bytes + result::json_size(&row);
+        if self.truncated || self.rows.len() == caps.rows || bytes > caps.bytes {
+            self.truncated = true;
+            return Flow::Enough;
+        }
+        self.bytes = bytes;
+        self.rows.push(row);
+        Flow::More
+    }
+}
