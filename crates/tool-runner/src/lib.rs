@@ -16,6 +16,7 @@ mod catalogue;
 mod compiled;
 mod config;
 mod duration;
+mod egress;
 mod error;
 mod executor;
 mod grpc;

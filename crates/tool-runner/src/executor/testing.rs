@@ -1,0 +1,122 @@
+//! One configured tool for the tests of executors: its YAML in, what a run gives out.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde_json::{Map, Value};
+use tokio::time::Instant;
+use wardgate_domain::{Ambient, CallId, Caller, CallerClaims, Timestamp};
+
+use super::{Caps, Executor, ExecutorError, Invocation, Kept, Output, Sources};
+use crate::catalogue::{Catalogue, Text, Tool};
+
+/// Arguments that every test tool takes, of any type.
+const PROPERTIES: &str =
+    "id: {}, n: {}, list: {}, text: {}, query: {}, tags: {}, absent: {}, 'null': {}";
+
+/// A tool that can be run.
+pub(super) struct TestTool {
+    tool: Tool,
+    executor: Arc<dyn Executor>,
+}
+
+impl TestTool {
+    /// `sources`, `execute` and `result` are YAML, each on one line.
+    pub(super) fn new(sources: &str, execute: &str, result: &str) -> Self {
+        let catalogue = parse(sources, execute, result).unwrap_or_else(|faults| panic!("{faults}"));
+        let (mut tools, _, settings, _) = catalogue.into_parts();
+        let mut open = Sources::default();
+        for settings in settings {
+            open.open(settings, Duration::from_secs(30), &Ambient::system(), None)
+                .unwrap();
+        }
+        let tool = tools.remove(0);
+        Self {
+            executor: tool.plan().open(&open).unwrap(),
+            tool,
+        }
+    }
+
+    /// What is wrong with such a file.
+    pub(super) fn faults(sources: &str, execute: &str) -> String {
+        parse(sources, execute, "{}").err().unwrap_or_default()
+    }
+
+    pub(super) fn needs_caller_token(&self) -> bool {
+        self.tool.plan().needs_caller_token()
+    }
+
+    /// Runs it with arguments that were checked already.
+    pub(super) async fn run(&self, arguments: Value) -> Result<Kept, ExecutorError> {
+        let Value::Object(arguments) = arguments else {
+            panic!("arguments are an object");
+        };
+        let caller = Caller::from_verified(CallerClaims {
+            issuer: "https://issuer.test".to_owned(),
+            subject: "ann".to_owned(),
+            tenant: String::new(),
+            roles: Vec::new(),
+            attributes: BTreeMap::new(),
+            token_id: "1".to_owned(),
+            expires_at: Timestamp::from_seconds(i64::MAX),
+        });
+        let invocation = Invocation {
+            call_id: CallId::new(&Ambient::system()),
+            caller: &caller,
+            caller_token: None,
+            raw_arguments: &Bytes::from(Value::Object(arguments.clone()).to_string()),
+            arguments: &arguments,
+            deadline: Instant::now() + Duration::from_secs(30),
+            read_only: true,
+            pushed: None,
+        };
+        let caps = Caps {
+            rows: 1_000,
+            bytes: 1 << 20,
+            stops: true,
+        };
+        let mut output = Output::new(self.tool.result(), None, caps, None);
+        self.executor.run(&invocation, &mut output).await?;
+        Ok(output.into_kept())
+    }
+}
+
+fn parse(sources: &str, execute: &str, result: &str) -> Result<Catalogue, String> {
+    let text = format!(
+        "sources: {sources}\n\
+         tools:\n  \
+         - name: tool\n    \
+           description: A tool.\n    \
+           annotations: {{ readOnlyHint: true }}\n    \
+           input_schema: {{ type: object, properties: {{ {PROPERTIES} }} }}\n    \
+           execute: {execute}\n    \
+           result: {result}\n"
+    );
+    let path = PathBuf::from("tools.yaml");
+    Catalogue::parse(&[Text { path, text }], &BTreeMap::new()).map_err(|faults| {
+        let faults: Vec<_> = faults.iter().map(ToString::to_string).collect();
+        faults.join("\n")
+    })
+}
+
+/// The rows of a run as objects.
+pub(super) fn rows(out: Result<Kept, ExecutorError>) -> Vec<Value> {
+    let rows = out.unwrap().rows.into_iter();
+    rows.map(|row| {
+        let fields = row.into_fields().into_iter();
+        let fields: Map<_, _> = fields.map(|(name, value)| (name.to_string(), value)).collect();
+        Value::Object(fields)
+    })
+    .collect()
+}
+
+/// Kind and text of a refusal, as the caller reads them.
+pub(super) fn failure(error: ExecutorError) -> (&'static str, String) {
+    match error {
+        ExecutorError::Refused { kind, text, .. } => (kind, text),
+        other => panic!("{other}"),
+    }
+}
