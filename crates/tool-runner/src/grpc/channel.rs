@@ -1,5 +1,6 @@
 //! The connection to a server: made when first used, made again when lost, and kept alive.
 
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
@@ -13,6 +14,9 @@ use tokio::net::TcpStream;
 use tonic::body::Body;
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint};
 use tower::Service;
+use url::{Host, Url};
+
+use crate::egress::{EgressError, Guard};
 
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 /// Servers in the wild end connections that are pinged more often than they like, so only a call that
@@ -30,15 +34,20 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// Connects to nothing yet. `ca` in PEM stands in for the certificate authorities of the system.
-    pub(super) fn new(url: &Uri, ca: Option<&str>) -> Result<Self, tonic::transport::Error> {
-        let mut endpoint = Endpoint::from(url.clone())
+    /// Connects to nothing yet, and to no address that `guard` does not admit. `ca` in PEM stands in for the
+    /// certificate authorities of the system.
+    pub(super) fn new(
+        url: &Url,
+        guard: Guard,
+        ca: Option<&str>,
+    ) -> Result<Self, tonic::transport::Error> {
+        let mut endpoint = Endpoint::from_shared(url.as_str().to_owned())?
             .user_agent(concat!("wardgate/", env!("CARGO_PKG_VERSION")))?
             .connect_timeout(CONNECT_LIMIT)
             .http2_keep_alive_interval(PING_AFTER)
             .keep_alive_timeout(PONG_LIMIT)
             .http2_max_header_list_size(MAX_HEADER_BYTES);
-        if url.scheme() == Some(&http::uri::Scheme::HTTPS) {
+        if url.scheme() == "https" {
             let tls = ClientTlsConfig::new().timeout(CONNECT_LIMIT);
             endpoint = endpoint.tls_config(match ca {
                 Some(pem) => tls.ca_certificate(Certificate::from_pem(pem)),
@@ -47,6 +56,8 @@ impl Connection {
         }
         let made = Arc::new(AtomicU64::new(0));
         let connector = Connector {
+            url: url.clone(),
+            guard: Arc::new(guard),
             made: Arc::clone(&made),
         };
         Ok(Self {
@@ -92,40 +103,54 @@ fn drop_details(mut headers: HeaderMap) -> HeaderMap {
     headers
 }
 
+/// Makes the TCP connection; TLS comes on top of it.
 #[derive(Clone)]
 struct Connector {
+    url: Url,
+    guard: Arc<Guard>,
     made: Arc<AtomicU64>,
 }
 
 impl Service<Uri> for Connector {
     type Response = TokioIo<TcpStream>;
-    type Error = std::io::Error;
-    type Future = BoxFuture<'static, Result<TokioIo<TcpStream>, std::io::Error>>;
+    type Error = EgressError;
+    type Future = BoxFuture<'static, Result<TokioIo<TcpStream>, EgressError>>;
 
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), std::io::Error>> {
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), EgressError>> {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, url: Uri) -> Self::Future {
-        let made = Arc::clone(&self.made);
+    /// The channel asks for no other URL than its own.
+    fn call(&mut self, _: Uri) -> Self::Future {
+        let Self { url, guard, made } = self.clone();
         Box::pin(async move {
-            let stream = dial(&url).await?;
+            let stream = dial(&url, &guard).await?;
             made.fetch_add(1, Ordering::Relaxed);
             Ok(TokioIo::new(stream))
         })
     }
 }
 
-async fn dial(url: &Uri) -> Result<TcpStream, std::io::Error> {
-    let host = url.host().unwrap_or_default().trim_matches(['[', ']']);
-    let stream = TcpStream::connect((host, port(url))).await?;
-    stream.set_nodelay(true)?;
-    Ok(stream)
-}
-
-fn port(url: &Uri) -> u16 {
-    url.port_u16().unwrap_or(match url.scheme_str() {
-        Some("https") => 443,
-        _ => 80,
-    })
+/// Resolves once, and connects to nothing but what was admitted then.
+async fn dial(url: &Url, guard: &Guard) -> Result<TcpStream, EgressError> {
+    guard.check(url)?;
+    let hosts = match url.host() {
+        Some(Host::Domain(name)) => guard.resolve(name).await?,
+        Some(Host::Ipv4(address)) => vec![IpAddr::V4(address)],
+        Some(Host::Ipv6(address)) => vec![IpAddr::V6(address)],
+        None => Vec::new(),
+    };
+    let port = url.port_or_known_default().unwrap_or_default();
+    let addresses: Vec<_> = hosts
+        .into_iter()
+        .map(|host| SocketAddr::new(host, port))
+        .collect();
+    let connect = async {
+        let stream = TcpStream::connect(addresses.as_slice()).await?;
+        stream.set_nodelay(true)?;
+        Ok(stream)
+    };
+    connect
+        .await
+        .map_err(|error: std::io::Error| EgressError::Unreachable(error.to_string()))
 }

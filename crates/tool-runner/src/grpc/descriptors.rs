@@ -1,10 +1,12 @@
 //! Descriptor files from a file or from reflection, checked and linked into a pool.
 
 use std::collections::{BTreeSet, HashMap};
+use std::fmt;
 
 use prost::Message;
 use prost_reflect::DescriptorPool;
 use prost_types::{FileDescriptorProto, FileDescriptorSet};
+use wardgate_domain::Digest;
 
 use super::trim::Trimmer;
 
@@ -39,13 +41,43 @@ pub(crate) enum BadDescriptors {
     Misfit(String),
 }
 
-/// The pool of a serialised `FileDescriptorSet`.
-pub(crate) fn decode(set: &[u8]) -> Result<DescriptorPool, BadDescriptors> {
-    if set.len() > MAX_BYTES {
-        return Err(BadDescriptors::TooMany("bytes", MAX_BYTES));
+/// A `FileDescriptorSet` that was read and linked; equal to any other of the same bytes.
+#[derive(Clone)]
+pub(crate) struct DescriptorFile {
+    digest: Digest,
+    pool: DescriptorPool,
+}
+
+impl PartialEq for DescriptorFile {
+    fn eq(&self, other: &Self) -> bool {
+        self.digest == other.digest
     }
-    let set = FileDescriptorSet::decode(set).map_err(|_| BadDescriptors::NotDescriptors)?;
-    link(set.file)
+}
+
+impl Eq for DescriptorFile {}
+
+/// Descriptors that refer to one another would be written out without end.
+impl fmt::Debug for DescriptorFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("DescriptorFile").field(&self.digest).finish()
+    }
+}
+
+impl DescriptorFile {
+    /// Reads the bytes that `protoc --descriptor_set_out` writes.
+    pub(crate) fn decode(set: &[u8]) -> Result<Self, BadDescriptors> {
+        if set.len() > MAX_BYTES {
+            return Err(BadDescriptors::TooMany("bytes", MAX_BYTES));
+        }
+        let digest = Digest::of(set);
+        let set = FileDescriptorSet::decode(set).map_err(|_| BadDescriptors::NotDescriptors)?;
+        let pool = link(set.file)?;
+        Ok(Self { digest, pool })
+    }
+
+    pub(crate) fn pool(&self) -> &DescriptorPool {
+        &self.pool
+    }
 }
 
 /// True for the files every pool has: those of the well-known types, always in our own version.

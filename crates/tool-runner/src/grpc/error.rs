@@ -1,10 +1,17 @@
 //! Why a call of a gRPC method gave no answer.
 
 use super::json::Misfit;
+use crate::egress::EgressError;
 
 /// Shown in logs: holds no argument, no value of an answer and no word of the server's own.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum GrpcError {
+    /// The settings do not make a client.
+    #[error("the gRPC client cannot be set up: {0}")]
+    Setup(String),
+    /// Nothing was sent for want of credentials.
+    #[error(transparent)]
+    Auth(#[from] EgressError),
     /// Nothing of the call was sent.
     #[error("the server cannot be reached: {0}")]
     Unreachable(String),
@@ -26,9 +33,6 @@ pub(crate) enum GrpcError {
     /// Whether the method ran is open.
     #[error("no answer within the time limit")]
     Timeout,
-    /// The server says so.
-    #[error("the server is busy (RESOURCE_EXHAUSTED)")]
-    Busy,
     /// Whether the method ran is open.
     #[error("the call broke: {0}")]
     Broken(String),

@@ -22,20 +22,25 @@ mod trim;
 
 use std::time::Duration;
 
-use http::{HeaderValue, Uri};
+use http::HeaderValue;
+use http::header::AUTHORIZATION;
 use prost::Message;
-use prost_reflect::{DescriptorPool, DynamicMessage};
+use prost_reflect::DynamicMessage;
 use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
 use tonic::client::Grpc;
 use tonic::metadata::MetadataMap;
 use tonic::{Request, Status, Streaming};
+use wardgate_domain::Ambient;
 
-pub(crate) use descriptors::{BadDescriptors, decode};
+use crate::catalogue::GrpcSettings;
+use crate::egress::{Auth, CallerToken, EgressError, Guard};
+
+pub(crate) use descriptors::DescriptorFile;
 pub(crate) use error::GrpcError;
-pub(crate) use json::{Misfit, field, field_names, has_own_form};
-pub(crate) use metadata::{BadMetadata, add as add_metadata};
-pub(crate) use methods::{MethodName, NotAMethod};
+pub(crate) use json::{field, field_names, has_own_form};
+pub(crate) use metadata::add as add_metadata;
+pub(crate) use methods::MethodName;
 
 use channel::Connection;
 use codec::DynamicCodec;
@@ -55,47 +60,87 @@ pub(crate) struct GrpcServer {
     connection: Connection,
     methods: Methods,
     metadata: MetadataMap,
+    auth: Auth,
     max_response_bytes: usize,
 }
 
 impl GrpcServer {
-    /// Connects to nothing yet. Without `descriptors` the server is asked for them when first used.
-    pub(crate) fn new(
-        url: &Uri,
-        ca: Option<&str>,
-        descriptors: Option<DescriptorPool>,
-        metadata: MetadataMap,
-        max_response_bytes: usize,
-    ) -> Result<Self, tonic::transport::Error> {
+    /// Connects to nothing yet. A server without a descriptor file is asked for descriptors when first used.
+    pub(crate) fn open(settings: &GrpcSettings, ambient: &Ambient) -> Result<Self, GrpcError> {
+        let GrpcSettings {
+            url,
+            ca,
+            descriptors,
+            metadata,
+            auth,
+            egress,
+        } = settings;
+        let guard = Guard::new(egress.hosts.clone(), egress.private.clone());
         Ok(Self {
-            connection: Connection::new(url, ca)?,
+            connection: Connection::new(url, guard, ca.as_deref())
+                .map_err(|error| GrpcError::Setup(status::innermost(&error)))?,
             methods: match descriptors {
-                Some(pool) => Methods::Fixed(pool),
+                Some(descriptors) => Methods::Fixed(descriptors.pool().clone()),
                 None => Methods::Reflected(Reflected::new(LOOK_AGAIN_AFTER)),
             },
-            metadata,
-            max_response_bytes,
+            metadata: MetadataMap::from_headers(metadata.clone()),
+            auth: Auth::open(auth, egress, ambient)
+                .map_err(|error| GrpcError::Setup(error.to_string()))?,
+            max_response_bytes: egress.max_response_bytes,
         })
     }
 
-    /// Sends one message; the answers come one by one until `deadline`.
+    /// Sends one message for `caller`, whose token only a token exchange looks at; the answers come one by
+    /// one until `deadline`. A server that does not accept a token we had asked for did nothing, and is
+    /// called once more with a new one.
     pub(crate) async fn call(
+        &self,
+        name: &MethodName,
+        message: &Value,
+        caller: Option<CallerToken<'_>>,
+        deadline: Instant,
+    ) -> Result<Answers<'_>, GrpcError> {
+        let authorization = self.authorization(caller, None).await?;
+        let first = self
+            .call_as(name, message, authorization.as_ref(), deadline)
+            .await;
+        match first {
+            Err(GrpcError::Status {
+                code: "UNAUTHENTICATED",
+                ..
+            }) if self.auth.renews() => {
+                let renewed = self.authorization(caller, authorization.as_ref()).await?;
+                self.call_as(name, message, renewed.as_ref(), deadline)
+                    .await
+            }
+            outcome => outcome,
+        }
+    }
+
+    async fn authorization(
+        &self,
+        caller: Option<CallerToken<'_>>,
+        rejected: Option<&HeaderValue>,
+    ) -> Result<Option<HeaderValue>, EgressError> {
+        Ok(self.auth.authorization(caller, rejected).await?)
+    }
+
+    async fn call_as(
         &self,
         name: &MethodName,
         message: &Value,
         authorization: Option<&HeaderValue>,
         deadline: Instant,
     ) -> Result<Answers<'_>, GrpcError> {
-        let mut metadata = self.metadata.clone();
+        let mut headers = self.metadata.clone().into_headers();
         if let Some(authorization) = authorization {
-            let mut headers = metadata.into_headers();
-            headers.insert(http::header::AUTHORIZATION, authorization.clone());
-            metadata = MetadataMap::from_headers(headers);
+            headers.insert(AUTHORIZATION, authorization.clone());
         }
-        let method = self
+        let metadata = MetadataMap::from_headers(headers);
+        let found = self
             .methods
-            .find(name, &self.connection, &metadata, deadline)
-            .await?;
+            .find(name, &self.connection, &metadata, deadline);
+        let method = found.await?;
         let message = to_message(&method.input(), message)?;
         if message.encoded_len() > MAX_REQUEST_BYTES {
             return Err(GrpcError::RequestTooLarge(MAX_REQUEST_BYTES));

@@ -18,7 +18,6 @@ pub(super) fn failed(status: &Status) -> GrpcError {
     match status.code() {
         Code::OutOfRange if status.message().starts_with(TOO_LARGE) => GrpcError::TooLarge,
         Code::DeadlineExceeded => GrpcError::Timeout,
-        Code::ResourceExhausted => GrpcError::Busy,
         // The server, or something on the way to it, gave up: it may have acted before.
         code @ (Code::Unavailable
         | Code::Internal
@@ -57,7 +56,8 @@ fn broken(source: &(dyn Error + 'static), status: &Status) -> GrpcError {
     GrpcError::Broken(causes.join(": "))
 }
 
-fn innermost(error: &(dyn Error + 'static)) -> String {
+/// The cause that says most.
+pub(super) fn innermost(error: &(dyn Error + 'static)) -> String {
     let mut innermost = error;
     while let Some(source) = innermost.source() {
         innermost = source;

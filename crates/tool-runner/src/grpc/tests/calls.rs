@@ -7,6 +7,7 @@ use tonic::Code;
 use super::server::{Server, answers, methods, refuses};
 use super::*;
 use crate::grpc::add_metadata;
+use crate::grpc::methods::NotAMethod;
 
 fn parcels(count: usize) -> Vec<DynamicMessage> {
     let parcel_of = |number: usize| parcel(json!({ "parcelId": format!("p{number}") }));
@@ -24,7 +25,7 @@ async fn a_unary_method_answers_once() {
         )
     }))
     .await;
-    let client = client(&server.url, Some(pool()));
+    let client = described(&server.url);
     let answer = get(&client).await.unwrap();
     assert_eq!(answer["parcelId"], "p1");
     assert_eq!(answer["grams"], "7");
@@ -33,7 +34,7 @@ async fn a_unary_method_answers_once() {
 #[tokio::test]
 async fn a_stream_answers_message_by_message() {
     let server = Server::start(methods(pool(), answers(parcels(100)))).await;
-    let client = client(&server.url, Some(pool()));
+    let client = described(&server.url);
     let all = call(&client, &method("List"), json!({"count": 100}))
         .await
         .unwrap();
@@ -47,7 +48,7 @@ async fn a_stream_answers_message_by_message() {
     assert_eq!(ids, sent);
 
     let server = Server::start(methods(pool(), answers(vec![]))).await;
-    let client = super::client(&server.url, Some(pool()));
+    let client = described(&server.url);
     assert!(
         call(&client, &method("List"), json!({}))
             .await
@@ -59,7 +60,7 @@ async fn a_stream_answers_message_by_message() {
 #[tokio::test]
 async fn unknown_methods_and_streams_of_requests_are_refused_unsent() {
     let server = Server::start(methods(pool(), |_, _| panic!("nothing is to be sent"))).await;
-    let client = client(&server.url, Some(pool()));
+    let client = described(&server.url);
     for (name, text) in [
         (
             "parcels.v1.Parcels/Gone",
@@ -121,11 +122,16 @@ async fn the_server_sees_the_metadata_and_the_deadline() {
     let mut metadata = MetadataMap::new();
     add_metadata(&mut metadata, "x-tenant", "north").unwrap();
     add_metadata(&mut metadata, "x-key-bin", "AP8=").unwrap();
-    let client = GrpcServer::new(&server.url, None, Some(pool()), metadata, LIMIT).unwrap();
-    let bearer = HeaderValue::from_static("Bearer token");
+    let client = open(&GrpcSettings {
+        metadata: metadata.into_headers(),
+        auth: AuthSettings::Bearer {
+            token: "token".to_owned().into(),
+        },
+        ..settings(&server.url, Some(descriptors()))
+    });
     let deadline = Instant::now() + Duration::from_secs(9);
     let mut answers = client
-        .call(&method("Get"), &json!({}), Some(&bearer), deadline)
+        .call(&method("Get"), &json!({}), None, deadline)
         .await
         .unwrap();
     answers.next().await.unwrap();
@@ -158,7 +164,7 @@ async fn a_silent_server_ends_at_the_deadline() {
         Ok(first.chain(stream::pending()).boxed())
     }))
     .await;
-    let client = client(&server.url, Some(pool()));
+    let client = described(&server.url);
     let deadline = Instant::now() + Duration::from_millis(300);
     let name = method("List");
     let mut answers = client
@@ -171,7 +177,7 @@ async fn a_silent_server_ends_at_the_deadline() {
 
     // One that does not even send headers, and a deadline that has passed.
     let server = Server::start(super::server::raw(|_| std::future::pending())).await;
-    let client = super::client(&server.url, Some(pool()));
+    let client = described(&server.url);
     for milliseconds in [300, 0] {
         let deadline = Instant::now() + Duration::from_millis(milliseconds);
         let late = client
@@ -205,7 +211,7 @@ async fn to_stop_reading_cancels_the_call_at_the_server() {
         Ok(endless.boxed())
     }))
     .await;
-    let client = client(&server.url, Some(pool()));
+    let client = described(&server.url);
     let name = method("List");
     let mut answers = client.call(&name, &json!({}), None, soon()).await.unwrap();
     for _ in 0..3 {
@@ -228,6 +234,7 @@ async fn every_status_means_something() {
         (Code::FailedPrecondition, "FAILED_PRECONDITION"),
         (Code::Aborted, "ABORTED"),
         (Code::OutOfRange, "OUT_OF_RANGE"),
+        (Code::ResourceExhausted, "RESOURCE_EXHAUSTED"),
         (Code::Unimplemented, "UNIMPLEMENTED"),
         (Code::Unauthenticated, "UNAUTHENTICATED"),
     ] {
@@ -249,10 +256,6 @@ async fn every_status_means_something() {
         assert!(matches!(broken, GrpcError::Broken(_)), "{code:?}: {broken}");
     }
     assert!(matches!(
-        status_of(Code::ResourceExhausted).await,
-        GrpcError::Busy
-    ));
-    assert!(matches!(
         status_of(Code::DeadlineExceeded).await,
         GrpcError::Timeout
     ));
@@ -260,7 +263,7 @@ async fn every_status_means_something() {
 
 async fn status_of(code: Code) -> GrpcError {
     let server = Server::start(methods(pool(), refuses(Status::new(code, "SECRET")))).await;
-    let client = client(&server.url, Some(pool()));
+    let client = described(&server.url);
     let error = get(&client).await.unwrap_err();
     assert!(!error.to_string().contains("SECRET"), "{error}");
     error
@@ -273,7 +276,7 @@ async fn a_status_after_messages_fails_the_call() {
         Ok(stream::iter(vec![Ok(parcel(json!({}))), Err(status)]).boxed())
     };
     let server = Server::start(methods(pool(), handle)).await;
-    let client = client(&server.url, Some(pool()));
+    let client = described(&server.url);
     for name in ["List", "Get"] {
         let error = call(&client, &method(name), json!({})).await.unwrap_err();
         assert!(
@@ -293,7 +296,7 @@ async fn a_status_after_messages_fails_the_call() {
 async fn where_nobody_listens_nothing_was_sent() {
     let server = Server::start(methods(pool(), answers(parcels(1)))).await;
     let url = server.url.clone();
-    let client = client(&url, Some(pool()));
+    let client = described(&url);
     server.stop().await;
     let error = get(&client).await.unwrap_err();
     assert!(matches!(error, GrpcError::Unreachable(_)), "{error}");
@@ -303,10 +306,62 @@ async fn where_nobody_listens_nothing_was_sent() {
 async fn a_lost_connection_is_made_again() {
     let server = Server::start(methods(pool(), answers(parcels(1)))).await;
     let address = server.address;
-    let client = client(&server.url, Some(pool()));
+    let client = described(&server.url);
     get(&client).await.unwrap();
     server.stop().await;
     get(&client).await.unwrap_err();
     let _server = Server::start_at(address, methods(pool(), answers(parcels(1)))).await;
     get(&client).await.unwrap();
+}
+
+#[tokio::test]
+async fn addresses_off_the_internet_are_connected_to_only_where_listed() {
+    let server = Server::start(methods(pool(), answers(parcels(1)))).await;
+    let port = server.address.port();
+    for (host, networks, reached) in [
+        ("127.0.0.1", "127.0.0.0/8", true),
+        ("localhost", "127.0.0.0/8", true),
+        ("127.0.0.1", "10.0.0.0/8", false),
+        ("localhost", "10.0.0.0/8", false),
+        ("[::1]", "127.0.0.0/8", false),
+        ("[::ffff:127.0.0.1]", "10.0.0.0/8", false),
+    ] {
+        let url: Url = format!("http://{host}:{port}").parse().unwrap();
+        let mut settings = settings(&url, Some(descriptors()));
+        settings.egress.private = PrivateAddresses::Listed(vec![networks.parse().unwrap()]);
+        match get(&open(&settings)).await {
+            Ok(_) => assert!(reached, "{host} {networks}"),
+            Err(GrpcError::Unreachable(cause)) => {
+                assert!(!reached, "{host} {networks}: {cause}");
+                assert!(
+                    cause.contains("list their network under `private`"),
+                    "{cause}"
+                );
+            }
+            Err(other) => panic!("{other}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn over_tls_the_server_has_to_be_one_that_the_ca_vouches_for() {
+    let identity = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let pem = identity.cert.pem();
+    let key = identity.signing_key.serialize_pem();
+    let routes = methods(pool(), answers(parcels(1)));
+    let server = Server::start_tls(&pem, &key, routes).await;
+    let url: Url = format!("https://localhost:{}", server.address.port())
+        .parse()
+        .unwrap();
+    let with = |ca: Option<&str>| GrpcSettings {
+        ca: ca.map(str::to_owned),
+        ..settings(&url, Some(descriptors()))
+    };
+    get(&open(&with(Some(&pem)))).await.unwrap();
+
+    let other = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let error = get(&open(&with(Some(&other.cert.pem()))))
+        .await
+        .unwrap_err();
+    assert!(matches!(error, GrpcError::Unreachable(_)), "{error}");
 }

@@ -45,7 +45,7 @@ async fn sent(
             .unwrap()
     }))
     .await;
-    let client = client(&server.url, Some(pool()));
+    let client = described(&server.url);
     let unary = call(&client, &method("Get"), json!({}))
         .await
         .map(|all| all.len());
@@ -190,11 +190,11 @@ async fn messages_over_the_limit_are_refused_before_they_are_read() {
     }
     let huge = parcel(json!({"parcelId": "x".repeat(LIMIT)}));
     let server = Server::start(methods(pool(), answers(vec![huge]))).await;
-    let error = get(&client(&server.url, Some(pool()))).await.unwrap_err();
+    let error = get(&described(&server.url)).await.unwrap_err();
     assert!(matches!(error, GrpcError::TooLarge), "{error}");
     let fits = parcel(json!({"parcelId": "x".repeat(LIMIT - 100)}));
     let server = Server::start(methods(pool(), answers(vec![fits]))).await;
-    get(&client(&server.url, Some(pool()))).await.unwrap();
+    get(&described(&server.url)).await.unwrap();
 }
 
 #[tokio::test]
@@ -203,7 +203,7 @@ async fn an_endless_stream_is_read_only_as_far_as_wanted() {
         Ok(stream::repeat_with(|| Ok(parcel(json!({"parcelId": "x".repeat(1000)})))).boxed())
     }))
     .await;
-    let client = client(&server.url, Some(pool()));
+    let client = described(&server.url);
     let name = method("List");
     let mut answers = client.call(&name, &json!({}), None, soon()).await.unwrap();
     for _ in 0..1000 {
@@ -221,7 +221,7 @@ async fn http_that_is_no_grpc_breaks_the_call() {
             http::Response::builder().status(status).body(body).unwrap()
         }))
         .await;
-        let error = get(&client(&server.url, Some(pool()))).await.unwrap_err();
+        let error = get(&described(&server.url)).await.unwrap_err();
         assert!(matches!(error, GrpcError::Broken(_)), "{status}: {error}");
         assert!(!error.to_string().contains("SECRET"), "{status}: {error}");
     }
@@ -230,7 +230,7 @@ async fn http_that_is_no_grpc_breaks_the_call() {
 #[tokio::test]
 async fn what_speaks_no_http2_breaks_the_call() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("http://{}", listener.local_addr().unwrap())
+    let url: Url = format!("http://{}", listener.local_addr().unwrap())
         .parse()
         .unwrap();
     tokio::spawn(async move {
@@ -238,7 +238,7 @@ async fn what_speaks_no_http2_breaks_the_call() {
             let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await;
         }
     });
-    let error = get(&client(&url, Some(pool()))).await.unwrap_err();
+    let error = get(&described(&url)).await.unwrap_err();
     assert!(
         matches!(error, GrpcError::Broken(_) | GrpcError::Unreachable(_)),
         "{error}"

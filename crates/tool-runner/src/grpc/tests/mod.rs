@@ -1,22 +1,25 @@
 //! Calls to a real gRPC server in this process.
 
 mod calls;
-mod descriptors;
 mod hostile;
 mod json;
+mod linking;
 mod reflection;
 mod server;
 
 use std::sync::LazyLock;
 
+use http::HeaderMap;
 use prost::Message;
 use prost_reflect::{DescriptorPool, DynamicMessage};
 use prost_types::FileDescriptorSet;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 use tonic::metadata::MetadataMap;
+use url::Url;
 
 use super::*;
+use crate::egress::{AuthSettings, EgressSettings, PrivateAddresses};
 
 const LIMIT: usize = 1 << 20;
 
@@ -29,10 +32,14 @@ fn files() -> FileDescriptorSet {
     FILES.clone()
 }
 
+fn descriptors() -> DescriptorFile {
+    static FILE: LazyLock<DescriptorFile> =
+        LazyLock::new(|| DescriptorFile::decode(&files().encode_to_vec()).unwrap());
+    FILE.clone()
+}
+
 fn pool() -> DescriptorPool {
-    static POOL: LazyLock<DescriptorPool> =
-        LazyLock::new(|| decode(&files().encode_to_vec()).unwrap());
-    POOL.clone()
+    descriptors().pool().clone()
 }
 
 /// A parcel, from its JSON form.
@@ -50,8 +57,29 @@ fn soon() -> Instant {
     Instant::now() + Duration::from_secs(20)
 }
 
-fn client(url: &Uri, descriptors: Option<DescriptorPool>) -> GrpcServer {
-    GrpcServer::new(url, None, descriptors, MetadataMap::new(), LIMIT).unwrap()
+fn settings(url: &Url, descriptors: Option<DescriptorFile>) -> GrpcSettings {
+    GrpcSettings {
+        url: url.clone(),
+        ca: None,
+        descriptors,
+        metadata: HeaderMap::new(),
+        auth: AuthSettings::None,
+        egress: EgressSettings::of(url, [], PrivateAddresses::Allowed, Duration::MAX, LIMIT),
+    }
+}
+
+fn open(settings: &GrpcSettings) -> GrpcServer {
+    GrpcServer::open(settings, &Ambient::system()).unwrap()
+}
+
+/// Knows the methods.
+fn described(url: &Url) -> GrpcServer {
+    open(&settings(url, Some(descriptors())))
+}
+
+/// Asks for the methods.
+fn undescribed(url: &Url) -> GrpcServer {
+    open(&settings(url, None))
 }
 
 /// All answers of one call.

@@ -90,7 +90,7 @@ async fn failure(
     answer: impl Fn(&MessageRequest) -> MessageResponse + Send + Sync + 'static,
 ) -> String {
     let server = Server::start(tells(answer).0).await;
-    let error = get(&client(&server.url, None)).await.unwrap_err();
+    let error = get(&undescribed(&server.url)).await.unwrap_err();
     let undescribed = matches!(error, GrpcError::Undescribed(_) | GrpcError::NoMethod(_));
     assert!(undescribed, "{error:?}");
     error.to_string()
@@ -100,7 +100,7 @@ async fn failure(
 async fn both_versions_of_reflection_describe_a_server() {
     for reflection in [reflection_v1(&files()), reflection_v1alpha(&files())] {
         let server = Server::start(reflection.merge(one())).await;
-        let client = client(&server.url, None);
+        let client = undescribed(&server.url);
         assert_eq!(get(&client).await.unwrap()["parcelId"], "p1");
     }
 }
@@ -108,7 +108,7 @@ async fn both_versions_of_reflection_describe_a_server() {
 #[tokio::test]
 async fn a_server_without_reflection_wants_a_descriptor_file() {
     let server = Server::start(one()).await;
-    let error = get(&client(&server.url, None)).await.unwrap_err();
+    let error = get(&undescribed(&server.url)).await.unwrap_err();
     assert_eq!(
         error.to_string(),
         "the server does not describe its methods: it offers no reflection; give the source `descriptors`"
@@ -120,7 +120,7 @@ async fn a_server_is_asked_once_for_all_calls() {
     let all = files().file;
     let (reflection, questions) = tells(move |_| sends(&all));
     let server = Server::start(reflection.merge(one())).await;
-    let client = client(&server.url, None);
+    let client = undescribed(&server.url);
     let calls = (0..20).map(|_| get(&client));
     for answer in futures::future::join_all(calls).await {
         answer.unwrap();
@@ -141,7 +141,7 @@ async fn imports_are_asked_for_one_by_one_and_never_twice() {
         _ => panic!("not asked"),
     });
     let server = Server::start(reflection.merge(one())).await;
-    get(&client(&server.url, None)).await.unwrap();
+    get(&undescribed(&server.url)).await.unwrap();
     assert_eq!(questions.load(Ordering::Relaxed), 2);
 }
 
@@ -161,7 +161,7 @@ async fn a_method_that_is_not_there_is_looked_for_again_but_not_at_every_call() 
         _ => sends(&new),
     });
     let server = Server::start(reflection.merge(one())).await;
-    let mut client = client(&server.url, None);
+    let mut client = undescribed(&server.url);
     for _ in 0..3 {
         let error = get(&client).await.unwrap_err();
         assert!(matches!(error, GrpcError::NoMethod(_)), "{error}");
@@ -182,7 +182,7 @@ async fn a_new_connection_is_asked_anew() {
     let (reflection, _) = tells(move |_| sends(&all));
     let server = Server::start(reflection.merge(one())).await;
     let address = server.address;
-    let client = client(&server.url, None);
+    let client = undescribed(&server.url);
     get(&client).await.unwrap();
     server.stop().await;
 
@@ -205,7 +205,7 @@ async fn a_server_that_knows_no_method_is_asked_anew() {
     let (reflection, questions) = tells(move |_| sends(&all));
     let refuses = super::server::refuses(Status::unimplemented(""));
     let server = Server::start(reflection.merge(methods(pool(), refuses))).await;
-    let client = client(&server.url, None);
+    let client = undescribed(&server.url);
     for asked in 1..=2 {
         let error = get(&client).await.unwrap_err();
         assert!(
@@ -314,7 +314,7 @@ async fn files_without_end_are_cut_off() {
 #[tokio::test]
 async fn a_reflection_that_says_nothing_holds_no_call_for_long() {
     let server = Server::start(super::server::raw(|_| std::future::pending())).await;
-    let client = client(&server.url, None);
+    let client = undescribed(&server.url);
     let began = std::time::Instant::now();
     let deadline = Instant::now() + Duration::from_millis(300);
     let late = client

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use axum::Router;
 use axum::response::IntoResponse;
 use futures::stream::{self, BoxStream, StreamExt};
-use http::Uri;
 use prost::Message;
 use prost_reflect::{DescriptorPool, DynamicMessage};
 use prost_types::FileDescriptorSet;
@@ -18,8 +17,10 @@ use tokio_stream::wrappers::TcpListenerStream;
 use tonic::body::Body;
 use tonic::metadata::MetadataMap;
 use tonic::service::Routes;
+use tonic::transport::{Identity, ServerTlsConfig};
 use tonic::{Request, Response, Status};
 use tower::Service;
+use url::Url;
 
 use crate::grpc::codec::DynamicCodec;
 
@@ -27,7 +28,7 @@ pub(super) type Answers = BoxStream<'static, Result<DynamicMessage, Status>>;
 
 /// A server that stops when dropped.
 pub(super) struct Server {
-    pub(super) url: Uri,
+    pub(super) url: Url,
     pub(super) address: SocketAddr,
     stop: Option<oneshot::Sender<()>>,
     task: JoinHandle<()>,
@@ -39,10 +40,24 @@ impl Server {
     }
 
     pub(super) async fn start_at(address: SocketAddr, routes: Router) -> Self {
+        Self::serve(address, tonic::transport::Server::builder(), routes).await
+    }
+
+    pub(super) async fn start_tls(certificate: &str, key: &str, routes: Router) -> Self {
+        let tls = ServerTlsConfig::new().identity(Identity::from_pem(certificate, key));
+        let builder = tonic::transport::Server::builder().tls_config(tls).unwrap();
+        Self::serve("127.0.0.1:0".parse().unwrap(), builder, routes).await
+    }
+
+    async fn serve(
+        address: SocketAddr,
+        mut builder: tonic::transport::Server,
+        routes: Router,
+    ) -> Self {
         let listener = TcpListener::bind(address).await.unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel();
-        let server = tonic::transport::Server::builder()
+        let server = builder
             .add_routes(Routes::from(routes))
             .serve_with_incoming_shutdown(TcpListenerStream::new(listener), async {
                 let _ = stopped.await;

@@ -7,7 +7,7 @@ use prost_types::{
 };
 
 use super::*;
-use crate::grpc::descriptors::{MAX_FILES, link};
+use crate::grpc::descriptors::{BadDescriptors, MAX_FILES, link};
 
 fn file(name: &str, imports: &[&str]) -> FileDescriptorProto {
     FileDescriptorProto {
@@ -257,12 +257,12 @@ fn well_known_types_are_always_our_own() {
 #[test]
 fn bytes_that_are_no_descriptors_are_refused() {
     assert_eq!(
-        decode(b"\xff\xff").unwrap_err(),
+        DescriptorFile::decode(b"\xff\xff").unwrap_err(),
         BadDescriptors::NotDescriptors
     );
     let large = vec![0; 9 << 20];
     assert_eq!(
-        decode(&large).unwrap_err().to_string(),
+        DescriptorFile::decode(&large).unwrap_err().to_string(),
         "there are more than 8388608 bytes"
     );
 }
