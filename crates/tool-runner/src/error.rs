@@ -16,6 +16,9 @@ pub enum Error {
     /// A source's settings were accepted and then not.
     #[error("a source cannot be set up")]
     Source(#[source] sqlx::Error),
+    /// The settings of an HTTP source were accepted and then not.
+    #[error("an HTTP source cannot be set up: {0}")]
+    HttpSource(String),
     /// A tool works on a source that there is not, or one of another type.
     #[error("there is no source `{0}` of the type its tools need")]
     NoSource(String),
@@ -41,7 +44,9 @@ fn lines(faults: &[Fault]) -> String {
 impl ServiceError for Error {
     fn reason(&self) -> ErrorReason {
         match self {
-            Self::Catalogue(_) | Self::Source(_) | Self::NoSource(_) => ErrorReason::Internal,
+            Self::Catalogue(_) | Self::Source(_) | Self::HttpSource(_) | Self::NoSource(_) => {
+                ErrorReason::Internal
+            }
             Self::UnknownTool => ErrorReason::UnknownTool,
             Self::NoPermit | Self::Permit(_) | Self::RowRule(_) => ErrorReason::PermitRefused,
         }

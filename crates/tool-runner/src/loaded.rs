@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use wardgate_domain::{ColumnClass, Digest, PermitVerifier};
+use wardgate_domain::{Ambient, ColumnClass, Digest, PermitVerifier};
 use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_redact::PseudonymKey;
 
@@ -63,6 +63,7 @@ impl Loaded {
         catalogue: Catalogue,
         config: &Config,
         keys: &Keys,
+        ambient: &Ambient,
         previous: Option<&Self>,
     ) -> Result<Self, Error> {
         let (tools, toolsets, settings, version) = catalogue.into_parts();
@@ -70,7 +71,7 @@ impl Loaded {
         let open = previous.map(|previous| &previous.sources);
         for settings in settings {
             let limit = longest(&tools, &settings.name, config.time_limit);
-            sources.open(settings, limit, open)?;
+            sources.open(settings, limit, ambient, open)?;
         }
         let list = pb::ListToolsResponse {
             tools: tools

@@ -57,7 +57,7 @@ pub(crate) async fn start(
     let seen = texts(&config.catalogue).unwrap_or_default();
     let catalogue =
         Catalogue::load(&config.catalogue, &config.variables).map_err(Error::Catalogue)?;
-    let loaded = Loaded::new(catalogue, &config, &keys, None)?;
+    let loaded = Loaded::new(catalogue, &config, &keys, &ambient, None)?;
     let (version, _) = watch::channel(loaded.version());
     let runner = Arc::new(Runner {
         loaded: ArcSwap::from_pointee(loaded),
@@ -210,7 +210,13 @@ impl Runner {
         let catalogue =
             Catalogue::parse(texts, &self.config.variables).map_err(Error::Catalogue)?;
         let previous = self.loaded.load();
-        let loaded = Loaded::new(catalogue, &self.config, &self.keys, Some(&previous))?;
+        let loaded = Loaded::new(
+            catalogue,
+            &self.config,
+            &self.keys,
+            &self.ambient,
+            Some(&previous),
+        )?;
         let version = loaded.version();
         self.loaded.store(Arc::new(loaded));
         self.version.send_if_modified(|current| {

@@ -24,12 +24,12 @@ pub use fault::Fault;
 pub(crate) use fault::{Faults, Fields};
 pub(crate) use result_shape::{ResultShape, RowEntity, Shape, VALUE};
 pub(crate) use schema::{InputSchema, JsonType};
-pub(crate) use source::{SourceKind, SourceSettings, SqlSettings};
+pub(crate) use source::{HttpSettings, SourceKind, SourceSettings, SqlSettings, header_name};
 pub(crate) use statement::{Dialect, Statement};
-pub(crate) use template::UnfitValue;
+pub(crate) use template::{JsonTemplate, Template, UnfitValue};
 pub use tool::Tool;
 pub use toolset::Toolset;
-pub(crate) use yaml::Node;
+pub(crate) use yaml::{Node, Yaml};
 
 use execute::{Types, read_types};
 use yaml::{Mark, NotYaml};

@@ -93,9 +93,10 @@ impl From<EgressError> for ExecutorError {
                 "no_credentials",
                 "the service needs the caller's token, which did not come with the call",
             ),
-            EgressError::Auth(_) => {
-                refused("no_credentials", "no credentials for the service were granted")
-            }
+            EgressError::Auth(_) => refused(
+                "no_credentials",
+                "no credentials for the service were granted",
+            ),
             EgressError::NotHttp
             | EgressError::HostNotListed(_)
             | EgressError::AddressRefused(_)

@@ -8,8 +8,8 @@
 //! ```
 //!
 //! A [`Client`] is opened once from its [`ClientSettings`] and kept: it pools connections (HTTP/1.1, and
-//! HTTP/2 where TLS negotiates it). A [`Request`] takes the service's time limit unless it sets its own;
-//! [`Request::open_ended`] is for event streams, where the time limit ends with the headers and the
+//! HTTP/2 where TLS negotiates it). A [`Request`] has the service's time limit to the end of
+//! its response; [`Request::open_ended`] is for event streams, where the limit covers the headers and the
 //! reader bounds the chunks it takes. Dropping the future or the [`Body`] ends the request.
 //!
 //! No proxy of the environment, no cookies, no decompression and no retry of anything a server may have
@@ -31,7 +31,7 @@ use tokio::time::{Instant, timeout_at};
 use url::Url;
 
 pub(crate) use address::PrivateAddresses;
-pub(crate) use auth::{Auth, AuthError, AuthSettings, CallerToken, OAuthClient, Secret};
+pub(crate) use auth::{Auth, AuthSettings, CallerToken, OAuthClient, Secret};
 pub(crate) use client::{Client, ClientSettings};
 pub(crate) use error::EgressError;
 pub(crate) use guard::{AllowedHost, Guard, NotAHost};
@@ -113,9 +113,8 @@ impl Egress {
     /// Sends a request and follows its redirects. Any status is a response.
     pub(crate) async fn send(&self, request: Request) -> Result<Response, EgressError> {
         let open_ended = request.open_ended;
-        let limit = request.timeout.unwrap_or(self.timeout);
         // A limit beyond the clock's reach is none.
-        let deadline = Instant::now().checked_add(limit);
+        let deadline = Instant::now().checked_add(self.timeout);
         let response = within(deadline, self.follow(request)).await?;
         Ok(Response::new(
             response,

@@ -1,7 +1,5 @@
 //! A request to a service.
 
-use std::time::Duration;
-
 use bytes::Bytes;
 use http::Method;
 use http::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
@@ -14,7 +12,6 @@ pub(crate) struct Request {
     pub(super) url: Url,
     pub(super) headers: HeaderMap,
     pub(super) body: Bytes,
-    pub(super) timeout: Option<Duration>,
     pub(super) open_ended: bool,
 }
 
@@ -26,7 +23,6 @@ impl Request {
             url,
             headers: HeaderMap::new(),
             body: Bytes::new(),
-            timeout: None,
             open_ended: false,
         }
     }
@@ -42,12 +38,6 @@ impl Request {
         let mut request = self.header(CONTENT_TYPE, HeaderValue::from_static(content_type));
         request.body = body.into();
         request
-    }
-
-    /// Takes this time limit instead of the service's.
-    pub(crate) fn timeout(mut self, limit: Duration) -> Self {
-        self.timeout = Some(limit);
-        self
     }
 
     /// Lets the response be a stream without end: the time limit covers no more than its headers, and the

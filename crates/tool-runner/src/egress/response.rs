@@ -1,7 +1,6 @@
 //! A response, whose body is read no further than its limits allow.
 
 use bytes::{Bytes, BytesMut};
-use futures::{Stream, stream};
 use http::{HeaderMap, StatusCode};
 use tokio::time::Instant;
 
@@ -68,13 +67,5 @@ impl Body {
             bytes.extend_from_slice(&chunk);
         }
         Ok(bytes.freeze())
-    }
-
-    /// The pieces as a stream.
-    pub(crate) fn into_stream(self) -> impl Stream<Item = Result<Bytes, EgressError>> + Send {
-        stream::try_unfold(self, |mut body| async move {
-            let chunk = body.chunk().await?;
-            Ok(chunk.map(|chunk| (chunk, body)))
-        })
     }
 }

@@ -46,12 +46,16 @@ pub(crate) enum ExecutorError {
 }
 
 impl ExecutorError {
+    /// The kind of a refusal that is no answer to the call: the source is in trouble, and says so.
+    pub(crate) const UNAVAILABLE: &'static str = "source_unavailable";
+
     /// The source itself is in trouble, so it counts against it, and another try may do.
     pub(crate) fn is_outage(&self) -> bool {
-        matches!(
-            self,
-            Self::Unreachable(_) | Self::Busy(_) | Self::Timeout | Self::Broken(_)
-        )
+        match self {
+            Self::Unreachable(_) | Self::Busy(_) | Self::Timeout | Self::Broken(_) => true,
+            Self::Refused { kind, .. } => *kind == Self::UNAVAILABLE,
+            _ => false,
+        }
     }
 }
 

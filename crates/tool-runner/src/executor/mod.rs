@@ -8,8 +8,12 @@
 //! A new kind is a module and a line in [`KINDS`].
 
 mod error;
+mod http;
+mod jsonrpc;
 mod output;
 mod sql;
+#[cfg(test)]
+mod testing;
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -21,18 +25,19 @@ use cedar_policy::PolicySet;
 use futures::future::BoxFuture;
 use serde_json::{Map, Value};
 use tokio::time::Instant;
-use wardgate_domain::{CallId, Caller};
+use wardgate_domain::{Ambient, CallId, Caller};
 
 use crate::Error;
 use crate::catalogue::{Fields, Scope, SourceKind, SourceSettings, Statement};
 use crate::sql::Database;
 
 pub(crate) use error::ExecutorError;
+pub(crate) use http::HttpSource;
 pub(crate) use output::{Caps, Flow, Kept, Output, Progress};
 pub(crate) use sql::Pushed;
 
 /// Every kind of execution.
-pub(crate) const KINDS: [Kind; 1] = [sql::KIND];
+pub(crate) const KINDS: [Kind; 3] = [sql::KIND, http::KIND, jsonrpc::KIND];
 
 /// A word for `execute.type`.
 pub(crate) struct Kind {
@@ -107,6 +112,7 @@ struct OpenSource {
 #[derive(Clone)]
 pub(crate) enum Source {
     Sql(Arc<Database>),
+    Http(Arc<HttpSource>),
 }
 
 impl Sources {
@@ -116,6 +122,7 @@ impl Sources {
         &mut self,
         settings: SourceSettings,
         limit: Duration,
+        ambient: &Ambient,
         previous: Option<&Self>,
     ) -> Result<(), Error> {
         let kept = previous
@@ -123,7 +130,7 @@ impl Sources {
             .filter(|open| open.settings == settings && open.limit == limit);
         let source = match kept {
             Some(open) => open.source.clone(),
-            None => Source::open(&settings.kind, limit)?,
+            None => Source::open(&settings.kind, limit, ambient)?,
         };
         let name = settings.name.clone();
         self.0.insert(
@@ -144,14 +151,25 @@ impl Sources {
             _ => Err(Error::NoSource(name.to_owned())),
         }
     }
+
+    /// The HTTP service of that name.
+    pub(crate) fn http(&self, name: &str) -> Result<Arc<HttpSource>, Error> {
+        match self.0.get(name).map(|open| &open.source) {
+            Some(Source::Http(service)) => Ok(Arc::clone(service)),
+            _ => Err(Error::NoSource(name.to_owned())),
+        }
+    }
 }
 
 impl Source {
-    fn open(kind: &SourceKind, limit: Duration) -> Result<Self, Error> {
+    fn open(kind: &SourceKind, limit: Duration, ambient: &Ambient) -> Result<Self, Error> {
         match kind {
             SourceKind::Sql(settings) => Database::new(settings, limit)
                 .map(|database| Self::Sql(Arc::new(database)))
                 .map_err(Error::Source),
+            SourceKind::Http(settings) => HttpSource::open(settings, ambient)
+                .map(|service| Self::Http(Arc::new(service)))
+                .map_err(|error| Error::HttpSource(error.to_string())),
         }
     }
 }

@@ -6,12 +6,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use serde_json::{Map, Value};
+use serde_json::Value;
 use tokio::time::Instant;
 use wardgate_domain::{Ambient, CallId, Caller, CallerClaims, Timestamp};
 
-use super::{Caps, Executor, ExecutorError, Invocation, Kept, Output, Sources};
+use super::{Caps, Executor, ExecutorError, Invocation, Output, Sources};
 use crate::catalogue::{Catalogue, Text, Tool};
+
+/// What came out of a run.
+#[derive(Debug)]
+pub(super) struct Ran {
+    /// Each an object.
+    pub(super) rows: Vec<Value>,
+    pub(super) is_error: bool,
+}
 
 /// Arguments that every test tool takes, of any type.
 const PROPERTIES: &str =
@@ -50,7 +58,7 @@ impl TestTool {
     }
 
     /// Runs it with arguments that were checked already.
-    pub(super) async fn run(&self, arguments: Value) -> Result<Kept, ExecutorError> {
+    pub(super) async fn run(&self, arguments: Value) -> Result<Ran, ExecutorError> {
         let Value::Object(arguments) = arguments else {
             panic!("arguments are an object");
         };
@@ -80,7 +88,17 @@ impl TestTool {
         };
         let mut output = Output::new(self.tool.result(), None, caps, None);
         self.executor.run(&invocation, &mut output).await?;
-        Ok(output.into_kept())
+        let kept = output.into_kept();
+        let rows = kept.rows.into_iter().map(|row| {
+            let fields = row.into_fields().into_iter();
+            fields
+                .map(|(name, value)| (name.to_string(), value))
+                .collect()
+        });
+        Ok(Ran {
+            rows: rows.collect(),
+            is_error: kept.is_error,
+        })
     }
 }
 
@@ -100,17 +118,6 @@ fn parse(sources: &str, execute: &str, result: &str) -> Result<Catalogue, String
         let faults: Vec<_> = faults.iter().map(ToString::to_string).collect();
         faults.join("\n")
     })
-}
-
-/// The rows of a run as objects.
-pub(super) fn rows(out: Result<Kept, ExecutorError>) -> Vec<Value> {
-    let rows = out.unwrap().rows.into_iter();
-    rows.map(|row| {
-        let fields = row.into_fields().into_iter();
-        let fields: Map<_, _> = fields.map(|(name, value)| (name.to_string(), value)).collect();
-        Value::Object(fields)
-    })
-    .collect()
 }
 
 /// Kind and text of a refusal, as the caller reads them.

@@ -28,9 +28,7 @@ pub(crate) fn read(node: &Node, expand: &mut Expand<'_>) -> Option<AuthSettings>
                 .zip(password)
                 .map(|(username, password)| AuthSettings::Basic { username, password })
         }
-        "client_credentials" => {
-            client(&mut fields, expand).map(AuthSettings::ClientCredentials)
-        }
+        "client_credentials" => client(&mut fields, expand).map(AuthSettings::ClientCredentials),
         "token_exchange" => client(&mut fields, expand).map(AuthSettings::TokenExchange),
         other => {
             expand.faults.add(

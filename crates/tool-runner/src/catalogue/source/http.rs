@@ -1,5 +1,6 @@
 //! Sources that speak HTTP: where they are, what they are sent, and what of the network they may use.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use http::header::{AUTHORIZATION, CONTENT_LENGTH, HOST, HeaderMap};
@@ -208,8 +209,8 @@ pub(crate) fn private(node: &Node, expand: &mut Expand<'_>) -> Option<PrivateAdd
     let mut networks = Vec::new();
     for node in expand.faults.list(node, "private") {
         let text = expand.text(node, "private")?;
-        let network = text.parse().or_else(|_| text.parse().map(IpNet::from));
-        match network {
+        let address = || text.parse::<IpAddr>().map(IpNet::from);
+        match text.parse::<IpNet>().or_else(|_| address()) {
             Ok(network) => networks.push(network),
             Err(_) => expand.faults.add(
                 node.at,
@@ -219,4 +220,77 @@ pub(crate) fn private(node: &Node, expand: &mut Expand<'_>) -> Option<PrivateAdd
         }
     }
     Some(PrivateAddresses::Listed(networks))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::path::PathBuf;
+
+    use super::*;
+    use crate::catalogue::{Catalogue, SourceKind, Text};
+    use crate::egress::{OAuthClient, Secret};
+
+    fn read(source: &str) -> HttpSettings {
+        let text = format!("sources: {{ api: {source} }}\ntools: []\n");
+        let path = PathBuf::from("tools.yaml");
+        let variables = [("BASE", "https://api.example.com/v1"), ("SECRET", "canary")];
+        let variables: BTreeMap<_, _> = variables
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .into();
+        let catalogue = Catalogue::parse(&[Text { path, text }], &variables).unwrap();
+        let (_, _, sources, _) = catalogue.into_parts();
+        match sources.into_iter().next().unwrap().kind {
+            SourceKind::Http(settings) => *settings,
+            SourceKind::Sql(_) => panic!("not an HTTP source"),
+        }
+    }
+
+    #[test]
+    fn a_source_is_what_its_author_wrote() {
+        let settings = read(
+            "{ type: http, base_url: '${BASE}', headers: { X-Key: '${SECRET}' }, auth: { type: client_credentials, token_url: 'https://id.example.com/token', client_id: me, client_secret: '${SECRET}', scope: 'a b' }, hosts: [cdn.example.com:8443], private: [10.1.0.0/16, '::1'], timeout: 10s, max_response_bytes: 5 }",
+        );
+        assert_eq!(settings.url.as_str(), "https://api.example.com/v1");
+        let ClientSettings {
+            egress,
+            headers,
+            auth,
+        } = &settings.client;
+        assert_eq!(headers["x-key"], "canary");
+        let wanted = EgressSettings {
+            hosts: ["api.example.com", "cdn.example.com:8443"]
+                .map(|host| host.parse().unwrap())
+                .into(),
+            private: PrivateAddresses::Listed(vec![
+                "10.1.0.0/16".parse().unwrap(),
+                "::1/128".parse().unwrap(),
+            ]),
+            timeout: Duration::from_secs(10),
+            max_response_bytes: 5,
+        };
+        assert_eq!(*egress, wanted);
+        let wanted = AuthSettings::ClientCredentials(OAuthClient {
+            token_url: "https://id.example.com/token".parse().unwrap(),
+            client_id: "me".to_owned(),
+            client_secret: Secret::from("canary".to_owned()),
+            scope: Some("a b".to_owned()),
+            audience: None,
+        });
+        assert_eq!(*auth, wanted);
+        assert!(!format!("{settings:?}").contains("canary"));
+    }
+
+    #[test]
+    fn what_is_not_written_is_safe() {
+        let settings = read("{ type: http, base_url: 'http://localhost:8080' }");
+        let egress = &settings.client.egress;
+        assert_eq!(egress.private, PrivateAddresses::Refused);
+        assert_eq!(egress.hosts, ["localhost:8080".parse().unwrap()]);
+        assert_eq!(egress.timeout, Duration::from_secs(30));
+        assert_eq!(settings.client.auth, AuthSettings::None);
+        assert!(settings.client.headers.is_empty());
+        let private = read("{ type: http, base_url: 'http://127.0.0.1', private: true }");
+        assert_eq!(private.client.egress.private, PrivateAddresses::Allowed);
+    }
 }

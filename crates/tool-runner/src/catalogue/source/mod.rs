@@ -1,6 +1,8 @@
 //! The sources of a `tools.yaml`: what they are and where, with `${NAME}` filled in.
 
+mod auth;
 mod expand;
+mod http;
 mod sql;
 
 use std::collections::BTreeMap;
@@ -10,6 +12,7 @@ use super::fault::{Faults, Fields};
 use super::yaml::{Key, Node};
 
 pub(crate) use expand::Expand;
+pub(crate) use http::{HttpSettings, header_name};
 pub(crate) use sql::SqlSettings;
 
 /// A source as configured. Two that are equal are the same source, so an open one can be kept.
@@ -23,10 +26,11 @@ pub(crate) struct SourceSettings {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum SourceKind {
     Sql(SqlSettings),
+    Http(Box<HttpSettings>),
 }
 
 /// Every type of source, for faults.
-const TYPES: &str = "sqlite, postgres";
+const TYPES: &str = "sqlite, postgres, http";
 
 impl SourceSettings {
     pub(super) fn read(
@@ -47,6 +51,10 @@ impl SourceSettings {
         let kind = match word.as_str() {
             "sqlite" | "postgres" => {
                 SqlSettings::read(&word, &mut fields, &mut expand).map(SourceKind::Sql)
+            }
+            "http" => {
+                let settings = HttpSettings::read("base_url", &mut fields, &mut expand);
+                settings.map(|settings| SourceKind::Http(Box::new(settings)))
             }
             other => {
                 expand.faults.add(

@@ -102,21 +102,28 @@ impl TokenEndpoint {
         self.ask(&form, Some(longest)).await
     }
 
+    fn request(&self, form: &[(&str, &str)]) -> Request {
+        let mut body = form_urlencoded::Serializer::new(String::new());
+        body.extend_pairs(form);
+        body.extend_pairs(self.scope.iter().map(|scope| ("scope", scope)));
+        body.extend_pairs(self.audience.iter().map(|audience| ("audience", audience)));
+        Request::new(Method::POST, self.url.clone())
+            .header(ACCEPT, HeaderValue::from_static("application/json"))
+            .header(AUTHORIZATION, self.authorization.clone())
+            .body("application/x-www-form-urlencoded", body.finish())
+    }
+
     async fn ask(
         &self,
         form: &[(&str, &str)],
         longest: Option<Duration>,
     ) -> Result<AccessToken, AuthError> {
-        let mut body = form_urlencoded::Serializer::new(String::new());
-        body.extend_pairs(form);
-        body.extend_pairs(self.scope.iter().map(|scope| ("scope", scope)));
-        body.extend_pairs(self.audience.iter().map(|audience| ("audience", audience)));
-        let request = Request::new(Method::POST, self.url.clone())
-            .header(ACCEPT, HeaderValue::from_static("application/json"))
-            .header(AUTHORIZATION, self.authorization.clone())
-            .body("application/x-www-form-urlencoded", body.finish());
         let asked_at = self.ambient.now();
-        let response = self.egress.send(request).await.map_err(endpoint)?;
+        let response = self
+            .egress
+            .send(self.request(form))
+            .await
+            .map_err(endpoint)?;
         let status = response.status;
         let body = response.body.bytes().await.map_err(endpoint)?;
         if !status.is_success() {

@@ -26,9 +26,9 @@ impl BodyTemplate {
             (Some(node), None, None) => Some(Self::Json(scope.json_template(node))),
             (None, Some(node), None) => Pairs::read(node, "form", scope).map(Self::Form),
             (None, None, Some(node)) => scope.template(node, "text").map(Self::Text),
-            _ => {
+            (Some(node), ..) | (_, Some(node), _) => {
                 scope.faults.add(
-                    fields.at(),
+                    node.at,
                     "a request has more than one of `json`, `form` and `text`",
                     "keep one of them",
                 );

@@ -20,7 +20,7 @@ use url::form_urlencoded;
 
 use super::{Executor, ExecutorError, Invocation, Kind, Output, Plan, Sources};
 use crate::Error;
-use crate::catalogue::{Fields, Node, Scope, SourceKind, UnfitValue};
+use crate::catalogue::{Fields, Node, Scope, SourceKind};
 use crate::egress::{AuthSettings, Request};
 use body::BodyTemplate;
 use pairs::{Headers, Pairs};
@@ -30,6 +30,9 @@ pub(super) use response::{json, refused};
 pub(crate) use source::HttpSource;
 
 pub(super) const KIND: Kind = Kind { name: "http", read };
+
+/// Longer URLs are refused by servers, some of which cut them instead.
+const MAX_URL: usize = 16 * 1024;
 
 /// An HTTP source as a plan refers to it.
 #[derive(Debug, Clone)]
@@ -114,11 +117,7 @@ impl SourceName {
         let node = fields.required("source", "name one of `sources`", scope.faults)?;
         let settings = scope.source(node)?;
         let SourceKind::Http(http) = &settings.kind else {
-            scope.faults.add(
-                node.at,
-                format!("`{}` is no source of type http", settings.name),
-                "name one with `type: http`",
-            );
+            scope.wrong_source(node, "an HTTP service");
             return None;
         };
         Some(Self {
@@ -151,18 +150,21 @@ struct HttpExecutor {
 }
 
 impl HttpExecutor {
-    fn request(&self, values: &Map<String, Value>) -> Result<Request, UnfitValue> {
+    fn request(&self, values: &Map<String, Value>) -> Result<Request, ExecutorError> {
         let plan = &self.plan;
-        let path = match &plan.path {
-            Some(path) => path.fill(values)?,
-            None => String::new(),
-        };
-        let mut url = self.source.url(&path);
+        let mut url = self.source.url(plan.path.as_ref(), values)?;
         let query = plan.query.fill(values)?;
         if !query.is_empty() {
             let mut text = form_urlencoded::Serializer::new(String::new());
             text.extend_pairs(query);
             url.set_query(Some(&text.finish()));
+        }
+        if url.as_str().len() > MAX_URL {
+            return Err(ExecutorError::BadArgument {
+                text: format!(
+                    "the arguments make a URL of more than {MAX_URL} bytes; shorten them"
+                ),
+            });
         }
         let mut request = Request::new(plan.method.clone(), url);
         if let Some((content_type, body)) = plan.body.fill(values)? {

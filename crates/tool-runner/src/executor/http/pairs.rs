@@ -49,6 +49,16 @@ impl Headers {
                     "use letters, digits and `-`; credentials belong in `auth` of the source",
                 );
             }
+            if matches!(&node.value, Yaml::Text(text) if text.contains(char::is_control)) {
+                scope.faults.add(
+                    node.at,
+                    format!(
+                        "the value of header `{}` holds a line break or the like",
+                        key.name
+                    ),
+                    "write it on one line",
+                );
+            }
             let template = text(node, "headers", scope);
             headers.extend(name.zip(template));
         }

@@ -59,7 +59,7 @@ impl PathTemplate {
     }
 
     /// The path for one call, each segment percent-encoded.
-    pub(crate) fn fill(&self, values: &Map<String, Value>) -> Result<String, UnfitValue> {
+    pub(super) fn fill(&self, values: &Map<String, Value>) -> Result<String, UnfitValue> {
         let mut path = String::new();
         for segment in &self.0 {
             let filled = segment.fill(values, |text| {

@@ -23,7 +23,10 @@ pub(super) async fn read(response: Response, out: &mut Output<'_>) -> Result<(),
         body,
     } = response;
     if !status.is_success() {
-        let refused = refused(status, format!("the service answered with status {}", status.as_u16()));
+        let refused = refused(
+            status,
+            format!("the service answered with status {}", status.as_u16()),
+        );
         // Services that put an error into words do so in JSON.
         return match body.bytes().await.map(|body| json(&body)) {
             Ok(Ok(document)) => Err(out.reported(&document).unwrap_or(refused)),
@@ -75,7 +78,9 @@ pub(in crate::executor) fn json(body: &Bytes) -> Result<Value, ExecutorError> {
 }
 
 fn is_text(headers: &HeaderMap) -> bool {
-    let content_type = headers.get(CONTENT_TYPE).map_or(&b""[..], |value| value.as_bytes());
+    let content_type = headers
+        .get(CONTENT_TYPE)
+        .map_or(&b""[..], |value| value.as_bytes());
     let is = |prefix: &[u8]| {
         content_type
             .get(..prefix.len())

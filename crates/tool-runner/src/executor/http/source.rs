@@ -1,9 +1,11 @@
 //! An open HTTP source, for every executor that works on one.
 
+use serde_json::{Map, Value};
 use url::Url;
 use wardgate_domain::Ambient;
 
-use crate::catalogue::HttpSettings;
+use super::PathTemplate;
+use crate::catalogue::{HttpSettings, UnfitValue};
 use crate::egress::{CallerToken, Client, EgressError, Request, Response};
 use crate::executor::Invocation;
 
@@ -22,15 +24,22 @@ impl HttpSource {
         })
     }
 
-    /// The service's URL with `path`, percent-encoded already, behind its own.
-    pub(super) fn url(&self, path: &str) -> Url {
+    /// The service's URL, with `path` behind its own if there is one.
+    pub(in crate::executor) fn url(
+        &self,
+        path: Option<&PathTemplate>,
+        values: &Map<String, Value>,
+    ) -> Result<Url, UnfitValue> {
         let mut url = self.url.clone();
-        url.set_path(&format!("{}{path}", self.url.path().trim_end_matches('/')));
-        url
+        if let Some(path) = path {
+            let path = path.fill(values)?;
+            url.set_path(&format!("{}{path}", self.url.path().trim_end_matches('/')));
+        }
+        Ok(url)
     }
 
     /// Sends a request on behalf of the call's caller.
-    pub(super) async fn send(
+    pub(in crate::executor) async fn send(
         &self,
         request: Request,
         call: &Invocation<'_>,

@@ -51,13 +51,16 @@ struct JsonRpcPlan {
 enum Params {
     Template(JsonTemplate),
     /// The arguments of the call, without what is derived from them.
-    Arguments { derived: Vec<String> },
+    Arguments {
+        derived: Vec<String>,
+    },
 }
 
 fn read(fields: &mut Fields<'_>, scope: &mut Scope<'_, '_>) -> Option<Box<dyn Plan>> {
     let source = SourceName::read(fields, scope);
-    let path_node = fields.optional("path");
-    let path = path_node.map(|node| PathTemplate::read(node, scope));
+    let path = fields
+        .optional("path")
+        .map(|node| PathTemplate::read(node, scope));
     let dialect_node = fields.optional("dialect");
     let dialect = match dialect_node {
         Some(node) => dialect(node, scope),
@@ -73,13 +76,9 @@ fn read(fields: &mut Fields<'_>, scope: &mut Scope<'_, '_>) -> Option<Box<dyn Pl
             derived: scope.derive.names().map(str::to_owned).collect(),
         },
     };
-    let path = match path {
-        Some(path) => Some(path?),
-        None => None,
-    };
     Some(Box::new(JsonRpcPlan {
         source: source?,
-        path,
+        path: path.map_or(Some(None), |path| path.map(Some))?,
         dialect: dialect?,
         method: method?,
         params,
@@ -128,10 +127,7 @@ struct JsonRpcExecutor {
 impl JsonRpcExecutor {
     fn request(&self, id: u64, values: &Map<String, Value>) -> Result<Request, ExecutorError> {
         let plan = &self.plan;
-        let path = match &plan.path {
-            Some(path) => path.fill(values)?,
-            None => String::new(),
-        };
+        let url = self.source.url(plan.path.as_ref(), values)?;
         let method = match plan.dialect {
             Dialect::ToolsCall => TOOLS_CALL,
             Dialect::Method => &plan.method,
@@ -150,7 +146,7 @@ impl JsonRpcExecutor {
             "method": method,
             "params": { "name": plan.method, "arguments": params },
         });
-        Ok(Request::new(Method::POST, self.source.url(&path))
+        Ok(Request::new(Method::POST, url)
             .header(ACCEPT, HeaderValue::from_static("application/json"))
             .body("application/json", body.to_string()))
     }
@@ -183,15 +179,15 @@ fn result(id: u64, answer: Value) -> Result<Value, ExecutorError> {
     let Value::Object(mut answer) = answer else {
         return Err(bad("an answer that is no JSON-RPC message"));
     };
-    let answered = answer.get("id").filter(|id| !id.is_null());
+    let answered = answer.remove("id").filter(|id| !id.is_null());
     let error = answer.remove("error").filter(|error| !error.is_null());
     if let Some(error) = error
-        && answered.is_none_or(|answered| *answered == id)
+        && answered.as_ref().is_none_or(|answered| *answered == id)
     {
         // A server that could not read the request does not know its id.
         return Err(ExecutorError::Reported(message(&error)));
     }
-    if answered.is_none_or(|answered| *answered != id) {
+    if answered.is_none_or(|answered| answered != id) {
         return Err(bad("an answer to another request"));
     }
     answer

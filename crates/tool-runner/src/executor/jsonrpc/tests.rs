@@ -6,7 +6,7 @@ use axum::Router;
 use axum::routing::post;
 
 use super::*;
-use crate::executor::testing::{TestTool, failure, rows};
+use crate::executor::testing::{TestTool, failure};
 
 const METHOD: &str =
     "{ type: jsonrpc, source: api, path: /mcp/, dialect: method, method: get_records }";
@@ -38,7 +38,7 @@ fn tool(port: u16, execute: &str) -> TestTool {
 async fn answered(status: u16, body: &'static str) -> Result<Vec<Value>, ExecutorError> {
     let (port, _) = server(status, body).await;
     let out = tool(port, METHOD).run(json!({"id": "NUGWI"})).await?;
-    Ok(rows(Ok(out)))
+    Ok(out.rows)
 }
 
 #[tokio::test]
@@ -67,7 +67,12 @@ async fn every_request_has_an_id_of_its_own() {
     for _ in 0..3 {
         tool.run(json!({})).await.unwrap();
     }
-    let ids: Vec<_> = seen.lock().unwrap().iter().map(|it| it["id"].clone()).collect();
+    let ids: Vec<_> = seen
+        .lock()
+        .unwrap()
+        .iter()
+        .map(|it| it["id"].clone())
+        .collect();
     assert_eq!(ids, [1, 2, 3]);
 }
 
@@ -113,8 +118,8 @@ async fn an_error_is_reported_in_the_servers_words() {
 async fn mcp_content_that_is_an_error_is_kept_as_one() {
     let body = r#"{"id":ID,"result":{"content":[{"type":"text","text":"no"}],"isError":true}}"#;
     let (port, _) = server(200, body).await;
-    let kept = tool(port, METHOD).run(json!({})).await.unwrap();
-    assert!(kept.is_error);
+    let out = tool(port, METHOD).run(json!({})).await.unwrap();
+    assert!(out.is_error);
 }
 
 #[tokio::test]
@@ -137,18 +142,48 @@ async fn another_status_is_named_as_it_is() {
 #[tokio::test]
 async fn an_answer_that_is_none_says_so() {
     for (body, what) in [
-        (r#"{"jsonrpc":"2.0","id":ID}"#, "neither a result nor an error"),
-        (r#"{"jsonrpc":"2.0","id":ID,"error":null}"#, "neither a result nor an error"),
-        (r#"{"id":7777,"result":{"data":["canary"]}}"#, "an answer to another request"),
-        (r#"{"id":"ID","result":{"data":["canary"]}}"#, "an answer to another request"),
-        (r#"{"id":7777,"error":{"message":"canary"}}"#, "an answer to another request"),
-        (r#"{"id":null,"result":{"data":["canary"]}}"#, "an answer to another request"),
-        (r#"{"result":{"data":["canary"]}}"#, "an answer to another request"),
-        (r#"{"id":ID,"id":ID,"result":"canary"}"#, "an answer that is no JSON"),
+        (
+            r#"{"jsonrpc":"2.0","id":ID}"#,
+            "neither a result nor an error",
+        ),
+        (
+            r#"{"jsonrpc":"2.0","id":ID,"error":null}"#,
+            "neither a result nor an error",
+        ),
+        (
+            r#"{"id":7777,"result":{"data":["canary"]}}"#,
+            "an answer to another request",
+        ),
+        (
+            r#"{"id":"ID","result":{"data":["canary"]}}"#,
+            "an answer to another request",
+        ),
+        (
+            r#"{"id":7777,"error":{"message":"canary"}}"#,
+            "an answer to another request",
+        ),
+        (
+            r#"{"id":null,"result":{"data":["canary"]}}"#,
+            "an answer to another request",
+        ),
+        (
+            r#"{"result":{"data":["canary"]}}"#,
+            "an answer to another request",
+        ),
+        (
+            r#"{"id":ID,"id":ID,"result":"canary"}"#,
+            "an answer that is no JSON",
+        ),
         ("canary", "an answer that is no JSON"),
         ("", "an answer that is no JSON"),
-        (r#"[{"id":ID,"result":"canary"}]"#, "an answer that is no JSON-RPC message"),
-        (r#"{"id":ID,"result":{"content":"canary"}}"#, "content that is no list"),
+        (
+            r#"[{"id":ID,"result":"canary"}]"#,
+            "an answer that is no JSON-RPC message",
+        ),
+        (
+            r#"{"id":ID,"result":{"content":"canary"}}"#,
+            "content that is no list",
+        ),
     ] {
         let error = answered(200, body).await.unwrap_err();
         assert_eq!(
@@ -157,6 +192,17 @@ async fn an_answer_that_is_none_says_so() {
             "{body}"
         );
     }
+}
+
+#[tokio::test]
+async fn without_a_path_the_url_of_the_source_is_called_as_it_is() {
+    let (port, seen) = server(200, r#"{"id":ID,"result":{"data":[]}}"#).await;
+    let sources = format!(
+        "{{ api: {{ type: http, base_url: 'http://127.0.0.1:{port}/mcp/', private: true }} }}"
+    );
+    let tool = TestTool::new(&sources, "{ type: jsonrpc, source: api, method: m }", "{}");
+    tool.run(json!({})).await.unwrap();
+    assert_eq!(seen.lock().unwrap().len(), 1);
 }
 
 #[tokio::test]
