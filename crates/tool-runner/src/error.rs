@@ -19,6 +19,9 @@ pub enum Error {
     /// The settings of an HTTP source were accepted and then not.
     #[error("an HTTP source cannot be set up: {0}")]
     HttpSource(String),
+    /// The settings of a gRPC source were accepted and then not.
+    #[error("a gRPC source cannot be set up: {0}")]
+    GrpcSource(String),
     /// A tool works on a source that there is not, or one of another type.
     #[error("there is no source `{0}` of the type its tools need")]
     NoSource(String),
@@ -44,9 +47,11 @@ fn lines(faults: &[Fault]) -> String {
 impl ServiceError for Error {
     fn reason(&self) -> ErrorReason {
         match self {
-            Self::Catalogue(_) | Self::Source(_) | Self::HttpSource(_) | Self::NoSource(_) => {
-                ErrorReason::Internal
-            }
+            Self::Catalogue(_)
+            | Self::Source(_)
+            | Self::HttpSource(_)
+            | Self::GrpcSource(_)
+            | Self::NoSource(_) => ErrorReason::Internal,
             Self::UnknownTool => ErrorReason::UnknownTool,
             Self::NoPermit | Self::Permit(_) | Self::RowRule(_) => ErrorReason::PermitRefused,
         }

@@ -24,7 +24,7 @@ pub use fault::Fault;
 pub(crate) use fault::{Faults, Fields};
 pub(crate) use result_shape::{ResultShape, RowEntity, Shape, VALUE};
 pub(crate) use schema::{InputSchema, JsonType};
-pub(crate) use source::{HttpSettings, SourceKind, SourceSettings, SqlSettings, header_name};
+pub(crate) use source::{GrpcSettings, HttpSettings, SourceKind, SourceSettings, SqlSettings, header_name};
 pub(crate) use statement::{Dialect, Statement};
 pub(crate) use template::{JsonTemplate, Template, UnfitValue};
 pub use tool::Tool;

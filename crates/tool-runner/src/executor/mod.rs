@@ -8,6 +8,7 @@
 //! A new kind is a module and a line in [`KINDS`].
 
 mod error;
+mod grpc;
 mod http;
 mod jsonrpc;
 mod output;
@@ -29,6 +30,7 @@ use wardgate_domain::{Ambient, CallId, Caller};
 
 use crate::Error;
 use crate::catalogue::{Fields, Scope, SourceKind, SourceSettings, Statement};
+use crate::grpc::GrpcServer;
 use crate::sql::Database;
 
 pub(crate) use error::ExecutorError;
@@ -37,7 +39,7 @@ pub(crate) use output::{Caps, Flow, Kept, Output, Progress};
 pub(crate) use sql::Pushed;
 
 /// Every kind of execution.
-pub(crate) const KINDS: [Kind; 3] = [sql::KIND, http::KIND, jsonrpc::KIND];
+pub(crate) const KINDS: [Kind; 4] = [sql::KIND, http::KIND, jsonrpc::KIND, grpc::KIND];
 
 /// A word for `execute.type`.
 pub(crate) struct Kind {
@@ -113,6 +115,7 @@ struct OpenSource {
 pub(crate) enum Source {
     Sql(Arc<Database>),
     Http(Arc<HttpSource>),
+    Grpc(Arc<GrpcServer>),
 }
 
 impl Sources {
@@ -159,6 +162,14 @@ impl Sources {
             _ => Err(Error::NoSource(name.to_owned())),
         }
     }
+
+    /// The gRPC server of that name.
+    pub(crate) fn grpc(&self, name: &str) -> Result<Arc<GrpcServer>, Error> {
+        match self.0.get(name).map(|open| &open.source) {
+            Some(Source::Grpc(server)) => Ok(Arc::clone(server)),
+            _ => Err(Error::NoSource(name.to_owned())),
+        }
+    }
 }
 
 impl Source {
@@ -170,6 +181,9 @@ impl Source {
             SourceKind::Http(settings) => HttpSource::open(settings, ambient)
                 .map(|service| Self::Http(Arc::new(service)))
                 .map_err(|error| Error::HttpSource(error.to_string())),
+            SourceKind::Grpc(settings) => GrpcServer::open(settings, ambient)
+                .map(|server| Self::Grpc(Arc::new(server)))
+                .map_err(|error| Error::GrpcSource(error.to_string())),
         }
     }
 }

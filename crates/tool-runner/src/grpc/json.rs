@@ -81,9 +81,12 @@ pub(crate) fn to_json(message: &DynamicMessage, limit: usize) -> Result<Value, N
     let options = SerializeOptions::new().skip_default_fields(false);
     message
         .serialize_with_options(&mut serde_json::Serializer::new(&mut text), &options)
-        .map_err(|error| match error.is_io() {
-            true => NotJson::TooLarge,
-            false => NotJson::Invalid,
+        .map_err(|error| {
+            if error.is_io() {
+                NotJson::TooLarge
+            } else {
+                NotJson::Invalid
+            }
         })?;
     serde_json::from_slice(&text.bytes).map_err(|_| NotJson::Invalid)
 }

@@ -14,6 +14,7 @@ use tonic::metadata::MetadataMap;
 
 use super::channel::Connection;
 use super::descriptors::{self, BadDescriptors};
+use super::trim::is_identifier;
 use super::{GrpcError, reflection};
 
 /// A whole conversation with a server's reflection.
@@ -37,11 +38,7 @@ impl FromStr for MethodName {
 
     fn from_str(text: &str) -> Result<Self, NotAMethod> {
         let (service, method) = text.split_once('/').ok_or(NotAMethod)?;
-        let is_name = |part: &str| {
-            part.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
-                && part.bytes().all(|c| c.is_ascii_alphanumeric() || c == b'_')
-        };
-        if !service.split('.').all(is_name) || !is_name(method) {
+        if !service.split('.').all(is_identifier) || !is_identifier(method) {
             return Err(NotAMethod);
         }
         Ok(Self {

@@ -202,12 +202,12 @@ impl Answers<'_> {
     /// The next message as JSON; none after the last one.
     pub(crate) async fn next(&mut self) -> Result<Option<Value>, GrpcError> {
         let Some(message) = self.message().await? else {
-            return match self.single && !self.ended {
-                true => Err(GrpcError::BadAnswer(
+            if self.single && !self.ended {
+                return Err(GrpcError::BadAnswer(
                     "the call ended well without a message",
-                )),
-                false => Ok(None),
-            };
+                ));
+            }
+            return Ok(None);
         };
         if self.single {
             if self.message().await?.is_some() {
@@ -260,5 +260,7 @@ async fn before<T>(
     }
 }
 
+#[cfg(test)]
+pub(crate) mod testing;
 #[cfg(test)]
 mod tests;

@@ -53,7 +53,7 @@ impl Trimmer {
         }
         let scope = Scope::default().within(package);
         for _ in names {
-            self.take(&scope, "")?;
+            self.take(scope, "")?;
         }
         Ok(FileDescriptorProto {
             name: Some(self.file.clone()),
@@ -69,7 +69,7 @@ impl Trimmer {
     }
 
     fn message(&mut self, message: DescriptorProto, scope: Scope) -> Result<DescriptorProto> {
-        self.take(&scope, message.name())?;
+        self.take(scope, message.name())?;
         let scope = scope.within(message.name());
         let map_entry = message.options.as_ref().and_then(|all| all.map_entry);
         if map_entry == Some(true) && !is_map_entry(&message) {
@@ -90,7 +90,7 @@ impl Trimmer {
     }
 
     fn field(&mut self, field: FieldDescriptorProto, scope: Scope) -> Result<FieldDescriptorProto> {
-        self.take(&scope, field.name())?;
+        self.take(scope, field.name())?;
         if field.type_name().len() > MAX_TYPE_NAME || field.json_name().len() > MAX_NAME {
             return Err(BadDescriptors::Name(self.file.clone()));
         }
@@ -103,7 +103,7 @@ impl Trimmer {
     }
 
     fn oneof(&mut self, oneof: OneofDescriptorProto, scope: Scope) -> Result<OneofDescriptorProto> {
-        self.take(&scope, oneof.name())?;
+        self.take(scope, oneof.name())?;
         Ok(OneofDescriptorProto {
             name: oneof.name,
             options: None,
@@ -115,7 +115,7 @@ impl Trimmer {
         enumeration: EnumDescriptorProto,
         scope: Scope,
     ) -> Result<EnumDescriptorProto> {
-        self.take(&scope, enumeration.name())?;
+        self.take(scope, enumeration.name())?;
         Ok(EnumDescriptorProto {
             // Values are named in the scope around their enum.
             value: self.all(enumeration.value, scope, Self::value)?,
@@ -133,7 +133,7 @@ impl Trimmer {
         value: EnumValueDescriptorProto,
         scope: Scope,
     ) -> Result<EnumValueDescriptorProto> {
-        self.take(&scope, value.name())?;
+        self.take(scope, value.name())?;
         Ok(EnumValueDescriptorProto {
             options: None,
             ..value
@@ -145,7 +145,7 @@ impl Trimmer {
         service: ServiceDescriptorProto,
         scope: Scope,
     ) -> Result<ServiceDescriptorProto> {
-        self.take(&scope, service.name())?;
+        self.take(scope, service.name())?;
         let scope = scope.within(service.name());
         Ok(ServiceDescriptorProto {
             method: self.all(service.method, scope, Self::method)?,
@@ -159,7 +159,7 @@ impl Trimmer {
         method: MethodDescriptorProto,
         scope: Scope,
     ) -> Result<MethodDescriptorProto> {
-        self.take(&scope, method.name())?;
+        self.take(scope, method.name())?;
         if method.input_type().len().max(method.output_type().len()) > MAX_TYPE_NAME {
             return Err(BadDescriptors::Name(self.file.clone()));
         }
@@ -182,7 +182,7 @@ impl Trimmer {
     }
 
     /// Counts an element whose full name is `scope` and `name`.
-    fn take(&mut self, scope: &Scope, name: &str) -> Result<()> {
+    fn take(&mut self, scope: Scope, name: &str) -> Result<()> {
         if !name.is_empty() && !is_identifier(name) {
             return Err(BadDescriptors::Name(self.file.clone()));
         }
@@ -211,7 +211,8 @@ impl Scope {
     }
 }
 
-fn is_identifier(name: &str) -> bool {
+/// A name without dots, of a length that anybody would write.
+pub(super) fn is_identifier(name: &str) -> bool {
     name.len() <= MAX_NAME
         && name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
         && name.bytes().all(|c| c.is_ascii_alphanumeric() || c == b'_')

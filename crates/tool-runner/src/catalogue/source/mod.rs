@@ -2,6 +2,7 @@
 
 mod auth;
 mod expand;
+mod grpc;
 mod http;
 mod sql;
 
@@ -12,6 +13,7 @@ use super::fault::{Faults, Fields};
 use super::yaml::{Key, Node};
 
 pub(crate) use expand::Expand;
+pub(crate) use grpc::GrpcSettings;
 pub(crate) use http::{HttpSettings, header_name};
 pub(crate) use sql::SqlSettings;
 
@@ -27,10 +29,11 @@ pub(crate) struct SourceSettings {
 pub(crate) enum SourceKind {
     Sql(SqlSettings),
     Http(Box<HttpSettings>),
+    Grpc(Box<GrpcSettings>),
 }
 
 /// Every type of source, for faults.
-const TYPES: &str = "sqlite, postgres, http";
+const TYPES: &str = "sqlite, postgres, http, grpc";
 
 impl SourceSettings {
     pub(super) fn read(
@@ -55,6 +58,10 @@ impl SourceSettings {
             "http" => {
                 let settings = HttpSettings::read("base_url", &mut fields, &mut expand);
                 settings.map(|settings| SourceKind::Http(Box::new(settings)))
+            }
+            "grpc" => {
+                let settings = GrpcSettings::read(&mut fields, &mut expand);
+                settings.map(|settings| SourceKind::Grpc(Box::new(settings)))
             }
             other => {
                 expand.faults.add(

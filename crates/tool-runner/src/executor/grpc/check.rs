@@ -64,12 +64,16 @@ pub(super) fn message(node: &Node, of: &MessageDescriptor, scope: &mut Scope<'_,
         match &node.value {
             Yaml::Map(entries) if field.is_map() => {
                 if let Kind::Message(inner) = inner.map_entry_value_field().kind() {
-                    entries
-                        .iter()
-                        .for_each(|(_, node)| message(node, &inner, scope));
+                    for (_, node) in entries {
+                        message(node, &inner, scope);
+                    }
                 }
             }
-            Yaml::List(items) => items.iter().for_each(|item| message(item, &inner, scope)),
+            Yaml::List(items) => {
+                for item in items {
+                    message(item, &inner, scope);
+                }
+            }
             _ => message(node, &inner, scope),
         }
     }

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::{Executor, ExecutorError, Flow, Invocation, Kind, Output, Plan, Sources};
 use crate::Error;
-use crate::catalogue::{Fields, GrpcSettings, JsonTemplate, Scope, SourceKind, UnfitValue};
+use crate::catalogue::{Fields, JsonTemplate, Scope, SourceKind, UnfitValue};
 use crate::egress::{AuthSettings, CallerToken};
 use crate::grpc::{GrpcError, GrpcServer, MethodName};
 
@@ -39,33 +39,28 @@ fn read(fields: &mut Fields<'_>, scope: &mut Scope<'_, '_>) -> Option<Box<dyn Pl
     let message_node = fields.optional("message");
     let source = source.and_then(|node| {
         let settings = scope.source(node)?;
-        match &settings.kind {
-            SourceKind::Grpc(grpc) => Some((settings.name.clone(), grpc)),
-            _ => {
-                scope.wrong_source(node, "a gRPC server");
-                None
-            }
-        }
+        let SourceKind::Grpc(grpc) = &settings.kind else {
+            scope.wrong_source(node, "a gRPC server");
+            return None;
+        };
+        Some((settings.name.clone(), grpc))
     });
     let method_node = method_node?;
     let method = scope
         .faults
         .text(method_node, "method")?
         .parse::<MethodName>();
-    let method = method
-        .map_err(|_| {
-            scope
-                .faults
-                .add(method_node.at, "`method` is no name of a method", fix)
-        })
-        .ok();
+    if method.is_err() {
+        let problem = "`method` is no name of a method";
+        scope.faults.add(method_node.at, problem, fix);
+    }
     let message = match message_node {
         Some(node) => Message::Template(scope.json_template(node)),
         None => Message::Arguments {
             derived: scope.derive.names().map(str::to_owned).collect(),
         },
     };
-    let ((source, settings), method) = (source?, method?);
+    let ((source, settings), method) = (source?, method.ok()?);
     if let Some(descriptors) = &settings.descriptors {
         let input = check::method(&method, method_node, descriptors.pool(), scope)?;
         match message_node {
@@ -75,14 +70,10 @@ fn read(fields: &mut Fields<'_>, scope: &mut Scope<'_, '_>) -> Option<Box<dyn Pl
     }
     Some(Box::new(GrpcPlan {
         source,
-        exchanges_token: exchanges_token(settings),
+        exchanges_token: matches!(settings.auth, AuthSettings::TokenExchange(_)),
         method,
         message,
     }))
-}
-
-fn exchanges_token(settings: &GrpcSettings) -> bool {
-    matches!(settings.auth, AuthSettings::TokenExchange(_))
 }
 
 impl Plan for GrpcPlan {

@@ -4,13 +4,12 @@ use futures::stream::{self, StreamExt};
 use tokio::sync::oneshot;
 use tonic::Code;
 
-use super::server::{Server, answers, methods, refuses};
 use super::*;
 use crate::grpc::add_metadata;
 use crate::grpc::methods::NotAMethod;
 
 fn parcels(count: usize) -> Vec<DynamicMessage> {
-    let parcel_of = |number: usize| parcel(json!({ "parcelId": format!("p{number}") }));
+    let parcel_of = |number: usize| parcel(&json!({ "parcelId": format!("p{number}") }));
     (0..count).map(parcel_of).collect()
 }
 
@@ -19,7 +18,7 @@ async fn a_unary_method_answers_once() {
     let server = Server::start(methods(pool(), |_, message| {
         let id = message.get_field_by_name("parcel_id").unwrap().into_owned();
         let id = id.as_str().unwrap();
-        answers(vec![parcel(json!({"parcelId": id, "grams": "7"}))])(
+        answers(vec![parcel(&json!({"parcelId": id, "grams": "7"}))])(
             MetadataMap::new(),
             message.clone(),
         )
@@ -160,7 +159,7 @@ async fn the_server_sees_the_metadata_and_the_deadline() {
 #[tokio::test]
 async fn a_silent_server_ends_at_the_deadline() {
     let server = Server::start(methods(pool(), |_, _| {
-        let first = stream::iter(vec![Ok(parcel(json!({})))]);
+        let first = stream::iter(vec![Ok(parcel(&json!({})))]);
         Ok(first.chain(stream::pending()).boxed())
     }))
     .await;
@@ -176,7 +175,7 @@ async fn a_silent_server_ends_at_the_deadline() {
     assert!(matches!(late, GrpcError::Timeout), "{late}");
 
     // One that does not even send headers, and a deadline that has passed.
-    let server = Server::start(super::server::raw(|_| std::future::pending())).await;
+    let server = Server::start(raw(|_| std::future::pending())).await;
     let client = described(&server.url);
     for milliseconds in [300, 0] {
         let deadline = Instant::now() + Duration::from_millis(milliseconds);
@@ -206,7 +205,7 @@ async fn to_stop_reading_cancels_the_call_at_the_server() {
         let guard = guard.lock().unwrap().take().unwrap();
         let endless = stream::repeat_with(move || {
             let _held = &guard;
-            Ok(parcel(json!({})))
+            Ok(parcel(&json!({})))
         });
         Ok(endless.boxed())
     }))
@@ -273,7 +272,7 @@ async fn status_of(code: Code) -> GrpcError {
 async fn a_status_after_messages_fails_the_call() {
     let handle = |_: MetadataMap, _: DynamicMessage| {
         let status = Status::not_found("there is no more");
-        Ok(stream::iter(vec![Ok(parcel(json!({}))), Err(status)]).boxed())
+        Ok(stream::iter(vec![Ok(parcel(&json!({}))), Err(status)]).boxed())
     };
     let server = Server::start(methods(pool(), handle)).await;
     let client = described(&server.url);

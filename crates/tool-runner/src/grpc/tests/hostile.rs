@@ -6,7 +6,6 @@ use http_body_util::StreamBody;
 use tokio::io::AsyncWriteExt;
 use tonic::body::Body;
 
-use super::server::{Server, answers, methods, raw};
 use super::*;
 
 type Frames = Vec<Result<Frame<Bytes>, std::io::Error>>;
@@ -23,11 +22,11 @@ fn trailers(pairs: &[(&'static str, &'static str)]) -> Frame<Bytes> {
     let pairs = pairs
         .iter()
         .map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()));
-    Frame::trailers(HeaderMap::from_iter(pairs))
+    Frame::trailers(pairs.collect::<HeaderMap>())
 }
 
 fn note() -> Frame<Bytes> {
-    framed(&parcel(json!({"parcelId": "p1"})).encode_to_vec())
+    framed(&parcel(&json!({"parcelId": "p1"})).encode_to_vec())
 }
 
 /// What calls of both kinds end with when the server sends exactly this.
@@ -188,11 +187,11 @@ async fn messages_over_the_limit_are_refused_before_they_are_read() {
         let error = outcome.unwrap_err();
         assert!(matches!(error, GrpcError::TooLarge), "{error}");
     }
-    let huge = parcel(json!({"parcelId": "x".repeat(LIMIT)}));
+    let huge = parcel(&json!({"parcelId": "x".repeat(LIMIT)}));
     let server = Server::start(methods(pool(), answers(vec![huge]))).await;
     let error = get(&described(&server.url)).await.unwrap_err();
     assert!(matches!(error, GrpcError::TooLarge), "{error}");
-    let fits = parcel(json!({"parcelId": "x".repeat(LIMIT - 100)}));
+    let fits = parcel(&json!({"parcelId": "x".repeat(LIMIT - 100)}));
     let server = Server::start(methods(pool(), answers(vec![fits]))).await;
     get(&described(&server.url)).await.unwrap();
 }
@@ -200,7 +199,7 @@ async fn messages_over_the_limit_are_refused_before_they_are_read() {
 #[tokio::test]
 async fn an_endless_stream_is_read_only_as_far_as_wanted() {
     let server = Server::start(methods(pool(), |_, _| {
-        Ok(stream::repeat_with(|| Ok(parcel(json!({"parcelId": "x".repeat(1000)})))).boxed())
+        Ok(stream::repeat_with(|| Ok(parcel(&json!({"parcelId": "x".repeat(1000)})))).boxed())
     }))
     .await;
     let client = described(&server.url);

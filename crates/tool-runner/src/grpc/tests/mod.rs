@@ -5,48 +5,20 @@ mod hostile;
 mod json;
 mod linking;
 mod reflection;
-mod server;
-
-use std::sync::LazyLock;
 
 use http::HeaderMap;
 use prost::Message;
-use prost_reflect::{DescriptorPool, DynamicMessage};
-use prost_types::FileDescriptorSet;
+use prost_reflect::DynamicMessage;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 use tonic::metadata::MetadataMap;
 use url::Url;
 
+use super::testing::{Server, answers, descriptors, files, methods, parcel, pool, raw, refuses};
 use super::*;
 use crate::egress::{AuthSettings, EgressSettings, PrivateAddresses};
 
 const LIMIT: usize = 1 << 20;
-
-/// The files of the test service, compiled as `protoc --include_imports` would.
-fn files() -> FileDescriptorSet {
-    static FILES: LazyLock<FileDescriptorSet> = LazyLock::new(|| {
-        let here = concat!(env!("CARGO_MANIFEST_DIR"), "/src/grpc/tests");
-        protox::compile(["parcels.proto"], [here]).unwrap()
-    });
-    FILES.clone()
-}
-
-fn descriptors() -> DescriptorFile {
-    static FILE: LazyLock<DescriptorFile> =
-        LazyLock::new(|| DescriptorFile::decode(&files().encode_to_vec()).unwrap());
-    FILE.clone()
-}
-
-fn pool() -> DescriptorPool {
-    descriptors().pool().clone()
-}
-
-/// A parcel, from its JSON form.
-fn parcel(value: Value) -> DynamicMessage {
-    let parcel = pool().get_message_by_name("parcels.v1.Parcel").unwrap();
-    to_message(&parcel, &value).unwrap()
-}
 
 fn method(name: &str) -> MethodName {
     format!("parcels.v1.Parcels/{name}").parse().unwrap()

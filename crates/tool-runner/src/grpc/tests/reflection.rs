@@ -15,11 +15,11 @@ use tonic_reflection::pb::v1::{
     ServerReflectionResponse,
 };
 
-use super::server::{Server, answers, methods, reflection_v1, reflection_v1alpha};
 use super::*;
+use crate::grpc::testing::{reflection_v1, reflection_v1alpha};
 
 fn one() -> axum::Router {
-    methods(pool(), answers(vec![parcel(json!({"parcelId": "p1"}))]))
+    methods(pool(), answers(vec![parcel(&json!({"parcelId": "p1"}))]))
 }
 
 /// What a server answers to each question of its reflection, and how often it was asked.
@@ -203,7 +203,7 @@ async fn a_new_connection_is_asked_anew() {
 async fn a_server_that_knows_no_method_is_asked_anew() {
     let all = files().file;
     let (reflection, questions) = tells(move |_| sends(&all));
-    let refuses = super::server::refuses(Status::unimplemented(""));
+    let refuses = refuses(Status::unimplemented(""));
     let server = Server::start(reflection.merge(methods(pool(), refuses))).await;
     let client = undescribed(&server.url);
     for asked in 1..=2 {
@@ -313,7 +313,7 @@ async fn files_without_end_are_cut_off() {
 
 #[tokio::test]
 async fn a_reflection_that_says_nothing_holds_no_call_for_long() {
-    let server = Server::start(super::server::raw(|_| std::future::pending())).await;
+    let server = Server::start(raw(|_| std::future::pending())).await;
     let client = undescribed(&server.url);
     let began = std::time::Instant::now();
     let deadline = Instant::now() + Duration::from_millis(300);

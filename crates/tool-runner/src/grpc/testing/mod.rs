@@ -1,8 +1,8 @@
-//! The server: real HTTP/2, a handler a test.
+//! A real server in this process, with a handler a test, and the service it offers.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use axum::Router;
 use axum::response::IntoResponse;
@@ -10,6 +10,7 @@ use futures::stream::{self, BoxStream, StreamExt};
 use prost::Message;
 use prost_reflect::{DescriptorPool, DynamicMessage};
 use prost_types::FileDescriptorSet;
+use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -22,28 +23,60 @@ use tonic::{Request, Response, Status};
 use tower::Service;
 use url::Url;
 
-use crate::grpc::codec::DynamicCodec;
+use super::codec::DynamicCodec;
+use super::descriptors::DescriptorFile;
+use super::json::to_message;
 
-pub(super) type Answers = BoxStream<'static, Result<DynamicMessage, Status>>;
+pub(crate) type Answers = BoxStream<'static, Result<DynamicMessage, Status>>;
+
+/// The files of the test service, compiled as `protoc --include_imports` would.
+pub(crate) fn files() -> FileDescriptorSet {
+    static FILES: LazyLock<FileDescriptorSet> = LazyLock::new(|| {
+        let here = concat!(env!("CARGO_MANIFEST_DIR"), "/src/grpc/testing");
+        protox::compile(["parcels.proto"], [here]).unwrap()
+    });
+    FILES.clone()
+}
+
+/// The bytes of a descriptor file.
+pub(crate) fn descriptor_set() -> Vec<u8> {
+    files().encode_to_vec()
+}
+
+pub(crate) fn descriptors() -> DescriptorFile {
+    static FILE: LazyLock<DescriptorFile> =
+        LazyLock::new(|| DescriptorFile::decode(&descriptor_set()).unwrap());
+    FILE.clone()
+}
+
+pub(crate) fn pool() -> DescriptorPool {
+    descriptors().pool().clone()
+}
+
+/// A parcel, from its JSON form.
+pub(crate) fn parcel(value: &Value) -> DynamicMessage {
+    let parcel = pool().get_message_by_name("parcels.v1.Parcel").unwrap();
+    to_message(&parcel, value).unwrap()
+}
 
 /// A server that stops when dropped.
-pub(super) struct Server {
-    pub(super) url: Url,
-    pub(super) address: SocketAddr,
+pub(crate) struct Server {
+    pub(crate) url: Url,
+    pub(crate) address: SocketAddr,
     stop: Option<oneshot::Sender<()>>,
     task: JoinHandle<()>,
 }
 
 impl Server {
-    pub(super) async fn start(routes: Router) -> Self {
+    pub(crate) async fn start(routes: Router) -> Self {
         Self::start_at("127.0.0.1:0".parse().unwrap(), routes).await
     }
 
-    pub(super) async fn start_at(address: SocketAddr, routes: Router) -> Self {
+    pub(crate) async fn start_at(address: SocketAddr, routes: Router) -> Self {
         Self::serve(address, tonic::transport::Server::builder(), routes).await
     }
 
-    pub(super) async fn start_tls(certificate: &str, key: &str, routes: Router) -> Self {
+    pub(crate) async fn start_tls(certificate: &str, key: &str, routes: Router) -> Self {
         let tls = ServerTlsConfig::new().identity(Identity::from_pem(certificate, key));
         let builder = tonic::transport::Server::builder().tls_config(tls).unwrap();
         Self::serve("127.0.0.1:0".parse().unwrap(), builder, routes).await
@@ -71,7 +104,7 @@ impl Server {
     }
 
     /// Lets calls end, then closes all connections.
-    pub(super) async fn stop(mut self) {
+    pub(crate) async fn stop(mut self) {
         self.stop.take();
         (&mut self.task).await.unwrap();
     }
@@ -84,7 +117,7 @@ impl Drop for Server {
 }
 
 /// Answers every method of `pool` with what `handle` gives for the metadata and the message.
-pub(super) fn methods<H>(pool: DescriptorPool, handle: H) -> Router
+pub(crate) fn methods<H>(pool: DescriptorPool, handle: H) -> Router
 where
     H: Fn(MetadataMap, DynamicMessage) -> Result<Answers, Status> + Clone + Send + Sync + 'static,
 {
@@ -118,7 +151,7 @@ where
 }
 
 /// Any HTTP at all.
-pub(super) fn raw<H, F>(handle: H) -> Router
+pub(crate) fn raw<H, F>(handle: H) -> Router
 where
     H: Fn(http::Request<axum::body::Body>) -> F + Clone + Send + Sync + 'static,
     F: Future<Output = http::Response<Body>> + Send + 'static,
@@ -147,7 +180,7 @@ where
 }
 
 /// As `handle` of [`methods`]: these messages to any call.
-pub(super) fn answers(
+pub(crate) fn answers(
     messages: Vec<DynamicMessage>,
 ) -> impl Fn(MetadataMap, DynamicMessage) -> Result<Answers, Status> + Clone {
     let messages = Arc::new(messages);
@@ -158,20 +191,20 @@ pub(super) fn answers(
 }
 
 /// As `handle` of [`methods`]: the same status to any call.
-pub(super) fn refuses(
+pub(crate) fn refuses(
     status: Status,
 ) -> impl Fn(MetadataMap, DynamicMessage) -> Result<Answers, Status> + Clone {
     move |_, _| Err(status.clone())
 }
 
 /// The reflection that tonic offers.
-pub(super) fn reflection_v1(files: &FileDescriptorSet) -> Router {
+pub(crate) fn reflection_v1(files: &FileDescriptorSet) -> Router {
     let service = reflection(files).build_v1().unwrap();
     Routes::new(service).into_axum_router()
 }
 
 /// The older version alone.
-pub(super) fn reflection_v1alpha(files: &FileDescriptorSet) -> Router {
+pub(crate) fn reflection_v1alpha(files: &FileDescriptorSet) -> Router {
     let service = reflection(files).build_v1alpha().unwrap();
     Routes::new(service).into_axum_router()
 }
