@@ -337,6 +337,9 @@ fn release(
 ) -> Answer {
     let is_direct = call.dialect == Dialect::Direct;
     let error = match ending {
+        Ok(result) if result.facts.error_kind == RATE_LIMITED => {
+            RpcError::rate_limited(result.facts.retry_after.unwrap_or_default())
+        }
         Ok(result) if is_direct => return Answer::direct(&call.id, call_id, receipt, result),
         Err(Stop::UnknownTool | Stop::Hidden(_) | Stop::Denied(..)) if is_direct => {
             RpcError::forbidden(&call.name)
@@ -357,6 +360,9 @@ fn release(
     };
     Answer::error(Some(&call.id), &error.of_call(call_id, Some(receipt)))
 }
+
+/// How the tool-runner says that a caller used a tool too often.
+const RATE_LIMITED: &str = "rate_limited";
 
 /// For a call that changed nothing.
 const NOT_RELEASED: &str =

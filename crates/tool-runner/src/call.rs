@@ -5,15 +5,16 @@
 //!   run:    arguments ─▶ execute ⇄ row rule ─▶ redact ─▶ result
 //! ```
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use tokio::sync::mpsc;
-use tokio::time::timeout_at;
+use tokio::time::Instant;
 use tracing::{info, warn};
-use wardgate_domain::{CallId, CallToRun, Caller, Permit, SignedPermit, Timestamp};
+use wardgate_domain::{CallId, CallToRun, Caller, Digest, Permit, SignedPermit, Timestamp};
 use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_redact::Row;
 use wardgate_telemetry::names;
@@ -21,8 +22,9 @@ use wardgate_telemetry::names;
 use crate::Error;
 use crate::arguments::{Arguments, InvalidArguments};
 use crate::compiled::CompiledPermit;
-use crate::executor::{ExecutorError, Invocation, Kept, Output, Progress};
-use crate::loaded::{Loaded, RunnableTool};
+use crate::executor::{Executor, ExecutorError, Invocation, Kept, Output, Progress};
+use crate::loaded::{Loaded, RunnableTool, Shared};
+use crate::resilience::{Attempt, Failed, GuardError, GuardedCall, Limit, LimitReached};
 use crate::result::{self, Stopwatch, Whole};
 
 /// The column whose class governs the words an upstream fails in.
@@ -80,42 +82,46 @@ pub(crate) fn admit(call: Call, loaded: &Loaded, now: Timestamp) -> Result<Admit
 }
 
 impl AdmittedCall {
+    /// Canonical name of its tool.
+    pub(crate) fn tool(&self) -> &str {
+        self.tool.tool.facts().name.as_str()
+    }
+
     /// Runs the tool and tells `progress` how far it is. Dropping the future stops the work in the source.
-    pub(crate) async fn run(mut self, progress: &mpsc::Sender<Progress>) -> pb::ToolResult {
-        let tool = Arc::clone(&self.tool);
+    pub(crate) async fn run(
+        mut self,
+        shared: &Shared,
+        progress: &mpsc::Sender<Progress>,
+    ) -> pb::ToolResult {
         info!(
             { names::CALL_ID } = %self.id,
-            { names::TOOL } = tool.tool.facts().name.as_str(),
+            { names::TOOL } = self.tool(),
             "Executing MCP tool"
         );
-
-        let arguments = match self.arguments() {
-            Ok(arguments) => arguments,
-            Err(invalid) => {
-                self.stopwatch.lap("validate");
-                return self.fail(Failure::invalid(invalid.to_string()), 0);
-            }
-        };
+        let arguments = self.arguments();
         self.stopwatch.lap("validate");
-
-        let compiled = Arc::clone(&self.compiled);
-        let gate = compiled.gate.as_ref();
-        let mut output = Output::new(tool.tool.result(), gate, tool.caps(), Some(progress));
-        let outcome = self.execute(&arguments, &mut output).await;
-        let kept = output.into_kept();
-        self.stopwatch
-            .lap_with("execute", kept.ruling, Some("row_rule"));
-        if let Some(why) = &kept.undecided {
-            warn!({ names::CALL_ID } = %self.id, %why, "rows were withheld because the row rule cannot decide on them");
-        }
-        let failure = match outcome {
-            Ok(()) if kept.truncated && kept.rows.is_empty() => Failure::too_large(),
-            Ok(()) if kept.rows.is_empty() && kept.is_misfit() => Failure::undecided(),
-            Ok(()) => return self.release(kept, &arguments),
-            Err(ExecutorError::Reported(words)) => self.reported(words),
-            Err(error) => Failure::of(&error, tool.time_limit, self.id),
+        let arguments = match arguments {
+            Ok(arguments) => arguments,
+            Err(invalid) => return self.fail(Failure::invalid(invalid.to_string()), 0),
         };
-        self.fail(failure, kept.withheld)
+        let deadline = Instant::now() + self.tool.time_limit;
+        match self.tool.tool.cache() {
+            None => self.perform(&arguments, deadline, progress).await,
+            Some(keep) => {
+                let key = self.cache_key(&arguments);
+                let run = async {
+                    let result = self.perform(&arguments, deadline, progress).await;
+                    // A failure is never kept.
+                    if result.is_error {
+                        Err(result)
+                    } else {
+                        Ok(result)
+                    }
+                };
+                let result = shared.results.get_or_run(key, keep, run).await;
+                result.unwrap_or_else(|failed| failed)
+            }
+        }
     }
 
     fn arguments(&self) -> Result<Arguments, InvalidArguments> {
@@ -126,14 +132,79 @@ impl AdmittedCall {
         Ok(arguments)
     }
 
-    /// Runs it within its time limit.
-    async fn execute(
-        &self,
+    /// Everything that the result depends on. Callers share one only where neither the rows nor the source can
+    /// tell them apart.
+    fn cache_key(&self, arguments: &Arguments) -> Digest {
+        let terms = self.permit.terms();
+        let is_personal = terms.row_rule.as_ref().is_some_and(|rule| !rule.all)
+            || self.tool.tool.plan().needs_caller_token();
+        let who = if is_personal {
+            terms.caller_digest.to_string()
+        } else {
+            self.caller.tenant().to_owned()
+        };
+        let parts = [
+            terms.definition_digest.to_string(),
+            terms.policy_hash.to_string(),
+            format!("{:?} {:?}", terms.row_rule, terms.column_tiers),
+            sorted(arguments.values()),
+            who,
+        ];
+        let lengths = parts.each_ref().map(|part| part.len().to_be_bytes());
+        Digest::of_parts(
+            lengths
+                .iter()
+                .zip(&parts)
+                .flat_map(|(length, part)| [length.as_slice(), part.as_bytes()]),
+        )
+    }
+
+    /// Runs it past its limits and its source's breaker, and makes a result of what came out.
+    async fn perform(
+        mut self,
         arguments: &Arguments,
-        output: &mut Output<'_>,
-    ) -> Result<(), ExecutorError> {
-        let deadline = tokio::time::Instant::now() + self.tool.time_limit;
-        let invocation = Invocation {
+        deadline: Instant,
+        progress: &mpsc::Sender<Progress>,
+    ) -> pb::ToolResult {
+        let tool = Arc::clone(&self.tool);
+        let compiled = Arc::clone(&self.compiled);
+        let gate = compiled.gate.as_ref();
+        let mut output = Output::new(tool.tool.result(), gate, tool.caps(), Some(progress));
+        let call = GuardedCall {
+            caller: &self.caller,
+            repeatable: tool.tool.is_repeatable(),
+            deadline,
+        };
+        let attempt = Execution {
+            executor: tool.executor.as_ref(),
+            invocation: self.invocation(arguments, deadline),
+            output: &mut output,
+        };
+        let outcome = tool.guard().run(&call, attempt).await;
+        let kept = output.into_kept();
+        self.stopwatch
+            .lap_with("execute", kept.ruling, Some("row_rule"));
+        if let Some(why) = &kept.undecided {
+            warn!({ names::CALL_ID } = %self.id, %why, "rows were withheld because the row rule cannot decide on them");
+        }
+        let failure = match outcome {
+            Ok(()) if kept.truncated && kept.rows.is_empty() => Failure::too_large(),
+            Ok(()) if kept.rows.is_empty() && kept.is_misfit() => Failure::undecided(),
+            Ok(()) => return self.release(kept, arguments),
+            Err(GuardError::Failed(ExecutorError::Reported(words))) => self.reported(words),
+            Err(error) => {
+                if let GuardError::Failed(error) = &error {
+                    // It holds no value of a row or an argument.
+                    warn!({ names::CALL_ID } = %self.id, %error, "a tool failed in its source");
+                }
+                Failure::guarded(&error, tool.time_limit)
+            }
+        };
+        self.fail(failure, kept.withheld)
+    }
+
+    fn invocation<'a>(&'a self, arguments: &'a Arguments, deadline: Instant) -> Invocation<'a> {
+        Invocation {
             call_id: self.id,
             caller: &self.caller,
             caller_token: self.caller_token.as_deref(),
@@ -142,10 +213,7 @@ impl AdmittedCall {
             deadline,
             read_only: self.tool.tool.facts().read_only,
             pushed: self.compiled.pushed.as_ref(),
-        };
-        timeout_at(deadline, self.tool.executor.run(&invocation, output))
-            .await
-            .unwrap_or(Err(ExecutorError::Timeout))
+        }
     }
 
     /// Redacts what was kept and makes the result of it.
@@ -183,6 +251,7 @@ impl AdmittedCall {
             phi: counts.phi,
             error_kind: kind.to_owned(),
             stages: self.stopwatch.into_stages(),
+            retry_after: None,
         };
         let whole = Whole {
             truncated: kept.truncated,
@@ -212,6 +281,7 @@ impl AdmittedCall {
             status: failure.status.into(),
             rows_withheld: withheld,
             error_kind: failure.kind.to_owned(),
+            retry_after: failure.retry_after.and_then(|wait| wait.try_into().ok()),
             stages: self.stopwatch.into_stages(),
             ..pb::ResultFacts::default()
         };
@@ -224,6 +294,8 @@ struct Failure {
     text: String,
     status: pb::OutcomeStatus,
     kind: &'static str,
+    /// When it may be tried again, where that is known.
+    retry_after: Option<Duration>,
 }
 
 impl Failure {
@@ -232,6 +304,7 @@ impl Failure {
             text,
             status: pb::OutcomeStatus::ToolError,
             kind,
+            retry_after: None,
         }
     }
 
@@ -241,9 +314,8 @@ impl Failure {
 
     fn invalid(text: String) -> Self {
         Self {
-            text,
             status: pb::OutcomeStatus::InvalidArguments,
-            kind: "invalid_arguments",
+            ..Self::new("invalid_arguments", text)
         }
     }
 
@@ -254,9 +326,8 @@ impl Failure {
 
     fn timeout(limit: Duration) -> Self {
         Self {
-            text: result::timeout_text(limit),
             status: pb::OutcomeStatus::Timeout,
-            kind: "timeout",
+            ..Self::new("timeout", result::timeout_text(limit))
         }
     }
 
@@ -267,15 +338,37 @@ impl Failure {
         )
     }
 
-    /// The cause goes to the log; it holds no value of a row or an argument.
-    fn of(error: &ExecutorError, limit: Duration, call_id: CallId) -> Self {
-        warn!({ names::CALL_ID } = %call_id, %error, "a tool failed in its source");
-        let unavailable = |text| Self::tool("source_unavailable", text);
+    fn guarded(error: &GuardError<ExecutorError>, limit: Duration) -> Self {
+        match error {
+            GuardError::TimedOut => Self::timeout(limit),
+            GuardError::Limited(LimitReached { limit, retry_after }) => Self {
+                retry_after: Some(*retry_after),
+                ..match limit {
+                    Limit::Rate => Self::tool("rate_limited", "it was called too often; wait"),
+                    Limit::Concurrency => Self::tool("busy", "too many calls of it are running"),
+                }
+            },
+            GuardError::SourceUnavailable { retry_after } => Self {
+                retry_after: Some(*retry_after),
+                ..Self::unavailable("the data source has been failing and is left alone for now")
+            },
+            GuardError::Failed(error) => Self::executor(error, limit),
+        }
+    }
+
+    fn unavailable(text: &str) -> Self {
+        Self::tool("source_unavailable", text)
+    }
+
+    fn executor(error: &ExecutorError, limit: Duration) -> Self {
         match error {
             ExecutorError::Timeout => Self::timeout(limit),
-            ExecutorError::Unreachable(_) => unavailable("the data source cannot be reached"),
-            ExecutorError::Busy(_) => unavailable("the data source is busy"),
-            ExecutorError::Broken(_) => unavailable("the connection to the data source broke"),
+            ExecutorError::Unreachable(_) => Self::unavailable("the data source cannot be reached"),
+            ExecutorError::Busy(_) => Self::unavailable("the data source is busy"),
+            ExecutorError::Unavailable { text, .. } => Self::unavailable(text),
+            ExecutorError::Broken(_) => {
+                Self::unavailable("the connection to the data source broke")
+            }
             ExecutorError::Refused { kind, text, .. } => Self::tool(kind, text),
             ExecutorError::BadArgument { text } => {
                 Self::invalid(format!("Invalid arguments: {text}"))
@@ -290,5 +383,33 @@ impl Failure {
             // Its words are released by [`AdmittedCall::reported`].
             ExecutorError::Reported(_) => Self::tool("tool_error", "the tool reported an error"),
         }
+    }
+}
+
+/// Arguments in the order of their names.
+fn sorted(arguments: &Map<String, Value>) -> String {
+    let sorted: BTreeMap<_, _> = arguments.iter().collect();
+    // It always has a JSON form: its members are named by texts.
+    serde_json::to_string(&sorted).unwrap_or_default()
+}
+
+/// What a guard runs, once or more often.
+struct Execution<'a, 'o> {
+    executor: &'a dyn Executor,
+    invocation: Invocation<'a>,
+    output: &'a mut Output<'o>,
+}
+
+impl Attempt for Execution<'_, '_> {
+    type Done = ();
+    type Error = ExecutorError;
+
+    async fn make(&mut self) -> Result<(), Failed<ExecutorError>> {
+        let run = self.executor.run(&self.invocation, self.output).await;
+        run.map_err(|error| Failed {
+            health: error.health(),
+            partial: !self.output.is_untouched(),
+            error,
+        })
     }
 }

@@ -25,6 +25,8 @@ pub struct Config {
     pub max_rows: usize,
     /// Bytes of JSON one call may return.
     pub max_result_bytes: usize,
+    /// Bytes of results that tools with `cache` may keep, all together.
+    pub result_cache_bytes: usize,
     /// How long one call may take, unless the tool says otherwise.
     #[serde(with = "duration")]
     pub time_limit: Duration,
@@ -41,6 +43,7 @@ impl fmt::Debug for Config {
             .field("pushdown", &self.pushdown)
             .field("max_rows", &self.max_rows)
             .field("max_result_bytes", &self.max_result_bytes)
+            .field("result_cache_bytes", &self.result_cache_bytes)
             .field("time_limit", &self.time_limit)
             .field("reload_interval", &self.reload_interval)
             .finish()
@@ -55,6 +58,7 @@ impl Default for Config {
             pushdown: true,
             max_rows: 1_000,
             max_result_bytes: 1 << 20,
+            result_cache_bytes: 64 << 20,
             time_limit: Duration::from_secs(30),
             reload_interval: Duration::from_secs(2),
         }

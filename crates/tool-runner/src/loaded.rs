@@ -11,6 +11,8 @@ use wardgate_redact::PseudonymKey;
 use crate::catalogue::{Catalogue, Tool, Toolset};
 use crate::compiled::CompiledPermits;
 use crate::executor::{Caps, Executor, Sources};
+use crate::platform::{KnownTool, Overview, Platform};
+use crate::resilience::{Guard, RateLimiter, ResultCache, SourceGuard, ToolLimits};
 use crate::{Config, Error};
 
 /// A tool and all that one call of it needs.
@@ -21,6 +23,8 @@ pub(crate) struct RunnableTool {
     pub(crate) max_rows: usize,
     pub(crate) max_result_bytes: usize,
     pub(crate) unclassified: ColumnClass,
+    limits: ToolLimits,
+    source: Option<Arc<SourceGuard>>,
 }
 
 impl RunnableTool {
@@ -30,6 +34,14 @@ impl RunnableTool {
             rows: self.max_rows,
             bytes: self.max_result_bytes,
             stops: self.tool.facts().read_only,
+        }
+    }
+
+    /// What its calls pass on their way to the source.
+    pub(crate) fn guard(&self) -> Guard<'_> {
+        Guard {
+            limits: &self.limits,
+            source: self.source.as_deref(),
         }
     }
 
@@ -50,6 +62,30 @@ pub(crate) struct Loaded {
     compiled: CompiledPermits,
 }
 
+/// What outlives every catalogue.
+#[derive(Clone)]
+pub(crate) struct Shared {
+    pub(crate) ambient: Ambient,
+    pub(crate) platform: Arc<Platform>,
+    pub(crate) rates: Arc<RateLimiter>,
+    pub(crate) results: Arc<ResultCache<pb::ToolResult>>,
+}
+
+impl Shared {
+    pub(crate) fn new(config: &Config, ambient: Ambient) -> Self {
+        let bytes = |result: &pb::ToolResult| {
+            result.content_json.len() + result.structured_content_json.len()
+        };
+        let results = ResultCache::new(config.result_cache_bytes, bytes, ambient.clone());
+        Self {
+            ambient,
+            platform: Arc::new(Platform::new()),
+            rates: Arc::new(RateLimiter::new()),
+            results: Arc::new(results),
+        }
+    }
+}
+
 /// What every catalogue is put in force with.
 #[derive(Clone)]
 pub(crate) struct Keys {
@@ -63,16 +99,20 @@ impl Loaded {
         catalogue: Catalogue,
         config: &Config,
         keys: &Keys,
-        ambient: &Ambient,
+        shared: &Shared,
         previous: Option<&Self>,
     ) -> Result<Self, Error> {
         let (tools, toolsets, settings, version) = catalogue.into_parts();
-        let mut sources = Sources::default();
+        let mut sources = Sources::new(&shared.platform);
         let open = previous.map(|previous| &previous.sources);
         for settings in settings {
             let limit = longest(&tools, &settings.name, config.time_limit);
-            sources.open(settings, limit, ambient, open)?;
+            sources.open(settings, limit, &shared.ambient, open)?;
         }
+        shared.platform.now_in_force(Overview {
+            tools: tools.iter().map(known).collect(),
+            toolsets: toolsets.clone(),
+        });
         let list = pb::ListToolsResponse {
             tools: tools
                 .iter()
@@ -88,6 +128,12 @@ impl Loaded {
                 max_rows: tool.result().max_rows.unwrap_or(config.max_rows),
                 max_result_bytes: config.max_result_bytes,
                 unclassified: ColumnClass::unclassified(),
+                limits: ToolLimits::new(
+                    tool.facts().name.to_string(),
+                    tool.limits(),
+                    Arc::clone(&shared.rates),
+                ),
+                source: tool.source().and_then(|name| sources.guard(name)).cloned(),
                 tool,
             };
             let name = runnable.tool.facts().name.to_string();
@@ -132,6 +178,13 @@ fn longest(tools: &[Tool], source: &str, default: Duration) -> Duration {
         .map(|tool| tool.time_limit().unwrap_or(default))
         .max()
         .unwrap_or(default)
+}
+
+fn known(tool: &Tool) -> KnownTool {
+    KnownTool {
+        facts: tool.facts().clone(),
+        source: tool.source().map(str::to_owned),
+    }
 }
 
 fn wire(tool: &Tool, toolsets: &[Toolset], config: &Config) -> pb::Tool {

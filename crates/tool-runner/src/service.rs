@@ -24,7 +24,8 @@ use wardgate_telemetry::names;
 use crate::call::{self, AdmittedCall, Call};
 use crate::catalogue::{Catalogue, Text, texts};
 use crate::executor::Progress;
-use crate::loaded::{Keys, Loaded};
+use crate::loaded::{Keys, Loaded, Shared};
+use crate::platform::Counted;
 use crate::{Config, Error};
 
 /// Loads the catalogue and serves it; a faulty one is an error here. Afterwards the file is looked at
@@ -57,14 +58,15 @@ pub(crate) async fn start(
     let seen = texts(&config.catalogue).unwrap_or_default();
     let catalogue =
         Catalogue::load(&config.catalogue, &config.variables).map_err(Error::Catalogue)?;
-    let loaded = Loaded::new(catalogue, &config, &keys, &ambient, None)?;
+    let shared = Shared::new(&config, ambient);
+    let loaded = Loaded::new(catalogue, &config, &keys, &shared, None)?;
     let (version, _) = watch::channel(loaded.version());
     let runner = Arc::new(Runner {
         loaded: ArcSwap::from_pointee(loaded),
         version,
+        shared,
         config,
         keys,
-        ambient,
     });
     tokio::spawn(follow_files(Arc::downgrade(&runner), seen));
     Ok(runner)
@@ -74,9 +76,9 @@ pub(crate) async fn start(
 pub(crate) struct Runner {
     loaded: ArcSwap<Loaded>,
     version: watch::Sender<Digest>,
+    shared: Shared,
     config: Config,
     keys: Keys,
-    ambient: Ambient,
 }
 
 #[tonic::async_trait]
@@ -110,9 +112,12 @@ impl ToolRunnerService for Runner {
     ) -> Result<Response<Self::CallToolStream>, Status> {
         let call = Call::try_from(request.into_inner())
             .map_err(|invalid| wardgate_rpc::invalid(&invalid))?;
-        let admitted = call::admit(call, &self.loaded.load(), self.ambient.now())
+        let admitted = call::admit(call, &self.loaded.load(), self.shared.ambient.now())
             .map_err(|error| refused(&error))?;
-        Ok(Response::new(events(admitted).boxed()))
+        let counted = self.shared.platform.begin(admitted.tool());
+        Ok(Response::new(
+            events(admitted, self.shared.clone(), counted).boxed(),
+        ))
     }
 }
 
@@ -120,9 +125,17 @@ impl ToolRunnerService for Runner {
 const PROGRESS_WAITING: usize = 16;
 
 /// The events of one call: how far it is, and then exactly one result. Dropping the stream stops the call.
-fn events(call: AdmittedCall) -> impl Stream<Item = Result<pb::CallToolResponse, Status>> {
+fn events(
+    call: AdmittedCall,
+    shared: Shared,
+    counted: Counted,
+) -> impl Stream<Item = Result<pb::CallToolResponse, Status>> {
     let (sender, mut progress) = mpsc::channel(PROGRESS_WAITING);
-    let mut running = Box::pin(async move { call.run(&sender).await });
+    let mut running = Box::pin(async move {
+        let result = call.run(&shared, &sender).await;
+        counted.ended(result.is_error);
+        result
+    });
     let mut is_done = false;
     stream::poll_fn(move |context| {
         use pb::call_tool_response::Event;
@@ -214,7 +227,7 @@ impl Runner {
             catalogue,
             &self.config,
             &self.keys,
-            &self.ambient,
+            &self.shared,
             Some(&previous),
         )?;
         let version = loaded.version();

@@ -92,6 +92,8 @@ pub struct ResultFacts {
     pub phi: bool,
     /// Kind of failure, empty when it succeeded.
     pub error_kind: String,
+    /// When a refused call may be tried again, where that is known.
+    pub retry_after: Option<Duration>,
     /// Where the time went, in order.
     pub stages: Vec<(String, Duration)>,
 }
@@ -238,6 +240,7 @@ impl TryFrom<pb::ResultFacts> for ResultFacts {
             fields_redacted: facts.fields_redacted,
             phi: facts.phi,
             error_kind: facts.error_kind,
+            retry_after: facts.retry_after.and_then(|wait| wait.try_into().ok()),
             stages,
         })
     }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::catalogue::UnfitValue;
+use crate::resilience::Health;
 
 /// A failure of one run. What is meant for the log holds no value of a row or an argument; what the caller
 /// reads besides holds no internals.
@@ -11,8 +12,8 @@ pub(crate) enum ExecutorError {
     /// Nothing was sent, so nothing can have happened.
     #[error("the source cannot be reached: {0}")]
     Unreachable(String),
-    /// The source has no room for another call now.
-    #[error("the source was busy for {0:?}")]
+    /// The source has no room for another call now; it asks to be left alone for so long.
+    #[error("the source is busy, and asks for a pause of {0:?}")]
     Busy(Duration),
     /// The source gave up at the time limit.
     #[error("the source stopped at its time limit")]
@@ -30,6 +31,14 @@ pub(crate) enum ExecutorError {
         /// For the log.
         cause: String,
     },
+    /// The source answered that it cannot do its work now.
+    #[error("the source is unavailable: {text}")]
+    Unavailable {
+        /// For the caller and the log.
+        text: String,
+        /// For how long it asks to be left alone, where that is all it says.
+        pause: Option<Duration>,
+    },
     /// A value that the target cannot take; the text names the argument, never the value.
     #[error("{text}")]
     BadArgument { text: String },
@@ -46,15 +55,17 @@ pub(crate) enum ExecutorError {
 }
 
 impl ExecutorError {
-    /// The kind of a refusal that is no answer to the call: the source is in trouble, and says so.
-    pub(crate) const UNAVAILABLE: &'static str = "source_unavailable";
-
-    /// The source itself is in trouble, so it counts against it, and another try may do.
-    pub(crate) fn is_outage(&self) -> bool {
+    /// What it says of the source.
+    pub(crate) fn health(&self) -> Health {
         match self {
-            Self::Unreachable(_) | Self::Busy(_) | Self::Timeout | Self::Broken(_) => true,
-            Self::Refused { kind, .. } => *kind == Self::UNAVAILABLE,
-            _ => false,
+            Self::Unreachable(_) | Self::Timeout | Self::Broken(_) => Health::Down,
+            Self::Busy(pause) => Health::Busy(*pause),
+            Self::Unavailable { pause, .. } => pause.map_or(Health::Down, Health::Busy),
+            Self::Refused { .. }
+            | Self::BadArgument { .. }
+            | Self::BadResult(_)
+            | Self::TooLarge
+            | Self::Reported(_) => Health::Up,
         }
     }
 }

@@ -12,6 +12,7 @@ mod grpc;
 mod http;
 mod jsonrpc;
 mod output;
+mod query;
 mod sql;
 #[cfg(test)]
 mod testing;
@@ -29,8 +30,10 @@ use tokio::time::Instant;
 use wardgate_domain::{Ambient, CallId, Caller};
 
 use crate::Error;
-use crate::catalogue::{Fields, Scope, SourceKind, SourceSettings, Statement};
+use crate::catalogue::{Fields, Scope, Shape, SourceKind, SourceSettings, Statement};
 use crate::grpc::GrpcServer;
+use crate::platform::Platform;
+use crate::resilience::SourceGuard;
 use crate::sql::Database;
 
 pub(crate) use error::ExecutorError;
@@ -39,7 +42,13 @@ pub(crate) use output::{Caps, Flow, Kept, Output, Progress};
 pub(crate) use sql::Pushed;
 
 /// Every kind of execution.
-pub(crate) const KINDS: [Kind; 4] = [sql::KIND, http::KIND, jsonrpc::KIND, grpc::KIND];
+pub(crate) const KINDS: [Kind; 5] = [
+    grpc::KIND,
+    http::KIND,
+    jsonrpc::KIND,
+    query::KIND,
+    sql::KIND,
+];
 
 /// A word for `execute.type`.
 pub(crate) struct Kind {
@@ -58,6 +67,11 @@ pub(crate) trait Plan: Debug + Send + Sync {
     /// Where a row rule can be pushed down to.
     fn statement(&self) -> Option<&Statement> {
         None
+    }
+
+    /// How results are shown where the tool does not say.
+    fn shape(&self) -> Shape {
+        Shape::Rows
     }
 
     /// Its source exchanges the caller's token for one of its own.
@@ -100,14 +114,19 @@ pub(crate) struct Invocation<'a> {
     pub(crate) pushed: Option<&'a Pushed>,
 }
 
-/// The open sources of a catalogue.
-#[derive(Default)]
-pub(crate) struct Sources(BTreeMap<String, OpenSource>);
+/// The open sources of a catalogue, and what the process knows of itself.
+#[derive(Clone)]
+pub(crate) struct Sources {
+    platform: Arc<Platform>,
+    open: BTreeMap<String, OpenSource>,
+}
 
+#[derive(Clone)]
 struct OpenSource {
     settings: SourceSettings,
     limit: Duration,
     source: Source,
+    guard: Arc<SourceGuard>,
 }
 
 /// What an executor works on. Nothing is connected before its first use.
@@ -119,6 +138,13 @@ pub(crate) enum Source {
 }
 
 impl Sources {
+    pub(crate) fn new(platform: &Arc<Platform>) -> Self {
+        Self {
+            platform: Arc::clone(platform),
+            open: BTreeMap::new(),
+        }
+    }
+
     /// Opens `settings`, or takes it over from `previous` if it is the very same. `limit` is the longest that
     /// any of its tools may take.
     pub(crate) fn open(
@@ -129,27 +155,64 @@ impl Sources {
         previous: Option<&Self>,
     ) -> Result<(), Error> {
         let kept = previous
-            .and_then(|previous| previous.0.get(&settings.name))
+            .and_then(|previous| previous.open.get(&settings.name))
             .filter(|open| open.settings == settings && open.limit == limit);
-        let source = match kept {
-            Some(open) => open.source.clone(),
-            None => Source::open(&settings.kind, limit, ambient)?,
-        };
         let name = settings.name.clone();
-        self.0.insert(
+        let (source, guard) = match kept {
+            Some(open) => (open.source.clone(), Arc::clone(&open.guard)),
+            None => {
+                let guard = SourceGuard::new(
+                    name.clone(),
+                    settings.retry.clone(),
+                    settings.breaker.clone(),
+                    ambient.clone(),
+                );
+                (
+                    Source::open(&settings.kind, limit, ambient)?,
+                    Arc::new(guard),
+                )
+            }
+        };
+        self.open.insert(
             name,
             OpenSource {
                 settings,
                 limit,
                 source,
+                guard,
             },
         );
         Ok(())
     }
 
+    /// What guards the source of that name.
+    pub(crate) fn guard(&self, name: &str) -> Option<&Arc<SourceGuard>> {
+        self.open.get(name).map(|open| &open.guard)
+    }
+
+    /// Every source with what guards it, sorted by name.
+    pub(crate) fn guards(&self) -> impl Iterator<Item = (&str, &SourceGuard)> {
+        let open = self.open.iter();
+        open.map(|(name, open)| (name.as_str(), &*open.guard))
+    }
+
+    pub(crate) fn platform(&self) -> &Arc<Platform> {
+        &self.platform
+    }
+
+    /// Every database with its name, sorted.
+    pub(crate) fn databases(&self) -> impl Iterator<Item = (&str, Arc<Database>)> {
+        self.open
+            .iter()
+            .filter_map(|(name, open)| match &open.source {
+                Source::Sql(database) => Some((name.as_str(), Arc::clone(database))),
+                Source::Http(_) => None,
+            })
+    }
+
     /// The database of that name.
     pub(crate) fn sql(&self, name: &str) -> Result<Arc<Database>, Error> {
-        match self.0.get(name).map(|open| &open.source) {
+        match self.open.get(name).map(|open| &open.source) {
             Some(Source::Sql(database)) => Ok(Arc::clone(database)),
             _ => Err(Error::NoSource(name.to_owned())),
         }
@@ -157,7 +220,7 @@ impl Sources {
 
     /// The HTTP service of that name.
     pub(crate) fn http(&self, name: &str) -> Result<Arc<HttpSource>, Error> {
-        match self.0.get(name).map(|open| &open.source) {
+        match self.open.get(name).map(|open| &open.source) {
             Some(Source::Http(service)) => Ok(Arc::clone(service)),
             _ => Err(Error::NoSource(name.to_owned())),
         }

@@ -12,6 +12,7 @@ use wardgate_domain::{Ambient, CallId, Caller, CallerClaims, Timestamp};
 
 use super::{Caps, Executor, ExecutorError, Invocation, Output, Sources};
 use crate::catalogue::{Catalogue, Text, Tool};
+use crate::platform::Platform;
 
 /// What came out of a run.
 #[derive(Debug)]
@@ -36,7 +37,7 @@ impl TestTool {
     pub(super) fn new(sources: &str, execute: &str, result: &str) -> Self {
         let catalogue = parse(sources, execute, result).unwrap_or_else(|faults| panic!("{faults}"));
         let (mut tools, _, settings, _) = catalogue.into_parts();
-        let mut open = Sources::default();
+        let mut open = Sources::new(&Arc::new(Platform::new()));
         for settings in settings {
             open.open(settings, Duration::from_secs(30), &Ambient::system(), None)
                 .unwrap();
@@ -120,10 +121,10 @@ fn parse(sources: &str, execute: &str, result: &str) -> Result<Catalogue, String
     })
 }
 
-/// Kind and text of a refusal, as the caller reads them.
-pub(super) fn failure(error: ExecutorError) -> (&'static str, String) {
+/// What the caller reads of a refusal.
+pub(super) fn said(error: ExecutorError) -> String {
     match error {
-        ExecutorError::Refused { kind, text, .. } => (kind, text),
+        ExecutorError::Refused { text, .. } | ExecutorError::Unavailable { text, .. } => text,
         other => panic!("{other}"),
     }
 }

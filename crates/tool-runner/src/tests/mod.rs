@@ -3,6 +3,7 @@
 mod arguments;
 mod harness;
 mod permits;
+mod queries;
 mod reload;
 mod results;
 mod rows;

@@ -1,10 +1,11 @@
 //! What a response is worth: a document, a text, or a failure.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::StatusCode;
-use http::header::{CONTENT_TYPE, HeaderMap};
+use http::header::{CONTENT_TYPE, HeaderMap, RETRY_AFTER};
 use serde_json::Value;
 use wardgate_redact::Row;
 
@@ -23,10 +24,8 @@ pub(super) async fn read(response: Response, out: &mut Output<'_>) -> Result<(),
         body,
     } = response;
     if !status.is_success() {
-        let refused = refused(
-            status,
-            format!("the service answered with status {}", status.as_u16()),
-        );
+        let text = format!("the service answered with status {}", status.as_u16());
+        let refused = refused(status, &headers, text);
         // Services that put an error into words do so in JSON.
         return match body.bytes().await.map(|body| json(&body)) {
             Ok(Ok(document)) => Err(out.reported(&document).unwrap_or(refused)),
@@ -47,21 +46,35 @@ pub(super) async fn read(response: Response, out: &mut Output<'_>) -> Result<(),
     Ok(())
 }
 
-/// A status that is no success. The text is for the caller. Where the service is overloaded or only
-/// something in front of it answered, it counts as an outage.
-pub(in crate::executor) fn refused(status: StatusCode, text: String) -> ExecutorError {
-    let kind = match status {
-        StatusCode::TOO_MANY_REQUESTS
-        | StatusCode::BAD_GATEWAY
-        | StatusCode::SERVICE_UNAVAILABLE
-        | StatusCode::GATEWAY_TIMEOUT => ExecutorError::UNAVAILABLE,
-        _ => "http_status",
-    };
-    ExecutorError::Refused {
-        kind,
-        cause: text.clone(),
-        text,
+/// A status that is no success; the text is for the caller. What only says that the service, or what
+/// stands behind it, cannot do its work now is no answer to the call.
+pub(in crate::executor) fn refused(
+    status: StatusCode,
+    headers: &HeaderMap,
+    text: String,
+) -> ExecutorError {
+    let pause = retry_after(headers);
+    match status {
+        StatusCode::TOO_MANY_REQUESTS => ExecutorError::Unavailable {
+            text,
+            pause: pause.or(Some(Duration::ZERO)),
+        },
+        StatusCode::SERVICE_UNAVAILABLE => ExecutorError::Unavailable { text, pause },
+        StatusCode::BAD_GATEWAY | StatusCode::GATEWAY_TIMEOUT => {
+            ExecutorError::Unavailable { text, pause: None }
+        }
+        _ => ExecutorError::Refused {
+            kind: "http_status",
+            cause: text.clone(),
+            text,
+        },
     }
+}
+
+/// How long the service asks to be left alone, where it says so in seconds.
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let seconds = headers.get(RETRY_AFTER)?.to_str().ok()?.parse().ok()?;
+    Some(Duration::from_secs(seconds))
 }
 
 /// Reads JSON without NUL characters and members given twice, nested no deeper than serde allows.

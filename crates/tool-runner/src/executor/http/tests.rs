@@ -1,15 +1,18 @@
 //! One request to a recording server, whatever the arguments are.
 
 use std::sync::Mutex;
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::Request as Incoming;
 use axum::response::IntoResponse;
-use http::{HeaderMap, StatusCode};
+use http::StatusCode;
+use http::header::{HeaderMap, RETRY_AFTER};
 use serde_json::json;
 
 use super::*;
-use crate::executor::testing::{TestTool, failure};
+use crate::executor::testing::{TestTool, said};
+use crate::resilience::Health;
 
 /// What arrived.
 #[derive(Debug, Clone)]
@@ -371,15 +374,15 @@ async fn what_is_no_json_is_a_bad_result_that_quotes_nothing() {
 
 #[tokio::test]
 async fn a_status_that_is_no_success_is_named_and_nothing_else() {
-    for (status, kind) in [
-        (302, "http_status"),
-        (400, "http_status"),
-        (404, "http_status"),
-        (500, "http_status"),
-        (429, "source_unavailable"),
-        (502, "source_unavailable"),
-        (503, "source_unavailable"),
-        (504, "source_unavailable"),
+    for (status, health) in [
+        (302, Health::Up),
+        (400, Health::Up),
+        (404, Health::Up),
+        (500, Health::Up),
+        (429, Health::Busy(Duration::ZERO)),
+        (502, Health::Down),
+        (503, Health::Down),
+        (504, Health::Down),
     ] {
         let recorder = Recorder::answering(status, "text/plain", "canary").await;
         let error = recorder
@@ -387,11 +390,26 @@ async fn a_status_that_is_no_success_is_named_and_nothing_else() {
             .run(json!({}))
             .await
             .unwrap_err();
-        assert_eq!(error.is_outage(), kind == ExecutorError::UNAVAILABLE);
+        assert_eq!(error.health(), health, "{status}");
         assert_eq!(
-            failure(error),
-            (kind, format!("the service answered with status {status}"))
+            said(error),
+            format!("the service answered with status {status}")
         );
+    }
+}
+
+#[test]
+fn a_service_may_say_how_long_to_leave_it_alone() {
+    for (value, health) in [
+        ("7", Health::Busy(Duration::from_secs(7))),
+        ("0", Health::Busy(Duration::ZERO)),
+        ("-1", Health::Down),
+        ("Fri, 31 Dec 1999 23:59:59 GMT", Health::Down),
+        ("99999999999999999999", Health::Down),
+    ] {
+        let headers = HeaderMap::from_iter([(RETRY_AFTER, value.parse().unwrap())]);
+        let error = refused(StatusCode::SERVICE_UNAVAILABLE, &headers, String::new());
+        assert_eq!(error.health(), health, "{value}");
     }
 }
 

@@ -165,7 +165,7 @@ impl Executor for JsonRpcExecutor {
             if response.status != StatusCode::OK {
                 let status = response.status;
                 let text = format!("MCP server returned {}", status.as_u16());
-                return Err(http_source::refused(status, text));
+                return Err(http_source::refused(status, &response.headers, text));
             }
             let answer = http_source::json(&response.body.bytes().await?)
                 .map_err(|_| bad("an answer that is no JSON"))?;
