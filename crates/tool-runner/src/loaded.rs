@@ -4,7 +4,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use wardgate_domain::{Ambient, ColumnClass, Digest, PermitVerifier};
+use wardgate_domain::{
+    Ambient, ColumnClass, Digest, PermitVerifier, SwitchKind, SwitchTarget, ToolSwitches,
+};
 use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_redact::PseudonymKey;
 
@@ -13,11 +15,15 @@ use crate::compiled::CompiledPermits;
 use crate::executor::{Caps, Executor, Sources};
 use crate::platform::{KnownTool, Overview, Platform};
 use crate::resilience::{Guard, RateLimiter, ResultCache, SourceGuard, ToolLimits};
+use crate::store::Store;
+use crate::switchboard::Switches;
 use crate::{Config, Error};
 
 /// A tool and all that one call of it needs.
 pub(crate) struct RunnableTool {
     pub(crate) tool: Tool,
+    /// Names of the toolsets it is in.
+    toolsets: Vec<String>,
     pub(crate) executor: Arc<dyn Executor>,
     pub(crate) time_limit: Duration,
     pub(crate) max_rows: usize,
@@ -35,6 +41,16 @@ impl RunnableTool {
             bytes: self.max_result_bytes,
             stops: self.tool.facts().read_only,
         }
+    }
+
+    /// The switches that concern it.
+    pub(crate) fn switches(&self, all: &Switches) -> ToolSwitches {
+        let toolsets = self.toolsets.iter().map(String::as_str);
+        all.of_tool(
+            self.tool.facts().name.as_str(),
+            toolsets,
+            self.tool.source(),
+        )
     }
 
     /// What its calls pass on their way to the source.
@@ -69,10 +85,11 @@ pub(crate) struct Shared {
     pub(crate) platform: Arc<Platform>,
     pub(crate) rates: Arc<RateLimiter>,
     pub(crate) results: Arc<ResultCache<pb::ToolResult>>,
+    pub(crate) store: Store,
 }
 
 impl Shared {
-    pub(crate) fn new(config: &Config, ambient: Ambient) -> Self {
+    pub(crate) fn new(config: &Config, store: Store, ambient: Ambient) -> Self {
         let bytes = |result: &pb::ToolResult| {
             result.content_json.len() + result.structured_content_json.len()
         };
@@ -82,6 +99,7 @@ impl Shared {
             platform: Arc::new(Platform::new()),
             rates: Arc::new(RateLimiter::new()),
             results: Arc::new(results),
+            store,
         }
     }
 }
@@ -109,6 +127,13 @@ impl Loaded {
             let limit = longest(&tools, &settings.name, config.time_limit);
             sources.open(settings, limit, &shared.ambient, open)?;
         }
+        let toolsets_of = |tool: &Tool| -> Vec<String> {
+            let toolsets = toolsets.iter();
+            toolsets
+                .filter(|toolset| toolset.holds(tool.facts()))
+                .map(|toolset| toolset.name.clone())
+                .collect()
+        };
         shared.platform.now_in_force(Overview {
             tools: tools.iter().map(known).collect(),
             toolsets: toolsets.clone(),
@@ -116,13 +141,14 @@ impl Loaded {
         let list = pb::ListToolsResponse {
             tools: tools
                 .iter()
-                .map(|tool| wire(tool, &toolsets, config))
+                .map(|tool| wire(tool, toolsets_of(tool), config))
                 .collect(),
-            toolsets: toolsets.into_iter().map(pb::Toolset::from).collect(),
+            toolsets: toolsets.iter().cloned().map(pb::Toolset::from).collect(),
             catalogue_version: version.to_wire(),
         };
         let runnable = |tool: Tool| {
             let runnable = RunnableTool {
+                toolsets: toolsets_of(&tool),
                 executor: tool.plan().open(&sources)?,
                 time_limit: tool.time_limit().unwrap_or(config.time_limit),
                 max_rows: tool.result().max_rows.unwrap_or(config.max_rows),
@@ -157,6 +183,20 @@ impl Loaded {
         self.tools.get(name)
     }
 
+    /// Whether there is anything a switch of this target could concern.
+    pub(crate) fn has(&self, target: &SwitchTarget) -> bool {
+        let name = target.name.as_str();
+        match target.kind {
+            SwitchKind::Tool => self.tools.contains_key(name),
+            SwitchKind::Toolset => self
+                .list
+                .toolsets
+                .iter()
+                .any(|toolset| toolset.name == name),
+            SwitchKind::Upstream => self.sources.has(name),
+        }
+    }
+
     pub(crate) fn list(&self) -> &pb::ListToolsResponse {
         &self.list
     }
@@ -187,19 +227,17 @@ fn known(tool: &Tool) -> KnownTool {
     }
 }
 
-fn wire(tool: &Tool, toolsets: &[Toolset], config: &Config) -> pb::Tool {
+fn wire(tool: &Tool, toolsets: Vec<String>, config: &Config) -> pb::Tool {
     let time_limit = tool.time_limit().unwrap_or(config.time_limit);
     pb::Tool {
         facts: Some(tool.facts().into()),
         aliases: tool.aliases().iter().map(ToString::to_string).collect(),
         definition_json: tool.definition_json().clone(),
         time_limit: time_limit.try_into().ok(),
-        toolsets: toolsets
-            .iter()
-            .filter(|toolset| toolset.holds(tool.facts()))
-            .map(|toolset| toolset.name.clone())
-            .collect(),
+        toolsets,
         needs_caller_token: tool.plan().needs_caller_token(),
+        // They change more often than the catalogue.
+        switches: Vec::new(),
     }
 }
 

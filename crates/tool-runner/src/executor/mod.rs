@@ -7,6 +7,7 @@
 //!
 //! A new kind is a module and a line in [`KINDS`].
 
+mod command;
 mod error;
 mod grpc;
 mod http;
@@ -42,7 +43,8 @@ pub(crate) use output::{Caps, Flow, Kept, Output, Progress};
 pub(crate) use sql::Pushed;
 
 /// Every kind of execution.
-pub(crate) const KINDS: [Kind; 5] = [
+pub(crate) const KINDS: &[Kind] = &[
+    command::KIND,
     grpc::KIND,
     http::KIND,
     jsonrpc::KIND,
@@ -185,6 +187,10 @@ impl Sources {
         Ok(())
     }
 
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.open.contains_key(name)
+    }
+
     /// What guards the source of that name.
     pub(crate) fn guard(&self, name: &str) -> Option<&Arc<SourceGuard>> {
         self.open.get(name).map(|open| &open.guard)
@@ -206,7 +212,7 @@ impl Sources {
             .iter()
             .filter_map(|(name, open)| match &open.source {
                 Source::Sql(database) => Some((name.as_str(), Arc::clone(database))),
-                Source::Http(_) => None,
+                Source::Http(_) | Source::Grpc(_) => None,
             })
     }
 
@@ -228,7 +234,7 @@ impl Sources {
 
     /// The gRPC server of that name.
     pub(crate) fn grpc(&self, name: &str) -> Result<Arc<GrpcServer>, Error> {
-        match self.0.get(name).map(|open| &open.source) {
+        match self.open.get(name).map(|open| &open.source) {
             Some(Source::Grpc(server)) => Ok(Arc::clone(server)),
             _ => Err(Error::NoSource(name.to_owned())),
         }

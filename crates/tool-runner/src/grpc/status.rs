@@ -18,12 +18,10 @@ pub(super) fn failed(status: &Status) -> GrpcError {
     match status.code() {
         Code::OutOfRange if status.message().starts_with(TOO_LARGE) => GrpcError::TooLarge,
         Code::DeadlineExceeded => GrpcError::Timeout,
-        // The server, or something on the way to it, gave up: it may have acted before.
-        code @ (Code::Unavailable
-        | Code::Internal
-        | Code::Unknown
-        | Code::DataLoss
-        | Code::Cancelled) => GrpcError::Broken(format!("the server answered {}", name(code))),
+        // The server gave up: it may have acted before.
+        code @ (Code::Internal | Code::Unknown | Code::DataLoss | Code::Cancelled) => {
+            GrpcError::Broken(format!("the server answered {}", name(code)))
+        }
         code => GrpcError::Status {
             code: name(code),
             message: status.message().to_owned(),

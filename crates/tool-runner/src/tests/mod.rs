@@ -1,10 +1,14 @@
 //! The service through its own client, on every database that is there.
 
 mod arguments;
-mod harness;
+mod commands;
+mod guarded;
+pub(crate) mod harness;
 mod permits;
 mod queries;
+pub(crate) mod record;
 mod reload;
 mod results;
 mod rows;
 mod sources;
+mod switches;

@@ -174,13 +174,13 @@ fn failure(error: GrpcError, out: &Output<'_>) -> ExecutorError {
             "the service's method takes a stream of messages",
         ),
         GrpcError::Status { code, message } => {
-            let kind = match code {
-                "RESOURCE_EXHAUSTED" => ExecutorError::UNAVAILABLE,
-                _ => "grpc_status",
-            };
+            let text = format!("the service answered {code}");
+            if let "RESOURCE_EXHAUSTED" | "UNAVAILABLE" = code {
+                return ExecutorError::Unavailable { text, pause: None };
+            }
             let status = json!({ "error": { "code": code, "message": message } });
             out.reported(&status)
-                .unwrap_or_else(|| refused(kind, &format!("the service answered {code}")))
+                .unwrap_or_else(|| refused("grpc_status", &text))
         }
     }
 }

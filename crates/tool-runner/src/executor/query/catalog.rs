@@ -18,7 +18,7 @@ impl Interface for Catalog {
         &[
             ("get_all_databases", &[]),
             ("get_tables", &["database"]),
-            ("get_schema", &["database", "table"]),
+            ("get_columns", &["database", "table"]),
         ]
     }
 
@@ -35,7 +35,7 @@ impl Interface for Catalog {
                     let database = database(arguments, sources)?;
                     rows(&database, tables(database.dialect()), &[]).await
                 }
-                "get_schema" => {
+                "get_columns" => {
                     let database = database(arguments, sources)?;
                     let table = text(arguments, "table")?;
                     let found = rows(&database, columns(database.dialect()), &[table]).await?;

@@ -12,7 +12,7 @@ pub(super) struct Node;
 
 impl Interface for Node {
     fn questions(&self) -> &'static [(&'static str, &'static [&'static str])] {
-        &[("get_node_status", &[]), ("get_node_load", &[])]
+        &[("get_status", &[]), ("get_load", &[])]
     }
 
     fn answer<'a>(
@@ -24,14 +24,14 @@ impl Interface for Node {
         Box::pin(async move {
             let platform = sources.platform();
             match question {
-                "get_node_status" => Ok(json!({
+                "get_status" => Ok(json!({
                     "status": "running",
                     "version": env!("CARGO_PKG_VERSION"),
                     "uptime_seconds": platform.uptime().as_secs(),
                     "sources": sources.guards().map(source).collect::<Vec<_>>(),
                     "tools": platform.overview().tools.len(),
                 })),
-                "get_node_load" => {
+                "get_load" => {
                     let load = platform.load();
                     Ok(json!({
                         "calls_in_flight": load.in_flight,
