@@ -25,7 +25,9 @@ pub use fault::Fault;
 pub(crate) use fault::{Faults, Fields};
 pub(crate) use result_shape::{MaxRows, ResultShape, RowEntity, Shape, VALUE};
 pub(crate) use schema::{InputSchema, JsonType};
-pub(crate) use source::{HttpSettings, SourceKind, SourceSettings, SqlSettings, header_name};
+pub(crate) use source::{
+    GrpcSettings, HttpSettings, SourceKind, SourceSettings, SqlSettings, header_name,
+};
 pub(crate) use statement::{Dialect, Statement};
 pub(crate) use template::{Filter, JsonTemplate, Template, UnfitValue, is_identifier};
 pub use tool::Tool;

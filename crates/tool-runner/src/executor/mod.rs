@@ -9,6 +9,7 @@
 
 mod command;
 mod error;
+mod grpc;
 mod http;
 mod jsonrpc;
 mod output;
@@ -31,6 +32,7 @@ use wardgate_domain::{Ambient, CallId, Caller};
 
 use crate::Error;
 use crate::catalogue::{Fields, Scope, Shape, SourceKind, SourceSettings, Statement};
+use crate::grpc::GrpcServer;
 use crate::kept_results::KeptResults;
 use crate::platform::Platform;
 use crate::resilience::SourceGuard;
@@ -44,6 +46,7 @@ pub(crate) use sql::Pushed;
 /// Every kind of execution.
 pub(crate) const KINDS: &[Kind] = &[
     command::KIND,
+    grpc::KIND,
     http::KIND,
     jsonrpc::KIND,
     query::KIND,
@@ -141,6 +144,7 @@ struct OpenSource {
 pub(crate) enum Source {
     Sql(Arc<Database>),
     Http(Arc<HttpSource>),
+    Grpc(Arc<GrpcServer>),
 }
 
 impl Sources {
@@ -216,7 +220,7 @@ impl Sources {
             .iter()
             .filter_map(|(name, open)| match &open.source {
                 Source::Sql(database) => Some((name.as_str(), Arc::clone(database))),
-                Source::Http(_) => None,
+                Source::Http(_) | Source::Grpc(_) => None,
             })
     }
 
@@ -235,6 +239,14 @@ impl Sources {
             _ => Err(Error::NoSource(name.to_owned())),
         }
     }
+
+    /// The gRPC server of that name.
+    pub(crate) fn grpc(&self, name: &str) -> Result<Arc<GrpcServer>, Error> {
+        match self.open.get(name).map(|open| &open.source) {
+            Some(Source::Grpc(server)) => Ok(Arc::clone(server)),
+            _ => Err(Error::NoSource(name.to_owned())),
+        }
+    }
 }
 
 impl Source {
@@ -246,6 +258,9 @@ impl Source {
             SourceKind::Http(settings) => HttpSource::open(settings, ambient)
                 .map(|service| Self::Http(Arc::new(service)))
                 .map_err(|error| Error::HttpSource(error.to_string())),
+            SourceKind::Grpc(settings) => GrpcServer::open(settings, ambient)
+                .map(|server| Self::Grpc(Arc::new(server)))
+                .map_err(|error| Error::GrpcSource(error.to_string())),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 mod auth;
 mod expand;
+mod grpc;
 mod http;
 mod sql;
 
@@ -15,6 +16,7 @@ use super::yaml::{Key, Node};
 use crate::resilience::{BreakerSettings, RetrySettings};
 
 pub(crate) use expand::Expand;
+pub(crate) use grpc::GrpcSettings;
 pub(crate) use http::{HttpSettings, header_name};
 pub(crate) use sql::SqlSettings;
 
@@ -32,10 +34,11 @@ pub(crate) struct SourceSettings {
 pub(crate) enum SourceKind {
     Sql(SqlSettings),
     Http(Box<HttpSettings>),
+    Grpc(Box<GrpcSettings>),
 }
 
 /// Every type of source, for faults.
-const TYPES: &str = "sqlite, postgres, mysql, http";
+const TYPES: &str = "sqlite, postgres, mysql, http, grpc";
 
 impl SourceSettings {
     pub(super) fn read(
@@ -60,6 +63,10 @@ impl SourceSettings {
             "http" => {
                 let settings = HttpSettings::read("base_url", &mut fields, &mut expand);
                 settings.map(|settings| SourceKind::Http(Box::new(settings)))
+            }
+            "grpc" => {
+                let settings = GrpcSettings::read(&mut fields, &mut expand);
+                settings.map(|settings| SourceKind::Grpc(Box::new(settings)))
             }
             other => {
                 expand.faults.add(
