@@ -9,12 +9,12 @@ use wardgate_domain::{
     Ambient, ColumnClass, Digest, PermitVerifier, SwitchKind, SwitchTarget, ToolSwitches,
 };
 use wardgate_proto::toolrunner::v1 as pb;
-use wardgate_redact::PseudonymKey;
+use wardgate_redact::{PseudonymKey, Row};
 
 use crate::arguments::integral;
 use crate::catalogue::{Catalogue, MaxRows, Tool, Toolset};
 use crate::compiled::CompiledPermits;
-use crate::executor::{Caps, Executor, Sources};
+use crate::executor::{Beyond, Caps, Executor, Sources};
 use crate::platform::{KnownTool, Overview, Platform};
 use crate::resilience::{Guard, RateLimiter, ResultCache, SourceGuard, ToolLimits};
 use crate::store::Store;
@@ -31,6 +31,8 @@ pub(crate) struct RunnableTool {
     pub(crate) max_rows: usize,
     pub(crate) max_result_bytes: usize,
     pub(crate) unclassified: ColumnClass,
+    /// What is kept of a result that is too large for an answer.
+    beyond: Option<Beyond>,
     limits: ToolLimits,
     source: Option<Arc<SourceGuard>>,
 }
@@ -41,8 +43,18 @@ impl RunnableTool {
         Caps {
             rows: self.max_rows,
             bytes: self.max_result_bytes,
+            beyond: self.beyond,
             stops: self.tool.facts().read_only,
         }
+    }
+
+    /// A row without the columns that are for the policy only.
+    pub(crate) fn without_internal(&self, row: Row) -> Row {
+        let internal = &self.tool.result().internal;
+        let fields = row.into_fields().into_iter();
+        fields
+            .filter(|(name, _)| !internal.contains(&**name))
+            .collect()
     }
 
     /// How many rows the caller asks for, where an argument says so. Less than none is none.
@@ -99,6 +111,8 @@ pub(crate) struct Shared {
     pub(crate) rates: Arc<RateLimiter>,
     pub(crate) results: Arc<ResultCache<pb::ToolResult>>,
     pub(crate) store: Store,
+    /// How long results that are too large for an answer are kept.
+    pub(crate) kept_for: Duration,
 }
 
 impl Shared {
@@ -113,6 +127,7 @@ impl Shared {
             rates: Arc::new(RateLimiter::new()),
             results: Arc::new(results),
             store,
+            kept_for: config.kept_for,
         }
     }
 }
@@ -159,6 +174,12 @@ impl Loaded {
             toolsets: toolsets.iter().cloned().map(pb::Toolset::from).collect(),
             catalogue_version: version.to_wire(),
         };
+        // Only where some tool reads them.
+        let beyond = tools.iter().any(|tool| tool.plan().reads_kept_results());
+        let beyond = beyond.then_some(Beyond {
+            rows: config.kept_rows,
+            bytes: config.kept_bytes,
+        });
         let runnable = |tool: Tool| {
             let runnable = RunnableTool {
                 toolsets: toolsets_of(&tool),
@@ -170,6 +191,7 @@ impl Loaded {
                 },
                 max_result_bytes: config.max_result_bytes,
                 unclassified: ColumnClass::unclassified(),
+                beyond: beyond.filter(|_| tool.keeps_large_results()),
                 limits: ToolLimits::new(
                     tool.facts().name.to_string(),
                     tool.limits(),

@@ -73,6 +73,15 @@ impl Tool {
         self.repeatable
     }
 
+    /// Whether a result of it that is too large for an answer is kept: a list of rows, of which its author chose no
+    /// number.
+    pub(crate) fn keeps_large_results(&self) -> bool {
+        self.facts.read_only
+            && self.result.shape == Shape::Rows
+            && self.result.max_rows.is_none()
+            && !self.plan.reads_kept_results()
+    }
+
     pub(crate) fn limits(&self) -> LimitSettings {
         self.limits
     }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tokio::sync::mpsc;
-use wardgate_redact::Row;
+use wardgate_redact::{Redacted, RedactionCounts, Row};
 
 use super::ExecutorError;
 use crate::catalogue::{ResultShape, Shape};
@@ -38,8 +38,17 @@ pub(crate) struct Progress {
 pub(crate) struct Caps {
     pub(crate) rows: usize,
     pub(crate) bytes: usize,
+    /// What is taken beyond that, to be kept for later.
+    pub(crate) beyond: Option<Beyond>,
     /// To stop work that writes in the middle would leave open whether it did.
     pub(crate) stops: bool,
+}
+
+/// How much of a result is kept for later, the answer included.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Beyond {
+    pub(crate) rows: usize,
+    pub(crate) bytes: usize,
 }
 
 /// Takes what a run gives.
@@ -57,6 +66,10 @@ pub(crate) struct Output<'a> {
 #[derive(Default)]
 pub(crate) struct Kept {
     pub(crate) rows: Vec<Row>,
+    /// Rows behind them that no answer has room for.
+    pub(crate) beyond: Vec<Row>,
+    /// Rows of a result that was redacted before, with what that did.
+    pub(crate) released: Option<(Redacted<Vec<Row>>, RedactionCounts)>,
     bytes: usize,
     /// Rows the rule did not admit.
     pub(crate) withheld: u64,
@@ -183,6 +196,17 @@ impl<'a> Output<'a> {
         }
     }
 
+    /// Takes rows of a result that was redacted before.
+    pub(crate) fn released(
+        &mut self,
+        rows: Redacted<Vec<Row>>,
+        counts: RedactionCounts,
+        truncated: bool,
+    ) {
+        self.kept.truncated = truncated;
+        self.kept.released = Some((rows, counts));
+    }
+
     /// Tells how far the run is, to whoever listens. It never waits.
     pub(crate) fn progress(&mut self, progress: f64, total: Option<f64>, message: &str) {
         if let Some(listener) = self.progress {
@@ -219,12 +243,20 @@ impl Kept {
     /// Keeps an admitted row unless the result is full.
     fn take(&mut self, row: Row, caps: Caps) -> Flow {
         let bytes = self.bytes + result::json_size(&row);
-        if self.truncated || self.rows.len() == caps.rows || bytes > caps.bytes {
+        let fits = |rows, limit| self.rows.len() + self.beyond.len() < rows && bytes <= limit;
+        let has_room = !self.truncated && self.beyond.is_empty() && fits(caps.rows, caps.bytes);
+        let is_kept = caps
+            .beyond
+            .is_some_and(|beyond| fits(beyond.rows, beyond.bytes));
+        if has_room {
+            self.rows.push(row);
+        } else if is_kept && !self.truncated {
+            self.beyond.push(row);
+        } else {
             self.truncated = true;
             return Flow::Enough;
         }
         self.bytes = bytes;
-        self.rows.push(row);
         Flow::More
     }
 }

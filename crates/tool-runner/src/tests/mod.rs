@@ -6,6 +6,7 @@ mod database;
 mod derived;
 mod guarded;
 pub(crate) mod harness;
+mod kept;
 mod mysql;
 mod permits;
 mod queries;

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::{Interface, unanswered};
 use crate::catalogue::Dialect;
-use crate::executor::{ExecutorError, Flow, Sources};
+use crate::executor::{ExecutorError, Flow, Invocation, Output, Sources};
 use crate::sql::{Bound, Database};
 
 /// The SQL sources, each a database under the name of the source.
@@ -25,27 +25,32 @@ impl Interface for Catalog {
     fn answer<'a>(
         &'a self,
         question: &'a str,
-        arguments: &'a Map<String, Value>,
+        call: &'a Invocation<'a>,
         sources: &'a Sources,
-    ) -> BoxFuture<'a, Result<Value, ExecutorError>> {
+        out: &'a mut Output<'_>,
+    ) -> BoxFuture<'a, Result<(), ExecutorError>> {
         Box::pin(async move {
-            match question {
-                "get_all_databases" => Ok(sources.databases().map(|(name, _)| name).collect()),
-                "get_tables" => {
-                    let database = database(arguments, sources)?;
-                    rows(&database, tables(database.dialect()), &[]).await
-                }
-                "get_columns" => {
-                    let database = database(arguments, sources)?;
-                    let table = text(arguments, "table")?;
-                    let found = rows(&database, columns(database.dialect()), &[table]).await?;
-                    if found == Value::Array(Vec::new()) {
-                        return Err(unknown("table", "is no table of that database"));
+            let answer = async {
+                match question {
+                    "get_all_databases" => Ok(sources.databases().map(|(name, _)| name).collect()),
+                    "get_tables" => {
+                        let database = database(call.arguments, sources)?;
+                        rows(&database, tables(database.dialect()), &[]).await
                     }
-                    Ok(found)
+                    "get_columns" => {
+                        let database = database(call.arguments, sources)?;
+                        let table = text(call.arguments, "table")?;
+                        let found = rows(&database, columns(database.dialect()), &[table]).await?;
+                        if found == Value::Array(Vec::new()) {
+                            return Err(unknown("table", "is no table of that database"));
+                        }
+                        Ok(found)
+                    }
+                    other => Err(unanswered(other)),
                 }
-                other => Err(unanswered(other)),
-            }
+            };
+            out.document(answer.await?)?;
+            Ok(())
         })
     }
 }
