@@ -35,6 +35,7 @@ pub(crate) struct ToolCall {
     pub(crate) protocol: &'static str,
     pub(crate) caller: Arc<Caller>,
     pub(crate) token: CallerToken,
+    pub(crate) idempotency_key: Option<String>,
     pub(crate) client_ip: String,
     /// The name the client asked for.
     pub(crate) name: String,
@@ -260,6 +261,7 @@ async fn run(
         tool: &tool.facts.name,
         arguments: call.arguments.clone(),
         permit: &grant.permit,
+        idempotency_key: call.idempotency_key.as_deref(),
         caller_token: call.token.expose().filter(|_| tool.needs_caller_token),
         // The tool-runner ends the work at the limit itself; this catches one that does not answer.
         limit: tool.time_limit + Duration::from_secs(1),

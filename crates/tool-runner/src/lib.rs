@@ -20,6 +20,7 @@ mod duration;
 mod egress;
 mod error;
 mod executor;
+mod kept_results;
 mod loaded;
 mod platform;
 mod pushdown;

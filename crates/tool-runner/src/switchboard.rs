@@ -133,6 +133,11 @@ impl Switchboard {
         Ok(board)
     }
 
+    /// Where they are kept.
+    pub(crate) fn store(&self) -> &Store {
+        &self.store
+    }
+
     /// The switches in force; none until they were read once.
     pub(crate) fn current(&self) -> Option<Arc<Switches>> {
         self.current.borrow().clone()

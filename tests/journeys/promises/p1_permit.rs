@@ -121,6 +121,7 @@ async fn call(
             arguments,
             permit,
             caller_token: None,
+            idempotency_key: None,
             limit: LIMIT,
         })
         .await
@@ -328,6 +329,7 @@ async fn no_permit_at_all(system: &Separate, caller: &Caller, genuine: &SignedPe
             arguments_json: NUGWI.into(),
             permit,
             caller_token: String::new(),
+            idempotency_key: String::new(),
         };
         let status = client.call_tool(request).await.unwrap_err();
         assert_eq!(

@@ -65,6 +65,8 @@ pub struct CallTool<'a> {
     pub permit: &'a SignedPermit,
     /// The caller's bearer token, only for a tool that needs it.
     pub caller_token: Option<&'a str>,
+    /// The same key and arguments never run a tool that may write twice.
+    pub idempotency_key: Option<&'a str>,
     /// How long it may take.
     pub limit: Duration,
 }
@@ -182,6 +184,7 @@ impl ToolRunnerClient {
             arguments_json: call.arguments,
             permit: Some(call.permit.into()),
             caller_token: call.caller_token.unwrap_or_default().to_owned(),
+            idempotency_key: call.idempotency_key.unwrap_or_default().to_owned(),
         };
         let mut client = self.client.clone();
         within(call.limit, async move {

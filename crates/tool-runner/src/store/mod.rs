@@ -10,15 +10,7 @@
 
 mod address;
 mod database;
-#[cfg_attr(
-    not(test),
-    expect(dead_code, reason = "calls are to keep large results")
-)]
 pub(crate) mod kept;
-#[cfg_attr(
-    not(test),
-    expect(dead_code, reason = "calls are to bring idempotency keys")
-)]
 pub(crate) mod keyed;
 mod postgres;
 mod sealing;
