@@ -291,13 +291,13 @@ impl AdmittedCall {
             deadline,
             read_only: self.tool.tool.facts().read_only,
             pushed: self.compiled.pushed.as_ref(),
-            kept_results: Some(KeptResults {
+            kept_results: KeptResults {
                 store: &shared.store,
                 loaded: &self.loaded,
                 redactor: &self.compiled.redactor,
                 policy_hash: self.permit.terms().policy_hash,
                 now: shared.ambient.now(),
-            }),
+            },
         }
     }
 

@@ -120,8 +120,8 @@ pub(crate) struct Invocation<'a> {
     pub(crate) deadline: Instant,
     pub(crate) read_only: bool,
     pub(crate) pushed: Option<&'a Pushed>,
-    /// The caller's results that were too large for an answer; none where no store is.
-    pub(crate) kept_results: Option<KeptResults<'a>>,
+    /// The caller's results that were too large for an answer.
+    pub(crate) kept_results: KeptResults<'a>,
 }
 
 /// The open sources of a catalogue, and what the process knows of itself.
