@@ -16,6 +16,7 @@ mod error;
 mod json;
 mod metadata;
 mod methods;
+mod misfit;
 mod reflection;
 mod status;
 mod trim;
@@ -30,7 +31,7 @@ use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
 use tonic::client::Grpc;
 use tonic::metadata::MetadataMap;
-use tonic::{Request, Status, Streaming};
+use tonic::{Code, Request, Status, Streaming};
 use wardgate_domain::Ambient;
 
 use crate::catalogue::GrpcSettings;
@@ -38,9 +39,10 @@ use crate::egress::{Auth, CallerToken, EgressError, Guard};
 
 pub(crate) use descriptors::DescriptorFile;
 pub(crate) use error::GrpcError;
-pub(crate) use json::{field, field_names, has_own_form};
 pub(crate) use metadata::add as add_metadata;
 pub(crate) use methods::MethodName;
+pub(crate) use misfit::{field, field_names, has_own_form};
+pub(crate) use status::name as code_name;
 
 use channel::Connection;
 use codec::DynamicCodec;
@@ -106,7 +108,7 @@ impl GrpcServer {
             .await;
         match first {
             Err(GrpcError::Status {
-                code: "UNAUTHENTICATED",
+                code: Code::Unauthenticated,
                 ..
             }) if self.auth.renews() => {
                 let renewed = self.authorization(caller, authorization.as_ref()).await?;
@@ -175,7 +177,7 @@ impl GrpcServer {
         if matches!(
             error,
             GrpcError::Status {
-                code: "UNIMPLEMENTED",
+                code: Code::Unimplemented,
                 ..
             }
         ) {
