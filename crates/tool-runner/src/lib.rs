@@ -21,6 +21,7 @@ mod egress;
 mod error;
 mod executor;
 mod grpc;
+mod kept_results;
 mod loaded;
 mod platform;
 mod pushdown;

@@ -33,13 +33,14 @@ use wardgate_domain::{Ambient, CallId, Caller};
 use crate::Error;
 use crate::catalogue::{Fields, Scope, Shape, SourceKind, SourceSettings, Statement};
 use crate::grpc::GrpcServer;
+use crate::kept_results::KeptResults;
 use crate::platform::Platform;
 use crate::resilience::SourceGuard;
 use crate::sql::Database;
 
 pub(crate) use error::ExecutorError;
 pub(crate) use http::HttpSource;
-pub(crate) use output::{Caps, Flow, Kept, Output, Progress};
+pub(crate) use output::{Beyond, Caps, Flow, Kept, Output, Progress};
 pub(crate) use sql::Pushed;
 
 /// Every kind of execution.
@@ -74,6 +75,11 @@ pub(crate) trait Plan: Debug + Send + Sync {
     /// How results are shown where the tool does not say.
     fn shape(&self) -> Shape {
         Shape::Rows
+    }
+
+    /// It reads results that were too large for an answer, so such results are worth keeping.
+    fn reads_kept_results(&self) -> bool {
+        false
     }
 
     /// Its source exchanges the caller's token for one of its own.
@@ -114,6 +120,8 @@ pub(crate) struct Invocation<'a> {
     pub(crate) deadline: Instant,
     pub(crate) read_only: bool,
     pub(crate) pushed: Option<&'a Pushed>,
+    /// The caller's results that were too large for an answer; none where no store is.
+    pub(crate) kept_results: Option<KeptResults<'a>>,
 }
 
 /// The open sources of a catalogue, and what the process knows of itself.

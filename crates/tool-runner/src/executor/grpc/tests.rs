@@ -3,7 +3,7 @@ use tempfile::TempDir;
 use tonic::Status;
 
 use super::*;
-use crate::executor::testing::{TestTool, failure};
+use crate::executor::testing::{TestTool, said};
 use crate::grpc::testing::{Server, answers, descriptor_set, methods, parcel, pool, refuses};
 
 /// A tool that calls a server with this handler, its methods known from a descriptor file.
@@ -133,14 +133,27 @@ async fn the_servers_words_are_released_only_where_the_tool_says() {
             .unwrap_err()
     };
 
-    let (kind, text) = failure(run("{}").await);
-    assert_eq!(
-        (kind, text.as_str()),
-        ("grpc_status", "the service answered NOT_FOUND")
-    );
+    assert_eq!(said(run("{}").await), "the service answered NOT_FOUND");
     match run("{ error: /error/message }").await {
         ExecutorError::Reported(words) => assert_eq!(words, "no parcel SECRET"),
         other => panic!("{other}"),
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_is_in_trouble_says_nothing_else() {
+    for status in [
+        Status::unavailable("SECRET"),
+        Status::resource_exhausted("SECRET"),
+    ] {
+        let setup = Setup::new(methods(pool(), refuses(status))).await;
+        let tool = setup.tool(GET, "{ error: /error/message }");
+        let error = tool.run(json!({"id": "p"})).await.unwrap_err();
+        assert!(
+            matches!(error, ExecutorError::Unavailable { .. }),
+            "{error}"
+        );
+        assert!(!said(error).contains("SECRET"));
     }
 }
 
