@@ -539,7 +539,7 @@ impl Failure {
                 Self::unavailable("the data source cannot be reached").unrun()
             }
             ExecutorError::Busy(_) => Self::unavailable("the data source is busy").unrun(),
-            ExecutorError::Unavailable { text, .. } => Self::unavailable(text),
+            ExecutorError::Unavailable { text, .. } => Self::unavailable(text).perhaps_run(),
             ExecutorError::Broken(_) => {
                 Self::unavailable("the connection to the data source broke").perhaps_run()
             }

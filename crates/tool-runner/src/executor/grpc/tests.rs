@@ -133,7 +133,8 @@ async fn the_servers_words_are_released_only_where_the_tool_says() {
             .unwrap_err()
     };
 
-    assert_eq!(said(run("{}").await), "the service answered NOT_FOUND");
+    let refused = said(run("{}").await);
+    assert_eq!(refused, "the service answered NOT_FOUND");
     match run("{ error: /error/message }").await {
         ExecutorError::Reported(words) => assert_eq!(words, "no parcel SECRET"),
         other => panic!("{other}"),
