@@ -41,5 +41,8 @@ pub use row_rule::RowRuleError;
 pub use service::service;
 pub use store::{SealingKey, StoreError};
 
+/// The JSON Schema of `tools.yaml`.
+pub const TOOLS_SCHEMA: &str = include_str!("../../../deploy/tools.schema.json");
+
 #[cfg(test)]
 mod tests;
