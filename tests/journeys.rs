@@ -26,6 +26,7 @@ mod journeys {
     mod bad_tokens;
     mod change;
     mod direct_methods;
+    mod examples;
     mod hospital;
     mod postgres;
     mod promises {
@@ -42,5 +43,6 @@ mod journeys {
     mod samples;
     mod separate_processes;
     mod start_up;
+    mod switches;
     mod versions;
 }

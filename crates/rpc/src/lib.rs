@@ -4,7 +4,7 @@
 //!                       ┌──────────── stack ─────────────┐
 //!  link::local ────────▶│ access · count · span ·        │──▶ generated server
 //!  link::connect ─mTLS─▶│ deadline · catch panic         │
-//!                       └────────────────────────────────┘
+//!  operator ───socket──▶└────────────────────────────────┘
 //! ```
 //!
 //! One job: give a service the same surroundings whether it is called inside the process or over the
@@ -13,6 +13,7 @@
 
 pub mod client;
 pub mod link;
+pub mod operator;
 pub mod probes;
 pub mod server;
 

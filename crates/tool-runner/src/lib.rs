@@ -13,12 +13,14 @@
 mod arguments;
 mod call;
 mod catalogue;
+mod command;
 mod compiled;
 mod config;
 mod duration;
 mod egress;
 mod error;
 mod executor;
+mod kept_results;
 mod loaded;
 mod mcp;
 mod platform;
@@ -28,12 +30,16 @@ mod result;
 mod row_rule;
 mod service;
 mod sql;
+mod store;
+mod switchboard;
 
 pub use catalogue::{Catalogue, Fault, Tool, Toolset};
+pub use command::{LAUNCH, launch};
 pub use config::Config;
 pub use error::Error;
 pub use row_rule::RowRuleError;
 pub use service::service;
+pub use store::{SealingKey, StoreError};
 
 #[cfg(test)]
 mod tests;

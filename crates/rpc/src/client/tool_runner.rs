@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::{Stream, StreamExt, TryStreamExt};
-use wardgate_domain::{CallId, Caller, InvalidMessage, SignedPermit, Status, ToolFacts, ToolName};
+use wardgate_domain::{
+    CallId, Caller, InvalidMessage, SignedPermit, Status, Switch, SwitchChange, ToolFacts,
+    ToolName, ToolSwitches,
+};
 use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_proto::toolrunner::v1::tool_runner_service_client::ToolRunnerServiceClient;
 
@@ -42,6 +45,8 @@ pub struct Tool {
     pub toolsets: Vec<String>,
     /// A call must bring the caller's bearer token.
     pub needs_caller_token: bool,
+    /// Whom it is on for.
+    pub switches: ToolSwitches,
 }
 
 /// One call to run.
@@ -60,6 +65,8 @@ pub struct CallTool<'a> {
     pub permit: &'a SignedPermit,
     /// The caller's bearer token, only for a tool that needs it.
     pub caller_token: Option<&'a str>,
+    /// The same key and arguments never run a tool that may write twice.
+    pub idempotency_key: Option<&'a str>,
     /// How long it may take.
     pub limit: Duration,
 }
@@ -142,6 +149,32 @@ impl ToolRunnerClient {
             .map(|version| version.map(|version| version.catalogue_version)))
     }
 
+    /// Changes one switch: on record, stored, and in force on every replica within a second.
+    pub async fn set_switch(&self, change: &SwitchChange) -> Result<(), CallError> {
+        let mut client = self.client.clone();
+        within(self.limit, async move {
+            client
+                .set_switch(request(change.into(), self.limit))
+                .await?;
+            Ok(())
+        })
+        .await
+    }
+
+    /// Every switch as it stands.
+    pub async fn list_switches(&self) -> Result<Vec<Switch>, CallError> {
+        let mut client = self.client.clone();
+        within(self.limit, async move {
+            let answer = client
+                .list_switches(request(pb::ListSwitchesRequest {}, self.limit))
+                .await?
+                .into_inner();
+            let switches = answer.switches.into_iter().map(Switch::try_from);
+            Ok(switches.collect::<Result<_, _>>()?)
+        })
+        .await
+    }
+
     /// Runs one call to its end.
     pub async fn call_tool(&self, call: CallTool<'_>) -> Result<ToolResult, CallError> {
         let message = pb::CallToolRequest {
@@ -151,6 +184,7 @@ impl ToolRunnerClient {
             arguments_json: call.arguments,
             permit: Some(call.permit.into()),
             caller_token: call.caller_token.unwrap_or_default().to_owned(),
+            idempotency_key: call.idempotency_key.unwrap_or_default().to_owned(),
         };
         let mut client = self.client.clone();
         within(call.limit, async move {
@@ -187,6 +221,7 @@ impl TryFrom<pb::Tool> for Tool {
                 .map_err(|_| InvalidMessage::field("tool.time_limit", "is negative"))?,
             toolsets: tool.toolsets,
             needs_caller_token: tool.needs_caller_token,
+            switches: tool.switches.try_into()?,
         })
     }
 }

@@ -7,6 +7,7 @@
 //!
 //! A new kind is a module and a line in [`KINDS`].
 
+mod command;
 mod error;
 mod http;
 mod jsonrpc;
@@ -31,6 +32,7 @@ use wardgate_domain::{Ambient, CallId, Caller};
 
 use crate::Error;
 use crate::catalogue::{Fields, Scope, Shape, SourceKind, SourceSettings, Statement};
+use crate::kept_results::KeptResults;
 use crate::mcp::Upstream;
 use crate::platform::Platform;
 use crate::resilience::SourceGuard;
@@ -38,11 +40,12 @@ use crate::sql::Database;
 
 pub(crate) use error::ExecutorError;
 pub(crate) use http::HttpSource;
-pub(crate) use output::{Caps, Flow, Kept, Output, Progress};
+pub(crate) use output::{Beyond, Caps, Flow, Kept, Output, Progress};
 pub(crate) use sql::Pushed;
 
 /// Every kind of execution.
-pub(crate) const KINDS: [Kind; 5] = [
+pub(crate) const KINDS: &[Kind] = &[
+    command::KIND,
     http::KIND,
     jsonrpc::KIND,
     mcp::KIND,
@@ -72,6 +75,11 @@ pub(crate) trait Plan: Debug + Send + Sync {
     /// How results are shown where the tool does not say.
     fn shape(&self) -> Shape {
         Shape::Rows
+    }
+
+    /// It reads results that were too large for an answer, so such results are worth keeping.
+    fn reads_kept_results(&self) -> bool {
+        false
     }
 
     /// Its source exchanges the caller's token for one of its own.
@@ -112,6 +120,8 @@ pub(crate) struct Invocation<'a> {
     pub(crate) deadline: Instant,
     pub(crate) read_only: bool,
     pub(crate) pushed: Option<&'a Pushed>,
+    /// The caller's results that were too large for an answer; none where no store is.
+    pub(crate) kept_results: Option<KeptResults<'a>>,
 }
 
 /// The open sources of a catalogue, and what the process knows of itself.
@@ -167,10 +177,7 @@ impl Sources {
                     settings.breaker.clone(),
                     ambient.clone(),
                 );
-                (
-                    Source::open(&settings, limit, ambient)?,
-                    Arc::new(guard),
-                )
+                (Source::open(&settings, limit, ambient)?, Arc::new(guard))
             }
         };
         self.open.insert(
@@ -183,6 +190,10 @@ impl Sources {
             },
         );
         Ok(())
+    }
+
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.open.contains_key(name)
     }
 
     /// What guards the source of that name.

@@ -81,10 +81,12 @@ impl TestTool {
             deadline: Instant::now() + Duration::from_secs(30),
             read_only: true,
             pushed: None,
+            kept_results: None,
         };
         let caps = Caps {
             rows: 1_000,
             bytes: 1 << 20,
+            beyond: None,
             stops: true,
         };
         let mut output = Output::new(self.tool.result(), None, caps, None);

@@ -25,18 +25,15 @@ mod settings;
 mod stdio;
 mod upstream;
 
+#[expect(unused_imports, reason = "for the import of tools")]
+pub(crate) use definition::ToolDefinition;
 pub(crate) use error::UpstreamError;
+#[cfg_attr(not(test), expect(unused_imports, reason = "for the import of tools"))]
+pub(crate) use events::Health;
 pub(crate) use message::Progress;
 pub(crate) use result::CallResult;
 pub(crate) use settings::{Program, Transport};
 pub(crate) use upstream::Upstream;
-#[expect(unused_imports, reason = "for the import of tools")]
-pub(crate) use definition::ToolDefinition;
-#[cfg_attr(
-    not(test),
-    expect(unused_imports, reason = "for the import of tools")
-)]
-pub(crate) use events::Health;
 
 #[cfg(test)]
 pub(crate) mod tests;

@@ -34,9 +34,6 @@ const LAST_EVENT_HEADER: HeaderName = HeaderName::from_static("last-event-id");
 const JSON: &str = "application/json";
 const EVENT_STREAM: &str = "text/event-stream";
 
-/// What is read of the body of an error.
-const MAX_ERROR_BYTES: usize = 64 * 1024;
-
 /// How long a message without an answer may take.
 const NOTICE_LIMIT: Duration = Duration::from_secs(5);
 
@@ -49,6 +46,8 @@ const MAX_RESUMPTIONS: u32 = 5;
 /// The pause before that, unless the server names one; and the longest it may name.
 const RESUME_AFTER: Duration = Duration::from_secs(1);
 const RESUME_AFTER_AT_MOST: Duration = Duration::from_secs(10);
+
+type Answer = Result<Box<RawValue>, UpstreamError>;
 
 /// One server, and what was agreed with it.
 pub(super) struct Exchange {
@@ -74,14 +73,14 @@ impl Exchange {
         self: &Arc<Self>,
         request: &Request<'_>,
         progress: Option<ProgressSink<'_>>,
-    ) -> Result<Box<RawValue>, UpstreamError> {
+    ) -> Answer {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        let body = request.encode(id, self.era, progress.is_some())?;
         let mut place = Place {
             exchange: self,
             id,
             told: request.opens() || self.era == Era::Modern,
         };
-        let body = request.encode(id, self.era, progress.is_some())?;
         let outcome = match self.post(body, self.describe(request)).await {
             Ok(response) => self.answer(response, id, progress).await,
             Err(error) => Err(error),
@@ -215,7 +214,7 @@ impl Exchange {
             return Err(UpstreamError::Gone);
         }
         let is_json = is(&response, JSON);
-        let body = whole(response.body, MAX_ERROR_BYTES).await;
+        let body = response.body.bytes().await;
         if let Ok(body) = body
             && is_json
             && let Ok(messages) = message::read(&body)
@@ -239,7 +238,7 @@ impl Exchange {
         response: Response,
         id: u64,
         mut progress: Option<ProgressSink<'_>>,
-    ) -> Result<Box<RawValue>, UpstreamError> {
+    ) -> Answer {
         if is(&response, EVENT_STREAM) {
             return self.follow(response.body, Some(id), progress).await;
         }
@@ -248,14 +247,13 @@ impl Exchange {
                 "it is neither JSON nor an event stream",
             ));
         }
-        let body = whole(response.body, self.max_bytes).await?;
-        let messages = message::read(&body).map_err(UpstreamError::BadResult)?;
-        for message in messages {
-            if let Some(answer) = self.take(message, Some(id), &mut progress).await {
-                return answer;
-            }
-        }
-        Err(UpstreamError::BadResult("it does not answer our request"))
+        let body = response.body.bytes().await?;
+        let answer = self.take_all(&body, Some(id), &mut progress).await;
+        answer
+            .map_err(UpstreamError::BadResult)?
+            .unwrap_or(Err(UpstreamError::BadResult(
+                "it does not answer our request",
+            )))
     }
 
     /// Reads an event stream up to the answer to request `id`, or to its end.
@@ -264,31 +262,25 @@ impl Exchange {
         mut body: Body,
         id: Option<u64>,
         mut progress: Option<ProgressSink<'_>>,
-    ) -> Result<Box<RawValue>, UpstreamError> {
+    ) -> Answer {
         let mut parser = sse::Parser::new(self.max_bytes);
         let mut resumptions = 0;
         loop {
             let cause = match body.chunk().await {
                 Ok(Some(chunk)) => {
-                    let events = parser.feed(&chunk).map_err(|_| UpstreamError::TooLarge)?;
-                    for data in events {
+                    for data in parser.feed(&chunk).map_err(|_| UpstreamError::TooLarge)? {
                         resumptions = 0;
                         // An event without data only has an id.
                         if data.is_empty() {
                             continue;
                         }
-                        let messages = match message::read(&data) {
-                            Ok(messages) => messages,
-                            Err(why) => {
-                                self.events.ignored(why);
-                                continue;
-                            }
-                        };
-                        for message in messages {
-                            if let Some(answer) = self.take(message, id, &mut progress).await {
+                        match self.take_all(&data, id, &mut progress).await {
+                            Ok(None) => {}
+                            Ok(Some(answer)) => {
                                 self.tasks.spawn(timeout(LAST_WORDS, read_out(body)));
                                 return answer;
                             }
+                            Err(why) => self.events.ignored(why),
                         }
                     }
                     continue;
@@ -310,13 +302,28 @@ impl Exchange {
         }
     }
 
-    /// Takes one message; gives the answer to request `id` if it is that.
+    /// Takes the messages in `text`; gives the answer to request `id` if it is among them. The error says
+    /// why the text cannot be read.
+    async fn take_all(
+        &self,
+        text: &[u8],
+        id: Option<u64>,
+        progress: &mut Option<ProgressSink<'_>>,
+    ) -> Result<Option<Answer>, &'static str> {
+        for message in message::read(text)? {
+            if let Some(answer) = self.take(message, id, progress).await {
+                return Ok(Some(answer));
+            }
+        }
+        Ok(None)
+    }
+
     async fn take(
         &self,
         message: Incoming<'_>,
         id: Option<u64>,
         progress: &mut Option<ProgressSink<'_>>,
-    ) -> Option<Result<Box<RawValue>, UpstreamError>> {
+    ) -> Option<Answer> {
         match message {
             // An error without an id can only be about the request whose response it is in.
             Incoming::Answer {
@@ -355,18 +362,6 @@ fn is(response: &Response, media_type: &str) -> bool {
         .and_then(|value| value.to_str().ok())
         .and_then(|value| value.split(';').next())
         .is_some_and(|value| value.trim().eq_ignore_ascii_case(media_type))
-}
-
-/// All of a body, which must not be larger than `limit`.
-async fn whole(mut body: Body, limit: usize) -> Result<Vec<u8>, UpstreamError> {
-    let mut bytes = Vec::new();
-    while let Some(chunk) = body.chunk().await? {
-        if bytes.len() + chunk.len() > limit {
-            return Err(UpstreamError::TooLarge);
-        }
-        bytes.extend_from_slice(&chunk);
-    }
-    Ok(bytes)
 }
 
 /// Reads a stream to its end: only then can its connection be used again.

@@ -5,6 +5,7 @@ mod http;
 mod lists;
 pub(crate) mod program;
 mod script;
+mod scripted;
 mod stdio;
 
 use std::time::Duration;
