@@ -283,7 +283,6 @@ impl AdmittedCall {
         shared: &'a Shared,
     ) -> Invocation<'a> {
         Invocation {
-            call_id: self.id,
             caller: &self.caller,
             caller_token: self.caller_token.as_deref(),
             arguments: arguments.values(),

@@ -23,6 +23,7 @@ mod executor;
 mod grpc;
 mod kept_results;
 mod loaded;
+mod mcp;
 mod platform;
 mod pushdown;
 mod resilience;

@@ -410,7 +410,10 @@ fn shipped() -> Vec<(PathBuf, String)> {
             let path = entry.unwrap().path();
             if path.is_dir() {
                 directories.push(path);
-            } else if path.extension().is_some_and(|extension| extension == "yaml") {
+            } else if path
+                .extension()
+                .is_some_and(|extension| extension == "yaml")
+            {
                 let text = std::fs::read_to_string(&path).unwrap();
                 found.push((path, text));
             }
@@ -447,7 +450,10 @@ fn the_published_schema_knows_what_the_catalogue_knows() {
         ("title: Rows", "titel: Rows"),
         ("\"${DB_URL}\" }", "\"${DB_URL}\", pool: 3 }"),
         ("openWorldHint: false", "openWorld: false"),
-        ("      source: main\n", "      source: main\n      sorce: main\n"),
+        (
+            "      source: main\n",
+            "      source: main\n      sorce: main\n",
+        ),
         ("      key: id\n", "      kye: id\n"),
         ("time_limit: 5s", "time_limit: soon"),
         ("name: read_rows", "name: read rows"),
