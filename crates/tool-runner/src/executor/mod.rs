@@ -171,17 +171,16 @@ impl Sources {
             .and_then(|previous| previous.open.get(&settings.name))
             .filter(|open| open.settings == settings && open.limit == limit);
         let name = settings.name.clone();
-        let (source, guard) = match kept {
-            Some(open) => (open.source.clone(), Arc::clone(&open.guard)),
-            None => {
-                let guard = SourceGuard::new(
-                    name.clone(),
-                    settings.retry.clone(),
-                    settings.breaker.clone(),
-                    ambient.clone(),
-                );
-                (Source::open(&settings, limit, ambient)?, Arc::new(guard))
-            }
+        let (source, guard) = if let Some(open) = kept {
+            (open.source.clone(), Arc::clone(&open.guard))
+        } else {
+            let guard = SourceGuard::new(
+                name.clone(),
+                settings.retry.clone(),
+                settings.breaker.clone(),
+                ambient.clone(),
+            );
+            (Source::open(&settings, limit, ambient)?, Arc::new(guard))
         };
         self.open.insert(
             name,

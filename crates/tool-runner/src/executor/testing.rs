@@ -9,7 +9,7 @@ use bytes::Bytes;
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::time::Instant;
-use wardgate_domain::{Ambient, CallId, Caller, CallerClaims, Digest, PermitVerifier, Timestamp};
+use wardgate_domain::{Ambient, Caller, CallerClaims, Digest, PermitVerifier, Timestamp};
 use wardgate_redact::{PseudonymKey, Redactor};
 
 use super::{Caps, ExecutorError, Invocation, Output};
@@ -83,7 +83,6 @@ impl TestTool {
             panic!("arguments are an object");
         };
         let invocation = Invocation {
-            call_id: CallId::new(&self.shared.ambient),
             caller: &caller(),
             caller_token: None,
             raw_arguments: &Bytes::from(Value::Object(arguments.clone()).to_string()),
