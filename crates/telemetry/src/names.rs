@@ -56,5 +56,17 @@ pub const POLICY_STALE: &str = "wardgate_policy_directory_refused";
 pub const CALLS_REFUSED: &str = "wardgate_tool_runner_refused_calls_total";
 /// Counter: changed tool catalogues by `outcome`, loaded or faulty.
 pub const CATALOGUE_RELOADS: &str = "wardgate_catalogue_reloads_total";
+/// Counter: times the tool-runner's store could not be read.
+pub const STORE_FAILURES: &str = "wardgate_tool_runner_store_failures_total";
 /// Counter: statements stopped before their end, because of a time limit, a full result or a client that left.
 pub const STOPPED_STATEMENTS: &str = "wardgate_stopped_statements_total";
+/// Gauge: 1 while calls are kept away from a `source` that only fails, else 0.
+pub const BREAKER_OPEN: &str = "wardgate_source_breaker_open";
+/// Counter: times a `source` failed so often in a row that calls are kept away from it.
+pub const BREAKER_OPENED: &str = "wardgate_source_breaker_opened_total";
+/// Counter: failed attempts on a `source` fit to be made again, by `outcome`, made or `over_budget`.
+pub const RETRIES: &str = "wardgate_source_retries_total";
+/// Counter: calls refused because they came too soon, by `tool` and `limit`, rate or concurrency.
+pub const LIMITED_CALLS: &str = "wardgate_limited_calls_total";
+/// Counter: calls of tools whose results are kept, by `outcome`: hit, or miss.
+pub const RESULT_CACHE: &str = "wardgate_result_cache_lookups_total";

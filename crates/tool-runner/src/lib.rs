@@ -20,11 +20,15 @@ mod duration;
 mod error;
 mod executor;
 mod loaded;
+mod platform;
 mod pushdown;
+mod resilience;
 mod result;
 mod row_rule;
 mod service;
 mod sql;
+mod store;
+mod switchboard;
 
 pub use catalogue::{Catalogue, Fault, Tool, Toolset};
 pub use command::{LAUNCH, launch};
@@ -32,6 +36,7 @@ pub use config::Config;
 pub use error::Error;
 pub use row_rule::RowRuleError;
 pub use service::service;
+pub use store::{SealingKey, StoreError};
 
 #[cfg(test)]
 mod tests;

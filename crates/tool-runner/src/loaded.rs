@@ -4,23 +4,33 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use wardgate_domain::{ColumnClass, Digest, PermitVerifier};
+use wardgate_domain::{
+    Ambient, ColumnClass, Digest, PermitVerifier, SwitchKind, SwitchTarget, ToolSwitches,
+};
 use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_redact::PseudonymKey;
 
 use crate::catalogue::{Catalogue, Tool, Toolset};
 use crate::compiled::CompiledPermits;
 use crate::executor::{Caps, Executor, Sources};
+use crate::platform::{KnownTool, Overview, Platform};
+use crate::resilience::{Guard, RateLimiter, ResultCache, SourceGuard, ToolLimits};
+use crate::store::Store;
+use crate::switchboard::Switches;
 use crate::{Config, Error};
 
 /// A tool and all that one call of it needs.
 pub(crate) struct RunnableTool {
     pub(crate) tool: Tool,
+    /// Names of the toolsets it is in.
+    toolsets: Vec<String>,
     pub(crate) executor: Arc<dyn Executor>,
     pub(crate) time_limit: Duration,
     pub(crate) max_rows: usize,
     pub(crate) max_result_bytes: usize,
     pub(crate) unclassified: ColumnClass,
+    limits: ToolLimits,
+    source: Option<Arc<SourceGuard>>,
 }
 
 impl RunnableTool {
@@ -30,6 +40,24 @@ impl RunnableTool {
             rows: self.max_rows,
             bytes: self.max_result_bytes,
             stops: self.tool.facts().read_only,
+        }
+    }
+
+    /// The switches that concern it.
+    pub(crate) fn switches(&self, all: &Switches) -> ToolSwitches {
+        let toolsets = self.toolsets.iter().map(String::as_str);
+        all.of_tool(
+            self.tool.facts().name.as_str(),
+            toolsets,
+            self.tool.source(),
+        )
+    }
+
+    /// What its calls pass on their way to the source.
+    pub(crate) fn guard(&self) -> Guard<'_> {
+        Guard {
+            limits: &self.limits,
+            source: self.source.as_deref(),
         }
     }
 
@@ -50,6 +78,32 @@ pub(crate) struct Loaded {
     compiled: CompiledPermits,
 }
 
+/// What outlives every catalogue.
+#[derive(Clone)]
+pub(crate) struct Shared {
+    pub(crate) ambient: Ambient,
+    pub(crate) platform: Arc<Platform>,
+    pub(crate) rates: Arc<RateLimiter>,
+    pub(crate) results: Arc<ResultCache<pb::ToolResult>>,
+    pub(crate) store: Store,
+}
+
+impl Shared {
+    pub(crate) fn new(config: &Config, store: Store, ambient: Ambient) -> Self {
+        let bytes = |result: &pb::ToolResult| {
+            result.content_json.len() + result.structured_content_json.len()
+        };
+        let results = ResultCache::new(config.result_cache_bytes, bytes, ambient.clone());
+        Self {
+            ambient,
+            platform: Arc::new(Platform::new()),
+            rates: Arc::new(RateLimiter::new()),
+            results: Arc::new(results),
+            store,
+        }
+    }
+}
+
 /// What every catalogue is put in force with.
 #[derive(Clone)]
 pub(crate) struct Keys {
@@ -63,30 +117,49 @@ impl Loaded {
         catalogue: Catalogue,
         config: &Config,
         keys: &Keys,
+        shared: &Shared,
         previous: Option<&Self>,
     ) -> Result<Self, Error> {
         let (tools, toolsets, settings, version) = catalogue.into_parts();
-        let mut sources = Sources::default();
+        let mut sources = Sources::new(&shared.platform);
         let open = previous.map(|previous| &previous.sources);
         for settings in settings {
             let limit = longest(&tools, &settings.name, config.time_limit);
-            sources.open(settings, limit, open)?;
+            sources.open(settings, limit, &shared.ambient, open)?;
         }
+        let toolsets_of = |tool: &Tool| -> Vec<String> {
+            let toolsets = toolsets.iter();
+            toolsets
+                .filter(|toolset| toolset.holds(tool.facts()))
+                .map(|toolset| toolset.name.clone())
+                .collect()
+        };
+        shared.platform.now_in_force(Overview {
+            tools: tools.iter().map(known).collect(),
+            toolsets: toolsets.clone(),
+        });
         let list = pb::ListToolsResponse {
             tools: tools
                 .iter()
-                .map(|tool| wire(tool, &toolsets, config))
+                .map(|tool| wire(tool, toolsets_of(tool), config))
                 .collect(),
-            toolsets: toolsets.into_iter().map(pb::Toolset::from).collect(),
+            toolsets: toolsets.iter().cloned().map(pb::Toolset::from).collect(),
             catalogue_version: version.to_wire(),
         };
         let runnable = |tool: Tool| {
             let runnable = RunnableTool {
+                toolsets: toolsets_of(&tool),
                 executor: tool.plan().open(&sources)?,
                 time_limit: tool.time_limit().unwrap_or(config.time_limit),
                 max_rows: tool.result().max_rows.unwrap_or(config.max_rows),
                 max_result_bytes: config.max_result_bytes,
                 unclassified: ColumnClass::unclassified(),
+                limits: ToolLimits::new(
+                    tool.facts().name.to_string(),
+                    tool.limits(),
+                    Arc::clone(&shared.rates),
+                ),
+                source: tool.source().and_then(|name| sources.guard(name)).cloned(),
                 tool,
             };
             let name = runnable.tool.facts().name.to_string();
@@ -108,6 +181,20 @@ impl Loaded {
     /// By canonical name only.
     pub(crate) fn tool(&self, name: &str) -> Option<&Arc<RunnableTool>> {
         self.tools.get(name)
+    }
+
+    /// Whether there is anything a switch of this target could concern.
+    pub(crate) fn has(&self, target: &SwitchTarget) -> bool {
+        let name = target.name.as_str();
+        match target.kind {
+            SwitchKind::Tool => self.tools.contains_key(name),
+            SwitchKind::Toolset => self
+                .list
+                .toolsets
+                .iter()
+                .any(|toolset| toolset.name == name),
+            SwitchKind::Upstream => self.sources.has(name),
+        }
     }
 
     pub(crate) fn list(&self) -> &pb::ListToolsResponse {
@@ -133,19 +220,24 @@ fn longest(tools: &[Tool], source: &str, default: Duration) -> Duration {
         .unwrap_or(default)
 }
 
-fn wire(tool: &Tool, toolsets: &[Toolset], config: &Config) -> pb::Tool {
+fn known(tool: &Tool) -> KnownTool {
+    KnownTool {
+        facts: tool.facts().clone(),
+        source: tool.source().map(str::to_owned),
+    }
+}
+
+fn wire(tool: &Tool, toolsets: Vec<String>, config: &Config) -> pb::Tool {
     let time_limit = tool.time_limit().unwrap_or(config.time_limit);
     pb::Tool {
         facts: Some(tool.facts().into()),
         aliases: tool.aliases().iter().map(ToString::to_string).collect(),
         definition_json: tool.definition_json().clone(),
         time_limit: time_limit.try_into().ok(),
-        toolsets: toolsets
-            .iter()
-            .filter(|toolset| toolset.holds(tool.facts()))
-            .map(|toolset| toolset.name.clone())
-            .collect(),
+        toolsets,
         needs_caller_token: tool.plan().needs_caller_token(),
+        // They change more often than the catalogue.
+        switches: Vec::new(),
     }
 }
 

@@ -56,7 +56,7 @@ async fn run(command: Command) -> Result<(), Failure> {
         Command::ToolRunner(arguments) => commands::serve::tool_runner(&arguments).await,
         Command::Audit(arguments) => commands::audit::run(arguments).await,
         Command::Token(arguments) => commands::token::run(&arguments),
-        Command::Tools(arguments) => commands::tools::run(arguments),
+        Command::Tools(arguments) => commands::tools::run(arguments).await,
         Command::Certs(arguments) => commands::certs::run(&arguments),
         Command::Config(arguments) => commands::config::run(&arguments),
         Command::Health(arguments) => commands::health::run(&arguments).await,

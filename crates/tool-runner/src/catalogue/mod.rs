@@ -3,6 +3,7 @@
 mod derive;
 mod execute;
 mod fault;
+mod limits;
 mod result_shape;
 mod schema;
 mod selector;

@@ -10,12 +10,14 @@ use super::File;
 use super::derive::Derive;
 use super::execute::{Execution, Scope, is_execute};
 use super::fault::{Faults, Fields};
+use super::limits::read_limits;
 use super::result_shape::{ResultShape, Shape};
 use super::schema::{self, InputSchema};
 use super::statement::Statement;
 use super::yaml::{KeyOrder, Mark, Node, Yaml};
 use crate::arguments::Arguments;
 use crate::executor::Plan;
+use crate::resilience::LimitSettings;
 
 /// Longest time one call may take. The audit service must wait longer than this before it calls a call lost.
 const MAX_TIME_LIMIT: Duration = Duration::from_secs(300);
@@ -32,6 +34,8 @@ pub struct Tool {
     time_limit: Option<Duration>,
     /// Running it twice does what running it once does.
     repeatable: bool,
+    limits: LimitSettings,
+    cache: Option<Duration>,
     input: InputSchema,
     derive: Derive,
     plan: Box<dyn Plan>,
@@ -67,6 +71,15 @@ impl Tool {
     /// Whether running it twice does what running it once does.
     pub(crate) fn is_repeatable(&self) -> bool {
         self.repeatable
+    }
+
+    pub(crate) fn limits(&self) -> LimitSettings {
+        self.limits
+    }
+
+    /// How long its results may be kept.
+    pub(crate) fn cache(&self) -> Option<Duration> {
+        self.cache
     }
 
     pub(crate) fn plan(&self) -> &dyn Plan {
@@ -124,6 +137,11 @@ impl Tool {
         let time_limit = fields
             .optional("time_limit")
             .and_then(|node| time_limit(node, faults));
+        let limits = fields.optional("limits");
+        let limits = limits.and_then(|node| read_limits(node, faults));
+        let cache = fields
+            .optional("cache")
+            .and_then(|node| cache(node, hints.read_only, faults));
         let result_node = fields.optional("result");
         let execute = fields.take("execute", is_execute);
         fields.finish(faults);
@@ -150,9 +168,10 @@ impl Tool {
         let dialect = plan
             .as_ref()
             .and_then(|plan| Some(plan.statement()?.dialect()));
+        let shape = plan.as_ref().map_or(Shape::Rows, |plan| plan.shape());
         let result = match result_node {
-            Some(node) => ResultShape::read(node, Shape::Rows, dialect, faults),
-            None => Some(ResultShape::plain(Shape::Rows)),
+            Some(node) => ResultShape::read(node, shape, dialect, faults),
+            None => Some(ResultShape::plain(shape)),
         };
         let (plan, input, result) = (plan?, input?, result?);
         check_together(at, plan.as_ref(), &input, &result, &hints, faults);
@@ -173,6 +192,8 @@ impl Tool {
             definition_json: definition_json(texts, &input, examples, output, annotations),
             time_limit,
             repeatable: hints.read_only || hints.idempotent,
+            limits: limits.unwrap_or_default(),
+            cache,
             input,
             derive,
             plan,
@@ -252,6 +273,18 @@ fn time_limit(node: &Node, faults: &mut Faults) -> Option<Duration> {
         );
     }
     Some(limit)
+}
+
+/// How long results may be kept; only those of tools that change nothing can be.
+fn cache(node: &Node, read_only: bool, faults: &mut Faults) -> Option<Duration> {
+    if !read_only {
+        faults.add(
+            node.at,
+            "the results of a tool that may write cannot be kept: it would not run",
+            "set `annotations: { readOnlyHint: true }`, or remove `cache`",
+        );
+    }
+    faults.duration(node, "cache")
 }
 
 /// Every example must be a call that the schema accepts.

@@ -10,6 +10,7 @@
 mod command;
 mod error;
 mod output;
+mod query;
 mod sql;
 
 use std::collections::BTreeMap;
@@ -22,10 +23,12 @@ use cedar_policy::PolicySet;
 use futures::future::BoxFuture;
 use serde_json::{Map, Value};
 use tokio::time::Instant;
-use wardgate_domain::{CallId, Caller};
+use wardgate_domain::{Ambient, CallId, Caller};
 
 use crate::Error;
-use crate::catalogue::{Fields, Scope, SourceKind, SourceSettings, Statement};
+use crate::catalogue::{Fields, Scope, Shape, SourceKind, SourceSettings, Statement};
+use crate::platform::Platform;
+use crate::resilience::SourceGuard;
 use crate::sql::Database;
 
 pub(crate) use error::ExecutorError;
@@ -33,7 +36,7 @@ pub(crate) use output::{Caps, Flow, Kept, Output, Progress};
 pub(crate) use sql::Pushed;
 
 /// Every kind of execution.
-pub(crate) const KINDS: [Kind; 2] = [sql::KIND, command::KIND];
+pub(crate) const KINDS: &[Kind] = &[command::KIND, query::KIND, sql::KIND];
 
 /// A word for `execute.type`.
 pub(crate) struct Kind {
@@ -52,6 +55,11 @@ pub(crate) trait Plan: Debug + Send + Sync {
     /// Where a row rule can be pushed down to.
     fn statement(&self) -> Option<&Statement> {
         None
+    }
+
+    /// How results are shown where the tool does not say.
+    fn shape(&self) -> Shape {
+        Shape::Rows
     }
 
     /// Its source exchanges the caller's token for one of its own.
@@ -94,14 +102,19 @@ pub(crate) struct Invocation<'a> {
     pub(crate) pushed: Option<&'a Pushed>,
 }
 
-/// The open sources of a catalogue.
-#[derive(Default)]
-pub(crate) struct Sources(BTreeMap<String, OpenSource>);
+/// The open sources of a catalogue, and what the process knows of itself.
+#[derive(Clone)]
+pub(crate) struct Sources {
+    platform: Arc<Platform>,
+    open: BTreeMap<String, OpenSource>,
+}
 
+#[derive(Clone)]
 struct OpenSource {
     settings: SourceSettings,
     limit: Duration,
     source: Source,
+    guard: Arc<SourceGuard>,
 }
 
 /// What an executor works on. Nothing is connected before its first use.
@@ -111,36 +124,81 @@ pub(crate) enum Source {
 }
 
 impl Sources {
+    pub(crate) fn new(platform: &Arc<Platform>) -> Self {
+        Self {
+            platform: Arc::clone(platform),
+            open: BTreeMap::new(),
+        }
+    }
+
     /// Opens `settings`, or takes it over from `previous` if it is the very same. `limit` is the longest that
     /// any of its tools may take.
     pub(crate) fn open(
         &mut self,
         settings: SourceSettings,
         limit: Duration,
+        ambient: &Ambient,
         previous: Option<&Self>,
     ) -> Result<(), Error> {
         let kept = previous
-            .and_then(|previous| previous.0.get(&settings.name))
+            .and_then(|previous| previous.open.get(&settings.name))
             .filter(|open| open.settings == settings && open.limit == limit);
-        let source = match kept {
-            Some(open) => open.source.clone(),
-            None => Source::open(&settings.kind, limit)?,
-        };
         let name = settings.name.clone();
-        self.0.insert(
+        let (source, guard) = match kept {
+            Some(open) => (open.source.clone(), Arc::clone(&open.guard)),
+            None => {
+                let guard = SourceGuard::new(
+                    name.clone(),
+                    settings.retry.clone(),
+                    settings.breaker.clone(),
+                    ambient.clone(),
+                );
+                (Source::open(&settings.kind, limit)?, Arc::new(guard))
+            }
+        };
+        self.open.insert(
             name,
             OpenSource {
                 settings,
                 limit,
                 source,
+                guard,
             },
         );
         Ok(())
     }
 
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.open.contains_key(name)
+    }
+
+    /// What guards the source of that name.
+    pub(crate) fn guard(&self, name: &str) -> Option<&Arc<SourceGuard>> {
+        self.open.get(name).map(|open| &open.guard)
+    }
+
+    /// Every source with what guards it, sorted by name.
+    pub(crate) fn guards(&self) -> impl Iterator<Item = (&str, &SourceGuard)> {
+        let open = self.open.iter();
+        open.map(|(name, open)| (name.as_str(), &*open.guard))
+    }
+
+    pub(crate) fn platform(&self) -> &Arc<Platform> {
+        &self.platform
+    }
+
+    /// Every database with its name, sorted.
+    pub(crate) fn databases(&self) -> impl Iterator<Item = (&str, Arc<Database>)> {
+        self.open
+            .iter()
+            .filter_map(|(name, open)| match &open.source {
+                Source::Sql(database) => Some((name.as_str(), Arc::clone(database))),
+            })
+    }
+
     /// The database of that name.
     pub(crate) fn sql(&self, name: &str) -> Result<Arc<Database>, Error> {
-        match self.0.get(name).map(|open| &open.source) {
+        match self.open.get(name).map(|open| &open.source) {
             Some(Source::Sql(database)) => Ok(Arc::clone(database)),
             _ => Err(Error::NoSource(name.to_owned())),
         }

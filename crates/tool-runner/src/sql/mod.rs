@@ -101,6 +101,14 @@ impl Database {
         }))
     }
 
+    /// Which SQL it speaks.
+    pub(crate) fn dialect(&self) -> Dialect {
+        match self.0 {
+            Lanes::Sqlite { .. } => Dialect::Sqlite,
+            Lanes::Postgres { .. } => Dialect::Postgres,
+        }
+    }
+
     /// Runs one statement and hands its rows to `sink` as they come, until it has enough. Dropping the
     /// future stops the work in the database.
     pub(crate) async fn query(
@@ -129,7 +137,8 @@ impl From<SourceError> for ExecutorError {
         let cause = error.to_string();
         match error {
             SourceError::Unreachable(_) => Self::Unreachable(cause),
-            SourceError::Busy(waited) => Self::Busy(waited),
+            // It has waited already.
+            SourceError::Busy(_) => Self::Busy(Duration::ZERO),
             SourceError::Timeout => Self::Timeout,
             SourceError::Broken(_) => Self::Broken(cause),
             SourceError::Refused(_) => Self::Refused {

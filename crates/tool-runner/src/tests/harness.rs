@@ -25,22 +25,25 @@ use wardgate_redact::PseudonymKey;
 use crate::Config;
 use crate::loaded::Keys;
 use crate::service::{Runner, start};
+use crate::store::{SealingKey, Store};
+use crate::switchboard::Switchboard;
+use crate::tests::record::Audit;
 
 /// A database of one test's own.
-pub(super) enum Database {
+pub(crate) enum Database {
     Sqlite { dir: TempDir },
     Postgres { server: String, name: String },
 }
 
 impl Database {
     /// One of each kind that is there. SQLite always is; PostgreSQL where `WARDGATE_TEST_POSTGRES` says.
-    pub(super) async fn each() -> Vec<Self> {
+    pub(crate) async fn each() -> Vec<Self> {
         let mut databases = vec![Self::sqlite().await];
         databases.extend(Self::postgres().await);
         databases
     }
 
-    pub(super) async fn sqlite() -> Self {
+    pub(crate) async fn sqlite() -> Self {
         let database = Self::Sqlite {
             dir: TempDir::new().unwrap(),
         };
@@ -48,7 +51,7 @@ impl Database {
         database
     }
 
-    pub(super) async fn postgres() -> Option<Self> {
+    pub(crate) async fn postgres() -> Option<Self> {
         let Ok(server) = std::env::var("WARDGATE_TEST_POSTGRES") else {
             assert!(
                 std::env::var("CI").is_err(),
@@ -69,18 +72,18 @@ impl Database {
         Some(database)
     }
 
-    pub(super) fn kind(&self) -> &'static str {
+    pub(crate) fn kind(&self) -> &'static str {
         match self {
             Self::Sqlite { .. } => "sqlite",
             Self::Postgres { .. } => "postgres",
         }
     }
 
-    pub(super) fn is_sqlite(&self) -> bool {
+    pub(crate) fn is_sqlite(&self) -> bool {
         matches!(self, Self::Sqlite { .. })
     }
 
-    pub(super) fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         match self {
             Self::Sqlite { dir } => format!("sqlite:{}", dir.path().join("rows.db").display()),
             Self::Postgres { server, name } => {
@@ -90,7 +93,7 @@ impl Database {
         }
     }
 
-    pub(super) async fn execute(&self, sql: &str) {
+    pub(crate) async fn execute(&self, sql: &str) {
         let sql = AssertSqlSafe(sql.to_owned());
         if self.is_sqlite() {
             let url = format!("{}?mode=rwc", self.url());
@@ -105,7 +108,7 @@ impl Database {
     }
 
     /// The one whole number that `sql` gives.
-    pub(super) async fn number(&self, sql: &str) -> i64 {
+    pub(crate) async fn number(&self, sql: &str) -> i64 {
         let sql = AssertSqlSafe(sql.to_owned());
         if self.is_sqlite() {
             let mut connection = SqliteConnection::connect(&self.url()).await.unwrap();
@@ -278,6 +281,8 @@ pub(super) struct Harness {
     pub(super) ambient: Ambient,
     pub(super) file: PathBuf,
     pub(super) runner: Arc<Runner>,
+    /// Where changes of switches are recorded.
+    pub(super) audit: Audit,
     clock: Arc<SetClock>,
     _dir: TempDir,
 }
@@ -317,12 +322,22 @@ impl Harness {
             Arc::clone(&clock) as Arc<dyn Clock>,
             Arc::new(SystemEntropy),
         );
-        let runner = start(config, keys, ambient.clone()).await.unwrap();
+        // Of its own, whatever the tools' database is: the store has its own tests on both.
+        let store = format!("sqlite:{}", dir.path().join("store.sqlite").display());
+        let store = Store::open(&store, SealingKey::derive(&[7; 32]), ambient.clone()).unwrap();
+        let audit = Audit::default();
+        let switchboard = Switchboard::open(store, audit.client(), ambient.clone())
+            .await
+            .unwrap();
+        let runner = start(config, keys, switchboard, ambient.clone())
+            .await
+            .unwrap();
         Self {
             client: ToolRunnerServiceClient::new(ToolRunnerServiceServer::from_arc(Arc::clone(
                 &runner,
             ))),
             runner,
+            audit,
             signer,
             caller: caller("d1"),
             ambient,
@@ -396,6 +411,7 @@ impl Harness {
             arguments_json: arguments.to_vec().into(),
             permit: permit.map(Into::into),
             caller_token: String::new(),
+            idempotency_key: String::new(),
         }
     }
 
@@ -521,7 +537,7 @@ pub(super) fn rule(policies: &[&str]) -> RowRule {
 }
 
 /// Asks again and again, for at most five seconds, until it is so.
-pub(super) async fn eventually<F: Future<Output = bool>>(what: &str, mut is_so: impl FnMut() -> F) {
+pub(crate) async fn eventually<F: Future<Output = bool>>(what: &str, mut is_so: impl FnMut() -> F) {
     let asking = async {
         let mut pause = tokio::time::interval(Duration::from_millis(20));
         while !is_so().await {

@@ -2,9 +2,13 @@
 
 mod arguments;
 mod commands;
-mod harness;
+mod guarded;
+pub(crate) mod harness;
 mod permits;
+mod queries;
+pub(crate) mod record;
 mod reload;
 mod results;
 mod rows;
 mod sources;
+mod switches;

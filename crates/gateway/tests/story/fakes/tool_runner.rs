@@ -187,6 +187,7 @@ impl ToolRunnerService for ToolRunner {
         Ok(Response::new(pb::ListToolsResponse {
             catalogue_version: tools.len().to_string().into(),
             tools,
+            ..pb::ListToolsResponse::default()
         }))
     }
 
@@ -246,5 +247,19 @@ impl ToolRunnerService for ToolRunner {
             Run::EndEarly => stream::empty().boxed(),
         };
         Ok(Response::new(stream))
+    }
+
+    async fn set_switch(
+        &self,
+        _request: Request<pb::SetSwitchRequest>,
+    ) -> Result<Response<pb::SetSwitchResponse>, Status> {
+        Err(Status::unimplemented("the gateway sets no switches"))
+    }
+
+    async fn list_switches(
+        &self,
+        _request: Request<pb::ListSwitchesRequest>,
+    ) -> Result<Response<pb::ListSwitchesResponse>, Status> {
+        Err(Status::unimplemented("the gateway lists no switches"))
     }
 }

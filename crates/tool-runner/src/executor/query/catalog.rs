@@ -1,0 +1,122 @@
+//! What data there is: databases, tables, columns.
+
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use serde_json::{Map, Value};
+
+use super::{Interface, unanswered};
+use crate::catalogue::Dialect;
+use crate::executor::{ExecutorError, Flow, Sources};
+use crate::sql::{Bound, Database};
+
+/// The SQL sources, each a database under the name of the source.
+pub(super) struct Catalog;
+
+impl Interface for Catalog {
+    fn questions(&self) -> &'static [(&'static str, &'static [&'static str])] {
+        &[
+            ("get_all_databases", &[]),
+            ("get_tables", &["database"]),
+            ("get_columns", &["database", "table"]),
+        ]
+    }
+
+    fn answer<'a>(
+        &'a self,
+        question: &'a str,
+        arguments: &'a Map<String, Value>,
+        sources: &'a Sources,
+    ) -> BoxFuture<'a, Result<Value, ExecutorError>> {
+        Box::pin(async move {
+            match question {
+                "get_all_databases" => Ok(sources.databases().map(|(name, _)| name).collect()),
+                "get_tables" => {
+                    let database = database(arguments, sources)?;
+                    rows(&database, tables(database.dialect()), &[]).await
+                }
+                "get_columns" => {
+                    let database = database(arguments, sources)?;
+                    let table = text(arguments, "table")?;
+                    let found = rows(&database, columns(database.dialect()), &[table]).await?;
+                    if found == Value::Array(Vec::new()) {
+                        return Err(unknown("table", "is no table of that database"));
+                    }
+                    Ok(found)
+                }
+                other => Err(unanswered(other)),
+            }
+        })
+    }
+}
+
+fn tables(dialect: Dialect) -> &'static str {
+    match dialect {
+        Dialect::Sqlite => {
+            "SELECT name AS table_name, type AS table_type FROM sqlite_schema
+             WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY name"
+        }
+        Dialect::Postgres => {
+            "SELECT table_name::text, CASE table_type WHEN 'VIEW' THEN 'view' ELSE 'table' END AS table_type
+             FROM information_schema.tables WHERE table_schema = current_schema() ORDER BY table_name"
+        }
+    }
+}
+
+fn columns(dialect: Dialect) -> &'static str {
+    match dialect {
+        Dialect::Sqlite => {
+            "SELECT name AS column_name, lower(type) AS data_type, \"notnull\" = 0 AS nullable
+             FROM pragma_table_info(?1) ORDER BY cid"
+        }
+        Dialect::Postgres => {
+            "SELECT column_name::text, data_type::text, is_nullable = 'YES' AS nullable
+             FROM information_schema.columns WHERE table_schema = current_schema() AND table_name = $1
+             ORDER BY ordinal_position"
+        }
+    }
+}
+
+async fn rows(database: &Database, sql: &str, values: &[&str]) -> Result<Value, ExecutorError> {
+    let values: Vec<_> = values
+        .iter()
+        .map(|value| Bound::Text(Some((*value).to_owned())))
+        .collect();
+    let mut rows = Vec::new();
+    let mut sink = |row: wardgate_redact::Row| {
+        let members = row.into_fields().into_iter();
+        rows.push(
+            members
+                .map(|(name, value)| (name.to_string(), value))
+                .collect(),
+        );
+        Flow::More
+    };
+    database
+        .query(true, Arc::from(sql), &values, &mut sink)
+        .await?;
+    Ok(Value::Array(rows))
+}
+
+fn database(
+    arguments: &Map<String, Value>,
+    sources: &Sources,
+) -> Result<Arc<Database>, ExecutorError> {
+    let asked = text(arguments, "database")?;
+    sources
+        .databases()
+        .find(|(name, _)| *name == asked)
+        .map(|(_, database)| database)
+        .ok_or_else(|| unknown("database", "is no database here"))
+}
+
+fn text<'v>(arguments: &'v Map<String, Value>, name: &str) -> Result<&'v str, ExecutorError> {
+    let text = arguments.get(name).and_then(Value::as_str);
+    text.ok_or_else(|| unknown(name, "must be given as a text"))
+}
+
+fn unknown(argument: &str, problem: &str) -> ExecutorError {
+    ExecutorError::BadArgument {
+        text: format!("`{argument}` {problem}"),
+    }
+}

@@ -1,0 +1,82 @@
+//! Figures of this process and of the tools it ran.
+
+use futures::future::BoxFuture;
+use serde_json::{Map, Value, json};
+
+use super::{Interface, unanswered};
+use crate::executor::{ExecutorError, Sources};
+
+/// What the operating system and the runner count.
+pub(super) struct Metrics;
+
+impl Interface for Metrics {
+    fn questions(&self) -> &'static [(&'static str, &'static [&'static str])] {
+        &[("get_system_metrics", &[]), ("get_tool_metrics", &[])]
+    }
+
+    fn answer<'a>(
+        &'a self,
+        question: &'a str,
+        _: &'a Map<String, Value>,
+        sources: &'a Sources,
+    ) -> BoxFuture<'a, Result<Value, ExecutorError>> {
+        Box::pin(async move {
+            match question {
+                "get_system_metrics" => tokio::task::spawn_blocking(system_metrics)
+                    .await
+                    .map_err(|_| unanswered(question)),
+                "get_tool_metrics" => Ok(sources
+                    .platform()
+                    .counts()
+                    .into_iter()
+                    .map(|(tool, counts)| {
+                        json!({
+                            "tool": tool,
+                            "calls": counts.calls,
+                            "failed": counts.failed,
+                            "busy_ms": u64::try_from(counts.busy.as_millis()).unwrap_or(u64::MAX),
+                        })
+                    })
+                    .collect()),
+                other => Err(unanswered(other)),
+            }
+        })
+    }
+}
+
+/// From `/proc`; a figure that the system does not give is left out.
+fn system_metrics() -> Value {
+    let mut figures = Map::new();
+    let mut add = |name: &str, figure: Option<Value>| {
+        if let Some(figure) = figure {
+            figures.insert(name.to_owned(), figure);
+        }
+    };
+    let read = |path| std::fs::read_to_string(path).unwrap_or_default();
+    let status = read("/proc/self/status");
+    add("resident_bytes", kibibytes(&status, "VmRSS:"));
+    add("threads", field(&status, "Threads:").map(Value::from));
+    let memory = read("/proc/meminfo");
+    add("memory_total_bytes", kibibytes(&memory, "MemTotal:"));
+    add(
+        "memory_available_bytes",
+        kibibytes(&memory, "MemAvailable:"),
+    );
+    let load = read("/proc/loadavg");
+    let load = load.split(' ').next().and_then(|it| it.parse::<f64>().ok());
+    add("load_average_1m", load.map(Value::from));
+    let files = std::fs::read_dir("/proc/self/fd").ok();
+    add("open_files", files.map(|files| files.count().into()));
+    let processors = std::thread::available_parallelism().ok();
+    add("processors", processors.map(|count| count.get().into()));
+    Value::Object(figures)
+}
+
+fn field(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
+fn kibibytes(text: &str, name: &str) -> Option<Value> {
+    field(text, name).map(|count| Value::from(count * 1_024))
+}

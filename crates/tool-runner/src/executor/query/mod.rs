@@ -1,0 +1,149 @@
+//! `type: query`: questions about this platform itself, answered by an interface in this program.
+//!
+//! ```text
+//!   interface: catalog   the databases of the configured sources, their tables and columns
+//!   interface: node      health, version and load of this process
+//!   interface: metrics   figures of the process and of the tools it ran
+//!   interface: tools     the tools of the catalogue in force
+//! ```
+//!
+//! A new interface is a file here and a line in [`INTERFACES`]; a new question to one is YAML.
+
+mod catalog;
+mod metrics;
+mod node;
+mod tools;
+
+use std::fmt;
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use serde_json::{Map, Value};
+
+use super::{Executor, ExecutorError, Invocation, Kind, Output, Plan, Sources};
+use crate::Error;
+use crate::catalogue::{Fields, Scope, Shape};
+
+pub(super) const KIND: Kind = Kind {
+    name: "query",
+    read,
+};
+
+/// Every interface by its name, with what makes one.
+const INTERFACES: [(&str, &dyn Interface); 4] = [
+    ("catalog", &catalog::Catalog),
+    ("metrics", &metrics::Metrics),
+    ("node", &node::Node),
+    ("tools", &tools::Tools),
+];
+
+/// Answers questions by name.
+trait Interface: Send + Sync {
+    /// The questions, each with the arguments it must have.
+    fn questions(&self) -> &'static [(&'static str, &'static [&'static str])];
+
+    /// The answer to one of [`Self::questions`].
+    fn answer<'a>(
+        &'a self,
+        question: &'a str,
+        arguments: &'a Map<String, Value>,
+        sources: &'a Sources,
+    ) -> BoxFuture<'a, Result<Value, ExecutorError>>;
+}
+
+#[derive(Clone)]
+struct QueryPlan {
+    interface: &'static dyn Interface,
+    question: &'static str,
+}
+
+impl fmt::Debug for QueryPlan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("QueryPlan").field(&self.question).finish()
+    }
+}
+
+fn read(fields: &mut Fields<'_>, scope: &mut Scope<'_, '_>) -> Option<Box<dyn Plan>> {
+    let known = INTERFACES.map(|(name, _)| name).join(", ");
+    let fix = format!("name one of {known}");
+    let interface = fields.required("interface", &fix, scope.faults);
+    let question = fields.required("query_type", "say what to ask it", scope.faults);
+    let node = interface?;
+    let name = scope.faults.text(node, "interface")?;
+    let Some((_, interface)) = INTERFACES.iter().find(|(known, _)| *known == name) else {
+        scope
+            .faults
+            .add(node.at, format!("there is no interface `{name}`"), fix);
+        return None;
+    };
+    let node = question?;
+    let asked = scope.faults.text(node, "query_type")?;
+    let questions = interface.questions();
+    let Some((question, needed)) = questions.iter().find(|(known, _)| *known == asked) else {
+        let known: Vec<_> = questions.iter().map(|(known, _)| *known).collect();
+        scope.faults.add(
+            node.at,
+            format!("the interface `{name}` does not know `{asked}`"),
+            format!("use one of {}", known.join(", ")),
+        );
+        return None;
+    };
+    for needed in *needed {
+        let is_there = scope.derive.get(needed).is_some()
+            || scope
+                .input
+                .is_none_or(|input| input.property(needed).is_some());
+        if !is_there {
+            scope.faults.add(
+                node.at,
+                format!("`{asked}` needs an argument `{needed}`"),
+                "add it to `input_schema`, or to `derive`",
+            );
+        }
+    }
+    Some(Box::new(QueryPlan {
+        interface: *interface,
+        question,
+    }))
+}
+
+impl Plan for QueryPlan {
+    fn shape(&self) -> Shape {
+        Shape::Value
+    }
+
+    fn open(&self, sources: &Sources) -> Result<Arc<dyn Executor>, Error> {
+        Ok(Arc::new(QueryExecutor {
+            plan: self.clone(),
+            sources: sources.clone(),
+        }))
+    }
+}
+
+struct QueryExecutor {
+    plan: QueryPlan,
+    sources: Sources,
+}
+
+impl Executor for QueryExecutor {
+    fn run<'a>(
+        &'a self,
+        call: &'a Invocation<'a>,
+        out: &'a mut Output<'_>,
+    ) -> BoxFuture<'a, Result<(), ExecutorError>> {
+        let QueryPlan {
+            interface,
+            question,
+        } = self.plan;
+        Box::pin(async move {
+            let answer = interface.answer(question, call.arguments, &self.sources);
+            out.document(answer.await?)?;
+            Ok(())
+        })
+    }
+}
+
+/// A question that is in the list but has no answer is a fault of the interface.
+fn unanswered(question: &str) -> ExecutorError {
+    ExecutorError::BadResult(format!("the question {question} has no answer"))
+}

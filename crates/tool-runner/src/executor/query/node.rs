@@ -1,0 +1,56 @@
+//! How this process is.
+
+use futures::future::BoxFuture;
+use serde_json::{Map, Value, json};
+
+use super::{Interface, unanswered};
+use crate::executor::{ExecutorError, Sources};
+use crate::resilience::{BreakerState, SourceGuard};
+
+/// Health, version and load.
+pub(super) struct Node;
+
+impl Interface for Node {
+    fn questions(&self) -> &'static [(&'static str, &'static [&'static str])] {
+        &[("get_status", &[]), ("get_load", &[])]
+    }
+
+    fn answer<'a>(
+        &'a self,
+        question: &'a str,
+        _: &'a Map<String, Value>,
+        sources: &'a Sources,
+    ) -> BoxFuture<'a, Result<Value, ExecutorError>> {
+        Box::pin(async move {
+            let platform = sources.platform();
+            match question {
+                "get_status" => Ok(json!({
+                    "status": "running",
+                    "version": env!("CARGO_PKG_VERSION"),
+                    "uptime_seconds": platform.uptime().as_secs(),
+                    "sources": sources.guards().map(source).collect::<Vec<_>>(),
+                    "tools": platform.overview().tools.len(),
+                })),
+                "get_load" => {
+                    let load = platform.load();
+                    Ok(json!({
+                        "calls_in_flight": load.in_flight,
+                        "calls_total": load.total,
+                        "calls_failed": load.failed,
+                    }))
+                }
+                other => Err(unanswered(other)),
+            }
+        })
+    }
+}
+
+fn source((name, guard): (&str, &SourceGuard)) -> Value {
+    let (state, since) = match guard.breaker_state() {
+        BreakerState::Closed => ("up", None),
+        BreakerState::Open { since } => ("down", Some(since)),
+        BreakerState::HalfOpen { since } => ("probing", Some(since)),
+    };
+    let since = since.map(|since| since.to_string());
+    json!({ "name": name, "state": state, "since": since })
+}

@@ -1,0 +1,55 @@
+//! What tools there are. Who may ask is the policy's to say: the answer is not filtered by caller.
+
+use futures::future::BoxFuture;
+use serde_json::{Map, Value, json};
+
+use super::{Interface, unanswered};
+use crate::executor::{ExecutorError, Sources};
+
+/// The catalogue in force.
+pub(super) struct Tools;
+
+impl Interface for Tools {
+    fn questions(&self) -> &'static [(&'static str, &'static [&'static str])] {
+        &[("list_tools", &[]), ("list_toolsets", &[])]
+    }
+
+    fn answer<'a>(
+        &'a self,
+        question: &'a str,
+        _: &'a Map<String, Value>,
+        sources: &'a Sources,
+    ) -> BoxFuture<'a, Result<Value, ExecutorError>> {
+        Box::pin(async move {
+            let overview = sources.platform().overview();
+            match question {
+                "list_tools" => Ok(overview
+                    .tools
+                    .iter()
+                    .map(|tool| {
+                        json!({
+                            "name": tool.facts.name.as_str(),
+                            "read_only": tool.facts.read_only,
+                            "tags": tool.facts.tags,
+                            "source": tool.source,
+                        })
+                    })
+                    .collect()),
+                "list_toolsets" => Ok(overview
+                    .toolsets
+                    .iter()
+                    .map(|toolset| {
+                        let tools = overview.tools.iter();
+                        let tools = tools.filter(|tool| toolset.holds(&tool.facts));
+                        json!({
+                            "name": toolset.name,
+                            "description": toolset.description,
+                            "tools": tools.map(|tool| tool.facts.name.as_str()).collect::<Vec<_>>(),
+                        })
+                    })
+                    .collect()),
+                other => Err(unanswered(other)),
+            }
+        })
+    }
+}

@@ -1,0 +1,197 @@
+//! One call, from its turn to its last attempt: limits, then breaker, then attempt, then perhaps a retry.
+
+use std::time::Duration;
+
+use metrics::counter;
+use tokio::time::{Instant, sleep, timeout_at};
+use wardgate_domain::{Ambient, Caller};
+use wardgate_telemetry::names;
+
+use super::breaker::{Breaker, BreakerSettings, BreakerState, Open};
+use super::budget::RetryBudget;
+use super::limits::{LimitReached, ToolLimits};
+use super::retry::RetrySettings;
+
+/// Runs the attempts of a tool's calls. A tool without a source has limits only.
+pub(crate) struct Guard<'a> {
+    pub(crate) limits: &'a ToolLimits,
+    pub(crate) source: Option<&'a SourceGuard>,
+}
+
+/// A call, as far as it decides on its attempts.
+pub(crate) struct GuardedCall<'a> {
+    pub(crate) caller: &'a Caller,
+    /// To run it twice is as good as once: its tool is read-only or idempotent.
+    pub(crate) repeatable: bool,
+    /// When the tool's own time limit ends. A source that lets it pass has failed, so it must be none that the
+    /// caller chose: a caller in a hurry would shut the source for everyone. Such a one drops the future instead.
+    pub(crate) deadline: Instant,
+}
+
+/// The work of a call, to be done once or more often.
+///
+/// A trait and no async closure: an attempt lends out the call's output, and the compiler cannot yet tell that the
+/// future of such a closure may change threads.
+pub(crate) trait Attempt {
+    type Done;
+    type Error;
+
+    /// Does it once, from the start. Dropping the future ends it.
+    fn make(&mut self) -> impl Future<Output = Result<Self::Done, Failed<Self::Error>>> + Send;
+}
+
+/// What a failed attempt says about its source.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Health {
+    /// It did not do its work: unreachable, timed out, broken midway.
+    Down,
+    /// It is up, and asks not to be called again before this long.
+    Busy(Duration),
+    /// It is up: it answered, and would answer the same again.
+    Up,
+}
+
+/// A failed attempt.
+#[derive(Debug)]
+pub(crate) struct Failed<E> {
+    pub(crate) error: E,
+    pub(crate) health: Health,
+    /// Some of its output went on already, so that no other attempt may follow.
+    pub(crate) partial: bool,
+}
+
+/// Why a call was not done.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum GuardError<E> {
+    /// It came too soon. Nothing was attempted.
+    Limited(LimitReached),
+    /// Its source has been failing and gets no calls for now. Nothing was attempted.
+    SourceUnavailable { retry_after: Duration },
+    /// Its deadline passed during an attempt.
+    TimedOut,
+    /// The last attempt failed.
+    Failed(E),
+}
+
+impl Guard<'_> {
+    /// Makes as many attempts as it takes and as are allowed. Dropping the future ends the one under way.
+    pub(crate) async fn run<A: Attempt>(
+        &self,
+        call: &GuardedCall<'_>,
+        mut attempt: A,
+    ) -> Result<A::Done, GuardError<A::Error>> {
+        let _slot = self
+            .limits
+            .enter(call.caller, call.deadline)
+            .await
+            .map_err(GuardError::Limited)?;
+        match self.source {
+            Some(source) => source.run(call, attempt).await,
+            None => match timeout_at(call.deadline, attempt.make()).await {
+                Ok(outcome) => outcome.map_err(|failed| GuardError::Failed(failed.error)),
+                Err(_elapsed) => Err(GuardError::TimedOut),
+            },
+        }
+    }
+}
+
+/// What all calls to one source share.
+#[derive(Debug)]
+pub(crate) struct SourceGuard {
+    source: String,
+    retry: RetrySettings,
+    breaker: Breaker,
+    budget: RetryBudget,
+    ambient: Ambient,
+}
+
+impl SourceGuard {
+    pub(crate) fn new(
+        source: String,
+        retry: RetrySettings,
+        breaker: BreakerSettings,
+        ambient: Ambient,
+    ) -> Self {
+        Self {
+            retry,
+            breaker: Breaker::new(source.clone(), breaker, ambient.clone()),
+            budget: RetryBudget::new(),
+            source,
+            ambient,
+        }
+    }
+
+    /// Whether calls go through to the source.
+    pub(crate) fn breaker_state(&self) -> BreakerState {
+        self.breaker.state()
+    }
+
+    async fn run<A: Attempt>(
+        &self,
+        call: &GuardedCall<'_>,
+        mut attempt: A,
+    ) -> Result<A::Done, GuardError<A::Error>> {
+        let unavailable = |open: Open| GuardError::SourceUnavailable {
+            retry_after: open.retry_after,
+        };
+        let mut trial = self.breaker.admit().map_err(unavailable)?;
+        self.budget.offered();
+        let mut made = 0;
+        loop {
+            let failed = match timeout_at(call.deadline, attempt.make()).await {
+                Ok(Ok(done)) => {
+                    trial.succeeded();
+                    return Ok(done);
+                }
+                Ok(Err(failed)) => failed,
+                Err(_elapsed) => {
+                    trial.failed();
+                    return Err(GuardError::TimedOut);
+                }
+            };
+            made += 1;
+            match failed.health {
+                Health::Down => trial.failed(),
+                Health::Busy(_) => drop(trial),
+                Health::Up => trial.succeeded(),
+            }
+            let Some(pause) = self.pause_before_retry(call, made, &failed) else {
+                return Err(GuardError::Failed(failed.error));
+            };
+            sleep(pause).await;
+            trial = match self.breaker.admit() {
+                Ok(trial) => trial,
+                Err(_open) => return Err(GuardError::Failed(failed.error)),
+            };
+        }
+    }
+
+    /// `None` where the failure is final. The budget is asked last: only retries that are made cost it.
+    fn pause_before_retry<E>(
+        &self,
+        call: &GuardedCall<'_>,
+        made: u32,
+        failed: &Failed<E>,
+    ) -> Option<Duration> {
+        let asked_for = match failed.health {
+            Health::Down => Duration::ZERO,
+            Health::Busy(asked_for) => asked_for,
+            Health::Up => return None,
+        };
+        if !call.repeatable || failed.partial || self.breaker.state() != BreakerState::Closed {
+            return None;
+        }
+        let pause = self.retry.pause(made, asked_for, &self.ambient)?;
+        if pause >= call.deadline.saturating_duration_since(Instant::now()) {
+            return None;
+        }
+        let within = self.budget.withdraw();
+        let outcome = if within { "made" } else { "over_budget" };
+        counter!(names::RETRIES, "source" => self.source.clone(), "outcome" => outcome)
+            .increment(1);
+        within.then_some(pause)
+    }
+}
+
+#[cfg(test)]
+mod tests;
