@@ -17,20 +17,23 @@ use tokio::time::Instant;
 use tracing::{info, warn};
 use wardgate_domain::{CallId, CallToRun, Caller, Digest, Permit, SignedPermit, Timestamp};
 use wardgate_proto::toolrunner::v1 as pb;
-use wardgate_redact::Row;
 use wardgate_telemetry::names;
 
 use crate::Error;
 use crate::arguments::{Arguments, InvalidArguments};
 use crate::compiled::CompiledPermit;
 use crate::executor::{Executor, ExecutorError, Invocation, Kept, Output, Progress};
+use crate::kept_results::{self, KeptResults};
 use crate::loaded::{Loaded, RunnableTool, Shared};
 use crate::resilience::{Attempt, Failed, GuardError, GuardedCall, Limit, LimitReached};
-use crate::result::{self, Stopwatch, Whole};
+use crate::result::{self, Handle, Stopwatch, Whole};
 use crate::store::keyed::{Begun, Ending, KeyedCall};
 
 /// The column whose class governs the words an upstream fails in.
 const ERROR: &str = "error";
+
+/// Rows of a large result that its answer shows.
+const SAMPLE: usize = 20;
 
 /// A call as it comes over the wire, its fields checked.
 pub(crate) struct Call {
@@ -53,6 +56,7 @@ pub(crate) struct AdmittedCall {
     caller: Caller,
     caller_token: Option<String>,
     idempotency_key: Option<String>,
+    loaded: Arc<Loaded>,
     tool: Arc<RunnableTool>,
     arguments: Bytes,
     permit: Permit,
@@ -61,7 +65,11 @@ pub(crate) struct AdmittedCall {
 }
 
 /// Finds the tool and turns the signed permit into the right to run it once.
-pub(crate) fn admit(call: Call, loaded: &Loaded, now: Timestamp) -> Result<AdmittedCall, Error> {
+pub(crate) fn admit(
+    call: Call,
+    loaded: &Arc<Loaded>,
+    now: Timestamp,
+) -> Result<AdmittedCall, Error> {
     let mut stopwatch = Stopwatch::start();
     let tool = loaded.tool(&call.tool).ok_or(Error::UnknownTool)?;
     let signed = call.permit.ok_or(Error::NoPermit)?;
@@ -79,6 +87,7 @@ pub(crate) fn admit(call: Call, loaded: &Loaded, now: Timestamp) -> Result<Admit
         caller: call.caller,
         caller_token: call.caller_token,
         idempotency_key: call.idempotency_key,
+        loaded: Arc::clone(loaded),
         tool: Arc::clone(tool),
         arguments: call.arguments,
         permit,
@@ -229,7 +238,8 @@ impl AdmittedCall {
         let tool = Arc::clone(&self.tool);
         let compiled = Arc::clone(&self.compiled);
         let gate = compiled.gate.as_ref();
-        let mut output = Output::new(tool.tool.result(), gate, tool.caps(), Some(progress));
+        let mut output = Output::new(tool.tool.result(), gate, tool.caps(), Some(progress))
+            .with_page(tool.page(arguments.values()));
         let call = GuardedCall {
             caller: &self.caller,
             repeatable: tool.tool.is_repeatable(),
@@ -237,11 +247,11 @@ impl AdmittedCall {
         };
         let attempt = Execution {
             executor: tool.executor.as_ref(),
-            invocation: self.invocation(arguments, deadline),
+            invocation: self.invocation(arguments, deadline, shared),
             output: &mut output,
         };
         let outcome = tool.guard().run(&call, attempt).await;
-        let kept = output.into_kept();
+        let mut kept = output.into_kept();
         self.stopwatch
             .lap_with("execute", kept.ruling, Some("row_rule"));
         if let Some(why) = &kept.undecided {
@@ -250,7 +260,10 @@ impl AdmittedCall {
         let failure = match outcome {
             Ok(()) if kept.truncated && kept.rows.is_empty() => Failure::too_large(),
             Ok(()) if kept.rows.is_empty() && kept.is_misfit() => Failure::undecided(),
-            Ok(()) => return self.release(kept, arguments),
+            Ok(()) => {
+                let handle = self.keep(&mut kept, shared).await;
+                return self.release(kept, handle, arguments);
+            }
             Err(GuardError::Failed(ExecutorError::Reported(words))) => self.reported(words),
             Err(error) => {
                 if let GuardError::Failed(error) = &error {
@@ -263,7 +276,12 @@ impl AdmittedCall {
         self.fail(failure, kept.withheld)
     }
 
-    fn invocation<'a>(&'a self, arguments: &'a Arguments, deadline: Instant) -> Invocation<'a> {
+    fn invocation<'a>(
+        &'a self,
+        arguments: &'a Arguments,
+        deadline: Instant,
+        shared: &'a Shared,
+    ) -> Invocation<'a> {
         Invocation {
             call_id: self.id,
             caller: &self.caller,
@@ -273,29 +291,65 @@ impl AdmittedCall {
             deadline,
             read_only: self.tool.tool.facts().read_only,
             pushed: self.compiled.pushed.as_ref(),
+            kept_results: KeptResults {
+                store: &shared.store,
+                loaded: &self.loaded,
+                redactor: &self.compiled.redactor,
+                policy_hash: self.permit.terms().policy_hash,
+                now: shared.ambient.now(),
+            },
+        }
+    }
+
+    /// Keeps a result that is too large for an answer, and leaves a sample of it. What cannot be kept is cut, and
+    /// the answer says so.
+    async fn keep(&self, kept: &mut Kept, shared: &Shared) -> Option<Handle> {
+        if kept.beyond.is_empty() {
+            return None;
+        }
+        let whole = !kept.truncated;
+        kept.truncated = true;
+        let rows = kept.rows.iter().chain(&kept.beyond);
+        let total = kept.rows.len() + kept.beyond.len();
+        let until = (shared.ambient.now(), shared.kept_for);
+        let terms = self.permit.terms();
+        match kept_results::keep(&shared.store, &self.caller, terms, rows, until).await {
+            Ok((handle, expires_at)) => {
+                kept.rows.truncate(SAMPLE);
+                Some(Handle {
+                    handle,
+                    rows: total,
+                    complete: whole,
+                    columns: Vec::new(),
+                    expires_at: expires_at.to_string(),
+                })
+            }
+            Err(error) => {
+                warn!({ names::CALL_ID } = %self.id, %error, "a large result cannot be kept, so it is cut");
+                None
+            }
         }
     }
 
     /// Redacts what was kept and makes the result of it.
-    fn release(mut self, kept: Kept, arguments: &Arguments) -> Ended {
+    fn release(mut self, kept: Kept, handle: Option<Handle>, arguments: &Arguments) -> Ended {
         let tool = Arc::clone(&self.tool);
         let shape = tool.tool.result();
         if kept.rows.is_empty()
+            && kept.released.is_none()
             && let Some(template) = &shape.empty_error
         {
             // A text placeholder of a message takes any value.
             let text = template.fill_plain(arguments.values()).unwrap_or_default();
             return self.fail(Failure::new("no_rows", text), kept.withheld);
         }
-        let rows = kept.rows.into_iter().map(|row| {
-            row.into_fields()
-                .into_iter()
-                .filter(|(name, _)| !shape.internal.contains(&**name))
-                .collect::<Row>()
-        });
-        let (rows, counts) = self.compiled.redactor.rows(rows, |column| {
-            let class = tool.class(column);
-            (class, self.permit.tier(class))
+        let (rows, counts) = kept.released.unwrap_or_else(|| {
+            let rows = kept.rows.into_iter();
+            let rows = rows.map(|row| tool.without_internal(row));
+            self.compiled.redactor.rows(rows, |column| {
+                let class = tool.class(column);
+                (class, self.permit.tier(class))
+            })
         });
         self.stopwatch.lap("redact");
         let (status, kind) = if kept.is_error {
@@ -315,11 +369,12 @@ impl AdmittedCall {
         };
         let whole = Whole {
             truncated: kept.truncated,
+            handle: handle.map(|handle| handle.described(rows.get())),
             single: kept.single,
             is_error: kept.is_error,
         };
         Ended {
-            result: result::released(shape, &rows, whole, facts),
+            result: result::released(shape, &rows, &whole, facts),
             ran: Ran::Yes,
         }
     }
@@ -429,7 +484,7 @@ impl Failure {
                 "idempotency_conflict",
                 "its idempotency key was used with other arguments; use a new key",
             ),
-            Begun::Running { .. } => Self::tool(
+            Begun::Running => Self::tool(
                 "idempotency_running",
                 "the call with its idempotency key is still running; ask again later",
             ),

@@ -29,6 +29,13 @@ pub struct Config {
     pub max_rows: usize,
     /// Bytes of JSON one call may return.
     pub max_result_bytes: usize,
+    /// Rows kept of one result that is too large for an answer, where some tool reads such results.
+    pub kept_rows: usize,
+    /// Bytes of JSON kept of one such result.
+    pub kept_bytes: usize,
+    /// How long it is kept.
+    #[serde(with = "duration")]
+    pub kept_for: Duration,
     /// Bytes of results that tools with `cache` may keep, all together.
     pub result_cache_bytes: usize,
     /// How long one call may take, unless the tool says otherwise.
@@ -47,6 +54,9 @@ impl fmt::Debug for Config {
             .field("pushdown", &self.pushdown)
             .field("max_rows", &self.max_rows)
             .field("max_result_bytes", &self.max_result_bytes)
+            .field("kept_rows", &self.kept_rows)
+            .field("kept_bytes", &self.kept_bytes)
+            .field("kept_for", &self.kept_for)
             .field("result_cache_bytes", &self.result_cache_bytes)
             .field("time_limit", &self.time_limit)
             .field("reload_interval", &self.reload_interval)
@@ -64,6 +74,9 @@ impl Default for Config {
             pushdown: true,
             max_rows: 1_000,
             max_result_bytes: 1 << 20,
+            kept_rows: 100_000,
+            kept_bytes: 32 << 20,
+            kept_for: Duration::from_secs(900),
             result_cache_bytes: 64 << 20,
             time_limit: Duration::from_secs(30),
             reload_interval: Duration::from_secs(2),

@@ -4,15 +4,17 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde_json::{Map, Value};
 use wardgate_domain::{
     Ambient, ColumnClass, Digest, PermitVerifier, SwitchKind, SwitchTarget, ToolSwitches,
 };
 use wardgate_proto::toolrunner::v1 as pb;
-use wardgate_redact::PseudonymKey;
+use wardgate_redact::{PseudonymKey, Row};
 
-use crate::catalogue::{Catalogue, Tool, Toolset};
+use crate::arguments::integral;
+use crate::catalogue::{Catalogue, MaxRows, Tool, Toolset};
 use crate::compiled::CompiledPermits;
-use crate::executor::{Caps, Executor, Sources};
+use crate::executor::{Beyond, Caps, Executor, Sources};
 use crate::platform::{KnownTool, Overview, Platform};
 use crate::resilience::{Guard, RateLimiter, ResultCache, SourceGuard, ToolLimits};
 use crate::store::Store;
@@ -29,6 +31,8 @@ pub(crate) struct RunnableTool {
     pub(crate) max_rows: usize,
     pub(crate) max_result_bytes: usize,
     pub(crate) unclassified: ColumnClass,
+    /// What is kept of a result that is too large for an answer.
+    beyond: Option<Beyond>,
     limits: ToolLimits,
     source: Option<Arc<SourceGuard>>,
 }
@@ -39,7 +43,28 @@ impl RunnableTool {
         Caps {
             rows: self.max_rows,
             bytes: self.max_result_bytes,
+            beyond: self.beyond,
             stops: self.tool.facts().read_only,
+        }
+    }
+
+    /// A row without the columns that are for the policy only.
+    pub(crate) fn without_internal(&self, row: Row) -> Row {
+        let internal = &self.tool.result().internal;
+        let fields = row.into_fields().into_iter();
+        fields
+            .filter(|(name, _)| !internal.contains(&**name))
+            .collect()
+    }
+
+    /// How many rows the caller asks for, where an argument says so. Less than none is none.
+    pub(crate) fn page(&self, arguments: &Map<String, Value>) -> Option<usize> {
+        match &self.tool.result().max_rows {
+            Some(MaxRows::Argument { name, .. }) => {
+                let rows = arguments.get(name).and_then(integral)?;
+                Some(usize::try_from(rows).unwrap_or(0))
+            }
+            _ => None,
         }
     }
 
@@ -86,6 +111,8 @@ pub(crate) struct Shared {
     pub(crate) rates: Arc<RateLimiter>,
     pub(crate) results: Arc<ResultCache<pb::ToolResult>>,
     pub(crate) store: Store,
+    /// How long results that are too large for an answer are kept.
+    pub(crate) kept_for: Duration,
 }
 
 impl Shared {
@@ -100,6 +127,7 @@ impl Shared {
             rates: Arc::new(RateLimiter::new()),
             results: Arc::new(results),
             store,
+            kept_for: config.kept_for,
         }
     }
 }
@@ -146,14 +174,24 @@ impl Loaded {
             toolsets: toolsets.iter().cloned().map(pb::Toolset::from).collect(),
             catalogue_version: version.to_wire(),
         };
+        // Only where some tool reads them.
+        let beyond = tools.iter().any(|tool| tool.plan().reads_kept_results());
+        let beyond = beyond.then_some(Beyond {
+            rows: config.kept_rows,
+            bytes: config.kept_bytes,
+        });
         let runnable = |tool: Tool| {
             let runnable = RunnableTool {
                 toolsets: toolsets_of(&tool),
                 executor: tool.plan().open(&sources)?,
                 time_limit: tool.time_limit().unwrap_or(config.time_limit),
-                max_rows: tool.result().max_rows.unwrap_or(config.max_rows),
+                max_rows: match tool.result().max_rows {
+                    Some(MaxRows::Fixed(rows)) => rows,
+                    _ => config.max_rows,
+                },
                 max_result_bytes: config.max_result_bytes,
                 unclassified: ColumnClass::unclassified(),
+                beyond: beyond.filter(|_| tool.keeps_large_results()),
                 limits: ToolLimits::new(
                     tool.facts().name.to_string(),
                     tool.limits(),

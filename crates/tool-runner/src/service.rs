@@ -53,7 +53,7 @@ pub async fn service(
     let store = Store::open(&config.store, sealing_key, ambient.clone())?;
     let switchboard = Switchboard::open(store, audit, ambient.clone()).await?;
     let readiness = switchboard.readiness();
-    let runner = start(config, keys, switchboard, ambient).await?;
+    let runner = start(config, keys, switchboard, ambient)?;
     Ok(Service {
         server: ToolRunnerServiceServer::from_arc(runner),
         readiness,
@@ -61,7 +61,7 @@ pub async fn service(
 }
 
 /// The loaded runner, its files and switches followed.
-pub(crate) async fn start(
+pub(crate) fn start(
     config: Config,
     keys: Keys,
     switchboard: Arc<Switchboard>,
@@ -140,7 +140,7 @@ impl ToolRunnerService for Runner {
     ) -> Result<Response<Self::CallToolStream>, Status> {
         let call = Call::try_from(request.into_inner())
             .map_err(|invalid| wardgate_rpc::invalid(&invalid))?;
-        let loaded = self.loaded.load();
+        let loaded = self.loaded.load_full();
         let admitted = self
             .check_switch(&call, &loaded)
             .and_then(|()| call::admit(call, &loaded, self.shared.ambient.now()))

@@ -11,8 +11,8 @@ use super::derive::Derive;
 use super::execute::{Execution, Scope, is_execute};
 use super::fault::{Faults, Fields};
 use super::limits::read_limits;
-use super::result_shape::{ResultShape, Shape};
-use super::schema::{self, InputSchema};
+use super::result_shape::{MaxRows, ResultShape, Shape};
+use super::schema::{self, InputSchema, JsonType, Property};
 use super::statement::Statement;
 use super::yaml::{KeyOrder, Mark, Node, Yaml};
 use crate::arguments::Arguments;
@@ -71,6 +71,15 @@ impl Tool {
     /// Whether running it twice does what running it once does.
     pub(crate) fn is_repeatable(&self) -> bool {
         self.repeatable
+    }
+
+    /// Whether a result of it that is too large for an answer is kept: a list of rows, of which its author chose no
+    /// number.
+    pub(crate) fn keeps_large_results(&self) -> bool {
+        self.facts.read_only
+            && self.result.shape == Shape::Rows
+            && self.result.max_rows.is_none()
+            && !self.plan.reads_kept_results()
     }
 
     pub(crate) fn limits(&self) -> LimitSettings {
@@ -345,6 +354,15 @@ fn check_together(
             at,
             "`:row_rule` in the statement and `result.row_rule` need one another",
             "add the missing one or remove the other",
+        );
+    }
+    if let Some(MaxRows::Argument { name, at }) = &result.max_rows
+        && input.property(name).and_then(Property::scalar) != Some(JsonType::Integer)
+    {
+        faults.add(
+            *at,
+            format!("`{name}` is no property of type integer of `input_schema`"),
+            "name one that is, or write a number",
         );
     }
     if let Some(template) = &result.empty_error {

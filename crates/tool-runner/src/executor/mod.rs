@@ -27,12 +27,13 @@ use wardgate_domain::{Ambient, CallId, Caller};
 
 use crate::Error;
 use crate::catalogue::{Fields, Scope, Shape, SourceKind, SourceSettings, Statement};
+use crate::kept_results::KeptResults;
 use crate::platform::Platform;
 use crate::resilience::SourceGuard;
 use crate::sql::Database;
 
 pub(crate) use error::ExecutorError;
-pub(crate) use output::{Caps, Flow, Kept, Output, Progress};
+pub(crate) use output::{Beyond, Caps, Flow, Kept, Output, Progress};
 pub(crate) use sql::Pushed;
 
 /// Every kind of execution.
@@ -60,6 +61,11 @@ pub(crate) trait Plan: Debug + Send + Sync {
     /// How results are shown where the tool does not say.
     fn shape(&self) -> Shape {
         Shape::Rows
+    }
+
+    /// It reads results that were too large for an answer, so such results are worth keeping.
+    fn reads_kept_results(&self) -> bool {
+        false
     }
 
     /// Its source exchanges the caller's token for one of its own.
@@ -100,6 +106,8 @@ pub(crate) struct Invocation<'a> {
     pub(crate) deadline: Instant,
     pub(crate) read_only: bool,
     pub(crate) pushed: Option<&'a Pushed>,
+    /// The caller's results that were too large for an answer.
+    pub(crate) kept_results: KeptResults<'a>,
 }
 
 /// The open sources of a catalogue, and what the process knows of itself.

@@ -10,10 +10,6 @@
 
 mod address;
 mod database;
-#[cfg_attr(
-    not(test),
-    expect(dead_code, reason = "calls are to keep large results")
-)]
 pub(crate) mod kept;
 pub(crate) mod keyed;
 mod postgres;

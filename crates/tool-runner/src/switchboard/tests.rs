@@ -36,7 +36,7 @@ fn is_on(board: &Switchboard) -> bool {
 
 #[tokio::test]
 async fn a_switch_is_recorded_and_in_force_at_once_and_elsewhere_within_a_second() {
-    for database in Database::each().await {
+    for database in Database::each_store().await {
         let audit = Audit::default();
         let (here, there) = (
             board(&database, &audit).await,

@@ -8,8 +8,7 @@ use std::time::Duration;
 
 use aws_lc_rs::signature::Ed25519KeyPair;
 use cedar_policy::Policy;
-use serde_json::Value;
-use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection, SqliteConnection};
+use serde_json::{Value, json};
 use tempfile::TempDir;
 use tonic::Status;
 use wardgate_domain::{
@@ -22,144 +21,13 @@ use wardgate_proto::toolrunner::v1::tool_runner_service_client::ToolRunnerServic
 use wardgate_proto::toolrunner::v1::tool_runner_service_server::ToolRunnerServiceServer;
 use wardgate_redact::PseudonymKey;
 
+pub(crate) use super::database::Database;
 use crate::Config;
 use crate::loaded::Keys;
 use crate::service::{Runner, start};
 use crate::store::{SealingKey, Store};
 use crate::switchboard::Switchboard;
 use crate::tests::record::Audit;
-
-/// A database of one test's own.
-pub(crate) enum Database {
-    Sqlite { dir: TempDir },
-    Postgres { server: String, name: String },
-}
-
-impl Database {
-    /// One of each kind that is there. SQLite always is; PostgreSQL where `WARDGATE_TEST_POSTGRES` says.
-    pub(crate) async fn each() -> Vec<Self> {
-        let mut databases = vec![Self::sqlite().await];
-        databases.extend(Self::postgres().await);
-        databases
-    }
-
-    pub(crate) async fn sqlite() -> Self {
-        let database = Self::Sqlite {
-            dir: TempDir::new().unwrap(),
-        };
-        database.execute(ROWS).await;
-        database
-    }
-
-    pub(crate) async fn postgres() -> Option<Self> {
-        let Ok(server) = std::env::var("WARDGATE_TEST_POSTGRES") else {
-            assert!(
-                std::env::var("CI").is_err(),
-                "set WARDGATE_TEST_POSTGRES to a server's URL"
-            );
-            eprintln!("PostgreSQL cases are skipped: WARDGATE_TEST_POSTGRES is not set");
-            return None;
-        };
-        let random = u64::from_be_bytes(Ambient::system().random());
-        let name = format!("wardgate_test_{random:x}");
-        let mut connection = PgConnection::connect(&server).await.unwrap();
-        connection
-            .execute(AssertSqlSafe(format!("CREATE DATABASE {name}")))
-            .await
-            .unwrap();
-        let database = Self::Postgres { server, name };
-        database.execute(ROWS).await;
-        Some(database)
-    }
-
-    pub(crate) fn kind(&self) -> &'static str {
-        match self {
-            Self::Sqlite { .. } => "sqlite",
-            Self::Postgres { .. } => "postgres",
-        }
-    }
-
-    pub(crate) fn is_sqlite(&self) -> bool {
-        matches!(self, Self::Sqlite { .. })
-    }
-
-    pub(crate) fn url(&self) -> String {
-        match self {
-            Self::Sqlite { dir } => format!("sqlite:{}", dir.path().join("rows.db").display()),
-            Self::Postgres { server, name } => {
-                let (base, _) = server.rsplit_once('/').unwrap();
-                format!("{base}/{name}")
-            }
-        }
-    }
-
-    pub(crate) async fn execute(&self, sql: &str) {
-        let sql = AssertSqlSafe(sql.to_owned());
-        if self.is_sqlite() {
-            let url = format!("{}?mode=rwc", self.url());
-            let mut connection = SqliteConnection::connect(&url).await.unwrap();
-            connection.execute(sqlx::raw_sql(sql)).await.unwrap();
-            connection.close().await.unwrap();
-        } else {
-            let mut connection = PgConnection::connect(&self.url()).await.unwrap();
-            connection.execute(sqlx::raw_sql(sql)).await.unwrap();
-            connection.close().await.unwrap();
-        }
-    }
-
-    /// The one whole number that `sql` gives.
-    pub(crate) async fn number(&self, sql: &str) -> i64 {
-        let sql = AssertSqlSafe(sql.to_owned());
-        if self.is_sqlite() {
-            let mut connection = SqliteConnection::connect(&self.url()).await.unwrap();
-            sqlx::query_scalar(sql)
-                .fetch_one(&mut connection)
-                .await
-                .unwrap()
-        } else {
-            let mut connection = PgConnection::connect(&self.url()).await.unwrap();
-            sqlx::query_scalar(sql)
-                .fetch_one(&mut connection)
-                .await
-                .unwrap()
-        }
-    }
-}
-
-impl Drop for Database {
-    fn drop(&mut self) {
-        if let Self::Postgres { server, name } = self {
-            let sql = AssertSqlSafe(format!("DROP DATABASE {name} WITH (FORCE)"));
-            let server = server.clone();
-            let dropping = std::thread::spawn(move || {
-                let runtime = tokio::runtime::Builder::new_current_thread()
-                    .enable_all()
-                    .build();
-                runtime.unwrap().block_on(async {
-                    let mut connection = PgConnection::connect(&server).await.unwrap();
-                    connection.execute(sql).await.unwrap();
-                });
-            });
-            dropping.join().unwrap();
-        }
-    }
-}
-
-const ROWS: &str = "
-    CREATE TABLE records (
-        id INTEGER PRIMARY KEY, patient TEXT NOT NULL, doctor TEXT, ward TEXT,
-        sealed BOOLEAN NOT NULL, level BIGINT, note TEXT
-    );
-    INSERT INTO records VALUES
-        (1, 'NUGWI', 'd1', 'W1', FALSE, 1, 'first'),
-        (2, 'NUGWI', 'd2', 'W1', FALSE, 2, 'second'),
-        (3, 'NUGWI', NULL, 'W2', FALSE, 3, 'third'),
-        (4, 'ABCDE', 'd1', 'W2', TRUE, 4, 'fourth'),
-        (5, 'ABCDE', 'd2', NULL, FALSE, NULL, 'fifth'),
-        (6, 'ABCDE', 'd''1', 'W1', TRUE, 9007199254740993, 'it''s the \"sixth\"'),
-        (7, 'FGHIJ', 'd1', 'W3', FALSE, -1, NULL);
-    CREATE TABLE written (line TEXT NOT NULL UNIQUE);
-";
 
 /// Tools over those rows. `${…}` is filled in by the harness.
 const TOOLS: &str = r#"
@@ -299,7 +167,7 @@ impl Harness {
     ) -> Self {
         let dir = TempDir::new().unwrap();
         let file = dir.path().join("tools.yaml");
-        std::fs::write(&file, tools).unwrap();
+        std::fs::write(&file, database.translated(tools)).unwrap();
         let mut config = Config {
             catalogue: file.clone(),
             variables: BTreeMap::from([
@@ -329,9 +197,7 @@ impl Harness {
         let switchboard = Switchboard::open(store, audit.client(), ambient.clone())
             .await
             .unwrap();
-        let runner = start(config, keys, switchboard, ambient.clone())
-            .await
-            .unwrap();
+        let runner = start(config, keys, switchboard, ambient.clone()).unwrap();
         Self {
             client: ToolRunnerServiceClient::new(ToolRunnerServiceServer::from_arc(Arc::clone(
                 &runner,
@@ -481,6 +347,22 @@ impl Answer {
 
 pub(super) fn tools() -> &'static str {
     TOOLS
+}
+
+/// A catalogue of one tool, `one`, that runs `statement`.
+pub(super) fn one_statement(statement: &str) -> String {
+    format!(
+        r#"
+sources: {{ rows: {{ type: "${{TYPE}}", url: "${{URL}}" }} }}
+tools:
+  - name: one
+    description: One statement.
+    annotations: {{ readOnlyHint: true }}
+    input_schema: {{ type: object }}
+    execute: {{ type: sql, source: rows, statement: {} }}
+"#,
+        json!(statement)
+    )
 }
 
 pub(super) fn caller(subject: &str) -> Caller {

@@ -2,8 +2,12 @@
 
 mod arguments;
 mod commands;
+mod database;
+mod derived;
 mod guarded;
 pub(crate) mod harness;
+mod kept;
+mod mysql;
 mod permits;
 mod queries;
 pub(crate) mod record;
@@ -11,4 +15,5 @@ mod reload;
 mod results;
 mod rows;
 mod sources;
+mod statement_log;
 mod switches;

@@ -31,7 +31,7 @@ pub(crate) enum SourceKind {
 }
 
 /// Every type of source, for faults.
-const TYPES: &str = "sqlite, postgres";
+const TYPES: &str = "sqlite, postgres, mysql";
 
 impl SourceSettings {
     pub(super) fn read(
@@ -50,7 +50,7 @@ impl SourceSettings {
         let kind = fields.required("type", &fix, expand.faults)?;
         let word = expand.text(kind, "type")?;
         let kind = match word.as_str() {
-            "sqlite" | "postgres" => {
+            "sqlite" | "postgres" | "mysql" => {
                 SqlSettings::read(&word, &mut fields, &mut expand).map(SourceKind::Sql)
             }
             other => {
