@@ -27,13 +27,13 @@ pub(super) async fn serve(router: Router) -> String {
 /// A scripted server that remembers what it was sent.
 #[derive(Default)]
 pub(super) struct Scripted {
-    script: Option<Mutex<Script>>,
+    pub(super) script: Option<Mutex<Script>>,
     pub(super) seen: Mutex<Vec<(Method, HeaderMap, Value)>>,
     /// Sessions begun so far; only the last is known.
-    sessions: Mutex<usize>,
+    pub(super) sessions: Mutex<usize>,
     /// The next answers break off after an event with an id.
     pub(super) breaks_off: AtomicBool,
-    held_back: Mutex<Option<String>>,
+    pub(super) held_back: Mutex<Option<String>>,
     /// Answers a byte at a time.
     pub(super) drips: bool,
     pub(super) status: Option<u16>,
