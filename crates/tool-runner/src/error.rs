@@ -21,6 +21,9 @@ pub enum Error {
     /// The settings of an HTTP source were accepted and then not.
     #[error("an HTTP source cannot be set up: {0}")]
     HttpSource(String),
+    /// The settings of a gRPC source were accepted and then not.
+    #[error("a gRPC source cannot be set up: {0}")]
+    GrpcSource(String),
     /// A tool works on a source that there is not, or one of another type.
     #[error("there is no source `{0}` of the type its tools need")]
     NoSource(String),
@@ -69,6 +72,7 @@ impl ServiceError for Error {
             Self::Catalogue(_)
             | Self::Source(_)
             | Self::HttpSource(_)
+            | Self::GrpcSource(_)
             | Self::NoSource(_)
             | Self::Interrupted => ErrorReason::Internal,
             Self::UnknownTool => ErrorReason::UnknownTool,

@@ -22,6 +22,7 @@ mod error;
 mod executor;
 mod files;
 mod imported;
+mod grpc;
 mod kept_results;
 mod loaded;
 mod pins;
@@ -45,6 +46,9 @@ pub use pins::{Change, Definition, Diff, Finding, Grade, Judged, JudgedTool, Kin
 pub use row_rule::RowRuleError;
 pub use service::service;
 pub use store::{SealingKey, StoreError};
+
+/// The JSON Schema of `tools.yaml`.
+pub const TOOLS_SCHEMA: &str = include_str!("../../../deploy/tools.schema.json");
 
 #[cfg(test)]
 mod tests;

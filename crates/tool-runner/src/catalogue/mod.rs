@@ -26,7 +26,7 @@ pub(crate) use fault::{Faults, Fields};
 pub(crate) use result_shape::{MaxRows, ResultShape, RowEntity, Shape, VALUE};
 pub(crate) use schema::{InputSchema, JsonType};
 pub(crate) use source::{
-    HttpSettings, McpSettings, Offered, PinMode, SourceKind, SourceSettings, SqlSettings,
+    GrpcSettings, HttpSettings, McpSettings, Offered, PinMode, SourceKind, SourceSettings, SqlSettings,
     header_name,
 };
 pub(crate) use statement::{Dialect, Statement};

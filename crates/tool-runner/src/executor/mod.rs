@@ -9,6 +9,7 @@
 
 mod command;
 mod error;
+mod grpc;
 mod http;
 mod jsonrpc;
 mod mcp;
@@ -28,10 +29,11 @@ use cedar_policy::PolicySet;
 use futures::future::BoxFuture;
 use serde_json::{Map, Value};
 use tokio::time::Instant;
-use wardgate_domain::{Ambient, CallId, Caller};
+use wardgate_domain::{Ambient, Caller};
 
 use crate::Error;
 use crate::catalogue::{Fields, Scope, Shape, SourceKind, SourceSettings, Statement};
+use crate::grpc::GrpcServer;
 use crate::kept_results::KeptResults;
 use crate::mcp::Upstream;
 use crate::platform::Platform;
@@ -47,6 +49,7 @@ pub(crate) use sql::Pushed;
 /// Every kind of execution.
 pub(crate) const KINDS: &[Kind] = &[
     command::KIND,
+    grpc::KIND,
     http::KIND,
     jsonrpc::KIND,
     mcp::KIND,
@@ -110,7 +113,6 @@ pub(crate) trait Executor: Send + Sync {
 
 /// One call, as an executor sees it.
 pub(crate) struct Invocation<'a> {
-    pub(crate) call_id: CallId,
     pub(crate) caller: &'a Caller,
     /// The caller's own token, only for sources that exchange it for one of theirs.
     pub(crate) caller_token: Option<&'a str>,
@@ -121,8 +123,8 @@ pub(crate) struct Invocation<'a> {
     pub(crate) deadline: Instant,
     pub(crate) read_only: bool,
     pub(crate) pushed: Option<&'a Pushed>,
-    /// The caller's results that were too large for an answer; none where no store is.
-    pub(crate) kept_results: Option<KeptResults<'a>>,
+    /// The caller's results that were too large for an answer.
+    pub(crate) kept_results: KeptResults<'a>,
 }
 
 /// The open sources of a catalogue, and what the process knows of itself.
@@ -145,6 +147,7 @@ struct OpenSource {
 pub(crate) enum Source {
     Sql(Arc<Database>),
     Http(Arc<HttpSource>),
+    Grpc(Arc<GrpcServer>),
     Mcp(Arc<Upstream>),
 }
 
@@ -169,17 +172,16 @@ impl Sources {
             .and_then(|previous| previous.open.get(&settings.name))
             .filter(|open| open.settings == settings && open.limit == limit);
         let name = settings.name.clone();
-        let (source, guard) = match kept {
-            Some(open) => (open.source.clone(), Arc::clone(&open.guard)),
-            None => {
-                let guard = SourceGuard::new(
-                    name.clone(),
-                    settings.retry.clone(),
-                    settings.breaker.clone(),
-                    ambient.clone(),
-                );
-                (Source::open(&settings, limit, ambient)?, Arc::new(guard))
-            }
+        let (source, guard) = if let Some(open) = kept {
+            (open.source.clone(), Arc::clone(&open.guard))
+        } else {
+            let guard = SourceGuard::new(
+                name.clone(),
+                settings.retry.clone(),
+                settings.breaker.clone(),
+                ambient.clone(),
+            );
+            (Source::open(&settings, limit, ambient)?, Arc::new(guard))
         };
         self.open.insert(
             name,
@@ -218,7 +220,7 @@ impl Sources {
             .iter()
             .filter_map(|(name, open)| match &open.source {
                 Source::Sql(database) => Some((name.as_str(), Arc::clone(database))),
-                Source::Http(_) | Source::Mcp(_) => None,
+                Source::Http(_) | Source::Grpc(_) | Source::Mcp(_) => None,
             })
     }
 
@@ -245,6 +247,14 @@ impl Sources {
             _ => Err(Error::NoSource(name.to_owned())),
         }
     }
+
+    /// The gRPC server of that name.
+    pub(crate) fn grpc(&self, name: &str) -> Result<Arc<GrpcServer>, Error> {
+        match self.open.get(name).map(|open| &open.source) {
+            Some(Source::Grpc(server)) => Ok(Arc::clone(server)),
+            _ => Err(Error::NoSource(name.to_owned())),
+        }
+    }
 }
 
 impl Source {
@@ -256,6 +266,9 @@ impl Source {
             SourceKind::Http(settings) => HttpSource::open(settings, ambient)
                 .map(|service| Self::Http(Arc::new(service)))
                 .map_err(|error| Error::HttpSource(error.to_string())),
+            SourceKind::Grpc(settings) => GrpcServer::open(settings, ambient)
+                .map(|server| Self::Grpc(Arc::new(server)))
+                .map_err(|error| Error::GrpcSource(error.to_string())),
             SourceKind::Mcp(mcp) => Upstream::new(&settings.name, &mcp.transport, ambient)
                 .map(|upstream| Self::Mcp(Arc::new(upstream)))
                 .map_err(|error| Error::HttpSource(error.to_string())),

@@ -17,7 +17,7 @@ use crate::egress::{
 };
 
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
-const DEFAULT_MAX_RESPONSE_BYTES: usize = 1 << 20;
+pub(super) const DEFAULT_MAX_RESPONSE_BYTES: usize = 1 << 20;
 
 /// An HTTP service.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -110,7 +110,7 @@ pub(super) fn service_url(node: &Node, what: &str, expand: &mut Expand<'_>) -> O
 }
 
 /// An address off the public internet is better found out now than at the first call.
-fn check_reachable(
+pub(super) fn check_reachable(
     url: &Url,
     egress: &EgressSettings,
     at: Mark,
@@ -242,7 +242,7 @@ mod tests {
         let (_, _, sources, _) = catalogue.into_parts();
         match sources.into_iter().next().unwrap().kind {
             SourceKind::Http(settings) => *settings,
-            SourceKind::Sql(_) | SourceKind::Mcp(_) => panic!("not an HTTP source"),
+            other => panic!("{other:?}"),
         }
     }
 

@@ -2,6 +2,7 @@
 
 mod auth;
 mod expand;
+mod grpc;
 mod http;
 mod mcp;
 mod sql;
@@ -16,6 +17,7 @@ use super::yaml::{Key, Node};
 use crate::resilience::{BreakerSettings, RetrySettings};
 
 pub(crate) use expand::Expand;
+pub(crate) use grpc::GrpcSettings;
 pub(crate) use http::{HttpSettings, header_name};
 pub(crate) use mcp::{McpSettings, Offered, PinMode};
 pub(crate) use sql::SqlSettings;
@@ -34,11 +36,12 @@ pub(crate) struct SourceSettings {
 pub(crate) enum SourceKind {
     Sql(SqlSettings),
     Http(Box<HttpSettings>),
+    Grpc(Box<GrpcSettings>),
     Mcp(Box<McpSettings>),
 }
 
 /// Every type of source, for faults.
-const TYPES: &str = "sqlite, postgres, mysql, http, mcp";
+const TYPES: &str = "sqlite, postgres, mysql, http, grpc, mcp";
 
 impl SourceSettings {
     /// What the names of imported tools begin with, where tools are imported.
@@ -73,6 +76,10 @@ impl SourceSettings {
             "http" => {
                 let settings = HttpSettings::read("base_url", &mut fields, &mut expand);
                 settings.map(|settings| SourceKind::Http(Box::new(settings)))
+            }
+            "grpc" => {
+                let settings = GrpcSettings::read(&mut fields, &mut expand);
+                settings.map(|settings| SourceKind::Grpc(Box::new(settings)))
             }
             "mcp" => {
                 let settings = McpSettings::read(&key.name, node, &mut fields, &mut expand);
