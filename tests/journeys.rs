@@ -42,5 +42,6 @@ mod journeys {
     mod samples;
     mod separate_processes;
     mod start_up;
+    mod switches;
     mod versions;
 }

@@ -338,6 +338,37 @@ fn a_store_that_cannot_be_reached_stops_the_start_without_its_password() {
     }
 }
 
+#[test]
+fn a_tool_runner_is_not_started_without_a_store_and_a_record() {
+    let rest = "policy: { policies: policies }\ntool_runner:\n  catalogue: tools.yaml\n";
+    let store = "  store: sqlite:/no/such/directory/tool-runner.sqlite\n";
+    assert_failed(
+        &Example::configured(&format!("{rest}{store}")).up(),
+        &["cannot open the tool-runner's store sqlite:/no/such/directory/tool-runner.sqlite"],
+    );
+    assert_failed(
+        &Example::configured(&format!("{rest}  store: mysql://u:hunter2@h/d\n")).up(),
+        &["`sqlite:PATH` or `postgres://…`"],
+    );
+    let example = Example::copy();
+    let made = ["certs", "dev", "--data-dir", &example.path("data")];
+    run(Path::new(WARDGATE), &made, &[]).success();
+    let keys = "  permit_public_key_files: [data/keys/permit.pub]\n  pseudonym_key_file: data/keys/pseudonym.key\n";
+    let listen = "  listen: 127.0.0.1:0\n  plaintext: true\n";
+    let split = format!("{rest}{keys}{listen}");
+    for (links, says) in [
+        ("", "tool_runner.links.audit is missing"),
+        ("  links: { audit: http://192.0.2.1:7003 }\n", "plain text"),
+        (
+            "  links: { audit: http://127.0.0.1:7003 }\n",
+            "`sqlite:PATH`",
+        ),
+    ] {
+        std::fs::write(example.path("wardgate.yaml"), format!("{split}{links}")).unwrap();
+        assert_failed(&example.service("tool-runner"), &[says]);
+    }
+}
+
 #[tokio::test]
 async fn a_source_that_cannot_be_reached_fails_its_own_tools_alone() {
     let example = Example::copy();

@@ -9,7 +9,8 @@ use std::fmt::Write as _;
 
 use serde::{Deserialize, Serialize};
 use wardgate_domain::{
-    CallFacts, Digest, Event, InvalidMessage, Outcome, Record, Refusals, Status, Timestamp,
+    AdminChange, CallFacts, Digest, Event, InvalidMessage, Outcome, Record, Refusals, Status,
+    Timestamp,
 };
 
 use crate::store::Stored;
@@ -51,6 +52,7 @@ impl Entry {
             }
             Event::Outcome(outcome) => Self::of_outcome(record.time, outcome, mac_key),
             Event::Refusals(refusals) => Self::of_refusals(record.time, refusals),
+            Event::AdminChange(change) => Self::of_admin_change(record.time, change),
         }
     }
 
@@ -112,6 +114,27 @@ impl Entry {
             window_start: shown(refusals.window_start, "refusals.window_start")?,
         };
         Self::without_call(&canonical, "refusals", time)
+    }
+
+    fn of_admin_change(time: Timestamp, change: &AdminChange) -> Result<Self, InvalidMessage> {
+        let status = change.failed.then_some(Status::Error.as_str());
+        let canonical = AdminRecord {
+            action: &change.action,
+            actor: &change.actor,
+            detail_digest: change.detail_digest.map(hex),
+            event: "admin_change",
+            scope: &change.scope,
+            status,
+            target: &change.target,
+            time: shown(time, "record.time")?,
+            version: VERSION,
+        };
+        Ok(Self {
+            subject: Some(column(&change.actor)),
+            tool: Some(column(&change.target)),
+            status,
+            ..Self::without_call(&canonical, "admin_change", time)?
+        })
     }
 
     fn without_call(
@@ -262,6 +285,23 @@ struct Tally<'a> {
     reason: &'a str,
     #[serde(skip_serializing_if = "str::is_empty")]
     subject: &'a str,
+}
+
+/// A change by an operator.
+#[derive(Debug, Serialize)]
+struct AdminRecord<'a> {
+    action: &'a str,
+    actor: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    detail_digest: Option<String>,
+    event: &'static str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    scope: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    status: Option<&'static str>,
+    target: &'a str,
+    time: String,
+    version: u8,
 }
 
 impl<'a> CallRecord<'a> {

@@ -19,15 +19,15 @@ pub fn record_line(sequence: u64, leaf_hash: &Digest, record: &[u8]) -> Result<V
 
 /// A record as an access log has it, in exactly seven fields:
 ///
-/// | field | of a call | of counted refusals |
-/// |---|---|---|
-/// | `user` | token subject | null |
-/// | `action` | `LLM_TOOL_CALL` | `REFUSED_REQUESTS` |
-/// | `table_name` | `LLM` | `LLM` |
-/// | `record_id` | tool, or the name asked for where no such tool exists | null |
-/// | `timestamp` | RFC 3339, `Z` | the same |
-/// | `is_phi_access` | whether health information was released | false |
-/// | `ip_address` | address of the client, or null | null |
+/// | field | of a call | of counted refusals | of an operator's change |
+/// |---|---|---|---|
+/// | `user` | token subject | null | the operator |
+/// | `action` | `LLM_TOOL_CALL` | `REFUSED_REQUESTS` | for example `tool.disable` |
+/// | `table_name` | `LLM` | `LLM` | `LLM` |
+/// | `record_id` | tool, or the name asked for where no such tool exists | null | what was changed |
+/// | `timestamp` | RFC 3339, `Z` | the same | the same |
+/// | `is_phi_access` | whether health information was released | false | false |
+/// | `ip_address` | address of the client, or null | null | null |
 pub fn access_view(sequence: u64, record: &[u8]) -> Result<Value, Error> {
     Ok(Value::Object(seven_fields(&parse(sequence, record)?)))
 }
@@ -41,30 +41,24 @@ fn parse(sequence: u64, record: &[u8]) -> Result<Map<String, Value>, Error> {
 
 fn seven_fields(record: &Map<String, Value>) -> Map<String, Value> {
     let field = |name: &str| record.get(name).cloned().unwrap_or(Value::Null);
-    let of_call = record.get("event").is_some_and(|event| event != "refusals");
+    let (user, action, record_id) = match record.get("event").and_then(Value::as_str) {
+        Some("refusals") => (Value::Null, json!("REFUSED_REQUESTS"), Value::Null),
+        Some("admin_change") => (field("actor"), field("action"), field("target")),
+        _ => {
+            let subject = |caller: &Value| caller["subject"].clone();
+            let tool = record.get("tool").cloned();
+            (
+                record.get("caller").map_or(Value::Null, subject),
+                json!("LLM_TOOL_CALL"),
+                tool.unwrap_or_else(|| field("requested_tool")),
+            )
+        }
+    };
     let fields = [
-        (
-            "user",
-            record
-                .get("caller")
-                .map_or(Value::Null, |caller| caller["subject"].clone()),
-        ),
-        (
-            "action",
-            json!(if of_call {
-                "LLM_TOOL_CALL"
-            } else {
-                "REFUSED_REQUESTS"
-            }),
-        ),
+        ("user", user),
+        ("action", action),
         ("table_name", json!("LLM")),
-        (
-            "record_id",
-            record
-                .get("tool")
-                .cloned()
-                .unwrap_or_else(|| field("requested_tool")),
-        ),
+        ("record_id", record_id),
         ("timestamp", field("time")),
         (
             "is_phi_access",
@@ -84,6 +78,7 @@ mod tests {
 
     const OUTCOME: &[u8] = br#"{"call_id":"c","caller":{"issuer":"i","subject":"dr.yenji"},"client_ip":"192.0.2.7","event":"outcome","phi":true,"requested_tool":"get_patient_records","status":"ok","time":"2025-11-11T13:50:00.000042Z","tool":"get_medical_records","version":1,"violation":false}"#;
     const REFUSALS: &[u8] = br#"{"counts":[{"count":2,"reason":"token_expired"}],"event":"refusals","time":"2025-11-11T13:50:00.000042Z","version":1,"window_start":"2025-11-11T13:49:59.000000Z"}"#;
+    const ADMIN_CHANGE: &[u8] = br#"{"action":"tool.disable","actor":"ada","event":"admin_change","scope":"role:Nurse","target":"get_shifts","time":"2025-11-11T13:50:00.000042Z","version":1}"#;
 
     #[test]
     fn a_call_is_seen_in_seven_fields() {
@@ -119,18 +114,30 @@ mod tests {
     }
 
     #[test]
+    fn an_operators_change_is_seen_with_its_operator() {
+        let view = access_view(0, ADMIN_CHANGE).unwrap();
+        assert_eq!(view["user"], "ada");
+        assert_eq!(view["action"], "tool.disable");
+        assert_eq!(view["record_id"], "get_shifts");
+        assert_eq!(view["is_phi_access"], false);
+        assert_eq!(view.as_object().unwrap().len(), 7);
+    }
+
+    #[test]
     fn a_line_holds_position_view_and_record() {
-        let line = record_line(7, &Digest::of(b"abc"), OUTCOME).unwrap();
-        assert_eq!(line["sequence"], 7);
-        assert_eq!(line["leaf_hash"], Digest::of(b"abc").to_string());
-        let holds = |part: Value| {
-            part.as_object()
-                .unwrap()
-                .iter()
-                .all(|(name, value)| &line[name.as_str()] == value)
-        };
-        assert!(holds(access_view(7, OUTCOME).unwrap()));
-        assert!(holds(serde_json::from_slice(OUTCOME).unwrap()));
+        for record in [OUTCOME, ADMIN_CHANGE] {
+            let line = record_line(7, &Digest::of(b"abc"), record).unwrap();
+            assert_eq!(line["sequence"], 7);
+            assert_eq!(line["leaf_hash"], Digest::of(b"abc").to_string());
+            let holds = |part: Value| {
+                part.as_object()
+                    .unwrap()
+                    .iter()
+                    .all(|(name, value)| &line[name.as_str()] == value)
+            };
+            assert!(holds(access_view(7, record).unwrap()));
+            assert!(holds(serde_json::from_slice(record).unwrap()));
+        }
     }
 
     #[test]

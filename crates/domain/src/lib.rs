@@ -18,6 +18,7 @@ mod digest;
 mod ids;
 mod permit;
 mod record;
+mod switch;
 mod time;
 mod tool;
 mod wire;
@@ -32,7 +33,11 @@ pub use permit::{
     PermitVerifier, RowRule, SignedPermit, VerifiedTerms,
 };
 pub use record::{
-    CallFacts, Event, NOT_A_NAME, Outcome, Receipt, Record, RefusalCount, Refusals, Status,
+    AdminChange, CallFacts, Event, NOT_A_NAME, Outcome, Receipt, Record, RefusalCount, Refusals,
+    Status,
+};
+pub use switch::{
+    Switch, SwitchAction, SwitchChange, SwitchKind, SwitchScope, SwitchTarget, ToolSwitches,
 };
 pub use time::Timestamp;
 pub use tool::{ColumnClass, ColumnTier, InvalidName, ToolFacts, ToolName};

@@ -69,6 +69,14 @@ pub struct PermitTerms {
     pub column_tiers: BTreeMap<ColumnClass, ColumnTier>,
 }
 
+impl PermitTerms {
+    /// What happens to fields of `class`; what is not named is dropped.
+    pub fn tier(&self, class: &ColumnClass) -> ColumnTier {
+        let tier = self.column_tiers.get(class).copied();
+        tier.unwrap_or(ColumnTier::Dropped)
+    }
+}
+
 /// A permit on its way: bytes and a signature, not yet trusted. Cheap to clone.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct SignedPermit {
@@ -240,11 +248,7 @@ impl Permit {
 
     /// What happens to fields of `class`; what the permit does not name is dropped.
     pub fn tier(&self, class: &ColumnClass) -> ColumnTier {
-        self.terms
-            .column_tiers
-            .get(class)
-            .copied()
-            .unwrap_or(ColumnTier::Dropped)
+        self.terms.tier(class)
     }
 }
 

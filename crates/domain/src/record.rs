@@ -22,6 +22,8 @@ pub enum Event {
     Outcome(Outcome),
     /// Requests that never became a call, counted over one second.
     Refusals(Refusals),
+    /// An operator changes what the platform does.
+    AdminChange(AdminChange),
 }
 
 /// Stands for a requested name that is none: the record holds nothing that a person may have typed.
@@ -200,6 +202,24 @@ pub struct RefusalCount {
     pub subject: String,
     /// How many.
     pub count: u64,
+}
+
+/// A change by an operator. It is on record before it is made; one that then cannot be made is recorded a
+/// second time, as failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AdminChange {
+    /// The operator, by name.
+    pub actor: String,
+    /// What is done to what kind of thing, for example `tool.disable`.
+    pub action: String,
+    /// The thing's name.
+    pub target: String,
+    /// Whom it concerns, for example `role:Nurse`; empty where that makes no sense.
+    pub scope: String,
+    /// SHA-256 of what else identifies the change, where there is more.
+    pub detail_digest: Option<Digest>,
+    /// It is not known to have been made.
+    pub failed: bool,
 }
 
 /// Proof that a record is durable. Only an acknowledged append gives one, and an answer needs it.

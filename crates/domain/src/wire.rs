@@ -3,6 +3,7 @@
 mod caller;
 mod decision;
 mod record;
+mod switch;
 mod tool;
 
 use std::str::FromStr;

@@ -35,6 +35,7 @@ pub(crate) struct ToolCall {
     pub(crate) protocol: &'static str,
     pub(crate) caller: Arc<Caller>,
     pub(crate) token: CallerToken,
+    pub(crate) idempotency_key: Option<String>,
     pub(crate) client_ip: String,
     /// The name the client asked for.
     pub(crate) name: String,
@@ -49,6 +50,8 @@ pub(crate) struct ToolCall {
 enum Stop {
     /// Nobody configured such a tool.
     UnknownTool,
+    /// There is one, but it is switched off for the caller.
+    Disabled,
     /// There is one, but the caller may not know.
     Hidden(DenialReason),
     /// The caller knows the tool; these arguments are refused.
@@ -157,6 +160,9 @@ async fn decide(
     facts.tool = Some(tool.facts.name.clone());
     facts.definition_digest = Some(tool.facts.definition_digest);
     tracing::Span::current().record(names::TOOL, tool.facts.name.as_str());
+    if !tool.switches.allow(&call.caller) {
+        return Err(Stop::Disabled);
+    }
     let grant = authorize(gateway, call, &tool, facts).await?;
     Ok((tool, grant))
 }
@@ -255,6 +261,7 @@ async fn run(
         tool: &tool.facts.name,
         arguments: call.arguments.clone(),
         permit: &grant.permit,
+        idempotency_key: call.idempotency_key.as_deref(),
         caller_token: call.token.expose().filter(|_| tool.needs_caller_token),
         // The tool-runner ends the work at the limit itself; this catches one that does not answer.
         limit: tool.time_limit + Duration::from_secs(1),
@@ -285,6 +292,8 @@ fn refused(error: &CallError, tool: &Tool) -> Ran {
     match error.reason() {
         ErrorReason::PermitRefused => Ran::PermitRefused,
         ErrorReason::DeadlineExceeded => Ran::Stopped(Stop::Late(tool.time_limit)),
+        // Removed or switched off since the catalogue was listed.
+        ErrorReason::UnknownTool => Ran::Stopped(Stop::UnknownTool),
         // It may have been asked before it failed, and a write must not be repeated on a guess.
         _ if !tool.facts.read_only => {
             tracing::warn!(%error, "the tool-runner did not say whether the call ran");
@@ -305,6 +314,7 @@ fn outcome(call: CallFacts, ending: &Result<ToolResult, Stop>, duration: Duratio
     let (status, reason) = match ending {
         Ok(result) => (result.facts.status, result.facts.error_kind.as_str()),
         Err(Stop::UnknownTool) => (Status::UnknownTool, "unknown_tool"),
+        Err(Stop::Disabled) => (Status::Denied, "disabled"),
         Err(Stop::Hidden(reason) | Stop::Denied(reason, _)) => (Status::Denied, reason.as_str()),
         Err(Stop::Failed { kind, .. }) => (Status::Error, *kind),
         Err(Stop::Unknown) => (Status::Unknown, "tool_runner_unavailable"),
@@ -337,8 +347,13 @@ fn release(
 ) -> Answer {
     let is_direct = call.dialect == Dialect::Direct;
     let error = match ending {
+        Ok(result) if result.facts.error_kind == RATE_LIMITED => {
+            RpcError::rate_limited(result.facts.retry_after.unwrap_or_default())
+        }
         Ok(result) if is_direct => return Answer::direct(&call.id, call_id, receipt, result),
-        Err(Stop::UnknownTool | Stop::Hidden(_) | Stop::Denied(..)) if is_direct => {
+        Err(Stop::UnknownTool | Stop::Disabled | Stop::Hidden(_) | Stop::Denied(..))
+            if is_direct =>
+        {
             RpcError::forbidden(&call.name)
         }
         Ok(result) => return Answer::released(&call.id, call.version, call_id, receipt, result),
@@ -346,8 +361,10 @@ fn release(
             let denial = (reason.as_str(), *decision);
             return Answer::denied(&call.id, call.version, call_id, receipt, denial);
         }
-        // The same words for both: what you may not call you do not see.
-        Err(Stop::UnknownTool | Stop::Hidden(_)) => RpcError::unknown_tool(&call.name),
+        // The same words for all: what you may not call you do not see.
+        Err(Stop::UnknownTool | Stop::Disabled | Stop::Hidden(_)) => {
+            RpcError::unknown_tool(&call.name)
+        }
         Err(Stop::Failed { kind, message }) => RpcError::internal(kind, *message),
         Err(Stop::Unknown) => RpcError::internal("unknown", POSSIBLY_RAN),
         Err(Stop::Late(limit)) => {
@@ -357,6 +374,9 @@ fn release(
     };
     Answer::error(Some(&call.id), &error.of_call(call_id, Some(receipt)))
 }
+
+/// How the tool-runner says that a caller used a tool too often.
+const RATE_LIMITED: &str = "rate_limited";
 
 /// For a call that changed nothing.
 const NOT_RELEASED: &str =

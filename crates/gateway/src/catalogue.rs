@@ -7,7 +7,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use futures::StreamExt;
 use tokio::sync::watch;
-use wardgate_domain::ToolFacts;
+use wardgate_domain::{ToolFacts, ToolSwitches};
 use wardgate_rpc::Readiness;
 use wardgate_rpc::client::{CallError, Catalogue as Listed, ToolRunnerClient};
 
@@ -21,6 +21,8 @@ pub(crate) struct Tool {
     pub(crate) time_limit: Duration,
     /// Its source exchanges the caller's token, so a call must bring it.
     pub(crate) needs_caller_token: bool,
+    /// Whom it is on for.
+    pub(crate) switches: ToolSwitches,
 }
 
 /// Every tool, by the names it answers to.
@@ -54,6 +56,7 @@ impl From<Listed> for Index {
                 facts: tool.facts,
                 time_limit: tool.time_limit,
                 needs_caller_token: tool.needs_caller_token,
+                switches: tool.switches,
             });
             for alias in tool.aliases {
                 index.by_name.insert(alias, Arc::clone(&entry));

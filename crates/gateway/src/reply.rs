@@ -1,6 +1,7 @@
 //! Answers: the one place that knows JSON-RPC codes and how each protocol version wants its results.
 
 use std::fmt::Write;
+use std::time::Duration;
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -45,6 +46,8 @@ pub(crate) struct RpcError {
     reason: &'static str,
     /// It ended a call of a tool, which has a record of its own.
     of_call: bool,
+    /// When it may be tried again, seconds.
+    retry_after: Option<u64>,
 }
 
 impl RpcError {
@@ -56,6 +59,7 @@ impl RpcError {
             data: None,
             reason,
             of_call: false,
+            retry_after: None,
         }
     }
 
@@ -161,10 +165,29 @@ impl RpcError {
         Self::new(StatusCode::OK, -32603, reason, message)
     }
 
+    /// The caller calls too often (RFC 6585, section 4).
+    pub(crate) fn rate_limited(wait: Duration) -> Self {
+        let message = "The tool is called too often. Wait, then try again.";
+        Self {
+            // Rounded up: a client that comes back then is let in.
+            retry_after: Some(wait.as_secs() + u64::from(wait.subsec_nanos() > 0)),
+            ..Self::new(
+                StatusCode::TOO_MANY_REQUESTS,
+                -32603,
+                "rate_limited",
+                message,
+            )
+        }
+    }
+
     /// Adds the call's id, and its receipt when the refusal was recorded.
     pub(crate) fn of_call(mut self, call_id: CallId, receipt: Option<Receipt>) -> Self {
         let mut data = String::from("{");
         write_call(&mut data, call_id, receipt, None);
+        if let Some(seconds) = self.retry_after {
+            // Writing to a string cannot fail.
+            let _ = write!(data, r#","retryAfterSeconds":{seconds}"#);
+        }
         data.push('}');
         self.data = Some(data);
         self.of_call = true;
@@ -190,6 +213,8 @@ pub(crate) struct Answer {
     body: String,
     /// Why the message, or messages of the batch, never became a call.
     refused: Vec<&'static str>,
+    /// `Retry-After`, seconds.
+    retry_after: Option<u64>,
 }
 
 impl Answer {
@@ -199,6 +224,7 @@ impl Answer {
             http: StatusCode::ACCEPTED,
             body: String::new(),
             refused: Vec::new(),
+            retry_after: None,
         }
     }
 
@@ -208,6 +234,7 @@ impl Answer {
             http: StatusCode::OK,
             body,
             refused: Vec::new(),
+            retry_after: None,
         }
     }
 
@@ -256,6 +283,7 @@ impl Answer {
             } else {
                 vec![error.reason]
             },
+            retry_after: error.retry_after,
         }
     }
 
@@ -296,12 +324,19 @@ impl Answer {
             return Self::error(Some(id), &error.of_call(call_id, Some(receipt)));
         }
         let structured = String::from_utf8_lossy(&result.structured_content);
-        let members = structured.strip_suffix('}').unwrap_or(r#"{"data":null"#);
+        let content = format!(
+            r#"{{"content":{}"#,
+            String::from_utf8_lossy(&result.content)
+        );
+        let members = structured.strip_suffix('}').unwrap_or(&content);
         let mut body = String::with_capacity(members.len() + 256);
         open(&mut body, Some(id));
         body.push_str(r#","result":"#);
         body.push_str(members);
-        body.push_str(r#","_meta":{"#);
+        if members != "{" {
+            body.push(',');
+        }
+        body.push_str(r#""_meta":{"#);
         write_call(&mut body, call_id, Some(receipt), None);
         body.push_str("}}}");
         Self::ok(body)
@@ -379,6 +414,7 @@ impl Answer {
             http: StatusCode::OK,
             body: format!("[{}]", bodies.join(",")),
             refused,
+            retry_after: None,
         }
     }
 
@@ -394,7 +430,12 @@ impl IntoResponse for Answer {
             return self.http.into_response();
         }
         let json = HeaderValue::from_static("application/json");
-        (self.http, [(header::CONTENT_TYPE, json)], self.body).into_response()
+        let mut response = (self.http, [(header::CONTENT_TYPE, json)], self.body).into_response();
+        if let Some(seconds) = self.retry_after {
+            let headers = response.headers_mut();
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        response
     }
 }
 

@@ -29,6 +29,12 @@ impl<T> Redacted<T> {
     pub fn get(&self) -> &T {
         &self.0
     }
+
+    /// What `choose` takes of the value: a page of it, or a figure about it. Whatever is computed from redacted
+    /// values alone is redacted.
+    pub fn map<U>(self, choose: impl FnOnce(T) -> U) -> Redacted<U> {
+        Redacted(choose(self.0))
+    }
 }
 
 impl<T: Serialize> Serialize for Redacted<T> {

@@ -4,6 +4,7 @@
 //!                       ┌──────────── stack ─────────────┐
 //!  link::local ────────▶│ access · count · span ·        │──▶ generated server
 //!  link::connect ─mTLS─▶│ deadline · catch panic         │
+//!  operator ─Unix socket▶│                                │
 //!                       └────────────────────────────────┘
 //! ```
 //!
@@ -13,6 +14,7 @@
 
 pub mod client;
 pub mod link;
+pub mod operator;
 pub mod probes;
 pub mod server;
 

@@ -177,8 +177,13 @@ fn fractional(digits: &str) -> Option<Value> {
     Number::from_f64(number).map(Value::Number)
 }
 
+/// A whole number, also where a default is written as 10.0.
+pub(crate) fn integral(value: &Value) -> Option<i64> {
+    value.as_i64().or_else(|| rounded(value)?.as_i64())
+}
+
 /// 10.0 is 10; 10.5 is no whole number, and neither is one that may have been rounded.
-pub(crate) fn rounded(value: &Value) -> Option<Value> {
+fn rounded(value: &Value) -> Option<Value> {
     let number = value.as_f64().filter(|number| number.fract() == 0.0)?;
     let number = format!("{number:.0}").parse::<i64>().ok()?;
     (is_exact(number) && number.unsigned_abs() < MAX_EXACT).then(|| Value::from(number))

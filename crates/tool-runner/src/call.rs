@@ -5,28 +5,35 @@
 //!   run:    arguments ─▶ execute ⇄ row rule ─▶ redact ─▶ result
 //! ```
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use serde_json::Value;
+use prost::Message;
+use serde_json::{Map, Value};
 use tokio::sync::mpsc;
-use tokio::time::timeout_at;
+use tokio::time::Instant;
 use tracing::{info, warn};
-use wardgate_domain::{CallId, CallToRun, Caller, Permit, SignedPermit, Timestamp};
+use wardgate_domain::{CallId, CallToRun, Caller, Digest, Permit, SignedPermit, Timestamp};
 use wardgate_proto::toolrunner::v1 as pb;
-use wardgate_redact::Row;
 use wardgate_telemetry::names;
 
 use crate::Error;
 use crate::arguments::{Arguments, InvalidArguments};
 use crate::compiled::CompiledPermit;
-use crate::executor::{ExecutorError, Invocation, Kept, Output, Progress};
-use crate::loaded::{Loaded, RunnableTool};
-use crate::result::{self, Stopwatch, Whole};
+use crate::executor::{Executor, ExecutorError, Invocation, Kept, Output, Progress};
+use crate::kept_results::{self, KeptResults};
+use crate::loaded::{Loaded, RunnableTool, Shared};
+use crate::resilience::{Attempt, Failed, GuardError, GuardedCall, Limit, LimitReached};
+use crate::result::{self, Handle, Stopwatch, Whole};
+use crate::store::keyed::{Begun, Ending, KeyedCall};
 
 /// The column whose class governs the words an upstream fails in.
 const ERROR: &str = "error";
+
+/// Rows of a large result that its answer shows.
+const SAMPLE: usize = 20;
 
 /// A call as it comes over the wire, its fields checked.
 pub(crate) struct Call {
@@ -39,6 +46,8 @@ pub(crate) struct Call {
     pub(crate) permit: Option<SignedPermit>,
     /// The caller's bearer token, where the tool needs it. It is never logged.
     pub(crate) caller_token: Option<String>,
+    /// The same key and arguments never run a tool that writes twice.
+    pub(crate) idempotency_key: Option<String>,
 }
 
 /// A call that may run. Only [`admit`] makes one.
@@ -46,6 +55,8 @@ pub(crate) struct AdmittedCall {
     id: CallId,
     caller: Caller,
     caller_token: Option<String>,
+    idempotency_key: Option<String>,
+    loaded: Arc<Loaded>,
     tool: Arc<RunnableTool>,
     arguments: Bytes,
     permit: Permit,
@@ -54,7 +65,11 @@ pub(crate) struct AdmittedCall {
 }
 
 /// Finds the tool and turns the signed permit into the right to run it once.
-pub(crate) fn admit(call: Call, loaded: &Loaded, now: Timestamp) -> Result<AdmittedCall, Error> {
+pub(crate) fn admit(
+    call: Call,
+    loaded: &Arc<Loaded>,
+    now: Timestamp,
+) -> Result<AdmittedCall, Error> {
     let mut stopwatch = Stopwatch::start();
     let tool = loaded.tool(&call.tool).ok_or(Error::UnknownTool)?;
     let signed = call.permit.ok_or(Error::NoPermit)?;
@@ -71,6 +86,8 @@ pub(crate) fn admit(call: Call, loaded: &Loaded, now: Timestamp) -> Result<Admit
         id: call.id,
         caller: call.caller,
         caller_token: call.caller_token,
+        idempotency_key: call.idempotency_key,
+        loaded: Arc::clone(loaded),
         tool: Arc::clone(tool),
         arguments: call.arguments,
         permit,
@@ -86,41 +103,95 @@ impl AdmittedCall {
     }
 
     /// Runs the tool and tells `progress` how far it is. Dropping the future stops the work in the source.
-    pub(crate) async fn run(mut self, progress: &mpsc::Sender<Progress>) -> pb::ToolResult {
-        let tool = Arc::clone(&self.tool);
+    pub(crate) async fn run(
+        mut self,
+        shared: &Shared,
+        progress: &mpsc::Sender<Progress>,
+    ) -> pb::ToolResult {
         info!(
             { names::CALL_ID } = %self.id,
-            { names::TOOL } = tool.tool.facts().name.as_str(),
+            { names::TOOL } = self.tool(),
             "Executing MCP tool"
         );
-
-        let arguments = match self.arguments() {
+        let arguments = self.arguments();
+        self.stopwatch.lap("validate");
+        let arguments = match arguments {
             Ok(arguments) => arguments,
-            Err(invalid) => {
-                self.stopwatch.lap("validate");
-                return self.fail(Failure::invalid(invalid.to_string()), 0);
+            Err(invalid) => return self.fail(Failure::invalid(invalid.to_string()), 0).result,
+        };
+        let deadline = Instant::now() + self.tool.time_limit;
+        let kept_for = self.tool.tool.cache();
+        match (self.idempotency_key.take(), kept_for) {
+            // To run what reads twice is no harm.
+            (Some(key), _) if !self.tool.tool.facts().read_only => {
+                self.once(&key, &arguments, deadline, shared, progress)
+                    .await
+            }
+            (_, Some(kept_for)) => {
+                let key = self.cache_key(&arguments);
+                let run = async {
+                    let ended = self.perform(&arguments, deadline, shared, progress).await;
+                    // A failure is never kept.
+                    if ended.result.is_error {
+                        Err(ended.result)
+                    } else {
+                        Ok(ended.result)
+                    }
+                };
+                let result = shared.results.get_or_run(key, kept_for, run).await;
+                result.unwrap_or_else(|failed| failed)
+            }
+            (_, None) => {
+                let ended = self.perform(&arguments, deadline, shared, progress).await;
+                ended.result
+            }
+        }
+    }
+
+    /// Runs it unless the key says that it ran, and remembers how it ended.
+    async fn once(
+        self,
+        key: &str,
+        arguments: &Arguments,
+        deadline: Instant,
+        shared: &Shared,
+        progress: &mpsc::Sender<Progress>,
+    ) -> pb::ToolResult {
+        let (id, store, now) = (self.id, &shared.store, shared.ambient.now());
+        let tool = Arc::clone(&self.tool);
+        let keyed = KeyedCall {
+            caller: &self.caller,
+            tool: tool.tool.facts().name.as_str(),
+            key,
+            arguments: Digest::of(sorted(arguments.values()).as_bytes()),
+            terms: digest_of(&self.terms()),
+            deadline: now.plus(tool.time_limit),
+        };
+        let begun = store.begin(keyed, now).await;
+        let ticket = match begun {
+            Ok(Begun::Fresh(ticket)) => ticket,
+            Ok(Begun::Done(result)) => match pb::ToolResult::decode(result.as_slice()) {
+                Ok(result) => return result,
+                Err(_) => return self.fail(Failure::unknown_outcome(), 0).result,
+            },
+            Ok(stands) => return self.fail(Failure::keyed(&stands), 0).result,
+            Err(error) => {
+                warn!({ names::CALL_ID } = %id, %error, "a call with an idempotency key cannot be run without the store");
+                return self.fail(Failure::no_store(), 0).result;
             }
         };
-        self.stopwatch.lap("validate");
-
-        let compiled = Arc::clone(&self.compiled);
-        let gate = compiled.gate.as_ref();
-        let mut output = Output::new(tool.tool.result(), gate, tool.caps(), Some(progress));
-        let outcome = self.execute(&arguments, &mut output).await;
-        let kept = output.into_kept();
-        self.stopwatch
-            .lap_with("execute", kept.ruling, Some("row_rule"));
-        if let Some(why) = &kept.undecided {
-            warn!({ names::CALL_ID } = %self.id, %why, "rows were withheld because the row rule cannot decide on them");
-        }
-        let failure = match outcome {
-            Ok(()) if kept.truncated && kept.rows.is_empty() => Failure::too_large(),
-            Ok(()) if kept.rows.is_empty() && kept.is_misfit() => Failure::undecided(),
-            Ok(()) => return self.release(kept, &arguments),
-            Err(ExecutorError::Reported(words)) => self.reported(words),
-            Err(error) => Failure::of(&error, tool.time_limit, self.id),
+        let ended = self.perform(arguments, deadline, shared, progress).await;
+        let bytes = ended.result.encode_to_vec();
+        let ending = match ended.ran {
+            Ran::No => Ending::NothingRan,
+            Ran::Perhaps => Ending::Open,
+            Ran::Yes => Ending::Done(&bytes),
         };
-        self.fail(failure, kept.withheld)
+        if let Err(error) = store.finish(ticket, ending).await {
+            // The key then says `unknown`, which is safe: it never runs again.
+            warn!({ names::CALL_ID } = %id, %error, "the end of a call with an idempotency key was not stored");
+        }
+        ended.result
     }
 
     fn arguments(&self) -> Result<Arguments, InvalidArguments> {
@@ -131,14 +202,87 @@ impl AdmittedCall {
         Ok(arguments)
     }
 
-    /// Runs it within its time limit.
-    async fn execute(
-        &self,
+    /// Everything that the result depends on. Callers share one only where neither the rows nor the source can
+    /// tell them apart.
+    fn cache_key(&self, arguments: &Arguments) -> Digest {
+        let terms = self.permit.terms();
+        let is_personal = terms.row_rule.as_ref().is_some_and(|rule| !rule.all)
+            || self.tool.tool.plan().needs_caller_token();
+        let who = if is_personal {
+            terms.caller_digest.to_string()
+        } else {
+            self.caller.tenant().to_owned()
+        };
+        let [definition, policy, shown] = self.terms();
+        digest_of(&[definition, policy, shown, sorted(arguments.values()), who])
+    }
+
+    /// What decides how much of a result may be seen: definition, policies, rows and columns.
+    fn terms(&self) -> [String; 3] {
+        let terms = self.permit.terms();
+        [
+            terms.definition_digest.to_string(),
+            terms.policy_hash.to_string(),
+            format!("{:?} {:?}", terms.row_rule, terms.column_tiers),
+        ]
+    }
+
+    /// Runs it past its limits and its source's breaker, and makes a result of what came out.
+    async fn perform(
+        mut self,
         arguments: &Arguments,
-        output: &mut Output<'_>,
-    ) -> Result<(), ExecutorError> {
-        let deadline = tokio::time::Instant::now() + self.tool.time_limit;
-        let invocation = Invocation {
+        deadline: Instant,
+        shared: &Shared,
+        progress: &mpsc::Sender<Progress>,
+    ) -> Ended {
+        let tool = Arc::clone(&self.tool);
+        let compiled = Arc::clone(&self.compiled);
+        let gate = compiled.gate.as_ref();
+        let mut output = Output::new(tool.tool.result(), gate, tool.caps(), Some(progress))
+            .with_page(tool.page(arguments.values()));
+        let call = GuardedCall {
+            caller: &self.caller,
+            repeatable: tool.tool.is_repeatable(),
+            deadline,
+        };
+        let attempt = Execution {
+            executor: tool.executor.as_ref(),
+            invocation: self.invocation(arguments, deadline, shared),
+            output: &mut output,
+        };
+        let outcome = tool.guard().run(&call, attempt).await;
+        let mut kept = output.into_kept();
+        self.stopwatch
+            .lap_with("execute", kept.ruling, Some("row_rule"));
+        if let Some(why) = &kept.undecided {
+            warn!({ names::CALL_ID } = %self.id, %why, "rows were withheld because the row rule cannot decide on them");
+        }
+        let failure = match outcome {
+            Ok(()) if kept.truncated && kept.rows.is_empty() => Failure::too_large(),
+            Ok(()) if kept.rows.is_empty() && kept.is_misfit() => Failure::undecided(),
+            Ok(()) => {
+                let handle = self.keep(&mut kept, shared).await;
+                return self.release(kept, handle, arguments);
+            }
+            Err(GuardError::Failed(ExecutorError::Reported(words))) => self.reported(words),
+            Err(error) => {
+                if let GuardError::Failed(error) = &error {
+                    // It holds no value of a row or an argument.
+                    warn!({ names::CALL_ID } = %self.id, %error, "a tool failed in its source");
+                }
+                Failure::guarded(&error, tool.time_limit)
+            }
+        };
+        self.fail(failure, kept.withheld)
+    }
+
+    fn invocation<'a>(
+        &'a self,
+        arguments: &'a Arguments,
+        deadline: Instant,
+        shared: &'a Shared,
+    ) -> Invocation<'a> {
+        Invocation {
             call_id: self.id,
             caller: &self.caller,
             caller_token: self.caller_token.as_deref(),
@@ -147,32 +291,65 @@ impl AdmittedCall {
             deadline,
             read_only: self.tool.tool.facts().read_only,
             pushed: self.compiled.pushed.as_ref(),
-        };
-        timeout_at(deadline, self.tool.executor.run(&invocation, output))
-            .await
-            .unwrap_or(Err(ExecutorError::Timeout))
+            kept_results: KeptResults {
+                store: &shared.store,
+                loaded: &self.loaded,
+                redactor: &self.compiled.redactor,
+                policy_hash: self.permit.terms().policy_hash,
+                now: shared.ambient.now(),
+            },
+        }
+    }
+
+    /// Keeps a result that is too large for an answer, and leaves a sample of it. What cannot be kept is cut, and
+    /// the answer says so.
+    async fn keep(&self, kept: &mut Kept, shared: &Shared) -> Option<Handle> {
+        if kept.beyond.is_empty() {
+            return None;
+        }
+        let whole = !kept.truncated;
+        kept.truncated = true;
+        let rows = kept.rows.iter().chain(&kept.beyond);
+        let total = kept.rows.len() + kept.beyond.len();
+        let until = (shared.ambient.now(), shared.kept_for);
+        let terms = self.permit.terms();
+        match kept_results::keep(&shared.store, &self.caller, terms, rows, until).await {
+            Ok((handle, expires_at)) => {
+                kept.rows.truncate(SAMPLE);
+                Some(Handle {
+                    handle,
+                    rows: total,
+                    complete: whole,
+                    columns: Vec::new(),
+                    expires_at: expires_at.to_string(),
+                })
+            }
+            Err(error) => {
+                warn!({ names::CALL_ID } = %self.id, %error, "a large result cannot be kept, so it is cut");
+                None
+            }
+        }
     }
 
     /// Redacts what was kept and makes the result of it.
-    fn release(mut self, kept: Kept, arguments: &Arguments) -> pb::ToolResult {
+    fn release(mut self, kept: Kept, handle: Option<Handle>, arguments: &Arguments) -> Ended {
         let tool = Arc::clone(&self.tool);
         let shape = tool.tool.result();
         if kept.rows.is_empty()
+            && kept.released.is_none()
             && let Some(template) = &shape.empty_error
         {
             // A text placeholder of a message takes any value.
             let text = template.fill_plain(arguments.values()).unwrap_or_default();
             return self.fail(Failure::new("no_rows", text), kept.withheld);
         }
-        let rows = kept.rows.into_iter().map(|row| {
-            row.into_fields()
-                .into_iter()
-                .filter(|(name, _)| !shape.internal.contains(&**name))
-                .collect::<Row>()
-        });
-        let (rows, counts) = self.compiled.redactor.rows(rows, |column| {
-            let class = tool.class(column);
-            (class, self.permit.tier(class))
+        let (rows, counts) = kept.released.unwrap_or_else(|| {
+            let rows = kept.rows.into_iter();
+            let rows = rows.map(|row| tool.without_internal(row));
+            self.compiled.redactor.rows(rows, |column| {
+                let class = tool.class(column);
+                (class, self.permit.tier(class))
+            })
         });
         self.stopwatch.lap("redact");
         let (status, kind) = if kept.is_error {
@@ -188,13 +365,18 @@ impl AdmittedCall {
             phi: counts.phi,
             error_kind: kind.to_owned(),
             stages: self.stopwatch.into_stages(),
+            retry_after: None,
         };
         let whole = Whole {
             truncated: kept.truncated,
+            handle: handle.map(|handle| handle.described(rows.get())),
             single: kept.single,
             is_error: kept.is_error,
         };
-        result::released(shape, &rows, whole, facts)
+        Ended {
+            result: result::released(shape, &rows, &whole, facts),
+            ran: Ran::Yes,
+        }
     }
 
     /// The upstream's own words, as far as the permit lets them out.
@@ -212,15 +394,19 @@ impl AdmittedCall {
         }
     }
 
-    fn fail(self, failure: Failure, withheld: u64) -> pb::ToolResult {
+    fn fail(self, failure: Failure, withheld: u64) -> Ended {
         let facts = pb::ResultFacts {
             status: failure.status.into(),
             rows_withheld: withheld,
             error_kind: failure.kind.to_owned(),
+            retry_after: failure.retry_after.and_then(|wait| wait.try_into().ok()),
             stages: self.stopwatch.into_stages(),
             ..pb::ResultFacts::default()
         };
-        result::error(&failure.text, facts)
+        Ended {
+            result: result::error(&failure.text, facts),
+            ran: failure.ran,
+        }
     }
 }
 
@@ -229,6 +415,9 @@ struct Failure {
     text: String,
     status: pb::OutcomeStatus,
     kind: &'static str,
+    /// When it may be tried again, where that is known.
+    retry_after: Option<Duration>,
+    ran: Ran,
 }
 
 impl Failure {
@@ -237,6 +426,24 @@ impl Failure {
             text,
             status: pb::OutcomeStatus::ToolError,
             kind,
+            retry_after: None,
+            ran: Ran::Yes,
+        }
+    }
+
+    /// Nothing was done for it.
+    fn unrun(self) -> Self {
+        Self {
+            ran: Ran::No,
+            ..self
+        }
+    }
+
+    /// Whether anything was done is open.
+    fn perhaps_run(self) -> Self {
+        Self {
+            ran: Ran::Perhaps,
+            ..self
         }
     }
 
@@ -246,9 +453,8 @@ impl Failure {
 
     fn invalid(text: String) -> Self {
         Self {
-            text,
             status: pb::OutcomeStatus::InvalidArguments,
-            kind: "invalid_arguments",
+            ..Self::new("invalid_arguments", text).unrun()
         }
     }
 
@@ -259,9 +465,8 @@ impl Failure {
 
     fn timeout(limit: Duration) -> Self {
         Self {
-            text: result::timeout_text(limit),
             status: pb::OutcomeStatus::Timeout,
-            kind: "timeout",
+            ..Self::new("timeout", result::timeout_text(limit)).perhaps_run()
         }
     }
 
@@ -272,15 +477,71 @@ impl Failure {
         )
     }
 
-    /// The cause goes to the log; it holds no value of a row or an argument.
-    fn of(error: &ExecutorError, limit: Duration, call_id: CallId) -> Self {
-        warn!({ names::CALL_ID } = %call_id, %error, "a tool failed in its source");
-        let unavailable = |text| Self::tool("source_unavailable", text);
+    /// A key that does not let the call run.
+    fn keyed(stands: &Begun) -> Self {
+        match stands {
+            Begun::SameKeyOtherArguments => Self::tool(
+                "idempotency_conflict",
+                "its idempotency key was used with other arguments; use a new key",
+            ),
+            Begun::Running { .. } => Self::tool(
+                "idempotency_running",
+                "the call with its idempotency key is still running; ask again later",
+            ),
+            Begun::DoneUnderOtherTerms => Self::tool(
+                "idempotency_done",
+                "it ran before, and the rules for its result have changed since",
+            ),
+            // The others are answered where they are found.
+            Begun::Fresh(_) | Begun::Done(_) | Begun::Unknown => Self::unknown_outcome(),
+        }
+    }
+
+    fn unknown_outcome() -> Self {
+        Self::tool(
+            "idempotency_unknown",
+            "the call with its idempotency key began, and how it ended is not known; check before you use a new key",
+        )
+    }
+
+    fn no_store() -> Self {
+        Self::unavailable("idempotency keys cannot be kept now, so nothing was run").unrun()
+    }
+
+    fn guarded(error: &GuardError<ExecutorError>, limit: Duration) -> Self {
+        match error {
+            GuardError::TimedOut => Self::timeout(limit),
+            GuardError::Limited(LimitReached { limit, retry_after }) => Self {
+                retry_after: Some(*retry_after),
+                ..match limit {
+                    Limit::Rate => Self::tool("rate_limited", "it was called too often; wait"),
+                    Limit::Concurrency => Self::tool("busy", "too many calls of it are running"),
+                }
+                .unrun()
+            },
+            GuardError::SourceUnavailable { retry_after } => Self {
+                retry_after: Some(*retry_after),
+                ..Self::unavailable("the data source has been failing and is left alone for now")
+                    .unrun()
+            },
+            GuardError::Failed(error) => Self::executor(error, limit),
+        }
+    }
+
+    fn unavailable(text: &str) -> Self {
+        Self::tool("source_unavailable", text)
+    }
+
+    fn executor(error: &ExecutorError, limit: Duration) -> Self {
         match error {
             ExecutorError::Timeout => Self::timeout(limit),
-            ExecutorError::Unreachable(_) => unavailable("the data source cannot be reached"),
-            ExecutorError::Busy(_) => unavailable("the data source is busy"),
-            ExecutorError::Broken(_) => unavailable("the connection to the data source broke"),
+            ExecutorError::Unreachable(_) => {
+                Self::unavailable("the data source cannot be reached").unrun()
+            }
+            ExecutorError::Busy(_) => Self::unavailable("the data source is busy").unrun(),
+            ExecutorError::Broken(_) => {
+                Self::unavailable("the connection to the data source broke").perhaps_run()
+            }
             ExecutorError::Refused { kind, text, .. } => Self::tool(kind, text),
             ExecutorError::BadArgument { text } => {
                 Self::invalid(format!("Invalid arguments: {text}"))
@@ -295,5 +556,58 @@ impl Failure {
             // Its words are released by [`AdmittedCall::reported`].
             ExecutorError::Reported(_) => Self::tool("tool_error", "the tool reported an error"),
         }
+    }
+}
+
+/// How a run ended.
+struct Ended {
+    result: pb::ToolResult,
+    ran: Ran,
+}
+
+/// Whether a tool did what it does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ran {
+    No,
+    Perhaps,
+    Yes,
+}
+
+/// One digest of several texts, none of which can take from its neighbour.
+fn digest_of(parts: &[String]) -> Digest {
+    let lengths: Vec<_> = parts.iter().map(|part| part.len().to_be_bytes()).collect();
+    Digest::of_parts(
+        lengths
+            .iter()
+            .zip(parts)
+            .flat_map(|(length, part)| [length.as_slice(), part.as_bytes()]),
+    )
+}
+
+/// Arguments in the order of their names.
+fn sorted(arguments: &Map<String, Value>) -> String {
+    let sorted: BTreeMap<_, _> = arguments.iter().collect();
+    // It always has a JSON form: its members are named by texts.
+    serde_json::to_string(&sorted).unwrap_or_default()
+}
+
+/// What a guard runs, once or more often.
+struct Execution<'a, 'o> {
+    executor: &'a dyn Executor,
+    invocation: Invocation<'a>,
+    output: &'a mut Output<'o>,
+}
+
+impl Attempt for Execution<'_, '_> {
+    type Done = ();
+    type Error = ExecutorError;
+
+    async fn make(&mut self) -> Result<(), Failed<ExecutorError>> {
+        let run = self.executor.run(&self.invocation, self.output).await;
+        run.map_err(|error| Failed {
+            health: error.health(),
+            partial: !self.output.is_untouched(),
+            error,
+        })
     }
 }

@@ -19,12 +19,25 @@ pub struct Config {
     /// are never shown.
     #[serde(skip_serializing)]
     pub variables: BTreeMap<String, String>,
+    /// What must outlive the process and be shared by replicas: `sqlite:PATH`, the file created when absent, or
+    /// `postgres://…`. It can hold a password, so it is never shown.
+    #[serde(skip_serializing)]
+    pub store: String,
     /// Lets the database apply row rules where it can. Every row is checked again either way.
     pub pushdown: bool,
     /// Rows one call may return, unless the tool says otherwise.
     pub max_rows: usize,
     /// Bytes of JSON one call may return.
     pub max_result_bytes: usize,
+    /// Rows kept of one result that is too large for an answer, where some tool reads such results.
+    pub kept_rows: usize,
+    /// Bytes of JSON kept of one such result.
+    pub kept_bytes: usize,
+    /// How long it is kept.
+    #[serde(with = "duration")]
+    pub kept_for: Duration,
+    /// Bytes of results that tools with `cache` may keep, all together.
+    pub result_cache_bytes: usize,
     /// How long one call may take, unless the tool says otherwise.
     #[serde(with = "duration")]
     pub time_limit: Duration,
@@ -41,9 +54,13 @@ impl fmt::Debug for Config {
             .field("pushdown", &self.pushdown)
             .field("max_rows", &self.max_rows)
             .field("max_result_bytes", &self.max_result_bytes)
+            .field("kept_rows", &self.kept_rows)
+            .field("kept_bytes", &self.kept_bytes)
+            .field("kept_for", &self.kept_for)
+            .field("result_cache_bytes", &self.result_cache_bytes)
             .field("time_limit", &self.time_limit)
             .field("reload_interval", &self.reload_interval)
-            .finish()
+            .finish_non_exhaustive()
     }
 }
 
@@ -52,9 +69,15 @@ impl Default for Config {
         Self {
             catalogue: PathBuf::from("tools.yaml"),
             variables: BTreeMap::new(),
+            // There is no place that fits every machine; without one the service does not start.
+            store: String::new(),
             pushdown: true,
             max_rows: 1_000,
             max_result_bytes: 1 << 20,
+            kept_rows: 100_000,
+            kept_bytes: 32 << 20,
+            kept_for: Duration::from_secs(900),
+            result_cache_bytes: 64 << 20,
             time_limit: Duration::from_secs(30),
             reload_interval: Duration::from_secs(2),
         }
@@ -77,8 +100,11 @@ mod tests {
     }
 
     #[test]
-    fn variables_are_never_shown() {
-        let config: Config = serde_json::from_str(r#"{"variables": {"URL": "canary"}}"#).unwrap();
+    fn passwords_are_never_shown() {
+        let config: Config = serde_json::from_str(
+            r#"{"variables": {"URL": "canary"}, "store": "postgres://u:canary@h/d"}"#,
+        )
+        .unwrap();
         assert_eq!(config.variables["URL"], "canary");
         assert!(!format!("{config:?}").contains("canary"));
         assert!(!serde_json::to_string(&config).unwrap().contains("canary"));

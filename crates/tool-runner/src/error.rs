@@ -3,9 +3,11 @@
 use wardgate_domain::PermitRefusal;
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_rpc::ServiceError;
+use wardgate_rpc::client::CallError;
 
 use crate::catalogue::Fault;
 use crate::row_rule::RowRuleError;
+use crate::store::StoreError;
 
 /// Why the service did not start, or did not run a call.
 #[derive(Debug, thiserror::Error)]
@@ -31,6 +33,26 @@ pub enum Error {
     /// The permit's row rule does not fit the tool.
     #[error(transparent)]
     RowRule(#[from] RowRuleError),
+    /// The switches were not read yet.
+    #[error("it is not known yet which tools are switched off; try again later")]
+    SwitchesUnknown,
+    /// A switch for something that is not configured.
+    #[error("there is no {kind} `{name}`; use the name that `tools.yaml` gives it, not an alias")]
+    NoSuchTarget {
+        /// What kind of thing.
+        kind: &'static str,
+        /// Its name.
+        name: String,
+    },
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// What cannot be recorded is not done.
+    #[error("the change cannot be recorded durably, so it is not made; try again later")]
+    NotRecorded(#[source] CallError),
+    /// The work ended in a panic.
+    #[error("the change was interrupted; list the switches to see whether it was made")]
+    Interrupted,
 }
 
 fn lines(faults: &[Fault]) -> String {
@@ -41,9 +63,27 @@ fn lines(faults: &[Fault]) -> String {
 impl ServiceError for Error {
     fn reason(&self) -> ErrorReason {
         match self {
-            Self::Catalogue(_) | Self::Source(_) | Self::NoSource(_) => ErrorReason::Internal,
+            Self::Catalogue(_) | Self::Source(_) | Self::NoSource(_) | Self::Interrupted => {
+                ErrorReason::Internal
+            }
             Self::UnknownTool => ErrorReason::UnknownTool,
+            Self::Store(error) => error.reason(),
+            Self::SwitchesUnknown => ErrorReason::Unavailable,
+            Self::NoSuchTarget { .. } => ErrorReason::InvalidMessage,
+            Self::NotRecorded(_) => ErrorReason::NotDurable,
             Self::NoPermit | Self::Permit(_) | Self::RowRule(_) => ErrorReason::PermitRefused,
+        }
+    }
+}
+
+impl StoreError {
+    fn reason(&self) -> ErrorReason {
+        match self {
+            Self::Database(_) | Self::Late => ErrorReason::Unavailable,
+            Self::TooLarge | Self::TooManySwitches(_) => ErrorReason::InvalidMessage,
+            Self::UnknownStore | Self::Open { .. } | Self::NewerSchema { .. } | Self::Sealed => {
+                ErrorReason::Internal
+            }
         }
     }
 }

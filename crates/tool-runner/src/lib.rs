@@ -13,33 +13,31 @@
 mod arguments;
 mod call;
 mod catalogue;
+mod command;
 mod compiled;
 mod config;
 mod duration;
 mod error;
 mod executor;
+mod kept_results;
 mod loaded;
 mod platform;
 mod pushdown;
-#[cfg_attr(
-    not(test),
-    expect(
-        dead_code,
-        reason = "the story of a call does not go through it yet"
-    )
-)]
-#[expect(unused_imports, reason = "as above")]
 mod resilience;
 mod result;
 mod row_rule;
 mod service;
 mod sql;
+mod store;
+mod switchboard;
 
 pub use catalogue::{Catalogue, Fault, Tool, Toolset};
+pub use command::{LAUNCH, launch};
 pub use config::Config;
 pub use error::Error;
 pub use row_rule::RowRuleError;
 pub use service::service;
+pub use store::{SealingKey, StoreError};
 
 #[cfg(test)]
 mod tests;

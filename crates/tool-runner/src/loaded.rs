@@ -4,24 +4,37 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use wardgate_domain::{ColumnClass, Digest, PermitVerifier};
+use serde_json::{Map, Value};
+use wardgate_domain::{
+    Ambient, ColumnClass, Digest, PermitVerifier, SwitchKind, SwitchTarget, ToolSwitches,
+};
 use wardgate_proto::toolrunner::v1 as pb;
-use wardgate_redact::PseudonymKey;
+use wardgate_redact::{PseudonymKey, Row};
 
-use crate::catalogue::{Catalogue, Tool, Toolset};
+use crate::arguments::integral;
+use crate::catalogue::{Catalogue, MaxRows, Tool, Toolset};
 use crate::compiled::CompiledPermits;
-use crate::executor::{Caps, Executor, Sources};
+use crate::executor::{Beyond, Caps, Executor, Sources};
 use crate::platform::{KnownTool, Overview, Platform};
+use crate::resilience::{Guard, RateLimiter, ResultCache, SourceGuard, ToolLimits};
+use crate::store::Store;
+use crate::switchboard::Switches;
 use crate::{Config, Error};
 
 /// A tool and all that one call of it needs.
 pub(crate) struct RunnableTool {
     pub(crate) tool: Tool,
+    /// Names of the toolsets it is in.
+    toolsets: Vec<String>,
     pub(crate) executor: Arc<dyn Executor>,
     pub(crate) time_limit: Duration,
     pub(crate) max_rows: usize,
     pub(crate) max_result_bytes: usize,
     pub(crate) unclassified: ColumnClass,
+    /// What is kept of a result that is too large for an answer.
+    beyond: Option<Beyond>,
+    limits: ToolLimits,
+    source: Option<Arc<SourceGuard>>,
 }
 
 impl RunnableTool {
@@ -30,7 +43,46 @@ impl RunnableTool {
         Caps {
             rows: self.max_rows,
             bytes: self.max_result_bytes,
+            beyond: self.beyond,
             stops: self.tool.facts().read_only,
+        }
+    }
+
+    /// A row without the columns that are for the policy only.
+    pub(crate) fn without_internal(&self, row: Row) -> Row {
+        let internal = &self.tool.result().internal;
+        let fields = row.into_fields().into_iter();
+        fields
+            .filter(|(name, _)| !internal.contains(&**name))
+            .collect()
+    }
+
+    /// How many rows the caller asks for, where an argument says so. Less than none is none.
+    pub(crate) fn page(&self, arguments: &Map<String, Value>) -> Option<usize> {
+        match &self.tool.result().max_rows {
+            Some(MaxRows::Argument { name, .. }) => {
+                let rows = arguments.get(name).and_then(integral)?;
+                Some(usize::try_from(rows).unwrap_or(0))
+            }
+            _ => None,
+        }
+    }
+
+    /// The switches that concern it.
+    pub(crate) fn switches(&self, all: &Switches) -> ToolSwitches {
+        let toolsets = self.toolsets.iter().map(String::as_str);
+        all.of_tool(
+            self.tool.facts().name.as_str(),
+            toolsets,
+            self.tool.source(),
+        )
+    }
+
+    /// What its calls pass on their way to the source.
+    pub(crate) fn guard(&self) -> Guard<'_> {
+        Guard {
+            limits: &self.limits,
+            source: self.source.as_deref(),
         }
     }
 
@@ -51,6 +103,35 @@ pub(crate) struct Loaded {
     compiled: CompiledPermits,
 }
 
+/// What outlives every catalogue.
+#[derive(Clone)]
+pub(crate) struct Shared {
+    pub(crate) ambient: Ambient,
+    pub(crate) platform: Arc<Platform>,
+    pub(crate) rates: Arc<RateLimiter>,
+    pub(crate) results: Arc<ResultCache<pb::ToolResult>>,
+    pub(crate) store: Store,
+    /// How long results that are too large for an answer are kept.
+    pub(crate) kept_for: Duration,
+}
+
+impl Shared {
+    pub(crate) fn new(config: &Config, store: Store, ambient: Ambient) -> Self {
+        let bytes = |result: &pb::ToolResult| {
+            result.content_json.len() + result.structured_content_json.len()
+        };
+        let results = ResultCache::new(config.result_cache_bytes, bytes, ambient.clone());
+        Self {
+            ambient,
+            platform: Arc::new(Platform::new()),
+            rates: Arc::new(RateLimiter::new()),
+            results: Arc::new(results),
+            store,
+            kept_for: config.kept_for,
+        }
+    }
+}
+
 /// What every catalogue is put in force with.
 #[derive(Clone)]
 pub(crate) struct Keys {
@@ -64,35 +145,59 @@ impl Loaded {
         catalogue: Catalogue,
         config: &Config,
         keys: &Keys,
-        platform: &Arc<Platform>,
+        shared: &Shared,
         previous: Option<&Self>,
     ) -> Result<Self, Error> {
         let (tools, toolsets, settings, version) = catalogue.into_parts();
-        let mut sources = Sources::new(platform);
+        let mut sources = Sources::new(&shared.platform);
         let open = previous.map(|previous| &previous.sources);
         for settings in settings {
             let limit = longest(&tools, &settings.name, config.time_limit);
-            sources.open(settings, limit, open)?;
+            sources.open(settings, limit, &shared.ambient, open)?;
         }
-        platform.now_in_force(Overview {
+        let toolsets_of = |tool: &Tool| -> Vec<String> {
+            let toolsets = toolsets.iter();
+            toolsets
+                .filter(|toolset| toolset.holds(tool.facts()))
+                .map(|toolset| toolset.name.clone())
+                .collect()
+        };
+        shared.platform.now_in_force(Overview {
             tools: tools.iter().map(known).collect(),
             toolsets: toolsets.clone(),
         });
         let list = pb::ListToolsResponse {
             tools: tools
                 .iter()
-                .map(|tool| wire(tool, &toolsets, config))
+                .map(|tool| wire(tool, toolsets_of(tool), config))
                 .collect(),
-            toolsets: toolsets.into_iter().map(pb::Toolset::from).collect(),
+            toolsets: toolsets.iter().cloned().map(pb::Toolset::from).collect(),
             catalogue_version: version.to_wire(),
         };
+        // Only where some tool reads them.
+        let beyond = tools.iter().any(|tool| tool.plan().reads_kept_results());
+        let beyond = beyond.then_some(Beyond {
+            rows: config.kept_rows,
+            bytes: config.kept_bytes,
+        });
         let runnable = |tool: Tool| {
             let runnable = RunnableTool {
+                toolsets: toolsets_of(&tool),
                 executor: tool.plan().open(&sources)?,
                 time_limit: tool.time_limit().unwrap_or(config.time_limit),
-                max_rows: tool.result().max_rows.unwrap_or(config.max_rows),
+                max_rows: match tool.result().max_rows {
+                    Some(MaxRows::Fixed(rows)) => rows,
+                    _ => config.max_rows,
+                },
                 max_result_bytes: config.max_result_bytes,
                 unclassified: ColumnClass::unclassified(),
+                beyond: beyond.filter(|_| tool.keeps_large_results()),
+                limits: ToolLimits::new(
+                    tool.facts().name.to_string(),
+                    tool.limits(),
+                    Arc::clone(&shared.rates),
+                ),
+                source: tool.source().and_then(|name| sources.guard(name)).cloned(),
                 tool,
             };
             let name = runnable.tool.facts().name.to_string();
@@ -114,6 +219,20 @@ impl Loaded {
     /// By canonical name only.
     pub(crate) fn tool(&self, name: &str) -> Option<&Arc<RunnableTool>> {
         self.tools.get(name)
+    }
+
+    /// Whether there is anything a switch of this target could concern.
+    pub(crate) fn has(&self, target: &SwitchTarget) -> bool {
+        let name = target.name.as_str();
+        match target.kind {
+            SwitchKind::Tool => self.tools.contains_key(name),
+            SwitchKind::Toolset => self
+                .list
+                .toolsets
+                .iter()
+                .any(|toolset| toolset.name == name),
+            SwitchKind::Upstream => self.sources.has(name),
+        }
     }
 
     pub(crate) fn list(&self) -> &pb::ListToolsResponse {
@@ -146,19 +265,17 @@ fn known(tool: &Tool) -> KnownTool {
     }
 }
 
-fn wire(tool: &Tool, toolsets: &[Toolset], config: &Config) -> pb::Tool {
+fn wire(tool: &Tool, toolsets: Vec<String>, config: &Config) -> pb::Tool {
     let time_limit = tool.time_limit().unwrap_or(config.time_limit);
     pb::Tool {
         facts: Some(tool.facts().into()),
         aliases: tool.aliases().iter().map(ToString::to_string).collect(),
         definition_json: tool.definition_json().clone(),
         time_limit: time_limit.try_into().ok(),
-        toolsets: toolsets
-            .iter()
-            .filter(|toolset| toolset.holds(tool.facts()))
-            .map(|toolset| toolset.name.clone())
-            .collect(),
+        toolsets,
         needs_caller_token: tool.plan().needs_caller_token(),
+        // They change more often than the catalogue.
+        switches: Vec::new(),
     }
 }
 

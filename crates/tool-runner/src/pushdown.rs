@@ -9,21 +9,25 @@
 //! through too much but should not leave out a row that the rule admits. A permit with anything that is
 //! not understood lets every row through, a forbid with it leaves none out. NULL is an absent attribute:
 //! Cedar fails on it and the row is withheld, SQL makes the clause unknown and `COALESCE` makes it false.
+//!
+//! Cedar compares texts to the letter. MySQL does it by the collation of a column, where `D1` may be `d1` and
+//! `d1 ` too, so there the bytes are compared.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use cedar_policy::PolicySet;
 use cedar_policy::pst::{
     ActionConstraint, BinaryOp, Clause, Effect, Expr, Literal, PrincipalConstraint,
     ResourceConstraint, Template, UnaryOp, Var,
 };
+use cedar_policy::{Policy, PolicySet};
 
 use crate::catalogue::Dialect;
 use crate::sql::Bound;
 
-/// A condition and the values of its placeholders.
+/// A row rule as a condition, and the values of its placeholders.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Condition {
+pub(crate) struct Pushed {
     pub(crate) sql: String,
     pub(crate) values: Vec<Bound>,
 }
@@ -35,36 +39,31 @@ pub(crate) fn condition(
     expressions: &BTreeMap<String, String>,
     dialect: Dialect,
     taken: usize,
-) -> Condition {
+) -> Pushed {
     let mut writer = Writer {
         expressions,
         dialect,
         taken,
         values: Vec::new(),
     };
-    let mut permits = Vec::new();
-    let mut forbids = Vec::new();
-    for policy in policies.policies() {
-        let bound = writer.values.len();
-        let pst = policy.to_pst();
-        let clause = pst.as_ref().ok().and_then(|pst| writer.policy(pst.body()));
-        if clause.is_none() {
-            writer.values.truncate(bound);
-        }
-        let is_permit = policy.effect() == cedar_policy::Effect::Permit;
-        match clause {
-            Some(sql) if is_permit => permits.push(format!("COALESCE({sql}, FALSE)")),
-            Some(sql) => forbids.push(format!(" AND NOT COALESCE({sql}, FALSE)")),
-            None if is_permit => permits.push("TRUE".to_owned()),
-            None => {}
-        }
-    }
+    let of = |effect| policies.policies().filter(move |it| it.effect() == effect);
+    // In the order of the text: the placeholders of MySQL take their values in it.
+    let permits: Vec<_> = of(cedar_policy::Effect::Permit)
+        .map(|policy| match writer.clause(policy) {
+            Some(sql) => format!("COALESCE({sql}, FALSE)"),
+            None => "TRUE".to_owned(),
+        })
+        .collect();
+    let forbids: Vec<_> = of(cedar_policy::Effect::Forbid)
+        .filter_map(|policy| writer.clause(policy))
+        .map(|sql| format!(" AND NOT COALESCE({sql}, FALSE)"))
+        .collect();
     let permits = if permits.is_empty() {
         "FALSE".to_owned()
     } else {
         permits.join(" OR ")
     };
-    Condition {
+    Pushed {
         sql: format!("({permits}){}", forbids.concat()),
         values: writer.values,
     }
@@ -79,6 +78,16 @@ struct Writer<'a> {
 
 /// Each method gives `None` for what it does not understand.
 impl Writer<'_> {
+    fn clause(&mut self, policy: &Policy) -> Option<String> {
+        let bound = self.values.len();
+        let pst = policy.to_pst();
+        let clause = pst.as_ref().ok().and_then(|pst| self.policy(pst.body()));
+        if clause.is_none() {
+            self.values.truncate(bound);
+        }
+        clause
+    }
+
     fn policy(&mut self, policy: &Template) -> Option<String> {
         // The scope was settled when the residual was made, or is checked again with the row.
         let is_open = policy.principal == PrincipalConstraint::Any
@@ -124,10 +133,15 @@ impl Writer<'_> {
     }
 
     fn binary(&mut self, op: BinaryOp, left: &Expr, right: &Expr) -> Option<String> {
+        let is_by_collation = self.is_by_collation([left, right]);
         let operator = match op {
             BinaryOp::And => return self.join(left, "AND", right),
             BinaryOp::Or => return self.join(left, "OR", right),
             BinaryOp::Contains => return self.contains(left, right),
+            BinaryOp::Eq if is_by_collation => return self.same_text(left, right),
+            BinaryOp::NotEq if is_by_collation => {
+                return Some(format!("(NOT {})", self.same_text(left, right)?));
+            }
             BinaryOp::Eq => "=",
             BinaryOp::NotEq => "<>",
             BinaryOp::Less => "<",
@@ -151,23 +165,59 @@ impl Writer<'_> {
         ))
     }
 
+    /// Whether both sides may be texts, and the server compares those by a collation.
+    fn is_by_collation(&self, sides: [&Expr; 2]) -> bool {
+        let is_no_text =
+            |side: &Expr| matches!(side, Expr::Literal(Literal::Bool(_) | Literal::Long(_)));
+        self.dialect == Dialect::Mysql && !sides.into_iter().any(is_no_text)
+    }
+
+    /// Two texts that are the same to the letter. Such texts are equal under a collation too, and by that an
+    /// index can find them.
+    fn same_text(&mut self, left: &Expr, right: &Expr) -> Option<String> {
+        let mut equal = String::new();
+        if is_ascii(left) || is_ascii(right) {
+            equal = format!("{} = {} AND ", self.scalar(left)?, self.scalar(right)?);
+        }
+        let (left, right) = (self.scalar(left)?, self.scalar(right)?);
+        Some(format!(
+            "({equal}{} = {})",
+            bytes_of(&left),
+            bytes_of(&right)
+        ))
+    }
+
     /// A set of literals that contains an attribute.
     fn contains(&mut self, set: &Expr, item: &Expr) -> Option<String> {
         let Expr::Set(members) = set else {
             return None;
         };
-        let item = self.attribute(item)?;
-        let members: Vec<_> = members
+        let sql = self.attribute(item)?;
+        if members.is_empty() {
+            return Some("FALSE".to_owned());
+        }
+        let by_collation = members.iter().any(|it| self.is_by_collation([item, it]));
+        let mut conditions = Vec::new();
+        if !by_collation || members.iter().all(|member| is_ascii(member)) {
+            let members = self.literals(members)?;
+            conditions.push(format!("({sql}) IN ({})", members.join(", ")));
+        }
+        if by_collation {
+            let members = self.literals(members)?;
+            let members: Vec<_> = members.iter().map(|it| bytes_of(it)).collect();
+            conditions.push(format!("{} IN ({})", bytes_of(&sql), members.join(", ")));
+        }
+        Some(format!("({})", conditions.join(" AND ")))
+    }
+
+    fn literals(&mut self, members: &[Arc<Expr>]) -> Option<Vec<String>> {
+        members
             .iter()
             .map(|member| match &**member {
                 Expr::Literal(literal) => self.literal(literal),
                 _ => None,
             })
-            .collect::<Option<_>>()?;
-        if members.is_empty() {
-            return Some("FALSE".to_owned());
-        }
-        Some(format!("(({item}) IN ({}))", members.join(", ")))
+            .collect()
     }
 
     fn scalar(&mut self, expr: &Expr) -> Option<String> {
@@ -196,4 +246,14 @@ impl Writer<'_> {
         });
         Some(self.dialect.placeholder(self.taken + self.values.len()))
     }
+}
+
+/// A text that every character set can hold: the server refuses to compare one with a column that cannot.
+fn is_ascii(expr: &Expr) -> bool {
+    matches!(expr, Expr::Literal(Literal::String(text)) if text.is_ascii())
+}
+
+/// The bytes of a text in UTF-8.
+fn bytes_of(sql: &str) -> String {
+    format!("CAST(CONVERT({sql} USING utf8mb4) AS BINARY)")
 }

@@ -17,14 +17,66 @@ pub(crate) const CONTENT: &str = "content";
 pub(crate) const STRUCTURED_CONTENT: &str = "structuredContent";
 
 /// What is said of a result as a whole.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 pub(crate) struct Whole {
     /// There was more.
     pub(crate) truncated: bool,
+    /// Where the rest is.
+    pub(crate) handle: Option<Handle>,
     /// It was one thing, no list of them.
     pub(crate) single: bool,
     /// The tool itself says that it failed.
     pub(crate) is_error: bool,
+}
+
+/// Where a result is kept that is too large for an answer.
+#[derive(Debug, Serialize)]
+pub(crate) struct Handle {
+    pub(crate) handle: String,
+    /// All of its rows.
+    pub(crate) rows: usize,
+    /// Nothing was left out.
+    pub(crate) complete: bool,
+    pub(crate) columns: Vec<ColumnType>,
+    /// RFC 3339.
+    pub(crate) expires_at: String,
+}
+
+/// What a column holds, by JSON's names, as far as the rows shown tell.
+#[derive(Debug, Serialize)]
+pub(crate) struct ColumnType {
+    name: String,
+    #[serde(rename = "type")]
+    kind: &'static str,
+}
+
+impl Handle {
+    /// With the columns that `sample` shows.
+    pub(crate) fn described(self, sample: &[Row]) -> Self {
+        let mut columns: Vec<ColumnType> = Vec::new();
+        for (name, value) in sample.iter().flat_map(Row::fields) {
+            match columns.iter_mut().find(|column| *column.name == **name) {
+                Some(column) if column.kind == "null" => column.kind = kind_of(value),
+                Some(_) => {}
+                None => columns.push(ColumnType {
+                    name: name.to_string(),
+                    kind: kind_of(value),
+                }),
+            }
+        }
+        Self { columns, ..self }
+    }
+}
+
+fn kind_of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "boolean",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
 }
 
 /// The structured content of a result with rows.
@@ -34,6 +86,9 @@ struct Structured<'a, T> {
     /// Present when rows were left out because there were too many.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     truncated: bool,
+    /// Present when they are kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kept: Option<&'a Handle>,
 }
 
 /// One MCP content block.
@@ -48,21 +103,33 @@ struct TextBlock<'a> {
 pub(crate) fn released(
     shape: &ResultShape,
     rows: &Redacted<Vec<Row>>,
-    whole: Whole,
+    whole: &Whole,
     facts: pb::ResultFacts,
 ) -> pb::ToolResult {
     let truncated = whole.truncated;
+    let kept = whole.handle.as_ref();
     let (content, structured) = match shape.shape {
         Shape::Rows => {
             let data = rows;
-            let structured = json(&Structured { data, truncated });
+            let structured = json(&Structured {
+                data,
+                truncated,
+                kept,
+            });
             (text_content(&structured), structured)
         }
         Shape::Value => {
             let data = &value(rows.get(), whole.single);
             // A value always has a JSON form.
             let text = serde_json::to_string_pretty(data).unwrap_or_default();
-            (text_content(&text), json(&Structured { data, truncated }))
+            (
+                text_content(&text),
+                json(&Structured {
+                    data,
+                    truncated,
+                    kept,
+                }),
+            )
         }
         Shape::Object => {
             let structured = rows.get().first().map_or("{}".to_owned(), json);
@@ -71,7 +138,14 @@ pub(crate) fn released(
         Shape::Text => {
             let data = rows;
             let text = texts(shape, rows.get());
-            (text_content(&text), json(&Structured { data, truncated }))
+            (
+                text_content(&text),
+                json(&Structured {
+                    data,
+                    truncated,
+                    kept,
+                }),
+            )
         }
         Shape::Content => content(rows.get()),
     };

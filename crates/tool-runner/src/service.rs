@@ -12,75 +12,91 @@ use tokio::sync::{mpsc, watch};
 use tokio_stream::wrappers::WatchStream;
 use tonic::{Request, Response, Status};
 use tracing::{error, info};
-use wardgate_domain::{Ambient, Caller, Digest, InvalidId, InvalidMessage, PermitVerifier};
+use wardgate_domain::{
+    Ambient, Caller, Digest, InvalidId, InvalidMessage, PermitVerifier, SwitchAction, SwitchChange,
+};
 use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_proto::toolrunner::v1::tool_runner_service_server::{
     ToolRunnerService, ToolRunnerServiceServer,
 };
 use wardgate_redact::PseudonymKey;
-use wardgate_rpc::{Readiness, Service, ServiceError};
+use wardgate_rpc::client::AuditClient;
+use wardgate_rpc::{Service, ServiceError};
 use wardgate_telemetry::names;
 
 use crate::call::{self, AdmittedCall, Call};
 use crate::catalogue::{Catalogue, Text, texts};
 use crate::executor::Progress;
-use crate::loaded::{Keys, Loaded};
-use crate::platform::{Counted, Platform};
+use crate::loaded::{Keys, Loaded, Shared};
+use crate::platform::Counted;
+use crate::store::{SealingKey, Store};
+use crate::switchboard::{Switchboard, Switches};
 use crate::{Config, Error};
 
 /// Loads the catalogue and serves it; a faulty one is an error here. Afterwards the file is looked at
 /// every [`Config::reload_interval`], and a faulty change leaves the catalogue in force. Sources are
 /// connected to when they are first used, so a dead one stops nothing but its own tools.
+///
+/// It is ready once it knows which tools are switched off. Changes of switches are recorded with `audit`.
 pub async fn service(
     config: Config,
     permits: PermitVerifier,
     pseudonym_key: PseudonymKey,
+    sealing_key: SealingKey,
+    audit: AuditClient,
     ambient: Ambient,
 ) -> Result<Service<ToolRunnerServiceServer<impl ToolRunnerService>>, Error> {
     let keys = Keys {
         permits,
         pseudonyms: Arc::new(pseudonym_key),
     };
-    let runner = start(config, keys, ambient).await?;
-    let (_, readiness) = watch::channel(Readiness::Ready);
+    let store = Store::open(&config.store, sealing_key, ambient.clone())?;
+    let switchboard = Switchboard::open(store, audit, ambient.clone()).await?;
+    let readiness = switchboard.readiness();
+    let runner = start(config, keys, switchboard, ambient).await?;
     Ok(Service {
         server: ToolRunnerServiceServer::from_arc(runner),
         readiness,
     })
 }
 
-/// The loaded runner, its file followed.
+/// The loaded runner, its files and switches followed.
 pub(crate) async fn start(
     config: Config,
     keys: Keys,
+    switchboard: Arc<Switchboard>,
     ambient: Ambient,
 ) -> Result<Arc<Runner>, Error> {
     let seen = texts(&config.catalogue).unwrap_or_default();
     let catalogue =
         Catalogue::load(&config.catalogue, &config.variables).map_err(Error::Catalogue)?;
-    let platform = Arc::new(Platform::new());
-    let loaded = Loaded::new(catalogue, &config, &keys, &platform, None)?;
+    let shared = Shared::new(&config, switchboard.store().clone(), ambient);
+    let loaded = Loaded::new(catalogue, &config, &keys, &shared, None)?;
     let (version, _) = watch::channel(loaded.version());
     let runner = Arc::new(Runner {
         loaded: ArcSwap::from_pointee(loaded),
         version,
-        platform,
+        shared,
         config,
         keys,
-        ambient,
+        switchboard,
     });
     tokio::spawn(follow_files(Arc::downgrade(&runner), seen));
+    let switches = runner.switchboard.subscribe();
+    runner.tell_version();
+    tokio::spawn(follow_switches(Arc::downgrade(&runner), switches));
     Ok(runner)
 }
 
 /// The service's state.
 pub(crate) struct Runner {
     loaded: ArcSwap<Loaded>,
+    /// Of catalogue and switches together.
     version: watch::Sender<Digest>,
-    platform: Arc<Platform>,
+    shared: Shared,
     config: Config,
     keys: Keys,
-    ambient: Ambient,
+    switchboard: Arc<Switchboard>,
 }
 
 #[tonic::async_trait]
@@ -92,7 +108,17 @@ impl ToolRunnerService for Runner {
         &self,
         _: Request<pb::ListToolsRequest>,
     ) -> Result<Response<pb::ListToolsResponse>, Status> {
-        Ok(Response::new(self.loaded.load().list().clone()))
+        let switches = self.switches().map_err(|error| refused(&error))?;
+        let loaded = self.loaded.load();
+        let mut list = loaded.list().clone();
+        list.catalogue_version = version(&loaded, Some(&switches)).to_wire();
+        for tool in &mut list.tools {
+            let name = tool.facts.as_ref().map(|facts| facts.name.as_str());
+            if let Some(tool_in_force) = name.and_then(|name| loaded.tool(name)) {
+                tool.switches = (&tool_in_force.switches(&switches)).into();
+            }
+        }
+        Ok(Response::new(list))
     }
 
     async fn watch_catalogue(
@@ -114,10 +140,41 @@ impl ToolRunnerService for Runner {
     ) -> Result<Response<Self::CallToolStream>, Status> {
         let call = Call::try_from(request.into_inner())
             .map_err(|invalid| wardgate_rpc::invalid(&invalid))?;
-        let admitted = call::admit(call, &self.loaded.load(), self.ambient.now())
+        let loaded = self.loaded.load_full();
+        let admitted = self
+            .check_switch(&call, &loaded)
+            .and_then(|()| call::admit(call, &loaded, self.shared.ambient.now()))
             .map_err(|error| refused(&error))?;
-        let counted = self.platform.begin(admitted.tool());
-        Ok(Response::new(events(admitted, counted).boxed()))
+        let counted = self.shared.platform.begin(admitted.tool());
+        Ok(Response::new(
+            events(admitted, self.shared.clone(), counted).boxed(),
+        ))
+    }
+
+    async fn set_switch(
+        &self,
+        request: Request<pb::SetSwitchRequest>,
+    ) -> Result<Response<pb::SetSwitchResponse>, Status> {
+        let change = SwitchChange::try_from(request.into_inner())
+            .map_err(|invalid| wardgate_rpc::invalid(&invalid))?;
+        self.set(change)
+            .await
+            .map_err(|error| wardgate_rpc::status(&error))?;
+        Ok(Response::new(pb::SetSwitchResponse {}))
+    }
+
+    async fn list_switches(
+        &self,
+        _: Request<pb::ListSwitchesRequest>,
+    ) -> Result<Response<pb::ListSwitchesResponse>, Status> {
+        let switches = self
+            .switchboard
+            .list()
+            .await
+            .map_err(|error| wardgate_rpc::status(&error))?;
+        Ok(Response::new(pb::ListSwitchesResponse {
+            switches: switches.iter().map(Into::into).collect(),
+        }))
     }
 }
 
@@ -127,11 +184,12 @@ const PROGRESS_WAITING: usize = 16;
 /// The events of one call: how far it is, and then exactly one result. Dropping the stream stops the call.
 fn events(
     call: AdmittedCall,
+    shared: Shared,
     counted: Counted,
 ) -> impl Stream<Item = Result<pb::CallToolResponse, Status>> {
     let (sender, mut progress) = mpsc::channel(PROGRESS_WAITING);
     let mut running = Box::pin(async move {
-        let result = call.run(&sender).await;
+        let result = call.run(&shared, &sender).await;
         counted.ended(result.is_error);
         result
     });
@@ -189,11 +247,50 @@ impl TryFrom<pb::CallToolRequest> for Call {
             // An empty permit is none.
             permit: request.permit.and_then(|permit| permit.try_into().ok()),
             caller_token: Some(request.caller_token).filter(|token| !token.is_empty()),
+            idempotency_key: Some(request.idempotency_key).filter(|key| !key.is_empty()),
         })
     }
 }
 
 impl Runner {
+    /// Until they were read once nobody knows what is off, and nothing may run.
+    fn switches(&self) -> Result<Arc<Switches>, Error> {
+        self.switchboard.current().ok_or(Error::SwitchesUnknown)
+    }
+
+    /// A tool that is off for its caller is answered like one that does not exist.
+    fn check_switch(&self, call: &Call, loaded: &Loaded) -> Result<(), Error> {
+        let switches = self.switches()?;
+        match loaded.tool(&call.tool) {
+            Some(tool) if tool.switches(&switches).allow(&call.caller) => Ok(()),
+            _ => Err(Error::UnknownTool),
+        }
+    }
+
+    /// A switch for what does not exist would be a slip of the hand that nobody notices. One that is left
+    /// over can be taken away all the same.
+    async fn set(&self, change: SwitchChange) -> Result<(), Error> {
+        let target = &change.target;
+        if change.action != SwitchAction::Reset && !self.loaded.load().has(target) {
+            return Err(Error::NoSuchTarget {
+                kind: target.kind.as_str(),
+                name: target.name.clone(),
+            });
+        }
+        self.switchboard.set(change).await
+    }
+
+    /// Tells whoever watches when catalogue or switches are others than before.
+    fn tell_version(&self) {
+        self.version.send_if_modified(|current| {
+            let switches = self.switchboard.current();
+            let version = version(&self.loaded.load(), switches.as_deref());
+            let changed = *current != version;
+            *current = version;
+            changed
+        });
+    }
+
     /// Puts the files in force if they differ from what was `seen` last and have no faults.
     pub(crate) async fn reload(&self, seen: &mut Vec<Text>) {
         let path = self.config.catalogue.clone();
@@ -226,17 +323,32 @@ impl Runner {
             catalogue,
             &self.config,
             &self.keys,
-            &self.platform,
+            &self.shared,
             Some(&previous),
         )?;
         let version = loaded.version();
         self.loaded.store(Arc::new(loaded));
-        self.version.send_if_modified(|current| {
-            let changed = *current != version;
-            *current = version;
-            changed
-        });
+        self.tell_version();
         Ok(version)
+    }
+}
+
+/// Whatever a list of the tools shows, this tells it from every other list.
+fn version(loaded: &Loaded, switches: Option<&Switches>) -> Digest {
+    let switches = switches.map_or(0, Switches::version).to_be_bytes();
+    Digest::of_parts([loaded.version().as_bytes().as_slice(), &switches])
+}
+
+/// Tells of changed switches, as long as the service lives.
+async fn follow_switches(
+    runner: Weak<Runner>,
+    mut switches: watch::Receiver<Option<Arc<Switches>>>,
+) {
+    while switches.changed().await.is_ok() {
+        match runner.upgrade() {
+            Some(runner) => runner.tell_version(),
+            None => return,
+        }
     }
 }
 

@@ -200,6 +200,58 @@ pub(crate) enum ToolsCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Turn a tool, toolset or upstream on, whatever less specific switches say.
+    Enable(SwitchChange),
+    /// Turn it off: nobody concerned sees it or can call it.
+    Disable(SwitchChange),
+    /// Take its switch away, so that less specific switches decide.
+    Reset(SwitchChange),
+    /// Print the switches of a running system.
+    Switches {
+        #[command(flatten)]
+        system: RunningSystem,
+        /// One JSON object a line, instead of a table.
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SwitchChange {
+    /// The tool (not an alias), or the toolset or source.
+    pub(crate) name: String,
+    /// NAME is a toolset.
+    #[arg(long, conflicts_with = "upstream")]
+    pub(crate) toolset: bool,
+    /// NAME is a source of `tools.yaml`: all of its tools.
+    #[arg(long)]
+    pub(crate) upstream: bool,
+    /// Only for callers with this role.
+    #[arg(long, value_name = "ROLE", conflicts_with = "user")]
+    pub(crate) role: Option<String>,
+    /// Only for this caller; a user wins over roles, and a role over everyone.
+    #[arg(long, value_name = "SUB")]
+    pub(crate) user: Option<String>,
+    /// Only if this issuer names the user.
+    #[arg(long, value_name = "URL", requires = "user")]
+    pub(crate) issuer: Option<String>,
+    /// Who makes the change, for the record.
+    #[arg(long, value_name = "NAME", env = "USER", hide_env_values = true)]
+    pub(crate) by: Option<String>,
+    #[command(flatten)]
+    pub(crate) system: RunningSystem,
+}
+
+/// How to reach a running system.
+#[derive(Debug, Args)]
+#[group(multiple = false)]
+pub(crate) struct RunningSystem {
+    /// The data directory of a running `wardgate up`.
+    #[arg(long, value_name = "DIR", default_value = "data")]
+    pub(crate) data_dir: PathBuf,
+    /// A configuration file whose section `operator` says where the services are.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

@@ -1,12 +1,21 @@
 //! Putting services together: the only place that knows where a neighbour is.
 
+use std::time::Duration;
+
 use wardgate_domain::{Ambient, PermitSigner, PermitVerifier};
 use wardgate_gateway::Neighbours;
 use wardgate_redact::PseudonymKey;
-use wardgate_rpc::{Peer, link};
+use wardgate_rpc::client::AuditClient;
+use wardgate_rpc::link::TlsFiles;
+use wardgate_rpc::operator::Offered;
+use wardgate_rpc::{Neighbour, Peer, link};
+use wardgate_tool_runner::SealingKey;
 
 use crate::Failure;
 use crate::config::GatewayWiring;
+
+/// How long a change by an operator waits for the record.
+const RECORD_LIMIT: Duration = Duration::from_secs(1);
 
 /// What the services of one process need.
 #[derive(Debug)]
@@ -17,11 +26,15 @@ pub(crate) struct Parts {
     pub(crate) permit_signer: PermitSigner,
     pub(crate) permit_verifier: PermitVerifier,
     pub(crate) pseudonym_key: PseudonymKey,
+    pub(crate) sealing_key: SealingKey,
     pub(crate) mac_key: wardgate_audit::MacKey,
 }
 
-/// Every service in this process, each behind a local link.
-pub(crate) async fn local(parts: Parts, ambient: &Ambient) -> Result<Neighbours, Failure> {
+/// Every service in this process: for the gateway each behind a local link, and for the operator.
+pub(crate) async fn local(
+    parts: Parts,
+    ambient: &Ambient,
+) -> Result<(Neighbours, Offered), Failure> {
     let audit = wardgate_audit::service(parts.audit, parts.mac_key, ambient.clone()).await?;
     let policy =
         wardgate_policy::service(parts.policy, parts.permit_signer, ambient.clone()).await?;
@@ -29,14 +42,21 @@ pub(crate) async fn local(parts: Parts, ambient: &Ambient) -> Result<Neighbours,
         parts.tool_runner,
         parts.permit_verifier,
         parts.pseudonym_key,
+        parts.sealing_key,
+        record(link::local(audit.clone(), Peer::ToolRunner)),
         ambient.clone(),
     )
     .await?;
-    Ok(Neighbours {
+    let offered = Offered::default()
+        .with(policy.clone())
+        .with(tool_runner.clone())
+        .with(audit.clone());
+    let neighbours = Neighbours {
         policy: link::local(policy, Peer::Gateway),
         tool_runner: link::local(tool_runner, Peer::Gateway),
         audit: link::local(audit, Peer::Gateway),
-    })
+    };
+    Ok((neighbours, offered))
 }
 
 /// Every service behind a socket.
@@ -50,17 +70,26 @@ pub(crate) fn remote(wiring: &GatewayWiring) -> Result<Neighbours, Failure> {
             "wardgate.policy.v1.PolicyService",
             tls,
         )?,
-        tool_runner: link::connect(
-            &links.tool_runner,
-            Peer::ToolRunner,
-            "wardgate.toolrunner.v1.ToolRunnerService",
-            tls,
-        )?,
-        audit: link::connect(
-            &links.audit,
-            Peer::Audit,
-            "wardgate.audit.v1.AuditService",
-            tls,
-        )?,
+        tool_runner: tool_runner(&links.tool_runner, tls)?,
+        audit: audit(&links.audit, tls)?,
     })
+}
+
+/// The record behind a socket, for changes by operators.
+pub(crate) fn remote_record(url: &str, tls: Option<&TlsFiles>) -> Result<AuditClient, Failure> {
+    Ok(record(audit(url, tls)?))
+}
+
+fn record(audit: Neighbour) -> AuditClient {
+    AuditClient::new(audit.link, RECORD_LIMIT)
+}
+
+fn audit(url: &str, tls: Option<&TlsFiles>) -> Result<Neighbour, link::Error> {
+    link::connect(url, Peer::Audit, "wardgate.audit.v1.AuditService", tls)
+}
+
+/// The tool-runner behind a socket.
+pub(crate) fn tool_runner(url: &str, tls: Option<&TlsFiles>) -> Result<Neighbour, link::Error> {
+    let name = "wardgate.toolrunner.v1.ToolRunnerService";
+    link::connect(url, Peer::ToolRunner, name, tls)
 }

@@ -15,13 +15,14 @@ use wardgate_rpc::link::TlsFiles;
 use wardgate_rpc::server::ListenConfig;
 
 /// Sections a file can have.
-const SECTIONS: [&str; 6] = [
+const SECTIONS: [&str; 7] = [
     "telemetry",
     "local_issuer",
     "gateway",
     "policy",
     "tool_runner",
     "audit",
+    "operator",
 ];
 /// What a service's section holds for this binary rather than for the service.
 const WIRING: [&str; 9] = [
@@ -104,6 +105,32 @@ pub(crate) struct ServiceWiring {
     pub(crate) pseudonym_key_file: Option<PathBuf>,
     #[serde(default)]
     pub(crate) mac_key_file: Option<PathBuf>,
+    #[serde(default)]
+    pub(crate) links: Option<ServiceLinks>,
+}
+
+/// Neighbours of a service that is not the gateway.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ServiceLinks {
+    /// Where the tool-runner records changes by operators.
+    pub(crate) audit: String,
+}
+
+/// How an operator reaches services that run by themselves.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct OperatorWiring {
+    pub(crate) links: OperatorLinks,
+    #[serde(default)]
+    pub(crate) tls: Option<TlsFiles>,
+}
+
+/// Addresses of what an operator calls.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct OperatorLinks {
+    pub(crate) tool_runner: String,
 }
 
 impl ServiceWiring {
@@ -186,6 +213,11 @@ impl Settings {
         Ok((self.read(name, own)?, self.read(name, wiring)?))
     }
 
+    /// A section that is wiring alone.
+    pub(crate) fn wiring<W: DeserializeOwned>(&self, name: &str) -> Result<W, Error> {
+        self.read(name, self.section(name)?)
+    }
+
     /// The service's own settings, where this process does the wiring itself; `fill` adds what the file
     /// leaves out.
     pub(crate) fn unwired<T: DeserializeOwned>(
@@ -209,7 +241,8 @@ impl Settings {
             .map_err(|error| self.wrong("", &error))
     }
 
-    fn halves(&self, name: &str) -> Result<(Dict, Dict), Error> {
+    /// A section, its paths made whole.
+    fn section(&self, name: &str) -> Result<Dict, Error> {
         let mut section: Dict = self
             .figment
             .extract_inner(name)
@@ -217,7 +250,11 @@ impl Settings {
         for (key, value) in &mut section {
             self.resolve(key, value);
         }
-        Ok(section.into_iter().partition(|(key, _)| {
+        Ok(section)
+    }
+
+    fn halves(&self, name: &str) -> Result<(Dict, Dict), Error> {
+        Ok(self.section(name)?.into_iter().partition(|(key, _)| {
             !WIRING.contains(&key.as_str()) || (name == "gateway" && key == "listen")
         }))
     }

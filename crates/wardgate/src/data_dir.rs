@@ -12,6 +12,7 @@ use base64::engine::general_purpose::STANDARD;
 use wardgate_audit::MacKey;
 use wardgate_domain::{Ambient, PermitSigner, PermitVerifier};
 use wardgate_redact::PseudonymKey;
+use wardgate_tool_runner::SealingKey;
 
 /// A data directory or key file that cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -64,6 +65,16 @@ impl DataDir {
     /// Store URL of the record.
     pub(crate) fn record(&self) -> String {
         format!("sqlite:{}", self.0.join("audit.sqlite").display())
+    }
+
+    /// Store URL of what the tool-runner remembers.
+    pub(crate) fn tool_runner_store(&self) -> String {
+        format!("sqlite:{}", self.0.join("tool-runner.sqlite").display())
+    }
+
+    /// Where an operator reaches a running system.
+    pub(crate) fn operator_socket(&self) -> PathBuf {
+        self.0.join("operator.sock")
     }
 
     pub(crate) fn certs(&self) -> PathBuf {
@@ -172,6 +183,11 @@ pub(crate) fn permit_verifier(paths: &[PathBuf]) -> Result<PermitVerifier, Error
 /// The key of pseudonyms.
 pub(crate) fn pseudonym_key(path: &Path) -> Result<PseudonymKey, Error> {
     read_32_bytes(path).map(PseudonymKey::new)
+}
+
+/// The key of what the tool-runner keeps of results, derived of the one secret its replicas share anyway.
+pub(crate) fn sealing_key(pseudonym_key: &Path) -> Result<SealingKey, Error> {
+    read_32_bytes(pseudonym_key).map(|bytes| SealingKey::derive(&bytes))
 }
 
 /// The key of the record's keyed digests.

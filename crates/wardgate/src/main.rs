@@ -3,7 +3,8 @@
 //! ```text
 //!  main ─▶ cli ─▶ commands/up ────────▶ compose: policy · tool-runner · audit by local links ─▶ gateway
 //!            ├──▶ commands/serve ─────▶ one service behind a socket, or the gateway with its links
-//!            └──▶ commands/{token, audit, tools, policy, certs, config, health}
+//!            ├──▶ commands/{token, audit, tools, policy, certs, config, health}
+//!            └──▶ launch: becomes a program of a tool, within its limits
 //! ```
 //!
 //! One job: put the parts together. [`compose`] is the only place that knows whether a neighbour is in this
@@ -28,6 +29,14 @@ use cli::{Cli, Command};
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 fn main() -> ExitCode {
+    let mut words = std::env::args_os().skip(1);
+    if words
+        .next()
+        .is_some_and(|word| word == wardgate_tool_runner::LAUNCH)
+    {
+        // Started by the tool-runner for a program of a tool, whose words are no options of ours.
+        return wardgate_tool_runner::launch(words);
+    }
     let Cli { command } = Cli::parse();
     match run(command) {
         Ok(()) => ExitCode::SUCCESS,
@@ -47,7 +56,7 @@ async fn run(command: Command) -> Result<(), Failure> {
         Command::ToolRunner(arguments) => commands::serve::tool_runner(&arguments).await,
         Command::Audit(arguments) => commands::audit::run(arguments).await,
         Command::Token(arguments) => commands::token::run(&arguments),
-        Command::Tools(arguments) => commands::tools::run(arguments),
+        Command::Tools(arguments) => commands::tools::run(arguments).await,
         Command::Certs(arguments) => commands::certs::run(&arguments),
         Command::Config(arguments) => commands::config::run(&arguments),
         Command::Health(arguments) => commands::health::run(&arguments).await,

@@ -120,6 +120,8 @@ async fn call(
             tool: &tool,
             arguments,
             permit,
+            caller_token: None,
+            idempotency_key: None,
             limit: LIMIT,
         })
         .await
@@ -326,6 +328,8 @@ async fn no_permit_at_all(system: &Separate, caller: &Caller, genuine: &SignedPe
             tool: "get_medical_records".to_owned(),
             arguments_json: NUGWI.into(),
             permit,
+            caller_token: String::new(),
+            idempotency_key: String::new(),
         };
         let status = client.call_tool(request).await.unwrap_err();
         assert_eq!(

@@ -203,6 +203,40 @@ fn the_canonical_bytes_of_refusals_are_these() {
 }
 
 #[test]
+fn the_canonical_bytes_of_an_operators_change_are_these() {
+    let change = AdminChange {
+        actor: "ada".to_owned(),
+        action: "tool.disable".to_owned(),
+        target: "get_shifts".to_owned(),
+        scope: "role:Nurse".to_owned(),
+        detail_digest: None,
+        failed: false,
+    };
+    assert_eq!(
+        canonical(Event::AdminChange(change.clone())),
+        concat!(
+            r#"{"action":"tool.disable","actor":"ada","event":"admin_change","scope":"role:Nurse","#,
+            r#""target":"get_shifts","time":"2025-11-11T13:50:00.000042Z","version":1}"#,
+        )
+    );
+    let failed = AdminChange {
+        scope: String::new(),
+        detail_digest: Some(Digest::from_bytes([1; 32])),
+        failed: true,
+        ..change
+    };
+    assert_eq!(
+        canonical(Event::AdminChange(failed)),
+        concat!(
+            r#"{"action":"tool.disable","actor":"ada","#,
+            r#""detail_digest":"0101010101010101010101010101010101010101010101010101010101010101","#,
+            r#""event":"admin_change","status":"error","#,
+            r#""target":"get_shifts","time":"2025-11-11T13:50:00.000042Z","version":1}"#,
+        )
+    );
+}
+
+#[test]
 fn the_leaf_hash_is_the_one_of_rfc_6962() {
     // The empty leaf, from the test vectors of certificate-transparency-go.
     assert_eq!(

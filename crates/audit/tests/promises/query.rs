@@ -12,12 +12,13 @@ use wardgate_proto::audit::v1::audit_service_client::AuditServiceClient;
 use wardgate_rpc::client::AuditFilter;
 
 use crate::support::{
-    TestService, TestStore, intent, on_both_stores, outcome, refusals, start, subject,
+    TestService, TestStore, admin_change, intent, on_both_stores, outcome, refusals, start, subject,
 };
 
 on_both_stores! {
     every_filter_selects_what_it_says
     pages_give_every_record_once_in_either_order
+    an_operators_change_is_found_by_operator_target_and_failure
     a_query_that_means_nothing_is_refused
     a_reader_needs_no_service_and_disturbs_none
 }
@@ -173,6 +174,32 @@ async fn pages_give_every_record_once_in_either_order(store: &TestStore) {
         .unwrap();
     let sequences: Vec<_> = records.iter().map(|record| record.sequence).collect();
     assert_eq!(sequences, [597, 598, 599]);
+}
+
+async fn an_operators_change_is_found_by_operator_target_and_failure(store: &TestStore) {
+    let service = store.service().await;
+    for record in [admin_change("ada", false), admin_change("ada", true)] {
+        service.audit.append(&record, false).await.unwrap();
+        // An answer that was lost on its way adds no second record.
+        service.audit.append(&record, true).await.unwrap();
+    }
+    let found = async |set: &dyn Fn(&mut AuditFilter)| {
+        let mut filter = AuditFilter::default();
+        set(&mut filter);
+        sequences(&service, filter).await
+    };
+    assert_eq!(
+        found(&|filter| filter.subject = Some("ada".into())).await,
+        [0, 1]
+    );
+    assert_eq!(
+        found(&|filter| filter.tool = Some("get_shifts".into())).await,
+        [0, 1]
+    );
+    assert_eq!(
+        found(&|filter| filter.status = Some(Status::Error)).await,
+        [1]
+    );
 }
 
 async fn a_query_that_means_nothing_is_refused(store: &TestStore) {

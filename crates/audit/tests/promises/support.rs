@@ -10,8 +10,8 @@ use tempfile::TempDir;
 use tokio::sync::watch;
 use wardgate_audit::{Config, MacKey, Reader};
 use wardgate_domain::{
-    Ambient, CallFacts, CallId, Clock, Digest, Event, Outcome, Record, RefusalCount, Refusals,
-    Status, SystemEntropy, Timestamp,
+    AdminChange, Ambient, CallFacts, CallId, Clock, Digest, Event, Outcome, Record, RefusalCount,
+    Refusals, Status, SystemEntropy, Timestamp,
 };
 use wardgate_rpc::client::{AuditClient, AuditFilter, StoredRecord};
 use wardgate_rpc::link::{self, Link};
@@ -301,4 +301,19 @@ pub(crate) fn refusals(count: u64) -> Record {
 /// A stored record as JSON.
 pub(crate) fn json(stored: &StoredRecord) -> serde_json::Value {
     serde_json::from_slice(&stored.record).unwrap()
+}
+
+pub(crate) fn admin_change(actor: &str, failed: bool) -> Record {
+    let change = AdminChange {
+        actor: actor.to_owned(),
+        action: "tool.disable".to_owned(),
+        target: "get_shifts".to_owned(),
+        scope: "role:Nurse".to_owned(),
+        detail_digest: None,
+        failed,
+    };
+    Record {
+        time: start(),
+        event: Event::AdminChange(change),
+    }
 }

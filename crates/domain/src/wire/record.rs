@@ -6,8 +6,8 @@ use wardgate_proto::audit;
 
 use super::{optional_digest, parse, parse_optional, required, wire_duration};
 use crate::{
-    CallFacts, CallId, Digest, Event, InvalidMessage, Outcome, Receipt, Record, RefusalCount,
-    Refusals, Status,
+    AdminChange, CallFacts, CallId, Digest, Event, InvalidMessage, Outcome, Receipt, Record,
+    RefusalCount, Refusals, Status,
 };
 
 impl TryFrom<audit::v1::Receipt> for Receipt {
@@ -128,6 +128,7 @@ impl TryFrom<audit::v1::Record> for Record {
             }
             Wire::Outcome(outcome) => Event::Outcome(outcome.try_into()?),
             Wire::Refusals(refusals) => Event::Refusals(refusals.try_into()?),
+            Wire::AdminChange(change) => Event::AdminChange(change.try_into()?),
         };
         Ok(Self {
             time: required(record.time, "record.time")?.try_into()?,
@@ -145,6 +146,7 @@ impl From<&Record> for audit::v1::Record {
             }),
             Event::Outcome(outcome) => Wire::Outcome(outcome.into()),
             Event::Refusals(refusals) => Wire::Refusals(refusals.into()),
+            Event::AdminChange(change) => Wire::AdminChange(change.into()),
         };
         Self {
             time: Some(record.time.into()),
@@ -225,6 +227,41 @@ impl From<&Refusals> for audit::v1::Refusals {
                     count: count.count,
                 })
                 .collect(),
+        }
+    }
+}
+
+impl TryFrom<audit::v1::AdminChange> for AdminChange {
+    type Error = InvalidMessage;
+
+    fn try_from(change: audit::v1::AdminChange) -> Result<Self, Self::Error> {
+        let named = |text: String, field| match text.is_empty() {
+            true => Err(InvalidMessage::field(field, "is missing")),
+            false => Ok(text),
+        };
+        Ok(Self {
+            actor: named(change.actor, "admin_change.actor")?,
+            action: named(change.action, "admin_change.action")?,
+            target: named(change.target, "admin_change.target")?,
+            scope: change.scope,
+            detail_digest: optional_digest(&change.detail_digest, "admin_change.detail_digest")?,
+            failed: change.failed,
+        })
+    }
+}
+
+impl From<&AdminChange> for audit::v1::AdminChange {
+    fn from(change: &AdminChange) -> Self {
+        Self {
+            actor: change.actor.clone(),
+            action: change.action.clone(),
+            target: change.target.clone(),
+            scope: change.scope.clone(),
+            detail_digest: change
+                .detail_digest
+                .map(Digest::to_wire)
+                .unwrap_or_default(),
+            failed: change.failed,
         }
     }
 }

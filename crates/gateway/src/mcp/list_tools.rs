@@ -80,9 +80,13 @@ pub(super) async fn list_tools(
         ));
     }
     let catalogue = gateway.catalogue().current();
+    let enabled = || {
+        let tools = catalogue.tools();
+        tools.filter(|tool| tool.switches.allow(caller))
+    };
     let visible = gateway
         .authority()
-        .visible(caller, catalogue.tools().map(|tool| &tool.facts))
+        .visible(caller, enabled().map(|tool| &tool.facts))
         .await
         .map_err(|_| {
             RpcError::internal(
@@ -91,9 +95,8 @@ pub(super) async fn list_tools(
             )
         })?;
     let mut members = String::from(r#""tools":["#);
-    let mut listed = catalogue
-        .tools()
-        .filter(|tool| visible.iter().any(|name| *name == tool.facts.name.as_str()));
+    let mut listed =
+        enabled().filter(|tool| visible.iter().any(|name| *name == tool.facts.name.as_str()));
     if let Some(first) = listed.next() {
         members.push_str(first.definition.of_version(version));
     }

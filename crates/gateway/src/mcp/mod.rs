@@ -7,6 +7,7 @@
 
 mod discover;
 mod envelope;
+mod idempotency;
 mod initialize;
 mod list_tools;
 mod meta;
@@ -205,6 +206,7 @@ fn tool_call(
         },
         caller: Arc::clone(&post.caller),
         token: CallerToken::of(&post.headers),
+        idempotency_key: idempotency::key_of(request, &post.headers)?,
         client_ip: post.client_ip.clone(),
         name,
         arguments,

@@ -1,8 +1,10 @@
 //! The tool-runner's catalogue, as the gateway's clients see it.
 
 use serde_json::json;
+use wardgate_domain::{Status, SwitchScope};
+use wardgate_proto::common::v1::ErrorReason;
 
-use crate::fakes::tool;
+use crate::fakes::{Run, tool};
 use crate::world::{MODERN, Reply, World, definition, until};
 
 async fn names(world: &World) -> Vec<String> {
@@ -25,6 +27,76 @@ async fn the_list_follows_the_catalogue() {
     .await;
     assert!(world.call("added").await.is_released());
     assert_eq!(world.call("reads").await.code(), -32602);
+}
+
+/// `reads`, switched off for these.
+fn off_for(scope: &SwitchScope) -> wardgate_proto::toolrunner::v1::Tool {
+    let switch = wardgate_proto::toolrunner::v1::ToolSwitch {
+        scope: Some(scope.into()),
+        enabled: false,
+    };
+    let mut tool = tool("reads", &definition());
+    tool.switches = vec![switch];
+    tool
+}
+
+#[tokio::test]
+async fn a_tool_that_is_off_for_the_caller_is_hidden_and_the_record_says_disabled() {
+    let world = World::start().await;
+    let doctors = SwitchScope::Role("Doctor".to_owned());
+    let nurses = SwitchScope::Role("Nurse".to_owned());
+    for (scope, listed) in [
+        (SwitchScope::Everyone, false),
+        (nurses, true),
+        (doctors, false),
+    ] {
+        let tools = vec![off_for(&scope), tool("writes", &definition())];
+        world.tool_runner.configure(tools);
+        until("the list follows the switch", async || {
+            names(&world).await.contains(&"reads".to_owned()) == listed
+        })
+        .await;
+    }
+    let (asked, decided) = (world.tool_runner.asked.count(), world.policy.asked.count());
+    for name in ["reads", "reads_alias"] {
+        let off = world.call(name).await;
+        let message = format!("Unknown tool: {name}");
+        assert_eq!(
+            (off.code(), off.at("/error/message")),
+            (-32602, json!(message))
+        );
+    }
+    for outcome in world.audit.outcomes.all() {
+        assert_eq!(
+            (outcome.status, outcome.reason.as_str()),
+            (Status::Denied, "disabled")
+        );
+        assert_eq!(outcome.call.tool.unwrap().as_str(), "reads");
+    }
+    assert_eq!(world.audit.outcomes.count(), 2);
+    assert_eq!(world.tool_runner.asked.count(), asked);
+    assert_eq!(world.policy.asked.count(), decided);
+}
+
+#[tokio::test]
+async fn a_tool_that_the_tool_runner_no_longer_has_is_unknown() {
+    let world = World::start().await;
+    for name in ["reads", "writes"] {
+        world
+            .tool_runner
+            .next([Run::Fail(ErrorReason::UnknownTool)]);
+        let reply = world.call(name).await;
+        let unknown = world.call("no_such_tool").await;
+        assert_eq!(reply.code(), unknown.code());
+        let words = reply.at("/error/message").to_string();
+        assert_eq!(
+            words.replace(name, "no_such_tool"),
+            unknown.at("/error/message").to_string()
+        );
+    }
+    for outcome in world.audit.outcomes.all() {
+        assert_eq!(outcome.status, Status::UnknownTool);
+    }
 }
 
 #[tokio::test]

@@ -50,7 +50,6 @@ async fn a_tool_runner_that_fails_is_an_error_on_record() {
     let world = World::start().await;
     let failures = [
         Run::Fail(ErrorReason::Unavailable),
-        Run::Fail(ErrorReason::UnknownTool),
         Run::Fail(ErrorReason::InvalidMessage),
         Run::Fail(ErrorReason::Internal),
         Run::EndEarly,

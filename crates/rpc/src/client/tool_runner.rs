@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::{Stream, StreamExt, TryStreamExt};
-use wardgate_domain::{CallId, Caller, InvalidMessage, SignedPermit, Status, ToolFacts, ToolName};
+use wardgate_domain::{
+    CallId, Caller, InvalidMessage, SignedPermit, Status, Switch, SwitchChange, ToolFacts,
+    ToolName, ToolSwitches,
+};
 use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_proto::toolrunner::v1::tool_runner_service_client::ToolRunnerServiceClient;
 
@@ -42,6 +45,8 @@ pub struct Tool {
     pub toolsets: Vec<String>,
     /// A call must bring the caller's bearer token.
     pub needs_caller_token: bool,
+    /// Whom it is on for.
+    pub switches: ToolSwitches,
 }
 
 /// One call to run.
@@ -60,6 +65,8 @@ pub struct CallTool<'a> {
     pub permit: &'a SignedPermit,
     /// The caller's bearer token, only for a tool that needs it.
     pub caller_token: Option<&'a str>,
+    /// The same key and arguments never run a tool that may write twice.
+    pub idempotency_key: Option<&'a str>,
     /// How long it may take.
     pub limit: Duration,
 }
@@ -92,6 +99,8 @@ pub struct ResultFacts {
     pub phi: bool,
     /// Kind of failure, empty when it succeeded.
     pub error_kind: String,
+    /// When a refused call may be tried again, where that is known.
+    pub retry_after: Option<Duration>,
     /// Where the time went, in order.
     pub stages: Vec<(String, Duration)>,
 }
@@ -140,6 +149,32 @@ impl ToolRunnerClient {
             .map(|version| version.map(|version| version.catalogue_version)))
     }
 
+    /// Changes one switch: on record, stored, and in force on every replica within a second.
+    pub async fn set_switch(&self, change: &SwitchChange) -> Result<(), CallError> {
+        let mut client = self.client.clone();
+        within(self.limit, async move {
+            client
+                .set_switch(request(change.into(), self.limit))
+                .await?;
+            Ok(())
+        })
+        .await
+    }
+
+    /// Every switch as it stands.
+    pub async fn list_switches(&self) -> Result<Vec<Switch>, CallError> {
+        let mut client = self.client.clone();
+        within(self.limit, async move {
+            let answer = client
+                .list_switches(request(pb::ListSwitchesRequest {}, self.limit))
+                .await?
+                .into_inner();
+            let switches = answer.switches.into_iter().map(Switch::try_from);
+            Ok(switches.collect::<Result<_, _>>()?)
+        })
+        .await
+    }
+
     /// Runs one call to its end.
     pub async fn call_tool(&self, call: CallTool<'_>) -> Result<ToolResult, CallError> {
         let message = pb::CallToolRequest {
@@ -149,6 +184,7 @@ impl ToolRunnerClient {
             arguments_json: call.arguments,
             permit: Some(call.permit.into()),
             caller_token: call.caller_token.unwrap_or_default().to_owned(),
+            idempotency_key: call.idempotency_key.unwrap_or_default().to_owned(),
         };
         let mut client = self.client.clone();
         within(call.limit, async move {
@@ -185,6 +221,7 @@ impl TryFrom<pb::Tool> for Tool {
                 .map_err(|_| InvalidMessage::field("tool.time_limit", "is negative"))?,
             toolsets: tool.toolsets,
             needs_caller_token: tool.needs_caller_token,
+            switches: tool.switches.try_into()?,
         })
     }
 }
@@ -238,6 +275,7 @@ impl TryFrom<pb::ResultFacts> for ResultFacts {
             fields_redacted: facts.fields_redacted,
             phi: facts.phi,
             error_kind: facts.error_kind,
+            retry_after: facts.retry_after.and_then(|wait| wait.try_into().ok()),
             stages,
         })
     }

@@ -129,8 +129,12 @@ fn read_choice(node: &Node, input: &InputSchema, faults: &mut Faults) -> Option<
             "name one that is",
         );
     }
+    let allowed = faults.texts(allow, "allow");
+    if matches!(&allow.value, Yaml::List(items) if items.is_empty()) {
+        faults.add(allow.at, "`allow` is empty", "list the values it may have");
+    }
     Some(Derived::Choice {
         argument: argument.to_owned(),
-        allow: faults.texts(allow, "allow"),
+        allow: allowed,
     })
 }

@@ -44,9 +44,15 @@ impl<'s> Scope<'s, '_> {
 
     /// A text with placeholders, each an argument or derived.
     pub(crate) fn template(&mut self, node: &Node, what: &str) -> Option<Template> {
-        let template = Template::parse(self.faults.text(node, what)?, node.at);
-        self.check_places(template.places(), node.at);
-        Some(template)
+        let text = self.faults.text(node, what)?;
+        Some(self.template_of(text, node.at))
+    }
+
+    /// The same of a text that stands at `at`.
+    pub(crate) fn template_of(&mut self, text: &str, at: Mark) -> Template {
+        let template = Template::parse(text, at);
+        self.check_places(template.places(), at);
+        template
     }
 
     /// JSON with placeholders, each an argument or derived.

@@ -129,6 +129,24 @@ impl Faults {
         count
     }
 
+    /// A number of bytes, for example `64MiB`.
+    pub(crate) fn size(&mut self, node: &Node, what: &str) -> Option<usize> {
+        let size = match &node.value {
+            Yaml::Integer(bytes) => usize::try_from(*bytes).ok(),
+            Yaml::Text(text) => size(text),
+            _ => None,
+        };
+        let size = size.filter(|&size| size > 0);
+        if size.is_none() {
+            self.add(
+                node.at,
+                format!("`{what}` is not a size above 0"),
+                "write for example 64MiB, 512KiB or a number of bytes",
+            );
+        }
+        size
+    }
+
     pub(crate) fn duration(&mut self, node: &Node, what: &str) -> Option<Duration> {
         let duration = match &node.value {
             Yaml::Integer(seconds) => u64::try_from(*seconds).ok().map(Duration::from_secs),
@@ -175,6 +193,22 @@ impl Faults {
         self.wrong_kind(node, what, "a map", "write one `key: value` a line");
         None
     }
+}
+
+/// Reads a number of bytes as people write it.
+fn size(text: &str) -> Option<usize> {
+    let digits = text
+        .find(|c: char| !c.is_ascii_digit())
+        .unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let unit = match unit.trim_start() {
+        "" | "B" => 1,
+        "KiB" => 1 << 10,
+        "MiB" => 1 << 20,
+        "GiB" => 1 << 30,
+        _ => return None,
+    };
+    number.parse::<usize>().ok()?.checked_mul(unit)
 }
 
 /// The fields of one map; what nobody asked for in the end is a fault.

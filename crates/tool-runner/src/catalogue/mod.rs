@@ -3,6 +3,7 @@
 mod derive;
 mod execute;
 mod fault;
+mod limits;
 mod result_shape;
 mod schema;
 mod selector;
@@ -18,15 +19,15 @@ use std::path::{Path, PathBuf};
 
 use wardgate_domain::Digest;
 
-pub(crate) use derive::Derive;
+pub(crate) use derive::{Derive, Derived};
 pub(crate) use execute::Scope;
 pub use fault::Fault;
 pub(crate) use fault::{Faults, Fields};
-pub(crate) use result_shape::{ResultShape, RowEntity, Shape, VALUE};
+pub(crate) use result_shape::{MaxRows, ResultShape, RowEntity, Shape, VALUE};
 pub(crate) use schema::{InputSchema, JsonType};
 pub(crate) use source::{SourceKind, SourceSettings, SqlSettings};
 pub(crate) use statement::{Dialect, Statement};
-pub(crate) use template::UnfitValue;
+pub(crate) use template::{Filter, Template, UnfitValue, is_identifier};
 pub use tool::Tool;
 pub use toolset::Toolset;
 pub(crate) use yaml::Node;

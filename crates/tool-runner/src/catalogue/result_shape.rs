@@ -13,7 +13,7 @@ use super::fault::{Faults, Fields};
 use super::selector::Selector;
 use super::statement::{BadStatement, Dialect, check_expression};
 use super::template::Template;
-use super::yaml::Node;
+use super::yaml::{Mark, Node, Yaml};
 
 /// The column of a row that is no object.
 pub(crate) const VALUE: &str = "value";
@@ -36,9 +36,18 @@ pub(crate) struct ResultShape {
     pub(crate) classes: BTreeMap<String, ColumnClass>,
     /// Columns for the policy only.
     pub(crate) internal: BTreeSet<String>,
-    pub(crate) max_rows: Option<usize>,
+    pub(crate) max_rows: Option<MaxRows>,
     /// What a result without rows answers; without one it is an empty list.
     pub(crate) empty_error: Option<Template>,
+}
+
+/// How many rows a result may have.
+#[derive(Debug)]
+pub(crate) enum MaxRows {
+    /// What is beyond is cut off.
+    Fixed(usize),
+    /// As many as this argument asks for: such a result is whole.
+    Argument { name: String, at: Mark },
 }
 
 /// How released rows are shown.
@@ -119,7 +128,7 @@ impl ResultShape {
         let internal = fields.optional("internal");
         let max_rows = fields
             .optional("max_rows")
-            .and_then(|node| faults.positive(node, "max_rows"));
+            .and_then(|node| read_max_rows(node, faults));
         let classes = fields
             .optional("classes")
             .map(|node| read_classes(node, faults))
@@ -215,6 +224,20 @@ impl ResultShape {
             other => Row::new(vec![(Arc::from(VALUE), other)]),
         }
     }
+}
+
+fn read_max_rows(node: &Node, faults: &mut Faults) -> Option<MaxRows> {
+    let Yaml::Map(_) = node.value else {
+        return faults.positive(node, "max_rows").map(MaxRows::Fixed);
+    };
+    let mut fields = Fields::of(node, "max_rows", faults)?;
+    let argument = fields.required("argument", "name the argument that says how many", faults);
+    fields.finish(faults);
+    let argument = argument?;
+    Some(MaxRows::Argument {
+        name: faults.text(argument, "argument")?.to_owned(),
+        at: argument.at,
+    })
 }
 
 fn read_shape(node: &Node, faults: &mut Faults) -> Shape {

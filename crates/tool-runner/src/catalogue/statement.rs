@@ -3,10 +3,14 @@
 //! ```text
 //!   SELECT … WHERE id = :id AND :row_rule      as configured
 //!   ────────text────────┤param├text┤row rule│  segments
-//!   SELECT … WHERE id = $1 AND TRUE            PostgreSQL;  ?1 for SQLite
+//!   SELECT … WHERE id = $1 AND TRUE            PostgreSQL;  ?1 for SQLite, ? for MySQL
 //! ```
 //!
-//! No value ever becomes part of the text: what an argument or a row rule brings is bound.
+//! No value ever becomes part of the text: what an argument or a row rule brings is bound. A `{name}` is one of the
+//! identifiers that the author listed, quoted.
+//!
+//! The text is read with the eyes of the server. MySQL has several, by `sql_mode`; the sessions of a source
+//! have the one mode that is assumed here: `"` quotes names and a backslash is a character like any other.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -17,20 +21,38 @@ const ROW_RULE: &str = "row_rule";
 /// A statement begins with one of these; transactions and settings belong to the source.
 const VERBS: [&str; 6] = ["SELECT", "WITH", "VALUES", "INSERT", "UPDATE", "DELETE"];
 
+/// With these a SELECT of MySQL writes a file, which no read-only transaction keeps it from.
+const FILE_WORDS: [&str; 2] = ["OUTFILE", "DUMPFILE"];
+
 /// Which SQL a source speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Dialect {
     Sqlite,
     Postgres,
+    /// MariaDB too.
+    Mysql,
 }
 
 impl Dialect {
-    /// The placeholder of the bound value with this number, counted from 1.
+    /// The placeholder of the bound value with this number, counted from 1. Those of MySQL have none: they take
+    /// the values in the order they stand in.
     pub(crate) fn placeholder(self, number: usize) -> String {
         match self {
             Self::Sqlite => format!("?{number}"),
             Self::Postgres => format!("${number}"),
+            Self::Mysql => "?".to_owned(),
         }
+    }
+
+    /// `name` as an identifier, whatever is in it. SQLite reads one in double quotes as a text where it knows
+    /// none of that name.
+    pub(crate) fn identifier(self, name: &str) -> String {
+        let quote = match self {
+            Self::Postgres => '"',
+            Self::Sqlite | Self::Mysql => '`',
+        };
+        let doubled = name.replace(quote, &format!("{quote}{quote}"));
+        format!("{quote}{doubled}{quote}")
     }
 }
 
@@ -40,6 +62,7 @@ pub(crate) struct Statement {
     dialect: Dialect,
     segments: Vec<Segment>,
     params: Vec<String>,
+    names: Vec<String>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -47,6 +70,8 @@ enum Segment {
     Text(String),
     /// Index into the parameters.
     Param(usize),
+    /// Index into the names.
+    Name(usize),
     RowRule,
 }
 
@@ -64,6 +89,7 @@ impl Statement {
             dialect,
             segments: Vec::new(),
             params: Vec::new(),
+            names: Vec::new(),
         };
         let mut text_from = 0;
         let mut ended_at = None;
@@ -83,6 +109,12 @@ impl Statement {
                     text_from = at + 1 + name.len();
                     statement.push_param(name);
                 }
+                Token::Name(name) => {
+                    statement.push_text(&sql[text_from..at]);
+                    text_from = at + name.len() + 2;
+                    let index = index_of(&mut statement.names, name);
+                    statement.segments.push(Segment::Name(index));
+                }
                 Token::Word | Token::Other => {}
             }
         }
@@ -98,15 +130,11 @@ impl Statement {
     }
 
     fn push_param(&mut self, name: &str) {
-        self.segments.push(if name == ROW_RULE {
-            Segment::RowRule
-        } else {
-            let known = self.params.iter().position(|param| param == name);
-            Segment::Param(known.unwrap_or_else(|| {
-                self.params.push(name.to_owned());
-                self.params.len() - 1
-            }))
-        });
+        let segment = match name {
+            ROW_RULE => Segment::RowRule,
+            _ => Segment::Param(index_of(&mut self.params, name)),
+        };
+        self.segments.push(segment);
     }
 
     fn check(&self, scanner: &Scanner<'_>) -> Result<(), BadStatement> {
@@ -139,6 +167,11 @@ impl Statement {
         &self.params
     }
 
+    /// What stands in it as `{name}`, each once.
+    pub(crate) fn names(&self) -> &[String] {
+        &self.names
+    }
+
     /// Which SQL it is in.
     pub(crate) fn dialect(&self) -> Dialect {
         self.dialect
@@ -149,14 +182,15 @@ impl Statement {
         self.segments.contains(&Segment::RowRule)
     }
 
-    /// The text for the database. `row_rule` is a condition whose placeholders are numbered behind the
-    /// parameters; without one every row passes.
-    pub(crate) fn render(&self, row_rule: Option<&str>) -> Arc<str> {
+    /// The text for the database. `identifiers` stand for its names; `row_rule` is a condition whose placeholders
+    /// are numbered behind the parameters, without one every row passes.
+    pub(crate) fn render(&self, identifiers: &[&str], row_rule: Option<&str>) -> Arc<str> {
         let mut sql = String::new();
         for segment in &self.segments {
             match segment {
                 Segment::Text(text) => sql.push_str(text),
                 Segment::Param(index) => sql.push_str(&self.dialect.placeholder(index + 1)),
+                Segment::Name(index) => sql.push_str(identifiers.get(*index).unwrap_or(&"")),
                 Segment::RowRule => {
                     // Writing to a `String` does not fail.
                     let _ = write!(sql, "({})", row_rule.unwrap_or("TRUE"));
@@ -165,6 +199,33 @@ impl Statement {
         }
         sql.into()
     }
+
+    /// The values to bind, in the order of the placeholders of [`Self::render`]: `params` are those of the
+    /// parameters, `row_rule` those of the condition.
+    pub(crate) fn arrange<V: Clone>(&self, params: Vec<V>, row_rule: &[V]) -> Vec<V> {
+        if self.dialect != Dialect::Mysql {
+            let mut values = params;
+            values.extend_from_slice(row_rule);
+            return values;
+        }
+        let mut values = Vec::new();
+        for segment in &self.segments {
+            match segment {
+                Segment::Text(_) | Segment::Name(_) => {}
+                Segment::Param(index) => values.extend(params.get(*index).cloned()),
+                Segment::RowRule => values.extend_from_slice(row_rule),
+            }
+        }
+        values
+    }
+}
+
+/// Where `name` is in `known`, added when it is not there yet.
+fn index_of(known: &mut Vec<String>, name: &str) -> usize {
+    known.iter().position(|it| it == name).unwrap_or_else(|| {
+        known.push(name.to_owned());
+        known.len() - 1
+    })
 }
 
 /// Checks an expression that a row rule may be pushed down to: no parameter, no second statement.
@@ -173,7 +234,7 @@ pub(crate) fn check_expression(dialect: Dialect, sql: &str) -> Result<(), BadSta
     let mut depth = 0_i32;
     while let Some((at, token)) = scanner.next()? {
         match token {
-            Token::Semicolon | Token::Param(_) | Token::Comment => {
+            Token::Semicolon | Token::Param(_) | Token::Name(_) | Token::Comment => {
                 return Err(scanner.bad(
                     at,
                     "the expression holds a parameter, a comment or a `;`",
@@ -203,6 +264,8 @@ enum Token<'s> {
     Semicolon,
     /// `:name`, without the colon.
     Param(&'s str),
+    /// `{name}`, without the braces.
+    Name(&'s str),
     /// A bare word: keyword, identifier or number.
     Word,
     /// A quoted text or identifier, or one character of anything else.
@@ -252,14 +315,15 @@ impl<'s> Scanner<'s> {
             }
             (c, _) if c.is_whitespace() => (c.len_utf8(), Token::Blank),
             (';', _) => (1, Token::Semicolon),
-            ('-', Some('-')) => (rest.find('\n').unwrap_or(rest.len()), Token::Comment),
+            ('-', Some('-')) => (self.dash_comment(start, rest)?, Token::Comment),
+            ('#', _) if self.dialect == Dialect::Mysql => (line(rest), Token::Comment),
             ('/', Some('*')) => (self.block_comment(start)?, Token::Comment),
             ('\'', _) => (self.quoted(start, 1, '\'', false)?, Token::Other),
             ('e' | 'E', Some('\'')) if self.dialect == Dialect::Postgres => {
                 (self.quoted(start, 2, '\'', true)?, Token::Other)
             }
             ('"', _) => (self.quoted(start, 1, '"', false)?, Token::Other),
-            ('`', _) if self.dialect == Dialect::Sqlite => {
+            ('`', _) if self.dialect != Dialect::Postgres => {
                 (self.quoted(start, 1, '`', false)?, Token::Other)
             }
             ('[', _) if self.dialect == Dialect::Sqlite => {
@@ -270,13 +334,32 @@ impl<'s> Scanner<'s> {
                 let name = word(&rest[1..]);
                 (1 + name.len(), Token::Param(name))
             }
+            ('{' | '}', _) => {
+                let name = self.braced(start, rest)?;
+                (name.len() + 2, Token::Name(name))
+            }
+            ('$' | '@', _) if self.dialect == Dialect::Mysql => {
+                return Err(self.bad(
+                    start,
+                    "the statement holds a `$` or `@` outside quotes",
+                    "quote names that hold one; variables of a session are not for statements",
+                ));
+            }
             ('$', Some(next)) if next == '$' || is_word_start(next) => self.dollar(start, rest)?,
             ('$', Some(next)) if next.is_ascii_digit() => return Err(self.placeholder(start)),
-            ('?' | '@', _) if self.dialect == Dialect::Sqlite => {
+            ('?' | '@', _) if self.dialect != Dialect::Postgres => {
                 return Err(self.placeholder(start));
             }
             (c, _) if is_word_start(c) || c.is_ascii_digit() => {
                 let word = word(rest);
+                let is_file_word = FILE_WORDS.iter().any(|it| word.eq_ignore_ascii_case(it));
+                if is_file_word && self.dialect == Dialect::Mysql {
+                    return Err(self.bad(
+                        start,
+                        "the statement writes a file on the server",
+                        "remove INTO OUTFILE or INTO DUMPFILE; quote a column of that name",
+                    ));
+                }
                 self.first_word.get_or_insert(word);
                 (word.len(), Token::Word)
             }
@@ -292,6 +375,20 @@ impl<'s> Scanner<'s> {
             "the statement holds a placeholder of the database's own",
             "write parameters as `:name`, after the properties of `input_schema`",
         )
+    }
+
+    /// The name in the braces that `rest` begins with.
+    fn braced(&self, start: usize, rest: &'s str) -> Result<&'s str, BadStatement> {
+        let name = word(&rest[1..]);
+        let is_name = rest.starts_with('{') && !name.is_empty();
+        if is_name && rest[1 + name.len()..].starts_with('}') {
+            return Ok(name);
+        }
+        Err(self.bad(
+            start,
+            "there is a brace outside quotes that belongs to no `{name}`",
+            "write `{name}` for an identifier that `derive` chooses, and `:name` for a value",
+        ))
     }
 
     /// A dollar-quoted text of PostgreSQL; in SQLite `$name` is a placeholder.
@@ -336,9 +433,31 @@ impl<'s> Scanner<'s> {
         Err(self.open(start, &quote.to_string()))
     }
 
-    /// Length of a block comment; PostgreSQL nests them.
+    /// Length of a comment that begins with two dashes; to MySQL they are two minus signs unless a blank follows.
+    fn dash_comment(&self, start: usize, rest: &str) -> Result<usize, BadStatement> {
+        let is_open = self.dialect == Dialect::Mysql
+            && !rest[2..].is_empty()
+            && !rest[2..].starts_with([' ', '\t', '\r', '\n']);
+        if is_open {
+            return Err(self.bad(
+                start,
+                "a `--` is followed by no blank",
+                "write `-- ` for a comment, `- -` for two minus signs",
+            ));
+        }
+        Ok(line(rest))
+    }
+
+    /// Length of a block comment; PostgreSQL nests them, MySQL executes some.
     fn block_comment(&self, start: usize) -> Result<usize, BadStatement> {
         let text = &self.sql[start..];
+        if self.dialect == Dialect::Mysql && (text.starts_with("/*!") || text.starts_with("/*M!")) {
+            return Err(self.bad(
+                start,
+                "the statement holds a comment that the server would execute",
+                "write its text without `/*!` and `*/`, or remove it",
+            ));
+        }
         let mut depth = 1_usize;
         let mut at = 2;
         while depth > 0 {
@@ -372,6 +491,11 @@ fn is_word_start(c: char) -> bool {
     c == '_' || c.is_alphabetic()
 }
 
+/// Length of the first line of `text`.
+fn line(text: &str) -> usize {
+    text.find('\n').unwrap_or(text.len())
+}
+
 /// The word at the beginning of `text`.
 fn word(text: &str) -> &str {
     let end = text.find(|c: char| !(c == '_' || c.is_alphanumeric()));
@@ -379,143 +503,4 @@ fn word(text: &str) -> &str {
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    fn rendered(dialect: Dialect, sql: &str) -> (String, Vec<String>) {
-        let statement = Statement::parse(dialect, sql).unwrap();
-        (statement.render(None).to_string(), statement.params)
-    }
-
-    #[test]
-    fn parameters_become_numbered_placeholders() {
-        let sql = "SELECT :b, :a, :b FROM t WHERE :row_rule;";
-        let names = vec!["b".to_owned(), "a".to_owned()];
-        assert_eq!(
-            rendered(Dialect::Postgres, sql),
-            (
-                "SELECT $1, $2, $1 FROM t WHERE (TRUE)".to_owned(),
-                names.clone()
-            )
-        );
-        assert_eq!(
-            rendered(Dialect::Sqlite, sql),
-            ("SELECT ?1, ?2, ?1 FROM t WHERE (TRUE)".to_owned(), names)
-        );
-    }
-
-    #[test]
-    fn quotes_comments_and_casts_hold_no_parameters() {
-        for (dialect, sql) in [
-            (
-                Dialect::Postgres,
-                "SELECT ':x', \"a:x\", 'it''s :x', a::text -- :x\n, b /* :x /* :y */ :z */ FROM t",
-            ),
-            (
-                Dialect::Postgres,
-                "SELECT E'\\':x', $$ :x ; $$, $t$ :x $$ $t$, '{\"a\":1}'::jsonb ? 'a', x[1:2] FROM t",
-            ),
-            (
-                Dialect::Sqlite,
-                "SELECT [a:x], `b:x`, ':x;' /* :x /* */ FROM t",
-            ),
-        ] {
-            assert_eq!(rendered(dialect, sql), (sql.to_owned(), vec![]), "{sql}");
-        }
-    }
-
-    #[test]
-    fn only_one_statement_is_accepted() {
-        for sql in [
-            "SELECT 1;",
-            "SELECT 1 ; -- done\n",
-            "SELECT 1;\n/* done */",
-            "SELECT ';'",
-        ] {
-            assert!(Statement::parse(Dialect::Sqlite, sql).is_ok(), "{sql}");
-        }
-        for (sql, problem) in [
-            ("SELECT 1; DROP TABLE t", "there is more after the `;`"),
-            ("SELECT 1;;", "there is more after the `;`"),
-            (
-                "SELECT 1;\n:x",
-                "there is more after the `;` (line 2 of the text)",
-            ),
-            (
-                "",
-                "the statement does not begin with a verb that reads or writes rows",
-            ),
-            (
-                "-- nothing",
-                "the statement does not begin with a verb that reads or writes rows",
-            ),
-            (
-                "COMMIT",
-                "the statement does not begin with a verb that reads or writes rows",
-            ),
-            ("SELECT 'a", "a quoted text or comment is never closed"),
-            ("SELECT /* a", "a quoted text or comment is never closed"),
-            (
-                "SELECT ?",
-                "the statement holds a placeholder of the database's own",
-            ),
-            (
-                "SELECT $1",
-                "the statement holds a placeholder of the database's own",
-            ),
-            (
-                "SELECT :row_rule, :row_rule",
-                "`:row_rule` occurs more than once",
-            ),
-            ("SELECT '\0'", "a quoted text holds a NUL character"),
-        ] {
-            let bad = Statement::parse(Dialect::Sqlite, sql).unwrap_err();
-            assert_eq!(bad.problem, problem, "{sql}");
-        }
-        let unclosed = Statement::parse(Dialect::Postgres, "SELECT $a$ x $b$").unwrap_err();
-        assert_eq!(unclosed.fix, "close it with $a$");
-    }
-
-    #[test]
-    fn a_rule_expression_cannot_leave_its_place() {
-        for sql in [
-            "m.doctor",
-            "lower(\"a b\")",
-            "(a || b)",
-            "CASE WHEN a THEN 'x' END",
-        ] {
-            assert_eq!(check_expression(Dialect::Postgres, sql), Ok(()), "{sql}");
-        }
-        for sql in [
-            "a) OR (1=1",
-            "a; DROP",
-            ":p",
-            "a -- b",
-            "(a",
-            "a /* b */",
-            "'a",
-        ] {
-            assert!(check_expression(Dialect::Postgres, sql).is_err(), "{sql}");
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn any_text_is_scanned_without_a_panic(sql in "[ -~\u{0}\u{e9}\n]{0,60}") {
-            for dialect in [Dialect::Sqlite, Dialect::Postgres] {
-                let _ = Statement::parse(dialect, &sql);
-                let _ = check_expression(dialect, &sql);
-            }
-        }
-
-        #[test]
-        fn what_is_not_a_parameter_is_kept_to_the_letter(text in "[a-z '\"()/*-]{0,40}") {
-            let sql = format!("SELECT {text}");
-            if let Ok(statement) = Statement::parse(Dialect::Postgres, &sql) {
-                prop_assert_eq!(statement.render(None).to_string(), sql);
-            }
-        }
-    }
-}
+mod tests;

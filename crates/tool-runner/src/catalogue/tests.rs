@@ -85,7 +85,7 @@ fn a_tool_is_read_whole() {
         )
     );
     assert_eq!(
-        tool.plan().statement().unwrap().render(None).trim(),
+        tool.plan().statement().unwrap().render(&[], None).trim(),
         "SELECT id, zone, owner FROM rows WHERE zone = ?1 AND (TRUE) LIMIT ?2"
     );
 }
@@ -122,7 +122,7 @@ fn a_changed_tool_is_a_new_tool() {
 }
 
 /// Each entry changes one thing of the good file.
-const FAULTS: [(&str, &str); 50] = [
+const FAULTS: [(&str, &str); 57] = [
     ("type: \"${DB_TYPE:-sqlite}\"", "type: oracle"),
     ("type: \"${DB_TYPE:-sqlite}\"", "type: postgres"),
     ("\"${DB_URL}\"", "\"${NOT_SET_ANYWHERE}\""),
@@ -188,6 +188,25 @@ const FAULTS: [(&str, &str); 50] = [
         "      source: main\n",
         "      source: main\n      derive: { sql: \"SELECT {zone}\" }\n",
     ),
+    ("LIMIT :limit", "LIMIT {limit}"),
+    ("LIMIT :limit", "LIMIT {limit:sql}"),
+    (
+        "      source: main\n",
+        "      source: main\n      derive: { table: { argument: zone, allow: [] } }\n",
+    ),
+    ("      key: id\n", "      key: id\n      max_rows: 0\n"),
+    (
+        "      key: id\n",
+        "      key: id\n      max_rows: { argument: zone }\n",
+    ),
+    (
+        "      key: id\n",
+        "      key: id\n      max_rows: { argument: limit, most: 5 }\n",
+    ),
+    (
+        "      source: main\n",
+        "      source: main\n      derive: { limit: \"{zone}\" }\n",
+    ),
     (
         "      key: id\n",
         "      key: id\n      rows: items\n      shape: table\n",
@@ -211,6 +230,32 @@ fn every_fault_names_its_line_and_the_fix() {
         writeln!(report, "# {}\n{}", to.trim(), shown(&faults)).unwrap();
     }
     insta::assert_snapshot!(report);
+}
+
+#[test]
+fn a_statement_with_too_many_texts_is_a_fault() {
+    let names = |count| {
+        let names: Vec<_> = (0..count).map(|number| format!("t{number}")).collect();
+        format!("{{ argument: zone, allow: [{}] }}", names.join(", "))
+    };
+    for (a, b, is_fault) in [(8, 8, false), (8, 9, true)] {
+        let derive = format!(
+            "source: main\n      derive: {{ a: {}, b: {} }}\n",
+            names(a),
+            names(b)
+        );
+        let text = GOOD
+            .replace("source: main\n", &derive)
+            .replace("FROM rows", "FROM {a}, {b}");
+        let faults = parse(&text).err().unwrap_or_default();
+        assert_eq!(
+            shown(&faults).contains("more than 64 texts"),
+            is_fault,
+            "{}",
+            shown(&faults)
+        );
+        assert_eq!(!faults.is_empty(), is_fault);
+    }
 }
 
 /// Tools of another project, as they stand there, below a header that says what their types are here.

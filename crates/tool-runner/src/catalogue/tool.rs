@@ -10,12 +10,14 @@ use super::File;
 use super::derive::Derive;
 use super::execute::{Execution, Scope, is_execute};
 use super::fault::{Faults, Fields};
-use super::result_shape::{ResultShape, Shape};
-use super::schema::{self, InputSchema};
+use super::limits::read_limits;
+use super::result_shape::{MaxRows, ResultShape, Shape};
+use super::schema::{self, InputSchema, JsonType, Property};
 use super::statement::Statement;
 use super::yaml::{KeyOrder, Mark, Node, Yaml};
 use crate::arguments::Arguments;
 use crate::executor::Plan;
+use crate::resilience::LimitSettings;
 
 /// Longest time one call may take. The audit service must wait longer than this before it calls a call lost.
 const MAX_TIME_LIMIT: Duration = Duration::from_secs(300);
@@ -32,6 +34,8 @@ pub struct Tool {
     time_limit: Option<Duration>,
     /// Running it twice does what running it once does.
     repeatable: bool,
+    limits: LimitSettings,
+    cache: Option<Duration>,
     input: InputSchema,
     derive: Derive,
     plan: Box<dyn Plan>,
@@ -67,6 +71,24 @@ impl Tool {
     /// Whether running it twice does what running it once does.
     pub(crate) fn is_repeatable(&self) -> bool {
         self.repeatable
+    }
+
+    /// Whether a result of it that is too large for an answer is kept: a list of rows, of which its author chose no
+    /// number.
+    pub(crate) fn keeps_large_results(&self) -> bool {
+        self.facts.read_only
+            && self.result.shape == Shape::Rows
+            && self.result.max_rows.is_none()
+            && !self.plan.reads_kept_results()
+    }
+
+    pub(crate) fn limits(&self) -> LimitSettings {
+        self.limits
+    }
+
+    /// How long its results may be kept.
+    pub(crate) fn cache(&self) -> Option<Duration> {
+        self.cache
     }
 
     pub(crate) fn plan(&self) -> &dyn Plan {
@@ -124,6 +146,11 @@ impl Tool {
         let time_limit = fields
             .optional("time_limit")
             .and_then(|node| time_limit(node, faults));
+        let limits = fields.optional("limits");
+        let limits = limits.and_then(|node| read_limits(node, faults));
+        let cache = fields
+            .optional("cache")
+            .and_then(|node| cache(node, hints.read_only, faults));
         let result_node = fields.optional("result");
         let execute = fields.take("execute", is_execute);
         fields.finish(faults);
@@ -174,6 +201,8 @@ impl Tool {
             definition_json: definition_json(texts, &input, examples, output, annotations),
             time_limit,
             repeatable: hints.read_only || hints.idempotent,
+            limits: limits.unwrap_or_default(),
+            cache,
             input,
             derive,
             plan,
@@ -255,6 +284,18 @@ fn time_limit(node: &Node, faults: &mut Faults) -> Option<Duration> {
     Some(limit)
 }
 
+/// How long results may be kept; only those of tools that change nothing can be.
+fn cache(node: &Node, read_only: bool, faults: &mut Faults) -> Option<Duration> {
+    if !read_only {
+        faults.add(
+            node.at,
+            "the results of a tool that may write cannot be kept: it would not run",
+            "set `annotations: { readOnlyHint: true }`, or remove `cache`",
+        );
+    }
+    faults.duration(node, "cache")
+}
+
 /// Every example must be a call that the schema accepts.
 fn check_examples(node: &Node, input: &InputSchema, faults: &mut Faults) {
     for example in faults.list(node, "examples") {
@@ -313,6 +354,15 @@ fn check_together(
             at,
             "`:row_rule` in the statement and `result.row_rule` need one another",
             "add the missing one or remove the other",
+        );
+    }
+    if let Some(MaxRows::Argument { name, at }) = &result.max_rows
+        && input.property(name).and_then(Property::scalar) != Some(JsonType::Integer)
+    {
+        faults.add(
+            *at,
+            format!("`{name}` is no property of type integer of `input_schema`"),
+            "name one that is, or write a number",
         );
     }
     if let Some(template) = &result.empty_error {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::catalogue::UnfitValue;
+use crate::resilience::Health;
 
 /// A failure of one run. What is meant for the log holds no value of a row or an argument; what the caller
 /// reads besides holds no internals.
@@ -11,8 +12,8 @@ pub(crate) enum ExecutorError {
     /// Nothing was sent, so nothing can have happened.
     #[error("the source cannot be reached: {0}")]
     Unreachable(String),
-    /// The source has no room for another call now.
-    #[error("the source was busy for {0:?}")]
+    /// The source has no room for another call now; it asks to be left alone for so long.
+    #[error("the source is busy, and asks for a pause of {0:?}")]
     Busy(Duration),
     /// The source gave up at the time limit.
     #[error("the source stopped at its time limit")]
@@ -46,12 +47,17 @@ pub(crate) enum ExecutorError {
 }
 
 impl ExecutorError {
-    /// The source itself is in trouble, so it counts against it, and another try may do.
-    pub(crate) fn is_outage(&self) -> bool {
-        matches!(
-            self,
-            Self::Unreachable(_) | Self::Busy(_) | Self::Timeout | Self::Broken(_)
-        )
+    /// What it says of the source.
+    pub(crate) fn health(&self) -> Health {
+        match self {
+            Self::Unreachable(_) | Self::Timeout | Self::Broken(_) => Health::Down,
+            Self::Busy(pause) => Health::Busy(*pause),
+            Self::Refused { .. }
+            | Self::BadArgument { .. }
+            | Self::BadResult(_)
+            | Self::TooLarge
+            | Self::Reported(_) => Health::Up,
+        }
     }
 }
 

@@ -7,6 +7,7 @@
 //!
 //! A new kind is a module and a line in [`KINDS`].
 
+mod command;
 mod error;
 mod output;
 mod query;
@@ -22,19 +23,21 @@ use cedar_policy::PolicySet;
 use futures::future::BoxFuture;
 use serde_json::{Map, Value};
 use tokio::time::Instant;
-use wardgate_domain::{CallId, Caller};
+use wardgate_domain::{Ambient, CallId, Caller};
 
 use crate::Error;
 use crate::catalogue::{Fields, Scope, Shape, SourceKind, SourceSettings, Statement};
+use crate::kept_results::KeptResults;
 use crate::platform::Platform;
+use crate::resilience::SourceGuard;
 use crate::sql::Database;
 
 pub(crate) use error::ExecutorError;
-pub(crate) use output::{Caps, Flow, Kept, Output, Progress};
+pub(crate) use output::{Beyond, Caps, Flow, Kept, Output, Progress};
 pub(crate) use sql::Pushed;
 
 /// Every kind of execution.
-pub(crate) const KINDS: [Kind; 2] = [query::KIND, sql::KIND];
+pub(crate) const KINDS: &[Kind] = &[command::KIND, query::KIND, sql::KIND];
 
 /// A word for `execute.type`.
 pub(crate) struct Kind {
@@ -58,6 +61,11 @@ pub(crate) trait Plan: Debug + Send + Sync {
     /// How results are shown where the tool does not say.
     fn shape(&self) -> Shape {
         Shape::Rows
+    }
+
+    /// It reads results that were too large for an answer, so such results are worth keeping.
+    fn reads_kept_results(&self) -> bool {
+        false
     }
 
     /// Its source exchanges the caller's token for one of its own.
@@ -98,6 +106,8 @@ pub(crate) struct Invocation<'a> {
     pub(crate) deadline: Instant,
     pub(crate) read_only: bool,
     pub(crate) pushed: Option<&'a Pushed>,
+    /// The caller's results that were too large for an answer.
+    pub(crate) kept_results: KeptResults<'a>,
 }
 
 /// The open sources of a catalogue, and what the process knows of itself.
@@ -112,6 +122,7 @@ struct OpenSource {
     settings: SourceSettings,
     limit: Duration,
     source: Source,
+    guard: Arc<SourceGuard>,
 }
 
 /// What an executor works on. Nothing is connected before its first use.
@@ -134,34 +145,54 @@ impl Sources {
         &mut self,
         settings: SourceSettings,
         limit: Duration,
+        ambient: &Ambient,
         previous: Option<&Self>,
     ) -> Result<(), Error> {
         let kept = previous
             .and_then(|previous| previous.open.get(&settings.name))
             .filter(|open| open.settings == settings && open.limit == limit);
-        let source = match kept {
-            Some(open) => open.source.clone(),
-            None => Source::open(&settings.kind, limit)?,
-        };
         let name = settings.name.clone();
+        let (source, guard) = match kept {
+            Some(open) => (open.source.clone(), Arc::clone(&open.guard)),
+            None => {
+                let guard = SourceGuard::new(
+                    name.clone(),
+                    settings.retry.clone(),
+                    settings.breaker.clone(),
+                    ambient.clone(),
+                );
+                (Source::open(&settings.kind, limit)?, Arc::new(guard))
+            }
+        };
         self.open.insert(
             name,
             OpenSource {
                 settings,
                 limit,
                 source,
+                guard,
             },
         );
         Ok(())
     }
 
-    pub(crate) fn platform(&self) -> &Arc<Platform> {
-        &self.platform
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.open.contains_key(name)
     }
 
-    /// Names of all sources, sorted.
-    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
-        self.open.keys().map(String::as_str)
+    /// What guards the source of that name.
+    pub(crate) fn guard(&self, name: &str) -> Option<&Arc<SourceGuard>> {
+        self.open.get(name).map(|open| &open.guard)
+    }
+
+    /// Every source with what guards it, sorted by name.
+    pub(crate) fn guards(&self) -> impl Iterator<Item = (&str, &SourceGuard)> {
+        let open = self.open.iter();
+        open.map(|(name, open)| (name.as_str(), &*open.guard))
+    }
+
+    pub(crate) fn platform(&self) -> &Arc<Platform> {
+        &self.platform
     }
 
     /// Every database with its name, sorted.

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tokio::sync::mpsc;
-use wardgate_redact::Row;
+use wardgate_redact::{Redacted, RedactionCounts, Row};
 
 use super::ExecutorError;
 use crate::catalogue::{ResultShape, Shape};
@@ -38,8 +38,17 @@ pub(crate) struct Progress {
 pub(crate) struct Caps {
     pub(crate) rows: usize,
     pub(crate) bytes: usize,
+    /// What is taken beyond that, to be kept for later.
+    pub(crate) beyond: Option<Beyond>,
     /// To stop work that writes in the middle would leave open whether it did.
     pub(crate) stops: bool,
+}
+
+/// How much of a result is kept for later, the answer included.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Beyond {
+    pub(crate) rows: usize,
+    pub(crate) bytes: usize,
 }
 
 /// Takes what a run gives.
@@ -47,6 +56,8 @@ pub(crate) struct Output<'a> {
     shape: &'a ResultShape,
     gate: Option<&'a RowGate>,
     caps: Caps,
+    /// Rows that were asked for.
+    page: Option<usize>,
     progress: Option<&'a mpsc::Sender<Progress>>,
     kept: Kept,
 }
@@ -55,6 +66,10 @@ pub(crate) struct Output<'a> {
 #[derive(Default)]
 pub(crate) struct Kept {
     pub(crate) rows: Vec<Row>,
+    /// Rows behind them that no answer has room for.
+    pub(crate) beyond: Vec<Row>,
+    /// Rows of a result that was redacted before, with what that did.
+    pub(crate) released: Option<(Redacted<Vec<Row>>, RedactionCounts)>,
     bytes: usize,
     /// Rows the rule did not admit.
     pub(crate) withheld: u64,
@@ -81,13 +96,28 @@ impl<'a> Output<'a> {
             shape,
             gate,
             caps,
+            page: None,
             progress,
             kept: Kept::default(),
         }
     }
 
+    /// With at most so many rows. A result that has them is whole, whatever else there is.
+    pub(crate) fn with_page(mut self, rows: Option<usize>) -> Self {
+        self.page = rows;
+        self
+    }
+
     /// Takes one row. What the row rule does not admit is forgotten at once.
     pub(crate) fn row(&mut self, row: Row) -> Flow {
+        let flow = self.judged(row);
+        if self.caps.stops { flow } else { Flow::More }
+    }
+
+    fn judged(&mut self, row: Row) -> Flow {
+        if self.is_full() {
+            return Flow::Enough;
+        }
         if let Some(gate) = self.gate {
             let began = Instant::now();
             let verdict = gate.verdict(&row);
@@ -105,8 +135,14 @@ impl<'a> Output<'a> {
                 }
             }
         }
-        let flow = self.kept.take(row, self.caps);
-        if self.caps.stops { flow } else { Flow::More }
+        match self.kept.take(row, self.caps) {
+            Flow::More if self.is_full() => Flow::Enough,
+            flow => flow,
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        self.page.is_some_and(|page| self.kept.rows.len() >= page)
     }
 
     /// Takes a JSON document: its rows are where `result.rows` and `result.columns` say.
@@ -160,6 +196,17 @@ impl<'a> Output<'a> {
         }
     }
 
+    /// Takes rows of a result that was redacted before.
+    pub(crate) fn released(
+        &mut self,
+        rows: Redacted<Vec<Row>>,
+        counts: RedactionCounts,
+        truncated: bool,
+    ) {
+        self.kept.truncated = truncated;
+        self.kept.released = Some((rows, counts));
+    }
+
     /// Tells how far the run is, to whoever listens. It never waits.
     pub(crate) fn progress(&mut self, progress: f64, total: Option<f64>, message: &str) {
         if let Some(listener) = self.progress {
@@ -196,12 +243,20 @@ impl Kept {
     /// Keeps an admitted row unless the result is full.
     fn take(&mut self, row: Row, caps: Caps) -> Flow {
         let bytes = self.bytes + result::json_size(&row);
-        if self.truncated || self.rows.len() == caps.rows || bytes > caps.bytes {
+        let fits = |rows, limit| self.rows.len() + self.beyond.len() < rows && bytes <= limit;
+        let has_room = !self.truncated && self.beyond.is_empty() && fits(caps.rows, caps.bytes);
+        let is_kept = caps
+            .beyond
+            .is_some_and(|beyond| fits(beyond.rows, beyond.bytes));
+        if has_room {
+            self.rows.push(row);
+        } else if is_kept && !self.truncated {
+            self.beyond.push(row);
+        } else {
             self.truncated = true;
             return Flow::Enough;
         }
         self.bytes = bytes;
-        self.rows.push(row);
         Flow::More
     }
 }

@@ -1,4 +1,8 @@
 //! `type: sql`: one prepared statement on a database.
+//!
+//! ```text
+//!   SELECT … FROM {table} WHERE id = :id     one text for each table that may stand there, and no other
+//! ```
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,18 +13,17 @@ use serde_json::{Map, Value};
 
 use super::{Executor, ExecutorError, Invocation, Kind, Output, Plan, Sources};
 use crate::Error;
-use crate::catalogue::{Fields, JsonType, Scope, SourceKind, Statement};
-use crate::pushdown::{self, Condition};
+use crate::arguments::integral;
+use crate::catalogue::{Derived, Dialect, Fields, JsonType, Node, Scope, SourceKind, Statement};
+use crate::pushdown;
 use crate::sql::{Bound, Database};
+
+pub(crate) use crate::pushdown::Pushed;
 
 pub(super) const KIND: Kind = Kind { name: "sql", read };
 
-/// A statement with a row rule pushed down, and the values for its placeholders behind those of the arguments.
-#[derive(Debug, PartialEq)]
-pub(crate) struct Pushed {
-    pub(crate) sql: Arc<str>,
-    pub(crate) values: Vec<Bound>,
-}
+/// Texts that one statement may have. Each session keeps every one that it was given prepared.
+const MAX_TEXTS: usize = 64;
 
 #[derive(Debug, Clone)]
 struct SqlPlan {
@@ -28,6 +31,15 @@ struct SqlPlan {
     statement: Arc<Statement>,
     /// Each parameter with the type its values are bound as.
     params: Vec<(String, JsonType)>,
+    names: Vec<Name>,
+}
+
+/// What `{name}` stands for in a statement.
+#[derive(Debug, Clone)]
+struct Name {
+    name: String,
+    /// Each value it may have, and the identifier that is.
+    identifiers: BTreeMap<String, String>,
 }
 
 fn read(fields: &mut Fields<'_>, scope: &mut Scope<'_, '_>) -> Option<Box<dyn Plan>> {
@@ -49,15 +61,22 @@ fn read(fields: &mut Fields<'_>, scope: &mut Scope<'_, '_>) -> Option<Box<dyn Pl
         .iter()
         .filter_map(|name| Some((name.clone(), param(name, node, scope)?)))
         .collect();
+    let names: Vec<_> = statement
+        .names()
+        .iter()
+        .map(|name| read_name(name, dialect, node, scope))
+        .collect::<Option<_>>()?;
+    check_texts(&names, node, scope);
     Some(Box::new(SqlPlan {
         source,
         params,
+        names,
         statement: Arc::new(statement),
     }))
 }
 
 /// The type that values of the parameter are bound as.
-fn param(name: &str, node: &crate::catalogue::Node, scope: &mut Scope<'_, '_>) -> Option<JsonType> {
+fn param(name: &str, node: &Node, scope: &mut Scope<'_, '_>) -> Option<JsonType> {
     if scope.derive.get(name).is_some() {
         return Some(JsonType::String);
     }
@@ -76,6 +95,63 @@ fn param(name: &str, node: &crate::catalogue::Node, scope: &mut Scope<'_, '_>) -
     scalar
 }
 
+/// The identifiers that may stand for `{name}`.
+fn read_name(name: &str, dialect: Dialect, node: &Node, scope: &mut Scope<'_, '_>) -> Option<Name> {
+    // Without a schema there is no `derive`, and its fault says so.
+    scope.input?;
+    let Some(Derived::Choice { allow, .. }) = scope.derive.get(name) else {
+        scope.faults.add(
+            node.at,
+            format!("`{{{name}}}` is chosen nowhere"),
+            format!(
+                "add `derive: {{ {name}: {{ argument: …, allow: […] }} }}` with the identifiers it may be, or bind a \
+                 value as `:{name}`"
+            ),
+        );
+        return None;
+    };
+    if allow.iter().any(|value| value.contains('\0')) {
+        let problem = format!("a value of `{name}` holds a NUL character");
+        scope.faults.add(node.at, problem, "remove it");
+    }
+    let identifier = |value: &String| (value.clone(), dialect.identifier(value));
+    Some(Name {
+        name: name.to_owned(),
+        identifiers: allow.iter().map(identifier).collect(),
+    })
+}
+
+fn check_texts(names: &[Name], node: &Node, scope: &mut Scope<'_, '_>) {
+    let texts = names.iter().try_fold(1_usize, |texts, name| {
+        texts.checked_mul(name.identifiers.len())
+    });
+    if texts.is_none_or(|texts| texts > MAX_TEXTS) {
+        scope.faults.add(
+            node.at,
+            format!("the statement can have more than {MAX_TEXTS} texts"),
+            "allow fewer identifiers, or make several tools of it",
+        );
+    }
+}
+
+impl SqlPlan {
+    /// The identifiers that the arguments choose.
+    fn identifiers(&self, arguments: &Map<String, Value>) -> Result<Vec<&str>, ExecutorError> {
+        self.names
+            .iter()
+            .map(|Name { name, identifiers }| {
+                let chosen = arguments.get(name).and_then(Value::as_str);
+                let chosen = chosen.and_then(|value| identifiers.get(value));
+                chosen
+                    .map(String::as_str)
+                    .ok_or_else(|| ExecutorError::BadArgument {
+                        text: format!("`{name}` is none of the values this tool knows"),
+                    })
+            })
+            .collect()
+    }
+}
+
 impl Plan for SqlPlan {
     fn source(&self) -> Option<&str> {
         Some(&self.source)
@@ -88,7 +164,6 @@ impl Plan for SqlPlan {
     fn open(&self, sources: &Sources) -> Result<Arc<dyn Executor>, Error> {
         Ok(Arc::new(SqlExecutor {
             database: sources.sql(&self.source)?,
-            unruled: self.statement.render(None),
             plan: self.clone(),
         }))
     }
@@ -97,8 +172,6 @@ impl Plan for SqlPlan {
 struct SqlExecutor {
     plan: SqlPlan,
     database: Arc<Database>,
-    /// The statement that every row passes.
-    unruled: Arc<str>,
 }
 
 impl Executor for SqlExecutor {
@@ -107,18 +180,19 @@ impl Executor for SqlExecutor {
         call: &'a Invocation<'a>,
         out: &'a mut Output<'_>,
     ) -> BoxFuture<'a, Result<(), ExecutorError>> {
-        let mut values = bind(&self.plan.params, call.arguments);
-        let sql = match call.pushed {
-            Some(pushed) => {
-                values.extend_from_slice(&pushed.values);
-                Arc::clone(&pushed.sql)
-            }
-            None => Arc::clone(&self.unruled),
-        };
+        let SqlPlan {
+            statement, params, ..
+        } = &self.plan;
         Box::pin(async move {
-            let rows = &mut |row| out.row(row);
+            let identifiers = self.plan.identifiers(call.arguments)?;
+            let (rule, rule_values) = match call.pushed {
+                Some(pushed) => (Some(pushed.sql.as_str()), pushed.values.as_slice()),
+                None => (None, &[][..]),
+            };
+            let sql = statement.render(&identifiers, rule);
+            let values = statement.arrange(bind(params, call.arguments), rule_values);
             self.database
-                .query(call.read_only, sql, &values, rows)
+                .query(call.read_only, sql, &values, &mut |row| out.row(row))
                 .await
         })
     }
@@ -133,16 +207,12 @@ impl Executor for SqlExecutor {
             return None;
         }
         let taken = statement.params().len();
-        let Condition { sql, values } =
-            pushdown::condition(policies, expressions, statement.dialect(), taken);
-        Some(Pushed {
-            sql: statement.render(Some(&sql)),
-            values,
-        })
+        let dialect = statement.dialect();
+        Some(pushdown::condition(policies, expressions, dialect, taken))
     }
 }
 
-/// The values for the placeholders, in order.
+/// The values for the parameters, in order.
 fn bind(params: &[(String, JsonType)], arguments: &Map<String, Value>) -> Vec<Bound> {
     let bound = |(name, kind): &(String, JsonType)| {
         let value = arguments.get(name);
@@ -155,11 +225,4 @@ fn bind(params: &[(String, JsonType)], arguments: &Map<String, Value>) -> Vec<Bo
         }
     };
     params.iter().map(bound).collect()
-}
-
-/// A whole number, also where a default is written as 10.0.
-fn integral(value: &Value) -> Option<i64> {
-    value
-        .as_i64()
-        .or_else(|| crate::arguments::rounded(value)?.as_i64())
 }

@@ -22,7 +22,7 @@ mod retry;
 pub(crate) use breaker::{BreakerSettings, BreakerState};
 pub(crate) use guard::{Attempt, Failed, Guard, GuardError, GuardedCall, Health, SourceGuard};
 pub(crate) use limits::{Limit, LimitReached, LimitSettings, ToolLimits};
-pub(crate) use rate::{ParseRateError, Rate, RateLimiter};
+pub(crate) use rate::{ParseRateError, RateLimiter};
 pub(crate) use result_cache::ResultCache;
 pub(crate) use retry::RetrySettings;
 

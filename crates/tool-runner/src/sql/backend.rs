@@ -6,14 +6,19 @@ use std::sync::Arc;
 
 use futures::stream::BoxStream;
 use serde_json::{Number, Value};
-use sqlx::error::DatabaseError;
+use sqlx::error::{BoxDynError, DatabaseError};
+use time::format_description::well_known::Rfc3339;
+use time::macros::format_description;
+use time::{Date, OffsetDateTime};
 use wardgate_redact::Row;
 
 use super::{Bound, SourceError};
 
-/// One kind of database. Dropping a session stops whatever it is doing.
+/// One kind of database.
 pub(super) trait Backend: Send + Sync + 'static {
+    /// Dropping it closes the connection.
     type Session: Send + 'static;
+    type Handle: Send + 'static;
     type Row: Send;
     type Layout: Send;
 
@@ -21,6 +26,12 @@ pub(super) trait Backend: Send + Sync + 'static {
 
     /// True when a session that was idle for a while still works.
     fn is_alive(session: &mut Self::Session) -> impl Future<Output = bool> + Send;
+
+    /// What it takes to stop the work of a session from outside.
+    fn handle(session: &Self::Session) -> Self::Handle;
+
+    /// Tells the server to stop what a session did whose connection was closed in the middle of it.
+    fn stop(handle: Self::Handle) -> impl Future<Output = ()> + Send;
 
     /// Prepares the statement, once per session, and runs it: one round trip.
     fn fetch<'s>(
@@ -61,6 +72,36 @@ pub(super) fn float(number: f64) -> Value {
         None if number > 0.0 => Value::from("Infinity"),
         None => Value::from("-Infinity"),
     }
+}
+
+/// Single precision by its shortest decimal form: 0.1 stays 0.1.
+pub(super) fn single(number: f32) -> Value {
+    float(
+        number
+            .to_string()
+            .parse()
+            .unwrap_or_else(|_| f64::from(number)),
+    )
+}
+
+/// RFC 3339; without an offset where the database has none.
+pub(super) fn timestamp(instant: OffsetDateTime, has_zone: bool) -> Result<Value, BoxDynError> {
+    let mut text = instant.to_offset(time::UtcOffset::UTC).format(&Rfc3339)?;
+    if !has_zone {
+        text.pop();
+    }
+    Ok(Value::from(text))
+}
+
+pub(super) fn date(date: Date) -> Result<Value, BoxDynError> {
+    let text = date.format(format_description!("[year]-[month]-[day]"))?;
+    Ok(Value::from(text))
+}
+
+/// True for a host that is this machine: what is sent there in the clear does not leave it.
+pub(super) fn is_here(host: &str) -> bool {
+    let is_loopback = |ip: std::net::IpAddr| ip.is_loopback();
+    host == "localhost" || host.starts_with('/') || host.parse().is_ok_and(is_loopback)
 }
 
 pub(super) fn base64(bytes: &[u8]) -> Value {

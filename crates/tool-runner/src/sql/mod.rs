@@ -6,6 +6,7 @@
 //! ```
 
 mod backend;
+mod mysql;
 mod pool;
 mod postgres;
 mod sqlite;
@@ -13,14 +14,23 @@ mod sqlite;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::stream::BoxStream;
+use futures::{StreamExt, TryStreamExt};
+use tokio::time::timeout;
 use wardgate_redact::Row;
 
 use crate::catalogue::{Dialect, SqlSettings};
 use crate::executor::{ExecutorError, Flow};
 use backend::Backend;
+use mysql::Mysql;
 use pool::Pool;
 use postgres::Postgres;
 use sqlite::Sqlite;
+
+/// How much is read on after the last row that is wanted. To see the end of a result costs less than a new
+/// session.
+const REST_ROWS: usize = 100;
+const REST_LIMIT: Duration = Duration::from_millis(5);
 
 /// A value bound to a placeholder. `None` is NULL of that type.
 #[derive(Debug, Clone, PartialEq)]
@@ -75,6 +85,10 @@ enum Lanes {
         reader: Pool<Postgres>,
         writer: Pool<Postgres>,
     },
+    Mysql {
+        reader: Pool<Mysql>,
+        writer: Pool<Mysql>,
+    },
 }
 
 impl Database {
@@ -98,6 +112,10 @@ impl Database {
                 reader: Pool::new(Postgres::reader(url, statement_limit)?, *max_connections),
                 writer: Pool::new(Postgres::writer(url, statement_limit)?, *max_connections),
             },
+            Dialect::Mysql => Lanes::Mysql {
+                reader: Pool::new(Mysql::reader(url, statement_limit)?, *max_connections),
+                writer: Pool::new(Mysql::writer(url, statement_limit)?, *max_connections),
+            },
         }))
     }
 
@@ -106,6 +124,7 @@ impl Database {
         match self.0 {
             Lanes::Sqlite { .. } => Dialect::Sqlite,
             Lanes::Postgres { .. } => Dialect::Postgres,
+            Lanes::Mysql { .. } => Dialect::Mysql,
         }
     }
 
@@ -127,6 +146,10 @@ impl Database {
                 let pool = if read_only { reader } else { writer };
                 run(pool, sql, values, sink).await
             }
+            Lanes::Mysql { reader, writer } => {
+                let pool = if read_only { reader } else { writer };
+                run(pool, sql, values, sink).await
+            }
         };
         done.map_err(ExecutorError::from)
     }
@@ -137,7 +160,8 @@ impl From<SourceError> for ExecutorError {
         let cause = error.to_string();
         match error {
             SourceError::Unreachable(_) => Self::Unreachable(cause),
-            SourceError::Busy(waited) => Self::Busy(waited),
+            // It has waited already.
+            SourceError::Busy(_) => Self::Busy(Duration::ZERO),
             SourceError::Timeout => Self::Timeout,
             SourceError::Broken(_) => Self::Broken(cause),
             SourceError::Refused(_) => Self::Refused {
@@ -158,8 +182,6 @@ async fn run<B: Backend>(
     values: &[Bound],
     sink: &mut (dyn FnMut(Row) -> Flow + Send),
 ) -> Result<(), SourceError> {
-    use futures::TryStreamExt;
-
     let mut lease = pool.lease().await?;
     let outcome = {
         let mut rows = B::fetch(lease.session(), sql, values);
@@ -175,8 +197,11 @@ async fn run<B: Backend>(
                         Some(layout) => layout,
                         None => layout.insert(B::layout(&row)?),
                     };
-                    // The rest is never read, so the session is dropped with it.
                     if sink(B::read(layout, &row)?) == Flow::Enough {
+                        if ends_soon(&mut rows).await {
+                            break Ok(());
+                        }
+                        // What is left is never read, so the session is dropped with it.
                         return Ok(());
                     }
                 }
@@ -195,4 +220,19 @@ async fn run<B: Backend>(
         }
         Err(error) => Err(SourceError::Broken(error)),
     }
+}
+
+/// Whether at most a few rows were left; they are read and forgotten.
+async fn ends_soon<R>(rows: &mut BoxStream<'_, Result<R, sqlx::Error>>) -> bool {
+    let rest = async {
+        for _ in 0..REST_ROWS {
+            match rows.next().await {
+                None => return true,
+                Some(Ok(_)) => {}
+                Some(Err(_)) => return false,
+            }
+        }
+        false
+    };
+    timeout(REST_LIMIT, rest).await.unwrap_or(false)
 }

@@ -2,13 +2,20 @@
 //!
 //! Unlike a general pool, it spends no round trip on a session that was in use a moment ago, and a session
 //! whose work was not finished is never used again: dropping its lease ends session and work together.
+//!
+//! ```text
+//!   lease ─┬─ give_back ─▶ idle ─▶ the next lease
+//!          └─ dropped ───▶ stop ─▶ its slot is free once the work has stopped
+//! ```
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use metrics::counter;
-use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::runtime::Handle;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
+use tracing::warn;
 use wardgate_telemetry::names;
 
 use super::SourceError;
@@ -17,12 +24,16 @@ use super::backend::Backend;
 /// How long a call waits for a free session, and how long connecting may take.
 const ACQUIRE_LIMIT: Duration = Duration::from_secs(5);
 
+/// How long telling a server to stop may take. The slot stays taken meanwhile, so that work which was given up
+/// does not pile up there.
+const STOP_LIMIT: Duration = Duration::from_secs(5);
+
 /// A session idle for longer is tested before it is used: the server may have restarted.
 const TRUSTED_IDLE: Duration = Duration::from_secs(1);
 
 pub(super) struct Pool<B: Backend> {
     backend: B,
-    free: Semaphore,
+    free: Arc<Semaphore>,
     idle: Mutex<Vec<Idle<B::Session>>>,
 }
 
@@ -34,17 +45,38 @@ struct Idle<S> {
 /// A session in use. Give it back when its work is done; dropped, it is closed and its work stopped.
 pub(super) struct Lease<'p, B: Backend> {
     pool: &'p Pool<B>,
+    /// Before `work`: its connection is closed first.
     session: B::Session,
-    unfinished: Unfinished,
-    _slot: SemaphorePermit<'p>,
+    work: Work<B>,
 }
 
-/// Counts the leases that were dropped before their work was done.
-struct Unfinished;
+/// What a lease is for. Dropped before it is done, it is stopped in the database.
+struct Work<B: Backend> {
+    handle: Option<B::Handle>,
+    slot: Option<OwnedSemaphorePermit>,
+}
 
-impl Drop for Unfinished {
+impl<B: Backend> Work<B> {
+    fn done(mut self) {
+        self.handle = None;
+    }
+}
+
+impl<B: Backend> Drop for Work<B> {
     fn drop(&mut self) {
+        let Some(handle) = self.handle.take() else {
+            return;
+        };
         counter!(names::STOPPED_STATEMENTS).increment(1);
+        let slot = self.slot.take();
+        if let Ok(runtime) = Handle::try_current() {
+            runtime.spawn(async move {
+                if timeout(STOP_LIMIT, B::stop(handle)).await.is_err() {
+                    warn!("a database could not be told in time to stop a statement");
+                }
+                drop(slot);
+            });
+        }
     }
 }
 
@@ -52,14 +84,15 @@ impl<B: Backend> Pool<B> {
     pub(super) fn new(backend: B, max_sessions: usize) -> Self {
         Self {
             backend,
-            free: Semaphore::new(max_sessions),
+            free: Arc::new(Semaphore::new(max_sessions)),
             idle: Mutex::new(Vec::new()),
         }
     }
 
     pub(super) async fn lease(&self) -> Result<Lease<'_, B>, SourceError> {
         let busy = || SourceError::Busy(ACQUIRE_LIMIT);
-        let slot = timeout(ACQUIRE_LIMIT, self.free.acquire()).await;
+        let free = Arc::clone(&self.free);
+        let slot = timeout(ACQUIRE_LIMIT, free.acquire_owned()).await;
         // The semaphore is never closed.
         let slot = slot.ok().and_then(Result::ok).ok_or_else(busy)?;
         let session = timeout(ACQUIRE_LIMIT, self.session()).await;
@@ -68,9 +101,11 @@ impl<B: Backend> Pool<B> {
             .map_err(SourceError::Unreachable)?;
         Ok(Lease {
             pool: self,
+            work: Work {
+                handle: Some(B::handle(&session)),
+                slot: Some(slot),
+            },
             session,
-            unfinished: Unfinished,
-            _slot: slot,
         })
     }
 
@@ -97,7 +132,6 @@ impl<B: Backend> Lease<'_, B> {
     }
 
     pub(super) fn give_back(self) {
-        std::mem::forget(self.unfinished);
         let idle = Idle {
             session: self.session,
             since: Instant::now(),
@@ -107,5 +141,6 @@ impl<B: Backend> Lease<'_, B> {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .push(idle);
+        self.work.done();
     }
 }

@@ -17,20 +17,27 @@ use sqlx::{
     Arguments, AssertSqlSafe, Column, ConnectOptions, Connection, Decode, Row as _, TypeInfo,
     ValueRef,
 };
-use time::format_description::well_known::Rfc3339;
 use time::macros::format_description;
-use time::{Date, OffsetDateTime, PrimitiveDateTime, Time};
+use time::{Date, OffsetDateTime, Time};
+use tracing::warn;
 use uuid::Uuid;
 use wardgate_redact::Row;
 
-use super::backend::{Backend, base64, distinct, float};
+use super::backend::{Backend, base64, date, distinct, float, is_here, single, timestamp};
 use super::{Bound, Refusal, SourceError};
 
-/// How often a server looks whether its client is still there; a dropped session stops within that.
+/// How often a server looks whether its client is still there, should it not be told to stop.
 const CLIENT_CHECK_INTERVAL: &str = "500ms";
 
 /// How much longer than every tool the server lets a statement run: the last resort.
 const STATEMENT_GRACE: Duration = Duration::from_secs(1);
+
+/// Names the process of a session: its number alone may be that of another one later, and on another server.
+const OWN_PROCESS: &str =
+    "SELECT pid, backend_start::text FROM pg_stat_activity WHERE pid = pg_backend_pid()";
+
+const CANCEL: &str = "SELECT pg_cancel_backend(pid) FROM pg_stat_activity \
+                      WHERE pid = $1 AND backend_start::text = $2";
 
 /// `query_canceled`: the statement time limit.
 const QUERY_CANCELED: &str = "57014";
@@ -77,35 +84,63 @@ impl Postgres {
 /// Without `sslmode` in its URL the driver would fall back to plain text when TLS is refused, and check no
 /// certificate. That is good enough within one machine only.
 fn strict_tls(options: PgConnectOptions) -> PgConnectOptions {
-    let host = options.get_host();
-    let is_here = options.get_socket().is_some()
-        || host == "localhost"
-        || host.starts_with('/')
-        || host
-            .parse::<std::net::IpAddr>()
-            .is_ok_and(|ip| ip.is_loopback());
+    let is_here = options.get_socket().is_some() || is_here(options.get_host());
     match options.get_ssl_mode() {
         PgSslMode::Prefer if !is_here => options.ssl_mode(PgSslMode::VerifyFull),
         _ => options,
     }
 }
 
+pub(super) struct Session {
+    connection: PgConnection,
+    process: Arc<Process>,
+}
+
+/// The process of the server that works for a session.
+pub(super) struct Process {
+    options: PgConnectOptions,
+    id: i32,
+    started: String,
+}
+
 impl Backend for Postgres {
-    /// Dropping it closes the socket.
-    type Session = PgConnection;
+    type Session = Session;
+    type Handle = Arc<Process>;
     type Row = PgRow;
     type Layout = Vec<PgColumn>;
 
-    async fn connect(&self) -> Result<PgConnection, sqlx::Error> {
-        PgConnection::connect_with(&self.options).await
+    async fn connect(&self) -> Result<Session, sqlx::Error> {
+        let mut connection = PgConnection::connect_with(&self.options).await?;
+        let (id, started) = sqlx::query_as(OWN_PROCESS)
+            .persistent(false)
+            .fetch_one(&mut connection)
+            .await?;
+        Ok(Session {
+            connection,
+            process: Arc::new(Process {
+                options: self.options.clone(),
+                id,
+                started,
+            }),
+        })
     }
 
-    async fn is_alive(session: &mut PgConnection) -> bool {
-        session.ping().await.is_ok()
+    async fn is_alive(session: &mut Session) -> bool {
+        session.connection.ping().await.is_ok()
+    }
+
+    fn handle(session: &Session) -> Arc<Process> {
+        Arc::clone(&session.process)
+    }
+
+    async fn stop(process: Arc<Process>) {
+        if let Err(error) = process.cancel().await {
+            warn!(%error, "a statement was not cancelled; PostgreSQL stops it when it looks for its client");
+        }
     }
 
     fn fetch<'s>(
-        session: &'s mut PgConnection,
+        session: &'s mut Session,
         sql: Arc<str>,
         values: &[Bound],
     ) -> BoxStream<'s, Result<PgRow, sqlx::Error>> {
@@ -117,7 +152,9 @@ impl Backend for Postgres {
             Bound::Boolean(truth) => arguments.add(*truth),
         });
         match bound {
-            Ok(()) => sqlx::query_with(AssertSqlSafe(sql), arguments).fetch(session),
+            Ok(()) => {
+                sqlx::query_with(AssertSqlSafe(sql), arguments).fetch(&mut session.connection)
+            }
             Err(error) => stream::once(async { Err(sqlx::Error::Encode(error)) }).boxed(),
         }
     }
@@ -158,6 +195,20 @@ impl Backend for Postgres {
     }
 }
 
+impl Process {
+    /// Cancels what it does, from a connection of its own.
+    async fn cancel(&self) -> Result<(), sqlx::Error> {
+        let mut connection = PgConnection::connect_with(&self.options).await?;
+        sqlx::query(CANCEL)
+            .bind(self.id)
+            .bind(&self.started)
+            .persistent(false)
+            .execute(&mut connection)
+            .await?;
+        connection.close().await
+    }
+}
+
 /// Turns a value that is not NULL into JSON.
 type Read = fn(PgValueRef<'_>) -> Result<Value, BoxDynError>;
 
@@ -190,7 +241,7 @@ fn reader(kind: &PgTypeInfo) -> Option<Read> {
         "INT2" => |raw| Ok(Value::from(decode::<i16>(raw)?)),
         "INT4" => |raw| Ok(Value::from(decode::<i32>(raw)?)),
         "INT8" => |raw| Ok(Value::from(decode::<i64>(raw)?)),
-        "FLOAT4" => |raw| Ok(shortest(decode::<f32>(raw)?)),
+        "FLOAT4" => |raw| Ok(single(decode::<f32>(raw)?)),
         "FLOAT8" => |raw| Ok(float(decode::<f64>(raw)?)),
         "NUMERIC" => |raw| {
             numeric(raw.as_bytes()?)
@@ -203,10 +254,10 @@ fn reader(kind: &PgTypeInfo) -> Option<Read> {
         "BYTEA" => |raw| Ok(base64(raw.as_bytes()?)),
         "JSON" | "JSONB" => |raw| decode::<Value>(raw),
         "UUID" => |raw| Ok(Value::from(Uuid::from_slice(raw.as_bytes()?)?.to_string())),
-        "DATE" => |raw| date(i32::from_be_bytes(raw.as_bytes()?.try_into()?)),
+        "DATE" => |raw| day(i32::from_be_bytes(raw.as_bytes()?.try_into()?)),
         "TIME" => |raw| time_of_day(i64::from_be_bytes(raw.as_bytes()?.try_into()?)),
-        "TIMESTAMP" => |raw| timestamp(i64::from_be_bytes(raw.as_bytes()?.try_into()?), false),
-        "TIMESTAMPTZ" => |raw| timestamp(i64::from_be_bytes(raw.as_bytes()?.try_into()?), true),
+        "TIMESTAMP" => |raw| instant(i64::from_be_bytes(raw.as_bytes()?.try_into()?), false),
+        "TIMESTAMPTZ" => |raw| instant(i64::from_be_bytes(raw.as_bytes()?.try_into()?), true),
         "BOOL[]" => |raw| Ok(list(decode::<Vec<Option<bool>>>(raw)?)),
         "INT2[]" => |raw| Ok(list(decode::<Vec<Option<i16>>>(raw)?)),
         "INT4[]" => |raw| Ok(list(decode::<Vec<Option<i32>>>(raw)?)),
@@ -228,45 +279,26 @@ fn list<T: Into<Value>>(items: Vec<Option<T>>) -> Value {
         .collect()
 }
 
-/// Single precision by its shortest decimal form: 0.1 stays 0.1.
-fn shortest(number: f32) -> Value {
-    float(
-        number
-            .to_string()
-            .parse()
-            .unwrap_or_else(|_| f64::from(number)),
-    )
-}
-
-/// RFC 3339; without an offset where the database has none.
-fn timestamp(micros: i64, has_zone: bool) -> Result<Value, BoxDynError> {
+/// Microseconds since 2000.
+fn instant(micros: i64, has_zone: bool) -> Result<Value, BoxDynError> {
     let micros = match micros {
         i64::MAX => return Ok(Value::from("infinity")),
         i64::MIN => return Ok(Value::from("-infinity")),
         _ => i128::from(micros) + i128::from(EPOCH_MICROS),
     };
     let instant = OffsetDateTime::from_unix_timestamp_nanos(micros * 1_000)?;
-    Ok(Value::from(if has_zone {
-        instant.format(&Rfc3339)?
-    } else {
-        let local = PrimitiveDateTime::new(instant.date(), instant.time()).assume_utc();
-        let mut text = local.format(&Rfc3339)?;
-        text.pop();
-        text
-    }))
+    timestamp(instant, has_zone)
 }
 
-fn date(days: i32) -> Result<Value, BoxDynError> {
+/// Days since 2000.
+fn day(days: i32) -> Result<Value, BoxDynError> {
     match days {
         i32::MAX => return Ok(Value::from("infinity")),
         i32::MIN => return Ok(Value::from("-infinity")),
         _ => {}
     }
     let day = days.checked_add(EPOCH_JULIAN_DAY).ok_or_else(unreadable)?;
-    let date = Date::from_julian_day(day)?;
-    Ok(Value::from(
-        date.format(format_description!("[year]-[month]-[day]"))?,
-    ))
+    date(Date::from_julian_day(day)?)
 }
 
 fn time_of_day(micros: i64) -> Result<Value, BoxDynError> {

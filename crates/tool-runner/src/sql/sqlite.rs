@@ -63,6 +63,7 @@ impl Drop for Session {
 
 impl Backend for Sqlite {
     type Session = Session;
+    type Handle = ();
     type Row = SqliteRow;
     type Layout = Vec<SqliteColumn>;
 
@@ -82,6 +83,11 @@ impl Backend for Sqlite {
     async fn is_alive(_: &mut Session) -> bool {
         true
     }
+
+    fn handle(_: &Session) {}
+
+    /// Dropping the session did.
+    async fn stop((): ()) {}
 
     fn fetch<'s>(
         session: &'s mut Session,

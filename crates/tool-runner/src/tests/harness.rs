@@ -8,8 +8,7 @@ use std::time::Duration;
 
 use aws_lc_rs::signature::Ed25519KeyPair;
 use cedar_policy::Policy;
-use serde_json::Value;
-use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection, SqliteConnection};
+use serde_json::{Value, json};
 use tempfile::TempDir;
 use tonic::Status;
 use wardgate_domain::{
@@ -22,141 +21,13 @@ use wardgate_proto::toolrunner::v1::tool_runner_service_client::ToolRunnerServic
 use wardgate_proto::toolrunner::v1::tool_runner_service_server::ToolRunnerServiceServer;
 use wardgate_redact::PseudonymKey;
 
+pub(crate) use super::database::Database;
 use crate::Config;
 use crate::loaded::Keys;
 use crate::service::{Runner, start};
-
-/// A database of one test's own.
-pub(super) enum Database {
-    Sqlite { dir: TempDir },
-    Postgres { server: String, name: String },
-}
-
-impl Database {
-    /// One of each kind that is there. SQLite always is; PostgreSQL where `WARDGATE_TEST_POSTGRES` says.
-    pub(super) async fn each() -> Vec<Self> {
-        let mut databases = vec![Self::sqlite().await];
-        databases.extend(Self::postgres().await);
-        databases
-    }
-
-    pub(super) async fn sqlite() -> Self {
-        let database = Self::Sqlite {
-            dir: TempDir::new().unwrap(),
-        };
-        database.execute(ROWS).await;
-        database
-    }
-
-    pub(super) async fn postgres() -> Option<Self> {
-        let Ok(server) = std::env::var("WARDGATE_TEST_POSTGRES") else {
-            assert!(
-                std::env::var("CI").is_err(),
-                "set WARDGATE_TEST_POSTGRES to a server's URL"
-            );
-            eprintln!("PostgreSQL cases are skipped: WARDGATE_TEST_POSTGRES is not set");
-            return None;
-        };
-        let random = u64::from_be_bytes(Ambient::system().random());
-        let name = format!("wardgate_test_{random:x}");
-        let mut connection = PgConnection::connect(&server).await.unwrap();
-        connection
-            .execute(AssertSqlSafe(format!("CREATE DATABASE {name}")))
-            .await
-            .unwrap();
-        let database = Self::Postgres { server, name };
-        database.execute(ROWS).await;
-        Some(database)
-    }
-
-    pub(super) fn kind(&self) -> &'static str {
-        match self {
-            Self::Sqlite { .. } => "sqlite",
-            Self::Postgres { .. } => "postgres",
-        }
-    }
-
-    pub(super) fn is_sqlite(&self) -> bool {
-        matches!(self, Self::Sqlite { .. })
-    }
-
-    pub(super) fn url(&self) -> String {
-        match self {
-            Self::Sqlite { dir } => format!("sqlite:{}", dir.path().join("rows.db").display()),
-            Self::Postgres { server, name } => {
-                let (base, _) = server.rsplit_once('/').unwrap();
-                format!("{base}/{name}")
-            }
-        }
-    }
-
-    pub(super) async fn execute(&self, sql: &str) {
-        let sql = AssertSqlSafe(sql.to_owned());
-        if self.is_sqlite() {
-            let url = format!("{}?mode=rwc", self.url());
-            let mut connection = SqliteConnection::connect(&url).await.unwrap();
-            connection.execute(sqlx::raw_sql(sql)).await.unwrap();
-            connection.close().await.unwrap();
-        } else {
-            let mut connection = PgConnection::connect(&self.url()).await.unwrap();
-            connection.execute(sqlx::raw_sql(sql)).await.unwrap();
-            connection.close().await.unwrap();
-        }
-    }
-
-    /// The one whole number that `sql` gives.
-    pub(super) async fn number(&self, sql: &str) -> i64 {
-        let sql = AssertSqlSafe(sql.to_owned());
-        if self.is_sqlite() {
-            let mut connection = SqliteConnection::connect(&self.url()).await.unwrap();
-            sqlx::query_scalar(sql)
-                .fetch_one(&mut connection)
-                .await
-                .unwrap()
-        } else {
-            let mut connection = PgConnection::connect(&self.url()).await.unwrap();
-            sqlx::query_scalar(sql)
-                .fetch_one(&mut connection)
-                .await
-                .unwrap()
-        }
-    }
-}
-
-impl Drop for Database {
-    fn drop(&mut self) {
-        if let Self::Postgres { server, name } = self {
-            let sql = AssertSqlSafe(format!("DROP DATABASE {name} WITH (FORCE)"));
-            let server = server.clone();
-            let dropping = std::thread::spawn(move || {
-                let runtime = tokio::runtime::Builder::new_current_thread()
-                    .enable_all()
-                    .build();
-                runtime.unwrap().block_on(async {
-                    let mut connection = PgConnection::connect(&server).await.unwrap();
-                    connection.execute(sql).await.unwrap();
-                });
-            });
-            dropping.join().unwrap();
-        }
-    }
-}
-
-const ROWS: &str = "
-    CREATE TABLE records (
-        id INTEGER PRIMARY KEY, patient TEXT NOT NULL, doctor TEXT, ward TEXT,
-        sealed BOOLEAN NOT NULL, level BIGINT, note TEXT
-    );
-    INSERT INTO records VALUES
-        (1, 'NUGWI', 'd1', 'W1', FALSE, 1, 'first'),
-        (2, 'NUGWI', 'd2', 'W1', FALSE, 2, 'second'),
-        (3, 'NUGWI', NULL, 'W2', FALSE, 3, 'third'),
-        (4, 'ABCDE', 'd1', 'W2', TRUE, 4, 'fourth'),
-        (5, 'ABCDE', 'd2', NULL, FALSE, NULL, 'fifth'),
-        (6, 'ABCDE', 'd''1', 'W1', TRUE, 9007199254740993, 'it''s the \"sixth\"'),
-        (7, 'FGHIJ', 'd1', 'W3', FALSE, -1, NULL);
-    CREATE TABLE written (line TEXT NOT NULL UNIQUE);
-";
+use crate::store::{SealingKey, Store};
+use crate::switchboard::Switchboard;
+use crate::tests::record::Audit;
 
 /// Tools over those rows. `${…}` is filled in by the harness.
 const TOOLS: &str = r#"
@@ -278,6 +149,8 @@ pub(super) struct Harness {
     pub(super) ambient: Ambient,
     pub(super) file: PathBuf,
     pub(super) runner: Arc<Runner>,
+    /// Where changes of switches are recorded.
+    pub(super) audit: Audit,
     clock: Arc<SetClock>,
     _dir: TempDir,
 }
@@ -294,7 +167,7 @@ impl Harness {
     ) -> Self {
         let dir = TempDir::new().unwrap();
         let file = dir.path().join("tools.yaml");
-        std::fs::write(&file, tools).unwrap();
+        std::fs::write(&file, database.translated(tools)).unwrap();
         let mut config = Config {
             catalogue: file.clone(),
             variables: BTreeMap::from([
@@ -317,12 +190,22 @@ impl Harness {
             Arc::clone(&clock) as Arc<dyn Clock>,
             Arc::new(SystemEntropy),
         );
-        let runner = start(config, keys, ambient.clone()).await.unwrap();
+        // Of its own, whatever the tools' database is: the store has its own tests on both.
+        let store = format!("sqlite:{}", dir.path().join("store.sqlite").display());
+        let store = Store::open(&store, SealingKey::derive(&[7; 32]), ambient.clone()).unwrap();
+        let audit = Audit::default();
+        let switchboard = Switchboard::open(store, audit.client(), ambient.clone())
+            .await
+            .unwrap();
+        let runner = start(config, keys, switchboard, ambient.clone())
+            .await
+            .unwrap();
         Self {
             client: ToolRunnerServiceClient::new(ToolRunnerServiceServer::from_arc(Arc::clone(
                 &runner,
             ))),
             runner,
+            audit,
             signer,
             caller: caller("d1"),
             ambient,
@@ -396,6 +279,7 @@ impl Harness {
             arguments_json: arguments.to_vec().into(),
             permit: permit.map(Into::into),
             caller_token: String::new(),
+            idempotency_key: String::new(),
         }
     }
 
@@ -467,6 +351,22 @@ pub(super) fn tools() -> &'static str {
     TOOLS
 }
 
+/// A catalogue of one tool, `one`, that runs `statement`.
+pub(super) fn one_statement(statement: &str) -> String {
+    format!(
+        r#"
+sources: {{ rows: {{ type: "${{TYPE}}", url: "${{URL}}" }} }}
+tools:
+  - name: one
+    description: One statement.
+    annotations: {{ readOnlyHint: true }}
+    input_schema: {{ type: object }}
+    execute: {{ type: sql, source: rows, statement: {} }}
+"#,
+        json!(statement)
+    )
+}
+
 pub(super) fn caller(subject: &str) -> Caller {
     Caller::from_verified(CallerClaims {
         issuer: "https://issuer.example".to_owned(),
@@ -521,7 +421,7 @@ pub(super) fn rule(policies: &[&str]) -> RowRule {
 }
 
 /// Asks again and again, for at most five seconds, until it is so.
-pub(super) async fn eventually<F: Future<Output = bool>>(what: &str, mut is_so: impl FnMut() -> F) {
+pub(crate) async fn eventually<F: Future<Output = bool>>(what: &str, mut is_so: impl FnMut() -> F) {
     let asking = async {
         let mut pause = tokio::time::interval(Duration::from_millis(20));
         while !is_so().await {

@@ -1,10 +1,19 @@
 //! The service through its own client, on every database that is there.
 
 mod arguments;
-mod harness;
+mod commands;
+mod database;
+mod derived;
+mod guarded;
+pub(crate) mod harness;
+mod kept;
+mod mysql;
 mod permits;
 mod queries;
+pub(crate) mod record;
 mod reload;
 mod results;
 mod rows;
 mod sources;
+mod statement_log;
+mod switches;

@@ -25,17 +25,17 @@ tools:
     result: { text: "{table_type} {table_name}", separator: " + " }
   - name: columns
     annotations: { readOnlyHint: true }
-    execute: { type: data_query, query_type: get_schema }
+    execute: { type: data_query, query_type: get_columns }
     input_schema: { type: object, properties: { database: { type: string }, table: { type: string } }, required: [database, table] }
     result: { columns: { name: /column_name, nullable: /nullable }, shape: rows }
   - name: status
     annotations: { readOnlyHint: true }
-    execute: { type: query, interface: node, query_type: get_node_status }
+    execute: { type: query, interface: node, query_type: get_status }
     input_schema: { type: object }
     result: { shape: object }
   - name: load
     annotations: { readOnlyHint: true }
-    execute: { type: query, interface: node, query_type: get_node_load }
+    execute: { type: query, interface: node, query_type: get_load }
     input_schema: { type: object }
   - name: system
     annotations: { readOnlyHint: true }
@@ -84,7 +84,10 @@ async fn a_node_tells_how_it_is_and_what_it_ran() {
     let harness = harness().await;
     let status = harness.call("status", "{}").await.structured();
     assert_eq!(status["status"], "running");
-    assert_eq!(status["sources"], json!(["rows"]));
+    assert_eq!(
+        status["sources"],
+        json!([{"name": "rows", "state": "up", "since": null}])
+    );
     assert_eq!(status["tools"], 8);
     let refused = harness.call("tables", r#"{"database": "none"}"#).await;
     assert!(refused.0.is_error);

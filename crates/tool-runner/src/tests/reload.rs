@@ -9,8 +9,9 @@ use wardgate_redact::PseudonymKey;
 use wardgate_rpc::Readiness;
 
 use super::harness::{Database, Harness, eventually, tools};
+use super::record::Audit;
 use crate::catalogue::Text;
-use crate::{Config, Error, service};
+use crate::{Config, Error, SealingKey, service};
 
 /// Puts a file in place at once, as an editor or Kubernetes would.
 fn replace(file: &Path, text: &str) {
@@ -129,6 +130,7 @@ async fn a_faulty_catalogue_does_not_start_and_a_good_one_is_ready() {
     let dir = tempfile::tempdir().unwrap();
     let config = Config {
         catalogue: dir.path().join("tools.yaml"),
+        store: format!("sqlite:{}", dir.path().join("store.sqlite").display()),
         ..Config::default()
     };
     let begin = |config: Config| {
@@ -137,6 +139,8 @@ async fn a_faulty_catalogue_does_not_start_and_a_good_one_is_ready() {
             config,
             verifier,
             PseudonymKey::new([7; 32]),
+            SealingKey::derive(&[7; 32]),
+            Audit::default().client(),
             Ambient::system(),
         )
     };

@@ -3,7 +3,7 @@
 use serde_json::json;
 use wardgate_proto::toolrunner::v1::OutcomeStatus;
 
-use super::harness::{DOCTOR_ONE, Database, Harness, rule, tools};
+use super::harness::{DOCTOR_ONE, Database, Harness, one_statement, rule, tools};
 
 #[tokio::test]
 async fn a_result_is_the_same_as_text_and_structured_in_the_statements_order() {
@@ -104,21 +104,6 @@ async fn withheld_rows_do_not_count_towards_the_cap() {
         answer.structured().get("truncated").is_none(),
         "hidden rows do not show in the cut"
     );
-}
-
-fn one_statement(statement: &str) -> String {
-    format!(
-        r#"
-sources: {{ rows: {{ type: "${{TYPE}}", url: "${{URL}}" }} }}
-tools:
-  - name: one
-    description: One statement.
-    annotations: {{ readOnlyHint: true }}
-    input_schema: {{ type: object }}
-    execute: {{ type: sql, source: rows, statement: {} }}
-"#,
-        json!(statement)
-    )
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use wardgate_domain::{AttributeType, ColumnTier, Digest, PermitTerms};
 use super::harness::{Database, Harness, rule, tools};
 
 /// Rules over the harness's rows, and the ids they admit, found by reading the rows.
-const RULES: [(&[&str], &[i64]); 26] = [
+const RULES: [(&[&str], &[i64]); 31] = [
     (&[], &[]),
     (
         &["permit(principal, action, resource);"],
@@ -109,6 +109,32 @@ const RULES: [(&[&str], &[i64]); 26] = [
         ],
         &[1, 2, 4, 5, 6],
     ),
+    // To the letter, however a column is sorted.
+    (
+        &[r#"permit(principal, action, resource) when { resource.doctor == "D1" };"#],
+        &[],
+    ),
+    (
+        &[r#"permit(principal, action, resource) when { resource.doctor != "D1" };"#],
+        &[1, 2, 4, 5, 6, 7],
+    ),
+    (
+        &[
+            r#"permit(principal, action, resource) when { ["d1 ", "D2"].contains(resource.doctor) };"#,
+        ],
+        &[],
+    ),
+    (
+        &[
+            "permit(principal, action, resource);",
+            r#"forbid(principal, action, resource) when { resource has ward && (resource.ward == "w1" || resource.ward == "W3 ") };"#,
+        ],
+        &[1, 2, 3, 4, 5, 6, 7],
+    ),
+    (
+        &["permit(principal, action, resource) when { resource.doctor == resource.ward };"],
+        &[],
+    ),
     // What SQL is not asked about: a pattern, arithmetic, a choice, the row itself, another type.
     (
         &[r#"permit(principal, action, resource) when { resource.note like "*th" };"#],
@@ -205,7 +231,7 @@ async fn the_database_leaves_out_what_it_understands() {
 /// Random conditions over the attributes, among them some that fail and some that SQL does not know.
 fn condition() -> impl Strategy<Value = String> {
     let text = proptest::sample::select(vec!["doctor", "ward", "patient", "note", "absent"]);
-    let value = proptest::sample::select(vec!["d1", "d2", "W1", "W2", "NUGWI", "d'1", ""]);
+    let value = proptest::sample::select(vec!["d1", "D1", "d2 ", "W1", "W2", "NUGWI", "d'1", ""]);
     let operator = proptest::sample::select(vec!["==", "!="]);
     let order = proptest::sample::select(vec!["<", "<=", ">", ">=", "==", "!="]);
     let leaf = proptest::prop_oneof![

@@ -12,19 +12,22 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use wardgate_proto::toolrunner::v1::OutcomeStatus;
 
-use super::harness::{DOCTOR_ONE, Database, Harness, eventually, rule, tools};
+use super::harness::{DOCTOR_ONE, Database, Harness, eventually, one_statement, rule, tools};
 
 const WRITTEN: &str = "SELECT count(*) FROM written";
 
 /// Statements of the service that still run.
 const RUNNING: &str = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() \
                        AND application_name = 'wardgate' AND state = 'active'";
+const RUNNING_IN_MYSQL: &str = "SELECT count(*) FROM information_schema.processlist \
+                                WHERE db = DATABASE() AND command <> 'Sleep' AND id <> CONNECTION_ID()";
 
 /// True once nothing of the service works in the database any more. SQLite lets only one write at a time,
 /// so there a write that goes through tells.
 async fn is_idle(database: &Database) -> bool {
     match database {
         Database::Postgres { .. } => database.number(RUNNING).await == 0,
+        Database::Mysql { .. } => database.number(RUNNING_IN_MYSQL).await == 0,
         Database::Sqlite { .. } => {
             let write = database.execute("DELETE FROM written");
             tokio::time::timeout(Duration::from_secs(2), write)
@@ -95,6 +98,37 @@ async fn when_the_client_leaves_the_work_stops_in_the_database() {
     }
 }
 
+/// Long before PostgreSQL looks for its client, and MySQL would not.
+#[tokio::test]
+async fn a_statement_that_was_given_up_is_cancelled_at_once() {
+    for database in [Database::postgres().await, Database::mysql().await] {
+        let Some(database) = database else {
+            continue;
+        };
+        let tools = tools().replace("time_limit: 300ms", "time_limit: 5m");
+        let harness = Harness::with(&database, &tools, |_| ()).await;
+        let terms = harness.terms("endless_append").await;
+        let mut soonest = Duration::MAX;
+        // The best of a few, because this machine may be busy.
+        for _ in 0..3 {
+            let mut call = Box::pin(harness.call_with(&terms, "{}"));
+            tokio::select! {
+                _ = call.as_mut() => panic!("it does not end by itself"),
+                () = eventually("it runs", async || !is_idle(&database).await) => {}
+            }
+            drop(call);
+            let given_up = Instant::now();
+            eventually("the statement stopped", || is_idle(&database)).await;
+            soonest = soonest.min(given_up.elapsed());
+        }
+        assert!(
+            soonest < Duration::from_millis(200),
+            "{}: {soonest:?}",
+            database.kind()
+        );
+    }
+}
+
 #[tokio::test]
 async fn a_dead_source_fails_its_own_tools_only() {
     let database = Database::sqlite().await;
@@ -110,6 +144,7 @@ async fn a_dead_source_fails_its_own_tools_only() {
     let sqlite = format!("sqlite:{}", file.display());
     for (kind, url) in [
         ("postgres", "postgres://someone:canary@127.0.0.1:1/nowhere"),
+        ("mysql", "mysql://someone:canary@127.0.0.1:1/nowhere"),
         ("sqlite", sqlite.as_str()),
     ] {
         let harness = Harness::with(&database, &two_sources(tools(), url, kind), |_| ()).await;
@@ -155,6 +190,27 @@ async fn many_calls_at_once_get_each_their_own_answer() {
                 .all(|(number, answer)| answer == [number])
         );
     }
+}
+
+#[tokio::test]
+async fn a_result_with_little_left_keeps_its_session() {
+    let Some(database) = Database::postgres().await else {
+        return;
+    };
+    let statement = "SELECT pg_backend_pid() AS process FROM generate_series(1, :last)";
+    let tools = one_statement(statement).replace(
+        "input_schema: { type: object }",
+        "input_schema: { type: object, properties: { last: { type: integer } } }\n    result: { max_rows: 5 }",
+    );
+    let harness = Harness::with(&database, &tools, |_| ()).await;
+    let mut processes = Vec::new();
+    for last in [5, 50, 5, 1_000_000, 5] {
+        let arguments = json!({ "last": last }).to_string();
+        let answer = harness.call("one", &arguments).await;
+        processes.push(answer.column("process")[0]);
+    }
+    assert!(processes[..4].iter().all(|it| *it == processes[0]));
+    assert_ne!(processes[4], processes[3], "too much was left");
 }
 
 /// Forwards to PostgreSQL and counts how often the client said something: one round trip each.
@@ -255,7 +311,7 @@ async fn p4_nothing_raw_in_the_log() {
             .await;
         // Put together in the database, so that no statement shows it.
         database
-            .execute("UPDATE records SET note = 'row-' || 'canary-4712' WHERE id = 1")
+            .execute("UPDATE records SET note = REPLACE('row-x-4712', 'x', 'canary') WHERE id = 1")
             .await;
         let read = harness
             .call("governed_rows", r#"{"patient":"NUGWI"}"#)

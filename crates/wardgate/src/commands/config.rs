@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::Failure;
 use crate::cli::{Config, ConfigCommand};
-use crate::config::{GatewayWiring, ServiceWiring, Settings};
+use crate::config::{GatewayWiring, OperatorWiring, ServiceWiring, Settings};
 
 pub(crate) fn run(arguments: &Config) -> Result<(), Failure> {
     match &arguments.command {
@@ -38,6 +38,9 @@ fn check(settings: &Settings) -> Result<(), Failure> {
     }
     if settings.has("audit") {
         settings.unwired::<wardgate_audit::Config>("audit", |_| {})?;
+    }
+    if settings.has("operator") {
+        settings.wiring::<OperatorWiring>("operator")?;
     }
     for service in ["policy", "tool_runner", "audit"] {
         if settings.has(&format!("{service}.listen")) {

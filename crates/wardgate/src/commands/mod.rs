@@ -6,6 +6,7 @@ pub(crate) mod config;
 pub(crate) mod health;
 pub(crate) mod policy;
 pub(crate) mod serve;
+pub(crate) mod switches;
 pub(crate) mod token;
 pub(crate) mod tools;
 pub(crate) mod up;

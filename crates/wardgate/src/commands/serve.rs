@@ -68,9 +68,18 @@ pub(crate) async fn tool_runner(arguments: &ConfigFile) -> Result<(), Failure> {
         wiring.pseudonym_key_file.as_ref(),
         "tool_runner.pseudonym_key_file",
     )?;
-    let pseudonyms = data_dir::pseudonym_key(pseudonyms)?;
-    let service =
-        wardgate_tool_runner::service(config, verifier, pseudonyms, Ambient::system()).await?;
+    let links = wiring.links.as_ref().ok_or(
+        "tool_runner.links.audit is missing: name the audit service's address, for example https://127.0.0.1:7003",
+    )?;
+    let service = wardgate_tool_runner::service(
+        config,
+        verifier,
+        data_dir::pseudonym_key(pseudonyms)?,
+        data_dir::sealing_key(pseudonyms)?,
+        compose::remote_record(&links.audit, wiring.tls.as_ref())?,
+        Ambient::system(),
+    )
+    .await?;
     serve("tool-runner", &wiring, service, telemetry.metrics()).await
 }
 

@@ -1,15 +1,17 @@
-//! `wardgate tools`: a catalogue, checked and listed without running anything.
+//! `wardgate tools`: a catalogue, checked and listed without running anything; and the switches of a running
+//! system.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use wardgate_domain::ToolName;
+use wardgate_domain::{SwitchAction, ToolName};
 use wardgate_tool_runner::Catalogue;
 
 use crate::Failure;
 use crate::cli::{Tools, ToolsCommand};
+use crate::commands::switches;
 
-pub(crate) fn run(arguments: Tools) -> Result<(), Failure> {
+pub(crate) async fn run(arguments: Tools) -> Result<(), Failure> {
     match arguments.command {
         ToolsCommand::Check { file } => {
             let catalogue = load(&file)?;
@@ -41,6 +43,10 @@ pub(crate) fn run(arguments: Tools) -> Result<(), Failure> {
                 }
             }
         }
+        ToolsCommand::Enable(change) => switches::set(SwitchAction::Enable, change).await?,
+        ToolsCommand::Disable(change) => switches::set(SwitchAction::Disable, change).await?,
+        ToolsCommand::Reset(change) => switches::set(SwitchAction::Reset, change).await?,
+        ToolsCommand::Switches { system, json } => switches::list(&system, json).await?,
     }
     Ok(())
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use figment::value::Dict;
 use wardgate_domain::Ambient;
 use wardgate_gateway::{Bound, Gateway};
+use wardgate_rpc::operator::{Offered, OperatorSocket};
 
 use crate::Failure;
 use crate::cli::{Demo, Up};
@@ -41,18 +42,20 @@ pub(crate) async fn run(arguments: Up) -> Result<(), Failure> {
     let address = bound.address();
     tokio::pin!(stop);
     let starting = async {
-        let neighbours = compose::local(parts(&settings, &dir, demo.as_ref())?, &ambient).await?;
+        let parts = parts(&settings, &dir, demo.as_ref())?;
+        let (neighbours, offered) = compose::local(parts, &ambient).await?;
         let metrics = telemetry.metrics();
         let gateway = Gateway::new(config, &bound, neighbours, metrics, ambient.clone()).await?;
         gateway.ready().await;
-        Ok::<_, Failure>(gateway)
+        Ok::<_, Failure>((gateway, offered))
     };
     // What it waits for may never come: a signal ends the wait too.
-    let gateway = tokio::select! {
+    let (gateway, offered) = tokio::select! {
         started = starting => started?,
         () = &mut stop => return Ok(()),
     };
 
+    let operator = operator_door(&dir, offered);
     let url = format!("http://{address}");
     println!(
         "ready {url}/mcp (also {url}/message, {url}/ready, {url}/metrics; record in {})",
@@ -61,8 +64,27 @@ pub(crate) async fn run(arguments: Up) -> Result<(), Failure> {
     if let Some(demo) = &demo {
         introduce(demo, &url, &dir, &ambient)?;
     }
-    bound.serve(gateway, stop).await;
+    tokio::select! {
+        () = bound.serve(gateway, stop) => {}
+        () = operator => {}
+    }
     Ok(())
+}
+
+/// Serves operators on a socket in the data directory, for as long as it is polled. Without a socket
+/// everything else works, so that what is wrong with it is a warning.
+fn operator_door(dir: &DataDir, offered: Offered) -> impl Future<Output = ()> {
+    let bound = OperatorSocket::bind(&dir.operator_socket());
+    async move {
+        let served = match bound {
+            Ok(socket) => socket.serve(offered).await,
+            Err(error) => Err(error),
+        };
+        if let Err(error) = served {
+            tracing::warn!(%error, "operators cannot reach this system at the command line");
+        }
+        std::future::pending().await
+    }
 }
 
 /// The gateway's section; without issuers of its own, the local one is trusted.
@@ -79,7 +101,10 @@ fn parts(settings: &Settings, dir: &DataDir, demo: Option<&Unpacked>) -> Result<
     let set = |section: &mut Dict, key: &str, value: String| {
         section.entry(key.to_owned()).or_insert(value.into());
     };
-    let mut tool_runner: wardgate_tool_runner::Config = settings.unwired("tool_runner", |_| {})?;
+    let mut tool_runner: wardgate_tool_runner::Config =
+        settings.unwired("tool_runner", |section| {
+            set(section, "store", dir.tool_runner_store());
+        })?;
     if let Some(demo) = demo {
         tool_runner.variables.extend(demo.variables.iter().cloned());
     }
@@ -90,6 +115,7 @@ fn parts(settings: &Settings, dir: &DataDir, demo: Option<&Unpacked>) -> Result<
         permit_signer: data_dir::permit_signer(&dir.permit_key())?,
         permit_verifier: data_dir::permit_verifier(&[dir.permit_public_key()])?,
         pseudonym_key: data_dir::pseudonym_key(&dir.pseudonym_key())?,
+        sealing_key: data_dir::sealing_key(&dir.pseudonym_key())?,
         mac_key: data_dir::mac_key(&dir.mac_key())?,
     })
 }

@@ -92,6 +92,7 @@ impl Audit {
             Event::Intent(subject) => self.intents.push(subject),
             Event::Outcome(outcome) => self.outcomes.push(outcome),
             Event::Refusals(refusals) => self.refusals.push(refusals),
+            Event::AdminChange(change) => panic!("the gateway changes nothing: {change:?}"),
         }
         let leaf_hash = Digest::of(&sequence.to_be_bytes());
         pb::AppendResponse {

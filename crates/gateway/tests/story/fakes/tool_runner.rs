@@ -248,4 +248,18 @@ impl ToolRunnerService for ToolRunner {
         };
         Ok(Response::new(stream))
     }
+
+    async fn set_switch(
+        &self,
+        _request: Request<pb::SetSwitchRequest>,
+    ) -> Result<Response<pb::SetSwitchResponse>, Status> {
+        Err(Status::unimplemented("the gateway sets no switches"))
+    }
+
+    async fn list_switches(
+        &self,
+        _request: Request<pb::ListSwitchesRequest>,
+    ) -> Result<Response<pb::ListSwitchesResponse>, Status> {
+        Err(Status::unimplemented("the gateway lists no switches"))
+    }
 }

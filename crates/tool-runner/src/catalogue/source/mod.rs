@@ -7,7 +7,10 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::fault::{Faults, Fields};
+use super::limits::{read_breaker, read_retry};
 use super::yaml::{Key, Node};
+
+use crate::resilience::{BreakerSettings, RetrySettings};
 
 pub(crate) use expand::Expand;
 pub(crate) use sql::SqlSettings;
@@ -17,6 +20,8 @@ pub(crate) use sql::SqlSettings;
 pub(crate) struct SourceSettings {
     pub(crate) name: String,
     pub(crate) kind: SourceKind,
+    pub(crate) retry: RetrySettings,
+    pub(crate) breaker: BreakerSettings,
 }
 
 /// What a source is. URLs and the like can hold secrets, so `Debug` never shows them.
@@ -26,7 +31,7 @@ pub(crate) enum SourceKind {
 }
 
 /// Every type of source, for faults.
-const TYPES: &str = "sqlite, postgres";
+const TYPES: &str = "sqlite, postgres, mysql";
 
 impl SourceSettings {
     pub(super) fn read(
@@ -45,7 +50,7 @@ impl SourceSettings {
         let kind = fields.required("type", &fix, expand.faults)?;
         let word = expand.text(kind, "type")?;
         let kind = match word.as_str() {
-            "sqlite" | "postgres" => {
+            "sqlite" | "postgres" | "mysql" => {
                 SqlSettings::read(&word, &mut fields, &mut expand).map(SourceKind::Sql)
             }
             other => {
@@ -57,10 +62,16 @@ impl SourceSettings {
                 return None;
             }
         };
+        let retry = fields.optional("retry");
+        let retry = retry.and_then(|node| read_retry(node, faults));
+        let breaker = fields.optional("breaker");
+        let breaker = breaker.and_then(|node| read_breaker(node, faults));
         fields.finish(faults);
         Some(Self {
             name: key.name.clone(),
             kind: kind?,
+            retry: retry.unwrap_or_default(),
+            breaker: breaker.unwrap_or_default(),
         })
     }
 }

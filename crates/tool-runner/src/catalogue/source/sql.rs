@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use sqlx::mysql::MySqlConnectOptions;
 use sqlx::postgres::PgConnectOptions;
 use sqlx::sqlite::SqliteConnectOptions;
 
@@ -37,6 +38,7 @@ impl SqlSettings {
     ) -> Option<Self> {
         let dialect = match kind {
             "postgres" => Dialect::Postgres,
+            "mysql" => Dialect::Mysql,
             _ => Dialect::Sqlite,
         };
         let url = fields.required(
@@ -73,6 +75,7 @@ fn check_url(dialect: Dialect, url: &str, at: Mark, expand: &mut Expand<'_>) -> 
     let (schemes, example): (&[&str], _) = match dialect {
         Dialect::Sqlite => (&["sqlite"], "sqlite:data.db"),
         Dialect::Postgres => (&["postgres", "postgresql"], "postgres://user@host/database"),
+        Dialect::Mysql => (&["mysql", "mariadb"], "mysql://user@host/database"),
     };
     let scheme = url.split(':').next().unwrap_or_default();
     if !schemes.contains(&scheme) {
@@ -86,6 +89,7 @@ fn check_url(dialect: Dialect, url: &str, at: Mark, expand: &mut Expand<'_>) -> 
     let readable = match dialect {
         Dialect::Sqlite => SqliteConnectOptions::from_str(url).is_ok(),
         Dialect::Postgres => PgConnectOptions::from_str(url).is_ok(),
+        Dialect::Mysql => MySqlConnectOptions::from_str(url).is_ok(),
     };
     if !readable {
         expand.faults.add(

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::{Interface, unanswered};
 use crate::catalogue::Dialect;
-use crate::executor::{ExecutorError, Flow, Sources};
+use crate::executor::{ExecutorError, Flow, Invocation, Output, Sources};
 use crate::sql::{Bound, Database};
 
 /// The SQL sources, each a database under the name of the source.
@@ -18,34 +18,39 @@ impl Interface for Catalog {
         &[
             ("get_all_databases", &[]),
             ("get_tables", &["database"]),
-            ("get_schema", &["database", "table"]),
+            ("get_columns", &["database", "table"]),
         ]
     }
 
     fn answer<'a>(
         &'a self,
         question: &'a str,
-        arguments: &'a Map<String, Value>,
+        call: &'a Invocation<'a>,
         sources: &'a Sources,
-    ) -> BoxFuture<'a, Result<Value, ExecutorError>> {
+        out: &'a mut Output<'_>,
+    ) -> BoxFuture<'a, Result<(), ExecutorError>> {
         Box::pin(async move {
-            match question {
-                "get_all_databases" => Ok(sources.databases().map(|(name, _)| name).collect()),
-                "get_tables" => {
-                    let database = database(arguments, sources)?;
-                    rows(&database, tables(database.dialect()), &[]).await
-                }
-                "get_schema" => {
-                    let database = database(arguments, sources)?;
-                    let table = text(arguments, "table")?;
-                    let found = rows(&database, columns(database.dialect()), &[table]).await?;
-                    if found == Value::Array(Vec::new()) {
-                        return Err(unknown("table", "is no table of that database"));
+            let answer = async {
+                match question {
+                    "get_all_databases" => Ok(sources.databases().map(|(name, _)| name).collect()),
+                    "get_tables" => {
+                        let database = database(call.arguments, sources)?;
+                        rows(&database, tables(database.dialect()), &[]).await
                     }
-                    Ok(found)
+                    "get_columns" => {
+                        let database = database(call.arguments, sources)?;
+                        let table = text(call.arguments, "table")?;
+                        let found = rows(&database, columns(database.dialect()), &[table]).await?;
+                        if found == Value::Array(Vec::new()) {
+                            return Err(unknown("table", "is no table of that database"));
+                        }
+                        Ok(found)
+                    }
+                    other => Err(unanswered(other)),
                 }
-                other => Err(unanswered(other)),
-            }
+            };
+            out.document(answer.await?)?;
+            Ok(())
         })
     }
 }
@@ -60,6 +65,10 @@ fn tables(dialect: Dialect) -> &'static str {
             "SELECT table_name::text, CASE table_type WHEN 'VIEW' THEN 'view' ELSE 'table' END AS table_type
              FROM information_schema.tables WHERE table_schema = current_schema() ORDER BY table_name"
         }
+        Dialect::Mysql => {
+            "SELECT table_name AS table_name, CASE table_type WHEN 'VIEW' THEN 'view' ELSE 'table' END AS table_type
+             FROM information_schema.tables WHERE table_schema = DATABASE() ORDER BY table_name"
+        }
     }
 }
 
@@ -73,6 +82,11 @@ fn columns(dialect: Dialect) -> &'static str {
             "SELECT column_name::text, data_type::text, is_nullable = 'YES' AS nullable
              FROM information_schema.columns WHERE table_schema = current_schema() AND table_name = $1
              ORDER BY ordinal_position"
+        }
+        Dialect::Mysql => {
+            "SELECT column_name AS column_name, data_type AS data_type, is_nullable = 'YES' AS nullable
+             FROM information_schema.columns WHERE table_schema = DATABASE()
+             AND CONVERT(table_name USING utf8mb4) COLLATE utf8mb4_bin = ? ORDER BY ordinal_position"
         }
     }
 }

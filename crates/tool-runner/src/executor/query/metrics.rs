@@ -4,7 +4,7 @@ use futures::future::BoxFuture;
 use serde_json::{Map, Value, json};
 
 use super::{Interface, unanswered};
-use crate::executor::{ExecutorError, Sources};
+use crate::executor::{ExecutorError, Invocation, Output, Sources};
 
 /// What the operating system and the runner count.
 pub(super) struct Metrics;
@@ -17,11 +17,13 @@ impl Interface for Metrics {
     fn answer<'a>(
         &'a self,
         question: &'a str,
-        _: &'a Map<String, Value>,
+        _: &'a Invocation<'a>,
         sources: &'a Sources,
-    ) -> BoxFuture<'a, Result<Value, ExecutorError>> {
+        out: &'a mut Output<'_>,
+    ) -> BoxFuture<'a, Result<(), ExecutorError>> {
         Box::pin(async move {
-            match question {
+            let answer = async {
+                match question {
                 "get_system_metrics" => tokio::task::spawn_blocking(system_metrics)
                     .await
                     .map_err(|_| unanswered(question)),
@@ -40,6 +42,9 @@ impl Interface for Metrics {
                     .collect()),
                 other => Err(unanswered(other)),
             }
+            };
+            out.document(answer.await?)?;
+            Ok(())
         })
     }
 }

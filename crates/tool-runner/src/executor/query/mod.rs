@@ -4,6 +4,7 @@
 //!   interface: catalog   the databases of the configured sources, their tables and columns
 //!   interface: node      health, version and load of this process
 //!   interface: metrics   figures of the process and of the tools it ran
+//!   interface: results   the caller's results that were too large for an answer
 //!   interface: tools     the tools of the catalogue in force
 //! ```
 //!
@@ -12,17 +13,16 @@
 mod catalog;
 mod metrics;
 mod node;
+mod results;
 mod tools;
 
 use std::fmt;
 use std::sync::Arc;
 
-use futures::future::BoxFuture;
-use serde_json::{Map, Value};
-
 use super::{Executor, ExecutorError, Invocation, Kind, Output, Plan, Sources};
 use crate::Error;
 use crate::catalogue::{Fields, Scope, Shape};
+use futures::future::BoxFuture;
 
 pub(super) const KIND: Kind = Kind {
     name: "query",
@@ -30,10 +30,11 @@ pub(super) const KIND: Kind = Kind {
 };
 
 /// Every interface by its name, with what makes one.
-const INTERFACES: [(&str, &dyn Interface); 4] = [
+const INTERFACES: [(&str, &dyn Interface); 5] = [
     ("catalog", &catalog::Catalog),
     ("metrics", &metrics::Metrics),
     ("node", &node::Node),
+    ("results", &results::Results),
     ("tools", &tools::Tools),
 ];
 
@@ -42,13 +43,19 @@ trait Interface: Send + Sync {
     /// The questions, each with the arguments it must have.
     fn questions(&self) -> &'static [(&'static str, &'static [&'static str])];
 
+    /// It answers from results that were too large for an answer.
+    fn reads_kept_results(&self) -> bool {
+        false
+    }
+
     /// The answer to one of [`Self::questions`].
     fn answer<'a>(
         &'a self,
         question: &'a str,
-        arguments: &'a Map<String, Value>,
+        call: &'a Invocation<'a>,
         sources: &'a Sources,
-    ) -> BoxFuture<'a, Result<Value, ExecutorError>>;
+        out: &'a mut Output<'_>,
+    ) -> BoxFuture<'a, Result<(), ExecutorError>>;
 }
 
 #[derive(Clone)]
@@ -112,6 +119,10 @@ impl Plan for QueryPlan {
         Shape::Value
     }
 
+    fn reads_kept_results(&self) -> bool {
+        self.interface.reads_kept_results()
+    }
+
     fn open(&self, sources: &Sources) -> Result<Arc<dyn Executor>, Error> {
         Ok(Arc::new(QueryExecutor {
             plan: self.clone(),
@@ -135,11 +146,7 @@ impl Executor for QueryExecutor {
             interface,
             question,
         } = self.plan;
-        Box::pin(async move {
-            let answer = interface.answer(question, call.arguments, &self.sources);
-            out.document(answer.await?)?;
-            Ok(())
-        })
+        interface.answer(question, call, &self.sources, out)
     }
 }
 

@@ -1,45 +1,61 @@
 //! How this process is.
 
 use futures::future::BoxFuture;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::{Interface, unanswered};
-use crate::executor::{ExecutorError, Sources};
+use crate::executor::{ExecutorError, Invocation, Output, Sources};
+use crate::resilience::{BreakerState, SourceGuard};
 
 /// Health, version and load.
 pub(super) struct Node;
 
 impl Interface for Node {
     fn questions(&self) -> &'static [(&'static str, &'static [&'static str])] {
-        &[("get_node_status", &[]), ("get_node_load", &[])]
+        &[("get_status", &[]), ("get_load", &[])]
     }
 
     fn answer<'a>(
         &'a self,
         question: &'a str,
-        _: &'a Map<String, Value>,
+        _: &'a Invocation<'a>,
         sources: &'a Sources,
-    ) -> BoxFuture<'a, Result<Value, ExecutorError>> {
+        out: &'a mut Output<'_>,
+    ) -> BoxFuture<'a, Result<(), ExecutorError>> {
         Box::pin(async move {
-            let platform = sources.platform();
-            match question {
-                "get_node_status" => Ok(json!({
-                    "status": "running",
-                    "version": env!("CARGO_PKG_VERSION"),
-                    "uptime_seconds": platform.uptime().as_secs(),
-                    "sources": sources.names().collect::<Vec<_>>(),
-                    "tools": platform.overview().tools.len(),
-                })),
-                "get_node_load" => {
-                    let load = platform.load();
-                    Ok(json!({
-                        "calls_in_flight": load.in_flight,
-                        "calls_total": load.total,
-                        "calls_failed": load.failed,
-                    }))
+            let answer = async {
+                let platform = sources.platform();
+                match question {
+                    "get_status" => Ok(json!({
+                        "status": "running",
+                        "version": env!("CARGO_PKG_VERSION"),
+                        "uptime_seconds": platform.uptime().as_secs(),
+                        "sources": sources.guards().map(source).collect::<Vec<_>>(),
+                        "tools": platform.overview().tools.len(),
+                    })),
+                    "get_load" => {
+                        let load = platform.load();
+                        Ok(json!({
+                            "calls_in_flight": load.in_flight,
+                            "calls_total": load.total,
+                            "calls_failed": load.failed,
+                        }))
+                    }
+                    other => Err(unanswered(other)),
                 }
-                other => Err(unanswered(other)),
-            }
+            };
+            out.document(answer.await?)?;
+            Ok(())
         })
     }
+}
+
+fn source((name, guard): (&str, &SourceGuard)) -> Value {
+    let (state, since) = match guard.breaker_state() {
+        BreakerState::Closed => ("up", None),
+        BreakerState::Open { since } => ("down", Some(since)),
+        BreakerState::HalfOpen { since } => ("probing", Some(since)),
+    };
+    let since = since.map(|since| since.to_string());
+    json!({ "name": name, "state": state, "since": since })
 }

@@ -1,10 +1,10 @@
 //! What tools there are. Who may ask is the policy's to say: the answer is not filtered by caller.
 
 use futures::future::BoxFuture;
-use serde_json::{Map, Value, json};
+use serde_json::json;
 
 use super::{Interface, unanswered};
-use crate::executor::{ExecutorError, Sources};
+use crate::executor::{ExecutorError, Invocation, Output, Sources};
 
 /// The catalogue in force.
 pub(super) struct Tools;
@@ -17,12 +17,14 @@ impl Interface for Tools {
     fn answer<'a>(
         &'a self,
         question: &'a str,
-        _: &'a Map<String, Value>,
+        _: &'a Invocation<'a>,
         sources: &'a Sources,
-    ) -> BoxFuture<'a, Result<Value, ExecutorError>> {
+        out: &'a mut Output<'_>,
+    ) -> BoxFuture<'a, Result<(), ExecutorError>> {
         Box::pin(async move {
-            let overview = sources.platform().overview();
-            match question {
+            let answer = async {
+                let overview = sources.platform().overview();
+                match question {
                 "list_tools" => Ok(overview
                     .tools
                     .iter()
@@ -50,6 +52,9 @@ impl Interface for Tools {
                     .collect()),
                 other => Err(unanswered(other)),
             }
+            };
+            out.document(answer.await?)?;
+            Ok(())
         })
     }
 }

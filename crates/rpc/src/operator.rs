@@ -1,0 +1,197 @@
+//! The operator's door of a system in one process: a Unix socket that only its owner can open.
+//!
+//! Whoever opens it is [`Peer::Operator`](crate::Peer::Operator), and may call what the access table lets an
+//! operator call. Split services have no such door: there the operator shows a certificate.
+
+use std::convert::Infallible;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::{fs, io};
+
+use futures::StreamExt;
+use futures::future::ready;
+use http::{Request, Response};
+use tokio::net::UnixListener;
+use tokio_stream::wrappers::UnixListenerStream;
+use tonic::body::Body;
+use tonic::server::NamedService;
+use tonic::service::Routes;
+use tonic::transport::{Endpoint, Server};
+use tower::Service as TowerService;
+use tower::util::BoxCloneSyncService;
+
+use crate::access::Trust;
+use crate::link::Link;
+use crate::readiness::Service;
+use crate::stack::Stack;
+
+/// A path with its closing NUL must fit into `sockaddr_un`.
+const MAX_PATH: usize = 107;
+
+/// A socket that cannot be had.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Unix limits the length of a socket's path.
+    #[error("{} is longer than the {MAX_PATH} bytes of a socket's path; use a directory with a shorter one", .0.display())]
+    TooLong(PathBuf),
+    /// Some other process answers on it.
+    #[error("another process serves {}", .0.display())]
+    Taken(PathBuf),
+    /// There is something else of that name.
+    #[error("{} is there and is no socket; remove it", .0.display())]
+    NoSocket(PathBuf),
+    /// Anything else.
+    #[error("cannot use {}: {source}", path.display())]
+    Io {
+        /// Which socket.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// The transport failed.
+    #[error("the operator's socket failed: {0}")]
+    Transport(#[from] tonic::transport::Error),
+}
+
+/// The services an operator can reach.
+#[derive(Debug, Default, Clone)]
+pub struct Offered(Routes);
+
+impl Offered {
+    /// Adds one.
+    #[must_use]
+    pub fn with<S>(self, service: Service<S>) -> Self
+    where
+        S: TowerService<Request<Body>, Response = Response<Body>, Error = Infallible>
+            + NamedService
+            + Clone
+            + Send
+            + Sync
+            + 'static,
+        S::Future: Send + 'static,
+    {
+        let stack = Stack::new(service.server, Trust::Operator);
+        Self(self.0.add_service(stack))
+    }
+}
+
+/// A socket, not yet serving. The file goes when this, or the future that serves it, is dropped.
+#[derive(Debug)]
+pub struct OperatorSocket {
+    listener: UnixListener,
+    file: SocketFile,
+}
+
+/// Removes the file when dropped.
+#[derive(Debug)]
+struct SocketFile(PathBuf);
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        // Gone already is gone.
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+impl OperatorSocket {
+    /// Takes the place of a socket that a process left behind, never that of a living one.
+    pub fn bind(path: &Path) -> Result<Self, Error> {
+        let failed = |source| Error::Io {
+            path: path.to_owned(),
+            source,
+        };
+        if path.as_os_str().len() > MAX_PATH {
+            return Err(Error::TooLong(path.to_owned()));
+        }
+        match fs::symlink_metadata(path) {
+            Ok(found) if !found.file_type().is_socket() => {
+                return Err(Error::NoSocket(path.to_owned()));
+            }
+            Ok(_) if UnixStream::connect(path).is_ok() => {
+                return Err(Error::Taken(path.to_owned()));
+            }
+            Ok(_) => fs::remove_file(path).map_err(failed)?,
+            Err(_) => {}
+        }
+        let listener = UnixListener::bind(path).map_err(failed)?;
+        let file = SocketFile(path.to_owned());
+        fs::set_permissions(path, fs::Permissions::from_mode(0o600)).map_err(failed)?;
+        Ok(Self { listener, file })
+    }
+
+    /// Serves until dropped.
+    pub async fn serve(self, offered: Offered) -> Result<(), Error> {
+        let Self { listener, file } = self;
+        let owner = fs::metadata(&file.0).map(|file| file.uid());
+        let owner = owner.map_err(|source| Error::Io {
+            path: file.0.clone(),
+            source,
+        })?;
+        // The mode was set a moment after the socket was made, and some systems do not look at it.
+        let own = UnixListenerStream::new(listener).filter(move |connection| {
+            let may = match connection {
+                Ok(stream) => stream
+                    .peer_cred()
+                    .is_ok_and(|peer| peer.uid() == owner || peer.uid() == 0),
+                Err(_) => true,
+            };
+            ready(may)
+        });
+        Server::builder()
+            .max_concurrent_streams(64)
+            .add_routes(offered.0)
+            .serve_with_incoming(own)
+            .await?;
+        Ok(())
+    }
+}
+
+/// A link to whatever serves the socket; connects when first used.
+pub fn connect(path: &Path) -> Result<Link, Error> {
+    let endpoint = Endpoint::from_shared(format!("unix:{}", path.display()))?;
+    Ok(BoxCloneSyncService::new(endpoint.connect_lazy()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn only_the_owner_can_open_it_and_it_goes_with_its_server() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("operator.sock");
+        let socket = OperatorSocket::bind(&path).unwrap();
+        let mode = fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        drop(socket.serve(Offered::default()));
+        assert!(!path.exists());
+    }
+
+    #[tokio::test]
+    async fn a_stale_socket_is_replaced_and_a_living_one_is_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("operator.sock");
+        // As after a kill: the file is there and nobody listens.
+        drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+        assert!(path.exists());
+        let living = OperatorSocket::bind(&path).unwrap();
+        let taken = OperatorSocket::bind(&path).unwrap_err();
+        assert!(matches!(taken, Error::Taken(_)), "{taken}");
+        assert!(path.exists());
+        drop(living);
+    }
+
+    #[tokio::test]
+    async fn what_is_no_socket_is_left_alone_and_a_long_path_is_told() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("operator.sock");
+        fs::write(&file, "notes").unwrap();
+        let refused = OperatorSocket::bind(&file).unwrap_err();
+        assert!(matches!(refused, Error::NoSocket(_)), "{refused}");
+        assert_eq!(fs::read(&file).unwrap(), b"notes");
+        let long = dir.path().join("x".repeat(MAX_PATH));
+        let refused = OperatorSocket::bind(&long).unwrap_err();
+        assert!(matches!(refused, Error::TooLong(_)), "{refused}");
+    }
+}

@@ -1,0 +1,63 @@
+//! The last step before the program: the process limits itself, for good, and becomes it.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use nix::sys::prctl::{set_no_new_privs, set_pdeathsig};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::sys::signal::{SigSet, Signal};
+use serde::{Deserialize, Serialize};
+
+use super::launch::{LaunchError, Order};
+use super::sandbox;
+
+/// What each process of the program may use; `None` is what Wardgate itself may use.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Limits {
+    /// Seconds of CPU time.
+    pub(crate) cpu: Option<u64>,
+    /// Bytes of address space.
+    pub(crate) memory: Option<u64>,
+    /// Open files.
+    pub(crate) files: Option<u64>,
+    /// Processes and threads of the user, the program's among them. The kernel excepts root.
+    pub(crate) processes: Option<u64>,
+    /// Bytes of one written file.
+    pub(crate) file_size: Option<u64>,
+}
+
+/// Only returns when the program cannot be run.
+pub(super) fn become_program(order: &Order, name: &OsStr, arguments: &[OsString]) -> LaunchError {
+    // Made first: there is little memory to be had behind the limits.
+    let mut program = Command::new(&order.program);
+    program.arg0(name).args(arguments);
+    if let Err(error) = confine(order) {
+        return error;
+    }
+    LaunchError::Exec(program.exec())
+}
+
+fn confine(order: &Order) -> Result<(), LaunchError> {
+    // The keeper's own mask would be the program's.
+    SigSet::empty().thread_set_mask()?;
+    // The keeper dies last, unless something else kills it.
+    set_pdeathsig(Signal::SIGKILL)?;
+    set_no_new_privs()?;
+    sandbox::enter(&order.program, order.sandbox.as_ref())?;
+    let limits = &order.limits;
+    for (resource, limit) in [
+        (Resource::RLIMIT_CORE, Some(0)),
+        (Resource::RLIMIT_CPU, limits.cpu),
+        (Resource::RLIMIT_NOFILE, limits.files),
+        (Resource::RLIMIT_NPROC, limits.processes),
+        (Resource::RLIMIT_FSIZE, limits.file_size),
+        (Resource::RLIMIT_AS, limits.memory),
+    ] {
+        let Some(limit) = limit else { continue };
+        let (_, highest) = getrlimit(resource)?;
+        let limit = limit.min(highest);
+        setrlimit(resource, limit, limit)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,130 @@
+//! What a program wrote, as rows.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use wardgate_redact::Row;
+
+use crate::command::Listener;
+use crate::executor::{ExecutorError, Flow, Output};
+
+/// How standard output is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Format {
+    /// One JSON document.
+    Json,
+    /// A row a line, with the column `line`.
+    Lines,
+    /// One row with the column `text`.
+    Text,
+}
+
+impl Format {
+    pub(super) const ALL: [(&'static str, Self); 3] = [
+        ("json", Self::Json),
+        ("lines", Self::Lines),
+        ("text", Self::Text),
+    ];
+}
+
+/// Reads the output of one run.
+pub(super) struct Reader<'r, 'o> {
+    format: Format,
+    /// Whether lines of standard error are told as progress.
+    progress: bool,
+    out: &'r mut Output<'o>,
+    /// Not yet a whole row.
+    rest: Vec<u8>,
+    remarks: u32,
+    is_not_utf8: bool,
+}
+
+impl<'r, 'o> Reader<'r, 'o> {
+    pub(super) fn new(format: Format, progress: bool, out: &'r mut Output<'o>) -> Self {
+        Self {
+            format,
+            progress,
+            out,
+            rest: Vec::new(),
+            remarks: 0,
+            is_not_utf8: false,
+        }
+    }
+
+    /// The program ended well: hands on what is left.
+    pub(super) fn finish(mut self) -> Result<(), ExecutorError> {
+        let rest = std::mem::take(&mut self.rest);
+        match self.format {
+            Format::Json => {
+                let document = serde_json::from_slice(&rest).map_err(|error| bad_json(&error))?;
+                self.out.document(document)?;
+            }
+            Format::Lines if rest.is_empty() => {}
+            Format::Lines => {
+                self.line(&rest);
+            }
+            Format::Text => match String::from_utf8(rest) {
+                Ok(text) => {
+                    self.out.document(json!({ "text": text }))?;
+                }
+                Err(_) => self.is_not_utf8 = true,
+            },
+        }
+        if self.is_not_utf8 {
+            return Err(ExecutorError::BadResult(
+                "standard output is not UTF-8".to_owned(),
+            ));
+        }
+        Ok(())
+    }
+
+    fn line(&mut self, line: &[u8]) -> Flow {
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        let Ok(line) = str::from_utf8(line) else {
+            self.is_not_utf8 = true;
+            return Flow::More;
+        };
+        let row = Row::new(vec![(Arc::from("line"), Value::from(line))]);
+        self.out.row(row)
+    }
+}
+
+impl Listener for Reader<'_, '_> {
+    fn output(&mut self, bytes: &[u8]) -> ControlFlow<()> {
+        if self.format != Format::Lines {
+            self.rest.extend_from_slice(bytes);
+            return ControlFlow::Continue(());
+        }
+        for piece in bytes.split_inclusive(|&byte| byte == b'\n') {
+            self.rest.extend_from_slice(piece);
+            if self.rest.ends_with(b"\n") {
+                let mut line = std::mem::take(&mut self.rest);
+                line.pop();
+                if self.line(&line) == Flow::Enough {
+                    return ControlFlow::Break(());
+                }
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn remark(&mut self, line: &str) {
+        if self.progress {
+            self.remarks += 1;
+            self.out.progress(self.remarks.into(), None, line);
+        }
+    }
+}
+
+/// Says where, never what.
+fn bad_json(error: &serde_json::Error) -> ExecutorError {
+    let what = match error.classify() {
+        serde_json::error::Category::Eof => "ends in the middle of a JSON document",
+        _ => "is not one JSON document",
+    };
+    let (line, column) = (error.line(), error.column());
+    ExecutorError::BadResult(format!(
+        "standard output {what} (line {line}, column {column})"
+    ))
+}

@@ -1,0 +1,148 @@
+//! Results that were too large for an answer: kept for a while for the caller who got them.
+//!
+//! ```text
+//!   keep:  every admitted row, before redaction, sealed ─▶ a handle
+//!   read:  handle ─▶ same caller, policies and definition? ─▶ row rule again ─▶ redact ─▶ rows
+//! ```
+//!
+//! A handle is worth nothing to anybody else, nor once the policies, the tool or the caller's claims changed.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use prost::Message;
+use serde_json::{Map, Value};
+use wardgate_domain::{Caller, Digest, PermitTerms, Timestamp};
+use wardgate_proto::policy::v1 as pb;
+use wardgate_redact::{Redacted, RedactionCounts, Redactor, Row};
+
+use crate::executor::ExecutorError;
+use crate::loaded::{Loaded, RunnableTool};
+use crate::row_rule::{RowGate, Verdict};
+use crate::store::kept::ToKeep;
+use crate::store::{Store, StoreError};
+
+/// Rows that are sealed and read together.
+const CHUNK: usize = 500;
+
+/// Keeps `rows` for the caller of `terms`; returns the handle and when it ends.
+pub(crate) async fn keep<'r>(
+    store: &Store,
+    caller: &Caller,
+    terms: &PermitTerms,
+    rows: impl Iterator<Item = &'r Row>,
+    (now, kept_for): (Timestamp, Duration),
+) -> Result<(String, Timestamp), StoreError> {
+    let rows: Vec<_> = rows.collect();
+    // Rows always have a JSON form: their members are named by texts.
+    let seal = |rows: &[&Row]| serde_json::to_vec(rows).unwrap_or_default();
+    let chunks: Vec<_> = rows.chunks(CHUNK).map(seal).collect();
+    let expires_at = now.plus(kept_for);
+    let handle = store
+        .keep(&ToKeep {
+            caller,
+            tool: terms.tool.as_str(),
+            definition: terms.definition_digest,
+            policy_hash: terms.policy_hash,
+            terms: &pb::Permit::from(terms).encode_to_vec(),
+            chunks: &chunks,
+            expires_at,
+        })
+        .await?;
+    Ok((handle, expires_at))
+}
+
+/// Where a call may look for results of its caller.
+#[derive(Clone, Copy)]
+pub(crate) struct KeptResults<'a> {
+    pub(crate) store: &'a Store,
+    pub(crate) loaded: &'a Loaded,
+    pub(crate) redactor: &'a Redactor,
+    /// The policies in force for the call that reads.
+    pub(crate) policy_hash: Digest,
+    pub(crate) now: Timestamp,
+}
+
+impl KeptResults<'_> {
+    /// The rows under `handle`, as far as the terms they were got under let them out.
+    pub(crate) async fn read(
+        &self,
+        handle: &str,
+        caller: &Caller,
+    ) -> Result<(Redacted<Vec<Row>>, RedactionCounts), ExecutorError> {
+        let kept = self.store.kept(handle, caller, self.now).await;
+        let kept = kept.map_err(|error| away(&error))?.ok_or_else(unknown)?;
+        let terms = pb::Permit::decode(kept.terms.as_slice())
+            .ok()
+            .and_then(|permit| PermitTerms::try_from(permit).ok())
+            .ok_or_else(changed)?;
+        let tool = self.loaded.tool(&kept.tool).ok_or_else(changed)?;
+        let is_as_it_was = kept.policy_hash == self.policy_hash
+            && kept.definition == tool.tool.facts().definition_digest
+            && terms.caller_digest == caller.digest();
+        if !is_as_it_was {
+            return Err(changed());
+        }
+        let entity = tool.tool.result().entity.as_ref();
+        let gate = RowGate::new(terms.row_rule.as_ref(), entity, caller).map_err(|_| changed())?;
+        let mut rows = Vec::new();
+        let mut names = HashMap::new();
+        for position in 0..kept.chunks {
+            let chunk = self.store.kept_chunk(&kept, position).await;
+            let chunk = chunk.map_err(|error| away(&error))?.ok_or_else(unknown)?;
+            let found: Vec<Map<String, Value>> =
+                serde_json::from_slice(&chunk).map_err(|_| changed())?;
+            let found = found.into_iter().map(|members| row(members, &mut names));
+            rows.extend(found.filter(|row| {
+                gate.as_ref()
+                    .is_none_or(|gate| matches!(gate.verdict(row), Verdict::Admitted))
+            }));
+        }
+        Ok(self.redact(tool, &terms, rows))
+    }
+
+    fn redact(
+        &self,
+        tool: &RunnableTool,
+        terms: &PermitTerms,
+        rows: Vec<Row>,
+    ) -> (Redacted<Vec<Row>>, RedactionCounts) {
+        let rows = rows.into_iter().map(|row| tool.without_internal(row));
+        self.redactor.rows(rows, |column| {
+            let class = tool.class(column);
+            (class, terms.tier(class))
+        })
+    }
+}
+
+/// A row with the names that others have too.
+fn row(members: Map<String, Value>, names: &mut HashMap<String, Arc<str>>) -> Row {
+    members
+        .into_iter()
+        .map(|(name, value)| {
+            let shared = names
+                .entry(name)
+                .or_insert_with_key(|name| Arc::from(name.as_str()));
+            (Arc::clone(shared), value)
+        })
+        .collect()
+}
+
+fn unknown() -> ExecutorError {
+    ExecutorError::BadArgument {
+        text: "`handle` names no result of yours that is still kept; call the tool again"
+            .to_owned(),
+    }
+}
+
+fn changed() -> ExecutorError {
+    ExecutorError::BadArgument {
+        text: "`handle` names a result from before the rules, the tool or your rights changed; call the tool again"
+            .to_owned(),
+    }
+}
+
+fn away(error: &StoreError) -> ExecutorError {
+    ExecutorError::Unreachable(error.to_string())
+}

@@ -1,0 +1,354 @@
+//! MySQL 8.0.17 and later, MariaDB 10.6 and later.
+//!
+//! Statements are prepared, and the server prepares one statement at a time: a second one behind a `;` is an
+//! error, whatever the connection could do otherwise.
+
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt;
+use futures::stream::{self, BoxStream};
+use serde_json::Value;
+use sqlx::error::{BoxDynError, DatabaseError};
+use sqlx::mysql::types::MySqlTime;
+use sqlx::mysql::{
+    MySqlArguments, MySqlConnectOptions, MySqlConnection, MySqlDatabaseError, MySqlRow,
+    MySqlSslMode, MySqlTypeInfo, MySqlValueRef,
+};
+use sqlx::{
+    Arguments, AssertSqlSafe, Column, ConnectOptions, Connection, Decode, Row as _, Type, TypeInfo,
+    ValueRef,
+};
+use time::{Date, OffsetDateTime};
+use tracing::warn;
+use wardgate_redact::Row;
+
+use super::backend::{Backend, base64, date, distinct, float, is_here, single, timestamp};
+use super::{Bound, Refusal, SourceError};
+
+/// The one mode that `catalogue::statement` reads statements in, and strict: a value that does not fit its
+/// column is an error.
+const SQL_MODE: &str = "STRICT_ALL_TABLES,ANSI_QUOTES,NO_BACKSLASH_ESCAPES,PIPES_AS_CONCAT,\
+                        NO_ZERO_DATE,NO_ZERO_IN_DATE,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION";
+
+/// What a session is to the server. The number of one server may be that of another session on the next.
+const OWN_SESSION: &str =
+    "SELECT VERSION(), CAST(CONNECTION_ID() AS UNSIGNED), CONCAT(@@hostname, ':', @@port)";
+
+const SERVER: &str = "SELECT CONCAT(@@hostname, ':', @@port)";
+
+/// How much longer than every tool the server lets a statement run: the last resort.
+const STATEMENT_GRACE: Duration = Duration::from_secs(1);
+
+/// A statement was stopped: `ER_STATEMENT_TIMEOUT` of MariaDB, `ER_QUERY_TIMEOUT` of MySQL.
+const TIMEOUTS: [u16; 2] = [1969, 3024];
+
+/// `ER_NO_SUCH_THREAD`: the session that was to be stopped has ended.
+const NO_SUCH_SESSION: u16 = 1094;
+
+/// Errors whose messages name objects and never values: too many connections, access, unknown database, table or
+/// column, rights, lock time-out, deadlock, a server or a transaction that only reads.
+const VALUE_FREE_ERRORS: [u16; 15] = [
+    1040, 1044, 1045, 1049, 1053, 1054, 1142, 1143, 1146, 1205, 1213, 1290, 1317, 1792, 1836,
+];
+
+pub(super) struct Mysql {
+    options: MySqlConnectOptions,
+    statement_limit: Duration,
+    is_reader: bool,
+}
+
+impl Mysql {
+    /// Sessions whose every transaction is read-only.
+    pub(super) fn reader(url: &str, statement_limit: Duration) -> Result<Self, sqlx::Error> {
+        let mut mysql = Self::writer(url, statement_limit)?;
+        mysql.is_reader = true;
+        Ok(mysql)
+    }
+
+    pub(super) fn writer(url: &str, statement_limit: Duration) -> Result<Self, sqlx::Error> {
+        // Texts are read as UTF-8 and TIMESTAMPs as UTC, whatever the URL says.
+        let options = strict_tls(MySqlConnectOptions::from_str(url)?)
+            .charset("utf8mb4")
+            .timezone("+00:00".to_owned())
+            .pipes_as_concat(false)
+            .no_engine_substitution(false)
+            .disable_statement_logging();
+        Ok(Self {
+            options,
+            statement_limit: statement_limit + STATEMENT_GRACE,
+            is_reader: false,
+        })
+    }
+
+    /// The settings of a session, the same on every server.
+    fn settings(&self, is_mariadb: bool) -> String {
+        let limit = self.statement_limit.as_millis();
+        // Collations that compare to the letter: texts that no column is part of are compared as elsewhere.
+        let (limit, collation) = if is_mariadb {
+            let (seconds, millis) = (limit / 1_000, limit % 1_000);
+            (
+                format!("max_statement_time = {seconds}.{millis:03}"),
+                "utf8mb4_nopad_bin",
+            )
+        } else {
+            (format!("max_execution_time = {limit}"), "utf8mb4_0900_bin")
+        };
+        format!("SET SESSION sql_mode = '{SQL_MODE}', {limit}, NAMES utf8mb4 COLLATE {collation}")
+    }
+}
+
+/// Without `ssl-mode` in its URL the driver would fall back to plain text when TLS is refused, and check no
+/// certificate. That is good enough within one machine only.
+fn strict_tls(options: MySqlConnectOptions) -> MySqlConnectOptions {
+    let is_here = options.get_socket().is_some() || is_here(options.get_host());
+    match options.get_ssl_mode() {
+        MySqlSslMode::Preferred if !is_here => options.ssl_mode(MySqlSslMode::VerifyIdentity),
+        _ => options,
+    }
+}
+
+pub(super) struct Session {
+    connection: MySqlConnection,
+    process: Arc<Process>,
+}
+
+/// What works for a session in the server.
+pub(super) struct Process {
+    options: MySqlConnectOptions,
+    server: String,
+    id: u64,
+}
+
+impl Backend for Mysql {
+    type Session = Session;
+    type Handle = Arc<Process>;
+    type Row = MySqlRow;
+    type Layout = Vec<MysqlColumn>;
+
+    async fn connect(&self) -> Result<Session, sqlx::Error> {
+        let mut connection = MySqlConnection::connect_with(&self.options).await?;
+        let (version, id, server): (String, u64, String) = sqlx::query_as(OWN_SESSION)
+            .persistent(false)
+            .fetch_one(&mut connection)
+            .await?;
+        let settings = self.settings(version.contains("MariaDB"));
+        run(&mut connection, settings).await?;
+        if self.is_reader {
+            run(
+                &mut connection,
+                "SET SESSION TRANSACTION READ ONLY".to_owned(),
+            )
+            .await?;
+        }
+        Ok(Session {
+            connection,
+            process: Arc::new(Process {
+                options: self.options.clone(),
+                server,
+                id,
+            }),
+        })
+    }
+
+    async fn is_alive(session: &mut Session) -> bool {
+        session.connection.ping().await.is_ok()
+    }
+
+    fn handle(session: &Session) -> Arc<Process> {
+        Arc::clone(&session.process)
+    }
+
+    async fn stop(process: Arc<Process>) {
+        if let Err(error) = process.kill().await {
+            warn!(%error, "a statement was not stopped; it runs until the time limit of the server");
+        }
+    }
+
+    fn fetch<'s>(
+        session: &'s mut Session,
+        sql: Arc<str>,
+        values: &[Bound],
+    ) -> BoxStream<'s, Result<MySqlRow, sqlx::Error>> {
+        let mut arguments = MySqlArguments::default();
+        let bound = values.iter().try_for_each(|value| match value {
+            Bound::Text(text) => arguments.add(text.as_deref()),
+            Bound::Integer(number) => arguments.add(*number),
+            Bound::Number(number) => arguments.add(*number),
+            Bound::Boolean(truth) => arguments.add(*truth),
+        });
+        match bound {
+            Ok(()) => {
+                sqlx::query_with(AssertSqlSafe(sql), arguments).fetch(&mut session.connection)
+            }
+            Err(error) => stream::once(async { Err(sqlx::Error::Encode(error)) }).boxed(),
+        }
+    }
+
+    fn layout(row: &MySqlRow) -> Result<Self::Layout, SourceError> {
+        let names = distinct(row.columns().iter().map(Column::name))?;
+        names
+            .into_iter()
+            .zip(row.columns())
+            .map(|(name, column)| match reader(column.type_info()) {
+                Some(read) => Ok(MysqlColumn { name, read }),
+                None => Err(SourceError::ColumnType {
+                    column: name,
+                    type_name: column.type_info().name().to_owned(),
+                }),
+            })
+            .collect()
+    }
+
+    fn read(layout: &Self::Layout, row: &MySqlRow) -> Result<Row, SourceError> {
+        layout
+            .iter()
+            .enumerate()
+            .map(|(position, column)| Ok((Arc::clone(&column.name), column.value(row, position)?)))
+            .collect()
+    }
+
+    fn refusal(error: &dyn DatabaseError) -> SourceError {
+        let number = number(error);
+        if TIMEOUTS.contains(&number) {
+            return SourceError::Timeout;
+        }
+        let is_safe = VALUE_FREE_ERRORS.contains(&number);
+        SourceError::Refused(Refusal {
+            code: format!("MySQL error {number}"),
+            message: is_safe.then(|| error.message().to_owned()),
+        })
+    }
+}
+
+async fn run(connection: &mut MySqlConnection, sql: String) -> Result<(), sqlx::Error> {
+    sqlx::raw_sql(AssertSqlSafe(sql))
+        .execute(connection)
+        .await
+        .map(drop)
+}
+
+fn number(error: &dyn DatabaseError) -> u16 {
+    error
+        .try_downcast_ref::<MySqlDatabaseError>()
+        .map_or(0, MySqlDatabaseError::number)
+}
+
+impl Process {
+    /// Ends the session with what it does, from a connection of its own. The server would notice only when it
+    /// has a row to send.
+    async fn kill(&self) -> Result<(), sqlx::Error> {
+        let mut connection = MySqlConnection::connect_with(&self.options).await?;
+        let server: String = sqlx::query_scalar(SERVER)
+            .persistent(false)
+            .fetch_one(&mut connection)
+            .await?;
+        if server == self.server {
+            match run(&mut connection, format!("KILL CONNECTION {}", self.id)).await {
+                Err(sqlx::Error::Database(error)) if number(error.as_ref()) == NO_SUCH_SESSION => {}
+                outcome => outcome?,
+            }
+        }
+        connection.close().await
+    }
+}
+
+/// Turns a value that is not NULL into JSON.
+type Read = fn(MySqlValueRef<'_>) -> Result<Value, BoxDynError>;
+
+pub(super) struct MysqlColumn {
+    name: Arc<str>,
+    read: Read,
+}
+
+impl MysqlColumn {
+    fn value(&self, row: &MySqlRow, position: usize) -> Result<Value, SourceError> {
+        let raw = row.try_get_raw(position).map_err(SourceError::Broken)?;
+        // A date of zeros is an absent one.
+        if raw.is_null() {
+            return Ok(Value::Null);
+        }
+        (self.read)(raw).map_err(|_| SourceError::Value {
+            column: Arc::clone(&self.name),
+            type_name: row.column(position).type_info().name().to_owned(),
+        })
+    }
+}
+
+fn decode<'r, T: Decode<'r, sqlx::MySql>>(raw: MySqlValueRef<'r>) -> Result<T, BoxDynError> {
+    T::decode(raw)
+}
+
+/// How values of a type become JSON; none for types without a form that keeps everything.
+fn reader(kind: &MySqlTypeInfo) -> Option<Read> {
+    let is_signed = <i64 as Type<sqlx::MySql>>::compatible(kind);
+    // The names of text types say what sorts them; this says whether they hold characters.
+    let is_text = <str as Type<sqlx::MySql>>::compatible(kind);
+    Some(match kind.name() {
+        // TINYINT(1), which is what BOOLEAN is.
+        "BOOLEAN" if is_signed => |raw| {
+            Ok(match decode::<i64>(raw)? {
+                0 => Value::Bool(false),
+                1 => Value::Bool(true),
+                other => Value::from(other),
+            })
+        },
+        "TINYINT" | "SMALLINT" | "MEDIUMINT" | "INT" | "BIGINT" => {
+            |raw| Ok(Value::from(decode::<i64>(raw)?))
+        }
+        "BOOLEAN" | "TINYINT UNSIGNED" | "SMALLINT UNSIGNED" | "MEDIUMINT UNSIGNED"
+        | "INT UNSIGNED" | "BIGINT UNSIGNED" | "YEAR" | "BIT" => {
+            |raw| Ok(Value::from(decode::<u64>(raw)?))
+        }
+        "FLOAT" => |raw| Ok(single(decode::<f32>(raw)?)),
+        "DOUBLE" => |raw| Ok(float(decode::<f64>(raw)?)),
+        "DATE" => |raw| date(decode::<Date>(raw)?),
+        "DATETIME" => |raw| timestamp(decode::<OffsetDateTime>(raw)?, false),
+        "TIMESTAMP" => |raw| timestamp(decode::<OffsetDateTime>(raw)?, true),
+        "TIME" => |raw| Ok(Value::from(duration(&decode::<MySqlTime>(raw)?))),
+        "JSON" => |raw| decode::<Value>(raw),
+        "DECIMAL" | "ENUM" | "SET" | "NULL" => |raw| Ok(Value::from(decode::<&str>(raw)?)),
+        _ if is_text => |raw| Ok(Value::from(decode::<&str>(raw)?)),
+        "BINARY" | "VARBINARY" | "TINYBLOB" | "BLOB" | "MEDIUMBLOB" | "LONGBLOB" => {
+            |raw| Ok(base64(decode::<&[u8]>(raw)?))
+        }
+        _ => return None,
+    })
+}
+
+/// `[-]hhh:mm:ss[.ffffff]`: a time of MySQL is one of day or as long as 838 hours.
+fn duration(time: &MySqlTime) -> String {
+    let sign = if time.sign().is_negative() { "-" } else { "" };
+    let (hours, minutes, seconds) = (time.hours(), time.minutes(), time.seconds());
+    let text = format!("{sign}{hours:02}:{minutes:02}:{seconds:02}");
+    match time.microseconds() {
+        0 => text,
+        micros => format!("{text}.{}", format!("{micros:06}").trim_end_matches('0')),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_leaves_this_machine_is_encrypted_for_a_server_that_is_known() {
+        for (url, verifies) in [
+            ("mysql://u@localhost/d", false),
+            ("mysql://u@127.0.0.1/d", false),
+            ("mysql://u@db.example/d?socket=/run/mysqld.sock", false),
+            ("mysql://u@db.example/d", true),
+            ("mysql://u@10.0.0.7/d?ssl-mode=preferred", true),
+            ("mysql://u@10.0.0.7/d?ssl-mode=disabled", false),
+        ] {
+            let options = strict_tls(url.parse().unwrap());
+            let mode = options.get_ssl_mode();
+            assert_eq!(
+                matches!(mode, MySqlSslMode::VerifyIdentity),
+                verifies,
+                "{url}"
+            );
+        }
+    }
+}

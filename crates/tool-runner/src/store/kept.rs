@@ -1,0 +1,257 @@
+//! Large results, kept for a while for the caller who got them, and for nobody else.
+
+use wardgate_domain::{Caller, Digest, Timestamp};
+
+use super::database::Value;
+use super::sealing::About;
+use super::{Store, StoreError, person, within};
+
+const KEEP: &str = "
+    INSERT INTO tool_runner.kept_result
+        (handle, caller, tool, definition, policy_hash, terms, chunks, bytes, expires_at)
+    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)";
+
+const KEEP_CHUNK: &str =
+    "INSERT INTO tool_runner.kept_chunk (handle, position, sealed) VALUES ($1, $2, $3)";
+
+/// Counted from the newest: what no longer fits goes.
+const TRIM_CALLER: &str = "
+    DELETE FROM tool_runner.kept_result WHERE number IN (
+        SELECT number FROM (
+            SELECT number, sum(bytes) OVER (ORDER BY number DESC) AS together
+            FROM tool_runner.kept_result WHERE caller = $1
+        ) AS newest_first WHERE together > $2)";
+
+const TRIM_ALL: &str = "
+    DELETE FROM tool_runner.kept_result WHERE number IN (
+        SELECT number FROM (
+            SELECT number, sum(bytes) OVER (ORDER BY number DESC) AS together
+            FROM tool_runner.kept_result
+        ) AS newest_first WHERE together > $1)";
+
+/// An expired or another caller's handle is answered like one that never was.
+const LOOK: &str = "
+    SELECT tool, definition, policy_hash, terms, chunks, expires_at FROM tool_runner.kept_result
+    WHERE handle = $1 AND caller = $2 AND expires_at > $3";
+
+const LOOK_CHUNK: &str =
+    "SELECT sealed FROM tool_runner.kept_chunk WHERE handle = $1 AND position = $2";
+
+pub(super) const SWEEP: &str = "
+    DELETE FROM tool_runner.kept_result WHERE number IN
+        (SELECT number FROM tool_runner.kept_result WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2)";
+
+/// As [`LOOK`] gives it.
+type Found = (String, Vec<u8>, Vec<u8>, Vec<u8>, i64, i64);
+
+/// Bytes of results that are kept; the oldest go first.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct KeptLimits {
+    pub(crate) per_caller: i64,
+    pub(crate) overall: i64,
+}
+
+impl Default for KeptLimits {
+    fn default() -> Self {
+        Self {
+            per_caller: 64 << 20,
+            overall: 1 << 30,
+        }
+    }
+}
+
+/// A result to be kept.
+pub(crate) struct ToKeep<'a> {
+    pub(crate) caller: &'a Caller,
+    /// Canonical name.
+    pub(crate) tool: &'a str,
+    /// The definition it ran under.
+    pub(crate) definition: Digest,
+    /// The policies it was released under.
+    pub(crate) policy_hash: Digest,
+    /// Row rule and column tiers it was released under, in a form of the caller's choice.
+    pub(crate) terms: &'a [u8],
+    /// The result, in parts that are read one at a time.
+    pub(crate) chunks: &'a [Vec<u8>],
+    pub(crate) expires_at: Timestamp,
+}
+
+/// A result that is kept.
+pub(crate) struct Kept {
+    handle: String,
+    /// Of everything its parts are sealed with.
+    row: Digest,
+    pub(crate) tool: String,
+    pub(crate) definition: Digest,
+    pub(crate) policy_hash: Digest,
+    pub(crate) terms: Vec<u8>,
+    /// How many there are.
+    pub(crate) chunks: i64,
+    pub(crate) expires_at: Timestamp,
+}
+
+impl Store {
+    /// Keeps a result, and lets the oldest go where there is no room; returns its handle.
+    pub(crate) async fn keep(&self, result: &ToKeep<'_>) -> Result<String, StoreError> {
+        let handle = format!("{:032x}", u128::from_be_bytes(self.ambient.random()));
+        let count = i64::try_from(result.chunks.len()).unwrap_or(i64::MAX);
+        let row = Row {
+            handle: &handle,
+            caller: person(result.caller),
+            tool: result.tool,
+            definition: result.definition,
+            policy_hash: result.policy_hash,
+            chunks: count,
+            expires_at: result.expires_at.as_micros(),
+        };
+        let digest = row.digest();
+        let seal = |about: &About, plain: &[u8]| self.key.seal(about, plain, &self.ambient);
+        let terms = seal(&about_terms(digest), result.terms)?;
+        let mut chunks = Vec::with_capacity(result.chunks.len());
+        for (position, chunk) in (0..).zip(result.chunks) {
+            chunks.push(seal(&about_chunk(digest, position), chunk)?);
+        }
+        let bytes: usize = chunks.iter().map(Vec::len).sum();
+        let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
+        if bytes > self.limits.per_caller.min(self.limits.overall) {
+            return Err(StoreError::TooLarge);
+        }
+        within(self.write(&row, terms, chunks, bytes)).await?;
+        Ok(handle)
+    }
+
+    async fn write(
+        &self,
+        row: &Row<'_>,
+        terms: Vec<u8>,
+        chunks: Vec<Vec<u8>>,
+        bytes: i64,
+    ) -> Result<(), StoreError> {
+        let caller = || Value::from(&row.caller.as_bytes()[..]);
+        let mut transaction = self.database.begin().await?;
+        let values = [
+            row.handle.into(),
+            caller(),
+            row.tool.into(),
+            row.definition.as_bytes()[..].into(),
+            row.policy_hash.as_bytes()[..].into(),
+            Value::Bytes(terms),
+            row.chunks.into(),
+            bytes.into(),
+            row.expires_at.into(),
+        ];
+        transaction.execute(KEEP, values).await?;
+        for (position, chunk) in (0..).zip(chunks) {
+            let values = [
+                row.handle.into(),
+                Value::Integer(position),
+                Value::Bytes(chunk),
+            ];
+            transaction.execute(KEEP_CHUNK, values).await?;
+        }
+        let of_caller = [caller(), self.limits.per_caller.into()];
+        transaction.execute(TRIM_CALLER, of_caller).await?;
+        let of_all = [self.limits.overall.into()];
+        transaction.execute(TRIM_ALL, of_all).await?;
+        transaction.commit().await
+    }
+
+    /// What is kept under `handle` for `caller`. None: unknown, expired, or another caller's, and nobody
+    /// can tell which.
+    pub(crate) async fn kept(
+        &self,
+        handle: &str,
+        caller: &Caller,
+        now: Timestamp,
+    ) -> Result<Option<Kept>, StoreError> {
+        // PostgreSQL takes no NUL in a text.
+        if handle.contains('\0') {
+            return Ok(None);
+        }
+        let caller = person(caller);
+        let key = [
+            handle.into(),
+            caller.as_bytes()[..].into(),
+            now.as_micros().into(),
+        ];
+        let rows: Vec<Found> = within(self.database.rows(LOOK, key)).await?;
+        let Some((tool, definition, policy_hash, terms, chunks, expires_at)) =
+            rows.into_iter().next()
+        else {
+            return Ok(None);
+        };
+        let row = Row {
+            handle,
+            caller,
+            tool: &tool,
+            definition: digest(definition)?,
+            policy_hash: digest(policy_hash)?,
+            chunks,
+            expires_at,
+        };
+        Ok(Some(Kept {
+            row: row.digest(),
+            handle: handle.to_owned(),
+            definition: row.definition,
+            policy_hash: row.policy_hash,
+            terms: self.key.open(&about_terms(row.digest()), terms)?,
+            chunks,
+            expires_at: Timestamp::from_micros(expires_at),
+            tool,
+        }))
+    }
+
+    /// One part of a kept result, counted from 0. None: there is no such part, or not any more.
+    pub(crate) async fn kept_chunk(
+        &self,
+        kept: &Kept,
+        position: i64,
+    ) -> Result<Option<Vec<u8>>, StoreError> {
+        let key = [kept.handle.as_str().into(), position.into()];
+        let rows: Vec<(Vec<u8>,)> = within(self.database.rows(LOOK_CHUNK, key)).await?;
+        rows.into_iter()
+            .next()
+            .map(|(sealed,)| self.key.open(&about_chunk(kept.row, position), sealed))
+            .transpose()
+    }
+}
+
+/// What stands in clear in a row; its parts are sealed with all of it, so none of it can be changed.
+struct Row<'a> {
+    handle: &'a str,
+    caller: Digest,
+    tool: &'a str,
+    definition: Digest,
+    policy_hash: Digest,
+    chunks: i64,
+    expires_at: i64,
+}
+
+impl Row<'_> {
+    fn digest(&self) -> Digest {
+        let whole = About::new("kept result")
+            .and(self.handle.as_bytes())
+            .and(self.caller.as_bytes())
+            .and(self.tool.as_bytes())
+            .and(self.definition.as_bytes())
+            .and(self.policy_hash.as_bytes())
+            .and(&self.chunks.to_be_bytes())
+            .and(&self.expires_at.to_be_bytes());
+        Digest::of(whole.as_bytes())
+    }
+}
+
+fn about_terms(row: Digest) -> About {
+    About::new("kept terms").and(row.as_bytes())
+}
+
+fn about_chunk(row: Digest, position: i64) -> About {
+    About::new("kept chunk")
+        .and(row.as_bytes())
+        .and(&position.to_be_bytes())
+}
+
+fn digest(bytes: Vec<u8>) -> Result<Digest, StoreError> {
+    let bytes = bytes.try_into().map_err(|_| StoreError::Sealed)?;
+    Ok(Digest::from_bytes(bytes))
+}

@@ -1,0 +1,198 @@
+//! Idempotency keys: the same key and arguments never run a tool twice.
+//!
+//! ```text
+//!   begin ─▶ Fresh ─▶ run ─▶ finish:  Done(result)   from then on `begin` gives the result
+//!                      │              NothingRan     the key is free again
+//!                      │              Open           from then on `begin` says Unknown
+//!                      └─ crash ──── until its deadline `begin` says Running, then Unknown
+//! ```
+//!
+//! The row is there before the tool runs, so whatever ends in between leaves a key that never runs again.
+
+use std::fmt;
+use std::time::Duration;
+
+use wardgate_domain::{Caller, Digest, Timestamp};
+
+use super::sealing::About;
+use super::{Store, StoreError, person, within};
+
+/// How long a key is remembered.
+const KEPT: Duration = Duration::from_secs(24 * 3_600);
+
+/// A row that expired is as good as none, so it is taken over in place.
+const BEGIN: &str = "
+    INSERT INTO tool_runner.keyed_call AS held
+        (id, arguments, terms, started_at, running_until, expires_at)
+    VALUES ($1, $2, $3, $4, $5, $6)
+    ON CONFLICT (id) DO UPDATE SET
+        arguments = excluded.arguments, terms = excluded.terms, started_at = excluded.started_at,
+        running_until = excluded.running_until, expires_at = excluded.expires_at, result = NULL
+    WHERE held.expires_at <= excluded.started_at";
+
+const LOOK: &str = "
+    SELECT arguments, terms, started_at, running_until, result
+    FROM tool_runner.keyed_call WHERE id = $1";
+
+const DONE: &str = "UPDATE tool_runner.keyed_call SET result = $2 WHERE id = $1";
+
+const OPEN: &str = "UPDATE tool_runner.keyed_call SET running_until = started_at WHERE id = $1";
+
+const FORGET: &str = "DELETE FROM tool_runner.keyed_call WHERE id = $1";
+
+pub(super) const SWEEP: &str = "
+    DELETE FROM tool_runner.keyed_call WHERE id IN
+        (SELECT id FROM tool_runner.keyed_call WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2)";
+
+type Row = (Vec<u8>, Vec<u8>, i64, i64, Option<Vec<u8>>);
+
+/// A call with an idempotency key.
+#[derive(Clone, Copy)]
+pub(crate) struct KeyedCall<'a> {
+    /// A key is the caller's own; whoever else uses the same text means another call.
+    pub(crate) caller: &'a Caller,
+    /// Canonical name.
+    pub(crate) tool: &'a str,
+    pub(crate) key: &'a str,
+    /// Digest of the arguments.
+    pub(crate) arguments: Digest,
+    /// Digest of everything that decides what of the result this caller may see: rights, permit, definition.
+    pub(crate) terms: Digest,
+    /// When the call is over at the latest, whatever becomes of it.
+    pub(crate) deadline: Timestamp,
+}
+
+/// Where a call with an idempotency key stands.
+pub(crate) enum Begun {
+    /// Nothing ran yet: run it, then [`Store::finish`] it.
+    Fresh(Ticket),
+    /// The key stands for a call with other arguments.
+    SameKeyOtherArguments,
+    /// It runs now, here or on another replica.
+    Running { since: Timestamp },
+    /// It began and nobody knows how it ended. It is never run again.
+    Unknown,
+    /// It ran, and this was its result.
+    Done(Vec<u8>),
+    /// It ran, and its result was released under other terms than the caller's now.
+    DoneUnderOtherTerms,
+}
+
+impl fmt::Debug for Begun {
+    /// Without the result.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Fresh(_) => "Fresh",
+            Self::SameKeyOtherArguments => "SameKeyOtherArguments",
+            Self::Running { .. } => "Running",
+            Self::Unknown => "Unknown",
+            Self::Done(_) => "Done",
+            Self::DoneUnderOtherTerms => "DoneUnderOtherTerms",
+        })
+    }
+}
+
+/// The right to say how a call ended.
+pub(crate) struct Ticket {
+    id: Digest,
+    about: About,
+}
+
+/// How a call with an idempotency key ended.
+pub(crate) enum Ending<'a> {
+    /// It ran; the bytes of its result, as the caller gets them.
+    Done(&'a [u8]),
+    /// Certainly nothing ran: the key may be used again.
+    NothingRan,
+    /// Whether it ran, or to which end, is open.
+    Open,
+}
+
+impl Store {
+    /// Takes the key for this call unless it is taken. After an error nothing may run.
+    pub(crate) async fn begin(
+        &self,
+        call: KeyedCall<'_>,
+        now: Timestamp,
+    ) -> Result<Begun, StoreError> {
+        let id = call.id();
+        let expires_at = now.plus(KEPT).as_micros();
+        let row = || {
+            [
+                id.as_bytes()[..].into(),
+                call.arguments.as_bytes()[..].into(),
+                call.terms.as_bytes()[..].into(),
+                now.as_micros().into(),
+                call.deadline.as_micros().into(),
+                expires_at.into(),
+            ]
+        };
+        within(async {
+            // A row can go between the two statements, when nothing ran after all; then the key is free again.
+            loop {
+                if self.database.execute(BEGIN, row()).await? > 0 {
+                    let about = call.about(id);
+                    return Ok(Begun::Fresh(Ticket { id, about }));
+                }
+                let id = [id.as_bytes()[..].into()];
+                let rows: Vec<Row> = self.database.rows(LOOK, id).await?;
+                if let Some(row) = rows.into_iter().next() {
+                    return self.stands(call, row, now);
+                }
+            }
+        })
+        .await
+    }
+
+    /// Says how the call of `ticket` ended.
+    pub(crate) async fn finish(
+        &self,
+        ticket: Ticket,
+        ending: Ending<'_>,
+    ) -> Result<(), StoreError> {
+        let id = || ticket.id.as_bytes()[..].into();
+        let changed = match ending {
+            Ending::Done(result) => {
+                let sealed = self.key.seal(&ticket.about, result, &self.ambient)?;
+                let row = [id(), sealed[..].into()];
+                within(self.database.execute(DONE, row)).await
+            }
+            Ending::NothingRan => within(self.database.execute(FORGET, [id()])).await,
+            Ending::Open => within(self.database.execute(OPEN, [id()])).await,
+        };
+        changed.map(drop)
+    }
+
+    fn stands(&self, call: KeyedCall<'_>, row: Row, now: Timestamp) -> Result<Begun, StoreError> {
+        let (arguments, terms, started_at, running_until, result) = row;
+        if arguments != call.arguments.as_bytes() {
+            return Ok(Begun::SameKeyOtherArguments);
+        }
+        Ok(match result {
+            Some(_) if terms != call.terms.as_bytes() => Begun::DoneUnderOtherTerms,
+            Some(sealed) => Begun::Done(self.key.open(&call.about(call.id()), sealed)?),
+            None if now.as_micros() < running_until => Begun::Running {
+                since: Timestamp::from_micros(started_at),
+            },
+            None => Begun::Unknown,
+        })
+    }
+}
+
+impl KeyedCall<'_> {
+    /// Says nothing of the key's text to whoever reads the store.
+    fn id(&self) -> Digest {
+        let whole = About::new("idempotency key")
+            .and(person(self.caller).as_bytes())
+            .and(self.tool.as_bytes())
+            .and(self.key.as_bytes());
+        Digest::of(whole.as_bytes())
+    }
+
+    fn about(&self, id: Digest) -> About {
+        About::new("keyed call")
+            .and(id.as_bytes())
+            .and(self.arguments.as_bytes())
+            .and(self.terms.as_bytes())
+    }
+}

@@ -1,0 +1,157 @@
+//! What must be remembered across restarts and replicas, in SQLite or PostgreSQL.
+//!
+//! ```text
+//!   switches      which tools are off, for whom        read by every replica several times a second
+//!   keyed calls   idempotency keys in use              a writing tool never runs twice for one key
+//!   kept results  large results, each of one caller    gone when they expire or room is needed
+//! ```
+//!
+//! Whatever a tool returned is sealed before it is stored. No operation takes longer than [`LIMIT`].
+
+mod address;
+mod database;
+pub(crate) mod kept;
+pub(crate) mod keyed;
+mod postgres;
+mod sealing;
+mod sqlite;
+mod switches;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use wardgate_domain::{Ambient, Caller, Digest, Timestamp};
+
+use address::Address;
+use database::Database;
+use kept::KeptLimits;
+use sealing::About;
+
+pub use sealing::SealingKey;
+
+/// How long one operation may take.
+const LIMIT: Duration = Duration::from_secs(2);
+
+/// Expired entries removed at once.
+const SWEEP: i64 = 200;
+
+/// Why the store did not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The setting names no store.
+    #[error("the tool-runner's store must be given as `sqlite:PATH` or `postgres://…`")]
+    UnknownStore,
+    /// The file cannot be opened.
+    #[error("cannot open the tool-runner's store {store}: {source}")]
+    Open {
+        /// Where it is.
+        store: String,
+        /// What the driver said.
+        source: sqlx::Error,
+    },
+    /// The store was written by a newer program.
+    #[error(
+        "the tool-runner's store has schema version {found}, this program knows {known}; use the newer program"
+    )]
+    NewerSchema {
+        /// Version of the store.
+        found: i64,
+        /// Newest version this program knows.
+        known: usize,
+    },
+    /// The database does not answer, or says no.
+    #[error("the tool-runner's store cannot be used now; try again later")]
+    Database(#[from] sqlx::Error),
+    /// The database takes too long.
+    #[error("the tool-runner's store does not answer in time; try again later")]
+    Late,
+    /// A sealed text was changed, is about something else, or is under another key.
+    #[error("what the tool-runner's store holds cannot be opened with its key")]
+    Sealed,
+    /// A result that could never be kept.
+    #[error("the result is larger than what is kept for one caller")]
+    TooLarge,
+    /// More switches than anyone can oversee.
+    #[error("there are {0} switches already; reset those that are not needed")]
+    TooManySwitches(i64),
+}
+
+/// The store; cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Store {
+    address: Address,
+    database: Database,
+    key: Arc<SealingKey>,
+    ambient: Ambient,
+    limits: KeptLimits,
+}
+
+impl Store {
+    /// The store at `sqlite:PATH` or `postgres://…`; connects on first use.
+    pub(crate) fn open(url: &str, key: SealingKey, ambient: Ambient) -> Result<Self, StoreError> {
+        let address: Address = url.parse()?;
+        Ok(Self {
+            database: Database::new(&address),
+            address,
+            key: Arc::new(key),
+            ambient,
+            limits: KeptLimits::default(),
+        })
+    }
+
+    /// Brings the store to the schema this program knows, creating it when absent. Nothing else works before.
+    pub(crate) async fn migrate(&self) -> Result<(), StoreError> {
+        within(self.database.migrate()).await
+    }
+
+    /// Whether the store is a file of this machine, which is there or never will be.
+    pub(crate) fn is_a_file(&self) -> bool {
+        matches!(self.address, Address::Sqlite(_))
+    }
+
+    /// Removes what expired before `now`, a bounded number of entries at once; true when there may be more.
+    pub(crate) async fn sweep(&self, now: Timestamp) -> Result<bool, StoreError> {
+        let bounds = || [now.as_micros().into(), SWEEP.into()];
+        let calls = within(self.database.execute(keyed::SWEEP, bounds())).await?;
+        let results = within(self.database.execute(kept::SWEEP, bounds())).await?;
+        Ok(calls.max(results) == SWEEP.unsigned_abs())
+    }
+}
+
+impl std::fmt::Display for Store {
+    /// Where it is, without credentials.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.address.fmt(f)
+    }
+}
+
+/// Waits at most [`LIMIT`], whatever the database does.
+async fn within<T>(work: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
+    tokio::time::timeout(LIMIT, work)
+        .await
+        .unwrap_or(Err(StoreError::Late))
+}
+
+/// Which person it is, whatever their rights are at the moment.
+fn person(caller: &Caller) -> Digest {
+    let parts = [caller.issuer(), caller.subject(), caller.tenant()];
+    let about = parts.iter().fold(About::new("person"), |about, part| {
+        about.and(part.as_bytes())
+    });
+    Digest::of(about.as_bytes())
+}
+
+/// Those of `migrations` that a store of version `found` lacks.
+fn to_migrate<'a>(
+    migrations: &'a [&'static str],
+    found: i64,
+) -> Result<&'a [&'static str], StoreError> {
+    let known = migrations.len();
+    usize::try_from(found)
+        .ok()
+        .and_then(|done| migrations.get(done..))
+        .ok_or(StoreError::NewerSchema { found, known })
+}
+
+#[cfg(test)]
+mod tests;

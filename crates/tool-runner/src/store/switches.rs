@@ -1,0 +1,119 @@
+//! The switches as they are stored.
+
+use wardgate_domain::{
+    Switch, SwitchAction, SwitchChange, SwitchKind, SwitchScope, SwitchTarget, Timestamp,
+};
+
+use super::database::Value;
+use super::{Store, StoreError, within};
+
+/// More than this are not kept, so that every replica can hold all of them.
+const MAX_SWITCHES: i64 = 10_000;
+
+const VERSION: &str = "SELECT version FROM tool_runner.switch_version";
+
+const ALL: &str = "
+    SELECT target_kind, target, scope_kind, scope, issuer, enabled, set_by, set_at
+    FROM tool_runner.switch ORDER BY target_kind, target, scope_kind, scope, issuer";
+
+const COUNT: &str = "SELECT count(*) FROM tool_runner.switch";
+
+/// First of a change, so that changes wait for one another here.
+const NEXT_VERSION: &str = "UPDATE tool_runner.switch_version SET version = version + 1";
+
+const SET: &str = "
+    INSERT INTO tool_runner.switch
+        (target_kind, target, scope_kind, scope, issuer, enabled, set_by, set_at)
+    VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+    ON CONFLICT (target_kind, target, scope_kind, scope, issuer)
+    DO UPDATE SET enabled = excluded.enabled, set_by = excluded.set_by, set_at = excluded.set_at";
+
+const RESET: &str = "
+    DELETE FROM tool_runner.switch
+    WHERE target_kind = $1 AND target = $2 AND scope_kind = $3 AND scope = $4 AND issuer = $5";
+
+type Row = (String, String, String, String, String, i64, String, i64);
+
+impl Store {
+    /// Differs whenever any switch differs.
+    pub(crate) async fn switches_version(&self) -> Result<i64, StoreError> {
+        let versions: Vec<(i64,)> = within(self.database.rows(VERSION, [])).await?;
+        Ok(versions.first().map_or(0, |(version,)| *version))
+    }
+
+    /// Every switch, in a fixed order.
+    pub(crate) async fn switches(&self) -> Result<Vec<Switch>, StoreError> {
+        let rows: Vec<Row> = within(self.database.rows(ALL, [])).await?;
+        Ok(rows.into_iter().filter_map(switch).collect())
+    }
+
+    /// Makes a change, whole or not at all.
+    pub(crate) async fn set_switch(
+        &self,
+        change: &SwitchChange,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
+        within(async {
+            let mut transaction = self.database.begin().await?;
+            transaction.execute(NEXT_VERSION, []).await?;
+            let [kind, target, scope_kind, scope, issuer] = key(change);
+            if change.action == SwitchAction::Reset {
+                let key = [kind, target, scope_kind, scope, issuer];
+                transaction.execute(RESET, key).await?;
+            } else {
+                let enabled = i64::from(change.action == SwitchAction::Enable).into();
+                let by = change.by.as_str().into();
+                let at = now.as_micros().into();
+                let row = [kind, target, scope_kind, scope, issuer, enabled, by, at];
+                transaction.execute(SET, row).await?;
+                let counts: Vec<(i64,)> = transaction.rows(COUNT, []).await?;
+                if counts.first().is_some_and(|(count,)| *count > MAX_SWITCHES) {
+                    return Err(StoreError::TooManySwitches(MAX_SWITCHES));
+                }
+            }
+            transaction.commit().await
+        })
+        .await
+    }
+}
+
+fn key(change: &SwitchChange) -> [Value; 5] {
+    let (scope_kind, scope, issuer) = match &change.scope {
+        SwitchScope::Everyone => ("everyone", "", ""),
+        SwitchScope::Role(role) => ("role", role.as_str(), ""),
+        SwitchScope::User { subject, issuer } => {
+            let issuer = issuer.as_deref().unwrap_or_default();
+            ("user", subject.as_str(), issuer)
+        }
+    };
+    [
+        change.target.kind.as_str().into(),
+        change.target.name.as_str().into(),
+        scope_kind.into(),
+        scope.into(),
+        issuer.into(),
+    ]
+}
+
+/// None for a kind that only a newer program writes, which also raises the schema's version.
+fn switch((kind, name, scope_kind, scope, issuer, enabled, set_by, set_at): Row) -> Option<Switch> {
+    let kind = SwitchKind::ALL
+        .into_iter()
+        .find(|known| known.as_str() == kind)?;
+    let scope = match scope_kind.as_str() {
+        "everyone" => SwitchScope::Everyone,
+        "role" => SwitchScope::Role(scope),
+        "user" => SwitchScope::User {
+            subject: scope,
+            issuer: (!issuer.is_empty()).then_some(issuer),
+        },
+        _ => return None,
+    };
+    Some(Switch {
+        target: SwitchTarget { kind, name },
+        scope,
+        enabled: enabled != 0,
+        set_by,
+        set_at: Timestamp::from_micros(set_at),
+    })
+}

@@ -1,0 +1,273 @@
+//! The switches in force on this replica: the last known ones, followed in the store.
+//!
+//! ```text
+//!   set:     record ─▶ store ─▶ refresh      not recorded: not made
+//!   follow:  every 250 ms: version changed? ─▶ read all ─▶ publish
+//! ```
+//!
+//! While the store is away the last known switches stay in force. Until they were read once, nobody knows
+//! which tools are off, and no tool may run.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use metrics::counter;
+use tokio::sync::{Mutex, watch};
+use tracing::{error, info, warn};
+use wardgate_domain::{
+    AdminChange, Ambient, Event, Record, Switch, SwitchChange, SwitchKind, SwitchTarget,
+    ToolSwitches,
+};
+use wardgate_rpc::Readiness;
+use wardgate_rpc::client::AuditClient;
+use wardgate_telemetry::names;
+
+use crate::Error;
+use crate::store::{Store, StoreError};
+
+/// Short enough that a change made on another replica is in force here well within a second.
+const POLL: Duration = Duration::from_millis(250);
+
+/// How often expired entries of the store are removed.
+const SWEEP: Duration = Duration::from_secs(60);
+
+/// All switches, as read at one moment.
+#[derive(Debug, Default)]
+pub(crate) struct Switches {
+    version: i64,
+    by_target: HashMap<SwitchTarget, Vec<Switch>>,
+}
+
+impl Switches {
+    fn new(version: i64, switches: Vec<Switch>) -> Self {
+        let mut by_target = HashMap::<_, Vec<_>>::new();
+        for switch in switches {
+            by_target
+                .entry(switch.target.clone())
+                .or_default()
+                .push(switch);
+        }
+        Self { version, by_target }
+    }
+
+    /// Differs whenever any switch differs.
+    pub(crate) fn version(&self) -> i64 {
+        self.version
+    }
+
+    /// Those that concern one tool.
+    pub(crate) fn of_tool<'a>(
+        &self,
+        tool: &str,
+        toolsets: impl IntoIterator<Item = &'a str>,
+        upstream: Option<&str>,
+    ) -> ToolSwitches {
+        // The common case has no switch at all.
+        if self.by_target.is_empty() {
+            return ToolSwitches::default();
+        }
+        let target = |kind, name: &str| SwitchTarget {
+            kind,
+            name: name.to_owned(),
+        };
+        let toolsets = toolsets
+            .into_iter()
+            .map(|name| target(SwitchKind::Toolset, name));
+        let upstream = upstream.map(|name| target(SwitchKind::Upstream, name));
+        let targets = [target(SwitchKind::Tool, tool)]
+            .into_iter()
+            .chain(toolsets)
+            .chain(upstream);
+        let switches: Vec<_> = targets
+            .filter_map(|target| self.by_target.get(&target))
+            .collect();
+        ToolSwitches::of(switches.into_iter().flatten())
+    }
+}
+
+/// Follows the switches and changes them.
+pub(crate) struct Switchboard {
+    store: Store,
+    audit: AuditClient,
+    ambient: Ambient,
+    /// None until the switches were read once.
+    current: watch::Sender<Option<Arc<Switches>>>,
+    readiness: watch::Sender<Readiness>,
+    refreshing: Mutex<Refreshing>,
+}
+
+/// What one refresh leaves to the next.
+#[derive(Default)]
+struct Refreshing {
+    migrated: bool,
+    failed: bool,
+}
+
+impl Switchboard {
+    /// Reads the switches and follows them as long as the board lives. A server that is away is waited for;
+    /// a file that cannot be used, or a store of a newer program, is an error here.
+    pub(crate) async fn open(
+        store: Store,
+        audit: AuditClient,
+        ambient: Ambient,
+    ) -> Result<Arc<Self>, StoreError> {
+        let not_ready = Readiness::NotReady("the switches have not been read yet".to_owned());
+        let board = Arc::new(Self {
+            current: watch::Sender::new(None),
+            readiness: watch::Sender::new(not_ready),
+            refreshing: Mutex::default(),
+            store,
+            audit,
+            ambient,
+        });
+        match board.refresh().await {
+            Err(error @ StoreError::NewerSchema { .. }) => return Err(error),
+            Err(StoreError::Database(source)) if board.store.is_a_file() => {
+                let store = board.store.to_string();
+                return Err(StoreError::Open { store, source });
+            }
+            Ok(()) | Err(_) => {}
+        }
+        tokio::spawn(follow(Arc::downgrade(&board)));
+        Ok(board)
+    }
+
+    /// Where they are kept.
+    pub(crate) fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// The switches in force; none until they were read once.
+    pub(crate) fn current(&self) -> Option<Arc<Switches>> {
+        self.current.borrow().clone()
+    }
+
+    /// The switches in force, now and on every change.
+    pub(crate) fn subscribe(&self) -> watch::Receiver<Option<Arc<Switches>>> {
+        self.current.subscribe()
+    }
+
+    /// Whether the switches are known.
+    pub(crate) fn readiness(&self) -> watch::Receiver<Readiness> {
+        self.readiness.subscribe()
+    }
+
+    /// Every switch, as stored.
+    pub(crate) async fn list(&self) -> Result<Vec<Switch>, Error> {
+        Ok(self.store.switches().await?)
+    }
+
+    /// Makes a change: first on record, then in the store, then in force here. What cannot be recorded is
+    /// not made.
+    pub(crate) async fn set(self: &Arc<Self>, change: SwitchChange) -> Result<(), Error> {
+        let board = Arc::clone(self);
+        // Its own task: whoever hangs up, what was recorded is done or recorded as failed.
+        let setting = tokio::spawn(async move { board.record_and_set(&change).await });
+        setting.await.unwrap_or(Err(Error::Interrupted))
+    }
+
+    async fn record_and_set(&self, change: &SwitchChange) -> Result<(), Error> {
+        self.record(change, false).await?;
+        if let Err(error) = self.store.set_switch(change, self.ambient.now()).await {
+            // Perhaps it was made and only the answer was lost; the record says that nobody knows.
+            if let Err(error) = self.record(change, true).await {
+                error!(%error, "a switch was recorded, not set, and that cannot be recorded");
+            }
+            return Err(error.into());
+        }
+        let (kind, name) = (change.target.kind.as_str(), change.target.name.as_str());
+        info!(kind, name, scope = %change.scope, action = change.action.as_str(), "a switch was set");
+        // It is made. If it cannot be read back now, the next look will find it.
+        let _ = self.refresh().await;
+        Ok(())
+    }
+
+    async fn record(&self, change: &SwitchChange, failed: bool) -> Result<(), Error> {
+        let kind = change.target.kind.as_str();
+        let record = Record {
+            time: self.ambient.now(),
+            event: Event::AdminChange(AdminChange {
+                actor: change.by.clone(),
+                action: format!("{kind}.{}", change.action.as_str()),
+                target: change.target.name.clone(),
+                scope: change.scope.to_string(),
+                detail_digest: None,
+                failed,
+            }),
+        };
+        let mut appended = self.audit.append(&record, false).await;
+        if appended.is_err() {
+            appended = self.audit.append(&record, true).await;
+        }
+        appended.map(drop).map_err(Error::NotRecorded)
+    }
+
+    /// Looks whether the switches changed, and publishes them if so.
+    async fn refresh(&self) -> Result<(), StoreError> {
+        let mut refreshing = self.refreshing.lock().await;
+        let refreshed = self.read(&mut refreshing).await;
+        if let Err(error) = &refreshed {
+            counter!(names::STORE_FAILURES).increment(1);
+            if !refreshing.failed {
+                let cause = error as &dyn std::error::Error;
+                warn!(store = %self.store, cause, "the switches cannot be read; the last known ones stay in force");
+            }
+        } else if refreshing.failed {
+            info!(store = %self.store, "the switches can be read again");
+        }
+        refreshing.failed = refreshed.is_err();
+        refreshed
+    }
+
+    async fn read(&self, refreshing: &mut Refreshing) -> Result<(), StoreError> {
+        if !refreshing.migrated {
+            self.store.migrate().await?;
+            refreshing.migrated = true;
+        }
+        // The version first: what changes in between is read now and once more.
+        let version = self.store.switches_version().await?;
+        if self.current().is_some_and(|held| held.version == version) {
+            return Ok(());
+        }
+        let switches = Switches::new(version, self.store.switches().await?);
+        self.current.send_replace(Some(Arc::new(switches)));
+        self.readiness.send_replace(Readiness::Ready);
+        Ok(())
+    }
+
+    async fn sweep(&self) {
+        // Bounded: what is left waits for the next time.
+        for _ in 0..50 {
+            match self.store.sweep(self.ambient.now()).await {
+                Ok(true) => {}
+                Ok(false) => return,
+                Err(error) => {
+                    let cause = &error as &dyn std::error::Error;
+                    warn!(cause, "expired entries of the store cannot be removed now");
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// Looks again and again, as long as the board lives.
+async fn follow(board: Weak<Switchboard>) {
+    let mut swept = Instant::now();
+    loop {
+        tokio::time::sleep(POLL).await;
+        let Some(board) = board.upgrade() else {
+            return;
+        };
+        // A failure is told and counted where it happens.
+        let refreshed = board.refresh().await;
+        if refreshed.is_ok() && swept.elapsed() >= SWEEP {
+            board.sweep().await;
+            swept = Instant::now();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

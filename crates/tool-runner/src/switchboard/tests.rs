@@ -1,0 +1,150 @@
+use wardgate_domain::{SwitchAction, SwitchScope};
+
+use super::*;
+use crate::store::SealingKey;
+use crate::tests::harness::{Database, eventually};
+use crate::tests::record::Audit;
+
+fn store(database: &Database) -> Store {
+    let key = SealingKey::derive(&[7; 32]);
+    Store::open(&database.url(), key, Ambient::system()).unwrap()
+}
+
+async fn board(database: &Database, audit: &Audit) -> Arc<Switchboard> {
+    Switchboard::open(store(database), audit.client(), Ambient::system())
+        .await
+        .unwrap()
+}
+
+fn change(kind: SwitchKind, name: &str, action: SwitchAction) -> SwitchChange {
+    SwitchChange {
+        target: SwitchTarget {
+            kind,
+            name: name.to_owned(),
+        },
+        scope: SwitchScope::Everyone,
+        action,
+        by: "ada".to_owned(),
+    }
+}
+
+/// What everyone gets of tool `t` of toolset `s` and upstream `u`.
+fn is_on(board: &Switchboard) -> bool {
+    let switches = board.current().unwrap().of_tool("t", ["s"], Some("u"));
+    switches.iter().all(|(_, enabled)| enabled)
+}
+
+#[tokio::test]
+async fn a_switch_is_recorded_and_in_force_at_once_and_elsewhere_within_a_second() {
+    for database in Database::each_store().await {
+        let audit = Audit::default();
+        let (here, there) = (
+            board(&database, &audit).await,
+            board(&database, &audit).await,
+        );
+        assert!(here.readiness().borrow().is_ready());
+        let targets = [
+            (SwitchKind::Upstream, "u"),
+            (SwitchKind::Toolset, "s"),
+            (SwitchKind::Tool, "t"),
+        ];
+        for (kind, name) in targets {
+            here.set(change(kind, name, SwitchAction::Disable))
+                .await
+                .unwrap();
+            assert!(!is_on(&here), "{kind:?}");
+            let began = Instant::now();
+            eventually("off there too", async || !is_on(&there)).await;
+            assert!(began.elapsed() < Duration::from_secs(1));
+            here.set(change(kind, name, SwitchAction::Reset))
+                .await
+                .unwrap();
+            assert!(is_on(&here));
+            eventually("on there too", async || is_on(&there)).await;
+        }
+        let actions: Vec<_> = audit
+            .actions()
+            .into_iter()
+            .map(|(action, _)| action)
+            .collect();
+        assert_eq!(
+            actions[..3],
+            ["upstream.disable", "upstream.reset", "toolset.disable"]
+        );
+        assert!(audit.actions().iter().all(|(_, failed)| !failed));
+    }
+}
+
+#[tokio::test]
+async fn a_change_that_cannot_be_recorded_is_not_made() {
+    let database = Database::sqlite().await;
+    let audit = Audit::default();
+    let board = board(&database, &audit).await;
+    audit.is_down(true);
+    let disable = change(SwitchKind::Tool, "t", SwitchAction::Disable);
+    let refused = board.set(disable).await.unwrap_err();
+    assert!(matches!(refused, Error::NotRecorded(_)), "{refused}");
+    assert!(board.list().await.unwrap().is_empty());
+    assert!(is_on(&board));
+}
+
+#[tokio::test]
+async fn a_change_that_was_recorded_and_cannot_be_made_is_recorded_as_failed() {
+    let database = Database::sqlite().await;
+    let audit = Audit::default();
+    let board = board(&database, &audit).await;
+    let disable = change(SwitchKind::Tool, "t", SwitchAction::Disable);
+    board.set(disable).await.unwrap();
+    database
+        .execute("ALTER TABLE switch_version RENAME TO gone")
+        .await;
+    let enable = change(SwitchKind::Tool, "t", SwitchAction::Enable);
+    let refused = board.set(enable).await.unwrap_err();
+    assert!(
+        matches!(refused, Error::Store(StoreError::Database(_))),
+        "{refused}"
+    );
+    let recorded = [
+        ("tool.disable", false),
+        ("tool.enable", false),
+        ("tool.enable", true),
+    ];
+    assert_eq!(
+        audit.actions(),
+        recorded.map(|(action, failed)| (action.to_owned(), failed))
+    );
+    // The store is away, and what was off stays off.
+    assert!(!is_on(&board));
+    database
+        .execute("ALTER TABLE gone RENAME TO switch_version")
+        .await;
+    let enable = change(SwitchKind::Tool, "t", SwitchAction::Enable);
+    board.set(enable).await.unwrap();
+    assert!(is_on(&board));
+}
+
+#[tokio::test]
+async fn a_server_that_is_away_at_the_start_is_waited_for() {
+    // A port that nobody listens on.
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("postgres://u@{}/d", free.local_addr().unwrap());
+    drop(free);
+    let away = Store::open(&url, SealingKey::derive(&[7; 32]), Ambient::system()).unwrap();
+    let board = Switchboard::open(away, Audit::default().client(), Ambient::system())
+        .await
+        .unwrap();
+    assert!(board.current().is_none());
+    assert!(!board.readiness().borrow().is_ready());
+}
+
+#[tokio::test]
+async fn a_file_that_cannot_be_used_is_told_at_the_start() {
+    let url = "sqlite:/no/such/directory/store.sqlite";
+    let store = Store::open(url, SealingKey::derive(&[7; 32]), Ambient::system()).unwrap();
+    let opened = Switchboard::open(store, Audit::default().client(), Ambient::system()).await;
+    let told = opened.err().unwrap().to_string();
+    assert!(
+        told.contains("sqlite:/no/such/directory/store.sqlite"),
+        "{told}"
+    );
+}

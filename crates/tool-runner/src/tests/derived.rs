@@ -1,0 +1,140 @@
+//! `derive` in statements, and results as long as an argument says.
+
+use serde_json::json;
+use wardgate_proto::toolrunner::v1::OutcomeStatus;
+
+use super::arguments::INJECTIONS;
+use super::harness::{DOCTOR_ONE, Database, Harness, rule};
+
+const TOOLS: &str = r#"
+sources:
+  rows: { type: "${TYPE}", url: "${URL}" }
+tools:
+  - name: find
+    description: Rows of a table by a part of a column.
+    annotations: { readOnlyHint: true }
+    input_schema:
+      type: object
+      properties:
+        part: { type: string }
+        table: { type: string, default: records }
+        column: { type: string }
+      required: [part, column]
+    execute:
+      type: sql
+      source: rows
+      derive:
+        pattern: "%{part}%"
+        from: { argument: table, allow: [records, 'odd "name'] }
+        by: { argument: column, allow: [note, patient] }
+      statement: "SELECT id, {by} AS found, '{by}' AS text FROM {from} WHERE {by} LIKE :pattern AND {by} <> :table ORDER BY id"
+  - name: page
+    description: As many governed rows as asked for.
+    annotations: { readOnlyHint: true }
+    input_schema:
+      type: object
+      properties: { rows: { type: integer } }
+    execute:
+      type: sql
+      source: rows
+      statement: SELECT id, doctor FROM records r WHERE :row_rule ORDER BY id
+    result:
+      entity: Record
+      key: id
+      row_rule: { doctor: r.doctor }
+      max_rows: { argument: rows }
+"#;
+
+#[tokio::test]
+async fn a_derived_text_is_bound_and_a_derived_name_chosen() {
+    for database in Database::each().await {
+        let name = match database {
+            Database::Postgres { .. } => r#""odd ""name""#,
+            _ => r#"`odd "name`"#,
+        };
+        database
+            .execute(&format!(
+                "CREATE TABLE {name} (id INTEGER, patient VARCHAR(9), note VARCHAR(9));
+                 INSERT INTO {name} VALUES (8, 'ODD', 'odd')"
+            ))
+            .await;
+        let harness = Harness::with(&database, TOOLS, |_| ()).await;
+        for (arguments, found) in [
+            (
+                json!({"part": "ir", "column": "note"}),
+                json!([{"id": 1, "found": "first", "text": "{by}"}, {"id": 3, "found": "third", "text": "{by}"}]),
+            ),
+            (
+                json!({"part": "FGH", "column": "patient"}),
+                json!([{"id": 7, "found": "FGHIJ", "text": "{by}"}]),
+            ),
+            (
+                json!({"part": "O", "column": "patient", "table": "odd \"name"}),
+                json!([{"id": 8, "found": "ODD", "text": "{by}"}]),
+            ),
+            (json!({"part": "' OR ''='", "column": "note"}), json!([])),
+        ] {
+            let answer = harness.call("find", &arguments.to_string()).await;
+            let structured = answer.structured();
+            assert_eq!(structured["data"], found, "{}", database.kind());
+        }
+        for table in INJECTIONS
+            .into_iter()
+            .chain(["written", "Records", "", "records r"])
+        {
+            let arguments = json!({"part": "x", "column": "note", "table": table});
+            let answer = harness.call("find", &arguments.to_string()).await;
+            assert_eq!(
+                answer.facts().status,
+                i32::from(OutcomeStatus::InvalidArguments)
+            );
+            assert_eq!(
+                answer.text(),
+                "Invalid arguments: `table` is none of the values this tool knows"
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_argument_says_how_many_rows_are_enough() {
+    for database in Database::each().await {
+        for pushdown in [true, false] {
+            let harness = Harness::with(&database, TOOLS, |config| {
+                config.pushdown = pushdown;
+                config.max_rows = 5;
+            })
+            .await;
+            let mut terms = harness.terms("page").await;
+            // Rows 2, 3, 5 and 6 are withheld, and do not count.
+            terms.row_rule = Some(rule(&[DOCTOR_ONE]));
+            for (rows, ids) in [
+                (0, &[][..]),
+                (1, &[1]),
+                (2, &[1, 4]),
+                (3, &[1, 4, 7]),
+                (9, &[1, 4, 7]),
+                (-1, &[]),
+            ] {
+                let arguments = json!({"rows": rows}).to_string();
+                let answer = harness.call_with(&terms, &arguments).await.unwrap();
+                assert_eq!(answer.column("id"), ids, "{rows}");
+                assert!(answer.structured().get("truncated").is_none(), "{rows}");
+            }
+            // No more than any result may have, and then it says so.
+            for (arguments, is_cut) in [
+                (r#"{"rows":5}"#, false),
+                (r#"{"rows":6}"#, true),
+                ("{}", true),
+            ] {
+                let answer = harness.call("page", arguments).await;
+                assert_eq!(answer.column("id"), [1, 2, 3, 4, 5], "{arguments}");
+                assert_eq!(
+                    answer.structured()["truncated"] == true,
+                    is_cut,
+                    "{arguments}"
+                );
+            }
+        }
+    }
+}

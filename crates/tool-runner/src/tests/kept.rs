@@ -1,0 +1,247 @@
+//! Results too large for an answer, and calls that must run once.
+
+use std::time::Duration;
+
+use futures::future::select;
+use serde_json::{Value, json};
+use wardgate_domain::{ColumnTier, Digest};
+use wardgate_proto::toolrunner::v1 as pb;
+
+use super::harness::{Answer, DOCTOR_ONE, Database, Harness, caller, rule};
+
+const LARGE: &str = r#"
+sources:
+  rows: { type: "${TYPE}", url: "${URL}", max_connections: 4 }
+tools:
+  - name: all_rows
+    description: Every row there is.
+    annotations: { readOnlyHint: true }
+    input_schema: { type: object, properties: { last: { type: integer, default: 1200 } } }
+    execute:
+      type: sql
+      source: rows
+      statement: >
+        WITH RECURSIVE n(value) AS (SELECT 1 UNION ALL SELECT value + 1 FROM n WHERE value < :last)
+        SELECT n.value AS id, r.patient, r.doctor, r.note FROM n JOIN records r ON r.id = 1 + n.value % 7
+        WHERE :row_rule ORDER BY n.value
+    result:
+      entity: Record
+      key: id
+      classes: { id: admin.id, patient: id.patient, note: phi.text }
+      internal: [doctor]
+      row_rule: { doctor: r.doctor }
+  - name: read_more
+    description: More of a large result.
+    annotations: { readOnlyHint: true }
+    input_schema:
+      type: object
+      properties:
+        handle: { type: string }
+        columns: { type: array, items: { type: string } }
+        filter: { type: array, items: { type: object } }
+        order_by: { type: string }
+        descending: { type: boolean }
+        offset: { type: integer }
+        limit: { type: integer }
+        aggregate: { type: string }
+        of: { type: string }
+        group_by: { type: string }
+      required: [handle]
+    execute: { type: query, interface: results, query_type: read }
+    result: { shape: rows }
+  - name: append
+    description: Writes a line.
+    time_limit: 2s
+    input_schema: { type: object, properties: { line: { type: string } }, required: [line] }
+    execute: { type: sql, source: rows, statement: "INSERT INTO written VALUES (:line) RETURNING line" }
+  - name: append_for_ever
+    description: Writes without end.
+    time_limit: 2s
+    input_schema: { type: object }
+    execute:
+      type: sql
+      source: rows
+      statement: >
+        WITH RECURSIVE n(value) AS (SELECT 1 UNION ALL SELECT value + 1 FROM n)
+        INSERT INTO written SELECT 'x' || max(value) FROM n
+"#;
+
+async fn harness() -> (Harness, Database) {
+    let database = Database::sqlite().await;
+    (Harness::with(&database, LARGE, |_| ()).await, database)
+}
+
+async fn read(harness: &Harness, handle: &str, query: Value) -> Answer {
+    let mut arguments = query;
+    arguments["handle"] = handle.into();
+    harness.call("read_more", &arguments.to_string()).await
+}
+
+fn handle(answer: &Answer) -> String {
+    answer.structured()["kept"]["handle"]
+        .as_str()
+        .unwrap()
+        .to_owned()
+}
+
+#[tokio::test]
+async fn a_result_too_large_is_kept_and_its_answer_says_where() {
+    let (harness, _database) = harness().await;
+    let answer = harness.call("all_rows", "{}").await;
+    let structured = answer.structured();
+    assert_eq!(structured["data"].as_array().unwrap().len(), 20, "a sample");
+    assert_eq!(structured["truncated"], true);
+    let kept = &structured["kept"];
+    assert_eq!(kept["rows"], 1_200);
+    assert_eq!(kept["complete"], true);
+    assert_eq!(
+        kept["columns"],
+        json!([
+            {"name": "id", "type": "number"},
+            {"name": "patient", "type": "string"},
+            {"name": "note", "type": "string"},
+        ]),
+        "and none that is for the policy only"
+    );
+    let handle = handle(&answer);
+    let page = read(&harness, &handle, json!({"offset": 1_190, "limit": 50})).await;
+    assert_eq!(page.column("id"), (1_191..=1_200).collect::<Vec<_>>());
+    let found = json!({
+        "filter": [{"column": "patient", "op": "eq", "value": "NUGWI"}, {"column": "id", "op": "gt", "value": 1000}],
+        "order_by": "id", "descending": true, "limit": 2, "columns": ["id"],
+    });
+    let found = read(&harness, &handle, found).await.rows();
+    assert_eq!(found, [json!({"id": 1_199}), json!({"id": 1_198})]);
+    let figures = json!({"aggregate": "count", "group_by": "patient", "order_by": "patient"});
+    let figures = read(&harness, &handle, figures).await.rows();
+    assert_eq!(
+        figures,
+        [
+            json!({"patient": "ABCDE", "count": 514}),
+            json!({"patient": "FGHIJ", "count": 171}),
+            json!({"patient": "NUGWI", "count": 515}),
+        ]
+    );
+    let sum = read(&harness, &handle, json!({"aggregate": "sum", "of": "id"})).await;
+    assert_eq!(sum.rows(), [json!({"sum": 720_600.0})]);
+    let faulty = read(
+        &harness,
+        &handle,
+        json!({"aggregate": "median", "of": "id"}),
+    )
+    .await;
+    assert_eq!(faulty.facts().error_kind, "invalid_arguments");
+}
+
+#[tokio::test]
+async fn p3_what_is_kept_obeys_rows_and_columns_at_every_read() {
+    let (harness, _database) = harness().await;
+    let mut terms = harness.terms("all_rows").await;
+    terms.row_rule = Some(rule(&[DOCTOR_ONE]));
+    terms
+        .column_tiers
+        .insert("phi.text".parse().unwrap(), ColumnTier::Dropped);
+    terms
+        .column_tiers
+        .insert("id.patient".parse().unwrap(), ColumnTier::Partial);
+    let arguments = r#"{"last": 3000}"#;
+    let answer = harness.call_with(&terms, arguments).await.unwrap();
+    let handle = handle(&answer);
+    let rows = read(&harness, &handle, json!({"limit": 5000})).await.rows();
+    assert!(rows.len() > 1_000);
+    for row in rows {
+        let keys: Vec<_> = row.as_object().unwrap().keys().collect();
+        assert_eq!(
+            keys,
+            ["id", "patient"],
+            "dropped and internal columns stay away"
+        );
+        assert!(row["patient"].as_str().unwrap().starts_with('•'), "{row}");
+        assert!(
+            [0, 3, 6].contains(&(row["id"].as_i64().unwrap() % 7)),
+            "only the doctor's own"
+        );
+    }
+    let oracle = json!({"filter": [{"column": "patient", "op": "eq", "value": "NUGWI"}]});
+    let oracle = read(&harness, &handle, oracle).await;
+    assert_eq!(oracle.rows().len(), 0, "a filter sees what its caller sees");
+    let oracle = json!({"filter": [{"column": "doctor", "op": "eq", "value": "d1"}]});
+    assert_eq!(read(&harness, &handle, oracle).await.rows().len(), 0);
+}
+
+#[tokio::test]
+async fn a_handle_is_worth_nothing_to_others_later_or_under_other_rules() {
+    let (mut harness, _database) = harness().await;
+    let answer = harness.call("all_rows", "{}").await;
+    let handle = handle(&answer);
+    let refused = async |harness: &Harness| {
+        let answer = read(harness, &handle, json!({})).await;
+        assert_eq!(answer.facts().error_kind, "invalid_arguments");
+        answer.text()
+    };
+    let mut terms = harness.terms("read_more").await;
+    terms.policy_hash = Digest::of(b"other policies");
+    let arguments = json!({"handle": handle}).to_string();
+    let changed = harness.call_with(&terms, &arguments).await.unwrap();
+    assert!(
+        changed.text().contains("before the rules"),
+        "{}",
+        changed.text()
+    );
+
+    let own = std::mem::replace(&mut harness.caller, caller("d2"));
+    let foreign = refused(&harness).await;
+    assert!(foreign.contains("names no result of yours"), "{foreign}");
+    harness.caller = own;
+    let unknown = read(&harness, "0123456789abcdef", json!({})).await.text();
+    assert_eq!(unknown, foreign, "another's handle is like none");
+
+    assert!(!read(&harness, &handle, json!({})).await.0.is_error);
+    harness.advance(Duration::from_mins(16));
+    assert_eq!(refused(&harness).await, foreign, "as is one that ended");
+}
+
+async fn keyed(harness: &Harness, key: &str, arguments: &str) -> Answer {
+    keyed_call(harness, "append", key, arguments).await
+}
+
+async fn keyed_call(harness: &Harness, tool: &str, key: &str, arguments: &str) -> Answer {
+    let terms = harness.terms(tool).await;
+    let permit = harness.signer.sign(&terms);
+    let request = pb::CallToolRequest {
+        idempotency_key: key.to_owned(),
+        ..harness.request(tool, arguments.as_bytes(), Some(&permit))
+    };
+    harness.send(request).await.unwrap()
+}
+
+#[tokio::test]
+async fn one_key_runs_a_writing_tool_once() {
+    let (harness, database) = harness().await;
+    let written = || database.number("SELECT count(*) FROM written");
+    let first = keyed(&harness, "k1", r#"{"line": "one"}"#).await;
+    let again = keyed(&harness, "k1", r#"{ "line": "one" }"#).await;
+    assert_eq!(again.structured(), first.structured());
+    assert_eq!(written().await, 1);
+    let other = keyed(&harness, "k1", r#"{"line": "two"}"#).await;
+    assert_eq!(other.facts().error_kind, "idempotency_conflict");
+    assert_eq!(written().await, 1);
+    assert!(!keyed(&harness, "k2", r#"{"line": "two"}"#).await.0.is_error);
+    assert_eq!(written().await, 2);
+}
+
+#[tokio::test]
+async fn a_key_is_free_again_when_nothing_ran_and_never_when_that_is_open() {
+    let (harness, _database) = harness().await;
+    let refused = keyed(&harness, "k", r#"{"line": 7, "other": 1}"#).await;
+    assert_eq!(refused.facts().error_kind, "invalid_arguments");
+    assert!(!keyed(&harness, "k", r#"{"line": "one"}"#).await.0.is_error);
+
+    // A caller who leaves while it runs: it may have written or not.
+    let call = || Box::pin(keyed_call(&harness, "append_for_ever", "left", "{}"));
+    let (answer, still_running) = select(call(), call()).await.factor_first();
+    assert_eq!(answer.facts().error_kind, "idempotency_running");
+    drop(still_running);
+    harness.advance(Duration::from_secs(3));
+    assert_eq!(call().await.facts().error_kind, "idempotency_unknown");
+}

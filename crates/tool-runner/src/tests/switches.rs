@@ -1,0 +1,235 @@
+//! Switches, through the service.
+
+use tonic::{Code, Status};
+use wardgate_domain::{Caller, SwitchAction, SwitchChange, SwitchKind, SwitchScope, SwitchTarget};
+use wardgate_proto::common::v1::ErrorReason;
+use wardgate_proto::toolrunner::v1 as pb;
+use wardgate_rpc::reason_of;
+
+use super::harness::{Database, Harness, caller, tools};
+
+const TOOLSETS: &str = "
+toolsets:
+  some: { tools: [plain_rows] }
+";
+
+async fn harness() -> (Database, Harness) {
+    let database = Database::sqlite().await;
+    let tools = format!("{}{TOOLSETS}", tools());
+    let harness = Harness::with(&database, &tools, |_| ()).await;
+    (database, harness)
+}
+
+async fn set(
+    harness: &Harness,
+    action: SwitchAction,
+    (kind, name): (SwitchKind, &str),
+    scope: SwitchScope,
+) -> Result<(), Status> {
+    let change = SwitchChange {
+        target: SwitchTarget {
+            kind,
+            name: name.to_owned(),
+        },
+        scope,
+        action,
+        by: "ada".to_owned(),
+    };
+    let request = pb::SetSwitchRequest::from(&change);
+    harness.client.clone().set_switch(request).await.map(drop)
+}
+
+/// Calls `plain_rows` as `caller`, with a permit that allows everything.
+async fn call(harness: &mut Harness, caller: Caller) -> Result<(), Status> {
+    harness.caller = caller;
+    let terms = harness.terms("plain_rows").await;
+    harness.call_with(&terms, "{}").await.map(drop)
+}
+
+/// Whether the list says that `plain_rows` is on for `caller`.
+async fn is_listed_for(harness: &Harness, caller: &Caller) -> bool {
+    let tools = harness.tools().await.tools;
+    let tool = tools
+        .into_iter()
+        .find(|tool| tool.facts.as_ref().unwrap().name == "plain_rows");
+    let switches: wardgate_domain::ToolSwitches = tool.unwrap().switches.try_into().unwrap();
+    switches.allow(caller)
+}
+
+#[tokio::test]
+async fn a_tool_that_is_off_is_answered_like_one_that_does_not_exist() {
+    let (_database, mut harness) = harness().await;
+    for target in [
+        (SwitchKind::Tool, "plain_rows"),
+        (SwitchKind::Toolset, "some"),
+        (SwitchKind::Upstream, "rows"),
+    ] {
+        call(&mut harness, caller("d1")).await.unwrap();
+        set(
+            &harness,
+            SwitchAction::Disable,
+            target,
+            SwitchScope::Everyone,
+        )
+        .await
+        .unwrap();
+        assert!(!is_listed_for(&harness, &caller("d1")).await);
+        let refused = call(&mut harness, caller("d1")).await.unwrap_err();
+        let unknown = harness.request("no_such_tool", b"{}", None);
+        let unknown = harness.send(unknown).await.unwrap_err();
+        assert_eq!(reason_of(&refused), ErrorReason::UnknownTool, "{target:?}");
+        assert_eq!(refused.message(), unknown.message());
+        assert_eq!(refused.code(), unknown.code());
+        set(&harness, SwitchAction::Reset, target, SwitchScope::Everyone)
+            .await
+            .unwrap();
+        assert!(is_listed_for(&harness, &caller("d1")).await);
+    }
+    assert_eq!(harness.audit.actions().len(), 6, "each change is on record");
+}
+
+#[tokio::test]
+async fn a_tool_can_be_off_for_a_role_and_on_for_one_of_them() {
+    let (_database, mut harness) = harness().await;
+    let tool = (SwitchKind::Tool, "plain_rows");
+    // As the harness's callers have it.
+    let doctors = SwitchScope::Role("Doctor".to_owned());
+    let one = SwitchScope::User {
+        subject: "d1".to_owned(),
+        issuer: None,
+    };
+    set(&harness, SwitchAction::Disable, tool, doctors)
+        .await
+        .unwrap();
+    set(&harness, SwitchAction::Enable, tool, one)
+        .await
+        .unwrap();
+    call(&mut harness, caller("d1")).await.unwrap();
+    let refused = call(&mut harness, caller("d2")).await.unwrap_err();
+    assert_eq!(reason_of(&refused), ErrorReason::UnknownTool);
+}
+
+#[tokio::test]
+async fn whoever_watches_the_catalogue_hears_of_a_switch() {
+    let (_database, harness) = harness().await;
+    let mut client = harness.client.clone();
+    let watch = client.watch_catalogue(pb::WatchCatalogueRequest {}).await;
+    let mut versions = watch.unwrap().into_inner();
+    let before = versions.message().await.unwrap().unwrap();
+    assert_eq!(
+        before.catalogue_version,
+        harness.tools().await.catalogue_version
+    );
+    let tool = (SwitchKind::Tool, "plain_rows");
+    set(&harness, SwitchAction::Disable, tool, SwitchScope::Everyone)
+        .await
+        .unwrap();
+    let after = versions.message().await.unwrap().unwrap();
+    assert_ne!(before, after);
+    assert_eq!(
+        after.catalogue_version,
+        harness.tools().await.catalogue_version
+    );
+}
+
+#[tokio::test]
+async fn a_switch_for_what_does_not_exist_is_refused_and_a_left_over_one_can_go() {
+    let (_database, harness) = harness().await;
+    for (kind, word) in [
+        (SwitchKind::Tool, "tool"),
+        (SwitchKind::Toolset, "toolset"),
+        (SwitchKind::Upstream, "upstream"),
+    ] {
+        let target = (kind, "rows_by_rule");
+        let refused = set(
+            &harness,
+            SwitchAction::Disable,
+            target,
+            SwitchScope::Everyone,
+        )
+        .await
+        .unwrap_err();
+        assert_eq!(refused.code(), Code::InvalidArgument);
+        assert!(
+            refused
+                .message()
+                .contains(&format!("no {word} `rows_by_rule`"))
+        );
+        set(&harness, SwitchAction::Reset, target, SwitchScope::Everyone)
+            .await
+            .unwrap();
+    }
+    let mut client = harness.client.clone();
+    let listed = client.list_switches(pb::ListSwitchesRequest {}).await;
+    assert!(listed.unwrap().into_inner().switches.is_empty());
+}
+
+#[tokio::test]
+async fn a_change_that_means_nothing_is_refused() {
+    let (_database, harness) = harness().await;
+    let good = pb::SetSwitchRequest::from(&SwitchChange {
+        target: SwitchTarget {
+            kind: SwitchKind::Tool,
+            name: "plain_rows".to_owned(),
+        },
+        scope: SwitchScope::Everyone,
+        action: SwitchAction::Disable,
+        by: "ada".to_owned(),
+    });
+    let empty_role = pb::switch_scope::Scope::Role(String::new());
+    for (field, bad) in [
+        (
+            "target",
+            pb::SetSwitchRequest {
+                target: None,
+                ..good.clone()
+            },
+        ),
+        (
+            "scope",
+            pb::SetSwitchRequest {
+                scope: None,
+                ..good.clone()
+            },
+        ),
+        (
+            "scope.role",
+            pb::SetSwitchRequest {
+                scope: Some(pb::SwitchScope {
+                    scope: Some(empty_role),
+                }),
+                ..good.clone()
+            },
+        ),
+        (
+            "action",
+            pb::SetSwitchRequest {
+                action: 0,
+                ..good.clone()
+            },
+        ),
+        (
+            "by",
+            pb::SetSwitchRequest {
+                by: "a\u{0}b".to_owned(),
+                ..good.clone()
+            },
+        ),
+        (
+            "by",
+            pb::SetSwitchRequest {
+                by: "x".repeat(513),
+                ..good.clone()
+            },
+        ),
+    ] {
+        let refused = harness.client.clone().set_switch(bad).await.unwrap_err();
+        assert_eq!(refused.code(), Code::InvalidArgument);
+        assert!(
+            refused.message().contains(&format!("`{field}`")),
+            "{}",
+            refused.message()
+        );
+    }
+    assert!(harness.audit.actions().is_empty());
+}

@@ -1,0 +1,113 @@
+//! `wardgate tools enable | disable | reset | switches`: the switches of a running system.
+
+use std::time::Duration;
+
+use wardgate_domain::{Switch, SwitchAction, SwitchKind, SwitchScope, SwitchTarget};
+use wardgate_rpc::client::ToolRunnerClient;
+use wardgate_rpc::operator;
+
+use crate::Failure;
+use crate::cli::{RunningSystem, SwitchChange};
+use crate::compose;
+use crate::config::{OperatorWiring, Settings};
+use crate::data_dir::DataDir;
+
+/// Longer than any part of the way may take, the record and the store included.
+const LIMIT: Duration = Duration::from_secs(10);
+
+pub(crate) async fn set(action: SwitchAction, arguments: SwitchChange) -> Result<(), Failure> {
+    let kind = match (arguments.toolset, arguments.upstream) {
+        (true, _) => SwitchKind::Toolset,
+        (_, true) => SwitchKind::Upstream,
+        _ => SwitchKind::Tool,
+    };
+    let scope = match (arguments.role, arguments.user) {
+        (Some(role), _) => SwitchScope::Role(role),
+        (None, Some(subject)) => SwitchScope::User {
+            subject,
+            issuer: arguments.issuer,
+        },
+        (None, None) => SwitchScope::Everyone,
+    };
+    let change = wardgate_domain::SwitchChange {
+        target: SwitchTarget {
+            kind,
+            name: arguments.name,
+        },
+        scope,
+        action,
+        by: arguments.by.ok_or("say who you are with --by NAME")?,
+    };
+    client(&arguments.system)?.set_switch(&change).await?;
+    let done = match action {
+        SwitchAction::Enable => "on",
+        SwitchAction::Disable => "off",
+        SwitchAction::Reset => "as less specific switches say",
+    };
+    let (kind, name) = (kind.as_str(), &change.target.name);
+    println!("{kind} {name} is {done} for {}", change.scope);
+    Ok(())
+}
+
+pub(crate) async fn list(system: &RunningSystem, json: bool) -> Result<(), Failure> {
+    for switch in client(system)?.list_switches().await? {
+        if json {
+            println!("{}", line(&switch));
+        } else {
+            println!(
+                "{:<3} {:<8} {:<32} {:<32} {} by {}",
+                position(&switch),
+                switch.target.kind.as_str(),
+                switch.target.name,
+                switch.scope.to_string(),
+                switch.set_at,
+                switch.set_by
+            );
+        }
+    }
+    Ok(())
+}
+
+fn line(switch: &Switch) -> serde_json::Value {
+    let mut line = serde_json::json!({
+        "kind": switch.target.kind.as_str(),
+        "name": switch.target.name,
+        "position": position(switch),
+        "set_by": switch.set_by,
+        "set_at": switch.set_at.to_string(),
+    });
+    match &switch.scope {
+        SwitchScope::Everyone => {}
+        SwitchScope::Role(role) => line["role"] = role.as_str().into(),
+        SwitchScope::User { subject, issuer } => {
+            line["user"] = subject.as_str().into();
+            if let Some(issuer) = issuer {
+                line["issuer"] = issuer.as_str().into();
+            }
+        }
+    }
+    line
+}
+
+fn position(switch: &Switch) -> &'static str {
+    if switch.enabled { "on" } else { "off" }
+}
+
+/// The tool-runner of a running system.
+fn client(system: &RunningSystem) -> Result<ToolRunnerClient, Failure> {
+    let link = if let Some(file) = &system.config {
+        let wiring: OperatorWiring = Settings::load(file)?.wiring("operator")?;
+        compose::tool_runner(&wiring.links.tool_runner, wiring.tls.as_ref())?.link
+    } else {
+        let socket = DataDir::existing(&system.data_dir)?.operator_socket();
+        if !socket.exists() {
+            let socket = socket.display();
+            return Err(format!(
+                "{socket} is not there: start `wardgate up` on this directory, or name services that run by themselves with --config"
+            )
+            .into());
+        }
+        operator::connect(&socket)?
+    };
+    Ok(ToolRunnerClient::new(link, LIMIT))
+}
