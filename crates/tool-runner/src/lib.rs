@@ -19,6 +19,7 @@ mod config;
 mod duration;
 mod error;
 mod executor;
+pub mod import;
 mod kept_results;
 mod loaded;
 mod platform;

@@ -8,12 +8,35 @@ const HINTS: [(&[&str], &str); 12] = [
     (&["zip", "postcode", "postal", "plz"], "contact.postcode"),
     (&["address", "street", "city"], "contact.address"),
     (&["insurance", "insurer"], "finance.insurance"),
-    (&["iban", "account", "card", "bank", "salary"], "finance.account"),
-    (&["birth", "birthday", "birthdate", "dob", "deceased"], "phi.date"),
+    (
+        &["iban", "account", "card", "bank", "salary"],
+        "finance.account",
+    ),
+    (
+        &["birth", "birthday", "birthdate", "dob", "deceased"],
+        "phi.date",
+    ),
     (&["ssn", "passport", "nin", "nhs", "mrn"], "id.person"),
-    (&["name", "firstname", "lastname", "fullname", "surname"], "phi.name"),
-    (&["sex", "gender", "blood", "icd", "diagnosis", "allergies", "allergy"], "phi.code"),
-    (&["note", "notes", "comment", "remark", "reason", "complaint"], "phi.text"),
+    (
+        &["name", "firstname", "lastname", "fullname", "surname"],
+        "phi.name",
+    ),
+    (
+        &[
+            "sex",
+            "gender",
+            "blood",
+            "icd",
+            "diagnosis",
+            "allergies",
+            "allergy",
+        ],
+        "phi.code",
+    ),
+    (
+        &["note", "notes", "comment", "remark", "reason", "complaint"],
+        "phi.text",
+    ),
 ];
 
 /// Words of columns that no tool should hand out.
@@ -98,7 +121,13 @@ mod tests {
 
     #[test]
     fn credentials_are_known_by_name() {
-        for column in ["password", "passwordHash", "api_key", "reset_token", "clientSecret"] {
+        for column in [
+            "password",
+            "passwordHash",
+            "api_key",
+            "reset_token",
+            "clientSecret",
+        ] {
             assert!(is_credential(column), "{column}");
         }
         for column in ["key", "tokenized", "author", "monkey"] {

@@ -74,7 +74,11 @@ fn without_comments(text: &str) -> String {
             json.push(' ');
             rest[2..].find("*/").map_or(rest.len(), |end| end + 4)
         } else {
-            let length = if rest.starts_with('"') { string(rest) } else { 1 };
+            let length = if rest.starts_with('"') {
+                string(rest)
+            } else {
+                1
+            };
             json.push_str(&rest[..length]);
             length
         };

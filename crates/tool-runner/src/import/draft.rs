@@ -68,8 +68,9 @@ impl ToolDraft {
     pub(super) fn describe(&mut self, text: &str) {
         let description = Description::of(text, MAX_DESCRIPTION);
         if description.had_hidden {
-            self.reviews
-                .push("the description held characters that nobody sees; they are left out".to_owned());
+            self.reviews.push(
+                "the description held characters that nobody sees; they are left out".to_owned(),
+            );
         }
         if description.is_cut {
             self.reviews.push(format!(
@@ -209,7 +210,10 @@ impl Draft {
         let yaml = self.yaml();
         self.load(yaml.clone()).map_err(ImportError::Unusable)?;
         for (name, variable) in std::mem::take(&mut self.variables) {
-            self.note(format!("${{{name}}}"), format!("set it to {}", variable.about));
+            self.note(
+                format!("${{{name}}}"),
+                format!("set it to {}", variable.about),
+            );
         }
         Ok(Imported {
             yaml,
@@ -221,7 +225,9 @@ impl Draft {
         let mut file = YamlWriter::default();
         file.comment("yaml-language-server: $schema=./tools.schema.json");
         file.comment(&format!("Imported from {}.", self.origin));
-        file.comment("Look at every `review:` before this is put to use, then `wardgate tools check` it.");
+        file.comment(
+            "Look at every `review:` before this is put to use, then `wardgate tools check` it.",
+        );
         if !self.variables.is_empty() {
             file.comment("It reads from the environment:");
             for (name, variable) in &self.variables {
@@ -273,7 +279,10 @@ impl ToolDraft {
             writer.entry("description", &Value::from(self.description.as_str()));
         }
         if !self.hints.is_empty() {
-            let hints = self.hints.iter().map(|&hint| (hint.to_owned(), true.into()));
+            let hints = self
+                .hints
+                .iter()
+                .map(|&hint| (hint.to_owned(), true.into()));
             writer.entry("annotations", &Value::Object(hints.collect()));
         }
         writer.entry("input_schema", &self.input_schema);
@@ -282,7 +291,11 @@ impl ToolDraft {
             writer.entry("result", &Value::Object(self.result.clone()));
         }
         if !self.suggestions.is_empty() {
-            let key = if self.result.is_empty() { "result:" } else { "of `result`:" };
+            let key = if self.result.is_empty() {
+                "result:"
+            } else {
+                "of `result`:"
+            };
             writer.comment(key);
             for line in &self.suggestions {
                 writer.comment(&format!("  {line}"));

@@ -26,8 +26,18 @@ const URLS: [&str; 3] = ["url", "httpUrl", "serverUrl"];
 
 /// Keys that are read, or say nothing that is lost.
 const KNOWN: [&str; 12] = [
-    "command", "args", "env", "headers", "type", "transport", "url", "httpUrl", "serverUrl", "disabled",
-    "name", "description",
+    "command",
+    "args",
+    "env",
+    "headers",
+    "type",
+    "transport",
+    "url",
+    "httpUrl",
+    "serverUrl",
+    "disabled",
+    "name",
+    "description",
 ];
 
 /// The words in front of a credential in a header.
@@ -55,9 +65,10 @@ pub fn mcp_servers(text: &str) -> Result<Imported, ImportError> {
             ..SourceDraft::default()
         };
         if *original != source.name {
-            source
-                .reviews
-                .push(format!("the server `{original}` is called `{}`", source.name));
+            source.reviews.push(format!(
+                "the server `{original}` is called `{}`",
+                source.name
+            ));
         }
         match import.server(server, &mut source) {
             Ok(()) => {
@@ -81,7 +92,9 @@ fn inputs(root: &Value) -> BTreeMap<String, String> {
         .flatten()
         .filter_map(|input| {
             let id = input["id"].as_str()?;
-            let text = input["description"].as_str().unwrap_or("what the client asked for");
+            let text = input["description"]
+                .as_str()
+                .unwrap_or("what the client asked for");
             Some((id.to_owned(), text.to_owned()))
         })
         .collect()
@@ -124,7 +137,9 @@ impl Import {
         let mut flag = "";
         for arg in args {
             words.push(self.argument(flag, arg, &source.name));
-            flag = arg.strip_prefix('-').map_or("", |_| arg.trim_start_matches('-'));
+            flag = arg
+                .strip_prefix('-')
+                .map_or("", |_| arg.trim_start_matches('-'));
         }
         source.fields.insert("command".to_owned(), words.into());
         let env = self.texts(members.get("env"), "", source);
@@ -157,7 +172,8 @@ impl Import {
             }
             if let Some(networks) = openapi::private_networks(&parsed) {
                 source.reviews.push(
-                    "an address off the public internet is allowed because this URL is one".to_owned(),
+                    "an address off the public internet is allowed because this URL is one"
+                        .to_owned(),
                 );
                 source.fields.insert("private".to_owned(), networks);
             }
@@ -210,7 +226,9 @@ impl Import {
             return arg.to_owned();
         };
         let (name, value) = (&arg[..at], &arg[at + 1..]);
-        let is_name = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte));
+        let is_name = name
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte));
         if is_name && !value.starts_with("//") {
             let text = value.trim_start();
             let blank = &value[..value.len() - text.len()];
@@ -247,7 +265,11 @@ impl Import {
         }
         self.taken.insert(name.clone(), bare.to_owned());
         let about = format!("`{key}` of the server `{source}`, which the file held in plain text");
-        let sample = if key == "url" { "https://mcp.example.com/mcp" } else { "example" };
+        let sample = if key == "url" {
+            "https://mcp.example.com/mcp"
+        } else {
+            "example"
+        };
         let reference = self.draft.variable(&name, &about, sample);
         format!("{}{reference}", scheme.unwrap_or(&""))
     }
@@ -269,7 +291,11 @@ impl Import {
                 continue;
             };
             let is_whole_url = before.is_empty() && converted.is_empty();
-            let sample = if is_whole_url { "https://mcp.example.com/mcp" } else { "example" };
+            let sample = if is_whole_url {
+                "https://mcp.example.com/mcp"
+            } else {
+                "example"
+            };
             self.taken.insert(name.clone(), format!("${{{name}}}"));
             let reference = self.draft.variable(&name, &about, sample);
             converted.push_str(&match default {
@@ -288,7 +314,9 @@ impl Import {
         let is_name = |name: &str| {
             !name.is_empty()
                 && !name.starts_with(|c: char| c.is_ascii_digit())
-                && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+                && name
+                    .bytes()
+                    .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
         };
         let about = format!("what the server `{source}` reads");
         if let Some(id) = inside.strip_prefix("input:") {

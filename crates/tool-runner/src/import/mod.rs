@@ -55,7 +55,11 @@ impl fmt::Display for Note {
         // Both can repeat what was imported, and a terminal obeys control characters.
         let line = format!("{about}: {text}");
         for c in line.chars() {
-            let shown = if c.is_control() || text::is_hidden(c) { ' ' } else { c };
+            let shown = if c.is_control() || text::is_hidden(c) {
+                ' '
+            } else {
+                c
+            };
             fmt::Write::write_char(f, shown)?;
         }
         Ok(())

@@ -18,7 +18,15 @@ const NAMES: [&str; 12] = [
 
 /// What tokens of well-known services begin with.
 const PREFIXES: [&str; 9] = [
-    "sk-", "ghp_", "gho_", "github_pat_", "glpat-", "xox", "AKIA", "eyJ", "Bearer ",
+    "sk-",
+    "ghp_",
+    "gho_",
+    "github_pat_",
+    "glpat-",
+    "xox",
+    "AKIA",
+    "eyJ",
+    "Bearer ",
 ];
 
 /// The shortest run of characters without a blank that may be a random one.
@@ -38,14 +46,20 @@ pub(super) fn is_secret_name(name: &str) -> bool {
 /// Switches and small numbers, whatever they are called.
 fn is_harmless(value: &str) -> bool {
     let is_number = value.len() <= 5 && value.bytes().all(|byte| byte.is_ascii_digit());
-    is_number || matches!(value.to_ascii_lowercase().as_str(), "true" | "false" | "none" | "yes" | "no")
+    is_number
+        || matches!(
+            value.to_ascii_lowercase().as_str(),
+            "true" | "false" | "none" | "yes" | "no"
+        )
 }
 
 /// Whether the value itself looks secret.
 pub(super) fn is_secret_value(value: &str) -> bool {
     PREFIXES.iter().any(|prefix| value.starts_with(prefix))
         || holds_user_info(value)
-        || value.split(|c: char| c.is_whitespace() || "=,;?&".contains(c)).any(is_random)
+        || value
+            .split(|c: char| c.is_whitespace() || "=,;?&".contains(c))
+            .any(is_random)
 }
 
 /// `scheme://user:password@host`

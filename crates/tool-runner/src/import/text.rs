@@ -31,7 +31,9 @@ impl Names {
 
 /// `text` in letters, digits, `_` and `-`; `otherwise` where nothing is left of it.
 pub(super) fn name(text: &str, otherwise: &str) -> String {
-    with_only(text, otherwise, |c| c.is_ascii_alphanumeric() || c == '_' || c == '-')
+    with_only(text, otherwise, |c| {
+        c.is_ascii_alphanumeric() || c == '_' || c == '-'
+    })
 }
 
 /// `text` as a name of letters, digits and `_` that does not begin with a digit.

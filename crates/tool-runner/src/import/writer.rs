@@ -11,9 +11,7 @@ use super::text::is_hidden;
 const WIDTH: usize = 110;
 
 /// Words that YAML, of some version, reads as something else than a text.
-const WORDS: [&str; 9] = [
-    "true", "false", "null", "yes", "no", "on", "off", "y", "n",
-];
+const WORDS: [&str; 9] = ["true", "false", "null", "yes", "no", "on", "off", "y", "n"];
 
 /// Lines of YAML, growing.
 #[derive(Debug, Default)]
@@ -53,7 +51,13 @@ impl YamlWriter {
     pub(super) fn comment(&mut self, text: &str) {
         let text: String = text
             .chars()
-            .map(|c| if c.is_control() || is_hidden(c) { ' ' } else { c })
+            .map(|c| {
+                if c.is_control() || is_hidden(c) {
+                    ' '
+                } else {
+                    c
+                }
+            })
             .collect();
         self.line(format!("# {text}").trim_end());
     }
@@ -247,7 +251,9 @@ fn is_literal(text: &str) -> bool {
         && !text
             .chars()
             .any(|c| c != '\n' && (c.is_control() || is_hidden(c)))
-        && body.lines().all(|line| line.is_empty() || !line.trim().is_empty())
+        && body
+            .lines()
+            .all(|line| line.is_empty() || !line.trim().is_empty())
 }
 
 /// Whether only single blanks part its words, so that lines can be broken at any of them.
@@ -335,10 +341,52 @@ mod tests {
     #[test]
     fn texts_that_look_like_something_else_stay_texts() {
         for text in [
-            "", " ", "true", "No", "~", "1", "0x1F", "1e3", "2020-01-01", "- a", "a: b", "a #b", "*a", "&a",
-            "!a", "|", ">", "%", "@", "`", "'", "{a}", "[a]", "a\nb", "\n", "a\n", "a\n\n", " a\nb", "a\n b",
-            "a\n \nb", "a\r\nb", "\tb\nc", "\u{85}", "\u{2028}a\nb", "\u{feff}", "a\u{0}b", "<<", "=", "...",
-            "---", "null", "$x", "/a/{b}", "😀\nx", "a\n#b", "a:\n- b",
+            "",
+            " ",
+            "true",
+            "No",
+            "~",
+            "1",
+            "0x1F",
+            "1e3",
+            "2020-01-01",
+            "- a",
+            "a: b",
+            "a #b",
+            "*a",
+            "&a",
+            "!a",
+            "|",
+            ">",
+            "%",
+            "@",
+            "`",
+            "'",
+            "{a}",
+            "[a]",
+            "a\nb",
+            "\n",
+            "a\n",
+            "a\n\n",
+            " a\nb",
+            "a\n b",
+            "a\n \nb",
+            "a\r\nb",
+            "\tb\nc",
+            "\u{85}",
+            "\u{2028}a\nb",
+            "\u{feff}",
+            "a\u{0}b",
+            "<<",
+            "=",
+            "...",
+            "---",
+            "null",
+            "$x",
+            "/a/{b}",
+            "😀\nx",
+            "a\n#b",
+            "a:\n- b",
         ] {
             assert_eq!(read(&written(&json!(text))), json!(text), "{text:?}");
             let nested = json!({ text: [text, { text: text }] });

@@ -75,7 +75,10 @@ pub fn openapi(text: &str, base_url: Option<&str>) -> Result<Imported, ImportErr
         return draft.finish();
     }
     if root.get("webhooks").is_some() {
-        draft.note("the document", "its webhooks are left out: they are calls to somebody else");
+        draft.note(
+            "the document",
+            "its webhooks are left out: they are calls to somebody else",
+        );
     }
     let operations = operations(api, &mut draft);
     for (at, operation) in operations.iter().enumerate() {
@@ -148,15 +151,17 @@ fn locate(root: &Value, base_url: Option<&str>, source: &mut SourceDraft, draft:
         let variable = format!("{}_URL", text::variable(&source.name));
         let about = "the URL of the service";
         let reference = draft.variable(&variable, about, "https://api.example.com");
-        source.fields.insert("base_url".to_owned(), reference.into());
+        source
+            .fields
+            .insert("base_url".to_owned(), reference.into());
         return;
     };
     let text = url.as_str().trim_end_matches('/');
     source.fields.insert("base_url".to_owned(), text.into());
     if let Some(networks) = private_networks(&url) {
-        source
-            .reviews
-            .push("an address off the public internet is allowed because this URL is one".to_owned());
+        source.reviews.push(
+            "an address off the public internet is allowed because this URL is one".to_owned(),
+        );
         source.fields.insert("private".to_owned(), networks);
     }
 }
@@ -287,6 +292,10 @@ fn description(definition: &Value) -> String {
             text => text.to_owned(),
         };
     }
-    let stop = if summary.ends_with(['.', '!', '?', ':']) { "" } else { "." };
+    let stop = if summary.ends_with(['.', '!', '?', ':']) {
+        ""
+    } else {
+        "."
+    };
     format!("{summary}{stop}\n\n{description}")
 }

@@ -156,7 +156,13 @@ fn style_problem(parameter: &Value, location: &str) -> Option<&'static str> {
 }
 
 fn parameter_schema<'d>(parameter: &'d Value, schemas: &mut Schemas<'d>) -> Value {
-    let content = || parameter["content"].as_object()?.values().next()?.get("schema");
+    let content = || {
+        parameter["content"]
+            .as_object()?
+            .values()
+            .next()?
+            .get("schema")
+    };
     let schema = parameter.get("schema").or_else(content);
     let mut schema = schema.map_or_else(|| Map::new().into(), |schema| schemas.convert(schema));
     if let Value::Object(members) = &mut schema
@@ -237,7 +243,9 @@ fn body<'d>(
         return Ok(None);
     };
     if kind.contains("+json") {
-        reviews.push(format!("the body is sent as application/json, not as {kind}"));
+        reviews.push(format!(
+            "the body is sent as application/json, not as {kind}"
+        ));
     }
     let schema = content.get("schema");
     let schema = schema.map_or_else(|| Map::new().into(), |schema| schemas.convert(schema));
@@ -278,7 +286,7 @@ fn members(schema: &Value) -> Option<&Map<String, Value>> {
         .any(|keyword| schema.get(keyword).is_some());
     let is_open = matches!(schema.get("additionalProperties"), Some(it) if *it != false);
     let is_nullable = schema["type"].is_array();
-    schema["properties"]
-        .as_object()
-        .filter(|properties| !properties.is_empty() && !has_alternatives && !is_open && !is_nullable)
+    schema["properties"].as_object().filter(|properties| {
+        !properties.is_empty() && !has_alternatives && !is_open && !is_nullable
+    })
 }

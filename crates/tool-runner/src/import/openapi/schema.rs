@@ -132,7 +132,9 @@ impl<'d> Schemas<'d> {
             .as_str()
             .and_then(|reference| Some((reference, self.api.follow(reference)?)))
         else {
-            self.review("a `$ref` leads to another document or nowhere: any value is allowed there");
+            self.review(
+                "a `$ref` leads to another document or nowhere: any value is allowed there",
+            );
             return json!({});
         };
         if self.trail.contains(&reference) {
@@ -176,7 +178,10 @@ impl<'d> Schemas<'d> {
         }
         self.nested(members, &mut schema, depth);
         if let Some(Value::Array(parts)) = members.get("allOf") {
-            let parts: Vec<_> = parts.iter().map(|part| self.schema(part, depth + 1)).collect();
+            let parts: Vec<_> = parts
+                .iter()
+                .map(|part| self.schema(part, depth + 1))
+                .collect();
             merge(&mut schema, parts);
         }
         for keyword in UNCARRIED {
@@ -219,7 +224,10 @@ impl<'d> Schemas<'d> {
             }
         }
         for keyword in SCHEMA {
-            if let Some(value) = members.get(keyword).filter(|it| it.is_object() || it.is_boolean()) {
+            if let Some(value) = members
+                .get(keyword)
+                .filter(|it| it.is_object() || it.is_boolean())
+            {
                 let value = self.schema(value, depth + 1);
                 schema.insert(keyword.to_owned(), value);
             }
@@ -254,7 +262,9 @@ impl<'d> Schemas<'d> {
             _ if keyword == "pattern" => {
                 self.review("a `pattern` that needs more than linear time is not carried over");
             }
-            _ => self.review(format!("a `{keyword}` that JSON Schema does not know is left out")),
+            _ => self.review(format!(
+                "a `{keyword}` that JSON Schema does not know is left out"
+            )),
         }
     }
 
@@ -263,7 +273,8 @@ impl<'d> Schemas<'d> {
         let Some(default) = schema.shift_remove("default") else {
             return;
         };
-        let fits = validator(&Value::Object(schema.clone())).is_some_and(|it| it.is_valid(&default));
+        let fits =
+            validator(&Value::Object(schema.clone())).is_some_and(|it| it.is_valid(&default));
         if fits {
             schema.insert("default".to_owned(), default);
         } else {
@@ -331,7 +342,9 @@ fn merge(schema: &mut Map<String, Value>, parts: Vec<Value>) {
                 }
                 (Some(Value::Object(known)), Value::Object(more)) if keyword == "properties" => {
                     more.iter().all(|(name, property)| {
-                        let known = known.entry(name.clone()).or_insert_with(|| property.clone());
+                        let known = known
+                            .entry(name.clone())
+                            .or_insert_with(|| property.clone());
                         known == property
                     })
                 }

@@ -60,7 +60,11 @@ fn requirement(root: &Value) -> Option<Vec<&str>> {
 fn names(owner: &Value) -> Option<Vec<&str>> {
     let requirements = owner.get("security")?.as_array()?;
     requirements.iter().find_map(|requirement| {
-        let names: Vec<_> = requirement.as_object()?.keys().map(String::as_str).collect();
+        let names: Vec<_> = requirement
+            .as_object()?
+            .keys()
+            .map(String::as_str)
+            .collect();
         (!names.is_empty()).then_some(names)
     })
 }
@@ -78,7 +82,12 @@ fn apply(
         let about = format!("the {what} of the security scheme `{name}`");
         draft.variable(&format!("{prefix}_{suffix}"), &about, "sample")
     };
-    let word = |key: &str| scheme[key].as_str().unwrap_or_default().to_ascii_lowercase();
+    let word = |key: &str| {
+        scheme[key]
+            .as_str()
+            .unwrap_or_default()
+            .to_ascii_lowercase()
+    };
     let auth = match (word("type").as_str(), word("scheme").as_str()) {
         ("http", "bearer") => json!({ "type": "bearer", "token": secret("TOKEN", "token") }),
         ("http", "basic") => json!({
@@ -104,7 +113,10 @@ fn apply(
         ("oauth2", _) => {
             let flow = &scheme["flows"]["clientCredentials"];
             let Some(url) = token_url(flow) else {
-                return Err("is a person's log-in: use `auth: { type: token_exchange, … }` or a token".to_owned());
+                return Err(
+                    "is a person's log-in: use `auth: { type: token_exchange, … }` or a token"
+                        .to_owned(),
+                );
             };
             let mut auth = json!({
                 "type": "client_credentials",

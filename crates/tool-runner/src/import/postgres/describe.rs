@@ -39,9 +39,32 @@ impl Column {
     /// Whether values of its type are read as they are.
     pub(super) fn has_json_form(&self) -> bool {
         const TYPES: [&str; 26] = [
-            "bool", "int2", "int4", "int8", "float4", "float8", "numeric", "text", "varchar", "bpchar", "name",
-            "citext", "bytea", "json", "jsonb", "uuid", "date", "time", "timestamp", "timestamptz", "_bool",
-            "_int2", "_int4", "_int8", "_text", "_varchar",
+            "bool",
+            "int2",
+            "int4",
+            "int8",
+            "float4",
+            "float8",
+            "numeric",
+            "text",
+            "varchar",
+            "bpchar",
+            "name",
+            "citext",
+            "bytea",
+            "json",
+            "jsonb",
+            "uuid",
+            "date",
+            "time",
+            "timestamp",
+            "timestamptz",
+            "_bool",
+            "_int2",
+            "_int4",
+            "_int8",
+            "_text",
+            "_varchar",
         ];
         TYPES.contains(&self.base.as_str()) || !self.labels.is_empty()
     }
@@ -83,8 +106,12 @@ pub(super) async fn tables(
     options: &PostgresOptions,
     most: usize,
 ) -> Result<Vec<Table>, ImportError> {
-    let mut session = sql::postgres_reader(url, LIMIT).await.map_err(|error| failure(&error))?;
-    let tables = read(&mut session, options, most).await.map_err(|error| failure(&error))?;
+    let mut session = sql::postgres_reader(url, LIMIT)
+        .await
+        .map_err(|error| failure(&error))?;
+    let tables = read(&mut session, options, most)
+        .await
+        .map_err(|error| failure(&error))?;
     // What was asked for is there, however the session ends.
     let _ = session.close().await;
     Ok(tables)
@@ -141,11 +168,16 @@ fn column(row: &PgRow) -> Result<Column, sqlx::Error> {
 fn failure(error: &sqlx::Error) -> ImportError {
     let text = match error {
         sqlx::Error::Database(error) => {
-            format!("it refused with SQLSTATE {}", error.code().unwrap_or_default())
+            format!(
+                "it refused with SQLSTATE {}",
+                error.code().unwrap_or_default()
+            )
         }
         sqlx::Error::Io(error) => format!("it cannot be reached: {}", error.kind()),
         sqlx::Error::Tls(_) => "its TLS certificate is not accepted".to_owned(),
-        sqlx::Error::Configuration(_) => "the URL is not one like postgres://user@host/database".to_owned(),
+        sqlx::Error::Configuration(_) => {
+            "the URL is not one like postgres://user@host/database".to_owned()
+        }
         _ => "its answer was not understood".to_owned(),
     };
     ImportError::Database(text)

@@ -56,7 +56,10 @@ fn write(tables: &[Table], options: &PostgresOptions) -> Result<Imported, Import
     let mut draft = Draft::of("a PostgreSQL database");
     for wanted in &options.tables {
         if tables.iter().all(|table| table.name != *wanted) {
-            draft.note(format!("table `{wanted}`"), "there is none that can be read");
+            draft.note(
+                format!("table `{wanted}`"),
+                "there is none that can be read",
+            );
         }
     }
     let tables = if tables.len() > MAX_TABLES {
@@ -81,7 +84,10 @@ fn write(tables: &[Table], options: &PostgresOptions) -> Result<Imported, Import
     );
     let source = SourceDraft {
         name: "main".to_owned(),
-        fields: Map::from_iter([("type".to_owned(), "postgres".into()), ("url".to_owned(), url.into())]),
+        fields: Map::from_iter([
+            ("type".to_owned(), "postgres".into()),
+            ("url".to_owned(), url.into()),
+        ]),
         reviews: Vec::new(),
     };
     draft.source(&source);
@@ -90,7 +96,10 @@ fn write(tables: &[Table], options: &PostgresOptions) -> Result<Imported, Import
         let wanted = if table.schema == home {
             format!("list_{}", identifier(&table.name, "table"))
         } else {
-            let (schema, name) = (identifier(&table.schema, "schema"), identifier(&table.name, "table"));
+            let (schema, name) = (
+                identifier(&table.schema, "schema"),
+                identifier(&table.name, "table"),
+            );
             format!("list_{schema}_{name}")
         };
         let name = draft.tool_name(&wanted);
@@ -138,12 +147,16 @@ fn tool(name: String, table: &Table) -> Result<ToolDraft, (String, String)> {
             filters.add(column);
         }
     }
-    let mut keys: Vec<_> = shown.iter().filter(|it| it.key_position.is_some()).collect();
+    let mut keys: Vec<_> = shown
+        .iter()
+        .filter(|it| it.key_position.is_some())
+        .collect();
     keys.sort_by_key(|column| column.key_position);
     let order: Vec<_> = keys.iter().map(|column| quoted(&column.name)).collect();
     if order.is_empty() {
-        tool.reviews
-            .push(format!("the {kind} has no primary key: choose an order of its rows"));
+        tool.reviews.push(format!(
+            "the {kind} has no primary key: choose an order of its rows"
+        ));
     }
     let columns: Vec<_> = shown.iter().map(|column| selected(column)).collect();
     let mut statement = format!(
@@ -169,7 +182,11 @@ fn tool(name: String, table: &Table) -> Result<ToolDraft, (String, String)> {
         ("source".to_owned(), "main".into()),
         ("statement".to_owned(), statement.into()),
     ]);
-    tool.suggestions = suggestions(table, &shown, keys.first().map(|column| column.name.as_str()));
+    tool.suggestions = suggestions(
+        table,
+        &shown,
+        keys.first().map(|column| column.name.as_str()),
+    );
     Ok(tool)
 }
 
@@ -236,7 +253,10 @@ impl Filters {
         let description = Description::of(comment, MAX_DESCRIPTION).text;
         let wanted = identifier(&column.name, "column");
         let comparisons: &[(&str, &str, &str)] = match column.base.as_str() {
-            "timestamp" | "timestamptz" => &[("_from", ">=", "From then on."), ("_before", "<", "Before then.")],
+            "timestamp" | "timestamptz" => &[
+                ("_from", ">=", "From then on."),
+                ("_before", "<", "Before then."),
+            ],
             _ => &[("", "=", "")],
         };
         for (suffix, operator, hint) in comparisons {

@@ -142,15 +142,25 @@ fn import(
             "its type `{kind}` is not one whose SQL stands in the file"
         ));
     }
-    let source = fields.get("source").and_then(Value::as_str).unwrap_or_default();
+    let source = fields
+        .get("source")
+        .and_then(Value::as_str)
+        .unwrap_or_default();
     let Some((source, dialect)) = sources.get(source) else {
-        return Err(format!("its source `{source}` is not in the file, or is left out"));
+        return Err(format!(
+            "its source `{source}` is not in the file, or is left out"
+        ));
     };
     let statement = fields.get("statement").and_then(Value::as_str);
     let statement = references.restore(statement.ok_or("it has no `statement`")?);
-    tool.describe(&references.restore(
-        fields.get("description").and_then(Value::as_str).unwrap_or_default(),
-    ));
+    tool.describe(
+        &references.restore(
+            fields
+                .get("description")
+                .and_then(Value::as_str)
+                .unwrap_or_default(),
+        ),
+    );
     if let Some(services) = fields.get("authRequired").and_then(Value::as_array) {
         let services: Vec<_> = services.iter().filter_map(Value::as_str).collect();
         tool.reviews.push(format!(
@@ -160,14 +170,19 @@ fn import(
     }
     let mut names = Names::without(&["row_rule"]);
     let parameters = Parameter::read_all(fields.get("parameters"), &mut names, references)?;
-    let mut choices = Parameter::read_all(fields.get("templateParameters"), &mut names, references)?;
+    let mut choices =
+        Parameter::read_all(fields.get("templateParameters"), &mut names, references)?;
     for choice in &mut choices {
         // Without a value there is no statement.
         choice.is_required = !choice.schema.contains_key("default");
     }
-    let (statement, derive) = statement::convert(&statement, *dialect, &parameters, &choices, &mut names)?;
-    tool.reviews
-        .extend(statement::reviews(&statement, *dialect, !choices.is_empty()));
+    let (statement, derive) =
+        statement::convert(&statement, *dialect, &parameters, &choices, &mut names)?;
+    tool.reviews.extend(statement::reviews(
+        &statement,
+        *dialect,
+        !choices.is_empty(),
+    ));
     tool.input_schema = parameter::schema(parameters.iter().chain(&choices), &mut tool.reviews);
     if statement::only_reads(&statement) {
         tool.hints.push("readOnlyHint");
@@ -179,7 +194,8 @@ fn import(
     if !derive.is_empty() {
         tool.execute.insert("derive".to_owned(), derive.into());
     }
-    tool.execute.insert("statement".to_owned(), statement.into());
+    tool.execute
+        .insert("statement".to_owned(), statement.into());
     Ok(())
 }
 
@@ -191,7 +207,10 @@ fn import_toolsets(toolsets: &[Resource], tools: &BTreeMap<String, String>, draf
         let listed = listed.into_iter().flatten().filter_map(Value::as_str);
         let (known, lost): (Vec<_>, Vec<_>) = listed.partition(|name| tools.contains_key(*name));
         if !lost.is_empty() {
-            draft.note(&about, format!("is without {}, which are left out", lost.join(", ")));
+            draft.note(
+                &about,
+                format!("is without {}, which are left out", lost.join(", ")),
+            );
         }
         if known.is_empty() {
             draft.note(&about, "left out: none of its tools is imported");

@@ -29,12 +29,17 @@ impl Parameter {
         references: &References,
     ) -> Result<Vec<Self>, String> {
         let items = node.and_then(Value::as_array).into_iter().flatten();
-        items.map(|item| Self::read(item, names, references)).collect()
+        items
+            .map(|item| Self::read(item, names, references))
+            .collect()
     }
 
     fn read(item: &Value, names: &mut Names, references: &References) -> Result<Self, String> {
         let original = item["name"].as_str().ok_or("a parameter has no `name`")?;
-        if item["authServices"].as_array().is_some_and(|it| !it.is_empty()) {
+        if item["authServices"]
+            .as_array()
+            .is_some_and(|it| !it.is_empty())
+        {
             return Err(format!(
                 "`{original}` comes from the caller's token, and as an argument anyone could choose it; \
                  govern its rows instead (`result.entity`, `:row_rule`)"
@@ -69,7 +74,11 @@ impl Parameter {
             };
             schema.insert("default".to_owned(), default);
         }
-        for (field, keyword) in [("minValue", "minimum"), ("maxValue", "maximum"), ("pattern", "pattern")] {
+        for (field, keyword) in [
+            ("minValue", "minimum"),
+            ("maxValue", "maximum"),
+            ("pattern", "pattern"),
+        ] {
             if let Some(value) = item.get(field) {
                 schema.insert(keyword.to_owned(), value.clone());
             }
@@ -121,14 +130,21 @@ fn words(node: Option<&Value>) -> Words {
     let Some(values) = node.and_then(Value::as_array).filter(|it| !it.is_empty()) else {
         return Words::None;
     };
-    let is_pattern =
-        |value: &Value| value.as_str().is_some_and(|text| text.contains(|c| r"\.+*?()|[]{}^$".contains(c)));
+    let is_pattern = |value: &Value| {
+        value
+            .as_str()
+            .is_some_and(|text| text.contains(|c| r"\.+*?()|[]{}^$".contains(c)))
+    };
     if !values.iter().any(is_pattern) {
         return Words::Plain(values.clone());
     }
     let patterns: Vec<_> = values
         .iter()
-        .map(|value| value.as_str().map_or_else(|| value.to_string(), str::to_owned))
+        .map(|value| {
+            value
+                .as_str()
+                .map_or_else(|| value.to_string(), str::to_owned)
+        })
         .collect();
     Words::Patterns(format!("^(?:{})$", patterns.join("|")))
 }

@@ -84,7 +84,9 @@ fn reference(text: &str) -> Option<(Reference, usize)> {
         None => (inside, None),
     };
     let is_name = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
-        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+        && name
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
     let is_line = !inside.contains('\n');
     let name = name.to_owned();
     (is_name && is_line).then(|| (Reference { name, default }, inside.len() + 1))

@@ -9,11 +9,17 @@ use crate::import::draft::{Draft, SourceDraft};
 use crate::import::text;
 
 /// What RFC 3986 calls unreserved stays in the parts of a URL.
-const ENCODED: AsciiSet = NON_ALPHANUMERIC
+const PART: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'.')
     .remove(b'_')
     .remove(b'~');
+
+/// A host may be an IPv6 address in brackets.
+const HOST: &AsciiSet = &PART.remove(b'[').remove(b']').remove(b':');
+
+/// SQLite's databases are paths.
+const PATH: &AsciiSet = &PART.remove(b'/').remove(b':');
 
 /// Types of sources that speak a dialect; those with an `instance` are reached through a connector of their own.
 const TYPES: [(&str, Dialect); 11] = [
@@ -43,7 +49,13 @@ pub(super) fn import(
     draft: &mut Draft,
 ) -> Option<Dialect> {
     let Some((_, dialect)) = TYPES.iter().find(|(kind, _)| *kind == resource.kind) else {
-        draft.leave_out_source(name, &format!("`{}` is no database with SQL that is spoken here", resource.kind));
+        draft.leave_out_source(
+            name,
+            &format!(
+                "`{}` is no database with SQL that is spoken here",
+                resource.kind
+            ),
+        );
         return None;
     };
     let mut source = SourceDraft {
@@ -70,13 +82,23 @@ pub(super) fn import(
             .reviews
             .push("its address is not a host in the file: set the URL of the database".to_owned());
         let variable = format!("{}_URL", text::variable(name));
-        let sample = if *dialect == Dialect::Sqlite { "sqlite:x.db" } else { scheme };
+        let sample = if *dialect == Dialect::Sqlite {
+            "sqlite:x.db"
+        } else {
+            scheme
+        };
         let sample = format!("{sample}://user@host/database");
-        draft.variable(&variable, "the URL of the database, with user and password", &sample)
+        draft.variable(
+            &variable,
+            "the URL of the database, with user and password",
+            &sample,
+        )
     });
     for field in resource.fields.keys() {
         if !KNOWN.contains(&field.as_str()) {
-            source.reviews.push(format!("its `{field}` is not carried over"));
+            source
+                .reviews
+                .push(format!("its `{field}` is not carried over"));
         }
     }
     if *dialect == Dialect::Postgres {
@@ -108,7 +130,9 @@ impl Parts<'_> {
             (Some(user), None) => format!("{user}@"),
             _ => String::new(),
         };
-        let port = self.part("port").map_or_else(String::new, |port| format!(":{port}"));
+        let port = self
+            .part("port")
+            .map_or_else(String::new, |port| format!(":{port}"));
         let database = self.part("database").unwrap_or_default();
         Some(format!("{scheme}://{user_info}{host}{port}/{database}"))
     }
@@ -116,16 +140,15 @@ impl Parts<'_> {
     /// A field, its own text encoded; what variables bring must be encoded by whoever sets them.
     fn part(&mut self, field: &str) -> Option<String> {
         let text = scalar(self.resource.fields.get(field))?;
-        // A path may hold slashes, a host the colons of IPv6.
-        let kept = match field {
-            "database" if self.resource.kind == "sqlite" => ENCODED.remove(b'/').remove(b':'),
-            "host" => ENCODED.remove(b'[').remove(b']').remove(b':'),
-            _ => ENCODED,
+        let encoded = match field {
+            "database" if self.resource.kind == "sqlite" => PATH,
+            "host" => HOST,
+            _ => PART,
         };
         let mut part = String::new();
         for piece in self.references.pieces(&text) {
             match piece {
-                Piece::Text(text) => part.extend(utf8_percent_encode(text, &kept)),
+                Piece::Text(text) => part.extend(utf8_percent_encode(text, encoded)),
                 Piece::Reference(reference) => part.push_str(&self.reference(reference, field)),
             }
         }

@@ -24,10 +24,16 @@ pub(super) fn convert(
     let mut templated = sql.trim_end().trim_end_matches(';').to_owned();
     for choice in choices {
         let name = fill(&mut templated, choice, names)?;
-        derive.insert(name, json!({ "argument": choice.name, "allow": choice.allowed }));
+        derive.insert(
+            name,
+            json!({ "argument": choice.name, "allow": choice.allowed }),
+        );
     }
     if templated.contains("{{") {
-        return Err("its statement holds a template that no parameter with `allowedValues` fills".to_owned());
+        return Err(
+            "its statement holds a template that no parameter with `allowedValues` fills"
+                .to_owned(),
+        );
     }
     let name = |position: usize| parameters.get(position).map(|it| it.name.as_str());
     let statement = Statement::with_names(dialect, &templated, name)
@@ -37,7 +43,9 @@ pub(super) fn convert(
 
 /// Puts `{name}` where the template of a parameter stands; the name is the derived one's.
 fn fill(sql: &mut String, choice: &Parameter, names: &mut Names) -> Result<String, String> {
-    let Parameter { original, allowed, .. } = choice;
+    let Parameter {
+        original, allowed, ..
+    } = choice;
     let is_identifier = |value: &String| {
         crate::catalogue::is_identifier(value)
             && !["asc", "desc", "null"].contains(&value.to_ascii_lowercase().as_str())
@@ -73,14 +81,17 @@ pub(super) fn only_reads(sql: &str) -> bool {
         .filter(|word| !word.is_empty())
         .map(str::to_ascii_lowercase);
     let first = words.next().unwrap_or_default();
-    matches!(first.as_str(), "select" | "with" | "values") && !words.any(|word| WRITING.contains(&word.as_str()))
+    matches!(first.as_str(), "select" | "with" | "values")
+        && !words.any(|word| WRITING.contains(&word.as_str()))
 }
 
 /// What a person should look at.
 pub(super) fn reviews(sql: &str, dialect: Dialect, has_choices: bool) -> Vec<String> {
     let mut reviews = Vec::new();
     if has_choices {
-        reviews.push("the identifiers in `allow` are quoted: upper and lower case are told apart".to_owned());
+        reviews.push(
+            "the identifiers in `allow` are quoted: upper and lower case are told apart".to_owned(),
+        );
     }
     if dialect == Dialect::Mysql && sql.contains(['"', '\\']) {
         reviews.push(
@@ -89,7 +100,9 @@ pub(super) fn reviews(sql: &str, dialect: Dialect, has_choices: bool) -> Vec<Str
         );
     }
     if !only_reads(sql) {
-        reviews.push("it may write; if it does not, add `annotations: { readOnlyHint: true }`".to_owned());
+        reviews.push(
+            "it may write; if it does not, add `annotations: { readOnlyHint: true }`".to_owned(),
+        );
     }
     reviews
 }
