@@ -26,6 +26,7 @@ mod journeys {
     mod bad_tokens;
     mod change;
     mod direct_methods;
+    mod examples;
     mod hospital;
     mod postgres;
     mod promises {

@@ -4,8 +4,7 @@
 //!                       ┌──────────── stack ─────────────┐
 //!  link::local ────────▶│ access · count · span ·        │──▶ generated server
 //!  link::connect ─mTLS─▶│ deadline · catch panic         │
-//!  operator ─Unix socket▶│                                │
-//!                       └────────────────────────────────┘
+//!  operator ───socket──▶└────────────────────────────────┘
 //! ```
 //!
 //! One job: give a service the same surroundings whether it is called inside the process or over the

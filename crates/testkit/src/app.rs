@@ -6,11 +6,13 @@ use tempfile::TempDir;
 
 use crate::{Client, Process, System};
 
-/// The hospital demo, running in one process.
+/// One process with everything: the hospital demo, or another example.
 #[derive(Debug)]
 pub struct TestApp {
     binary: PathBuf,
     dir: TempDir,
+    /// What it runs, below `dir`.
+    example: &'static str,
     environment: Vec<(String, String)>,
     /// The process.
     pub process: Process,
@@ -25,12 +27,38 @@ impl TestApp {
 
     /// The same, with environment variables.
     pub fn start_with(binary: &str, environment: &[(&str, &str)]) -> Self {
+        Self::start_in(
+            tempfile::tempdir().expect("a directory"),
+            DEMO,
+            binary,
+            environment,
+        )
+    }
+
+    /// `wardgate up` with the configuration of another example, a copy of the directory `from`.
+    pub fn start_example(
+        binary: &str,
+        from: &Path,
+        example: &'static str,
+        environment: &[(&str, &str)],
+    ) -> Self {
         let dir = tempfile::tempdir().expect("a directory");
-        let process = up(Path::new(binary), dir.path(), environment);
+        copy(from, &dir.path().join(example));
+        Self::start_in(dir, example, binary, environment)
+    }
+
+    fn start_in(
+        dir: TempDir,
+        example: &'static str,
+        binary: &str,
+        environment: &[(&str, &str)],
+    ) -> Self {
+        let process = up(Path::new(binary), dir.path(), example, environment);
         let own = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
         Self {
             binary: binary.into(),
             dir,
+            example,
             environment: environment.iter().map(own).collect(),
             client: Client::new(&base_url(&process)),
             process,
@@ -44,7 +72,7 @@ impl TestApp {
             .iter()
             .map(|(name, value)| (name.as_str(), value.as_str()))
             .collect();
-        self.process = up(&self.binary, self.dir.path(), &environment);
+        self.process = up(&self.binary, self.dir.path(), self.example, &environment);
         self.client = Client::new(&base_url(&self.process));
     }
 }
@@ -59,7 +87,7 @@ impl System for TestApp {
     }
 
     fn example_dir(&self) -> PathBuf {
-        self.dir.path().join("hospital")
+        self.dir.path().join(self.example)
     }
 
     fn client(&self) -> &Client {
@@ -67,10 +95,34 @@ impl System for TestApp {
     }
 }
 
-fn up(binary: &Path, dir: &Path, environment: &[(&str, &str)]) -> Process {
+/// What runs where no configuration is given.
+const DEMO: &str = "hospital";
+
+fn up(binary: &Path, dir: &Path, example: &str, environment: &[(&str, &str)]) -> Process {
+    let config = dir
+        .join(example)
+        .join("wardgate.yaml")
+        .display()
+        .to_string();
     let dir = dir.display().to_string();
-    let arguments = ["up", "--data-dir", &dir, "--listen", "127.0.0.1:0"];
+    let mut arguments = vec!["up", "--data-dir", &dir, "--listen", "127.0.0.1:0"];
+    if example != DEMO {
+        arguments.extend(["--config", &config]);
+    }
     Process::start(binary, &arguments, environment)
+}
+
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).expect("a directory");
+    for entry in std::fs::read_dir(from).expect("a directory") {
+        let entry = entry.expect("an entry");
+        let target = to.join(entry.file_name());
+        if entry.path().is_dir() {
+            copy(&entry.path(), &target);
+        } else {
+            std::fs::copy(entry.path(), target).expect("a copy");
+        }
+    }
 }
 
 /// The URL in `ready http://host:port/mcp …`.

@@ -25,7 +25,7 @@ mod until;
 
 pub use app::TestApp;
 pub use client::{Client, Reply};
-pub use process::{Ended, Process, run};
+pub use process::{Ended, Process, PythonServer, run};
 pub use separate::Separate;
 pub use system::System;
 pub use until::until;

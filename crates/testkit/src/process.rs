@@ -10,6 +10,42 @@ use std::time::Duration;
 /// How long a start, or a command, may take on a machine that is busy building.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// A small server in Python that prints its URL once it serves; killed when dropped.
+#[derive(Debug)]
+pub struct PythonServer {
+    child: Child,
+    /// Where it answers.
+    pub url: String,
+}
+
+impl PythonServer {
+    /// Runs `script` with port 0.
+    pub fn start(script: &Path) -> Self {
+        let mut command = Command::new("python3");
+        let mut child = command
+            .arg(script)
+            .arg("0")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("python3 is installed");
+        let stdout = child.stdout.take().expect("stdout is piped");
+        let mut url = String::new();
+        BufReader::new(stdout).read_line(&mut url).expect("a line");
+        Self {
+            child,
+            url: url.trim().to_owned(),
+        }
+    }
+}
+
+impl Drop for PythonServer {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
 /// A running `wardgate`, killed when dropped.
 #[derive(Debug)]
 pub struct Process {

@@ -293,7 +293,7 @@ impl<'de> Deserialize<'de> for Members<'de> {
 }
 
 /// A JSON value without NUL characters and without members given twice.
-struct Strict(Value);
+pub(crate) struct Strict(pub(crate) Value);
 
 impl<'de> Deserialize<'de> for Strict {
     fn deserialize<D: de::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

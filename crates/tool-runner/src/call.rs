@@ -291,13 +291,13 @@ impl AdmittedCall {
             deadline,
             read_only: self.tool.tool.facts().read_only,
             pushed: self.compiled.pushed.as_ref(),
-            kept_results: KeptResults {
+            kept_results: Some(KeptResults {
                 store: &shared.store,
                 loaded: &self.loaded,
                 redactor: &self.compiled.redactor,
                 policy_hash: self.permit.terms().policy_hash,
                 now: shared.ambient.now(),
-            },
+            }),
         }
     }
 
@@ -484,7 +484,7 @@ impl Failure {
                 "idempotency_conflict",
                 "its idempotency key was used with other arguments; use a new key",
             ),
-            Begun::Running { .. } => Self::tool(
+            Begun::Running => Self::tool(
                 "idempotency_running",
                 "the call with its idempotency key is still running; ask again later",
             ),
@@ -539,6 +539,7 @@ impl Failure {
                 Self::unavailable("the data source cannot be reached").unrun()
             }
             ExecutorError::Busy(_) => Self::unavailable("the data source is busy").unrun(),
+            ExecutorError::Unavailable { text, .. } => Self::unavailable(text).perhaps_run(),
             ExecutorError::Broken(_) => {
                 Self::unavailable("the connection to the data source broke").perhaps_run()
             }

@@ -18,6 +18,12 @@ pub enum Error {
     /// A source's settings were accepted and then not.
     #[error("a source cannot be set up")]
     Source(#[source] sqlx::Error),
+    /// The settings of an HTTP source were accepted and then not.
+    #[error("an HTTP source cannot be set up: {0}")]
+    HttpSource(String),
+    /// The settings of a gRPC source were accepted and then not.
+    #[error("a gRPC source cannot be set up: {0}")]
+    GrpcSource(String),
     /// A tool works on a source that there is not, or one of another type.
     #[error("there is no source `{0}` of the type its tools need")]
     NoSource(String),
@@ -63,9 +69,12 @@ fn lines(faults: &[Fault]) -> String {
 impl ServiceError for Error {
     fn reason(&self) -> ErrorReason {
         match self {
-            Self::Catalogue(_) | Self::Source(_) | Self::NoSource(_) | Self::Interrupted => {
-                ErrorReason::Internal
-            }
+            Self::Catalogue(_)
+            | Self::Source(_)
+            | Self::HttpSource(_)
+            | Self::GrpcSource(_)
+            | Self::NoSource(_)
+            | Self::Interrupted => ErrorReason::Internal,
             Self::UnknownTool => ErrorReason::UnknownTool,
             Self::Store(error) => error.reason(),
             Self::SwitchesUnknown => ErrorReason::Unavailable,

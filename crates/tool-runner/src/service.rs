@@ -53,7 +53,7 @@ pub async fn service(
     let store = Store::open(&config.store, sealing_key, ambient.clone())?;
     let switchboard = Switchboard::open(store, audit, ambient.clone()).await?;
     let readiness = switchboard.readiness();
-    let runner = start(config, keys, switchboard, ambient).await?;
+    let runner = start(config, keys, switchboard, ambient)?;
     Ok(Service {
         server: ToolRunnerServiceServer::from_arc(runner),
         readiness,
@@ -61,7 +61,7 @@ pub async fn service(
 }
 
 /// The loaded runner, its files and switches followed.
-pub(crate) async fn start(
+pub(crate) fn start(
     config: Config,
     keys: Keys,
     switchboard: Arc<Switchboard>,

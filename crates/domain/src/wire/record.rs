@@ -235,9 +235,11 @@ impl TryFrom<audit::v1::AdminChange> for AdminChange {
     type Error = InvalidMessage;
 
     fn try_from(change: audit::v1::AdminChange) -> Result<Self, Self::Error> {
-        let named = |text: String, field| match text.is_empty() {
-            true => Err(InvalidMessage::field(field, "is missing")),
-            false => Ok(text),
+        let named = |text: String, field| {
+            if text.is_empty() {
+                return Err(InvalidMessage::field(field, "is missing"));
+            }
+            Ok(text)
         };
         Ok(Self {
             actor: named(change.actor, "admin_change.actor")?,

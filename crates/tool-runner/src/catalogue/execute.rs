@@ -42,6 +42,15 @@ impl<'s> Scope<'s, '_> {
         source.as_ref()
     }
 
+    /// Adds the fault of a source, named by `node`, that is not what the execution needs.
+    pub(crate) fn wrong_source(&mut self, node: &Node, wanted: &str) {
+        self.faults.add(
+            node.at,
+            format!("the source is not {wanted}"),
+            format!("name a source that is {wanted}"),
+        );
+    }
+
     /// A text with placeholders, each an argument or derived.
     pub(crate) fn template(&mut self, node: &Node, what: &str) -> Option<Template> {
         let text = self.faults.text(node, what)?;

@@ -25,12 +25,14 @@ pub use fault::Fault;
 pub(crate) use fault::{Faults, Fields};
 pub(crate) use result_shape::{MaxRows, ResultShape, RowEntity, Shape, VALUE};
 pub(crate) use schema::{InputSchema, JsonType};
-pub(crate) use source::{SourceKind, SourceSettings, SqlSettings};
+pub(crate) use source::{
+    GrpcSettings, HttpSettings, SourceKind, SourceSettings, SqlSettings, header_name,
+};
 pub(crate) use statement::{Dialect, Statement};
-pub(crate) use template::{Filter, Template, UnfitValue, is_identifier};
+pub(crate) use template::{Filter, JsonTemplate, Template, UnfitValue, is_identifier};
 pub use tool::Tool;
 pub use toolset::Toolset;
-pub(crate) use yaml::Node;
+pub(crate) use yaml::{Node, Yaml};
 
 use execute::{Types, read_types};
 use yaml::{Mark, NotYaml};

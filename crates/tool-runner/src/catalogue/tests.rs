@@ -339,7 +339,9 @@ fn a_secret_can_stand_in_a_file() {
     std::fs::write(&path, GOOD.replace("${DB_URL}", "${file:url}")).unwrap();
     let catalogue = Catalogue::load(&path, &BTreeMap::new()).unwrap();
     let (_, _, sources, _) = catalogue.into_parts();
-    let SourceKind::Sql(sql) = &sources[0].kind;
+    let SourceKind::Sql(sql) = &sources[0].kind else {
+        panic!("not a database");
+    };
     assert_eq!(sql.url, "sqlite:secret.db");
     std::fs::write(&path, GOOD.replace("${DB_URL}", "${file:gone}")).unwrap();
     let faults = Catalogue::load(&path, &BTreeMap::new()).unwrap_err();

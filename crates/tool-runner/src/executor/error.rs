@@ -31,6 +31,14 @@ pub(crate) enum ExecutorError {
         /// For the log.
         cause: String,
     },
+    /// The source answered that it cannot do its work now.
+    #[error("the source is unavailable: {text}")]
+    Unavailable {
+        /// For the caller and the log.
+        text: String,
+        /// For how long it asks to be left alone, where that is all it says.
+        pause: Option<Duration>,
+    },
     /// A value that the target cannot take; the text names the argument, never the value.
     #[error("{text}")]
     BadArgument { text: String },
@@ -52,6 +60,7 @@ impl ExecutorError {
         match self {
             Self::Unreachable(_) | Self::Timeout | Self::Broken(_) => Health::Down,
             Self::Busy(pause) => Health::Busy(*pause),
+            Self::Unavailable { pause, .. } => pause.map_or(Health::Down, Health::Busy),
             Self::Refused { .. }
             | Self::BadArgument { .. }
             | Self::BadResult(_)

@@ -9,9 +9,14 @@
 
 mod command;
 mod error;
+mod grpc;
+mod http;
+mod jsonrpc;
 mod output;
 mod query;
 mod sql;
+#[cfg(test)]
+mod testing;
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -27,17 +32,26 @@ use wardgate_domain::{Ambient, CallId, Caller};
 
 use crate::Error;
 use crate::catalogue::{Fields, Scope, Shape, SourceKind, SourceSettings, Statement};
+use crate::grpc::GrpcServer;
 use crate::kept_results::KeptResults;
 use crate::platform::Platform;
 use crate::resilience::SourceGuard;
 use crate::sql::Database;
 
 pub(crate) use error::ExecutorError;
+pub(crate) use http::HttpSource;
 pub(crate) use output::{Beyond, Caps, Flow, Kept, Output, Progress};
 pub(crate) use sql::Pushed;
 
 /// Every kind of execution.
-pub(crate) const KINDS: &[Kind] = &[command::KIND, query::KIND, sql::KIND];
+pub(crate) const KINDS: &[Kind] = &[
+    command::KIND,
+    grpc::KIND,
+    http::KIND,
+    jsonrpc::KIND,
+    query::KIND,
+    sql::KIND,
+];
 
 /// A word for `execute.type`.
 pub(crate) struct Kind {
@@ -106,8 +120,8 @@ pub(crate) struct Invocation<'a> {
     pub(crate) deadline: Instant,
     pub(crate) read_only: bool,
     pub(crate) pushed: Option<&'a Pushed>,
-    /// The caller's results that were too large for an answer.
-    pub(crate) kept_results: KeptResults<'a>,
+    /// The caller's results that were too large for an answer; none where no store is.
+    pub(crate) kept_results: Option<KeptResults<'a>>,
 }
 
 /// The open sources of a catalogue, and what the process knows of itself.
@@ -129,6 +143,8 @@ struct OpenSource {
 #[derive(Clone)]
 pub(crate) enum Source {
     Sql(Arc<Database>),
+    Http(Arc<HttpSource>),
+    Grpc(Arc<GrpcServer>),
 }
 
 impl Sources {
@@ -161,7 +177,10 @@ impl Sources {
                     settings.breaker.clone(),
                     ambient.clone(),
                 );
-                (Source::open(&settings.kind, limit)?, Arc::new(guard))
+                (
+                    Source::open(&settings.kind, limit, ambient)?,
+                    Arc::new(guard),
+                )
             }
         };
         self.open.insert(
@@ -201,6 +220,7 @@ impl Sources {
             .iter()
             .filter_map(|(name, open)| match &open.source {
                 Source::Sql(database) => Some((name.as_str(), Arc::clone(database))),
+                Source::Http(_) | Source::Grpc(_) => None,
             })
     }
 
@@ -211,14 +231,36 @@ impl Sources {
             _ => Err(Error::NoSource(name.to_owned())),
         }
     }
+
+    /// The HTTP service of that name.
+    pub(crate) fn http(&self, name: &str) -> Result<Arc<HttpSource>, Error> {
+        match self.open.get(name).map(|open| &open.source) {
+            Some(Source::Http(service)) => Ok(Arc::clone(service)),
+            _ => Err(Error::NoSource(name.to_owned())),
+        }
+    }
+
+    /// The gRPC server of that name.
+    pub(crate) fn grpc(&self, name: &str) -> Result<Arc<GrpcServer>, Error> {
+        match self.open.get(name).map(|open| &open.source) {
+            Some(Source::Grpc(server)) => Ok(Arc::clone(server)),
+            _ => Err(Error::NoSource(name.to_owned())),
+        }
+    }
 }
 
 impl Source {
-    fn open(kind: &SourceKind, limit: Duration) -> Result<Self, Error> {
+    fn open(kind: &SourceKind, limit: Duration, ambient: &Ambient) -> Result<Self, Error> {
         match kind {
             SourceKind::Sql(settings) => Database::new(settings, limit)
                 .map(|database| Self::Sql(Arc::new(database)))
                 .map_err(Error::Source),
+            SourceKind::Http(settings) => HttpSource::open(settings, ambient)
+                .map(|service| Self::Http(Arc::new(service)))
+                .map_err(|error| Error::HttpSource(error.to_string())),
+            SourceKind::Grpc(settings) => GrpcServer::open(settings, ambient)
+                .map(|server| Self::Grpc(Arc::new(server)))
+                .map_err(|error| Error::GrpcSource(error.to_string())),
         }
     }
 }

@@ -147,13 +147,8 @@ impl<'a> Output<'a> {
 
     /// Takes a JSON document: its rows are where `result.rows` and `result.columns` say.
     pub(crate) fn document(&mut self, document: Value) -> Result<Flow, ExecutorError> {
-        if let Some(error) = &self.shape.error
-            && let Some(found) = error.first(&document).filter(|found| !found.is_null())
-        {
-            return Err(ExecutorError::Reported(match found {
-                Value::String(text) => text.clone(),
-                other => other.to_string(),
-            }));
+        if let Some(error) = self.reported(&document) {
+            return Err(error);
         }
         let rows = match &self.shape.rows {
             Some(rows) => rows.rows(&document),
@@ -171,6 +166,16 @@ impl<'a> Output<'a> {
             }
         }
         Ok(Flow::More)
+    }
+
+    /// The error that stands in a document where `result.error` says.
+    pub(crate) fn reported(&self, document: &Value) -> Option<ExecutorError> {
+        let found = self.shape.error.as_ref()?.first(document)?;
+        match found {
+            Value::Null => None,
+            Value::String(text) => Some(ExecutorError::Reported(text.clone())),
+            other => Some(ExecutorError::Reported(other.to_string())),
+        }
     }
 
     /// Takes MCP content: whole, unless `result.rows` says where rows are in its structured part.

@@ -47,7 +47,10 @@ fn read(fields: &mut Fields<'_>, scope: &mut Scope<'_, '_>) -> Option<Box<dyn Pl
     let statement = fields.required("statement", "add the SQL statement", scope.faults);
     let source = source.and_then(|node| {
         let settings = scope.source(node)?;
-        let SourceKind::Sql(sql) = &settings.kind;
+        let SourceKind::Sql(sql) = &settings.kind else {
+            scope.wrong_source(node, "a database");
+            return None;
+        };
         Some((settings.name.clone(), sql.dialect))
     });
     let node = statement?;

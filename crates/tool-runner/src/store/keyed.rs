@@ -30,9 +30,8 @@ const BEGIN: &str = "
         running_until = excluded.running_until, expires_at = excluded.expires_at, result = NULL
     WHERE held.expires_at <= excluded.started_at";
 
-const LOOK: &str = "
-    SELECT arguments, terms, started_at, running_until, result
-    FROM tool_runner.keyed_call WHERE id = $1";
+const LOOK: &str =
+    "SELECT arguments, terms, running_until, result FROM tool_runner.keyed_call WHERE id = $1";
 
 const DONE: &str = "UPDATE tool_runner.keyed_call SET result = $2 WHERE id = $1";
 
@@ -44,7 +43,8 @@ pub(super) const SWEEP: &str = "
     DELETE FROM tool_runner.keyed_call WHERE id IN
         (SELECT id FROM tool_runner.keyed_call WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2)";
 
-type Row = (Vec<u8>, Vec<u8>, i64, i64, Option<Vec<u8>>);
+/// As [`LOOK`] gives it.
+type Row = (Vec<u8>, Vec<u8>, i64, Option<Vec<u8>>);
 
 /// A call with an idempotency key.
 #[derive(Clone, Copy)]
@@ -69,7 +69,7 @@ pub(crate) enum Begun {
     /// The key stands for a call with other arguments.
     SameKeyOtherArguments,
     /// It runs now, here or on another replica.
-    Running { since: Timestamp },
+    Running,
     /// It began and nobody knows how it ended. It is never run again.
     Unknown,
     /// It ran, and this was its result.
@@ -84,7 +84,7 @@ impl fmt::Debug for Begun {
         f.write_str(match self {
             Self::Fresh(_) => "Fresh",
             Self::SameKeyOtherArguments => "SameKeyOtherArguments",
-            Self::Running { .. } => "Running",
+            Self::Running => "Running",
             Self::Unknown => "Unknown",
             Self::Done(_) => "Done",
             Self::DoneUnderOtherTerms => "DoneUnderOtherTerms",
@@ -164,16 +164,14 @@ impl Store {
     }
 
     fn stands(&self, call: KeyedCall<'_>, row: Row, now: Timestamp) -> Result<Begun, StoreError> {
-        let (arguments, terms, started_at, running_until, result) = row;
+        let (arguments, terms, running_until, result) = row;
         if arguments != call.arguments.as_bytes() {
             return Ok(Begun::SameKeyOtherArguments);
         }
         Ok(match result {
             Some(_) if terms != call.terms.as_bytes() => Begun::DoneUnderOtherTerms,
             Some(sealed) => Begun::Done(self.key.open(&call.about(call.id()), sealed)?),
-            None if now.as_micros() < running_until => Begun::Running {
-                since: Timestamp::from_micros(started_at),
-            },
+            None if now.as_micros() < running_until => Begun::Running,
             None => Begun::Unknown,
         })
     }

@@ -17,6 +17,7 @@ impl SealingKey {
     /// The key of this key material.
     #[expect(
         clippy::expect_used,
+        clippy::missing_panics_doc,
         reason = "HKDF and AES fail only for lengths that are not these"
     )]
     pub fn derive(material: &[u8; 32]) -> Self {
@@ -107,7 +108,7 @@ mod tests {
 
     #[test]
     fn what_is_sealed_opens_under_the_same_key_and_for_the_same_thing_only() {
-        for plain in [&b""[..], b"x", &[0xab; 100_000]] {
+        for plain in [&b""[..], b"x", &[0xab; 10_000]] {
             let opened = SealingKey::derive(&[7; 32]).open(&About::new("a"), seal(plain));
             assert_eq!(opened.unwrap(), plain);
         }

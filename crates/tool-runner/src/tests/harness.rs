@@ -197,9 +197,7 @@ impl Harness {
         let switchboard = Switchboard::open(store, audit.client(), ambient.clone())
             .await
             .unwrap();
-        let runner = start(config, keys, switchboard, ambient.clone())
-            .await
-            .unwrap();
+        let runner = start(config, keys, switchboard, ambient.clone()).unwrap();
         Self {
             client: ToolRunnerServiceClient::new(ToolRunnerServiceServer::from_arc(Arc::clone(
                 &runner,

@@ -83,7 +83,7 @@ fn operator_door(dir: &DataDir, offered: Offered) -> impl Future<Output = ()> {
         if let Err(error) = served {
             tracing::warn!(%error, "operators cannot reach this system at the command line");
         }
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 }
 

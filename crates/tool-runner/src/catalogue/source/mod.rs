@@ -1,6 +1,9 @@
 //! The sources of a `tools.yaml`: what they are and where, with `${NAME}` filled in.
 
+mod auth;
 mod expand;
+mod grpc;
+mod http;
 mod sql;
 
 use std::collections::BTreeMap;
@@ -13,6 +16,8 @@ use super::yaml::{Key, Node};
 use crate::resilience::{BreakerSettings, RetrySettings};
 
 pub(crate) use expand::Expand;
+pub(crate) use grpc::GrpcSettings;
+pub(crate) use http::{HttpSettings, header_name};
 pub(crate) use sql::SqlSettings;
 
 /// A source as configured. Two that are equal are the same source, so an open one can be kept.
@@ -28,10 +33,12 @@ pub(crate) struct SourceSettings {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum SourceKind {
     Sql(SqlSettings),
+    Http(Box<HttpSettings>),
+    Grpc(Box<GrpcSettings>),
 }
 
 /// Every type of source, for faults.
-const TYPES: &str = "sqlite, postgres, mysql";
+const TYPES: &str = "sqlite, postgres, mysql, http, grpc";
 
 impl SourceSettings {
     pub(super) fn read(
@@ -52,6 +59,14 @@ impl SourceSettings {
         let kind = match word.as_str() {
             "sqlite" | "postgres" | "mysql" => {
                 SqlSettings::read(&word, &mut fields, &mut expand).map(SourceKind::Sql)
+            }
+            "http" => {
+                let settings = HttpSettings::read("base_url", &mut fields, &mut expand);
+                settings.map(|settings| SourceKind::Http(Box::new(settings)))
+            }
+            "grpc" => {
+                let settings = GrpcSettings::read(&mut fields, &mut expand);
+                settings.map(|settings| SourceKind::Grpc(Box::new(settings)))
             }
             other => {
                 expand.faults.add(

@@ -1,0 +1,78 @@
+//! The client of one configured service: its headers and its credentials on every request.
+
+use http::header::AUTHORIZATION;
+use http::{HeaderMap, StatusCode};
+use wardgate_domain::Ambient;
+
+use super::auth::{Auth, AuthSettings, CallerToken};
+use super::{Egress, EgressError, EgressSettings, Request, Response};
+
+/// What a service is reached with. Header values can be secrets, so none is shown.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct ClientSettings {
+    pub(crate) egress: EgressSettings,
+    /// Put on every request that does not set its own.
+    pub(crate) headers: HeaderMap,
+    pub(crate) auth: AuthSettings,
+}
+
+impl std::fmt::Debug for ClientSettings {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ClientSettings")
+            .field("egress", &self.egress)
+            .field("headers", &self.headers.keys().collect::<Vec<_>>())
+            .field("auth", &self.auth)
+            .finish()
+    }
+}
+
+/// Keeps connections and tokens for the next request.
+pub(crate) struct Client {
+    egress: Egress,
+    headers: HeaderMap,
+    auth: Auth,
+}
+
+impl Client {
+    /// Connects to nothing yet.
+    pub(crate) fn open(settings: &ClientSettings, ambient: &Ambient) -> Result<Self, EgressError> {
+        Ok(Self {
+            egress: Egress::open(settings.egress.clone())?,
+            headers: settings.headers.clone(),
+            auth: Auth::open(&settings.auth, &settings.egress, ambient)?,
+        })
+    }
+
+    /// Sends a request for `caller`, whose token only a token exchange looks at. A 401 to a token we had
+    /// asked for is tried once more with a new one: the service did nothing, and may have revoked it.
+    pub(crate) async fn send(
+        &self,
+        mut request: Request,
+        caller: Option<CallerToken<'_>>,
+    ) -> Result<Response, EgressError> {
+        for (name, value) in &self.headers {
+            if !request.headers.contains_key(name) {
+                request.headers.insert(name, value.clone());
+            }
+        }
+        let Some(authorization) = self.auth.authorization(caller, None).await? else {
+            return self.egress.send(request).await;
+        };
+        request.headers.insert(AUTHORIZATION, authorization.clone());
+        if !self.auth.renews() {
+            return self.egress.send(request).await;
+        }
+        let response = self.egress.send(request.clone()).await?;
+        if response.status != StatusCode::UNAUTHORIZED {
+            return Ok(response);
+        }
+        if let Some(renewed) = self
+            .auth
+            .authorization(caller, Some(&authorization))
+            .await?
+        {
+            request.headers.insert(AUTHORIZATION, renewed);
+        }
+        self.egress.send(request).await
+    }
+}

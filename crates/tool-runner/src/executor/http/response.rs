@@ -1,0 +1,103 @@
+//! What a response is worth: a document, a text, or a failure.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::StatusCode;
+use http::header::{CONTENT_TYPE, HeaderMap, RETRY_AFTER};
+use serde_json::Value;
+use wardgate_redact::Row;
+
+use crate::arguments::Strict;
+use crate::egress::Response;
+use crate::executor::{ExecutorError, Output};
+
+/// The column of a response that is text.
+const TEXT: &str = "text";
+
+/// Hands the body to `out`: JSON as a document, text as a row with the column `text`, nothing as nothing.
+pub(super) async fn read(response: Response, out: &mut Output<'_>) -> Result<(), ExecutorError> {
+    let Response {
+        status,
+        headers,
+        body,
+    } = response;
+    if !status.is_success() {
+        let text = format!("the service answered with status {}", status.as_u16());
+        let refused = refused(status, &headers, text);
+        // Services that put an error into words do so in JSON.
+        return match body.bytes().await.map(|body| json(&body)) {
+            Ok(Ok(document)) => Err(out.reported(&document).unwrap_or(refused)),
+            _ => Err(refused),
+        };
+    }
+    let body = body.bytes().await?;
+    if body.is_empty() {
+        return Ok(());
+    }
+    if is_text(&headers) {
+        let text = String::from_utf8(body.into())
+            .map_err(|_| ExecutorError::BadResult("the text is not UTF-8".to_owned()))?;
+        out.row(Row::new(vec![(Arc::from(TEXT), Value::String(text))]));
+    } else {
+        out.document(json(&body)?)?;
+    }
+    Ok(())
+}
+
+/// A status that is no success; the text is for the caller. What only says that the service, or what
+/// stands behind it, cannot do its work now is no answer to the call.
+pub(in crate::executor) fn refused(
+    status: StatusCode,
+    headers: &HeaderMap,
+    text: String,
+) -> ExecutorError {
+    let pause = retry_after(headers);
+    match status {
+        StatusCode::TOO_MANY_REQUESTS => ExecutorError::Unavailable {
+            text,
+            pause: pause.or(Some(Duration::ZERO)),
+        },
+        StatusCode::SERVICE_UNAVAILABLE => ExecutorError::Unavailable { text, pause },
+        StatusCode::BAD_GATEWAY | StatusCode::GATEWAY_TIMEOUT => {
+            ExecutorError::Unavailable { text, pause: None }
+        }
+        _ => ExecutorError::Refused {
+            kind: "http_status",
+            cause: text.clone(),
+            text,
+        },
+    }
+}
+
+/// How long the service asks to be left alone, where it says so in seconds.
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let seconds = headers.get(RETRY_AFTER)?.to_str().ok()?.parse().ok()?;
+    Some(Duration::from_secs(seconds))
+}
+
+/// Reads JSON without NUL characters and members given twice, nested no deeper than serde allows.
+pub(in crate::executor) fn json(body: &Bytes) -> Result<Value, ExecutorError> {
+    match serde_json::from_slice(body) {
+        Ok(Strict(document)) => Ok(document),
+        // The parser's own words can quote the document.
+        Err(error) => Err(ExecutorError::BadResult(format!(
+            "line {}, column {} of the response is no JSON that can be read",
+            error.line(),
+            error.column()
+        ))),
+    }
+}
+
+fn is_text(headers: &HeaderMap) -> bool {
+    let content_type = headers
+        .get(CONTENT_TYPE)
+        .map_or(&b""[..], |value| value.as_bytes());
+    let is = |prefix: &[u8]| {
+        content_type
+            .get(..prefix.len())
+            .is_some_and(|start| start.eq_ignore_ascii_case(prefix))
+    };
+    is(b"text/") && !is(b"text/json")
+}

@@ -1,0 +1,53 @@
+//! An open HTTP source, for every executor that works on one.
+
+use serde_json::{Map, Value};
+use url::Url;
+use wardgate_domain::Ambient;
+
+use super::PathTemplate;
+use crate::catalogue::{HttpSettings, UnfitValue};
+use crate::egress::{CallerToken, Client, EgressError, Request, Response};
+use crate::executor::Invocation;
+
+/// A service and the client it is called with.
+pub(crate) struct HttpSource {
+    url: Url,
+    client: Client,
+}
+
+impl HttpSource {
+    /// Connects to nothing yet.
+    pub(crate) fn open(settings: &HttpSettings, ambient: &Ambient) -> Result<Self, EgressError> {
+        Ok(Self {
+            url: settings.url.clone(),
+            client: Client::open(&settings.client, ambient)?,
+        })
+    }
+
+    /// The service's URL, with `path` behind its own if there is one.
+    pub(in crate::executor) fn url(
+        &self,
+        path: Option<&PathTemplate>,
+        values: &Map<String, Value>,
+    ) -> Result<Url, UnfitValue> {
+        let mut url = self.url.clone();
+        if let Some(path) = path {
+            let path = path.fill(values)?;
+            url.set_path(&format!("{}{path}", self.url.path().trim_end_matches('/')));
+        }
+        Ok(url)
+    }
+
+    /// Sends a request on behalf of the call's caller.
+    pub(in crate::executor) async fn send(
+        &self,
+        request: Request,
+        call: &Invocation<'_>,
+    ) -> Result<Response, EgressError> {
+        let caller = call.caller_token.map(|token| CallerToken {
+            token,
+            expires_at: call.caller.expires_at(),
+        });
+        self.client.send(request, caller).await
+    }
+}

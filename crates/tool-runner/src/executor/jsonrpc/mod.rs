@@ -1,0 +1,239 @@
+//! `type: jsonrpc`: one call to a JSON-RPC service by HTTP, in one of two dialects.
+//!
+//! ```text
+//!   tools_call:  {"method":"tools/call","params":{"name":METHOD,"arguments":PARAMS}}
+//!   method:      {"method":METHOD,"params":{"name":METHOD,"arguments":PARAMS}}
+//!
+//!   200, result ─▶ result.data, else its MCP content, else the result itself
+//!   200, error  ─▶ the tool failed with error.message
+//! ```
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use futures::future::BoxFuture;
+use http::header::{ACCEPT, HeaderValue};
+use http::{Method, StatusCode};
+use serde_json::{Map, Value, json};
+
+use super::http::{self as http_source, HttpSource, PathTemplate, SourceName};
+use super::{Executor, ExecutorError, Invocation, Kind, Output, Plan, Sources};
+use crate::Error;
+use crate::catalogue::{Fields, JsonTemplate, Node, Scope};
+use crate::egress::Request;
+
+pub(super) const KIND: Kind = Kind {
+    name: "jsonrpc",
+    read,
+};
+
+const TOOLS_CALL: &str = "tools/call";
+
+/// Where the name of the method goes.
+#[derive(Debug, Clone, Copy)]
+enum Dialect {
+    /// Into `params` of `tools/call`, as MCP has it.
+    ToolsCall,
+    /// Into `method` as well.
+    Method,
+}
+
+#[derive(Debug, Clone)]
+struct JsonRpcPlan {
+    source: SourceName,
+    path: Option<PathTemplate>,
+    dialect: Dialect,
+    method: String,
+    params: Params,
+}
+
+#[derive(Debug, Clone)]
+enum Params {
+    Template(JsonTemplate),
+    /// The arguments of the call, without what is derived from them.
+    Arguments {
+        derived: Vec<String>,
+    },
+}
+
+fn read(fields: &mut Fields<'_>, scope: &mut Scope<'_, '_>) -> Option<Box<dyn Plan>> {
+    let source = SourceName::read(fields, scope);
+    let path = fields
+        .optional("path")
+        .map(|node| PathTemplate::read(node, scope));
+    let dialect_node = fields.optional("dialect");
+    let dialect = match dialect_node {
+        Some(node) => dialect(node, scope),
+        None => Some(Dialect::ToolsCall),
+    };
+    let method = fields
+        .required("method", "name the method or tool to call", scope.faults)
+        .and_then(|node| scope.faults.text(node, "method"))
+        .map(str::to_owned);
+    let params = match fields.optional("params") {
+        Some(node) => Params::Template(scope.json_template(node)),
+        None => Params::Arguments {
+            derived: scope.derive.names().map(str::to_owned).collect(),
+        },
+    };
+    Some(Box::new(JsonRpcPlan {
+        source: source?,
+        path: path.map_or(Some(None), |path| path.map(Some))?,
+        dialect: dialect?,
+        method: method?,
+        params,
+    }))
+}
+
+fn dialect(node: &Node, scope: &mut Scope<'_, '_>) -> Option<Dialect> {
+    match scope.faults.text(node, "dialect")? {
+        "tools_call" => Some(Dialect::ToolsCall),
+        "method" => Some(Dialect::Method),
+        other => {
+            scope.faults.add(
+                node.at,
+                format!("`{other}` is no dialect"),
+                "use tools_call or method",
+            );
+            None
+        }
+    }
+}
+
+impl Plan for JsonRpcPlan {
+    fn source(&self) -> Option<&str> {
+        Some(&self.source.name)
+    }
+
+    fn needs_caller_token(&self) -> bool {
+        self.source.exchanges_token
+    }
+
+    fn open(&self, sources: &Sources) -> Result<Arc<dyn Executor>, Error> {
+        Ok(Arc::new(JsonRpcExecutor {
+            source: sources.http(&self.source.name)?,
+            plan: self.clone(),
+            last_id: AtomicU64::new(0),
+        }))
+    }
+}
+
+struct JsonRpcExecutor {
+    plan: JsonRpcPlan,
+    source: Arc<HttpSource>,
+    last_id: AtomicU64,
+}
+
+impl JsonRpcExecutor {
+    fn request(&self, id: u64, values: &Map<String, Value>) -> Result<Request, ExecutorError> {
+        let plan = &self.plan;
+        let url = self.source.url(plan.path.as_ref(), values)?;
+        let method = match plan.dialect {
+            Dialect::ToolsCall => TOOLS_CALL,
+            Dialect::Method => &plan.method,
+        };
+        let params = match &plan.params {
+            Params::Template(template) => template.fill(values)?.unwrap_or_else(|| json!({})),
+            Params::Arguments { derived } => {
+                let own = values.iter().filter(|(name, _)| !derived.contains(name));
+                own.map(|(name, value)| (name.clone(), value.clone()))
+                    .collect()
+            }
+        };
+        let body = json!({
+            "jsonrpc": "2.0",
+            "id": id,
+            "method": method,
+            "params": { "name": plan.method, "arguments": params },
+        });
+        Ok(Request::new(Method::POST, url)
+            .header(ACCEPT, HeaderValue::from_static("application/json"))
+            .body("application/json", body.to_string()))
+    }
+}
+
+impl Executor for JsonRpcExecutor {
+    fn run<'a>(
+        &'a self,
+        call: &'a Invocation<'a>,
+        out: &'a mut Output<'_>,
+    ) -> BoxFuture<'a, Result<(), ExecutorError>> {
+        Box::pin(async move {
+            let id = self.last_id.fetch_add(1, Ordering::Relaxed) + 1;
+            let request = self.request(id, call.arguments)?;
+            let response = self.source.send(request, call).await?;
+            if response.status != StatusCode::OK {
+                let status = response.status;
+                let text = format!("MCP server returned {}", status.as_u16());
+                return Err(http_source::refused(status, &response.headers, text));
+            }
+            let answer = http_source::json(&response.body.bytes().await?)
+                .map_err(|_| bad("an answer that is no JSON"))?;
+            release(result(id, answer)?, out)
+        })
+    }
+}
+
+/// The result in the answer to request `id`.
+fn result(id: u64, answer: Value) -> Result<Value, ExecutorError> {
+    let Value::Object(mut answer) = answer else {
+        return Err(bad("an answer that is no JSON-RPC message"));
+    };
+    let answered = answer.remove("id").filter(|id| !id.is_null());
+    let error = answer.remove("error").filter(|error| !error.is_null());
+    if let Some(error) = error
+        && answered.as_ref().is_none_or(|answered| *answered == id)
+    {
+        // A server that could not read the request does not know its id.
+        return Err(ExecutorError::Reported(message(&error)));
+    }
+    if answered.is_none_or(|answered| answered != id) {
+        return Err(bad("an answer to another request"));
+    }
+    answer
+        .remove("result")
+        .ok_or_else(|| bad("neither a result nor an error"))
+}
+
+fn message(error: &Value) -> String {
+    match error.get("message").unwrap_or(error) {
+        Value::String(message) => message.clone(),
+        other => other.to_string(),
+    }
+}
+
+/// Hands over what stands in the result.
+fn release(result: Value, out: &mut Output<'_>) -> Result<(), ExecutorError> {
+    let mut result = match result {
+        Value::Object(result) => result,
+        other => return out.document(other).map(drop),
+    };
+    if let Some(data) = result.remove("data") {
+        return out.document(data).map(drop);
+    }
+    let is_mcp = result.contains_key("content") || result.contains_key("structuredContent");
+    if !is_mcp {
+        return out.document(Value::Object(result)).map(drop);
+    }
+    let structured = result.remove("structuredContent");
+    let is_error = result.remove("isError") == Some(Value::Bool(true));
+    let content = match result.remove("content") {
+        None => json!([]),
+        Some(content @ Value::Array(_)) => content,
+        Some(_) => return Err(bad("content that is no list")),
+    };
+    out.content(content, structured, is_error).map(drop)
+}
+
+/// The caller reads what is wrong with the answer, which holds nothing of the answer itself.
+fn bad(what: &str) -> ExecutorError {
+    let text = format!("MCP server returned {what}");
+    ExecutorError::Refused {
+        kind: "bad_result",
+        cause: text.clone(),
+        text,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,132 @@
+//! One configured tool for the tests of executors: its YAML in, what a run gives out.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde_json::Value;
+use tokio::time::Instant;
+use wardgate_domain::{Ambient, CallId, Caller, CallerClaims, Timestamp};
+
+use super::{Caps, Executor, ExecutorError, Invocation, Output, Sources};
+use crate::catalogue::{Catalogue, Text, Tool};
+use crate::platform::Platform;
+
+/// What came out of a run.
+#[derive(Debug)]
+pub(super) struct Ran {
+    /// Each an object.
+    pub(super) rows: Vec<Value>,
+    pub(super) is_error: bool,
+}
+
+/// Arguments that every test tool takes, of any type.
+const PROPERTIES: &str =
+    "id: {}, n: {}, list: {}, text: {}, query: {}, tags: {}, absent: {}, 'null': {}";
+
+/// A tool that can be run.
+pub(super) struct TestTool {
+    tool: Tool,
+    executor: Arc<dyn Executor>,
+}
+
+impl TestTool {
+    /// `sources`, `execute` and `result` are YAML, each on one line.
+    pub(super) fn new(sources: &str, execute: &str, result: &str) -> Self {
+        let catalogue = parse(sources, execute, result).unwrap_or_else(|faults| panic!("{faults}"));
+        let (mut tools, _, settings, _) = catalogue.into_parts();
+        let mut open = Sources::new(&Arc::new(Platform::new()));
+        for settings in settings {
+            open.open(settings, Duration::from_secs(30), &Ambient::system(), None)
+                .unwrap();
+        }
+        let tool = tools.remove(0);
+        Self {
+            executor: tool.plan().open(&open).unwrap(),
+            tool,
+        }
+    }
+
+    /// What is wrong with such a file.
+    pub(super) fn faults(sources: &str, execute: &str) -> String {
+        parse(sources, execute, "{}").err().unwrap_or_default()
+    }
+
+    pub(super) fn needs_caller_token(&self) -> bool {
+        self.tool.plan().needs_caller_token()
+    }
+
+    /// Runs it with arguments that were checked already.
+    pub(super) async fn run(&self, arguments: Value) -> Result<Ran, ExecutorError> {
+        let Value::Object(arguments) = arguments else {
+            panic!("arguments are an object");
+        };
+        let caller = Caller::from_verified(CallerClaims {
+            issuer: "https://issuer.test".to_owned(),
+            subject: "ann".to_owned(),
+            tenant: String::new(),
+            roles: Vec::new(),
+            attributes: BTreeMap::new(),
+            token_id: "1".to_owned(),
+            expires_at: Timestamp::from_seconds(i64::MAX),
+        });
+        let invocation = Invocation {
+            call_id: CallId::new(&Ambient::system()),
+            caller: &caller,
+            caller_token: None,
+            raw_arguments: &Bytes::from(Value::Object(arguments.clone()).to_string()),
+            arguments: &arguments,
+            deadline: Instant::now() + Duration::from_secs(30),
+            read_only: true,
+            pushed: None,
+            kept_results: None,
+        };
+        let caps = Caps {
+            rows: 1_000,
+            bytes: 1 << 20,
+            beyond: None,
+            stops: true,
+        };
+        let mut output = Output::new(self.tool.result(), None, caps, None);
+        self.executor.run(&invocation, &mut output).await?;
+        let kept = output.into_kept();
+        let rows = kept.rows.into_iter().map(|row| {
+            let fields = row.into_fields().into_iter();
+            fields
+                .map(|(name, value)| (name.to_string(), value))
+                .collect()
+        });
+        Ok(Ran {
+            rows: rows.collect(),
+            is_error: kept.is_error,
+        })
+    }
+}
+
+fn parse(sources: &str, execute: &str, result: &str) -> Result<Catalogue, String> {
+    let text = format!(
+        "sources: {sources}\n\
+         tools:\n  \
+         - name: tool\n    \
+           description: A tool.\n    \
+           annotations: {{ readOnlyHint: true }}\n    \
+           input_schema: {{ type: object, properties: {{ {PROPERTIES} }} }}\n    \
+           execute: {execute}\n    \
+           result: {result}\n"
+    );
+    let path = PathBuf::from("tools.yaml");
+    Catalogue::parse(&[Text { path, text }], &BTreeMap::new()).map_err(|faults| {
+        let faults: Vec<_> = faults.iter().map(ToString::to_string).collect();
+        faults.join("\n")
+    })
+}
+
+/// What the caller reads of a refusal.
+pub(super) fn said(error: ExecutorError) -> String {
+    match error {
+        ExecutorError::Refused { text, .. } | ExecutorError::Unavailable { text, .. } => text,
+        other => panic!("{other}"),
+    }
+}

@@ -1,0 +1,203 @@
+//! Asks a server for the descriptors of a service: `grpc.reflection.v1`, else its older twin `v1alpha`.
+//!
+//! Nothing a server says here is trusted: it is asked for one file at a time, has to give that file, and
+//! is cut off at limits of files, bytes and time.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use http::uri::PathAndQuery;
+use prost::Message;
+use prost_types::FileDescriptorProto;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::client::Grpc;
+use tonic::metadata::MetadataMap;
+use tonic::{Code, Request, Status, Streaming};
+use tonic_prost::ProstCodec;
+use tonic_reflection::pb::v1::server_reflection_request::MessageRequest;
+use tonic_reflection::pb::v1::server_reflection_response::MessageResponse;
+use tonic_reflection::pb::v1::{ServerReflectionRequest, ServerReflectionResponse};
+
+use super::GrpcError;
+use super::channel::Connection;
+use super::descriptors::{self, BadDescriptors, MAX_BYTES, MAX_FILES};
+use super::status;
+
+/// The two versions have the same messages.
+const VERSIONS: [&str; 2] = [
+    "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
+    "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
+];
+
+/// The files that `service` and all it uses are described in.
+pub(super) async fn files(
+    connection: &Connection,
+    metadata: &MetadataMap,
+    service: &str,
+) -> Result<Vec<FileDescriptorProto>, GrpcError> {
+    for version in VERSIONS {
+        let first = MessageRequest::FileContainingSymbol(service.to_owned());
+        let path = PathAndQuery::from_static(version);
+        let opened = Conversation::open(connection, metadata, path, first).await;
+        let (mut conversation, answer) = match opened {
+            Err(status) if status.code() == Code::Unimplemented => continue,
+            opened => opened.map_err(|status| failed(&status))?,
+        };
+        let mut found = Found::default();
+        found.take(answer).map_err(|problem| match problem {
+            Problem::NotFound => GrpcError::NoMethod(service.to_owned()),
+            problem => problem.into(),
+        })?;
+        while let Some(missing) = found.missing.pop_front() {
+            if found.files.contains_key(&missing) {
+                continue;
+            }
+            let request = MessageRequest::FileByFilename(missing.clone());
+            let answer = conversation
+                .ask(request)
+                .await
+                .map_err(|status| failed(&status))?;
+            found.take(answer)?;
+            if !found.files.contains_key(&missing) {
+                return Err(Problem::AnotherFile.into());
+            }
+        }
+        return Ok(found.files.into_values().collect());
+    }
+    Err(GrpcError::Undescribed(
+        "it offers no reflection; give the source `descriptors`".to_owned(),
+    ))
+}
+
+fn failed(status: &Status) -> GrpcError {
+    match status::failed(status) {
+        GrpcError::Status { code, .. } => {
+            GrpcError::Undescribed(format!("its reflection answered {code}"))
+        }
+        // The call that wants the descriptors was not sent, whatever became of this one.
+        GrpcError::Broken(cause) => GrpcError::Unreachable(cause),
+        GrpcError::TooLarge => BadDescriptors::TooMany("bytes", MAX_BYTES).into(),
+        error => error,
+    }
+}
+
+/// Why an answer is of no use.
+#[derive(Debug, thiserror::Error)]
+enum Problem {
+    #[error("its reflection does not know a file that it says is imported")]
+    NotFound,
+    #[error("its reflection gave another file than it was asked for")]
+    AnotherFile,
+    #[error("its reflection gave something else than files")]
+    NoFiles,
+    #[error("its reflection gave bytes that are no file")]
+    NotAFile,
+    #[error("its reflection gave descriptors that cannot be used: {0}")]
+    Bad(#[from] BadDescriptors),
+}
+
+impl From<Problem> for GrpcError {
+    fn from(problem: Problem) -> Self {
+        Self::Undescribed(problem.to_string())
+    }
+}
+
+impl From<BadDescriptors> for GrpcError {
+    fn from(bad: BadDescriptors) -> Self {
+        Problem::Bad(bad).into()
+    }
+}
+
+/// One stream of questions and answers.
+struct Conversation {
+    questions: mpsc::Sender<ServerReflectionRequest>,
+    answers: Streaming<ServerReflectionResponse>,
+}
+
+impl Conversation {
+    /// Many servers send nothing, not even headers, before the first question.
+    async fn open(
+        connection: &Connection,
+        metadata: &MetadataMap,
+        path: PathAndQuery,
+        first: MessageRequest,
+    ) -> Result<(Self, ServerReflectionResponse), Status> {
+        let (questions, asked) = mpsc::channel(1);
+        // There is room for it.
+        let _ = questions.try_send(question(first));
+        let mut request = Request::new(ReceiverStream::new(asked));
+        *request.metadata_mut() = metadata.clone();
+        let mut client = Grpc::new(connection.clone()).max_decoding_message_size(MAX_BYTES);
+        client.ready().await.map_err(status::unready)?;
+        let codec = ProstCodec::<ServerReflectionRequest, ServerReflectionResponse>::default();
+        let answers = client.streaming(request, path, codec).await?.into_inner();
+        let mut conversation = Self { questions, answers };
+        let answer = conversation.answer().await?;
+        Ok((conversation, answer))
+    }
+
+    async fn ask(&mut self, request: MessageRequest) -> Result<ServerReflectionResponse, Status> {
+        // An ended stream shows in its answers.
+        let _ = self.questions.send(question(request)).await;
+        self.answer().await
+    }
+
+    async fn answer(&mut self) -> Result<ServerReflectionResponse, Status> {
+        let answer = self.answers.message().await?;
+        answer.ok_or_else(|| Status::internal("the stream ended before the answer"))
+    }
+}
+
+fn question(request: MessageRequest) -> ServerReflectionRequest {
+    ServerReflectionRequest {
+        host: String::new(),
+        message_request: Some(request),
+    }
+}
+
+/// What has come so far.
+#[derive(Default)]
+struct Found {
+    files: BTreeMap<String, FileDescriptorProto>,
+    bytes: usize,
+    /// Imports that may still have to be asked for.
+    missing: VecDeque<String>,
+}
+
+impl Found {
+    fn take(&mut self, answer: ServerReflectionResponse) -> Result<(), Problem> {
+        let files = match answer.message_response {
+            Some(MessageResponse::FileDescriptorResponse(files)) => files.file_descriptor_proto,
+            Some(MessageResponse::ErrorResponse(error))
+                if error.error_code == Code::NotFound as i32 =>
+            {
+                return Err(Problem::NotFound);
+            }
+            _ => return Err(Problem::NoFiles),
+        };
+        for bytes in files {
+            self.bytes += bytes.len();
+            if self.bytes > MAX_BYTES {
+                return Err(BadDescriptors::TooMany("bytes", MAX_BYTES).into());
+            }
+            let file =
+                FileDescriptorProto::decode(bytes.as_slice()).map_err(|_| Problem::NotAFile)?;
+            descriptors::check_file_name(file.name())?;
+            // Servers send an imported file along with each of its importers.
+            if self.files.contains_key(file.name()) {
+                continue;
+            }
+            if self.files.len() == MAX_FILES {
+                return Err(BadDescriptors::TooMany("files", MAX_FILES).into());
+            }
+            for import in &file.dependency {
+                descriptors::check_file_name(import)?;
+                if !descriptors::is_well_known(import) {
+                    self.missing.push_back(import.clone());
+                }
+            }
+            self.files.insert(file.name().to_owned(), file);
+        }
+        Ok(())
+    }
+}

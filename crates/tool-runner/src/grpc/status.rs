@@ -1,0 +1,87 @@
+//! What a failed call means.
+
+use std::error::Error;
+
+use tonic::{Code, ConnectError, Status, TimeoutExpired};
+
+use super::GrpcError;
+use super::codec::Undecodable;
+
+/// How tonic says that a message is larger than the limit. A server that says the same gains nothing.
+const TOO_LARGE: &str = "Error, decoded message length too large";
+
+/// A status of the server's own or of a broken transport.
+pub(super) fn failed(status: &Status) -> GrpcError {
+    if let Some(source) = status.source() {
+        return broken(source, status);
+    }
+    match status.code() {
+        Code::OutOfRange if status.message().starts_with(TOO_LARGE) => GrpcError::TooLarge,
+        Code::DeadlineExceeded => GrpcError::Timeout,
+        // The server gave up: it may have acted before.
+        code @ (Code::Internal | Code::Unknown | Code::DataLoss | Code::Cancelled) => {
+            GrpcError::Broken(format!("the server answered {}", name(code)))
+        }
+        code => GrpcError::Status {
+            code: name(code),
+            message: status.message().to_owned(),
+        },
+    }
+}
+
+/// The connection could not take the call.
+pub(super) fn unready(error: tonic::transport::Error) -> Status {
+    Status::from_error(Box::new(error))
+}
+
+fn broken(source: &(dyn Error + 'static), status: &Status) -> GrpcError {
+    let mut causes = vec![status.message().to_owned()];
+    let mut cause = Some(source);
+    while let Some(error) = cause {
+        if error.is::<ConnectError>() {
+            return GrpcError::Unreachable(innermost(error));
+        }
+        if error.is::<TimeoutExpired>() {
+            return GrpcError::Timeout;
+        }
+        if error.is::<Undecodable>() {
+            return GrpcError::BadAnswer("a message is not of the type that the descriptors tell");
+        }
+        causes.push(error.to_string());
+        cause = error.source();
+    }
+    causes.dedup();
+    GrpcError::Broken(causes.join(": "))
+}
+
+/// The cause that says most.
+pub(super) fn innermost(error: &(dyn Error + 'static)) -> String {
+    let mut innermost = error;
+    while let Some(source) = innermost.source() {
+        innermost = source;
+    }
+    innermost.to_string()
+}
+
+/// As in the gRPC specification.
+fn name(code: Code) -> &'static str {
+    match code {
+        Code::Ok => "OK",
+        Code::Cancelled => "CANCELLED",
+        Code::Unknown => "UNKNOWN",
+        Code::InvalidArgument => "INVALID_ARGUMENT",
+        Code::DeadlineExceeded => "DEADLINE_EXCEEDED",
+        Code::NotFound => "NOT_FOUND",
+        Code::AlreadyExists => "ALREADY_EXISTS",
+        Code::PermissionDenied => "PERMISSION_DENIED",
+        Code::ResourceExhausted => "RESOURCE_EXHAUSTED",
+        Code::FailedPrecondition => "FAILED_PRECONDITION",
+        Code::Aborted => "ABORTED",
+        Code::OutOfRange => "OUT_OF_RANGE",
+        Code::Unimplemented => "UNIMPLEMENTED",
+        Code::Internal => "INTERNAL",
+        Code::Unavailable => "UNAVAILABLE",
+        Code::DataLoss => "DATA_LOSS",
+        Code::Unauthenticated => "UNAUTHENTICATED",
+    }
+}

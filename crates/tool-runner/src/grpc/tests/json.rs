@@ -1,0 +1,209 @@
+use prost_reflect::prost_types::{Any, Timestamp};
+use prost_reflect::{MessageDescriptor, Value as ProtoValue};
+
+use super::*;
+
+fn descriptor() -> MessageDescriptor {
+    pool().get_message_by_name("parcels.v1.Parcel").unwrap()
+}
+
+fn round_trip(value: &Value) -> Value {
+    let message = parcel(value);
+    let bytes = message.encode_to_vec();
+    let read = DynamicMessage::decode(descriptor(), bytes.as_slice()).unwrap();
+    to_json(&read, LIMIT).unwrap()
+}
+
+#[test]
+fn a_message_comes_back_as_it_was_written() {
+    let value = json!({
+        "parcelId": "p1",
+        "grams": "9223372036854775807",
+        "pieces": 4_294_967_295_u32,
+        "fragile": true,
+        "state": "STATE_SENT",
+        "seal": "AP8=",
+        "price": 1.5,
+        "size": {"width": 3, "height": 4},
+        "notes": [{"text": "a", "pages": [1, 2]}, {"text": "", "pages": []}],
+        "contents": {"nails": 12},
+        "remark": "",
+        "bay": 7,
+        "sentAt": "2026-01-31T12:00:00Z",
+        "took": "1.500s",
+        "more": {"deep": [1.0, null, {"x": "y"}]},
+        "nickName": "box",
+        "extra": {"@type": "type.googleapis.com/parcels.v1.Note", "text": "in", "pages": [3]},
+        "byNumber": {"5": {"text": "five", "pages": []}},
+    });
+    assert_eq!(round_trip(&value), value);
+}
+
+#[test]
+fn fields_without_presence_are_always_there_and_unset_ones_with_presence_never() {
+    assert_eq!(
+        round_trip(&json!({})),
+        json!({
+            "parcelId": "", "grams": "0", "pieces": 0, "fragile": false, "state": "STATE_UNSPECIFIED",
+            "seal": "", "price": 0.0, "notes": [], "contents": {}, "byNumber": {},
+        })
+    );
+}
+
+#[test]
+fn names_of_the_proto_file_and_64_bit_numbers_without_quotes_are_read_too() {
+    let read = round_trip(&json!({"parcel_id": "p", "grams": 12, "nick_name": null, "state": 1}));
+    assert_eq!(read["parcelId"], "p");
+    assert_eq!(read["grams"], "12");
+    assert_eq!(read["state"], "STATE_SENT");
+    assert_eq!(read.get("nickName"), None);
+}
+
+#[test]
+fn what_does_not_fit_is_named_without_its_value() {
+    for (value, text) in [
+        (
+            json!([]),
+            "the message is not an object that is a parcels.v1.Parcel",
+        ),
+        (
+            json!({"grams": "SECRET"}),
+            "`grams` is not a 64-bit integer",
+        ),
+        (
+            json!({"pieces": -1}),
+            "`pieces` is not a 32-bit integer from 0",
+        ),
+        (
+            json!({"pieces": 4_294_967_296_u64}),
+            "`pieces` is not a 32-bit integer from 0",
+        ),
+        (json!({"fragile": "SECRET"}), "`fragile` is not a boolean"),
+        (json!({"parcel_id": 7}), "`parcel_id` is not a text"),
+        (json!({"price": "SECRET"}), "`price` is not a number"),
+        (json!({"seal": "%SECRET"}), "`seal` is not a text in Base64"),
+        (
+            json!({"state": "SECRET"}),
+            "`state` is not one of `STATE_UNSPECIFIED`, `STATE_SENT`",
+        ),
+        (json!({"notes": {}}), "`notes` is not a list"),
+        (
+            json!({"notes": [{}, {"pages": [1, "SECRET"]}]}),
+            "`notes[1].pages[1]` is not a 32-bit integer",
+        ),
+        (
+            json!({"notes": ["SECRET"]}),
+            "`notes[0]` is not an object that is a parcels.v1.Note",
+        ),
+        (json!({"contents": []}), "`contents` is not an object"),
+        (
+            json!({"contents": {"SECRET": "SECRET"}}),
+            "`contents{}` is not an entry with a 32-bit integer and a key of its type",
+        ),
+        (
+            json!({"byNumber": {"5": {"text": 1}}}),
+            "`byNumber{}.text` is not a text",
+        ),
+        (
+            json!({"sentAt": "SECRET"}),
+            "`sentAt` is not a time like \"2026-01-31T12:00:00Z\"",
+        ),
+        (
+            json!({"took": 5}),
+            "`took` is not a length of time like \"1.5s\"",
+        ),
+        (
+            json!({"size": {"depth": 1}}),
+            "`size` has no field `depth`; it has `width`, `height`",
+        ),
+        (
+            json!({"size": {"SECRET\n": 1}}),
+            "`size` has no field of that name; it has `width`, `height`",
+        ),
+        (
+            json!({"shelf": "SECRET", "bay": 7}),
+            "the message gives a field twice, or two fields of which only one may be set",
+        ),
+        (
+            json!({"notes": [{"inside": 1}]}),
+            "`notes[0]` has no field `inside`; it has `text`, `pages`",
+        ),
+        (
+            json!({"parcelId": "SECRET", "parcel_id": "SECRET"}),
+            "the message gives a field twice, or two fields of which only one may be set",
+        ),
+        (
+            json!({"extra": {"@type": "type.googleapis.com/SECRET"}}),
+            "`extra` is not an object with an `@type` that the server describes",
+        ),
+        (
+            json!({"byNumber": {"SECRET": {}}}),
+            "the message gives a field twice, or two fields of which only one may be set",
+        ),
+    ] {
+        let misfit = to_message(&descriptor(), &value).err();
+        let misfit = misfit.unwrap_or_else(|| panic!("{value} fits")).to_string();
+        assert_eq!(misfit, text, "{value}");
+        assert!(!misfit.contains("SECRET"), "{misfit}");
+    }
+}
+
+#[test]
+fn an_answer_takes_no_more_bytes_of_json_than_the_limit() {
+    // Two bytes on the wire, and a hundred in JSON: the defaults.
+    let notes = vec![json!({}); 10_000];
+    let message = parcel(&json!({ "notes": notes }));
+    assert!(message.encoded_len() < 25_000);
+    let whole = to_json(&message, LIMIT).unwrap().to_string().len();
+    assert!(to_json(&message, whole).is_ok());
+    assert_eq!(to_json(&message, whole - 1), Err(NotJson::TooLarge));
+}
+
+#[test]
+fn messages_in_one_another_end_somewhere() {
+    // prost counts anew inside each `Any`, so only our own limit stands before the end of the stack.
+    let any = pool().get_message_by_name("google.protobuf.Any").unwrap();
+    let mut bytes = Vec::new();
+    for _ in 0..5_000 {
+        let type_url = "type.googleapis.com/google.protobuf.Any".to_owned();
+        bytes = Any {
+            type_url,
+            value: bytes,
+        }
+        .encode_to_vec();
+    }
+    let deep = DynamicMessage::decode(any, bytes.as_slice()).unwrap();
+    assert_eq!(to_json(&deep, LIMIT), Err(NotJson::Invalid));
+
+    let nested = |levels| (0..levels).fold(json!({}), |inside, _| json!({ "inside": inside }));
+    assert!(to_json(&parcel(&nested(60)), LIMIT).is_ok());
+    assert_eq!(to_json(&parcel(&nested(110)), LIMIT), Err(NotJson::Invalid));
+}
+
+#[test]
+fn values_without_a_json_form_are_refused() {
+    let mut message = DynamicMessage::new(descriptor());
+    let time = pool()
+        .get_message_by_name("google.protobuf.Timestamp")
+        .unwrap();
+    let mut late = DynamicMessage::new(time);
+    late.transcode_from(&Timestamp {
+        seconds: i64::MAX,
+        nanos: 0,
+    })
+    .unwrap();
+    message.set_field_by_name("sent_at", ProtoValue::Message(late));
+    assert_eq!(to_json(&message, LIMIT), Err(NotJson::Invalid));
+}
+
+#[test]
+fn no_field_is_given_by_both_its_names() {
+    let twice = json!({"parcelId": "a", "parcel_id": "b"});
+    for value in [
+        twice.clone(),
+        json!({ "inside": twice }),
+        json!({ "inside": { "inside": twice } }),
+    ] {
+        assert!(to_message(&descriptor(), &value).is_err(), "{value}");
+    }
+}

@@ -1,0 +1,236 @@
+//! Descriptor files cut down to what JSON needs, and refused when linking them would take too much.
+//!
+//! A server may describe itself with anything. Linking writes out the full name of every element and
+//! compares elements with ranges and options, so a few megabytes of descriptors could cost gigabytes
+//! and minutes. Names are therefore counted as they will be written out, and everything that no
+//! conversion looks at (options, extensions, reserved ranges, defaults, comments) is left behind.
+
+use prost_types::field_descriptor_proto::{Label, Type};
+use prost_types::{
+    DescriptorProto, EnumDescriptorProto, EnumOptions, EnumValueDescriptorProto,
+    FieldDescriptorProto, FileDescriptorProto, MessageOptions, MethodDescriptorProto,
+    OneofDescriptorProto, ServiceDescriptorProto,
+};
+
+use super::descriptors::BadDescriptors;
+
+const MAX_ELEMENTS: usize = 50_000;
+const MAX_FULL_NAME_BYTES: usize = 16 << 20;
+const MAX_NAME: usize = 255;
+const MAX_PACKAGE: usize = 511;
+const MAX_TYPE_NAME: usize = 1023;
+
+/// What is left of the limits, over all files that are linked together.
+pub(super) struct Trimmer {
+    elements: usize,
+    full_name_bytes: usize,
+    file: String,
+}
+
+type Result<T> = std::result::Result<T, BadDescriptors>;
+
+impl Trimmer {
+    pub(super) fn new() -> Self {
+        Self {
+            elements: MAX_ELEMENTS,
+            full_name_bytes: MAX_FULL_NAME_BYTES,
+            file: String::new(),
+        }
+    }
+
+    /// `file` as it is linked; its imports are left as they are.
+    pub(super) fn file(&mut self, file: FileDescriptorProto) -> Result<FileDescriptorProto> {
+        file.name().clone_into(&mut self.file);
+        let syntax = match file.syntax() {
+            "" | "proto2" => "proto2",
+            "proto3" => "proto3",
+            _ => return Err(BadDescriptors::Editions(self.file.clone())),
+        };
+        let package = file.package();
+        let names = package.split('.');
+        if package.len() > MAX_PACKAGE || !package.is_empty() && !names.clone().all(is_identifier) {
+            return Err(BadDescriptors::Name(self.file.clone()));
+        }
+        let scope = Scope::default().within(package);
+        for _ in names {
+            self.take(scope, "")?;
+        }
+        Ok(FileDescriptorProto {
+            name: Some(self.file.clone()),
+            syntax: Some(syntax.to_owned()),
+            message_type: self.all(file.message_type, scope, Self::message)?,
+            enum_type: self.all(file.enum_type, scope, Self::enumeration)?,
+            service: self.all(file.service, scope, Self::service)?,
+            package: file.package,
+            dependency: file.dependency,
+            public_dependency: file.public_dependency,
+            ..FileDescriptorProto::default()
+        })
+    }
+
+    fn message(&mut self, message: DescriptorProto, scope: Scope) -> Result<DescriptorProto> {
+        self.take(scope, message.name())?;
+        let scope = scope.within(message.name());
+        let map_entry = message.options.as_ref().and_then(|all| all.map_entry);
+        if map_entry == Some(true) && !is_map_entry(&message) {
+            return Err(BadDescriptors::MapEntry(self.file.clone()));
+        }
+        Ok(DescriptorProto {
+            field: self.all(message.field, scope, Self::field)?,
+            nested_type: self.all(message.nested_type, scope, Self::message)?,
+            enum_type: self.all(message.enum_type, scope, Self::enumeration)?,
+            oneof_decl: self.all(message.oneof_decl, scope, Self::oneof)?,
+            options: map_entry.map(|_| MessageOptions {
+                map_entry,
+                ..MessageOptions::default()
+            }),
+            name: message.name,
+            ..DescriptorProto::default()
+        })
+    }
+
+    fn field(&mut self, field: FieldDescriptorProto, scope: Scope) -> Result<FieldDescriptorProto> {
+        self.take(scope, field.name())?;
+        if field.type_name().len() > MAX_TYPE_NAME || field.json_name().len() > MAX_NAME {
+            return Err(BadDescriptors::Name(self.file.clone()));
+        }
+        Ok(FieldDescriptorProto {
+            options: None,
+            default_value: None,
+            extendee: None,
+            ..field
+        })
+    }
+
+    fn oneof(&mut self, oneof: OneofDescriptorProto, scope: Scope) -> Result<OneofDescriptorProto> {
+        self.take(scope, oneof.name())?;
+        Ok(OneofDescriptorProto {
+            name: oneof.name,
+            options: None,
+        })
+    }
+
+    fn enumeration(
+        &mut self,
+        enumeration: EnumDescriptorProto,
+        scope: Scope,
+    ) -> Result<EnumDescriptorProto> {
+        self.take(scope, enumeration.name())?;
+        Ok(EnumDescriptorProto {
+            // Values are named in the scope around their enum.
+            value: self.all(enumeration.value, scope, Self::value)?,
+            options: enumeration.options.map(|all| EnumOptions {
+                allow_alias: all.allow_alias,
+                ..EnumOptions::default()
+            }),
+            name: enumeration.name,
+            ..EnumDescriptorProto::default()
+        })
+    }
+
+    fn value(
+        &mut self,
+        value: EnumValueDescriptorProto,
+        scope: Scope,
+    ) -> Result<EnumValueDescriptorProto> {
+        self.take(scope, value.name())?;
+        Ok(EnumValueDescriptorProto {
+            options: None,
+            ..value
+        })
+    }
+
+    fn service(
+        &mut self,
+        service: ServiceDescriptorProto,
+        scope: Scope,
+    ) -> Result<ServiceDescriptorProto> {
+        self.take(scope, service.name())?;
+        let scope = scope.within(service.name());
+        Ok(ServiceDescriptorProto {
+            method: self.all(service.method, scope, Self::method)?,
+            name: service.name,
+            options: None,
+        })
+    }
+
+    fn method(
+        &mut self,
+        method: MethodDescriptorProto,
+        scope: Scope,
+    ) -> Result<MethodDescriptorProto> {
+        self.take(scope, method.name())?;
+        if method.input_type().len().max(method.output_type().len()) > MAX_TYPE_NAME {
+            return Err(BadDescriptors::Name(self.file.clone()));
+        }
+        Ok(MethodDescriptorProto {
+            options: None,
+            ..method
+        })
+    }
+
+    fn all<T>(
+        &mut self,
+        elements: Vec<T>,
+        scope: Scope,
+        trim: fn(&mut Self, T, Scope) -> Result<T>,
+    ) -> Result<Vec<T>> {
+        elements
+            .into_iter()
+            .map(|element| trim(self, element, scope))
+            .collect()
+    }
+
+    /// Counts an element whose full name is `scope` and `name`.
+    fn take(&mut self, scope: Scope, name: &str) -> Result<()> {
+        if !name.is_empty() && !is_identifier(name) {
+            return Err(BadDescriptors::Name(self.file.clone()));
+        }
+        let left = self.elements.checked_sub(1);
+        self.elements = left.ok_or(BadDescriptors::TooMany("elements", MAX_ELEMENTS))?;
+        let left = self.full_name_bytes.checked_sub(scope.bytes + name.len());
+        self.full_name_bytes = left.ok_or(BadDescriptors::TooMany(
+            "bytes of full names",
+            MAX_FULL_NAME_BYTES,
+        ))?;
+        Ok(())
+    }
+}
+
+/// What full names start with, as their length.
+#[derive(Clone, Copy, Default)]
+struct Scope {
+    bytes: usize,
+}
+
+impl Scope {
+    fn within(self, name: &str) -> Self {
+        Self {
+            bytes: self.bytes + name.len() + 1,
+        }
+    }
+}
+
+/// A name without dots, of a length that anybody would write.
+pub(super) fn is_identifier(name: &str) -> bool {
+    name.len() <= MAX_NAME
+        && name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+        && name.bytes().all(|c| c.is_ascii_alphanumeric() || c == b'_')
+}
+
+/// Conversions rely on the two fields of a map entry and on the type of its key.
+fn is_map_entry(message: &DescriptorProto) -> bool {
+    let single = |number, name| {
+        message.field.iter().find(|field| {
+            field.number() == number && field.name() == name && field.label() != Label::Repeated
+        })
+    };
+    let key = single(1, "key").is_some_and(|key| {
+        key.type_name().is_empty()
+            && !matches!(
+                key.r#type(),
+                Type::Double | Type::Float | Type::Bytes | Type::Group | Type::Message | Type::Enum
+            )
+    });
+    key && single(2, "value").is_some() && message.field.len() == 2
+}
