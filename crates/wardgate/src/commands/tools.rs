@@ -9,7 +9,7 @@ use wardgate_tool_runner::Catalogue;
 
 use crate::Failure;
 use crate::cli::{Tools, ToolsCommand};
-use crate::commands::switches;
+use crate::commands::{import, switches};
 
 pub(crate) async fn run(arguments: Tools) -> Result<(), Failure> {
     match arguments.command {
@@ -43,6 +43,7 @@ pub(crate) async fn run(arguments: Tools) -> Result<(), Failure> {
                 }
             }
         }
+        ToolsCommand::Import(arguments) => import::run(arguments).await?,
         ToolsCommand::Enable(change) => switches::set(SwitchAction::Enable, change).await?,
         ToolsCommand::Disable(change) => switches::set(SwitchAction::Disable, change).await?,
         ToolsCommand::Reset(change) => switches::set(SwitchAction::Reset, change).await?,

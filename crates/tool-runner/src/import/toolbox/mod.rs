@@ -117,7 +117,7 @@ impl Resources {
         };
         let resource = Resource {
             name,
-            kind: fields[kind].as_str().unwrap_or_default().to_owned(),
+            kind: scalar(fields.get(kind)).unwrap_or_default(),
             fields,
         };
         match section {
