@@ -122,7 +122,6 @@ async fn edgelake_asks_the_platform_the_node_and_the_database() {
         "-rf",
         "a b",
         "../x",
-        "\u{0}",
     ] {
         let hostile = json!({"database": "new_company", "table": table});
         let refused = app.client().call(&operator, "query", hostile).await;

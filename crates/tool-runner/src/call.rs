@@ -117,7 +117,7 @@ impl AdmittedCall {
         self.stopwatch.lap("validate");
         let arguments = match arguments {
             Ok(arguments) => arguments,
-            Err(invalid) => return self.fail(Failure::invalid(invalid.to_string()), 0).result,
+            Err(invalid) => return self.fail(&Failure::invalid(invalid.to_string()), 0).result,
         };
         let deadline = Instant::now() + self.tool.time_limit;
         let kept_for = self.tool.tool.cache();
@@ -138,7 +138,7 @@ impl AdmittedCall {
                         Ok(ended.result)
                     }
                 };
-                let result = shared.results.get_or_run(key, kept_for, run).await;
+                let result = Box::pin(shared.results.get_or_run(key, kept_for, run)).await;
                 result.unwrap_or_else(|failed| failed)
             }
             (_, None) => {
@@ -172,12 +172,12 @@ impl AdmittedCall {
             Ok(Begun::Fresh(ticket)) => ticket,
             Ok(Begun::Done(result)) => match pb::ToolResult::decode(result.as_slice()) {
                 Ok(result) => return result,
-                Err(_) => return self.fail(Failure::unknown_outcome(), 0).result,
+                Err(_) => return self.fail(&Failure::unknown_outcome(), 0).result,
             },
-            Ok(stands) => return self.fail(Failure::keyed(&stands), 0).result,
+            Ok(stands) => return self.fail(&Failure::keyed(&stands), 0).result,
             Err(error) => {
                 warn!({ names::CALL_ID } = %id, %error, "a call with an idempotency key cannot be run without the store");
-                return self.fail(Failure::no_store(), 0).result;
+                return self.fail(&Failure::no_store(), 0).result;
             }
         };
         let ended = self.perform(arguments, deadline, shared, progress).await;
@@ -273,7 +273,7 @@ impl AdmittedCall {
                 Failure::guarded(&error, tool.time_limit)
             }
         };
-        self.fail(failure, kept.withheld)
+        self.fail(&failure, kept.withheld)
     }
 
     fn invocation<'a>(
@@ -283,7 +283,6 @@ impl AdmittedCall {
         shared: &'a Shared,
     ) -> Invocation<'a> {
         Invocation {
-            call_id: self.id,
             caller: &self.caller,
             caller_token: self.caller_token.as_deref(),
             arguments: arguments.values(),
@@ -291,13 +290,13 @@ impl AdmittedCall {
             deadline,
             read_only: self.tool.tool.facts().read_only,
             pushed: self.compiled.pushed.as_ref(),
-            kept_results: Some(KeptResults {
+            kept_results: KeptResults {
                 store: &shared.store,
                 loaded: &self.loaded,
                 redactor: &self.compiled.redactor,
                 policy_hash: self.permit.terms().policy_hash,
                 now: shared.ambient.now(),
-            }),
+            },
         }
     }
 
@@ -317,7 +316,7 @@ impl AdmittedCall {
             Ok((handle, expires_at)) => {
                 kept.rows.truncate(SAMPLE);
                 Some(Handle {
-                    handle,
+                    text: handle,
                     rows: total,
                     complete: whole,
                     columns: Vec::new(),
@@ -341,7 +340,7 @@ impl AdmittedCall {
         {
             // A text placeholder of a message takes any value.
             let text = template.fill_plain(arguments.values()).unwrap_or_default();
-            return self.fail(Failure::new("no_rows", text), kept.withheld);
+            return self.fail(&Failure::new("no_rows", text), kept.withheld);
         }
         let (rows, counts) = kept.released.unwrap_or_else(|| {
             let rows = kept.rows.into_iter();
@@ -394,7 +393,7 @@ impl AdmittedCall {
         }
     }
 
-    fn fail(self, failure: Failure, withheld: u64) -> Ended {
+    fn fail(self, failure: &Failure, withheld: u64) -> Ended {
         let facts = pb::ResultFacts {
             status: failure.status.into(),
             rows_withheld: withheld,

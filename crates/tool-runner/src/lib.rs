@@ -24,6 +24,7 @@ mod grpc;
 pub mod import;
 mod kept_results;
 mod loaded;
+mod mcp;
 mod platform;
 mod pushdown;
 mod resilience;
@@ -41,6 +42,9 @@ pub use error::Error;
 pub use row_rule::RowRuleError;
 pub use service::service;
 pub use store::{SealingKey, StoreError};
+
+/// The JSON Schema of `tools.yaml`.
+pub const TOOLS_SCHEMA: &str = include_str!("../../../deploy/tools.schema.json");
 
 #[cfg(test)]
 mod tests;

@@ -32,7 +32,8 @@ pub(crate) struct Whole {
 /// Where a result is kept that is too large for an answer.
 #[derive(Debug, Serialize)]
 pub(crate) struct Handle {
-    pub(crate) handle: String,
+    #[serde(rename = "handle")]
+    pub(crate) text: String,
     /// All of its rows.
     pub(crate) rows: usize,
     /// Nothing was left out.

@@ -189,7 +189,7 @@ fn events(
 ) -> impl Stream<Item = Result<pb::CallToolResponse, Status>> {
     let (sender, mut progress) = mpsc::channel(PROGRESS_WAITING);
     let mut running = Box::pin(async move {
-        let result = call.run(&shared, &sender).await;
+        let result = Box::pin(call.run(&shared, &sender)).await;
         counted.ended(result.is_error);
         result
     });
@@ -215,7 +215,7 @@ fn events(
 impl From<Progress> for pb::Progress {
     fn from(step: Progress) -> Self {
         Self {
-            progress: step.progress,
+            progress: step.done,
             total: step.total.unwrap_or_default(),
             message: step.message,
         }

@@ -289,6 +289,8 @@ pub(crate) enum ConfigCommand {
     Check(ConfigFile),
     /// Print the configuration with the environment applied, as JSON.
     Dump(ConfigFile),
+    /// Print the JSON Schema of `tools.yaml`, for editors.
+    Schema,
 }
 
 #[derive(Debug, Args)]

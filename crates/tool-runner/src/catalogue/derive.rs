@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 
 use super::fault::{Faults, Fields};
-use super::schema::{InputSchema, JsonType};
+use super::schema::{InputSchema, JsonType, Property};
 use super::template::{Filter, Template, UnfitValue};
 use super::yaml::{Node, Yaml};
 
@@ -122,7 +122,7 @@ fn read_choice(node: &Node, input: &InputSchema, faults: &mut Faults) -> Option<
     fields.finish(faults);
     let (argument_node, allow) = (argument?, allow?);
     let argument = faults.text(argument_node, "argument")?;
-    if input.property(argument).and_then(|it| it.scalar()) != Some(JsonType::String) {
+    if input.property(argument).and_then(Property::scalar) != Some(JsonType::String) {
         faults.add(
             argument_node.at,
             format!("`{argument}` is no property of type string of `input_schema`"),

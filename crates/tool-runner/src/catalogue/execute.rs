@@ -20,7 +20,6 @@ pub(crate) struct Scope<'s, 'f> {
     pub(crate) sources: &'s BTreeMap<String, Option<SourceSettings>>,
     /// What relative paths are relative to: the directory of the file.
     pub(crate) base: &'s Path,
-    pub(crate) read_only: bool,
 }
 
 impl<'s> Scope<'s, '_> {

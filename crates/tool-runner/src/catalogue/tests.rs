@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::*;
 
@@ -399,4 +399,67 @@ fn a_url_is_never_shown() {
     assert!(!shown(&faults).contains("secret"));
     let catalogue = parse(GOOD).unwrap();
     assert!(!format!("{catalogue:?}").contains("rows.db"));
+}
+
+/// Every catalogue that ships, with its path.
+fn shipped() -> Vec<(PathBuf, String)> {
+    let mut directories = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/examples")];
+    let mut found = Vec::new();
+    while let Some(directory) = directories.pop() {
+        for entry in std::fs::read_dir(directory).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                directories.push(path);
+            } else if path
+                .extension()
+                .is_some_and(|extension| extension == "yaml")
+            {
+                let text = std::fs::read_to_string(&path).unwrap();
+                found.push((path, text));
+            }
+        }
+    }
+    found.retain(|(_, text)| text.contains("\ntools:"));
+    assert!(found.len() >= 5);
+    found
+}
+
+#[test]
+fn the_published_schema_knows_what_the_catalogue_knows() {
+    let schema: serde_json::Value = serde_json::from_str(crate::TOOLS_SCHEMA).unwrap();
+    let schema = jsonschema::validator_for(&schema).unwrap();
+    let check = |what: &str, text: &str| {
+        let value = Node::parse(text).unwrap().to_value();
+        let errors: Vec<_> = schema
+            .iter_errors(&value)
+            .map(|error| format!("{}: {error}", error.instance_path()))
+            .collect();
+        assert!(errors.is_empty(), "{what}: {errors:#?}");
+    };
+    check("good", GOOD);
+    check("foreign", FOREIGN);
+    for (path, text) in shipped() {
+        check(&path.display().to_string(), &text);
+        assert!(
+            text.starts_with("# yaml-language-server: $schema="),
+            "{} tells editors its schema",
+            path.display()
+        );
+    }
+    for (from, to) in [
+        ("title: Rows", "titel: Rows"),
+        ("\"${DB_URL}\" }", "\"${DB_URL}\", pool: 3 }"),
+        ("openWorldHint: false", "openWorld: false"),
+        (
+            "      source: main\n",
+            "      source: main\n      sorce: main\n",
+        ),
+        ("      key: id\n", "      kye: id\n"),
+        ("time_limit: 5s", "time_limit: soon"),
+        ("name: read_rows", "name: read rows"),
+    ] {
+        assert!(GOOD.contains(from), "{from}");
+        let value = Node::parse(&GOOD.replacen(from, to, 1)).unwrap().to_value();
+        assert!(!schema.is_valid(&value), "{to}");
+    }
 }

@@ -172,7 +172,6 @@ impl Tool {
             derive: &derive,
             sources: file.sources,
             base: file.base,
-            read_only: hints.read_only,
         });
         let dialect = plan
             .as_ref()

@@ -1,12 +1,15 @@
 //! The last step before the program: the process limits itself, for good, and becomes it.
 
 use std::ffi::{OsStr, OsString};
+use std::os::fd::RawFd;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
+use std::{fs, io};
 
 use nix::sys::prctl::{set_no_new_privs, set_pdeathsig};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::{SigSet, Signal};
+use nix::unistd::close;
 use serde::{Deserialize, Serialize};
 
 use super::launch::{LaunchError, Order};
@@ -44,6 +47,7 @@ fn confine(order: &Order) -> Result<(), LaunchError> {
     // The keeper dies last, unless something else kills it.
     set_pdeathsig(Signal::SIGKILL)?;
     set_no_new_privs()?;
+    close_inherited().map_err(LaunchError::Inherited)?;
     sandbox::enter(&order.program, order.sandbox.as_ref())?;
     let limits = &order.limits;
     for (resource, limit) in [
@@ -58,6 +62,18 @@ fn confine(order: &Order) -> Result<(), LaunchError> {
         let (_, highest) = getrlimit(resource)?;
         let limit = limit.min(highest);
         setrlimit(resource, limit, limit)?;
+    }
+    Ok(())
+}
+
+/// Whatever Wardgate itself was started with is none of the program's business.
+fn close_inherited() -> io::Result<()> {
+    let open: Vec<RawFd> = fs::read_dir("/proc/self/fd")?
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .collect();
+    for descriptor in open.into_iter().filter(|&descriptor| descriptor > 2) {
+        // The one the list was read through is closed already.
+        let _gone = close(descriptor);
     }
     Ok(())
 }

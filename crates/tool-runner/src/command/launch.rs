@@ -63,6 +63,8 @@ pub(super) enum LaunchError {
     Confine(#[from] landlock::RulesetError),
     #[error("this kernel has no Landlock, and the tool's sandbox requires it")]
     NoLandlock,
+    #[error("the open files cannot be listed")]
+    Inherited(#[source] std::io::Error),
     #[error("the leash broke")]
     Leash(#[source] std::io::Error),
 }

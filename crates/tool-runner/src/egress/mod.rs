@@ -36,7 +36,7 @@ pub(crate) use client::{Client, ClientSettings};
 pub(crate) use error::EgressError;
 pub(crate) use guard::{AllowedHost, Guard, NotAHost};
 pub(crate) use request::Request;
-pub(crate) use response::Response;
+pub(crate) use response::{Body, Response};
 
 use guard::GuardedDns;
 

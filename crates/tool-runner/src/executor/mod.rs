@@ -12,6 +12,7 @@ mod error;
 mod grpc;
 mod http;
 mod jsonrpc;
+mod mcp;
 mod output;
 mod query;
 mod sql;
@@ -28,12 +29,13 @@ use cedar_policy::PolicySet;
 use futures::future::BoxFuture;
 use serde_json::{Map, Value};
 use tokio::time::Instant;
-use wardgate_domain::{Ambient, CallId, Caller};
+use wardgate_domain::{Ambient, Caller};
 
 use crate::Error;
 use crate::catalogue::{Fields, Scope, Shape, SourceKind, SourceSettings, Statement};
 use crate::grpc::GrpcServer;
 use crate::kept_results::KeptResults;
+use crate::mcp::Upstream;
 use crate::platform::Platform;
 use crate::resilience::SourceGuard;
 use crate::sql::Database;
@@ -49,6 +51,7 @@ pub(crate) const KINDS: &[Kind] = &[
     grpc::KIND,
     http::KIND,
     jsonrpc::KIND,
+    mcp::KIND,
     query::KIND,
     sql::KIND,
 ];
@@ -109,7 +112,6 @@ pub(crate) trait Executor: Send + Sync {
 
 /// One call, as an executor sees it.
 pub(crate) struct Invocation<'a> {
-    pub(crate) call_id: CallId,
     pub(crate) caller: &'a Caller,
     /// The caller's own token, only for sources that exchange it for one of theirs.
     pub(crate) caller_token: Option<&'a str>,
@@ -120,8 +122,8 @@ pub(crate) struct Invocation<'a> {
     pub(crate) deadline: Instant,
     pub(crate) read_only: bool,
     pub(crate) pushed: Option<&'a Pushed>,
-    /// The caller's results that were too large for an answer; none where no store is.
-    pub(crate) kept_results: Option<KeptResults<'a>>,
+    /// The caller's results that were too large for an answer.
+    pub(crate) kept_results: KeptResults<'a>,
 }
 
 /// The open sources of a catalogue, and what the process knows of itself.
@@ -145,6 +147,7 @@ pub(crate) enum Source {
     Sql(Arc<Database>),
     Http(Arc<HttpSource>),
     Grpc(Arc<GrpcServer>),
+    Mcp(Arc<Upstream>),
 }
 
 impl Sources {
@@ -168,20 +171,16 @@ impl Sources {
             .and_then(|previous| previous.open.get(&settings.name))
             .filter(|open| open.settings == settings && open.limit == limit);
         let name = settings.name.clone();
-        let (source, guard) = match kept {
-            Some(open) => (open.source.clone(), Arc::clone(&open.guard)),
-            None => {
-                let guard = SourceGuard::new(
-                    name.clone(),
-                    settings.retry.clone(),
-                    settings.breaker.clone(),
-                    ambient.clone(),
-                );
-                (
-                    Source::open(&settings.kind, limit, ambient)?,
-                    Arc::new(guard),
-                )
-            }
+        let (source, guard) = if let Some(open) = kept {
+            (open.source.clone(), Arc::clone(&open.guard))
+        } else {
+            let guard = SourceGuard::new(
+                name.clone(),
+                settings.retry.clone(),
+                settings.breaker.clone(),
+                ambient.clone(),
+            );
+            (Source::open(&settings, limit, ambient)?, Arc::new(guard))
         };
         self.open.insert(
             name,
@@ -220,7 +219,7 @@ impl Sources {
             .iter()
             .filter_map(|(name, open)| match &open.source {
                 Source::Sql(database) => Some((name.as_str(), Arc::clone(database))),
-                Source::Http(_) | Source::Grpc(_) => None,
+                Source::Http(_) | Source::Grpc(_) | Source::Mcp(_) => None,
             })
     }
 
@@ -228,6 +227,14 @@ impl Sources {
     pub(crate) fn sql(&self, name: &str) -> Result<Arc<Database>, Error> {
         match self.open.get(name).map(|open| &open.source) {
             Some(Source::Sql(database)) => Ok(Arc::clone(database)),
+            _ => Err(Error::NoSource(name.to_owned())),
+        }
+    }
+
+    /// The MCP server of that name.
+    pub(crate) fn mcp(&self, name: &str) -> Result<Arc<Upstream>, Error> {
+        match self.open.get(name).map(|open| &open.source) {
+            Some(Source::Mcp(upstream)) => Ok(Arc::clone(upstream)),
             _ => Err(Error::NoSource(name.to_owned())),
         }
     }
@@ -250,8 +257,8 @@ impl Sources {
 }
 
 impl Source {
-    fn open(kind: &SourceKind, limit: Duration, ambient: &Ambient) -> Result<Self, Error> {
-        match kind {
+    fn open(settings: &SourceSettings, limit: Duration, ambient: &Ambient) -> Result<Self, Error> {
+        match &settings.kind {
             SourceKind::Sql(settings) => Database::new(settings, limit)
                 .map(|database| Self::Sql(Arc::new(database)))
                 .map_err(Error::Source),
@@ -261,6 +268,9 @@ impl Source {
             SourceKind::Grpc(settings) => GrpcServer::open(settings, ambient)
                 .map(|server| Self::Grpc(Arc::new(server)))
                 .map_err(|error| Error::GrpcSource(error.to_string())),
+            SourceKind::Mcp(mcp) => Upstream::new(&settings.name, &mcp.transport, ambient)
+                .map(|upstream| Self::Mcp(Arc::new(upstream)))
+                .map_err(|error| Error::HttpSource(error.to_string())),
         }
     }
 }

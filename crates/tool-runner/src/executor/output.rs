@@ -28,7 +28,7 @@ pub(crate) enum Flow {
 /// How far a run is.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Progress {
-    pub(crate) progress: f64,
+    pub(crate) done: f64,
     pub(crate) total: Option<f64>,
     pub(crate) message: String,
 }
@@ -217,7 +217,7 @@ impl<'a> Output<'a> {
         if let Some(listener) = self.progress {
             // Progress that nobody takes in time is of no use later.
             let _ = listener.try_send(Progress {
-                progress,
+                done: progress,
                 total,
                 message: message.to_owned(),
             });

@@ -7,12 +7,17 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use serde_json::Value;
+use tempfile::TempDir;
 use tokio::time::Instant;
-use wardgate_domain::{Ambient, CallId, Caller, CallerClaims, Timestamp};
+use wardgate_domain::{Ambient, Caller, CallerClaims, Digest, PermitVerifier, Timestamp};
+use wardgate_redact::{PseudonymKey, Redactor};
 
-use super::{Caps, Executor, ExecutorError, Invocation, Output, Sources};
-use crate::catalogue::{Catalogue, Text, Tool};
-use crate::platform::Platform;
+use super::{Caps, ExecutorError, Invocation, Output};
+use crate::Config;
+use crate::catalogue::{Catalogue, Text};
+use crate::kept_results::KeptResults;
+use crate::loaded::{Keys, Loaded, RunnableTool, Shared};
+use crate::store::{SealingKey, Store};
 
 /// What came out of a run.
 #[derive(Debug)]
@@ -28,24 +33,34 @@ const PROPERTIES: &str =
 
 /// A tool that can be run.
 pub(super) struct TestTool {
-    tool: Tool,
-    executor: Arc<dyn Executor>,
+    loaded: Loaded,
+    shared: Shared,
+    redactor: Redactor,
+    /// Of the store.
+    _directory: TempDir,
 }
 
 impl TestTool {
     /// `sources`, `execute` and `result` are YAML, each on one line.
     pub(super) fn new(sources: &str, execute: &str, result: &str) -> Self {
         let catalogue = parse(sources, execute, result).unwrap_or_else(|faults| panic!("{faults}"));
-        let (mut tools, _, settings, _) = catalogue.into_parts();
-        let mut open = Sources::new(&Arc::new(Platform::new()));
-        for settings in settings {
-            open.open(settings, Duration::from_secs(30), &Ambient::system(), None)
-                .unwrap();
-        }
-        let tool = tools.remove(0);
+        let directory = TempDir::new().unwrap();
+        let url = format!("sqlite:{}/store.db", directory.path().display());
+        let ambient = Ambient::system();
+        let store = Store::open(&url, SealingKey::derive(&[7; 32]), ambient.clone()).unwrap();
+        let config = Config::default();
+        let shared = Shared::new(&config, store, ambient);
+        let pseudonyms = PseudonymKey::new([7; 32]);
+        let redactor = Redactor::new(&pseudonyms, "");
+        let keys = Keys {
+            permits: PermitVerifier::new([]),
+            pseudonyms: Arc::new(pseudonyms),
+        };
         Self {
-            executor: tool.plan().open(&open).unwrap(),
-            tool,
+            loaded: Loaded::new(catalogue, &config, &keys, &shared, None).unwrap(),
+            shared,
+            redactor,
+            _directory: directory,
         }
     }
 
@@ -55,7 +70,11 @@ impl TestTool {
     }
 
     pub(super) fn needs_caller_token(&self) -> bool {
-        self.tool.plan().needs_caller_token()
+        self.tool().tool.plan().needs_caller_token()
+    }
+
+    fn tool(&self) -> &RunnableTool {
+        self.loaded.tool("tool").unwrap()
     }
 
     /// Runs it with arguments that were checked already.
@@ -63,34 +82,31 @@ impl TestTool {
         let Value::Object(arguments) = arguments else {
             panic!("arguments are an object");
         };
-        let caller = Caller::from_verified(CallerClaims {
-            issuer: "https://issuer.test".to_owned(),
-            subject: "ann".to_owned(),
-            tenant: String::new(),
-            roles: Vec::new(),
-            attributes: BTreeMap::new(),
-            token_id: "1".to_owned(),
-            expires_at: Timestamp::from_seconds(i64::MAX),
-        });
         let invocation = Invocation {
-            call_id: CallId::new(&Ambient::system()),
-            caller: &caller,
+            caller: &caller(),
             caller_token: None,
             raw_arguments: &Bytes::from(Value::Object(arguments.clone()).to_string()),
             arguments: &arguments,
             deadline: Instant::now() + Duration::from_secs(30),
             read_only: true,
             pushed: None,
-            kept_results: None,
+            kept_results: KeptResults {
+                store: &self.shared.store,
+                loaded: &self.loaded,
+                redactor: &self.redactor,
+                policy_hash: Digest::of(b""),
+                now: self.shared.ambient.now(),
+            },
         };
         let caps = Caps {
             rows: 1_000,
             bytes: 1 << 20,
-            beyond: None,
             stops: true,
+            beyond: None,
         };
-        let mut output = Output::new(self.tool.result(), None, caps, None);
-        self.executor.run(&invocation, &mut output).await?;
+        let tool = self.tool();
+        let mut output = Output::new(tool.tool.result(), None, caps, None);
+        tool.executor.run(&invocation, &mut output).await?;
         let kept = output.into_kept();
         let rows = kept.rows.into_iter().map(|row| {
             let fields = row.into_fields().into_iter();
@@ -103,6 +119,18 @@ impl TestTool {
             is_error: kept.is_error,
         })
     }
+}
+
+fn caller() -> Caller {
+    Caller::from_verified(CallerClaims {
+        issuer: "https://issuer.test".to_owned(),
+        subject: "ann".to_owned(),
+        tenant: String::new(),
+        roles: Vec::new(),
+        attributes: BTreeMap::new(),
+        token_id: "1".to_owned(),
+        expires_at: Timestamp::from_seconds(i64::MAX),
+    })
 }
 
 fn parse(sources: &str, execute: &str, result: &str) -> Result<Catalogue, String> {

@@ -1,6 +1,9 @@
 //! Why a call of a gRPC method gave no answer.
 
-use super::json::Misfit;
+use tonic::Code;
+
+use super::misfit::Misfit;
+use super::status;
 use crate::egress::EgressError;
 
 /// Shown in logs: holds no argument, no value of an answer and no word of the server's own.
@@ -37,10 +40,9 @@ pub(crate) enum GrpcError {
     #[error("the call broke: {0}")]
     Broken(String),
     /// The server's own answer.
-    #[error("the server answered {code}")]
+    #[error("the server answered {}", status::name(*code))]
     Status {
-        /// As gRPC names it.
-        code: &'static str,
+        code: Code,
         /// The server's own words, which are released like any other value or not at all.
         message: String,
     },

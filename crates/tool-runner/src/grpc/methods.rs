@@ -132,7 +132,6 @@ pub(super) struct Reflected {
     asking: Mutex<()>,
 }
 
-#[derive(Clone)]
 struct Told {
     service: Option<ServiceDescriptor>,
     /// The connection after which it was told; another one may lead to another version of the server.

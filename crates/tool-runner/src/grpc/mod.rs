@@ -16,6 +16,7 @@ mod error;
 mod json;
 mod metadata;
 mod methods;
+mod misfit;
 mod reflection;
 mod status;
 mod trim;
@@ -30,7 +31,7 @@ use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
 use tonic::client::Grpc;
 use tonic::metadata::MetadataMap;
-use tonic::{Request, Status, Streaming};
+use tonic::{Code, Request, Status, Streaming};
 use wardgate_domain::Ambient;
 
 use crate::catalogue::GrpcSettings;
@@ -38,9 +39,10 @@ use crate::egress::{Auth, CallerToken, EgressError, Guard};
 
 pub(crate) use descriptors::DescriptorFile;
 pub(crate) use error::GrpcError;
-pub(crate) use json::{field, field_names, has_own_form};
 pub(crate) use metadata::add as add_metadata;
 pub(crate) use methods::MethodName;
+pub(crate) use misfit::{field, field_names, has_own_form};
+pub(crate) use status::name as code_name;
 
 use channel::Connection;
 use codec::DynamicCodec;
@@ -106,7 +108,7 @@ impl GrpcServer {
             .await;
         match first {
             Err(GrpcError::Status {
-                code: "UNAUTHENTICATED",
+                code: Code::Unauthenticated,
                 ..
             }) if self.auth.renews() => {
                 let renewed = self.authorization(caller, authorization.as_ref()).await?;
@@ -175,7 +177,7 @@ impl GrpcServer {
         if matches!(
             error,
             GrpcError::Status {
-                code: "UNIMPLEMENTED",
+                code: Code::Unimplemented,
                 ..
             }
         ) {
@@ -192,6 +194,7 @@ pub(crate) struct Answers<'a> {
     messages: Streaming<DynamicMessage>,
     /// Not a stream: exactly one message, and none before the call has ended well.
     single: bool,
+    /// There is nothing left to come.
     ended: bool,
     /// The headers hold the status already, so no trailers follow.
     settled: bool,
@@ -201,19 +204,21 @@ pub(crate) struct Answers<'a> {
 impl Answers<'_> {
     /// The next message as JSON; none after the last one.
     pub(crate) async fn next(&mut self) -> Result<Option<Value>, GrpcError> {
-        let Some(message) = self.message().await? else {
-            if self.single && !self.ended {
-                return Err(GrpcError::BadAnswer(
-                    "the call ended well without a message",
-                ));
-            }
+        if self.ended {
             return Ok(None);
+        }
+        let message = self.message().await?;
+        self.ended = self.single || message.is_none();
+        let Some(message) = message else {
+            return if self.single {
+                let problem = "the call ended well without a message";
+                Err(GrpcError::BadAnswer(problem))
+            } else {
+                Ok(None)
+            };
         };
-        if self.single {
-            if self.message().await?.is_some() {
-                return Err(GrpcError::BadAnswer("there is more than one message"));
-            }
-            self.ended = true;
+        if self.single && self.message().await?.is_some() {
+            return Err(GrpcError::BadAnswer("there is more than one message"));
         }
         let limit = self.server.max_response_bytes.saturating_mul(JSON_FACTOR);
         match to_json(&message, limit) {
@@ -226,9 +231,6 @@ impl Answers<'_> {
     }
 
     async fn message(&mut self) -> Result<Option<DynamicMessage>, GrpcError> {
-        if self.ended {
-            return Ok(None);
-        }
         let next = before(self.deadline, async {
             let message = self.messages.message().await?;
             let cut = message.is_none() && !self.settled && {

@@ -72,7 +72,7 @@ pub(super) async fn files(
 fn failed(status: &Status) -> GrpcError {
     match status::failed(status) {
         GrpcError::Status { code, .. } => {
-            GrpcError::Undescribed(format!("its reflection answered {code}"))
+            GrpcError::Undescribed(format!("its reflection answered {}", status::name(code)))
         }
         // The call that wants the descriptors was not sent, whatever became of this one.
         GrpcError::Broken(cause) => GrpcError::Unreachable(cause),

@@ -23,7 +23,7 @@ pub(super) fn failed(status: &Status) -> GrpcError {
             GrpcError::Broken(format!("the server answered {}", name(code)))
         }
         code => GrpcError::Status {
-            code: name(code),
+            code,
             message: status.message().to_owned(),
         },
     }
@@ -63,8 +63,8 @@ pub(super) fn innermost(error: &(dyn Error + 'static)) -> String {
     innermost.to_string()
 }
 
-/// As in the gRPC specification.
-fn name(code: Code) -> &'static str {
+/// As the gRPC specification writes it.
+pub(crate) fn name(code: Code) -> &'static str {
     match code {
         Code::Ok => "OK",
         Code::Cancelled => "CANCELLED",

@@ -5,7 +5,7 @@ use std::time::Duration;
 use wardgate_domain::Ambient;
 
 /// Any length of time from zero to `longest`, each as likely.
-pub(super) fn up_to(longest: Duration, ambient: &Ambient) -> Duration {
+pub(crate) fn up_to(longest: Duration, ambient: &Ambient) -> Duration {
     let nanos = u64::try_from(longest.as_nanos()).unwrap_or(u64::MAX);
     let fraction = u64::from_ne_bytes(ambient.random());
     let product = u128::from(nanos) * u128::from(fraction);

@@ -13,7 +13,7 @@
 mod breaker;
 mod budget;
 mod guard;
-mod jitter;
+pub(crate) mod jitter;
 mod limits;
 mod rate;
 mod result_cache;

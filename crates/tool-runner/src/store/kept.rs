@@ -87,7 +87,6 @@ pub(crate) struct Kept {
     pub(crate) terms: Vec<u8>,
     /// How many there are.
     pub(crate) chunks: i64,
-    pub(crate) expires_at: Timestamp,
 }
 
 impl Store {
@@ -196,7 +195,6 @@ impl Store {
             policy_hash: row.policy_hash,
             terms: self.key.open(&about_terms(row.digest()), terms)?,
             chunks,
-            expires_at: Timestamp::from_micros(expires_at),
             tool,
         }))
     }

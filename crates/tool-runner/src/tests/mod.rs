@@ -4,6 +4,7 @@ mod arguments;
 mod commands;
 mod database;
 mod derived;
+mod grpc;
 mod guarded;
 pub(crate) mod harness;
 mod kept;

@@ -20,6 +20,7 @@ pub(crate) fn run(arguments: &Config) -> Result<(), Failure> {
             hide_secrets(&mut all);
             println!("{}", serde_json::to_string_pretty(&all)?);
         }
+        ConfigCommand::Schema => print!("{}", wardgate_tool_runner::TOOLS_SCHEMA),
     }
     Ok(())
 }

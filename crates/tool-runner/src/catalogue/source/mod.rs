@@ -4,6 +4,7 @@ mod auth;
 mod expand;
 mod grpc;
 mod http;
+mod mcp;
 mod sql;
 
 use std::collections::BTreeMap;
@@ -18,6 +19,7 @@ use crate::resilience::{BreakerSettings, RetrySettings};
 pub(crate) use expand::Expand;
 pub(crate) use grpc::GrpcSettings;
 pub(crate) use http::{HttpSettings, header_name};
+pub(crate) use mcp::McpSettings;
 pub(crate) use sql::SqlSettings;
 
 /// A source as configured. Two that are equal are the same source, so an open one can be kept.
@@ -35,10 +37,11 @@ pub(crate) enum SourceKind {
     Sql(SqlSettings),
     Http(Box<HttpSettings>),
     Grpc(Box<GrpcSettings>),
+    Mcp(Box<McpSettings>),
 }
 
 /// Every type of source, for faults.
-const TYPES: &str = "sqlite, postgres, mysql, http, grpc";
+const TYPES: &str = "sqlite, postgres, mysql, http, grpc, mcp";
 
 impl SourceSettings {
     pub(super) fn read(
@@ -67,6 +70,10 @@ impl SourceSettings {
             "grpc" => {
                 let settings = GrpcSettings::read(&mut fields, &mut expand);
                 settings.map(|settings| SourceKind::Grpc(Box::new(settings)))
+            }
+            "mcp" => {
+                let settings = McpSettings::read(&key.name, node, &mut fields, &mut expand);
+                settings.map(|settings| SourceKind::Mcp(Box::new(settings)))
             }
             other => {
                 expand.faults.add(

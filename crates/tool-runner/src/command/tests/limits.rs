@@ -52,7 +52,8 @@ async fn a_fork_bomb_stays_within_its_processes() {
     const ALLOWED: usize = 20;
     let mut case = Case::shell();
     fs::set_permissions(case.path(), fs::Permissions::from_mode(0o777)).unwrap();
-    let mut given = case.given("exec 2>$0/told; bomb() { bomb & bomb & wait; }; bomb");
+    let mut given =
+        case.given("exec 2>$0/told; bomb() { bomb & bomb & exec tail -f $0/log; }; bomb");
     let mut others = tasks_of_the_user();
     if Uid::effective().is_root() {
         // The kernel excepts root from this limit, so the bomb is somebody else's.
@@ -71,14 +72,14 @@ async fn a_fork_bomb_stays_within_its_processes() {
         let met = until("the bomb meets its limit", || {
             most = most.max(case.running());
             let told = fs::read_to_string(case.path().join("told"));
-            told.is_ok_and(|told| told.matches("Cannot fork").count() > 10)
+            most > ALLOWED / 4 && told.is_ok_and(|told| told.contains("Cannot fork"))
         });
         tokio::select! {
-            ended = &mut run => assert!(matches!(ended, Err(RunError::Failed(_))), "{ended:?}"),
+            ended = &mut run => panic!("it ended by itself: {ended:?}"),
             () = met => {}
         }
     }
     until("nothing is left", || case.running() == 0).await;
     // The keeper is none of them.
-    assert!((2..=ALLOWED + 1).contains(&most), "{most}");
+    assert!(most <= ALLOWED + 1, "{most}");
 }

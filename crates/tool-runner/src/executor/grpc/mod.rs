@@ -6,12 +6,13 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use serde_json::{Map, Value, json};
+use tonic::Code;
 
 use super::{Executor, ExecutorError, Flow, Invocation, Kind, Output, Plan, Sources};
 use crate::Error;
 use crate::catalogue::{Fields, JsonTemplate, Scope, SourceKind, UnfitValue};
 use crate::egress::{AuthSettings, CallerToken};
-use crate::grpc::{GrpcError, GrpcServer, MethodName};
+use crate::grpc::{GrpcError, GrpcServer, MethodName, code_name};
 
 pub(super) const KIND: Kind = Kind { name: "grpc", read };
 
@@ -174,11 +175,12 @@ fn failure(error: GrpcError, out: &Output<'_>) -> ExecutorError {
             "the service's method takes a stream of messages",
         ),
         GrpcError::Status { code, message } => {
-            let text = format!("the service answered {code}");
-            if let "RESOURCE_EXHAUSTED" | "UNAVAILABLE" = code {
+            let name = code_name(code);
+            let text = format!("the service answered {name}");
+            if matches!(code, Code::ResourceExhausted | Code::Unavailable) {
                 return ExecutorError::Unavailable { text, pause: None };
             }
-            let status = json!({ "error": { "code": code, "message": message } });
+            let status = json!({ "error": { "code": name, "message": message } });
             out.reported(&status)
                 .unwrap_or_else(|| refused("grpc_status", &text))
         }

@@ -142,6 +142,23 @@ async fn the_servers_words_are_released_only_where_the_tool_says() {
 }
 
 #[tokio::test]
+async fn a_server_that_is_in_trouble_says_nothing_else() {
+    for status in [
+        Status::unavailable("SECRET"),
+        Status::resource_exhausted("SECRET"),
+    ] {
+        let setup = Setup::new(methods(pool(), refuses(status))).await;
+        let tool = setup.tool(GET, "{ error: /error/message }");
+        let error = tool.run(json!({"id": "p"})).await.unwrap_err();
+        assert!(
+            matches!(error, ExecutorError::Unavailable { .. }),
+            "{error}"
+        );
+        assert!(!said(error).contains("SECRET"));
+    }
+}
+
+#[tokio::test]
 async fn a_configured_call_is_checked_against_the_descriptors() {
     let setup = Setup::new(echo()).await;
     for (rest, faults) in [

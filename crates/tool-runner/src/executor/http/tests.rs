@@ -581,8 +581,8 @@ fn faults_of_a_source_name_what_to_mend_and_no_secret() {
     }
 }
 
-#[test]
-fn only_a_source_that_exchanges_the_callers_token_asks_for_it() {
+#[tokio::test]
+async fn only_a_source_that_exchanges_the_callers_token_asks_for_it() {
     let oauth = "token_url: 'https://x/token', client_id: a, client_secret: b";
     for (auth, needs) in [
         ("{ type: none }".to_owned(), false),

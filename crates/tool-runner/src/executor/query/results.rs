@@ -44,8 +44,7 @@ impl Interface for Results {
             let query = Query::deserialize(Value::Object(call.arguments.clone()))
                 .map_err(|error| bad(error.to_string()))?;
             query.check()?;
-            let results = call.kept_results.ok_or_else(|| unanswered(question))?;
-            let (rows, counts) = results.read(&query.handle, call.caller).await?;
+            let (rows, counts) = call.kept_results.read(&query.handle, call.caller).await?;
             let mut truncated = false;
             let rows = rows.map(|rows| {
                 let (page, cut) = within(query.of(rows), out.max_bytes());

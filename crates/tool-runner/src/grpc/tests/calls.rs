@@ -1,10 +1,11 @@
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use futures::stream::{self, StreamExt};
 use tokio::sync::oneshot;
-use tonic::Code;
 
 use super::*;
+use crate::egress::OAuthClient;
 use crate::grpc::add_metadata;
 use crate::grpc::methods::NotAMethod;
 
@@ -240,7 +241,7 @@ async fn every_status_means_something() {
     ] {
         match status_of(code).await {
             GrpcError::Status { code, message } => {
-                assert_eq!((code, message.as_str()), (name, "SECRET"));
+                assert_eq!((code_name(code), message.as_str()), (name, "SECRET"));
             }
             other => panic!("{name}: {other}"),
         }
@@ -282,7 +283,7 @@ async fn a_status_after_messages_fails_the_call() {
             matches!(
                 error,
                 GrpcError::Status {
-                    code: "NOT_FOUND",
+                    code: Code::NotFound,
                     ..
                 }
             ),
@@ -363,4 +364,40 @@ async fn over_tls_the_server_has_to_be_one_that_the_ca_vouches_for() {
         .await
         .unwrap_err();
     assert!(matches!(error, GrpcError::Unreachable(_)), "{error}");
+}
+
+#[tokio::test]
+async fn a_token_that_is_not_accepted_is_renewed_once() {
+    let server = Server::start(methods(pool(), |metadata, message| {
+        match metadata.get("authorization").unwrap().to_str().unwrap() {
+            "Bearer token2" => answers(parcels(1))(metadata, message),
+            _ => Err(Status::unauthenticated("")),
+        }
+    }))
+    .await;
+    let granted = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&granted);
+    let grant = axum::routing::post(move || async move {
+        let number = count.fetch_add(1, Ordering::Relaxed) + 1;
+        json!({"access_token": format!("token{number}"), "token_type": "Bearer", "expires_in": 600})
+            .to_string()
+    });
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let token_url = format!("http://{}/", listener.local_addr().unwrap());
+    let routes = axum::Router::new().route("/", grant);
+    tokio::spawn(async { axum::serve(listener, routes).await });
+    let mut settings = settings(&server.url, Some(descriptors()));
+    settings.egress.timeout = Duration::from_secs(10);
+    settings.auth = AuthSettings::ClientCredentials(OAuthClient {
+        token_url: token_url.parse().unwrap(),
+        client_id: "me".to_owned(),
+        client_secret: "secret".to_owned().into(),
+        scope: None,
+        audience: None,
+    });
+    let client = open(&settings);
+    for _ in 0..3 {
+        get(&client).await.unwrap();
+    }
+    assert_eq!(granted.load(Ordering::Relaxed), 2);
 }

@@ -128,7 +128,7 @@ async fn status_details_that_are_no_base64_do_no_harm() {
             matches!(
                 error,
                 GrpcError::Status {
-                    code: "NOT_FOUND",
+                    code: Code::NotFound,
                     ..
                 }
             ),
@@ -142,7 +142,7 @@ async fn status_details_that_are_no_base64_do_no_harm() {
             matches!(
                 error,
                 GrpcError::Status {
-                    code: "NOT_FOUND",
+                    code: Code::NotFound,
                     ..
                 }
             ),

@@ -212,7 +212,7 @@ async fn a_server_that_knows_no_method_is_asked_anew() {
             matches!(
                 error,
                 GrpcError::Status {
-                    code: "UNIMPLEMENTED",
+                    code: Code::Unimplemented,
                     ..
                 }
             ),

@@ -1,0 +1,177 @@
+//! Sources that are MCP servers: a program or a URL, and which of its tools become tools of ours.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use wardgate_domain::ColumnClass;
+
+use super::{Expand, HttpSettings};
+use crate::catalogue::fault::Fields;
+use crate::catalogue::result_shape::read_classes;
+use crate::catalogue::yaml::{Node, Yaml};
+use crate::egress::AuthSettings;
+use crate::mcp::{Program, Transport};
+
+/// The longest prefix, in characters; a tool's own name needs room behind it.
+const MAX_PREFIX: usize = 64;
+
+/// An MCP server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct McpSettings {
+    pub(crate) transport: Transport,
+    /// Stands in front of the names of its tools.
+    pub(crate) prefix: String,
+    /// None where the file does not say.
+    pub(crate) offered: Option<Offered>,
+    /// Tags of every tool of its.
+    pub(crate) tags: Vec<String>,
+    /// Classes of the columns of its tools' results.
+    pub(crate) classes: BTreeMap<String, ColumnClass>,
+}
+
+/// Which tools of a server become tools of ours.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Offered {
+    All,
+    None,
+    Named(Vec<String>),
+}
+
+impl McpSettings {
+    pub(super) fn read(
+        source: &str,
+        node: &Node,
+        fields: &mut Fields<'_>,
+        expand: &mut Expand<'_>,
+    ) -> Option<Self> {
+        let prefix = match fields.optional("prefix") {
+            Some(node) => prefix(node, expand),
+            None => Some(format!("{source}__")),
+        };
+        let offered = match fields.optional("tools") {
+            Some(node) => offered(node, expand).map(Some),
+            None => Some(None),
+        };
+        let tags = fields.optional("tags");
+        let tags = tags.map(|node| expand.faults.texts(node, "tags"));
+        let classes = fields.optional("classes");
+        let classes = classes.map(|node| read_classes(node, expand.faults));
+        let transport = match (node.get("command"), node.get("url")) {
+            (Some(_), None) => program(fields, expand).map(Transport::Stdio),
+            (None, Some(_)) => endpoint(node, fields, expand)
+                .map(Box::new)
+                .map(Transport::Http),
+            _ => {
+                // Both are known keys, so that only this is held against them.
+                fields.optional("command");
+                fields.optional("url");
+                expand.faults.add(
+                    node.at,
+                    format!("`sources.{source}` needs either a `command` or a `url`"),
+                    "write `command: [program, argument]` or `url: https://host/mcp`",
+                );
+                None
+            }
+        };
+        Some(Self {
+            transport: transport?,
+            prefix: prefix?,
+            offered: offered?,
+            tags: tags.unwrap_or_default(),
+            classes: classes.unwrap_or_default(),
+        })
+    }
+}
+
+fn program(fields: &mut Fields<'_>, expand: &mut Expand<'_>) -> Option<Program> {
+    let env = match fields.optional("env") {
+        Some(node) => environment(node, expand),
+        None => Some(BTreeMap::new()),
+    };
+    let node = fields.optional("command")?;
+    let words = expand.faults.list(node, "command");
+    let argv: Vec<_> = words
+        .iter()
+        .filter_map(|word| expand.text(word, "command"))
+        .collect();
+    if words.is_empty() {
+        expand.faults.add(
+            node.at,
+            "`command` is empty",
+            "write `command: [program, argument]`",
+        );
+    }
+    if argv.len() != words.len() || argv.is_empty() {
+        return None;
+    }
+    let directory = match expand.base {
+        // The directory of a file that was named without one.
+        base if base.as_os_str().is_empty() => Path::new("."),
+        base => base,
+    };
+    Some(Program {
+        argv,
+        env: env?,
+        directory: directory.to_owned(),
+    })
+}
+
+fn environment(node: &Node, expand: &mut Expand<'_>) -> Option<BTreeMap<String, String>> {
+    let mut env = BTreeMap::new();
+    for (key, node) in expand.faults.map(node, "env")? {
+        if key.name.is_empty() || key.name.contains(['=', '\0']) {
+            expand.faults.add(
+                key.at,
+                format!("`{}` is no name of an environment variable", key.name),
+                "use letters, digits and `_`",
+            );
+            return None;
+        }
+        env.insert(key.name.clone(), expand.text(node, "env")?);
+    }
+    Some(env)
+}
+
+/// All callers share the one connection, so it cannot stand for one of them.
+fn endpoint(node: &Node, fields: &mut Fields<'_>, expand: &mut Expand<'_>) -> Option<HttpSettings> {
+    let settings = HttpSettings::read("url", fields, expand)?;
+    if let AuthSettings::TokenExchange(_) = settings.client.auth {
+        expand.faults.add(
+            node.get("auth").unwrap_or(node).at,
+            "an MCP server cannot be called with a token of the caller's own",
+            "use `type: client_credentials` or `type: bearer`",
+        );
+        return None;
+    }
+    Some(settings)
+}
+
+fn prefix(node: &Node, expand: &mut Expand<'_>) -> Option<String> {
+    let prefix = expand.faults.any_text(node, "prefix")?;
+    let is_legal = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-');
+    if prefix.len() > MAX_PREFIX || !prefix.bytes().all(is_legal) {
+        expand.faults.add(
+            node.at,
+            "`prefix` cannot begin the name of a tool",
+            format!("use at most {MAX_PREFIX} characters of A-Z a-z 0-9 _ . -"),
+        );
+        return None;
+    }
+    Some(prefix)
+}
+
+fn offered(node: &Node, expand: &mut Expand<'_>) -> Option<Offered> {
+    match &node.value {
+        Yaml::Text(word) if word == "all" => Some(Offered::All),
+        Yaml::Text(word) if word == "none" => Some(Offered::None),
+        Yaml::List(_) => Some(Offered::Named(expand.faults.texts(node, "tools"))),
+        _ => {
+            expand.faults.add(
+                node.at,
+                "`tools` does not say which tools of the server are offered",
+                "write all, none, or a list of the server's own names",
+            );
+            None
+        }
+    }
+}

@@ -1,0 +1,296 @@
+//! `type: mcp`: a tool, resource or prompt of an MCP server.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use serde_json::value::{RawValue, to_raw_value};
+use serde_json::{Map, Value, json};
+
+use super::http::json;
+use super::{Executor, ExecutorError, Invocation, Kind, Output, Plan, Sources};
+use crate::Error;
+use crate::catalogue::{Fields, JsonTemplate, Scope, Shape, SourceKind, Template};
+use crate::mcp::{CallResult, Progress, Upstream, UpstreamError};
+
+pub(super) const KIND: Kind = Kind { name: "mcp", read };
+
+/// The kind of a refusal by a server that does not accept our credentials.
+const UNAUTHORIZED: &str = "upstream_unauthorized";
+
+#[derive(Debug, Clone)]
+struct McpPlan {
+    source: String,
+    target: Target,
+}
+
+/// What is asked of the server.
+#[derive(Debug, Clone)]
+enum Target {
+    Tool { name: String, arguments: Arguments },
+    Resource { uri: Template },
+    Prompt { name: String, arguments: Arguments },
+}
+
+#[derive(Debug, Clone)]
+enum Arguments {
+    Template(JsonTemplate),
+    /// Those of the call, without what is derived from them.
+    OfCall {
+        derived: Vec<String>,
+    },
+}
+
+fn read(fields: &mut Fields<'_>, scope: &mut Scope<'_, '_>) -> Option<Box<dyn Plan>> {
+    let source_node = fields.required("source", "name one of `sources`", scope.faults);
+    let source = source_node.and_then(|node| {
+        let settings = scope.source(node)?;
+        if let SourceKind::Mcp(_) = &settings.kind {
+            return Some(settings.name.clone());
+        }
+        scope.faults.add(
+            node.at,
+            format!("`{}` is no source of type mcp", settings.name),
+            "name one with `type: mcp`",
+        );
+        None
+    });
+    let targets = ["tool", "resource", "prompt"].map(|key| (key, fields.optional(key)));
+    let arguments_node = fields.optional("arguments");
+    let arguments = match arguments_node {
+        Some(node) => Arguments::Template(scope.json_template(node)),
+        None => Arguments::OfCall {
+            derived: scope.derive.names().map(str::to_owned).collect(),
+        },
+    };
+    let mut named = targets
+        .into_iter()
+        .filter_map(|(key, node)| Some((key, node?)));
+    let target = match (named.next(), named.next()) {
+        (Some(("resource", node)), None) => {
+            if let Some(node) = arguments_node {
+                scope.faults.add(
+                    node.at,
+                    "a resource takes no `arguments`",
+                    "put placeholders into its URI",
+                );
+            }
+            let uri = scope.template(node, "resource");
+            uri.map(|uri| Target::Resource { uri })
+        }
+        (Some((key, node)), None) => scope.faults.text(node, key).map(|name| {
+            let name = name.to_owned();
+            match key {
+                "tool" => Target::Tool { name, arguments },
+                _ => Target::Prompt { name, arguments },
+            }
+        }),
+        (_, second) => {
+            let at = second.map(|(_, node)| node).or(source_node)?.at;
+            scope.faults.add(
+                at,
+                "`execute` names not exactly one of `tool`, `resource` and `prompt`",
+                "add for example `tool: read_file`, the server's own name for it",
+            );
+            None
+        }
+    };
+    Some(Box::new(McpPlan {
+        source: source?,
+        target: target?,
+    }))
+}
+
+impl Plan for McpPlan {
+    fn source(&self) -> Option<&str> {
+        Some(&self.source)
+    }
+
+    fn shape(&self) -> Shape {
+        Shape::Content
+    }
+
+    fn open(&self, sources: &Sources) -> Result<Arc<dyn Executor>, Error> {
+        Ok(Arc::new(McpExecutor {
+            upstream: sources.mcp(&self.source)?,
+            target: self.target.clone(),
+        }))
+    }
+}
+
+struct McpExecutor {
+    upstream: Arc<Upstream>,
+    target: Target,
+}
+
+impl Executor for McpExecutor {
+    fn run<'a>(
+        &'a self,
+        call: &'a Invocation<'a>,
+        out: &'a mut Output<'_>,
+    ) -> BoxFuture<'a, Result<(), ExecutorError>> {
+        Box::pin(async move {
+            match &self.target {
+                Target::Tool { name, arguments } => {
+                    let arguments = arguments.fill(call)?;
+                    self.call_tool(name, &arguments, call, out).await
+                }
+                Target::Resource { uri } => {
+                    let uri = uri.fill_plain(call.arguments)?;
+                    self.read_resource(&uri, call, out).await
+                }
+                Target::Prompt { name, arguments } => {
+                    let arguments = arguments.fill(call)?;
+                    self.get_prompt(name, &arguments, call, out).await
+                }
+            }
+        })
+    }
+}
+
+impl McpExecutor {
+    async fn call_tool(
+        &self,
+        name: &str,
+        arguments: &RawValue,
+        call: &Invocation<'_>,
+        out: &mut Output<'_>,
+    ) -> Result<(), ExecutorError> {
+        let mut progress = |report: Progress| {
+            let message = report.message.as_deref().unwrap_or_default();
+            out.progress(report.done, report.total, message);
+        };
+        let called = self
+            .upstream
+            .call_tool(name, arguments, call.deadline, Some(&mut progress));
+        let CallResult {
+            content,
+            structured,
+            is_error,
+            ..
+        } = called.await?;
+        let content = content.map_or(Ok(json!([])), |content| value(&content))?;
+        let structured = structured
+            .map(|structured| value(&structured))
+            .transpose()?;
+        out.content(content, structured, is_error).map(drop)
+    }
+
+    /// Each part of the resource is a block of content.
+    async fn read_resource(
+        &self,
+        uri: &str,
+        call: &Invocation<'_>,
+        out: &mut Output<'_>,
+    ) -> Result<(), ExecutorError> {
+        let result = self.upstream.read_resource(uri, call.deadline).await?;
+        let blocks = items(value(&result)?, "contents")?
+            .into_iter()
+            .map(|part| json!({ "type": "resource", "resource": part }))
+            .collect();
+        out.content(blocks, None, false).map(drop)
+    }
+
+    /// Each message's content is a block; who says it is told by the structured part.
+    async fn get_prompt(
+        &self,
+        name: &str,
+        arguments: &RawValue,
+        call: &Invocation<'_>,
+        out: &mut Output<'_>,
+    ) -> Result<(), ExecutorError> {
+        let deadline = call.deadline;
+        let result = self.upstream.get_prompt(name, arguments, deadline).await?;
+        let messages = items(value(&result)?, "messages")?;
+        let blocks = messages
+            .iter()
+            .map(|message| message["content"].clone())
+            .collect();
+        let structured = json!({ "messages": messages });
+        out.content(blocks, Some(structured), false).map(drop)
+    }
+}
+
+impl Arguments {
+    /// One JSON object. What the caller wrote goes on byte for byte, unless a default was added to it.
+    fn fill(&self, call: &Invocation<'_>) -> Result<Box<RawValue>, ExecutorError> {
+        let filled = match self {
+            Self::Template(template) => template.fill(call.arguments)?.unwrap_or_else(|| json!({})),
+            Self::OfCall { derived } => {
+                let mut arguments = call.arguments.clone();
+                arguments.retain(|name, _| !derived.contains(name));
+                let written = serde_json::from_slice::<&RawValue>(call.raw_arguments);
+                if let Ok(written) = written
+                    && serde_json::from_str::<Map<_, _>>(written.get())
+                        .ok()
+                        .as_ref()
+                        == Some(&arguments)
+                {
+                    return Ok(written.to_owned());
+                }
+                Value::Object(arguments)
+            }
+        };
+        to_raw_value(&filled).map_err(|_| ExecutorError::BadArgument {
+            text: "the arguments cannot be written as JSON".to_owned(),
+        })
+    }
+}
+
+/// As strict as any other response.
+fn value(raw: &RawValue) -> Result<Value, ExecutorError> {
+    json(&Bytes::copy_from_slice(raw.get().as_bytes()))
+}
+
+/// The list `member` of a result.
+fn items(mut result: Value, member: &str) -> Result<Vec<Value>, ExecutorError> {
+    match result[member].take() {
+        Value::Array(items) => Ok(items),
+        _ => Err(ExecutorError::BadResult(format!(
+            "the result has no list `{member}`"
+        ))),
+    }
+}
+
+impl From<UpstreamError> for ExecutorError {
+    fn from(error: UpstreamError) -> Self {
+        let cause = error.to_string();
+        match error {
+            UpstreamError::Unreachable(_) | UpstreamError::Gone => Self::Unreachable(cause),
+            UpstreamError::Busy => Self::Busy(Duration::ZERO),
+            UpstreamError::Timeout => Self::Timeout,
+            UpstreamError::Broken(_) => Self::Broken(cause),
+            UpstreamError::Status(401 | 403) => Self::Refused {
+                kind: UNAUTHORIZED,
+                text: "the upstream server does not accept this platform's credentials".to_owned(),
+                cause,
+            },
+            UpstreamError::Status(429) => Self::Unavailable {
+                text: cause,
+                pause: Some(Duration::ZERO),
+            },
+            UpstreamError::Status(502..=504) => Self::Unavailable {
+                text: cause,
+                pause: None,
+            },
+            UpstreamError::Status(_) => Self::Refused {
+                kind: "http_status",
+                text: cause.clone(),
+                cause,
+            },
+            UpstreamError::Rpc(error) => Self::Reported(error.message),
+            UpstreamError::BadResult(_) => Self::BadResult(cause),
+            UpstreamError::TooLarge => Self::TooLarge,
+            UpstreamError::InputRequired => Self::Refused {
+                kind: "input_required",
+                text: "the tool asks for input in the middle of a call, which is not supported"
+                    .to_owned(),
+                cause,
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,117 @@
+//! The pages of an upstream's lists, and which of its tools can be offered at all.
+
+use std::collections::{HashMap, HashSet};
+
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+use wardgate_domain::ToolName;
+
+use super::error::UpstreamError;
+use super::events::Events;
+use super::http::headers::ParamHeader;
+
+/// Most pages of one list.
+pub(super) const MAX_PAGES: usize = 100;
+
+/// Most entries of one list.
+pub(super) const MAX_ENTRIES: usize = 10_000;
+
+/// A tool of an upstream server, as the server defines it.
+#[derive(Debug, Clone)]
+pub(crate) struct ToolDefinition {
+    pub(crate) name: ToolName,
+    /// The whole definition, byte for byte.
+    #[cfg_attr(not(test), expect(dead_code, reason = "for the import of tools"))]
+    pub(crate) raw: Box<RawValue>,
+    /// Arguments that 2026-07-28 over HTTP wants repeated as headers.
+    pub(super) headers: Vec<ParamHeader>,
+}
+
+/// One page of a list.
+pub(super) struct Page {
+    pub(super) entries: Vec<Box<RawValue>>,
+    pub(super) next: Option<String>,
+}
+
+impl Page {
+    /// Reads a page whose entries are the member `list` of `result`.
+    pub(super) fn read(result: &RawValue, list: &str) -> Result<Self, UpstreamError> {
+        #[derive(Deserialize)]
+        struct Cursor {
+            #[serde(default, rename = "nextCursor")]
+            next: Option<String>,
+        }
+        let unreadable = |_| UpstreamError::BadResult("its list cannot be read");
+        let members: HashMap<String, &RawValue> =
+            serde_json::from_str(result.get()).map_err(unreadable)?;
+        let entries = members
+            .get(list)
+            .ok_or(UpstreamError::BadResult("its list has no entries member"))?;
+        let cursor: Cursor = serde_json::from_str(result.get()).map_err(unreadable)?;
+        Ok(Self {
+            entries: serde_json::from_str(entries.get()).map_err(unreadable)?,
+            next: cursor.next,
+        })
+    }
+}
+
+/// The tools of `entries` that can be offered, in their order. `over_http` adds the rule for arguments
+/// that are repeated as headers.
+pub(super) fn tools(
+    events: &Events,
+    entries: Vec<Box<RawValue>>,
+    over_http: bool,
+) -> Vec<ToolDefinition> {
+    let mut seen = HashSet::new();
+    let mut tools = Vec::with_capacity(entries.len());
+    for (index, entry) in entries.into_iter().enumerate() {
+        match tool(entry, over_http) {
+            Ok(tool) if seen.insert(tool.name.clone()) => tools.push(tool),
+            Ok(_) => events.left_out(index, "an earlier tool of the list has its name"),
+            Err(why) => events.left_out(index, why),
+        }
+    }
+    tools
+}
+
+fn tool(raw: Box<RawValue>, over_http: bool) -> Result<ToolDefinition, &'static str> {
+    #[derive(Deserialize)]
+    struct Checked {
+        name: String,
+        #[serde(rename = "inputSchema")]
+        input_schema: Value,
+        #[serde(default)]
+        execution: Execution,
+    }
+    #[derive(Default, Deserialize)]
+    struct Execution {
+        #[serde(default, rename = "taskSupport")]
+        task_support: Option<String>,
+    }
+    if !raw.get().starts_with('{') {
+        return Err("it is not a JSON object");
+    }
+    let checked: Checked = serde_json::from_str(raw.get())
+        .map_err(|_| "it needs a `name` and an `inputSchema`, each once")?;
+    let name = checked
+        .name
+        .parse()
+        .map_err(|_| "its name is not 1 to 128 characters of A-Z a-z 0-9 _ . -")?;
+    let schema = checked
+        .input_schema
+        .as_object()
+        .ok_or("its `inputSchema` is not an object")?;
+    if !schema.get("type").is_none_or(|kind| kind == "object") {
+        return Err("its `inputSchema` does not describe an object");
+    }
+    if checked.execution.task_support.as_deref() == Some("required") {
+        return Err("it runs as a task only");
+    }
+    let headers = if over_http {
+        ParamHeader::of_schema(&checked.input_schema)?
+    } else {
+        Vec::new()
+    };
+    Ok(ToolDefinition { name, raw, headers })
+}

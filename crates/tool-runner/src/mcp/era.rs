@@ -1,0 +1,182 @@
+//! The two eras of the protocol, and how a server shows to which it belongs.
+//!
+//! ```text
+//!   server/discover ─▶ DiscoverResult, or "unsupported version" ─▶ the best version both speak
+//!                   └▶ anything else                            ─▶ initialize
+//! ```
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde_json::json;
+use serde_json::value::RawValue;
+use tokio::time::Instant;
+
+use super::error::{RpcError, UpstreamError};
+use super::message::{Part, Request, client_info};
+
+/// The version without handshake and session.
+pub(super) const MODERN: &str = "2026-07-28";
+
+/// The versions that begin with `initialize`, best first.
+const LEGACY: [&str; 4] = [LATEST_LEGACY, "2025-06-18", "2025-03-26", "2024-11-05"];
+
+const LATEST_LEGACY: &str = "2025-11-25";
+
+/// Error codes that only a modern server uses: header mismatch, missing capability, unsupported version.
+pub(super) const HEADER_MISMATCH: i64 = -32020;
+const MISSING_CAPABILITY: i64 = -32021;
+pub(super) const UNSUPPORTED_VERSION: i64 = -32022;
+
+/// For how long a server is taken to be legacy without asking again: it may have been upgraded.
+const VERDICT_HOLDS: Duration = Duration::from_secs(60 * 60);
+
+/// How requests are framed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Era {
+    /// Each request says all of itself.
+    Modern,
+    /// One `initialize` speaks for the whole connection.
+    Legacy,
+}
+
+/// Since when a server is known to be legacy, so that it need not be asked at every connection.
+#[derive(Debug, Default)]
+pub(super) struct Verdict(Mutex<Option<Instant>>);
+
+impl Verdict {
+    pub(super) fn is_legacy(&self) -> bool {
+        let since = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        since.is_some_and(still_holds)
+    }
+
+    /// Notes the era a server has just shown.
+    pub(super) fn note(&self, era: Era) {
+        let since = (era == Era::Legacy).then(Instant::now);
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = since;
+    }
+}
+
+/// Whether a verdict of that time still holds.
+pub(super) fn still_holds(since: Instant) -> bool {
+    since.elapsed() < VERDICT_HOLDS
+}
+
+/// What the first exchange with a server settled.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Handshake {
+    pub(super) era: Era,
+    pub(super) version: &'static str,
+    /// The server announces changes of its tools.
+    pub(super) announces_tools: bool,
+}
+
+/// What the first message showed.
+#[derive(Debug)]
+pub(super) enum Probe {
+    Modern(Handshake),
+    Legacy,
+}
+
+/// The first message to a server of unknown era.
+pub(super) fn discover() -> Request<'static> {
+    Request::new("server/discover", Vec::new())
+}
+
+/// The first message to a legacy server. Roots, sampling and elicitation are not offered.
+pub(super) fn initialize() -> Request<'static> {
+    let members = vec![
+        ("protocolVersion", Part::Text(LATEST_LEGACY)),
+        ("capabilities", Part::Json(json!({}))),
+        ("clientInfo", Part::Json(client_info())),
+    ];
+    Request::new("initialize", members)
+}
+
+#[derive(Default, Deserialize)]
+struct Capabilities {
+    #[serde(default)]
+    tools: Option<ToolsCapability>,
+}
+
+#[derive(Deserialize)]
+struct ToolsCapability {
+    #[serde(default, rename = "listChanged")]
+    list_changed: bool,
+}
+
+impl Capabilities {
+    fn announces_tools(&self) -> bool {
+        self.tools.as_ref().is_some_and(|tools| tools.list_changed)
+    }
+}
+
+/// What the answer to [`discover`] shows.
+pub(super) fn read_probe(answer: Result<Box<RawValue>, RpcError>) -> Result<Probe, UpstreamError> {
+    #[derive(Deserialize)]
+    struct Discovered {
+        #[serde(rename = "supportedVersions")]
+        versions: Vec<String>,
+        #[serde(default)]
+        capabilities: Capabilities,
+    }
+    #[derive(Deserialize)]
+    struct Unsupported {
+        supported: Vec<String>,
+    }
+    let (versions, capabilities) = match answer {
+        Ok(result) => match serde_json::from_str::<Discovered>(result.get()) {
+            Ok(discovered) => (discovered.versions, discovered.capabilities),
+            Err(_) => return Ok(Probe::Legacy),
+        },
+        Err(error) if matches!(error.code, HEADER_MISMATCH | MISSING_CAPABILITY) => {
+            return Err(UpstreamError::Rpc(error));
+        }
+        Err(error) if error.code == UNSUPPORTED_VERSION => {
+            let data = error.data.as_deref().map_or("null", RawValue::get);
+            match serde_json::from_str::<Unsupported>(data) {
+                Ok(data) => (data.supported, Capabilities::default()),
+                Err(_) => return Err(UpstreamError::Rpc(error)),
+            }
+        }
+        Err(_) => return Ok(Probe::Legacy),
+    };
+    let speaks = |version: &str| versions.iter().any(|spoken| spoken == version);
+    if speaks(MODERN) {
+        return Ok(Probe::Modern(Handshake {
+            era: Era::Modern,
+            version: MODERN,
+            announces_tools: capabilities.announces_tools(),
+        }));
+    }
+    if LEGACY.into_iter().any(speaks) {
+        return Ok(Probe::Legacy);
+    }
+    Err(NO_COMMON_VERSION)
+}
+
+const NO_COMMON_VERSION: UpstreamError =
+    UpstreamError::BadResult("it speaks no version of the protocol that we speak");
+
+/// What the answer to [`initialize`] settles.
+pub(super) fn read_initialize(result: &RawValue) -> Result<Handshake, UpstreamError> {
+    #[derive(Deserialize)]
+    struct Initialized {
+        #[serde(rename = "protocolVersion")]
+        version: String,
+        #[serde(default)]
+        capabilities: Capabilities,
+    }
+    let initialized: Initialized = serde_json::from_str(result.get())
+        .map_err(|_| UpstreamError::BadResult("its initialize result cannot be read"))?;
+    let version = LEGACY
+        .into_iter()
+        .find(|version| *version == initialized.version)
+        .ok_or(NO_COMMON_VERSION)?;
+    Ok(Handshake {
+        era: Era::Legacy,
+        version,
+        announces_tools: initialized.capabilities.announces_tools(),
+    })
+}

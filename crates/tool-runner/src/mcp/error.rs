@@ -1,0 +1,79 @@
+//! What can go wrong with an upstream server. No text of the server's is ever part of a message.
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::egress::EgressError;
+
+/// Why a request to an upstream server has no result.
+#[derive(Debug, Clone, thiserror::Error)]
+pub(crate) enum UpstreamError {
+    /// Nothing was sent.
+    #[error("the upstream server cannot be reached: {0}")]
+    Unreachable(String),
+    /// Nothing was sent: the connection had ended, or the server no longer knows our session. A new
+    /// connection may do.
+    #[error("the connection to the upstream server has ended")]
+    Gone,
+    #[error("too many requests wait for the upstream server")]
+    Busy,
+    #[error("the upstream server did not answer in time")]
+    Timeout,
+    /// Whether the request had an effect is open.
+    #[error("the connection to the upstream server broke: {0}")]
+    Broken(String),
+    /// An HTTP status that is neither success nor a JSON-RPC error.
+    #[error("the upstream server answered with HTTP status {0}")]
+    Status(u16),
+    #[error("the upstream server answered with JSON-RPC error {}", .0.code)]
+    Rpc(RpcError),
+    #[error("the upstream server gave an answer that cannot be used: {0}")]
+    BadResult(&'static str),
+    #[error("the upstream server gave an answer that is too large")]
+    TooLarge,
+    /// The server wants something of the user's before it goes on.
+    #[error(
+        "the upstream server asks for input in the middle of a request, which is not supported"
+    )]
+    InputRequired,
+}
+
+impl UpstreamError {
+    /// What it means when it came up before there was a connection: nothing of a caller's was sent.
+    pub(super) fn before_any_request(self) -> Self {
+        match self {
+            Self::Unreachable(_) | Self::Busy | Self::Status(401 | 403) => self,
+            other => Self::Unreachable(other.to_string()),
+        }
+    }
+}
+
+impl From<EgressError> for UpstreamError {
+    fn from(error: EgressError) -> Self {
+        match error {
+            EgressError::Timeout => Self::Timeout,
+            EgressError::Broken(cause) => Self::Broken(cause),
+            EgressError::TooLarge(_) => Self::TooLarge,
+            EgressError::Encoded => Self::BadResult("it is compressed, though nobody asked for it"),
+            unsent => Self::Unreachable(unsent.to_string()),
+        }
+    }
+}
+
+/// A JSON-RPC error. Its words are the server's: for the caller, by the policy; never for the log.
+#[derive(Clone, Deserialize)]
+pub(crate) struct RpcError {
+    pub(crate) code: i64,
+    #[serde(default)]
+    pub(crate) message: String,
+    #[serde(default)]
+    pub(super) data: Option<Box<RawValue>>,
+}
+
+impl std::fmt::Debug for RpcError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RpcError")
+            .field("code", &self.code)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,133 @@
+//! What an upstream lets others know: whether it is there, and that its tools changed.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::watch;
+use tracing::{info, warn};
+use wardgate_domain::{Ambient, Timestamp};
+
+use super::message::Incoming;
+use super::quota::Quota;
+
+/// Warnings about one server in one second.
+const WARNINGS_PER_SECOND: u32 = 5;
+
+/// Whether an upstream server can be reached.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Health {
+    /// Nobody asked it for anything yet.
+    Untried,
+    Up,
+    Down {
+        since: Timestamp,
+        /// For the log and the operator; holds nothing the server said.
+        cause: Arc<str>,
+    },
+}
+
+/// Where the parts of one upstream report what happens.
+#[derive(Debug)]
+pub(super) struct Events {
+    /// The source's name, for the log.
+    pub(super) upstream: String,
+    pub(super) ambient: Ambient,
+    health: watch::Sender<Health>,
+    /// Counts the announced or suspected changes.
+    tools: watch::Sender<u64>,
+    warnings: Mutex<Quota>,
+}
+
+impl Events {
+    pub(super) fn new(upstream: String, ambient: Ambient) -> Self {
+        Self {
+            upstream,
+            ambient,
+            health: watch::Sender::new(Health::Untried),
+            tools: watch::Sender::new(0),
+            warnings: Mutex::new(Quota::new(WARNINGS_PER_SECOND)),
+        }
+    }
+
+    pub(super) fn health(&self) -> watch::Receiver<Health> {
+        self.health.subscribe()
+    }
+
+    pub(super) fn tools_changes(&self) -> watch::Receiver<u64> {
+        self.tools.subscribe()
+    }
+
+    pub(super) fn up(&self) {
+        let changed = self.health.send_if_modified(|health| {
+            let changed = *health != Health::Up;
+            *health = Health::Up;
+            changed
+        });
+        if changed {
+            info!(
+                upstream = self.upstream,
+                "an upstream server can be reached"
+            );
+        }
+    }
+
+    /// A server that is down stays so since the first time.
+    pub(super) fn down(&self, cause: &str) {
+        let changed = self.health.send_if_modified(|health| {
+            let changed = !matches!(health, Health::Down { .. });
+            if changed {
+                *health = Health::Down {
+                    since: self.ambient.now(),
+                    cause: cause.into(),
+                };
+            }
+            changed
+        });
+        if changed {
+            warn!(
+                upstream = self.upstream,
+                cause, "an upstream server is down"
+            );
+        }
+    }
+
+    /// The tools changed, or may have while nobody was listening.
+    pub(super) fn tools_changed(&self) {
+        self.tools.send_modify(|changes| *changes += 1);
+    }
+
+    /// Takes a message that belongs to no request of ours.
+    pub(super) fn unsolicited(&self, message: &Incoming<'_>) {
+        match message {
+            Incoming::Notification { method, .. }
+                if method == "notifications/tools/list_changed" =>
+            {
+                self.tools_changed();
+            }
+            Incoming::Notification { .. } => {}
+            Incoming::Answer { .. } => self.ignored("it answers a request that nobody made"),
+            Incoming::Request { .. } => self.ignored("it is a request where none may be"),
+        }
+    }
+
+    /// Notes something of the server's that is not used. A server that sends much of it fills no log.
+    pub(super) fn ignored(&self, why: &str) {
+        let mut warnings = self.warnings.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(left_out) = warnings.take() {
+            warn!(
+                upstream = self.upstream,
+                why, left_out, "a message of an upstream server is ignored"
+            );
+        }
+    }
+
+    /// Notes a tool of the server's that cannot be offered.
+    pub(super) fn left_out(&self, index: usize, why: &str) {
+        let mut warnings = self.warnings.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(left_out) = warnings.take() {
+            warn!(
+                upstream = self.upstream,
+                index, why, left_out, "a tool of an upstream server is left out"
+            );
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! Servers behind a URL: Streamable HTTP of either era.
+
+mod exchange;
+pub(super) mod headers;
+mod sse;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use http::HeaderValue;
+use serde_json::value::RawValue;
+use tokio::time::{Instant, timeout};
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::task::TaskTracker;
+use tracing::info;
+use url::Url;
+
+use self::exchange::{Exchange, SESSION_HEADER};
+use super::era::{self, Era, Handshake, Probe, UNSUPPORTED_VERSION, Verdict};
+use super::error::UpstreamError;
+use super::events::Events;
+use super::listen;
+use super::message::{ProgressSink, Request};
+use crate::catalogue::HttpSettings;
+use crate::egress::{Client, EgressError};
+
+/// How long taking leave of a session may take.
+const FAREWELL: Duration = Duration::from_secs(3);
+
+/// The longest session id taken, in bytes.
+const MAX_SESSION_ID: usize = 1024;
+
+/// Reaches one server.
+pub(super) struct Dialer {
+    client: Arc<Client>,
+    url: Url,
+    /// Of one message.
+    max_bytes: usize,
+    events: Arc<Events>,
+    tasks: TaskTracker,
+    verdict: Verdict,
+}
+
+/// A server whose era is known, with its session where there is one.
+pub(super) struct Connection {
+    exchange: Arc<Exchange>,
+    since: Instant,
+    /// The server no longer is what it was when this connection was made.
+    lost: AtomicBool,
+    /// Ends the listening, and then the session.
+    _stop: DropGuard,
+}
+
+impl Dialer {
+    pub(super) fn open(
+        settings: &HttpSettings,
+        events: Arc<Events>,
+        tasks: TaskTracker,
+    ) -> Result<Self, EgressError> {
+        Ok(Self {
+            client: Arc::new(Client::open(&settings.client, &events.ambient)?),
+            url: settings.url.clone(),
+            max_bytes: settings.client.egress.max_response_bytes,
+            events,
+            tasks,
+            verdict: Verdict::default(),
+        })
+    }
+
+    /// Finds out the server's era and, with a legacy server, begins a session.
+    pub(super) async fn connect(&self) -> Result<Connection, UpstreamError> {
+        let (handshake, session) = match self.probe().await? {
+            Probe::Modern(handshake) => (handshake, None),
+            Probe::Legacy => self.initialize().await?,
+        };
+        let exchange = Arc::new(self.exchange(handshake.era, Some(handshake.version), session));
+        if handshake.era == Era::Legacy {
+            exchange.notify("notifications/initialized", &[]).await?;
+        }
+        self.verdict.note(handshake.era);
+        info!(
+            upstream = self.events.upstream,
+            version = handshake.version,
+            "connected to an upstream server"
+        );
+        let stop = CancellationToken::new();
+        self.tasks.spawn(attend(
+            Arc::clone(&exchange),
+            handshake.announces_tools,
+            stop.clone(),
+        ));
+        Ok(Connection {
+            exchange,
+            since: Instant::now(),
+            lost: AtomicBool::new(false),
+            _stop: stop.drop_guard(),
+        })
+    }
+
+    /// A refusal shows a legacy server, unless it would have met any request. Silence shows nothing.
+    async fn probe(&self) -> Result<Probe, UpstreamError> {
+        if self.verdict.is_legacy() {
+            return Ok(Probe::Legacy);
+        }
+        let exchange = Arc::new(self.exchange(Era::Modern, Some(era::MODERN), None));
+        match exchange.request(&era::discover(), None).await {
+            Ok(result) => era::read_probe(Ok(result)),
+            Err(UpstreamError::Rpc(error)) => era::read_probe(Err(error)),
+            Err(UpstreamError::Status(status))
+                if !matches!(status, 401 | 403 | 407 | 429 | 502..=504) =>
+            {
+                Ok(Probe::Legacy)
+            }
+            Err(UpstreamError::BadResult(_)) => Ok(Probe::Legacy),
+            Err(other) => Err(other),
+        }
+    }
+
+    async fn initialize(&self) -> Result<(Handshake, Option<HeaderValue>), UpstreamError> {
+        let exchange = Arc::new(self.exchange(Era::Legacy, None, None));
+        let (result, headers) = exchange.first_request(&era::initialize()).await?;
+        let session = headers.get(SESSION_HEADER);
+        let is_legal = |id: &&HeaderValue| {
+            id.len() <= MAX_SESSION_ID && id.as_bytes().iter().all(u8::is_ascii_graphic)
+        };
+        if session.is_some_and(|id| !is_legal(&id)) {
+            return Err(UpstreamError::BadResult(
+                "its session id is not a legal one",
+            ));
+        }
+        let session = session.map(|id| {
+            let mut id = id.clone();
+            id.set_sensitive(true);
+            id
+        });
+        Ok((era::read_initialize(&result)?, session))
+    }
+
+    fn exchange(
+        &self,
+        era: Era,
+        version: Option<&'static str>,
+        session: Option<HeaderValue>,
+    ) -> Exchange {
+        Exchange {
+            client: Arc::clone(&self.client),
+            url: self.url.clone(),
+            max_bytes: self.max_bytes,
+            events: Arc::clone(&self.events),
+            tasks: self.tasks.clone(),
+            era,
+            version,
+            session,
+            proven: AtomicBool::new(false),
+            next_id: AtomicU64::new(1),
+        }
+    }
+}
+
+/// Listens for changes while the connection is in use, and ends its session after that.
+async fn attend(exchange: Arc<Exchange>, announces_tools: bool, stop: CancellationToken) {
+    if announces_tools {
+        let listening = listen::forever(&exchange.events, || exchange.listen());
+        stop.run_until_cancelled(listening).await;
+    }
+    stop.cancelled().await;
+    // The server forgets a session it does not hear of, so a failure is none.
+    let _ = timeout(FAREWELL, exchange.end_session()).await;
+}
+
+impl Connection {
+    /// A legacy server may have become a modern one, so its connection is made anew now and then.
+    pub(super) fn is_usable(&self) -> bool {
+        let is_fresh = self.exchange.era == Era::Modern || era::still_holds(self.since);
+        is_fresh && !self.lost.load(Ordering::Relaxed)
+    }
+
+    /// Whether arguments are repeated as headers.
+    pub(super) fn repeats_arguments(&self) -> bool {
+        self.exchange.era == Era::Modern
+    }
+
+    pub(super) async fn request(
+        &self,
+        request: &Request<'_>,
+        progress: Option<ProgressSink<'_>>,
+    ) -> Result<Box<RawValue>, UpstreamError> {
+        let outcome = self.exchange.request(request, progress).await;
+        let is_stranger = match &outcome {
+            Err(UpstreamError::Gone | UpstreamError::Status(400 | 404 | 405 | 406 | 415)) => true,
+            Err(UpstreamError::Rpc(error)) => error.code == UNSUPPORTED_VERSION,
+            _ => false,
+        };
+        if is_stranger {
+            self.lost.store(true, Ordering::Relaxed);
+        }
+        outcome
+    }
+}

@@ -1,0 +1,225 @@
+//! One connection to one server, made when it is first needed and again when it was lost.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use arc_swap::ArcSwapOption;
+use futures::future::{BoxFuture, Shared};
+use futures::{FutureExt, TryFutureExt};
+use serde_json::value::RawValue;
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, timeout, timeout_at};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::error::UpstreamError;
+use super::events::Events;
+use super::message::{ProgressSink, Request, lend};
+use super::settings::Transport;
+use super::{http, stdio};
+use crate::egress::EgressError;
+
+/// How long connecting may take, whoever waits for it: a package runner may have to fetch the server first.
+const CONNECT_LIMIT: Duration = Duration::from_secs(60);
+
+/// Requests that are with the server at the same time, and those that may wait for their turn.
+const IN_FLIGHT: usize = 64;
+const WAITING: usize = 256;
+
+enum Connector {
+    Stdio(stdio::Launcher),
+    Http(http::Dialer),
+}
+
+pub(super) enum Connection {
+    Stdio(stdio::Connection),
+    Http(http::Connection),
+}
+
+/// An attempt to connect that all share who need it.
+type Attempt = Shared<BoxFuture<'static, Result<(), UpstreamError>>>;
+
+pub(super) struct Link {
+    connector: Connector,
+    current: ArcSwapOption<Connection>,
+    attempt: Mutex<Option<Attempt>>,
+    pub(super) events: Arc<Events>,
+    tasks: TaskTracker,
+    stop: CancellationToken,
+    places: Semaphore,
+    turns: Semaphore,
+}
+
+impl Link {
+    pub(super) fn new(transport: &Transport, events: Arc<Events>) -> Result<Self, EgressError> {
+        let tasks = TaskTracker::new();
+        let connector = match transport {
+            Transport::Stdio(program) => Connector::Stdio(stdio::Launcher::new(
+                program.clone(),
+                Arc::clone(&events),
+                tasks.clone(),
+            )),
+            Transport::Http(settings) => Connector::Http(http::Dialer::open(
+                settings,
+                Arc::clone(&events),
+                tasks.clone(),
+            )?),
+        };
+        Ok(Self {
+            connector,
+            current: ArcSwapOption::empty(),
+            attempt: Mutex::default(),
+            events,
+            tasks,
+            stop: CancellationToken::new(),
+            places: Semaphore::new(IN_FLIGHT + WAITING),
+            turns: Semaphore::new(IN_FLIGHT),
+        })
+    }
+
+    /// Asks by `deadline`. Dropping the future cancels the request at the server.
+    pub(super) async fn request(
+        self: &Arc<Self>,
+        request: &Request<'_>,
+        deadline: Instant,
+        progress: Option<ProgressSink<'_>>,
+    ) -> Result<Box<RawValue>, UpstreamError> {
+        let _place = self.places.try_acquire().map_err(|_| UpstreamError::Busy)?;
+        let outcome = timeout_at(deadline, self.in_turn(request, progress)).await;
+        let outcome = outcome.unwrap_or(Err(UpstreamError::Timeout));
+        match &outcome {
+            Ok(_) | Err(UpstreamError::Rpc(_)) => self.events.up(),
+            Err(error @ (UpstreamError::Unreachable(_) | UpstreamError::Status(500..))) => {
+                self.events.down(&error.to_string());
+            }
+            Err(_) => {}
+        }
+        outcome
+    }
+
+    async fn in_turn(
+        self: &Arc<Self>,
+        request: &Request<'_>,
+        mut progress: Option<ProgressSink<'_>>,
+    ) -> Result<Box<RawValue>, UpstreamError> {
+        // The semaphore is never closed.
+        let _turn = self.turns.acquire().await;
+        let connection = self.connection().await?;
+        match connection.request(request, lend(&mut progress)).await {
+            // Nothing was sent, so a new connection may.
+            Err(UpstreamError::Gone) => {
+                let connection = self.connection().await?;
+                connection.request(request, progress).await
+            }
+            outcome => outcome,
+        }
+    }
+
+    /// The connection in use, or a new one.
+    pub(super) async fn connection(self: &Arc<Self>) -> Result<Arc<Connection>, UpstreamError> {
+        if let Some(connection) = self.usable() {
+            return Ok(connection);
+        }
+        let attempt = {
+            let mut attempt = self.attempt.lock().unwrap_or_else(PoisonError::into_inner);
+            match &*attempt {
+                Some(under_way) if under_way.peek().is_none() => under_way.clone(),
+                _ => attempt.insert(self.connect()).clone(),
+            }
+        };
+        attempt.await?;
+        self.usable().ok_or(UpstreamError::Gone)
+    }
+
+    /// Like [`Self::connection`], by `deadline`.
+    pub(super) async fn connection_by(
+        self: &Arc<Self>,
+        deadline: Instant,
+    ) -> Result<Arc<Connection>, UpstreamError> {
+        timeout_at(deadline, self.connection())
+            .await
+            .unwrap_or(Err(UpstreamError::Timeout))
+    }
+
+    fn usable(&self) -> Option<Arc<Connection>> {
+        self.current
+            .load_full()
+            .filter(|connection| connection.is_usable())
+    }
+
+    /// Connects in a task of its own: a start that takes longer than one call has time serves the next.
+    fn connect(self: &Arc<Self>) -> Attempt {
+        let link = Arc::clone(self);
+        let stop = self.stop.clone();
+        let connecting = self.tasks.spawn(async move {
+            let connection = match &link.connector {
+                Connector::Stdio(launcher) => launcher.connect().map_ok(Connection::Stdio).boxed(),
+                Connector::Http(dialer) => dialer.connect().map_ok(Connection::Http).boxed(),
+            };
+            let connection = tokio::select! {
+                biased;
+                () = stop.cancelled() => return Err(UpstreamError::Gone),
+                connection = timeout(CONNECT_LIMIT, connection) => connection,
+            };
+            let connection = connection
+                .unwrap_or(Err(UpstreamError::Timeout))
+                .map_err(UpstreamError::before_any_request)
+                .inspect_err(|error| link.events.down(&error.to_string()))?;
+            link.events.up();
+            let earlier = link.current.swap(Some(Arc::new(connection)));
+            if stop.is_cancelled() {
+                link.current.store(None);
+            }
+            if earlier.is_some() {
+                // What changed in between went unseen.
+                link.events.tools_changed();
+            }
+            Ok(())
+        });
+        connecting
+            .map(|outcome| outcome.unwrap_or(Err(UpstreamError::Gone)))
+            .boxed()
+            .shared()
+    }
+
+    /// Lets go of the connection, without waiting for its end.
+    pub(super) fn let_go(&self) {
+        self.stop.cancel();
+        self.current.store(None);
+    }
+
+    /// Lets go of the connection and waits until the server was told or has ended.
+    pub(super) async fn close(&self) {
+        self.let_go();
+        self.tasks.close();
+        self.tasks.wait().await;
+    }
+}
+
+impl Connection {
+    fn is_usable(&self) -> bool {
+        match self {
+            Self::Stdio(connection) => connection.is_usable(),
+            Self::Http(connection) => connection.is_usable(),
+        }
+    }
+
+    /// Whether arguments are repeated as headers.
+    pub(super) fn repeats_arguments(&self) -> bool {
+        match self {
+            Self::Stdio(_) => false,
+            Self::Http(connection) => connection.repeats_arguments(),
+        }
+    }
+
+    async fn request(
+        &self,
+        request: &Request<'_>,
+        progress: Option<ProgressSink<'_>>,
+    ) -> Result<Box<RawValue>, UpstreamError> {
+        match self {
+            Self::Stdio(connection) => connection.request(request, progress).await,
+            Self::Http(connection) => connection.request(request, progress).await,
+        }
+    }
+}

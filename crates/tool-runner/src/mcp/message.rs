@@ -1,0 +1,356 @@
+//! JSON-RPC messages around raw parts: what a request carries and what a result holds is never parsed here,
+//! so no digit, no order of members and no unknown member is lost.
+
+use std::borrow::Cow;
+
+use http::{HeaderName, HeaderValue};
+use serde::ser::{SerializeMap, Serializer};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::era::{Era, MODERN};
+use super::error::{RpcError, UpstreamError};
+
+/// The longest message taken from a server, in bytes.
+pub(super) const MAX_MESSAGE_BYTES: usize = 16 * 1024 * 1024;
+
+/// The deepest nesting taken from a server.
+const MAX_DEPTH: usize = 100;
+
+/// The longest text of a progress message that is passed on, in characters.
+const MAX_PROGRESS_TEXT: usize = 1024;
+
+/// JSON-RPC "method not found".
+const METHOD_NOT_FOUND: i64 = -32601;
+
+/// A request before it has an id. `members` are those of `params`, `_meta` apart.
+#[derive(Debug)]
+pub(super) struct Request<'a> {
+    pub(super) method: &'static str,
+    pub(super) members: Vec<(&'static str, Part<'a>)>,
+    /// Arguments that 2026-07-28 repeats as headers over HTTP.
+    pub(super) headers: Vec<(HeaderName, HeaderValue)>,
+}
+
+/// The value of one member.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+pub(super) enum Part<'a> {
+    Text(&'a str),
+    Raw(&'a RawValue),
+    Json(Value),
+}
+
+#[derive(Serialize)]
+struct Outgoing<'a> {
+    jsonrpc: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<u64>,
+    method: &'a str,
+    #[serde(skip_serializing_if = "Params::is_empty")]
+    params: Params<'a>,
+}
+
+struct Params<'a> {
+    members: &'a [(&'static str, Part<'a>)],
+    meta: Meta,
+}
+
+#[derive(Default, Serialize)]
+struct Meta {
+    #[serde(rename = "progressToken", skip_serializing_if = "Option::is_none")]
+    progress_token: Option<u64>,
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    modern: Option<ModernMeta>,
+}
+
+/// What every request of 2026-07-28 says of its sender.
+#[derive(Serialize)]
+struct ModernMeta {
+    #[serde(rename = "io.modelcontextprotocol/protocolVersion")]
+    version: &'static str,
+    #[serde(rename = "io.modelcontextprotocol/clientInfo")]
+    client: Value,
+    #[serde(rename = "io.modelcontextprotocol/clientCapabilities")]
+    capabilities: Value,
+}
+
+impl Params<'_> {
+    fn is_empty(&self) -> bool {
+        self.members.is_empty() && self.meta.is_empty()
+    }
+}
+
+impl Meta {
+    fn is_empty(&self) -> bool {
+        self.progress_token.is_none() && self.modern.is_none()
+    }
+}
+
+impl Serialize for Params<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        for (name, part) in self.members {
+            map.serialize_entry(name, part)?;
+        }
+        if !self.meta.is_empty() {
+            map.serialize_entry("_meta", &self.meta)?;
+        }
+        map.end()
+    }
+}
+
+/// Who we say we are.
+pub(super) fn client_info() -> Value {
+    serde_json::json!({ "name": "wardgate", "version": env!("CARGO_PKG_VERSION") })
+}
+
+impl<'a> Request<'a> {
+    pub(super) fn new(method: &'static str, members: Vec<(&'static str, Part<'a>)>) -> Self {
+        Self {
+            method,
+            members,
+            headers: Vec::new(),
+        }
+    }
+
+    /// What the request is about, for the methods that name something.
+    pub(super) fn subject(&self) -> Option<&'a str> {
+        let member = match self.method {
+            "tools/call" | "prompts/get" => "name",
+            "resources/read" => "uri",
+            _ => return None,
+        };
+        self.members.iter().find_map(|(name, part)| match part {
+            Part::Text(text) if *name == member => Some(*text),
+            _ => None,
+        })
+    }
+
+    /// Whether it is one of those that open a connection; they are never cancelled.
+    pub(super) fn opens(&self) -> bool {
+        matches!(self.method, "server/discover" | "initialize")
+    }
+
+    /// The request as it is sent; the id is also the token its progress comes back with.
+    pub(super) fn encode(
+        &self,
+        id: u64,
+        era: Era,
+        wants_progress: bool,
+    ) -> Result<Vec<u8>, UpstreamError> {
+        let modern = (era == Era::Modern).then(|| ModernMeta {
+            version: MODERN,
+            client: client_info(),
+            capabilities: Value::Object(serde_json::Map::new()),
+        });
+        let meta = Meta {
+            progress_token: wants_progress.then_some(id),
+            modern,
+        };
+        encode(Some(id), self.method, &self.members, meta)
+    }
+}
+
+/// A notification of a legacy client, or on stdio.
+pub(super) fn notification(
+    method: &str,
+    members: &[(&'static str, Part<'_>)],
+) -> Result<Vec<u8>, UpstreamError> {
+    encode(None, method, members, Meta::default())
+}
+
+/// Tells the server that nobody waits for the answer to request `id` any more.
+pub(super) fn cancelled(id: u64) -> Result<Vec<u8>, UpstreamError> {
+    let members = [("requestId", Part::Json(id.into()))];
+    notification("notifications/cancelled", &members)
+}
+
+fn encode(
+    id: Option<u64>,
+    method: &str,
+    members: &[(&'static str, Part<'_>)],
+    meta: Meta,
+) -> Result<Vec<u8>, UpstreamError> {
+    let params = Params { members, meta };
+    let message = Outgoing {
+        jsonrpc: "2.0",
+        id,
+        method,
+        params,
+    };
+    serde_json::to_vec(&message)
+        .map_err(|_| UpstreamError::Unreachable("the request cannot be written as JSON".to_owned()))
+}
+
+/// One message of a server.
+#[derive(Debug)]
+pub(super) enum Incoming<'a> {
+    /// The answer to the request of that id, if the id is one of ours by its form.
+    Answer {
+        id: Option<u64>,
+        outcome: Result<&'a RawValue, UpstreamError>,
+    },
+    Request {
+        id: &'a RawValue,
+        method: Cow<'a, str>,
+    },
+    Notification {
+        method: Cow<'a, str>,
+        params: Option<&'a RawValue>,
+    },
+}
+
+#[derive(Deserialize)]
+struct Envelope<'a> {
+    #[serde(borrow, default)]
+    id: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    method: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    params: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    result: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    error: Option<&'a RawValue>,
+}
+
+/// The messages in `text`: one, or those of a batch (2025-03-26 allows them). The error says what is wrong
+/// without a word of the text.
+pub(super) fn read(text: &[u8]) -> Result<Vec<Incoming<'_>>, &'static str> {
+    let text = std::str::from_utf8(text).map_err(|_| "it is not UTF-8")?;
+    if depth(text) > MAX_DEPTH {
+        return Err("it is nested too deeply");
+    }
+    match text.trim_ascii_start().as_bytes().first() {
+        Some(b'{') => Ok(vec![read_one(text)?]),
+        Some(b'[') => serde_json::from_str::<Vec<&RawValue>>(text)
+            .map_err(|_| "it is not JSON")?
+            .into_iter()
+            .map(|message| read_one(message.get()))
+            .collect(),
+        _ => Err("it is not a JSON object"),
+    }
+}
+
+fn read_one(text: &str) -> Result<Incoming<'_>, &'static str> {
+    if !text.trim_ascii_start().starts_with('{') {
+        return Err("it is not a JSON object");
+    }
+    let envelope: Envelope<'_> =
+        serde_json::from_str(text).map_err(|_| "it is not a JSON-RPC message")?;
+    if let Some(method) = envelope.method {
+        return Ok(match envelope.id {
+            Some(id) => Incoming::Request { id, method },
+            None => Incoming::Notification {
+                method,
+                params: envelope.params,
+            },
+        });
+    }
+    let outcome = match (envelope.result, envelope.error) {
+        (Some(result), None) => Ok(result),
+        (None, Some(error)) => Err(serde_json::from_str::<RpcError>(error.get()).map_or(
+            UpstreamError::BadResult("its error is not a JSON-RPC error"),
+            UpstreamError::Rpc,
+        )),
+        _ => Err(UpstreamError::BadResult(
+            "it must have either a result or an error",
+        )),
+    };
+    let id = envelope.id.and_then(|id| id.get().parse().ok());
+    Ok(Incoming::Answer { id, outcome })
+}
+
+/// How deep the brackets of `text` nest.
+fn depth(text: &str) -> usize {
+    let (mut depth, mut deepest) = (0_usize, 0);
+    let (mut in_string, mut escaped) = (false, false);
+    for byte in text.bytes() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if in_string => escaped = true,
+            b'"' => in_string = !in_string,
+            b'{' | b'[' if !in_string => {
+                depth += 1;
+                deepest = deepest.max(depth);
+            }
+            b'}' | b']' if !in_string => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    deepest
+}
+
+/// The answer to a request of a server's: a ping is answered, and nothing else was offered to it.
+pub(super) fn answer(id: &RawValue, method: &str) -> Result<Vec<u8>, UpstreamError> {
+    #[derive(Serialize)]
+    struct Answer<'a> {
+        jsonrpc: &'static str,
+        id: &'a RawValue,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        result: Option<Value>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        error: Option<Value>,
+    }
+    let is_ping = method == "ping";
+    let answer = Answer {
+        jsonrpc: "2.0",
+        id,
+        result: is_ping.then(|| serde_json::json!({})),
+        error: (!is_ping).then(|| {
+            serde_json::json!({ "code": METHOD_NOT_FOUND, "message": "this client does not offer the method" })
+        }),
+    };
+    serde_json::to_vec(&answer).map_err(|_| UpstreamError::BadResult("its request has a bad id"))
+}
+
+/// How far a request has come.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub(crate) struct Progress {
+    #[serde(rename = "progress")]
+    pub(crate) done: f64,
+    #[serde(default)]
+    pub(crate) total: Option<f64>,
+    #[serde(default)]
+    pub(crate) message: Option<String>,
+}
+
+/// Takes progress as it comes; must not block.
+pub(crate) type ProgressSink<'a> = &'a mut (dyn FnMut(Progress) + Send);
+
+/// Lends a sink.
+pub(super) fn lend<'a>(sink: &'a mut Option<ProgressSink<'_>>) -> Option<ProgressSink<'a>> {
+    sink.as_mut().map(|sink| &mut **sink as ProgressSink<'a>)
+}
+
+/// The request a progress notification is of, and what it says.
+pub(super) fn read_progress(params: Option<&RawValue>) -> Option<(u64, Progress)> {
+    #[derive(Deserialize)]
+    struct Token {
+        #[serde(rename = "progressToken")]
+        token: u64,
+    }
+    let params = params?.get();
+    let token: Token = serde_json::from_str(params).ok()?;
+    let mut progress: Progress = serde_json::from_str(params).ok()?;
+    if let Some(message) = &mut progress.message
+        && let Some((end, _)) = message.char_indices().nth(MAX_PROGRESS_TEXT)
+    {
+        message.truncate(end);
+    }
+    Some((token.token, progress))
+}
+
+/// `message` on one line: a line break of JSON outside a string is only white space, and inside one it
+/// cannot be.
+pub(super) fn one_line(mut message: Vec<u8>) -> Vec<u8> {
+    for byte in &mut message {
+        if matches!(byte, b'\n' | b'\r') {
+            *byte = b' ';
+        }
+    }
+    message.push(b'\n');
+    message
+}

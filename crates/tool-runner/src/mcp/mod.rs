@@ -1,0 +1,39 @@
+//! Our MCP client for upstream servers.
+//!
+//! ```text
+//!   Upstream ─▶ Link ─┬─ stdio: Launcher ─▶ Process ─▶ Channel          a program's standard streams
+//!    what can be      └─ http:  Dialer   ─▶ Exchange ─▶ egress          Streamable HTTP
+//!    asked            one connection, made when needed, shared by all;  era: modern or legacy, found out first
+//! ```
+//!
+//! It works on the wire's own bytes: tool definitions, arguments and results go through as raw JSON, with
+//! every digit, member and order. What a server sends is bounded in size, depth, number and time, and no
+//! word of it is logged.
+
+mod backoff;
+mod definition;
+mod era;
+mod error;
+mod events;
+mod http;
+mod link;
+mod listen;
+mod message;
+mod quota;
+mod result;
+mod settings;
+mod stdio;
+mod upstream;
+
+#[expect(unused_imports, reason = "for the import of tools")]
+pub(crate) use definition::ToolDefinition;
+pub(crate) use error::UpstreamError;
+#[cfg_attr(not(test), expect(unused_imports, reason = "for the import of tools"))]
+pub(crate) use events::Health;
+pub(crate) use message::Progress;
+pub(crate) use result::CallResult;
+pub(crate) use settings::{Program, Transport};
+pub(crate) use upstream::Upstream;
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -1,0 +1,38 @@
+//! How much of what a server causes is logged.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// A number of log lines a second; what is beyond is counted.
+#[derive(Debug)]
+pub(super) struct Quota {
+    per_second: u32,
+    second: Instant,
+    used: u32,
+    left_out: u64,
+}
+
+impl Quota {
+    pub(super) fn new(per_second: u32) -> Self {
+        Self {
+            per_second,
+            second: Instant::now(),
+            used: 0,
+            left_out: 0,
+        }
+    }
+
+    /// Whether a line may be logged, with the number of those left out before it.
+    pub(super) fn take(&mut self) -> Option<u64> {
+        if self.second.elapsed() >= Duration::from_secs(1) {
+            (self.second, self.used) = (Instant::now(), 0);
+        }
+        if self.used == self.per_second {
+            self.left_out += 1;
+            return None;
+        }
+        self.used += 1;
+        Some(std::mem::take(&mut self.left_out))
+    }
+}

@@ -1,0 +1,33 @@
+//! Where an upstream server is.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+
+use crate::catalogue::HttpSettings;
+
+/// The two transports of the protocol.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Transport {
+    Stdio(Program),
+    Http(Box<HttpSettings>),
+}
+
+/// A program that speaks MCP on its standard streams. Its environment holds PATH, HOME and `env`, which
+/// can be secret and is never shown.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Program {
+    /// Program and arguments.
+    pub(crate) argv: Vec<String>,
+    pub(crate) env: BTreeMap<String, String>,
+    pub(crate) directory: PathBuf,
+}
+
+impl fmt::Debug for Program {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Program")
+            .field("program", &self.argv.first())
+            .field("directory", &self.directory)
+            .finish_non_exhaustive()
+    }
+}

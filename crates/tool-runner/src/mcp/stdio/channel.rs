@@ -1,0 +1,247 @@
+//! Requests over a server's standard input and output: many at a time, each answer to its own.
+//!
+//! ```text
+//!   request ─▶ waiting[id] ─▶ queue ─▶ writer ─▶ stdin
+//!                  ▲                                       reader: stdout ─▶ answer | progress ─▶ waiting[id]
+//!                  └───────────────────────────────────────────────────────┘
+//! ```
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use tokio::sync::{mpsc, oneshot};
+use tracing::debug;
+
+use super::lines::{End, Line, Lines};
+use crate::mcp::era::Era;
+use crate::mcp::error::UpstreamError;
+use crate::mcp::events::Events;
+use crate::mcp::message::{self, Incoming, Progress, ProgressSink, Request};
+
+/// Messages that wait to be written.
+const QUEUE: usize = 64;
+
+/// Progress messages that wait for whoever made the request; more are dropped.
+const PROGRESS_QUEUE: usize = 16;
+
+/// A line longer than a message may be is read over up to here; then the program is stopped.
+const MAX_SKIPPED: usize = 16 * message::MAX_MESSAGE_BYTES;
+
+type Answer = Result<Box<RawValue>, UpstreamError>;
+
+/// The way to a running server.
+#[derive(Debug)]
+pub(super) struct Channel {
+    queue: mpsc::Sender<Vec<u8>>,
+    waiting: Waiting,
+    next_id: AtomicU64,
+    events: Arc<Events>,
+}
+
+/// Who waits for which answer.
+#[derive(Debug, Default)]
+struct Waiting(Mutex<Table>);
+
+#[derive(Debug, Default)]
+struct Table {
+    /// Why no answer will come any more.
+    ended: Option<String>,
+    requests: HashMap<u64, Waiter>,
+}
+
+#[derive(Debug)]
+struct Waiter {
+    answer: oneshot::Sender<Answer>,
+    progress: Option<mpsc::Sender<Progress>>,
+}
+
+impl Waiting {
+    fn lock(&self) -> MutexGuard<'_, Table> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Channel {
+    /// The channel, and what is to be written to the server.
+    pub(super) fn new(events: Arc<Events>) -> (Self, mpsc::Receiver<Vec<u8>>) {
+        let (queue, to_write) = mpsc::channel(QUEUE);
+        let channel = Self {
+            queue,
+            waiting: Waiting::default(),
+            next_id: AtomicU64::new(1),
+            events,
+        };
+        (channel, to_write)
+    }
+
+    /// Asks, and waits for the answer without a time limit. Dropping the future tells the server.
+    pub(super) async fn request(
+        &self,
+        request: &Request<'_>,
+        era: Era,
+        mut progress: Option<ProgressSink<'_>>,
+    ) -> Answer {
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        let line = message::one_line(request.encode(id, era, progress.is_some())?);
+        let (answer, mut answered) = oneshot::channel();
+        let (reports, mut reported) = mpsc::channel(PROGRESS_QUEUE);
+        let waiter = Waiter {
+            answer,
+            progress: progress.is_some().then_some(reports),
+        };
+        {
+            let mut table = self.waiting.lock();
+            if table.ended.is_some() {
+                return Err(UpstreamError::Gone);
+            }
+            table.requests.insert(id, waiter);
+        }
+        let _place = Place {
+            channel: self,
+            id,
+            can_be_cancelled: !request.opens(),
+        };
+        if self.queue.send(line).await.is_err() {
+            return Err(UpstreamError::Gone);
+        }
+        loop {
+            tokio::select! {
+                biased;
+                Some(report) = reported.recv() => {
+                    if let Some(sink) = &mut progress {
+                        sink(report);
+                    }
+                }
+                answer = &mut answered => {
+                    return answer.unwrap_or(Err(UpstreamError::Gone));
+                }
+            }
+        }
+    }
+
+    /// Says something that has no answer.
+    pub(super) async fn notify(&self, method: &str) -> Result<(), UpstreamError> {
+        let line = message::one_line(message::notification(method, &[])?);
+        self.queue.send(line).await.map_err(|_| UpstreamError::Gone)
+    }
+
+    /// Whether requests still find the server.
+    pub(super) fn is_open(&self) -> bool {
+        self.waiting.lock().ended.is_none()
+    }
+
+    /// Fails every request that waits and every later one. True the first time.
+    pub(super) fn end(&self, cause: &str) -> bool {
+        let mut table = self.waiting.lock();
+        if table.ended.is_some() {
+            return false;
+        }
+        table.ended = Some(cause.to_owned());
+        for (_, waiter) in table.requests.drain() {
+            let broken = UpstreamError::Broken(cause.to_owned());
+            // Whoever left does not mind.
+            let _ = waiter.answer.send(Err(broken));
+        }
+        true
+    }
+
+    /// Reads what the server says until it says no more.
+    pub(super) async fn read<R: tokio::io::AsyncBufRead + Unpin>(&self, output: R) -> End {
+        let mut lines = Lines::new(output, message::MAX_MESSAGE_BYTES, MAX_SKIPPED);
+        loop {
+            match lines.next().await {
+                Ok(Line::Whole(line)) if line.trim_ascii().is_empty() => {}
+                Ok(Line::Whole(line)) => match message::read(line) {
+                    Ok(messages) => messages.into_iter().for_each(|message| self.take(message)),
+                    Err(why) => self.events.ignored(why),
+                },
+                Ok(Line::Cut(start)) => {
+                    self.events.ignored("it is larger than a message may be");
+                    if let Some(waiter) = id_at_start(start).and_then(|id| self.remove(id)) {
+                        let _ = waiter.answer.send(Err(UpstreamError::TooLarge));
+                    }
+                }
+                Err(end) => return end,
+            }
+        }
+    }
+
+    fn take(&self, message: Incoming<'_>) {
+        match message {
+            Incoming::Answer {
+                id: Some(id),
+                outcome,
+            } => match self.remove(id) {
+                Some(waiter) => {
+                    let _ = waiter.answer.send(outcome.map(ToOwned::to_owned));
+                }
+                // Most likely it crossed with our cancellation.
+                None if id < self.next_id.load(Ordering::Relaxed) => {
+                    debug!(
+                        upstream = self.events.upstream,
+                        id, "an upstream server answered again or too late"
+                    );
+                }
+                None => self.events.unsolicited(&Incoming::Answer {
+                    id: Some(id),
+                    outcome,
+                }),
+            },
+            Incoming::Request { id, method } => {
+                let answer = message::answer(id, &method).map(message::one_line);
+                // A server that asks faster than it reads goes without.
+                let _ = answer.map(|line| self.queue.try_send(line));
+            }
+            Incoming::Notification { method, params } if method == "notifications/progress" => {
+                if let Some((id, report)) = message::read_progress(params)
+                    && let Some(waiter) = self.waiting.lock().requests.get(&id)
+                    && let Some(progress) = &waiter.progress
+                {
+                    let _ = progress.try_send(report);
+                }
+            }
+            other => self.events.unsolicited(&other),
+        }
+    }
+
+    fn remove(&self, id: u64) -> Option<Waiter> {
+        self.waiting.lock().requests.remove(&id)
+    }
+}
+
+/// The id in the first members of a message whose rest was not kept.
+fn id_at_start(start: &[u8]) -> Option<u64> {
+    #[derive(Deserialize)]
+    struct Id {
+        id: u64,
+    }
+    let start = &start[..start.len().min(64)];
+    let comma_after_id = start.windows(5).position(|bytes| bytes == br#""id":"#)?;
+    let end = start[comma_after_id..]
+        .iter()
+        .position(|&byte| byte == b',')?;
+    let head = [&start[..comma_after_id + end], b"}"].concat();
+    serde_json::from_slice::<Id>(&head).ok().map(|head| head.id)
+}
+
+/// A request that waits. Dropped before the answer came, it tells the server so.
+struct Place<'a> {
+    channel: &'a Channel,
+    id: u64,
+    can_be_cancelled: bool,
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        if self.channel.remove(self.id).is_some()
+            && self.can_be_cancelled
+            && let Ok(message) = message::cancelled(self.id)
+        {
+            // With a full queue the server does not read, and cannot be told.
+            let _ = self.channel.queue.try_send(message::one_line(message));
+        }
+    }
+}

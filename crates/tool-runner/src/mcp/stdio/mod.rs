@@ -1,0 +1,205 @@
+//! Servers on the other end of a pipe: started when first needed, and again when they ended.
+
+mod channel;
+mod lines;
+mod process;
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use serde_json::value::RawValue;
+use tokio::time::{Instant, timeout};
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::task::TaskTracker;
+use tracing::info;
+
+use self::channel::Channel;
+use self::process::Process;
+use super::backoff::Backoff;
+use super::era::{self, Era, Handshake, Probe, Verdict};
+use super::error::UpstreamError;
+use super::events::Events;
+use super::listen;
+use super::message::{ProgressSink, Request};
+use super::settings::Program;
+
+/// How long a server may take over the message that shows its era, and over `initialize`.
+const PROBE_LIMIT: Duration = Duration::from_secs(10);
+const INITIALIZE_LIMIT: Duration = Duration::from_secs(30);
+
+/// A start that the backoff puts off for longer is refused at once.
+const LONGEST_WAIT: Duration = Duration::from_secs(1);
+
+/// A server that ran for so long did not fail to start.
+const STABLE_AFTER: Duration = Duration::from_secs(60);
+
+const RESTARTS: Backoff = Backoff {
+    first: Duration::from_millis(250),
+    longest: Duration::from_secs(5),
+};
+
+/// Starts a server's program.
+#[derive(Debug)]
+pub(super) struct Launcher {
+    program: Program,
+    events: Arc<Events>,
+    tasks: TaskTracker,
+    history: Mutex<History>,
+    verdict: Verdict,
+}
+
+/// What the starts so far showed.
+#[derive(Debug, Default)]
+struct History {
+    last_start: Option<Instant>,
+    /// Starts in a row that did not last.
+    short: u32,
+    not_before: Option<Instant>,
+}
+
+/// A server ready for requests.
+#[derive(Debug)]
+pub(super) struct Connection {
+    process: Process,
+    handshake: Handshake,
+    _listening: Option<DropGuard>,
+}
+
+impl Launcher {
+    pub(super) fn new(program: Program, events: Arc<Events>, tasks: TaskTracker) -> Self {
+        Self {
+            program,
+            events,
+            tasks,
+            history: Mutex::default(),
+            verdict: Verdict::default(),
+        }
+    }
+
+    /// Starts the server and finds out its era.
+    pub(super) async fn connect(&self) -> Result<Connection, UpstreamError> {
+        self.wait_for_turn().await?;
+        let (process, handshake) = self.open().await?;
+        let listening = (handshake.era == Era::Modern && handshake.announces_tools).then(|| {
+            let stop = CancellationToken::new();
+            let listening =
+                listen_for_changes(Arc::clone(&process.channel), Arc::clone(&self.events));
+            self.tasks
+                .spawn(stop.clone().run_until_cancelled_owned(listening));
+            stop.drop_guard()
+        });
+        info!(
+            upstream = self.events.upstream,
+            version = handshake.version,
+            "an upstream server was started"
+        );
+        Ok(Connection {
+            process,
+            handshake,
+            _listening: listening,
+        })
+    }
+
+    fn history(&self) -> std::sync::MutexGuard<'_, History> {
+        self.history.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A server that keeps ending is started less and less often.
+    async fn wait_for_turn(&self) -> Result<(), UpstreamError> {
+        let now = Instant::now();
+        let not_before = {
+            let mut history = self.history();
+            let lasted = history
+                .last_start
+                .is_some_and(|at| now - at >= STABLE_AFTER);
+            if lasted {
+                history.short = 0;
+            }
+            // The first start again is free.
+            let failures = history.short.saturating_sub(1);
+            *history
+                .not_before
+                .get_or_insert_with(|| now + RESTARTS.wait(failures, &self.events.ambient))
+        };
+        let wait = not_before.saturating_duration_since(now);
+        if wait > LONGEST_WAIT {
+            return Err(UpstreamError::Unreachable(format!(
+                "it ended again and again, and is started again in {wait:.0?}"
+            )));
+        }
+        tokio::time::sleep(wait).await;
+        let mut history = self.history();
+        history.last_start = Some(Instant::now());
+        history.short = history.short.saturating_add(1);
+        history.not_before = None;
+        Ok(())
+    }
+
+    /// A server that ends, or hangs, at a first message other than `initialize` gets a fresh process.
+    async fn open(&self) -> Result<(Process, Handshake), UpstreamError> {
+        if !self.verdict.is_legacy() {
+            let process = self.start()?;
+            let discover = era::discover();
+            let probe = process.channel.request(&discover, Era::Modern, None);
+            let answered = match timeout(PROBE_LIMIT, probe).await {
+                Ok(Ok(result)) => era::read_probe(Ok(result))?,
+                Ok(Err(UpstreamError::Rpc(error))) => era::read_probe(Err(error))?,
+                Ok(Err(_)) | Err(_) => Probe::Legacy,
+            };
+            if let Probe::Modern(handshake) = answered {
+                return Ok((process, handshake));
+            }
+            if let Ok(handshake) = initialize(&process.channel).await {
+                self.verdict.note(Era::Legacy);
+                return Ok((process, handshake));
+            }
+        }
+        let process = self.start()?;
+        let handshake = initialize(&process.channel).await?;
+        if !self.verdict.is_legacy() {
+            self.verdict.note(Era::Legacy);
+        }
+        Ok((process, handshake))
+    }
+
+    fn start(&self) -> Result<Process, UpstreamError> {
+        Process::start(&self.program, &self.events, &self.tasks)
+    }
+}
+
+async fn initialize(channel: &Channel) -> Result<Handshake, UpstreamError> {
+    let initialize = era::initialize();
+    let result = timeout(
+        INITIALIZE_LIMIT,
+        channel.request(&initialize, Era::Legacy, None),
+    )
+    .await
+    .unwrap_or(Err(UpstreamError::Timeout))?;
+    let handshake = era::read_initialize(&result)?;
+    channel.notify("notifications/initialized").await?;
+    Ok(handshake)
+}
+
+/// Keeps one listening request with the server.
+async fn listen_for_changes(channel: Arc<Channel>, events: Arc<Events>) {
+    let request = listen::request();
+    let once = || async { channel.request(&request, Era::Modern, None).await.map(drop) };
+    listen::forever(&events, once).await;
+}
+
+impl Connection {
+    pub(super) fn is_usable(&self) -> bool {
+        self.process.channel.is_open()
+    }
+
+    pub(super) async fn request(
+        &self,
+        request: &Request<'_>,
+        progress: Option<ProgressSink<'_>>,
+    ) -> Result<Box<RawValue>, UpstreamError> {
+        self.process
+            .channel
+            .request(request, self.handshake.era, progress)
+            .await
+    }
+}

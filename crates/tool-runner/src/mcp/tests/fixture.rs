@@ -1,0 +1,217 @@
+//! A real server, made with rmcp.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use rmcp::ErrorData;
+use rmcp::ServerHandler;
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, GetPromptRequestParams,
+    GetPromptResponse, GetPromptResult, ListPromptsResult, ListResourceTemplatesResult,
+    ListResourcesResult, ListToolsResult, PaginatedRequestParams, ProgressNotificationParam,
+    Prompt, PromptMessage, ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse,
+    ReadResourceResult, Resource, ResourceContents, ResourceTemplate, Role, ServerCapabilities,
+    ServerConfig, SubscriptionFilter, Tool,
+};
+use rmcp::service::{RequestContext, RoleServer, SubscriptionContext};
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+/// What outlives one session of the server.
+#[derive(Debug)]
+pub(super) struct State {
+    /// Calls of `wait` that were told to stop.
+    pub(super) cancelled: AtomicUsize,
+    /// Calls of `wait` that have begun.
+    pub(super) waiting: AtomicUsize,
+    /// Listening requests that have begun.
+    pub(super) listening: AtomicUsize,
+    /// How many tools `grow` has added.
+    grown: watch::Sender<usize>,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Fixture {
+    versions: &'static [ProtocolVersion],
+    pub(super) state: Arc<State>,
+}
+
+impl Fixture {
+    /// A server of that era, or of both.
+    pub(super) fn new(era: &str) -> Self {
+        let versions: &[ProtocolVersion] = match era {
+            "modern" => &[ProtocolVersion::V_2026_07_28],
+            "legacy" => &[
+                ProtocolVersion::V_2025_03_26,
+                ProtocolVersion::V_2025_06_18,
+                ProtocolVersion::V_2025_11_25,
+            ],
+            _ => ProtocolVersion::KNOWN_VERSIONS,
+        };
+        Self {
+            versions,
+            state: Arc::new(State {
+                cancelled: AtomicUsize::new(0),
+                waiting: AtomicUsize::new(0),
+                listening: AtomicUsize::new(0),
+                grown: watch::Sender::new(0),
+            }),
+        }
+    }
+}
+
+fn tool(name: String, schema: Value) -> Tool {
+    let Value::Object(schema) = schema else {
+        panic!("a schema is an object");
+    };
+    Tool::new(name, "A tool of the fixture.", schema)
+}
+
+impl ServerHandler for Fixture {
+    fn supported_protocol_versions(&self) -> Cow<'static, [ProtocolVersion]> {
+        Cow::Borrowed(self.versions)
+    }
+
+    fn get_info(&self) -> ServerConfig {
+        let capabilities = ServerCapabilities::builder()
+            .enable_tools()
+            .enable_tool_list_changed()
+            .enable_resources()
+            .enable_prompts()
+            .build();
+        ServerConfig::new(capabilities)
+    }
+
+    /// Two pages, the second of which grows.
+    async fn list_tools(
+        &self,
+        request: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        let any = json!({"type": "object"});
+        if request.and_then(|request| request.cursor).is_none() {
+            let echo = json!({"type": "object", "properties": {
+                "region": {"type": "string", "x-mcp-header": "Region"},
+            }});
+            let tools = vec![tool("echo".to_owned(), echo)];
+            let mut page = ListToolsResult::with_all_items(tools);
+            page.next_cursor = Some("second".to_owned());
+            return Ok(page);
+        }
+        let names = ["wait", "steps", "fail", "grow", "cancelled"].map(str::to_owned);
+        let grown = (0..*self.state.grown.borrow()).map(|number| format!("grown_{number}"));
+        let tools = names.into_iter().chain(grown);
+        let tools = tools.map(|name| tool(name, any.clone())).collect();
+        Ok(ListToolsResult::with_all_items(tools))
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let arguments = Value::Object(request.arguments.unwrap_or_default());
+        let text = |text: String| vec![ContentBlock::text(text)];
+        let result = match &*request.name {
+            "echo" => CallToolResult::structured(arguments),
+            "fail" => CallToolResult::error(text("it failed".to_owned())),
+            "cancelled" => {
+                let cancelled = self.state.cancelled.load(Ordering::SeqCst);
+                CallToolResult::success(text(cancelled.to_string()))
+            }
+            "wait" => {
+                self.state.waiting.fetch_add(1, Ordering::SeqCst);
+                context.ct.cancelled().await;
+                self.state.cancelled.fetch_add(1, Ordering::SeqCst);
+                CallToolResult::success(text("stopped".to_owned()))
+            }
+            "steps" => {
+                let token = context.meta.get_progress_token();
+                for step in 1..=3_u8 {
+                    if let Some(token) = token.clone() {
+                        let progress = ProgressNotificationParam::new(token, f64::from(step))
+                            .with_total(3.0)
+                            .with_message(format!("step {step}"));
+                        context.peer.notify_progress(progress).await.unwrap();
+                    }
+                }
+                CallToolResult::success(text(format!("asked for progress: {}", token.is_some())))
+            }
+            "grow" => {
+                self.state.grown.send_modify(|grown| *grown += 1);
+                // A modern client hears of it by `listen` only.
+                let _ = context.peer.notify_tool_list_changed().await;
+                CallToolResult::success(text("grown".to_owned()))
+            }
+            other => return Err(ErrorData::invalid_params(format!("no tool {other}"), None)),
+        };
+        Ok(result.into())
+    }
+
+    fn accepted_subscription_filter(
+        &self,
+        requested: &SubscriptionFilter,
+    ) -> Option<SubscriptionFilter> {
+        Some(requested.supported_by(&self.get_info().capabilities))
+    }
+
+    async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
+        let mut grown = self.state.grown.subscribe();
+        self.state.listening.fetch_add(1, Ordering::SeqCst);
+        loop {
+            tokio::select! {
+                () = context.cancelled() => return Ok(()),
+                _ = grown.changed() => {
+                    let _ = context.sink().notify_tool_list_changed().await;
+                }
+            }
+        }
+    }
+
+    async fn list_resources(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListResourcesResult, ErrorData> {
+        let resource = Resource::new("memo://one", "one");
+        Ok(ListResourcesResult::with_all_items(vec![resource]))
+    }
+
+    async fn list_resource_templates(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListResourceTemplatesResult, ErrorData> {
+        let template = ResourceTemplate::new("memo://{name}", "memo");
+        Ok(ListResourceTemplatesResult::with_all_items(vec![template]))
+    }
+
+    async fn read_resource(
+        &self,
+        request: ReadResourceRequestParams,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ReadResourceResponse, ErrorData> {
+        let text = ResourceContents::text("a memo", request.uri);
+        Ok(ReadResourceResult::new(vec![text]).into())
+    }
+
+    async fn list_prompts(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListPromptsResult, ErrorData> {
+        let prompt = Prompt::new("greet", Some("Greets."), None);
+        Ok(ListPromptsResult::with_all_items(vec![prompt]))
+    }
+
+    async fn get_prompt(
+        &self,
+        request: GetPromptRequestParams,
+        _: RequestContext<RoleServer>,
+    ) -> Result<GetPromptResponse, ErrorData> {
+        let arguments = Value::Object(request.arguments.unwrap_or_default());
+        let greeting = PromptMessage::new_text(Role::User, format!("Greet {}", arguments["name"]));
+        Ok(GetPromptResult::new(vec![greeting]).into())
+    }
+}

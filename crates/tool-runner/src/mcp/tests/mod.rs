@@ -1,0 +1,62 @@
+//! The client against real servers (rmcp) and against servers that misbehave.
+
+mod fixture;
+mod http;
+mod lists;
+pub(crate) mod program;
+mod script;
+mod scripted;
+mod stdio;
+
+use std::time::Duration;
+
+use serde_json::Value;
+use serde_json::value::RawValue;
+use tokio::time::Instant;
+use wardgate_domain::Ambient;
+
+use super::{CallResult, Transport, Upstream, UpstreamError};
+
+fn upstream(transport: &Transport) -> Upstream {
+    Upstream::new("test", transport, &Ambient::system()).unwrap()
+}
+
+/// Long enough for any machine; a test that needs it has failed.
+fn soon() -> Instant {
+    Instant::now() + Duration::from_secs(30)
+}
+
+/// Too short for a server that hangs.
+fn at_once() -> Instant {
+    Instant::now() + Duration::from_millis(300)
+}
+
+fn raw(json: &str) -> Box<RawValue> {
+    RawValue::from_string(json.to_owned()).unwrap()
+}
+
+/// Calls a tool with `arguments`.
+async fn call(
+    upstream: &Upstream,
+    tool: &str,
+    arguments: &str,
+) -> Result<CallResult, UpstreamError> {
+    upstream
+        .call_tool(tool, &raw(arguments), soon(), None)
+        .await
+}
+
+/// The text of the first content block.
+fn text(result: &CallResult) -> String {
+    let content: Value = serde_json::from_str(result.content.as_ref().unwrap().get()).unwrap();
+    content[0]["text"].as_str().unwrap().to_owned()
+}
+
+/// Waits until `condition` holds.
+async fn until(what: &str, condition: impl Fn() -> bool) {
+    let deadline = soon();
+    while !condition() {
+        assert!(Instant::now() < deadline, "{what} did not come about");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}

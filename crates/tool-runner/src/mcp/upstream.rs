@@ -1,0 +1,226 @@
+//! What can be asked of an upstream server.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arc_swap::ArcSwapOption;
+use http::{HeaderName, HeaderValue};
+use serde_json::value::RawValue;
+use tokio::sync::watch;
+use tokio::time::Instant;
+use wardgate_domain::Ambient;
+
+use super::definition::{self, MAX_ENTRIES, MAX_PAGES, Page, ToolDefinition};
+use super::era::HEADER_MISMATCH;
+use super::error::UpstreamError;
+use super::events::{Events, Health};
+use super::http::headers::{self, ParamHeader};
+use super::link::Link;
+use super::message::{Part, ProgressSink, Request, lend};
+use super::result::{CallResult, check_complete};
+use super::settings::Transport;
+use crate::egress::EgressError;
+
+/// An upstream server. It is connected to when first asked for something; dropped, it is let go.
+pub(crate) struct Upstream {
+    over_http: bool,
+    link: Arc<Link>,
+    /// The arguments of each tool that are repeated as headers, as last listed.
+    headers: ArcSwapOption<HashMap<String, Vec<ParamHeader>>>,
+}
+
+impl Upstream {
+    /// `name` is the source's, for the log. Connects to nothing yet.
+    pub(crate) fn new(
+        name: &str,
+        transport: &Transport,
+        ambient: &Ambient,
+    ) -> Result<Self, EgressError> {
+        let events = Arc::new(Events::new(name.to_owned(), ambient.clone()));
+        Ok(Self {
+            over_http: matches!(transport, Transport::Http(_)),
+            link: Arc::new(Link::new(transport, events)?),
+            headers: ArcSwapOption::empty(),
+        })
+    }
+
+    /// Whether the server can be reached.
+    #[cfg_attr(not(test), expect(dead_code, reason = "for the import of tools"))]
+    pub(crate) fn health(&self) -> watch::Receiver<Health> {
+        self.link.events.health()
+    }
+
+    #[cfg_attr(not(test), expect(dead_code, reason = "for the import of tools"))]
+    /// Changes when the server's tools changed, or may have.
+    pub(crate) fn tools_changed(&self) -> watch::Receiver<u64> {
+        self.link.events.tools_changes()
+    }
+
+    /// The server's tools, without those that cannot be offered.
+    pub(crate) async fn list_tools(
+        &self,
+        deadline: Instant,
+    ) -> Result<Vec<ToolDefinition>, UpstreamError> {
+        let entries = self.list("tools/list", "tools", deadline).await?;
+        let tools = definition::tools(&self.link.events, entries, self.over_http);
+        let headers = tools
+            .iter()
+            .map(|tool| (tool.name.to_string(), tool.headers.clone()))
+            .collect();
+        self.headers.store(Some(Arc::new(headers)));
+        Ok(tools)
+    }
+
+    /// Calls a tool with `arguments`, one JSON object, which reach it byte for byte.
+    pub(crate) async fn call_tool(
+        &self,
+        name: &str,
+        arguments: &RawValue,
+        deadline: Instant,
+        mut progress: Option<ProgressSink<'_>>,
+    ) -> Result<CallResult, UpstreamError> {
+        let members = vec![
+            ("name", Part::Text(name)),
+            ("arguments", Part::Raw(arguments)),
+        ];
+        let mut request = Request::new("tools/call", members);
+        request.headers = self.repeated(name, arguments, deadline).await?;
+        let outcome = self.ask(&request, deadline, lend(&mut progress)).await;
+        let result = match outcome {
+            // The tool's schema is another by now; the server did nothing.
+            Err(UpstreamError::Rpc(error)) if error.code == HEADER_MISMATCH => {
+                self.headers.store(None);
+                request.headers = self.repeated(name, arguments, deadline).await?;
+                self.ask(&request, deadline, progress).await?
+            }
+            outcome => outcome?,
+        };
+        CallResult::read(&result)
+    }
+
+    #[cfg_attr(not(test), expect(dead_code, reason = "for the import of resources"))]
+    /// The server's resources, each as it defines it.
+    pub(crate) async fn list_resources(
+        &self,
+        deadline: Instant,
+    ) -> Result<Vec<Box<RawValue>>, UpstreamError> {
+        self.list("resources/list", "resources", deadline).await
+    }
+
+    #[cfg_attr(not(test), expect(dead_code, reason = "for the import of resources"))]
+    /// The templates of its resources' URIs.
+    pub(crate) async fn list_resource_templates(
+        &self,
+        deadline: Instant,
+    ) -> Result<Vec<Box<RawValue>>, UpstreamError> {
+        let list = "resourceTemplates";
+        self.list("resources/templates/list", list, deadline).await
+    }
+
+    /// A resource: `{"contents": […]}`.
+    pub(crate) async fn read_resource(
+        &self,
+        uri: &str,
+        deadline: Instant,
+    ) -> Result<Box<RawValue>, UpstreamError> {
+        let request = Request::new("resources/read", vec![("uri", Part::Text(uri))]);
+        self.ask(&request, deadline, None).await
+    }
+
+    #[cfg_attr(not(test), expect(dead_code, reason = "for the import of prompts"))]
+    /// The server's prompts, each as it defines it.
+    pub(crate) async fn list_prompts(
+        &self,
+        deadline: Instant,
+    ) -> Result<Vec<Box<RawValue>>, UpstreamError> {
+        self.list("prompts/list", "prompts", deadline).await
+    }
+
+    /// A prompt filled in: `{"messages": […]}`.
+    pub(crate) async fn get_prompt(
+        &self,
+        name: &str,
+        arguments: &RawValue,
+        deadline: Instant,
+    ) -> Result<Box<RawValue>, UpstreamError> {
+        let members = vec![
+            ("name", Part::Text(name)),
+            ("arguments", Part::Raw(arguments)),
+        ];
+        self.ask(&Request::new("prompts/get", members), deadline, None)
+            .await
+    }
+
+    #[cfg_attr(
+        not(test),
+        expect(dead_code, reason = "for an orderly end of the service")
+    )]
+    /// Ends the connection, and waits for its end: a program is given a few seconds.
+    pub(crate) async fn close(&self) {
+        self.link.close().await;
+    }
+
+    async fn ask(
+        &self,
+        request: &Request<'_>,
+        deadline: Instant,
+        progress: Option<ProgressSink<'_>>,
+    ) -> Result<Box<RawValue>, UpstreamError> {
+        let result = self.link.request(request, deadline, progress).await?;
+        check_complete(&result)?;
+        Ok(result)
+    }
+
+    /// All pages of a list. Half a list is none: what is missing would look deleted.
+    async fn list(
+        &self,
+        method: &'static str,
+        member: &str,
+        deadline: Instant,
+    ) -> Result<Vec<Box<RawValue>>, UpstreamError> {
+        let mut entries = Vec::new();
+        let mut cursor: Option<String> = None;
+        for _ in 0..MAX_PAGES {
+            let members = cursor.iter().map(|at| ("cursor", Part::Text(at))).collect();
+            let request = Request::new(method, members);
+            let result = self.ask(&request, deadline, None).await?;
+            let page = Page::read(&result, member)?;
+            entries.extend(page.entries);
+            if entries.len() > MAX_ENTRIES {
+                return Err(UpstreamError::TooLarge);
+            }
+            match page.next {
+                None => return Ok(entries),
+                next if next == cursor => {
+                    return Err(UpstreamError::BadResult("its list goes round in a circle"));
+                }
+                next => cursor = next,
+            }
+        }
+        Err(UpstreamError::TooLarge)
+    }
+
+    /// The headers that repeat `arguments`, where the server wants that.
+    async fn repeated(
+        &self,
+        tool: &str,
+        arguments: &RawValue,
+        deadline: Instant,
+    ) -> Result<Vec<(HeaderName, HeaderValue)>, UpstreamError> {
+        if !self.over_http || !self.link.connection_by(deadline).await?.repeats_arguments() {
+            return Ok(Vec::new());
+        }
+        if self.headers.load().is_none() {
+            self.list_tools(deadline).await?;
+        }
+        let tools = self.headers.load();
+        let marked = tools.as_ref().and_then(|tools| tools.get(tool));
+        Ok(marked.map_or_else(Vec::new, |marked| headers::of_arguments(marked, arguments)))
+    }
+}
+
+impl Drop for Upstream {
+    fn drop(&mut self) {
+        self.link.let_go();
+    }
+}

@@ -1,0 +1,59 @@
+//! Rows that come from a gRPC server are governed like any other.
+
+use serde_json::json;
+use wardgate_domain::ColumnTier;
+
+use super::harness::{Database, Harness, rule};
+use crate::grpc::testing::{Server, answers, files, methods, parcel, pool, reflection_v1};
+
+const TOOLS: &str = r#"
+sources:
+  depot: { type: grpc, url: "${DEPOT}", private: true }
+tools:
+  - name: list
+    annotations: { readOnlyHint: true }
+    input_schema: { type: object, properties: { count: { type: integer } } }
+    execute: { type: grpc, source: depot, method: parcels.v1.Parcels/List }
+    result:
+      entity: Record
+      key: id
+      columns: { id: /parcelId, sealed: /fragile, weight: /grams }
+      classes: { id: parcel, sealed: plain, weight: plain }
+"#;
+
+#[tokio::test]
+async fn p3_the_rule_holds_for_the_rows_of_a_grpc_server() {
+    let parcels = vec![
+        parcel(&json!({"parcelId": "a", "fragile": true, "grams": 1})),
+        parcel(&json!({"parcelId": "b", "fragile": false, "grams": 2})),
+        parcel(&json!({"parcelId": "c"})),
+    ];
+    let routes = methods(pool(), answers(parcels)).merge(reflection_v1(&files()));
+    let server = Server::start(routes).await;
+    let harness = Harness::with(&Database::sqlite().await, TOOLS, |config| {
+        let url = server.url.to_string();
+        config.variables.insert("DEPOT".to_owned(), url);
+    })
+    .await;
+    let mut terms = harness.terms("list").await;
+    let everything = harness.call_with(&terms, r#"{"count": 3}"#).await.unwrap();
+    assert_eq!(everything.rows().len(), 3);
+
+    // What no parcel says is false in JSON too, so the rule can tell.
+    let open = "permit(principal, action, resource) when { resource.sealed == false };";
+    terms.row_rule = Some(rule(&[open]));
+    for (class, tier) in &mut terms.column_tiers {
+        if class.as_str() == "parcel" {
+            *tier = ColumnTier::Dropped;
+        }
+    }
+    let governed = harness.call_with(&terms, "{}").await.unwrap();
+    assert_eq!(
+        governed.rows(),
+        [
+            json!({"sealed": false, "weight": "2"}),
+            json!({"sealed": false, "weight": "0"}),
+        ]
+    );
+    assert_eq!(governed.facts().rows_withheld, 1);
+}
