@@ -16,6 +16,9 @@ const FILE: &str = "tools.yaml";
 /// Clients show models no longer descriptions than about this, in characters.
 const MAX_DESCRIPTION: usize = 2_000;
 
+/// How many values and keys the tools of one file may have: the catalogue reads no more of a file.
+const MAX_NODES: usize = 200_000;
+
 #[derive(Debug)]
 pub(super) struct Draft {
     /// What it is imported from.
@@ -26,6 +29,7 @@ pub(super) struct Draft {
     tool_names: Names,
     variables: BTreeMap<String, Variable>,
     notes: Vec<Note>,
+    nodes: usize,
     source_count: usize,
     tool_count: usize,
     toolset_count: usize,
@@ -58,8 +62,8 @@ pub(super) struct ToolDraft {
     pub(super) input_schema: Value,
     pub(super) execute: Map<String, Value>,
     pub(super) result: Map<String, Value>,
-    /// Lines that a person may want in `result`.
-    pub(super) suggestions: Vec<String>,
+    /// What a person may want in `result`: written as a comment.
+    pub(super) suggestions: Map<String, Value>,
     pub(super) reviews: Vec<String>,
 }
 
@@ -91,6 +95,7 @@ impl Draft {
             tool_names: Names::default(),
             variables: BTreeMap::new(),
             notes: Vec::new(),
+            nodes: 0,
             source_count: 0,
             tool_count: 0,
             toolset_count: 0,
@@ -153,6 +158,14 @@ impl Draft {
 
     /// Takes the tool in, unless it would not load.
     pub(super) fn tool(&mut self, tool: &ToolDraft) -> bool {
+        let nodes = self.nodes + nodes(&tool.input_schema) + members(&tool.execute);
+        if nodes > MAX_NODES {
+            self.leave_out_tool(
+                &tool.name,
+                "the file is full; import a part of the document",
+            );
+            return false;
+        }
         let mut entry = YamlWriter::indented(2);
         write_reviews(&mut entry, &tool.reviews);
         entry.item(|writer| tool.write(writer));
@@ -165,6 +178,7 @@ impl Draft {
         self.part_tools();
         self.tools.raw(&text);
         self.note_reviews(&format!("tool `{}`", tool.name), &tool.reviews);
+        self.nodes = nodes;
         self.tool_count += 1;
         true
     }
@@ -291,17 +305,33 @@ impl ToolDraft {
             writer.entry("result", &Value::Object(self.result.clone()));
         }
         if !self.suggestions.is_empty() {
-            let key = if self.result.is_empty() {
+            let mut result = YamlWriter::indented(2);
+            for (key, value) in &self.suggestions {
+                result.entry(key, value);
+            }
+            writer.comment(if self.result.is_empty() {
                 "result:"
             } else {
-                "of `result`:"
-            };
-            writer.comment(key);
-            for line in &self.suggestions {
-                writer.comment(&format!("  {line}"));
+                "add to `result`:"
+            });
+            for line in result.text().lines() {
+                writer.comment(line);
             }
         }
     }
+}
+
+/// How many values and keys a value is made of.
+fn nodes(value: &Value) -> usize {
+    1 + match value {
+        Value::Array(items) => items.iter().map(nodes).sum(),
+        Value::Object(members) => self::members(members),
+        _ => 0,
+    }
+}
+
+fn members(members: &Map<String, Value>) -> usize {
+    members.values().map(|member| 1 + nodes(member)).sum()
 }
 
 fn write_reviews(writer: &mut YamlWriter, reviews: &[String]) {

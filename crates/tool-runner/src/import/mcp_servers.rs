@@ -137,9 +137,8 @@ impl Import {
         let mut flag = "";
         for arg in args {
             words.push(self.argument(flag, arg, &source.name));
-            flag = arg
-                .strip_prefix('-')
-                .map_or("", |_| arg.trim_start_matches('-'));
+            let is_flag = arg.starts_with('-') && !arg.contains('=');
+            flag = if is_flag { arg } else { "" };
         }
         source.fields.insert("command".to_owned(), words.into());
         let env = self.texts(members.get("env"), "", source);
@@ -218,9 +217,13 @@ impl Import {
 
     /// An argument of a program, which may be the value of the flag in front of it.
     fn argument(&mut self, flag: &str, arg: &str, source: &str) -> String {
+        let flag = if arg.starts_with('-') || flag.is_empty() {
+            "argument"
+        } else {
+            flag
+        };
         if is_secret_name(flag) || !arg.contains(['=', ':']) {
-            let hint = if flag.is_empty() { "argument" } else { flag };
-            return self.text(&format!("{source}_{hint}"), flag, arg, source);
+            return self.text(&format!("{source}_{flag}"), flag, arg, source);
         }
         let Some(at) = arg.find(['=', ':']) else {
             return arg.to_owned();
@@ -235,7 +238,7 @@ impl Import {
             let text = self.text(&format!("{source}_{name}"), name, text, source);
             return format!("{}{blank}{text}", &arg[..=at]);
         }
-        self.text(&format!("{source}_argument"), "", arg, source)
+        self.text(&format!("{source}_{flag}"), flag, arg, source)
     }
 
     /// A text with the client's references as ours, and as a variable what is secret in it. `wanted` is what
@@ -264,7 +267,12 @@ impl Import {
             number += 1;
         }
         self.taken.insert(name.clone(), bare.to_owned());
-        let about = format!("`{key}` of the server `{source}`, which the file held in plain text");
+        let was = if is_broken {
+            "what only the client can fill in"
+        } else {
+            "which the file held in plain text"
+        };
+        let about = format!("`{key}` of the server `{source}`, {was}");
         let sample = if key == "url" {
             "https://mcp.example.com/mcp"
         } else {

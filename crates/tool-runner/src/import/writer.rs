@@ -10,6 +10,9 @@ use super::text::is_hidden;
 /// Longer lines are broken where YAML lets them.
 const WIDTH: usize = 110;
 
+/// The longest comment, in characters: some repeat names that others chose.
+const MAX_COMMENT: usize = 400;
+
 /// Words that YAML, of some version, reads as something else than a text.
 const WORDS: [&str; 9] = ["true", "false", "null", "yes", "no", "on", "off", "y", "n"];
 
@@ -47,10 +50,11 @@ impl YamlWriter {
         self.text.push('\n');
     }
 
-    /// One line, whatever is in `text`.
+    /// One line, whatever is in `text`, and not endless.
     pub(super) fn comment(&mut self, text: &str) {
         let text: String = text
             .chars()
+            .take(MAX_COMMENT)
             .map(|c| {
                 if c.is_control() || is_hidden(c) {
                     ' '
@@ -327,8 +331,8 @@ mod tests {
               SELECT 1
                 FROM t
             text: >-
-              word word word word word word word word word word word word word word word word word word word word
-              word word word word word word word word word word word word word word word word word word word word
+              word word word word word word word word word word word word word word word word word word word word word
+              word word word word word word word word word word word word word word word word word word word
             deep:
               a: { b: { c: 1 } }
               list:

@@ -24,9 +24,12 @@ impl Statement {
                     ));
                 }
                 Token::Placeholder => {
-                    let position = match sql[at + 1..scanner.at].parse::<usize>() {
-                        Ok(number) => number.checked_sub(1),
-                        Err(_) => unnumbered.next(),
+                    let position = match &sql[at + 1..scanner.at] {
+                        "" => unnumbered.next(),
+                        number => number
+                            .parse()
+                            .ok()
+                            .and_then(|number: usize| number.checked_sub(1)),
                     };
                     let Some(name) = position.and_then(&name) else {
                         return Err(scanner.bad(

@@ -144,26 +144,30 @@ fn locate(root: &Value, base_url: Option<&str>, source: &mut SourceDraft, draft:
             // What a source says is read for variables of the environment.
             && !url.as_str().contains("${")
     });
-    let Some(url) = parsed else {
-        source.reviews.push(
-            "the document gives no absolute http(s) URL without credentials and query".to_owned(),
-        );
-        let variable = format!("{}_URL", text::variable(&source.name));
-        let about = "the URL of the service";
-        let reference = draft.variable(&variable, about, "https://api.example.com");
-        source
-            .fields
-            .insert("base_url".to_owned(), reference.into());
-        return;
+    let networks = parsed.as_ref().and_then(private_networks);
+    let problem = match (&parsed, &networks) {
+        (None, _) => "the document gives no absolute http(s) URL without credentials and query",
+        // Whoever wrote the document does not choose what of the network may be reached.
+        (Some(_), Some(_)) if base_url.is_none() => {
+            "the document's server is off the public internet: set its URL, and `private` if that is right"
+        }
+        _ => "",
     };
-    let text = url.as_str().trim_end_matches('/');
-    source.fields.insert("base_url".to_owned(), text.into());
-    if let Some(networks) = private_networks(&url) {
-        source.reviews.push(
-            "an address off the public internet is allowed because this URL is one".to_owned(),
-        );
-        source.fields.insert("private".to_owned(), networks);
+    if let (Some(url), true) = (parsed, problem.is_empty()) {
+        let text = url.as_str().trim_end_matches('/');
+        source.fields.insert("base_url".to_owned(), text.into());
+        if let Some(networks) = networks {
+            source.fields.insert("private".to_owned(), networks);
+        }
+        return;
     }
+    source.reviews.push(problem.to_owned());
+    let variable = format!("{}_URL", text::variable(&source.name));
+    let about = "the URL of the service";
+    let reference = draft.variable(&variable, about, "https://api.example.com");
+    source
+        .fields
+        .insert("base_url".to_owned(), reference.into());
 }
 
 /// The URL of a server, each `{variable}` of it as the document presets it.
@@ -253,6 +257,11 @@ fn import(api: Api<'_>, source: &str, operation: &Operation<'_>, draft: &mut Dra
         ..ToolDraft::default()
     };
     tool.describe(&description(definition));
+    if tool.description.is_empty() {
+        tool.describe(&format!("{} {path}", method.to_ascii_uppercase()));
+        tool.reviews
+            .push("the operation has no description: say what it is good for".to_owned());
+    }
     if definition["deprecated"] == true {
         tool.reviews.push("the operation is deprecated".to_owned());
     }

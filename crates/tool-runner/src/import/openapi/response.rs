@@ -24,17 +24,14 @@ pub(super) fn guess(api: Api<'_>, definition: &Value, tool: &mut ToolDraft) {
         tool.reviews
             .push(format!("the rows are taken from `{member}` of the answer"));
     }
-    let columns: Vec<_> = row
+    let classes: Map<_, _> = row
         .into_iter()
         .flat_map(|row| properties(api, row, 0))
-        .take(MAX_COLUMNS)
+        .map(|column| (column.to_owned(), classes::suggest("item", column).into()))
         .collect();
-    if !columns.is_empty() {
-        tool.suggestions.push("classes:".to_owned());
-        for column in columns {
-            let class = classes::suggest("item", column);
-            tool.suggestions.push(format!("  {column:?}: {class}"));
-        }
+    if !classes.is_empty() {
+        tool.suggestions
+            .insert("classes".to_owned(), classes.into());
     }
 }
 

@@ -191,15 +191,19 @@ fn tool(name: String, table: &Table) -> Result<ToolDraft, (String, String)> {
 }
 
 /// How the rows could be governed and classified.
-fn suggestions(table: &Table, columns: &[&Column], key: Option<&str>) -> Vec<String> {
-    let mut lines = vec![format!("entity: {}", entity(&table.name))];
-    lines.extend(key.map(|key| format!("key: {key:?}")));
-    lines.push("classes:".to_owned());
-    for column in columns {
-        let class = classes::suggest(&identifier(&table.name, "row"), &column.name);
-        lines.push(format!("  {:?}: {class}", column.name));
-    }
-    lines
+fn suggestions(table: &Table, columns: &[&Column], key: Option<&str>) -> Map<String, Value> {
+    let classes: Map<_, _> = columns
+        .iter()
+        .map(|column| {
+            let class = classes::suggest(&identifier(&table.name, "row"), &column.name);
+            (column.name.clone(), class.into())
+        })
+        .collect();
+    let mut suggestions = Map::new();
+    suggestions.insert("entity".to_owned(), entity(&table.name).into());
+    suggestions.extend(key.map(|key| ("key".to_owned(), key.into())));
+    suggestions.insert("classes".to_owned(), classes.into());
+    suggestions
 }
 
 /// `medical_records` as a type of the policy: `MedicalRecords`.

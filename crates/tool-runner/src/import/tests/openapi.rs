@@ -34,6 +34,8 @@ fn a_base_url_stands_in_place_of_the_servers() {
 #[test]
 fn a_document_without_a_server_reads_its_url_from_the_environment() {
     for servers in [
+        json!([{"url": "http://169.254.169.254/latest"}]),
+        json!([{"url": "http://localhost:8080"}]),
         json!([]),
         json!([{"url": "/v1"}]),
         json!([{"url": "https://u:p@x.example"}]),
@@ -45,6 +47,7 @@ fn a_document_without_a_server_reads_its_url_from_the_environment() {
         let file = openapi(&document.to_string(), None).unwrap().yaml;
         assert!(file.contains("base_url: \"${SHOP_URL}\""), "{file}");
         assert!(file.contains("  - name: get_a\n"), "{file}");
+        assert!(!file.contains("private:"), "{file}");
     }
 }
 
@@ -113,4 +116,35 @@ fn three_hundred_operations_are_three_hundred_tools() {
         file.contains("  - name: orders_change_150\n"),
         "names that collide are numbered"
     );
+}
+
+#[test]
+fn a_file_holds_no_more_than_the_catalogue_reads() {
+    let properties: serde_json::Map<_, _> = (0..900)
+        .map(|number| {
+            (
+                format!("p{number}"),
+                json!({"type": "string", "enum": ["a", "b", "c"]}),
+            )
+        })
+        .collect();
+    let body = json!({"required": true, "content": {"application/json": {"schema": {"type": "object", "properties": properties}}}});
+    let paths: serde_json::Map<_, _> = (0..40)
+        .map(|number| {
+            (
+                format!("/p{number}"),
+                json!({"post": {"requestBody": body}}),
+            )
+        })
+        .collect();
+    let document = json!({
+        "openapi": "3.0.0", "info": {"title": "Wide"}, "servers": [{"url": "https://wide.example"}], "paths": paths,
+    });
+    let imported = openapi(&document.to_string(), None).unwrap();
+    let full = imported
+        .notes
+        .iter()
+        .filter(|note| note.text.contains("the file is full"));
+    let tools = imported.yaml.matches("\n  - name: ").count();
+    assert!(tools > 5 && full.count() + tools == 40, "{tools}");
 }

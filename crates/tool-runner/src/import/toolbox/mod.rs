@@ -68,6 +68,10 @@ pub fn toolbox(text: &str) -> Result<Imported, ImportError> {
         }
     }
     import_toolsets(&resources.toolsets, &tools, &mut draft);
+    draft.note(
+        "the tools",
+        "their columns are `unclassified` until `result.classes` says what they hold",
+    );
     for (kind, name) in &resources.others {
         draft.note(
             format!("{kind} `{name}`"),
