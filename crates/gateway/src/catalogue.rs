@@ -30,6 +30,7 @@ pub(crate) struct Tool {
 pub(crate) struct Index {
     tools: Vec<Arc<Tool>>,
     by_name: HashMap<String, Arc<Tool>>,
+    missing_upstreams: Vec<String>,
 }
 
 impl Index {
@@ -41,11 +42,19 @@ impl Index {
     pub(crate) fn tools(&self) -> impl Iterator<Item = &Tool> {
         self.tools.iter().map(Arc::as_ref)
     }
+
+    /// The upstreams that do not answer.
+    pub(crate) fn missing_upstreams(&self) -> &[String] {
+        &self.missing_upstreams
+    }
 }
 
 impl From<Listed> for Index {
     fn from(listed: Listed) -> Self {
-        let mut index = Self::default();
+        let mut index = Self {
+            missing_upstreams: listed.missing_upstreams,
+            ..Self::default()
+        };
         for tool in listed.tools {
             let Some(definition) = Definition::new(&tool.facts.name, &tool.definition_json) else {
                 tracing::error!(tool.name = %tool.facts.name, "a tool's definition is not a JSON object; it is left out");

@@ -240,7 +240,17 @@ impl Answer {
 
     /// A result; `members` are the members of the result object, at least one, without braces.
     pub(crate) fn result(id: &RawValue, version: Version, members: &str) -> Self {
-        let mut body = String::with_capacity(members.len() + 192);
+        Self::result_with_meta(id, version, members, "")
+    }
+
+    /// As [`Self::result`], with `meta` in its `_meta`: one member or none.
+    pub(crate) fn result_with_meta(
+        id: &RawValue,
+        version: Version,
+        members: &str,
+        meta: &str,
+    ) -> Self {
+        let mut body = String::with_capacity(members.len() + meta.len() + 192);
         open(&mut body, Some(id));
         body.push_str(r#","result":{"#);
         if version.is_modern() {
@@ -248,6 +258,14 @@ impl Answer {
                 r#""resultType":"complete","_meta":{"io.modelcontextprotocol/serverInfo":"#,
             );
             body.push_str(SERVER_INFO);
+            if !meta.is_empty() {
+                body.push(',');
+                body.push_str(meta);
+            }
+            body.push_str("},");
+        } else if !meta.is_empty() {
+            body.push_str(r#""_meta":{"#);
+            body.push_str(meta);
             body.push_str("},");
         }
         body.push_str(members);

@@ -58,6 +58,8 @@ pub const CALLS_REFUSED: &str = "wardgate_tool_runner_refused_calls_total";
 pub const CATALOGUE_RELOADS: &str = "wardgate_catalogue_reloads_total";
 /// Counter: times the tool-runner's store could not be read.
 pub const STORE_FAILURES: &str = "wardgate_tool_runner_store_failures_total";
+/// Gauge: tools of an `upstream` that are kept out because nobody approved them as they are.
+pub const QUARANTINED_TOOLS: &str = "wardgate_quarantined_tools";
 /// Counter: statements stopped before their end, because of a time limit, a full result or a client that left.
 pub const STOPPED_STATEMENTS: &str = "wardgate_stopped_statements_total";
 /// Gauge: 1 while calls are kept away from a `source` that only fails, else 0.

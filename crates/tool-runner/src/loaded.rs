@@ -1,6 +1,6 @@
 //! A catalogue in force: its tools with their sources, and the permits seen under it.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,6 +15,7 @@ use crate::arguments::integral;
 use crate::catalogue::{Catalogue, MaxRows, Tool, Toolset};
 use crate::compiled::CompiledPermits;
 use crate::executor::{Beyond, Caps, Executor, Sources};
+use crate::mcp::Upstream;
 use crate::platform::{KnownTool, Overview, Platform};
 use crate::resilience::{Guard, RateLimiter, ResultCache, SourceGuard, ToolLimits};
 use crate::store::Store;
@@ -101,6 +102,7 @@ pub(crate) struct Loaded {
     list: pb::ListToolsResponse,
     version: Digest,
     compiled: CompiledPermits,
+    upstreams: BTreeMap<String, Arc<Upstream>>,
 }
 
 /// What outlives every catalogue.
@@ -148,6 +150,7 @@ impl Loaded {
         shared: &Shared,
         previous: Option<&Self>,
     ) -> Result<Self, Error> {
+        let (imported, missing) = (catalogue.imported().to_vec(), catalogue.missing().to_vec());
         let (tools, toolsets, settings, version) = catalogue.into_parts();
         let mut sources = Sources::new(&shared.platform);
         let open = previous.map(|previous| &previous.sources);
@@ -173,7 +176,12 @@ impl Loaded {
                 .collect(),
             toolsets: toolsets.iter().cloned().map(pb::Toolset::from).collect(),
             catalogue_version: version.to_wire(),
+            missing_upstreams: missing,
         };
+        let upstreams = imported
+            .into_iter()
+            .map(|name| Ok((name.clone(), sources.mcp(&name)?)))
+            .collect::<Result<_, Error>>()?;
         // Only where some tool reads them.
         let beyond = tools.iter().any(|tool| tool.plan().reads_kept_results());
         let beyond = beyond.then_some(Beyond {
@@ -213,12 +221,18 @@ impl Loaded {
             list,
             version,
             compiled: CompiledPermits::new(keys, config.pushdown),
+            upstreams,
         })
     }
 
     /// By canonical name only.
     pub(crate) fn tool(&self, name: &str) -> Option<&Arc<RunnableTool>> {
         self.tools.get(name)
+    }
+
+    /// The MCP servers whose tools are imported, by name of their source.
+    pub(crate) fn upstreams(&self) -> &BTreeMap<String, Arc<Upstream>> {
+        &self.upstreams
     }
 
     /// Whether there is anything a switch of this target could concern.

@@ -9,6 +9,7 @@ use arc_swap::ArcSwap;
 use futures::stream::{self, BoxStream, Stream, StreamExt};
 use metrics::counter;
 use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, MissedTickBehavior};
 use tokio_stream::wrappers::WatchStream;
 use tonic::{Request, Response, Status};
 use tracing::{error, info};
@@ -25,8 +26,10 @@ use wardgate_rpc::{Service, ServiceError};
 use wardgate_telemetry::names;
 
 use crate::call::{self, AdmittedCall, Call};
-use crate::catalogue::{Catalogue, Text, texts};
+use crate::catalogue::Catalogue;
 use crate::executor::Progress;
+use crate::files::Files;
+use crate::imported::Importer;
 use crate::loaded::{Keys, Loaded, Shared};
 use crate::platform::Counted;
 use crate::store::{SealingKey, Store};
@@ -51,9 +54,10 @@ pub async fn service(
         pseudonyms: Arc::new(pseudonym_key),
     };
     let store = Store::open(&config.store, sealing_key, ambient.clone())?;
+    let importer = Importer::new(&config.catalogue, audit.clone(), ambient.clone());
     let switchboard = Switchboard::open(store, audit, ambient.clone()).await?;
     let readiness = switchboard.readiness();
-    let runner = start(config, keys, switchboard, ambient)?;
+    let runner = start(config, keys, switchboard, importer, ambient)?;
     Ok(Service {
         server: ToolRunnerServiceServer::from_arc(runner),
         readiness,
@@ -65,13 +69,16 @@ pub(crate) fn start(
     config: Config,
     keys: Keys,
     switchboard: Arc<Switchboard>,
+    importer: Importer,
     ambient: Ambient,
 ) -> Result<Arc<Runner>, Error> {
-    let seen = texts(&config.catalogue).unwrap_or_default();
-    let catalogue =
+    let seen = Files::read(&config.catalogue).unwrap_or_default();
+    let mut catalogue =
         Catalogue::load(&config.catalogue, &config.variables).map_err(Error::Catalogue)?;
+    importer.import(&mut catalogue, &seen.lock)?;
     let shared = Shared::new(&config, switchboard.store().clone(), ambient);
     let loaded = Loaded::new(catalogue, &config, &keys, &shared, None)?;
+    importer.follow(loaded.upstreams());
     let (version, _) = watch::channel(loaded.version());
     let runner = Arc::new(Runner {
         loaded: ArcSwap::from_pointee(loaded),
@@ -80,6 +87,7 @@ pub(crate) fn start(
         config,
         keys,
         switchboard,
+        importer,
     });
     tokio::spawn(follow_files(Arc::downgrade(&runner), seen));
     let switches = runner.switchboard.subscribe();
@@ -97,6 +105,7 @@ pub(crate) struct Runner {
     config: Config,
     keys: Keys,
     switchboard: Arc<Switchboard>,
+    importer: Importer,
 }
 
 #[tonic::async_trait]
@@ -291,33 +300,46 @@ impl Runner {
         });
     }
 
-    /// Puts the files in force if they differ from what was `seen` last and have no faults.
-    pub(crate) async fn reload(&self, seen: &mut Vec<Text>) {
+    /// Puts the files in force if they differ from what was `seen` last and have no faults. True if it did.
+    pub(crate) async fn reload(&self, seen: &mut Files) -> bool {
         let path = self.config.catalogue.clone();
-        let read = tokio::task::spawn_blocking(move || texts(&path)).await;
+        let read = tokio::task::spawn_blocking(move || Files::read(&path)).await;
         // A file that is gone for the moment, while it is being replaced, changes nothing.
         let Ok(Ok(found)) = read else {
-            return;
+            return false;
         };
-        if found == *seen || found.is_empty() {
-            return;
+        if found == *seen || found.texts.is_empty() {
+            return false;
         }
         *seen = found;
         match self.try_reload(seen) {
             Ok(version) => {
                 counter!(names::CATALOGUE_RELOADS, "outcome" => "loaded").increment(1);
                 info!(%version, "the tool catalogue changed and is in force");
+                true
             }
             Err(error) => {
                 counter!(names::CATALOGUE_RELOADS, "outcome" => "faulty").increment(1);
                 error!(%error, "the changed tool catalogue has faults; the old one stays in force");
+                false
             }
         }
     }
 
-    fn try_reload(&self, texts: &[Text]) -> Result<Digest, Error> {
-        let catalogue =
-            Catalogue::parse(texts, &self.config.variables).map_err(Error::Catalogue)?;
+    /// Takes in what upstreams offer now, beside the files that are in force.
+    fn reimport(&self, files: &Files) {
+        match self.try_reload(files) {
+            Ok(version) => info!(%version, "the tools of upstreams were looked at again"),
+            Err(error) => {
+                error!(%error, "the tools of upstreams cannot be taken in; the old ones stay in force");
+            }
+        }
+    }
+
+    fn try_reload(&self, files: &Files) -> Result<Digest, Error> {
+        let mut catalogue =
+            Catalogue::parse(&files.texts, &self.config.variables).map_err(Error::Catalogue)?;
+        self.importer.import(&mut catalogue, &files.lock)?;
         let previous = self.loaded.load();
         let loaded = Loaded::new(
             catalogue,
@@ -327,6 +349,7 @@ impl Runner {
             Some(&previous),
         )?;
         let version = loaded.version();
+        self.importer.follow(loaded.upstreams());
         self.loaded.store(Arc::new(loaded));
         self.tell_version();
         Ok(version)
@@ -352,16 +375,33 @@ async fn follow_switches(
     }
 }
 
-/// Looks at the catalogue's files again and again, as long as the service lives.
-async fn follow_files(runner: Weak<Runner>, mut seen: Vec<Text>) {
-    let Some(interval) = runner.upgrade().map(|runner| runner.config.reload_interval) else {
+/// Looks at the files again and again, and at what upstreams offer when that changes, as long as the service
+/// lives.
+async fn follow_files(runner: Weak<Runner>, mut seen: Files) {
+    let Some((interval, mut upstreams)) = runner.upgrade().map(|runner| {
+        let interval = runner.config.reload_interval.max(Duration::from_millis(10));
+        (interval, runner.importer.changes())
+    }) else {
         return;
     };
+    let mut in_force = seen.clone();
+    let mut ticks = tokio::time::interval_at(Instant::now() + interval, interval);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
-        tokio::time::sleep(interval.max(Duration::from_millis(10))).await;
-        match runner.upgrade() {
-            Some(runner) => runner.reload(&mut seen).await,
-            None => return,
+        let of_upstreams = tokio::select! {
+            _ = ticks.tick() => false,
+            changed = upstreams.changed() => match changed {
+                Ok(()) => true,
+                Err(_closed) => return,
+            },
+        };
+        let Some(runner) = runner.upgrade() else {
+            return;
+        };
+        if of_upstreams {
+            runner.reimport(&in_force);
+        } else if runner.reload(&mut seen).await {
+            in_force.clone_from(&seen);
         }
     }
 }

@@ -204,6 +204,16 @@ pub(crate) enum ToolsCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Show what the tools of MCP servers are now, against what was approved in `tools.lock`.
+    Diff {
+        #[command(flatten)]
+        catalogue: CatalogueFile,
+        /// One JSON object a line, instead of a report.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Approve tools of MCP servers as they are now, in `tools.lock` beside the catalogue.
+    Approve(Approve),
     /// Make a catalogue to review, from what is there already. What was chosen or left out is said on standard
     /// error.
     Import(Import),
@@ -221,6 +231,35 @@ pub(crate) enum ToolsCommand {
         #[arg(long)]
         json: bool,
     },
+}
+
+/// Where the tools are configured.
+#[derive(Debug, Args)]
+pub(crate) struct CatalogueFile {
+    /// The `tools.yaml`, or a directory of such files.
+    #[arg(long, value_name = "FILE", default_value = "tools.yaml")]
+    pub(crate) file: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Approve {
+    /// Tools by the names that clients see. A suspicious one is only approved by its name.
+    #[arg(value_name = "NAME", required_unless_present_any = ["all_harmless", "source"])]
+    pub(crate) names: Vec<String>,
+    /// Every change that is harmless.
+    #[arg(long, conflicts_with_all = ["names", "source"])]
+    pub(crate) all_harmless: bool,
+    /// All tools of this source that are not suspicious.
+    #[arg(long, value_name = "SOURCE", requires = "all", conflicts_with = "names")]
+    pub(crate) source: Option<String>,
+    /// With --source: all of its tools.
+    #[arg(long, requires = "source")]
+    pub(crate) all: bool,
+    /// Who approves, for the lock file and the record.
+    #[arg(long, value_name = "NAME", env = "USER", hide_env_values = true)]
+    pub(crate) by: Option<String>,
+    #[command(flatten)]
+    pub(crate) catalogue: CatalogueFile,
 }
 
 #[derive(Debug, Args)]

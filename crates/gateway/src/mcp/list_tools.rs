@@ -10,10 +10,14 @@ use wardgate_domain::{Caller, ToolName};
 use super::Version;
 use super::envelope::Request;
 use crate::Gateway;
+use crate::catalogue::Tool;
 use crate::reply::{Answer, RpcError};
 
 /// How long a client may keep its list, milliseconds. A list is a courtesy: every call is decided anew.
 const TTL_MS: u32 = 5_000;
+
+/// Key of the upstreams that do not answer, in `_meta` of a list.
+const MISSING_UPSTREAMS: &str = "dev.wardgate/missingUpstreams";
 
 /// A tool's definition as each version wants it: JSON text, schemas byte for byte as configured.
 #[derive(Debug)]
@@ -95,8 +99,10 @@ pub(super) async fn list_tools(
             )
         })?;
     let mut members = String::from(r#""tools":["#);
-    let mut listed =
-        enabled().filter(|tool| visible.iter().any(|name| *name == tool.facts.name.as_str()));
+    let listed =
+        || enabled().filter(|tool| visible.iter().any(|name| *name == tool.facts.name.as_str()));
+    let meta = missing(catalogue.missing_upstreams(), listed);
+    let mut listed = listed();
     if let Some(first) = listed.next() {
         members.push_str(first.definition.of_version(version));
     }
@@ -109,5 +115,18 @@ pub(super) async fn list_tools(
         // It depends on the caller, so only the caller's own cache may keep it.
         members += &format!(r#","ttlMs":{TTL_MS},"cacheScope":"private""#);
     }
-    Ok(Answer::result(request.id, version, &members))
+    Ok(Answer::result_with_meta(request.id, version, &members, &meta))
+}
+
+/// The member of `_meta` that says which upstreams do not answer: of those whose tools the caller sees.
+fn missing<'t, T: Iterator<Item = &'t Tool>>(upstreams: &[String], listed: impl Fn() -> T) -> String {
+    let concerns = |upstream: &&String| {
+        let tag = format!("upstream:{upstream}");
+        listed().any(|tool| tool.facts.tags.contains(&tag))
+    };
+    let missing: Vec<&String> = upstreams.iter().filter(concerns).collect();
+    if missing.is_empty() {
+        return String::new();
+    }
+    format!(r#""{MISSING_UPSTREAMS}":{}"#, serde_json::json!(missing))
 }

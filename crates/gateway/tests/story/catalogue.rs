@@ -5,7 +5,7 @@ use wardgate_domain::{Status, SwitchScope};
 use wardgate_proto::common::v1::ErrorReason;
 
 use crate::fakes::{Run, tool};
-use crate::world::{MODERN, Reply, World, definition, until};
+use crate::world::{LEGACY, MODERN, Reply, World, definition, until};
 
 async fn names(world: &World) -> Vec<String> {
     let reply = Reply::to(world.message(MODERN, "tools/list", "")).await;
@@ -27,6 +27,25 @@ async fn the_list_follows_the_catalogue() {
     .await;
     assert!(world.call("added").await.is_released());
     assert_eq!(world.call("reads").await.code(), -32602);
+}
+
+#[tokio::test]
+async fn a_list_names_the_missing_upstreams_of_the_tools_in_it_and_no_others() {
+    let world = World::start().await;
+    let key = "/result/_meta/dev.wardgate~1missingUpstreams";
+    let reply = Reply::to(world.message(MODERN, "tools/list", "")).await;
+    assert!(reply.at(key).is_null(), "{reply:?}");
+    let mut imported = tool("imported", &definition());
+    imported.facts.as_mut().unwrap().tags = vec!["upstream:files".to_owned()];
+    *world.tool_runner.missing.lock().unwrap() = vec!["files".to_owned(), "other".to_owned()];
+    world.tool_runner.configure(vec![imported]);
+    for version in [MODERN, LEGACY] {
+        until("the list says so", async || {
+            let reply = Reply::to(world.message(version, "tools/list", "")).await;
+            reply.at(key) == json!(["files"])
+        })
+        .await;
+    }
 }
 
 /// `reads`, switched off for these.

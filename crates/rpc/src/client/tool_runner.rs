@@ -28,6 +28,8 @@ pub struct Catalogue {
     pub tools: Vec<Tool>,
     /// Changes whenever any definition changes.
     pub version: Bytes,
+    /// MCP servers whose tools are listed and that do not answer.
+    pub missing_upstreams: Vec<String>,
 }
 
 /// One configured tool.
@@ -130,6 +132,7 @@ impl ToolRunnerClient {
             Ok(Catalogue {
                 tools,
                 version: answer.catalogue_version,
+                missing_upstreams: answer.missing_upstreams,
             })
         })
         .await

@@ -26,7 +26,8 @@ pub(crate) use fault::{Faults, Fields};
 pub(crate) use result_shape::{MaxRows, ResultShape, RowEntity, Shape, VALUE};
 pub(crate) use schema::{InputSchema, JsonType};
 pub(crate) use source::{
-    GrpcSettings, HttpSettings, SourceKind, SourceSettings, SqlSettings, header_name,
+    GrpcSettings, HttpSettings, McpSettings, Offered, PinMode, SourceKind, SourceSettings,
+    SqlSettings, header_name,
 };
 pub(crate) use statement::{Dialect, Statement};
 pub(crate) use template::{Filter, JsonTemplate, Template, UnfitValue, is_identifier};
@@ -44,6 +45,18 @@ pub struct Catalogue {
     toolsets: Vec<Toolset>,
     sources: Vec<SourceSettings>,
     version: Digest,
+    imported: Vec<String>,
+    missing: Vec<String>,
+}
+
+/// What MCP servers add to a catalogue.
+#[derive(Debug, Default)]
+pub(crate) struct Imports {
+    pub(crate) tools: Vec<Tool>,
+    /// Names of the sources whose tools are imported.
+    pub(crate) sources: Vec<String>,
+    /// Those of them that do not answer.
+    pub(crate) missing: Vec<String>,
 }
 
 /// A file as it was read.
@@ -147,18 +160,25 @@ impl Catalogue {
         }
         check_names(&tools, faults);
         let tools: Vec<_> = tools.into_iter().map(|(_, _, tool)| tool).collect();
+        let prefixes: Vec<_> = sources
+            .values()
+            .flatten()
+            .filter_map(SourceSettings::prefix)
+            .collect();
         let mut toolsets = Vec::new();
         for part in parts {
             faults.in_file(part.path);
             if let Some(node) = part.toolsets {
-                Toolset::read_all(node, &tools, &mut toolsets, faults);
+                Toolset::read_all(node, &tools, &prefixes, &mut toolsets, faults);
             }
         }
         Self {
-            version: version(&tools, &toolsets),
+            version: version(&tools, &toolsets, &[]),
             tools,
             toolsets,
             sources: sources.into_values().flatten().collect(),
+            imported: Vec::new(),
+            missing: Vec::new(),
         }
     }
 
@@ -175,6 +195,28 @@ impl Catalogue {
     /// Groups of tools, by name.
     pub fn toolsets(&self) -> &[Toolset] {
         &self.toolsets
+    }
+
+    pub(crate) fn sources(&self) -> &[SourceSettings] {
+        &self.sources
+    }
+
+    /// Adds the tools of MCP servers behind its own. Their names are others than those of its own.
+    pub(crate) fn import(&mut self, imports: Imports) {
+        self.tools.extend(imports.tools);
+        self.imported = imports.sources;
+        self.missing = imports.missing;
+        self.version = version(&self.tools, &self.toolsets, &self.missing);
+    }
+
+    /// Names of the sources whose tools are imported.
+    pub(crate) fn imported(&self) -> &[String] {
+        &self.imported
+    }
+
+    /// Names of the sources whose tools are imported and that do not answer.
+    pub(crate) fn missing(&self) -> &[String] {
+        &self.missing
     }
 
     pub(crate) fn into_parts(self) -> (Vec<Tool>, Vec<Toolset>, Vec<SourceSettings>, Digest) {
@@ -276,7 +318,7 @@ fn check_names(tools: &[(&Path, &Node, Tool)], faults: &mut Faults) {
     }
 }
 
-fn version(tools: &[Tool], toolsets: &[Toolset]) -> Digest {
+fn version(tools: &[Tool], toolsets: &[Toolset], missing: &[String]) -> Digest {
     let mut names = String::new();
     for tool in tools {
         names.push_str(&tool.facts.definition_digest.to_string());
@@ -288,6 +330,9 @@ fn version(tools: &[Tool], toolsets: &[Toolset]) -> Digest {
     }
     for toolset in toolsets {
         names.push_str(&format!("{toolset:?}\n"));
+    }
+    for source in missing {
+        names.push_str(&format!("missing {source:?}\n"));
     }
     Digest::of(names.as_bytes())
 }

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use jsonschema::{PatternOptions, Validator};
+use jsonschema::{PatternOptions, ValidationError, Validator};
 use serde_json::Value;
 
 use super::fault::Faults;
 use super::yaml::{KeyOrder, Node, Yaml};
 use crate::arguments::as_seen;
+use crate::pins::Escape;
 
 /// A type of JSON Schema (2020-12, validation, section 6.1.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,7 +74,7 @@ impl InputSchema {
             for (key, property) in faults.map(declared, "properties")? {
                 properties.push(Property {
                     name: key.name.clone(),
-                    types: types(property),
+                    types: types(property.get("type").map(Node::to_value).as_ref()),
                     default: property.get("default").map(Node::to_value),
                 });
                 check_default(property, faults);
@@ -90,6 +91,38 @@ impl InputSchema {
             ]
             .iter()
             .any(|keyword| node.get(keyword).is_some()),
+        })
+    }
+
+    /// The schema of a tool that an MCP server defines. What the server accepts is its own to say, so arguments
+    /// it does not name are open unless it closes them, and a default that does not fit is none.
+    pub(super) fn of_upstream(text: &str) -> Result<Self, String> {
+        let unusable = |problem: String| {
+            format!(
+                "its inputSchema cannot be checked against: {}",
+                Escape::short(&problem)
+            )
+        };
+        let schema: Value =
+            serde_json::from_str(text).map_err(|error| unusable(error.to_string()))?;
+        let validator = validator(schema.clone()).map_err(|error| unusable(error.to_string()))?;
+        let declared = schema.get("properties").and_then(Value::as_object);
+        let properties = declared
+            .into_iter()
+            .flatten()
+            .map(|(name, property)| Property {
+                name: name.clone(),
+                types: types(property.get("type")),
+                default: property
+                    .get("default")
+                    .filter(|it| fits(property, it))
+                    .cloned(),
+            });
+        Ok(Self {
+            validator,
+            properties: properties.collect(),
+            text: text.to_owned(),
+            open: true,
         })
     }
 
@@ -153,12 +186,7 @@ pub(crate) fn compile(node: &Node, what: &str, faults: &mut Faults) -> Option<Va
         );
         return None;
     }
-    jsonschema::options()
-        .offline()
-        .should_validate_formats(true)
-        .should_ignore_unknown_formats(true)
-        .with_pattern_options(PatternOptions::regex())
-        .build(&object(node.to_value()))
+    validator(node.to_value())
         .map_err(|error| {
             faults.add(
                 node.follow(error.instance_path().as_str()).at,
@@ -167,6 +195,16 @@ pub(crate) fn compile(node: &Node, what: &str, faults: &mut Faults) -> Option<Va
             );
         })
         .ok()
+}
+
+/// Of a schema of an object.
+fn validator(schema: Value) -> Result<Validator, ValidationError<'static>> {
+    jsonschema::options()
+        .offline()
+        .should_validate_formats(true)
+        .should_ignore_unknown_formats(true)
+        .with_pattern_options(PatternOptions::regex())
+        .build(&object(schema))
 }
 
 /// A schema whose root says that it describes an object.
@@ -188,9 +226,9 @@ fn definition(node: &Node) -> String {
     }
 }
 
-fn types(property: &Node) -> Vec<JsonType> {
-    match property.get("type").map(Node::to_value) {
-        Some(Value::String(name)) => JsonType::parse(&name).into_iter().collect(),
+fn types(declared: Option<&Value>) -> Vec<JsonType> {
+    match declared {
+        Some(Value::String(name)) => JsonType::parse(name).into_iter().collect(),
         Some(Value::Array(names)) => names
             .iter()
             .filter_map(|name| JsonType::parse(name.as_str()?))
@@ -203,13 +241,7 @@ fn check_default(property: &Node, faults: &mut Faults) {
     let Some(default) = property.get("default") else {
         return;
     };
-    // A property that only makes sense inside the whole schema does not compile alone, and is not checked.
-    let is_unfit = jsonschema::options()
-        .offline()
-        .with_pattern_options(PatternOptions::regex())
-        .build(&property.to_value())
-        .is_ok_and(|validator| !validator.is_valid(&default.to_value()));
-    if is_unfit {
+    if !fits(&property.to_value(), &default.to_value()) {
         faults.add(
             default.at,
             format!(
@@ -219,4 +251,14 @@ fn check_default(property: &Node, faults: &mut Faults) {
             "change the default or the schema",
         );
     }
+}
+
+/// Whether a default fits its property. A property that only makes sense inside the whole schema does not
+/// compile alone, and is not checked.
+fn fits(property: &Value, default: &Value) -> bool {
+    jsonschema::options()
+        .offline()
+        .with_pattern_options(PatternOptions::regex())
+        .build(property)
+        .map_or(true, |validator| validator.is_valid(default))
 }

@@ -1,5 +1,7 @@
 //! One tool of a `tools.yaml`.
 
+mod imported;
+
 use std::time::Duration;
 
 use bytes::Bytes;

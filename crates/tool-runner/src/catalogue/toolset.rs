@@ -26,9 +26,11 @@ impl Toolset {
             || tool.tags.iter().any(|tag| self.tags.contains(tag))
     }
 
+    /// Names that begin with one of `prefixes` may be of tools that MCP servers offer.
     pub(super) fn read_all(
         node: &Node,
         tools: &[Tool],
+        prefixes: &[&str],
         known: &mut Vec<Self>,
         faults: &mut Faults,
     ) {
@@ -55,7 +57,7 @@ impl Toolset {
                 name: key.name.clone(),
                 description: description.unwrap_or_default().to_owned(),
                 tools: named
-                    .map(|node| members(node, tools, faults))
+                    .map(|node| members(node, tools, prefixes, faults))
                     .unwrap_or_default(),
                 tags: tags.unwrap_or_default(),
             });
@@ -63,14 +65,15 @@ impl Toolset {
     }
 }
 
-/// The names that `node` lists, of tools that there are.
-fn members(node: &Node, tools: &[Tool], faults: &mut Faults) -> Vec<String> {
+/// The names that `node` lists, of tools that there are or may be.
+fn members(node: &Node, tools: &[Tool], prefixes: &[&str], faults: &mut Faults) -> Vec<String> {
     let mut names = Vec::new();
     for node in faults.list(node, "tools") {
         let Some(name) = faults.text(node, "tools") else {
             continue;
         };
-        if !tools.iter().any(|tool| tool.facts.name.as_str() == name) {
+        let may_be_imported = prefixes.iter().any(|prefix| name.starts_with(prefix));
+        if !may_be_imported && !tools.iter().any(|tool| tool.facts.name.as_str() == name) {
             faults.add(
                 node.at,
                 format!("there is no tool `{name}`"),

@@ -42,6 +42,7 @@ use crate::sql::Database;
 
 pub(crate) use error::ExecutorError;
 pub(crate) use http::HttpSource;
+pub(crate) use mcp::tool as mcp_tool;
 pub(crate) use output::{Beyond, Caps, Flow, Kept, Output, Progress};
 pub(crate) use sql::Pushed;
 

@@ -23,6 +23,7 @@ use wardgate_redact::PseudonymKey;
 
 pub(crate) use super::database::Database;
 use crate::Config;
+use crate::imported::Importer;
 use crate::loaded::Keys;
 use crate::service::{Runner, start};
 use crate::store::{SealingKey, Store};
@@ -197,7 +198,8 @@ impl Harness {
         let switchboard = Switchboard::open(store, audit.client(), ambient.clone())
             .await
             .unwrap();
-        let runner = start(config, keys, switchboard, ambient.clone()).unwrap();
+        let importer = Importer::new(&config.catalogue, audit.client(), ambient.clone());
+        let runner = start(config, keys, switchboard, importer, ambient.clone()).unwrap();
         Self {
             client: ToolRunnerServiceClient::new(ToolRunnerServiceServer::from_arc(Arc::clone(
                 &runner,

@@ -7,6 +7,7 @@ mod derived;
 mod grpc;
 mod guarded;
 pub(crate) mod harness;
+mod imported;
 mod imports;
 mod kept;
 mod mysql;

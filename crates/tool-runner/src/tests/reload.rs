@@ -11,6 +11,7 @@ use wardgate_rpc::Readiness;
 use super::harness::{Database, Harness, eventually, tools};
 use super::record::Audit;
 use crate::catalogue::Text;
+use crate::files::Files;
 use crate::{Config, Error, SealingKey, service};
 
 /// Puts a file in place at once, as an editor or Kubernetes would.
@@ -101,11 +102,14 @@ async fn a_faulty_file_leaves_the_old_catalogue_in_force() {
         path: harness.file.clone(),
         text: text.to_owned(),
     };
-    let mut seen = vec![text(tools())];
+    let mut seen = Files {
+        texts: vec![text(tools())],
+        lock: String::new(),
+    };
     for changed in ["tools: [", "tools: []\nextra: 1", "\u{0}"] {
         replace(&harness.file, changed);
-        harness.runner.reload(&mut seen).await;
-        assert_eq!(seen, [text(changed)], "it was looked at");
+        assert!(!harness.runner.reload(&mut seen).await);
+        assert_eq!(seen.texts, [text(changed)], "it was looked at");
         let call = harness.call("plain_rows", "{}").await;
         assert_eq!(call.column("id").len(), 7);
         assert_eq!(harness.tools().await.catalogue_version, version);

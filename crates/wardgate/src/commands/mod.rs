@@ -5,6 +5,7 @@ pub(crate) mod certs;
 pub(crate) mod config;
 pub(crate) mod health;
 pub(crate) mod import;
+pub(crate) mod pins;
 pub(crate) mod policy;
 pub(crate) mod serve;
 pub(crate) mod switches;

@@ -1,5 +1,5 @@
-//! `wardgate tools`: a catalogue, checked and listed without running anything; and the switches of a running
-//! system.
+//! `wardgate tools`: a catalogue, checked and listed without running anything; the pins of imported tools; and
+//! the switches of a running system.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,7 +9,7 @@ use wardgate_tool_runner::Catalogue;
 
 use crate::Failure;
 use crate::cli::{Tools, ToolsCommand};
-use crate::commands::{import, switches};
+use crate::commands::{import, pins, switches};
 
 pub(crate) async fn run(arguments: Tools) -> Result<(), Failure> {
     match arguments.command {
@@ -43,6 +43,8 @@ pub(crate) async fn run(arguments: Tools) -> Result<(), Failure> {
                 }
             }
         }
+        ToolsCommand::Diff { catalogue, json } => pins::diff(&catalogue, json).await?,
+        ToolsCommand::Approve(arguments) => pins::approve(arguments).await?,
         ToolsCommand::Import(arguments) => import::run(arguments).await?,
         ToolsCommand::Enable(change) => switches::set(SwitchAction::Enable, change).await?,
         ToolsCommand::Disable(change) => switches::set(SwitchAction::Disable, change).await?,

@@ -43,6 +43,8 @@ pub(crate) struct ToolRunner {
     /// Watchers that were refused because the catalogue is withdrawn.
     pub(crate) turned_away: Log<()>,
     pub(crate) readiness: watch::Sender<Readiness>,
+    /// Upstreams that do not answer.
+    pub(crate) missing: Mutex<Vec<String>>,
     catalogue: watch::Sender<Option<Vec<pb::Tool>>>,
     next: Mutex<VecDeque<Run>>,
     verifier: PermitVerifier,
@@ -111,6 +113,7 @@ impl ToolRunner {
             dropped: Arc::default(),
             turned_away: Log::default(),
             readiness: watch::Sender::new(Readiness::Ready),
+            missing: Mutex::default(),
             catalogue: watch::Sender::new(Some(tools)),
             next: Mutex::default(),
             verifier: PermitVerifier::new([permit_key]),
@@ -187,6 +190,7 @@ impl ToolRunnerService for ToolRunner {
         Ok(Response::new(pb::ListToolsResponse {
             catalogue_version: tools.len().to_string().into(),
             tools,
+            missing_upstreams: self.missing.lock().unwrap().clone(),
             ..pb::ListToolsResponse::default()
         }))
     }

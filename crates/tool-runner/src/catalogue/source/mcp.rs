@@ -23,10 +23,20 @@ pub(crate) struct McpSettings {
     pub(crate) prefix: String,
     /// None where the file does not say.
     pub(crate) offered: Option<Offered>,
+    pub(crate) pins: PinMode,
     /// Tags of every tool of its.
     pub(crate) tags: Vec<String>,
     /// Classes of the columns of its tools' results.
     pub(crate) classes: BTreeMap<String, ColumnClass>,
+}
+
+/// What stands for an approval of its tools.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PinMode {
+    /// An entry in the lock file.
+    Locked,
+    /// That they were there when the server was first seen, unless the lock file knows the server.
+    FirstUse,
 }
 
 /// Which tools of a server become tools of ours.
@@ -47,6 +57,10 @@ impl McpSettings {
         let prefix = match fields.optional("prefix") {
             Some(node) => prefix(node, expand),
             None => Some(format!("{source}__")),
+        };
+        let pins = match fields.optional("pins") {
+            Some(node) => pin_mode(node, expand),
+            None => Some(PinMode::Locked),
         };
         let offered = match fields.optional("tools") {
             Some(node) => offered(node, expand).map(Some),
@@ -77,6 +91,7 @@ impl McpSettings {
             transport: transport?,
             prefix: prefix?,
             offered: offered?,
+            pins: pins?,
             tags: tags.unwrap_or_default(),
             classes: classes.unwrap_or_default(),
         })
@@ -158,6 +173,21 @@ fn prefix(node: &Node, expand: &mut Expand<'_>) -> Option<String> {
         return None;
     }
     Some(prefix)
+}
+
+fn pin_mode(node: &Node, expand: &mut Expand<'_>) -> Option<PinMode> {
+    match &node.value {
+        Yaml::Text(word) if word == "locked" => Some(PinMode::Locked),
+        Yaml::Text(word) if word == "first_use" => Some(PinMode::FirstUse),
+        _ => {
+            expand.faults.add(
+                node.at,
+                "`pins` does not say what stands for an approval of the server's tools",
+                "write locked (the default) or first_use",
+            );
+            None
+        }
+    }
 }
 
 fn offered(node: &Node, expand: &mut Expand<'_>) -> Option<Offered> {

@@ -19,7 +19,7 @@ use crate::resilience::{BreakerSettings, RetrySettings};
 pub(crate) use expand::Expand;
 pub(crate) use grpc::GrpcSettings;
 pub(crate) use http::{HttpSettings, header_name};
-pub(crate) use mcp::McpSettings;
+pub(crate) use mcp::{McpSettings, Offered, PinMode};
 pub(crate) use sql::SqlSettings;
 
 /// A source as configured. Two that are equal are the same source, so an open one can be kept.
@@ -44,6 +44,16 @@ pub(crate) enum SourceKind {
 const TYPES: &str = "sqlite, postgres, mysql, http, grpc, mcp";
 
 impl SourceSettings {
+    /// What the names of imported tools begin with, where tools are imported.
+    pub(super) fn prefix(&self) -> Option<&str> {
+        match &self.kind {
+            SourceKind::Mcp(settings) if settings.offered != Some(Offered::None) => {
+                Some(&settings.prefix)
+            }
+            _ => None,
+        }
+    }
+
     pub(super) fn read(
         (key, node): &(Key, Node),
         base: &Path,

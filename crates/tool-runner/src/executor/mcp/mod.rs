@@ -42,6 +42,19 @@ enum Arguments {
     },
 }
 
+/// Calls the tool `name` of the server `source` with the arguments of the call.
+pub(crate) fn tool(source: &str, name: &str) -> Box<dyn Plan> {
+    Box::new(McpPlan {
+        source: source.to_owned(),
+        target: Target::Tool {
+            name: name.to_owned(),
+            arguments: Arguments::OfCall {
+                derived: Vec::new(),
+            },
+        },
+    })
+}
+
 fn read(fields: &mut Fields<'_>, scope: &mut Scope<'_, '_>) -> Option<Box<dyn Plan>> {
     let source_node = fields.required("source", "name one of `sources`", scope.faults);
     let source = source_node.and_then(|node| {

@@ -1,0 +1,85 @@
+//! Which sources' tools are imported, and what becomes of each tool.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use wardgate_domain::ToolName;
+
+use crate::catalogue::{Catalogue, McpSettings, Offered, PinMode, SourceKind};
+use crate::pins::{Definition, JudgedTool, Names, Offer, Pins};
+
+/// Definitions as a server sent them, each one JSON object.
+pub(super) type List = Arc<[String]>;
+
+/// A source whose tools are imported.
+pub(super) struct Importing {
+    pub(super) name: String,
+    pub(super) settings: McpSettings,
+    /// The server's own names of the tools wanted; without it, all.
+    only: Option<BTreeSet<String>>,
+}
+
+impl Importing {
+    /// In the order of their names. Where the file does not say, a server whose tools are configured one by
+    /// one offers no others.
+    pub(super) fn of(catalogue: &Catalogue) -> Vec<Self> {
+        let mut importing = Vec::new();
+        for source in catalogue.sources() {
+            let SourceKind::Mcp(settings) = &source.kind else {
+                continue;
+            };
+            let is_used = || {
+                let mut tools = catalogue.tools().iter();
+                tools.any(|tool| tool.source() == Some(&source.name))
+            };
+            let only = match &settings.offered {
+                Some(Offered::None) => continue,
+                None if is_used() => continue,
+                Some(Offered::Named(names)) => Some(names.iter().cloned().collect()),
+                Some(Offered::All) | None => None,
+            };
+            importing.push(Self {
+                name: source.name.clone(),
+                settings: McpSettings::clone(settings),
+                only,
+            });
+        }
+        importing
+    }
+
+    /// What it offers is approved when it is first seen, unless somebody approved anything of it.
+    pub(super) fn trusts_first_use(&self) -> bool {
+        self.settings.pins == PinMode::FirstUse
+    }
+}
+
+/// Judges the tools of each source. One without a list is taken to offer what was approved of it.
+pub(super) fn judge(
+    importing: &[Importing],
+    catalogue: &Catalogue,
+    pins: &Pins,
+    list: impl Fn(&str) -> Option<List>,
+) -> Vec<Vec<JudgedTool>> {
+    let configured = catalogue.tools().iter().flat_map(|tool| {
+        let aliases = tool.aliases().iter().map(ToolName::as_str);
+        aliases.chain([tool.facts().name.as_str()])
+    });
+    let mut names = Names::of_configured(configured);
+    for source in importing {
+        pins.claim(&source.name, &source.settings.prefix, &mut names);
+    }
+    let mut judged = Vec::new();
+    for source in importing {
+        let list = list(&source.name)
+            .unwrap_or_else(|| pins.of(&source.name).map(Definition::text).collect());
+        let definitions: Vec<&str> = list.iter().map(String::as_str).collect();
+        let offer = Offer {
+            source: &source.name,
+            prefix: &source.settings.prefix,
+            only: source.only.as_ref(),
+            definitions: &definitions,
+        };
+        judged.push(pins.judge(offer, &mut names));
+    }
+    judged
+}

@@ -1,0 +1,198 @@
+//! Tools of MCP servers, as tools of ours.
+//!
+//! ```text
+//!   follow ──▶ roster ─┐                  ┌▶ approved: in the catalogue, as pinned
+//!    tools/list        ├─▶ judge, by pins ┤
+//!    again and again   │                  └▶ new, drifted, refused: kept out, each alone
+//!   tools.lock ─▶ pins ┘
+//! ```
+//!
+//! A server that has not answered yet is taken to offer what was approved of it, so the list is complete from
+//! the start; one that went away keeps its last list. Calls of its tools fail meanwhile, and lists name it as
+//! missing.
+
+mod follow;
+mod importing;
+mod recorder;
+mod review;
+mod roster;
+mod standing;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::watch;
+use tracing::warn;
+use wardgate_domain::{Ambient, Digest};
+use wardgate_rpc::client::AuditClient;
+
+use crate::Error;
+use crate::catalogue::{Catalogue, Imports, Tool};
+use crate::mcp::Upstream;
+use crate::pins::{Grade, Judged, JudgedTool, Pins};
+
+use follow::Followers;
+use importing::Importing;
+use recorder::{ITSELF, Recorder};
+use roster::Roster;
+use standing::Standings;
+
+pub use review::{NotApproved, Review, ReviewedUpstream, Selection};
+
+/// The name of the lock file, which stands beside the catalogue.
+const LOCK: &str = "tools.lock";
+
+/// Who approves what a source with `pins: first_use` offers.
+const FIRST_USE: &str = "first use";
+
+/// Brings the approved tools of MCP servers into the catalogue.
+pub(crate) struct Importer {
+    lock: PathBuf,
+    ambient: Ambient,
+    roster: Roster,
+    followers: Followers,
+    recorder: Recorder,
+    state: Mutex<State>,
+}
+
+/// What is remembered from one catalogue to the next.
+#[derive(Default)]
+struct State {
+    /// What sources with `pins: first_use` offered when they were first seen.
+    first_seen: Pins,
+    standings: Standings,
+    /// Of the lock file in force.
+    lock: Option<Digest>,
+}
+
+/// The lock file of a catalogue, which is a file or a directory.
+pub(crate) fn lock_path(catalogue: &Path) -> PathBuf {
+    if catalogue.is_dir() {
+        catalogue.join(LOCK)
+    } else {
+        catalogue.with_file_name(LOCK)
+    }
+}
+
+impl Importer {
+    /// For the catalogue at `path`. What changes in the tools of servers is recorded with `audit`.
+    pub(crate) fn new(path: &Path, audit: AuditClient, ambient: Ambient) -> Self {
+        let roster = Roster::default();
+        Self {
+            lock: lock_path(path),
+            followers: Followers::new(roster.clone()),
+            recorder: Recorder::new(audit, ambient.clone()),
+            roster,
+            ambient,
+            state: Mutex::default(),
+        }
+    }
+
+    /// Changes when the list of some server does, and when one goes away or comes back.
+    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
+        self.roster.changes()
+    }
+
+    /// Adds the approved tools to `catalogue`. `lock` is the text of the lock file, empty without one.
+    pub(crate) fn import(&self, catalogue: &mut Catalogue, lock: &str) -> Result<(), Error> {
+        let mut pins = match lock {
+            "" => Pins::default(),
+            text => Pins::parse(&self.lock, text).map_err(|fault| Error::Catalogue(vec![fault]))?,
+        };
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let importing = Importing::of(catalogue);
+        let judge = |pins: &Pins| {
+            let list = |source: &str| self.roster.list(source);
+            importing::judge(&importing, catalogue, pins, list)
+        };
+        for source in importing.iter().filter(|it| it.trusts_first_use()) {
+            pins.adopt(&source.name, &state.first_seen);
+        }
+        let mut judged = judge(&pins);
+        if self.see_first(&importing, &judged, &mut pins, &mut state.first_seen) {
+            judged = judge(&pins);
+        }
+        let mut tools = Vec::new();
+        for (source, judged) in importing.iter().zip(&mut judged) {
+            tools.extend(approved(source, judged, &pins));
+        }
+        state
+            .standings
+            .update(&importing, &judged, &pins, &self.recorder);
+        let digest = Digest::of(lock.as_bytes());
+        if !lock.is_empty() && state.lock.replace(digest) != Some(digest) {
+            self.recorder
+                .record(ITSELF, "tools.lock", LOCK.to_owned(), Some(digest));
+        }
+        let missing = self.roster.missing();
+        catalogue.import(Imports {
+            tools,
+            missing: importing
+                .iter()
+                .filter(|it| missing.contains(&it.name))
+                .map(|it| it.name.clone())
+                .collect(),
+            sources: importing.into_iter().map(|it| it.name).collect(),
+        });
+        Ok(())
+    }
+
+    /// Follows the servers of the catalogue in force, and no others.
+    pub(crate) fn follow(&self, upstreams: &BTreeMap<String, Arc<Upstream>>) {
+        self.followers.follow(upstreams);
+    }
+
+    /// Approves what sources that nobody approved anything of offer, where they say `pins: first_use`; not
+    /// what is suspicious. True when there was any.
+    fn see_first(
+        &self,
+        importing: &[Importing],
+        judged: &[Vec<JudgedTool>],
+        pins: &mut Pins,
+        first_seen: &mut Pins,
+    ) -> bool {
+        let mut any = false;
+        for (source, judged) in importing.iter().zip(judged) {
+            if !source.trusts_first_use() || pins.knows(&source.name) {
+                continue;
+            }
+            for tool in judged {
+                let is_clean = tool.judged.grade() == Some(Grade::Wider);
+                if let Some(definition) = tool.definition.clone().filter(|_| is_clean) {
+                    first_seen.approve(&source.name, definition, FIRST_USE, self.ambient.now());
+                    any = true;
+                }
+            }
+            if first_seen.knows(&source.name) {
+                warn!(
+                    upstream = source.name,
+                    "the tools of an upstream are offered as first seen, and approved by nobody"
+                );
+            }
+            pins.adopt(&source.name, first_seen);
+        }
+        any
+    }
+}
+
+/// The tools of `source` that can be offered, each as it is pinned. One that cannot is refused after all.
+fn approved(source: &Importing, judged: &mut [JudgedTool], pins: &Pins) -> Vec<Tool> {
+    let mut tools = Vec::new();
+    for tool in judged
+        .iter_mut()
+        .filter(|tool| tool.judged == Judged::Approved)
+    {
+        let Some(pinned) = pins.pinned(&source.name, &tool.name) else {
+            continue;
+        };
+        match Tool::imported(pinned, &source.name, &source.settings) {
+            Ok(imported) => tools.push(imported),
+            Err(reason) => tool.judged = Judged::Refused { reason },
+        }
+    }
+    tools
+}
+
+#[cfg(test)]
+mod tests;

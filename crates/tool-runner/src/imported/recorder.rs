@@ -1,0 +1,72 @@
+//! Puts on record what upstreams changed and what somebody approved of it.
+
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio::time::sleep;
+use tokio_util::task::AbortOnDropHandle;
+use tracing::{error, warn};
+use wardgate_domain::{AdminChange, Ambient, Digest, Event, Record};
+use wardgate_rpc::client::AuditClient;
+
+/// Who makes a change that no person made.
+pub(super) const ITSELF: &str = "tool-runner";
+
+/// How many changes may wait for the record.
+const WAITING: usize = 10_000;
+
+/// The pause before a change that could not be recorded is tried again.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Records changes in their order, however long the record is away. Nothing waits for it: a changed tool is
+/// kept out at once, and the record of every call names the definition that ran.
+pub(super) struct Recorder {
+    changes: mpsc::Sender<Record>,
+    ambient: Ambient,
+    _task: AbortOnDropHandle<()>,
+}
+
+impl Recorder {
+    pub(super) fn new(audit: AuditClient, ambient: Ambient) -> Self {
+        let (changes, waiting) = mpsc::channel(WAITING);
+        Self {
+            changes,
+            ambient,
+            _task: AbortOnDropHandle::new(tokio::spawn(append_all(audit, waiting))),
+        }
+    }
+
+    /// `by` did `action` to `target`; `detail` is the digest of the definition or file that it is about.
+    pub(super) fn record(&self, by: &str, action: &str, target: String, detail: Option<Digest>) {
+        let record = Record {
+            time: self.ambient.now(),
+            event: Event::AdminChange(AdminChange {
+                actor: by.to_owned(),
+                action: action.to_owned(),
+                target,
+                scope: String::new(),
+                detail_digest: detail,
+                failed: false,
+            }),
+        };
+        if self.changes.try_send(record).is_err() {
+            error!(
+                action,
+                "too many changes of upstream tools wait for the record; one is not recorded"
+            );
+        }
+    }
+}
+
+async fn append_all(audit: AuditClient, mut waiting: mpsc::Receiver<Record>) {
+    while let Some(record) = waiting.recv().await {
+        let mut retry = false;
+        while let Err(error) = audit.append(&record, retry).await {
+            if !retry {
+                warn!(%error, "a change of an upstream's tools cannot be recorded now; trying again");
+            }
+            retry = true;
+            sleep(PAUSE).await;
+        }
+    }
+}

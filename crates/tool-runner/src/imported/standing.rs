@@ -1,0 +1,124 @@
+//! Tells what changed in the standing of each imported tool: once, not with every look.
+
+use std::collections::BTreeMap;
+
+use metrics::gauge;
+use tracing::{info, warn};
+use wardgate_domain::Digest;
+use wardgate_telemetry::names;
+
+use super::importing::Importing;
+use super::recorder::{ITSELF, Recorder};
+use crate::pins::{Definition, Grade, Judged, JudgedTool, Pins};
+
+/// How each tool stood when it was last judged, by source and the server's own name.
+#[derive(Default)]
+pub(super) struct Standings(BTreeMap<(String, String), Standing>);
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Standing {
+    state: &'static str,
+    digest: Option<Digest>,
+}
+
+impl Standings {
+    /// Takes note of a judgement. What is new in it goes to log and record.
+    pub(super) fn update(
+        &mut self,
+        importing: &[Importing],
+        judged: &[Vec<JudgedTool>],
+        pins: &Pins,
+        recorder: &Recorder,
+    ) {
+        let mut standings = BTreeMap::new();
+        for (source, judged) in importing.iter().zip(judged) {
+            let kept_out = judged
+                .iter()
+                .filter(|tool| is_kept_out(&tool.judged))
+                .count();
+            #[expect(clippy::cast_precision_loss, reason = "a count of tools")]
+            gauge!(names::QUARANTINED_TOOLS, "upstream" => source.name.clone())
+                .set(kept_out as f64);
+            for tool in judged {
+                let key = (source.name.clone(), tool.name.clone());
+                let standing = Standing {
+                    state: tool.judged.as_str(),
+                    digest: tool.definition.as_ref().map(Definition::digest),
+                };
+                let before = self.0.get(&key);
+                if before != Some(&standing) {
+                    tell(&source.name, tool, before.is_none());
+                    record(source, tool, before.is_none(), pins, recorder);
+                }
+                standings.insert(key, standing);
+            }
+        }
+        self.0 = standings;
+    }
+}
+
+fn is_kept_out(judged: &Judged) -> bool {
+    matches!(
+        judged,
+        Judged::New { .. } | Judged::Drifted { .. } | Judged::Refused { .. }
+    )
+}
+
+fn tell(upstream: &str, tool: &JudgedTool, at_first_sight: bool) {
+    let name = tool.shown.as_str();
+    let grade = tool.judged.grade().map(Grade::as_str);
+    match &tool.judged {
+        // Nobody needs to hear that all is as it was.
+        Judged::Approved if at_first_sight => {}
+        Judged::Approved => info!(
+            upstream,
+            tool = name,
+            "a tool of an upstream is approved and in force"
+        ),
+        Judged::Gone => info!(
+            upstream,
+            tool = name,
+            "an upstream does not offer an approved tool any more"
+        ),
+        Judged::New { .. } => warn!(
+            upstream,
+            tool = name,
+            grade,
+            "a new tool of an upstream is kept out until it is approved"
+        ),
+        Judged::Drifted { .. } => warn!(
+            upstream,
+            tool = name,
+            grade,
+            "a tool of an upstream changed and is kept out until the change is approved"
+        ),
+        Judged::Refused { reason } => {
+            warn!(
+                upstream,
+                tool = name,
+                reason,
+                "a tool of an upstream cannot be offered"
+            );
+        }
+    }
+}
+
+fn record(
+    source: &Importing,
+    tool: &JudgedTool,
+    at_first_sight: bool,
+    pins: &Pins,
+    recorder: &Recorder,
+) {
+    let digest = tool.definition.as_ref().map(Definition::digest);
+    match tool.judged {
+        Judged::Approved if !at_first_sight => {
+            let by = pins.approver(&source.name, &tool.name).unwrap_or(ITSELF);
+            recorder.record(by, "tool.approved", tool.shown.clone(), digest);
+        }
+        Judged::New { .. } | Judged::Drifted { .. } | Judged::Refused { .. } => {
+            recorder.record(ITSELF, "tool.quarantined", tool.shown.clone(), digest);
+        }
+        Judged::Approved | Judged::Gone => {}
+    }
+}

@@ -1,0 +1,215 @@
+//! How much a change of a definition asks of the person who approves it.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use serde::{Serialize, Serializer};
+
+use super::json::Json;
+
+/// How much to think before approving, least first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Grade {
+    /// Other words, or less than was approved.
+    Harmless,
+    /// More than was approved, or something else.
+    Wider,
+    /// Text that may be meant to mislead the model or the reader.
+    Suspicious,
+}
+
+impl Grade {
+    /// The grade in a word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Harmless => "harmless",
+            Self::Wider => "wider",
+            Self::Suspicious => "suspicious",
+        }
+    }
+}
+
+impl fmt::Display for Grade {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+impl Serialize for Grade {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
+    }
+}
+
+/// A grade and what it was given for.
+pub(super) type Graded = (Grade, &'static str);
+
+/// Characters by which a text may grow and still be the same text in other words.
+const MODEST: usize = 500;
+
+/// Bytes that icons may take.
+const MAX_ICONS: usize = 16 * 1024;
+
+/// Longest text of a new argument that cannot carry much.
+const SHORT_TEXT: f64 = 64.0;
+
+/// Words for people and models: what they mean is for [`super::suspicion`] to look at.
+pub(super) fn of_text(was: Option<&Json>, is: Option<&Json>) -> Graded {
+    let length = |json: &Json| json.canonical().chars().count();
+    let grown = is.map_or(0, length) > was.map_or(0, length) + MODEST;
+    if grown {
+        return (Grade::Wider, "much more text");
+    }
+    (Grade::Harmless, "other words")
+}
+
+pub(super) fn of_icons(is: Option<&Json>) -> Graded {
+    let plain = |icon: &Json| {
+        let source = icon.get("src").and_then(Json::as_text).unwrap_or_default();
+        let kind = icon
+            .get("mimeType")
+            .and_then(Json::as_text)
+            .unwrap_or_default();
+        let picture = [
+            "data:image/png;",
+            "data:image/jpeg;",
+            "data:image/webp;",
+            "data:image/gif;",
+        ];
+        !kind.contains("svg")
+            && (source.starts_with("https://") && !source.to_ascii_lowercase().contains(".svg")
+                || picture.iter().any(|start| source.starts_with(start)))
+    };
+    match is {
+        Some(icons) if icons.canonical().len() > MAX_ICONS || !icons.items().iter().all(plain) => (
+            Grade::Wider,
+            "icons that are large, active or not from https",
+        ),
+        _ => (Grade::Harmless, "other icons"),
+    }
+}
+
+/// A keyword of the input schema that is no text and no schema itself.
+pub(super) fn of_keyword(keyword: &str, was: Option<&Json>, is: Option<&Json>) -> Graded {
+    let narrower = match keyword {
+        "minimum" | "exclusiveMinimum" | "minLength" | "minItems" | "minProperties" => {
+            tightened(was, is, |was, is| is > was)
+        }
+        "maximum" | "exclusiveMaximum" | "maxLength" | "maxItems" | "maxProperties" => {
+            tightened(was, is, |was, is| is < was)
+        }
+        "enum" => was
+            .zip(is)
+            .is_some_and(|(was, is)| is.items().iter().all(|item| was.items().contains(item))),
+        "type" => is.is_some_and(|is| was.is_none_or(|was| within(&types(is), &types(was)))),
+        "required" => set(was) == set(is),
+        "format" | "items" => was.is_none(),
+        "uniqueItems" => is.and_then(Json::as_boolean) == Some(true),
+        "additionalProperties" => {
+            is == Some(&Json::Boolean(false)) || was.is_none_or(|was| *was == Json::Boolean(true))
+        }
+        _ => false,
+    };
+    match (narrower, keyword) {
+        (true, _) => (Grade::Harmless, "accepts no more"),
+        (false, "required") => (Grade::Wider, "other arguments are required"),
+        (false, "default") => (Grade::Wider, "another value where none is given"),
+        (false, "const" | "enum" | "pattern") => (Grade::Wider, "other values"),
+        (false, _) => (Grade::Wider, "may accept more"),
+    }
+}
+
+/// A new argument.
+pub(super) fn of_new_argument(schema: &Json, required: bool) -> Graded {
+    if required {
+        return (Grade::Wider, "a new argument, required");
+    }
+    let names: Vec<&str> = schema
+        .get("type")
+        .map(types)
+        .unwrap_or_default()
+        .into_iter()
+        .collect();
+    let short = schema
+        .get("maxLength")
+        .and_then(number)
+        .is_some_and(|most| most <= SHORT_TEXT);
+    let narrow = match names.as_slice() {
+        ["boolean" | "integer" | "number" | "null"] => true,
+        ["string"] => short || schema.get("enum").is_some(),
+        _ => false,
+    };
+    if narrow {
+        (Grade::Harmless, "a new argument, optional and narrow")
+    } else {
+        (Grade::Wider, "a new argument that takes much")
+    }
+}
+
+/// An argument that is no more. `closed`: arguments without a schema are not accepted.
+pub(super) fn of_lost_argument(closed: bool) -> Graded {
+    if closed {
+        (Grade::Harmless, "an argument less")
+    } else {
+        (Grade::Wider, "the argument has no rules any more")
+    }
+}
+
+/// True for one number in two spellings.
+pub(super) fn is_same_number(was: &Json, is: &Json) -> bool {
+    let (Json::Number(was), Json::Number(is)) = (was, is) else {
+        return false;
+    };
+    match (was.parse::<i128>(), is.parse::<i128>()) {
+        (Ok(was), Ok(is)) => was == is,
+        _ => exact(was)
+            .zip(exact(is))
+            .is_some_and(|(was, is)| was.total_cmp(&is).is_eq()),
+    }
+}
+
+/// Beyond 15 digits a double does not tell neighbours apart.
+fn exact(digits: &str) -> Option<f64> {
+    let number: f64 = digits.parse().ok()?;
+    (number.is_finite() && digits.len() <= 15).then_some(number)
+}
+
+fn number(json: &Json) -> Option<f64> {
+    match json {
+        Json::Number(digits) => digits
+            .parse()
+            .ok()
+            .filter(|number: &f64| number.is_finite()),
+        _ => None,
+    }
+}
+
+/// A limit where none was, or a tighter one. Limits that a double does not tell apart are no tighter.
+fn tightened(was: Option<&Json>, is: Option<&Json>, tighter: fn(f64, f64) -> bool) -> bool {
+    match (was.map(number), is.map(number)) {
+        (None, Some(Some(_))) => true,
+        (Some(Some(was)), Some(Some(is))) => tighter(was, is),
+        _ => false,
+    }
+}
+
+/// The types a schema names; a number is also every integer.
+fn types(json: &Json) -> BTreeSet<&str> {
+    let names = json.as_text().into_iter();
+    names
+        .chain(json.items().iter().filter_map(Json::as_text))
+        .collect()
+}
+
+fn within(inner: &BTreeSet<&str>, outer: &BTreeSet<&str>) -> bool {
+    inner
+        .iter()
+        .all(|name| outer.contains(name) || (*name == "integer" && outer.contains("number")))
+}
+
+fn set(list: Option<&Json>) -> BTreeSet<String> {
+    list.map_or(&[][..], Json::items)
+        .iter()
+        .map(Json::canonical)
+        .collect()
+}

@@ -1,0 +1,49 @@
+//! Definitions to change.
+
+use serde_json::{Value, json};
+
+use crate::pins::Definition;
+
+/// A tool with a bit of everything.
+pub(super) fn tool() -> Value {
+    json!({
+        "name": "find_orders",
+        "title": "Find orders",
+        "description": "Finds orders by customer, newest first.",
+        "inputSchema": {
+            "type": "object",
+            "properties": {
+                "customer": { "type": "string", "description": "Customer number", "maxLength": 12, "pattern": "^C" },
+                "state": { "type": "string", "enum": ["open", "sent", "paid"], "default": "open" },
+                "limit": { "type": "integer", "minimum": 1, "maximum": 100 },
+                "tags": { "type": "array", "items": { "type": "string", "maxLength": 20 } },
+            },
+            "required": ["customer"],
+            "additionalProperties": false,
+        },
+        "outputSchema": {
+            "type": "object",
+            "properties": { "count": { "type": "integer", "description": "How many" } },
+        },
+        "annotations": { "title": "Orders", "readOnlyHint": true, "openWorldHint": false },
+        "icons": [{ "src": "https://cdn.example/i.png", "mimeType": "image/png" }],
+        "_meta": { "ui": { "resourceUri": "ui://orders" } },
+    })
+}
+
+/// [`tool`] with the value at `pointer` replaced; `Null` removes it.
+pub(super) fn with(pointer: &str, value: Value) -> Value {
+    let mut tool = tool();
+    let (parent, name) = pointer.rsplit_once('/').unwrap();
+    let parent = tool.pointer_mut(parent).unwrap().as_object_mut().unwrap();
+    if value.is_null() {
+        parent.remove(name).unwrap();
+    } else {
+        parent.insert(name.to_owned(), value);
+    }
+    tool
+}
+
+pub(super) fn definition(tool: &Value) -> Definition {
+    Definition::read(&tool.to_string()).unwrap()
+}
