@@ -183,19 +183,19 @@ impl Catalogue {
     }
 
     /// The tools in the order of the file.
-    #[must_use] 
+    #[must_use]
     pub fn tools(&self) -> &[Tool] {
         &self.tools
     }
 
     /// Changes whenever what clients or the policy see of any tool changes.
-    #[must_use] 
+    #[must_use]
     pub fn version(&self) -> Digest {
         self.version
     }
 
     /// Groups of tools, by name.
-    #[must_use] 
+    #[must_use]
     pub fn toolsets(&self) -> &[Toolset] {
         &self.toolsets
     }

@@ -133,7 +133,9 @@ fn tool(name: String, table: &Table) -> Result<ToolDraft, (String, String)> {
         return Err((tool.name, "it has no column that can be shown".to_owned()));
     }
     let kind = if table.is_view { "view" } else { "table" };
-    if let Some(comment) = &table.comment { tool.describe(comment) } else {
+    if let Some(comment) = &table.comment {
+        tool.describe(comment);
+    } else {
         tool.describe(&format!("Rows of the {kind} {}.", table.name));
         tool.reviews
             .push(format!("the {kind} has no comment: describe what it holds"));
@@ -207,11 +209,13 @@ fn suggestions(table: &Table, columns: &[&Column], key: Option<&str>) -> Map<Str
 fn entity(table: &str) -> String {
     let words = identifier(table, "row");
     let words = words.split('_').filter(|word| !word.is_empty());
-    let capitals = words.map(|word| {
+    let mut name = String::new();
+    for word in words {
         let (first, rest) = word.split_at(1);
-        first.to_ascii_uppercase() + rest
-    });
-    capitals.collect()
+        name.push_str(&first.to_ascii_uppercase());
+        name.push_str(rest);
+    }
+    name
 }
 
 fn quoted(name: &str) -> String {
