@@ -70,17 +70,14 @@ async fn follow(source: String, upstream: Arc<Upstream>, roster: Roster) {
     let mut failures = 0;
     loop {
         changes.mark_unchanged();
-        match upstream.list_tools(Instant::now() + PATIENCE).await {
-            Ok(tools) => {
-                failures = 0;
-                let list = tools.iter().map(|tool| tool.raw.get().to_owned());
-                roster.answered(&source, list.collect());
-            }
+        if let Ok(tools) = upstream.list_tools(Instant::now() + PATIENCE).await {
+            failures = 0;
+            let list = tools.iter().map(|tool| tool.raw.get().to_owned());
+            roster.answered(&source, list.collect());
+        } else {
             // The client logs why a server is down.
-            Err(_) => {
-                failures += 1;
-                roster.failed(&source);
-            }
+            failures += 1;
+            roster.failed(&source);
         }
         sleep(PAUSE).await;
         tokio::select! {
@@ -107,6 +104,6 @@ async fn is_back(health: &mut watch::Receiver<Health>) {
         .is_err()
     {
         // Nobody will tell any more; the wait goes on.
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 }

@@ -3,8 +3,10 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use wardgate_domain::ToolName;
+
 use crate::catalogue::{Catalogue, McpSettings, Offered, PinMode, SourceKind};
-use crate::pins::{JudgedTool, Names, Offer, Pins};
+use crate::pins::{Definition, JudgedTool, Names, Offer, Pins};
 
 /// Definitions as a server sent them, each one JSON object.
 pub(super) type List = Arc<[String]>;
@@ -59,7 +61,7 @@ pub(super) fn judge(
     list: impl Fn(&str) -> Option<List>,
 ) -> Vec<Vec<JudgedTool>> {
     let configured = catalogue.tools().iter().flat_map(|tool| {
-        let aliases = tool.aliases().iter().map(|alias| alias.as_str());
+        let aliases = tool.aliases().iter().map(ToolName::as_str);
         aliases.chain([tool.facts().name.as_str()])
     });
     let mut names = Names::of_configured(configured);
@@ -69,7 +71,7 @@ pub(super) fn judge(
     let mut judged = Vec::new();
     for source in importing {
         let list = list(&source.name)
-            .unwrap_or_else(|| pins.of(&source.name).map(|pinned| pinned.text()).collect());
+            .unwrap_or_else(|| pins.of(&source.name).map(Definition::text).collect());
         let definitions: Vec<&str> = list.iter().map(String::as_str).collect();
         let offer = Offer {
             source: &source.name,

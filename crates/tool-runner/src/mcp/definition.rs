@@ -22,7 +22,6 @@ pub(super) const MAX_ENTRIES: usize = 10_000;
 pub(crate) struct ToolDefinition {
     pub(crate) name: ToolName,
     /// The whole definition, byte for byte.
-    #[cfg_attr(not(test), expect(dead_code, reason = "for the import of tools"))]
     pub(crate) raw: Box<RawValue>,
     /// Arguments that 2026-07-28 over HTTP wants repeated as headers.
     pub(super) headers: Vec<ParamHeader>,

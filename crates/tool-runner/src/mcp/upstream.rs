@@ -45,12 +45,10 @@ impl Upstream {
     }
 
     /// Whether the server can be reached.
-    #[cfg_attr(not(test), expect(dead_code, reason = "for the import of tools"))]
     pub(crate) fn health(&self) -> watch::Receiver<Health> {
         self.link.events.health()
     }
 
-    #[cfg_attr(not(test), expect(dead_code, reason = "for the import of tools"))]
     /// Changes when the server's tools changed, or may have.
     pub(crate) fn tools_changed(&self) -> watch::Receiver<u64> {
         self.link.events.tools_changes()
@@ -151,10 +149,6 @@ impl Upstream {
             .await
     }
 
-    #[cfg_attr(
-        not(test),
-        expect(dead_code, reason = "for an orderly end of the service")
-    )]
     /// Ends the connection, and waits for its end: a program is given a few seconds.
     pub(crate) async fn close(&self) {
         self.link.close().await;
