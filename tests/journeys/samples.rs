@@ -58,9 +58,16 @@ fn every_shipped_configuration_passes_its_check() {
     }
 }
 
+/// Every catalogue that ships: a file, or a directory of them.
+pub(super) fn catalogues() -> Vec<PathBuf> {
+    let mut found = shipped(|name| name == "tools.yaml");
+    found.push(Path::new(REPOSITORY).join("deploy/examples/edgelake/tools"));
+    found
+}
+
 #[test]
 fn every_shipped_catalogue_passes_its_check() {
-    for file in shipped(|name| name == "tools.yaml") {
+    for file in catalogues() {
         let said = wardgate(&["tools", "check"], &file);
         assert!(said.starts_with("ok: "), "{}: {said}", file.display());
     }

@@ -26,8 +26,8 @@ pub(crate) use fault::{Faults, Fields};
 pub(crate) use result_shape::{MaxRows, ResultShape, RowEntity, Shape, VALUE};
 pub(crate) use schema::{InputSchema, JsonType};
 pub(crate) use source::{
-    GrpcSettings, HttpSettings, McpSettings, Offered, PinMode, SourceKind, SourceSettings, SqlSettings,
-    header_name,
+    GrpcSettings, HttpSettings, McpSettings, Offered, PinMode, SourceKind, SourceSettings,
+    SqlSettings, header_name,
 };
 pub(crate) use statement::{Dialect, Statement};
 pub(crate) use template::{Filter, JsonTemplate, Template, UnfitValue, is_identifier};

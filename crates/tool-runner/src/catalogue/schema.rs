@@ -98,16 +98,26 @@ impl InputSchema {
     /// it does not name are open unless it closes them, and a default that does not fit is none.
     pub(super) fn of_upstream(text: &str) -> Result<Self, String> {
         let unusable = |problem: String| {
-            format!("its inputSchema cannot be checked against: {}", Escape::short(&problem))
+            format!(
+                "its inputSchema cannot be checked against: {}",
+                Escape::short(&problem)
+            )
         };
-        let schema: Value = serde_json::from_str(text).map_err(|error| unusable(error.to_string()))?;
+        let schema: Value =
+            serde_json::from_str(text).map_err(|error| unusable(error.to_string()))?;
         let validator = validator(schema.clone()).map_err(|error| unusable(error.to_string()))?;
         let declared = schema.get("properties").and_then(Value::as_object);
-        let properties = declared.into_iter().flatten().map(|(name, property)| Property {
-            name: name.clone(),
-            types: types(property.get("type")),
-            default: property.get("default").filter(|it| fits(property, it)).cloned(),
-        });
+        let properties = declared
+            .into_iter()
+            .flatten()
+            .map(|(name, property)| Property {
+                name: name.clone(),
+                types: types(property.get("type")),
+                default: property
+                    .get("default")
+                    .filter(|it| fits(property, it))
+                    .cloned(),
+            });
         Ok(Self {
             validator,
             properties: properties.collect(),

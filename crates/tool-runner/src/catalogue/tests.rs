@@ -458,8 +458,10 @@ fn the_published_schema_knows_what_the_catalogue_knows() {
         ("time_limit: 5s", "time_limit: soon"),
         ("name: read_rows", "name: read rows"),
     ] {
-        assert!(GOOD.contains(from), "{from}");
-        let value = Node::parse(&GOOD.replacen(from, to, 1)).unwrap().to_value();
+        // Of a source whose type is a variable, an editor cannot know the keys.
+        let good = GOOD.replace("\"${DB_TYPE:-sqlite}\"", "sqlite");
+        assert!(good.contains(from), "{from}");
+        let value = Node::parse(&good.replacen(from, to, 1)).unwrap().to_value();
         assert!(!schema.is_valid(&value), "{to}");
     }
 }
