@@ -22,6 +22,7 @@ mod error;
 mod executor;
 mod files;
 mod grpc;
+pub mod import;
 mod imported;
 mod kept_results;
 mod loaded;

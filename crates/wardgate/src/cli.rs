@@ -1,11 +1,15 @@
 //! The command line.
 
+mod import;
+
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use wardgate_domain::{Status, Timestamp};
+
+pub(crate) use import::{Import, ImportFrom};
 
 /// Governed access for AI agents: known callers, rules down to row and column, a record of every call.
 #[derive(Debug, Parser)]
@@ -210,6 +214,9 @@ pub(crate) enum ToolsCommand {
     },
     /// Approve tools of MCP servers as they are now, in `tools.lock` beside the catalogue.
     Approve(Approve),
+    /// Make a catalogue to review, from what is there already. What was chosen or left out is said on standard
+    /// error.
+    Import(Import),
     /// Turn a tool, toolset or upstream on, whatever less specific switches say.
     Enable(SwitchChange),
     /// Turn it off: nobody concerned sees it or can call it.
@@ -243,7 +250,12 @@ pub(crate) struct Approve {
     #[arg(long, conflicts_with_all = ["names", "source"])]
     pub(crate) all_harmless: bool,
     /// All tools of this source that are not suspicious.
-    #[arg(long, value_name = "SOURCE", requires = "all", conflicts_with = "names")]
+    #[arg(
+        long,
+        value_name = "SOURCE",
+        requires = "all",
+        conflicts_with = "names"
+    )]
     pub(crate) source: Option<String>,
     /// With --source: all of its tools.
     #[arg(long, requires = "source")]

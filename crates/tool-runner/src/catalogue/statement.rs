@@ -12,6 +12,8 @@
 //! The text is read with the eyes of the server. MySQL has several, by `sql_mode`; the sessions of a source
 //! have the one mode that is assumed here: `"` quotes names and a backslash is a character like any other.
 
+mod named;
+
 use std::fmt::Write;
 use std::sync::Arc;
 
@@ -115,6 +117,7 @@ impl Statement {
                     let index = index_of(&mut statement.names, name);
                     statement.segments.push(Segment::Name(index));
                 }
+                Token::Placeholder => return Err(scanner.placeholder(at)),
                 Token::Word | Token::Other => {}
             }
         }
@@ -241,6 +244,7 @@ pub(crate) fn check_expression(dialect: Dialect, sql: &str) -> Result<(), BadSta
                     "write a plain expression over the columns of the statement",
                 ));
             }
+            Token::Placeholder => return Err(scanner.placeholder(at)),
             Token::Other => match sql.as_bytes()[at] {
                 b'(' => depth += 1,
                 b')' => depth -= 1,
@@ -266,6 +270,8 @@ enum Token<'s> {
     Param(&'s str),
     /// `{name}`, without the braces.
     Name(&'s str),
+    /// One of the database's own: `?`, or one with a number.
+    Placeholder,
     /// A bare word: keyword, identifier or number.
     Word,
     /// A quoted text or identifier, or one character of anything else.
@@ -346,10 +352,9 @@ impl<'s> Scanner<'s> {
                 ));
             }
             ('$', Some(next)) if next == '$' || is_word_start(next) => self.dollar(start, rest)?,
-            ('$', Some(next)) if next.is_ascii_digit() => return Err(self.placeholder(start)),
-            ('?' | '@', _) if self.dialect != Dialect::Postgres => {
-                return Err(self.placeholder(start));
-            }
+            ('$', Some(next)) if next.is_ascii_digit() => (numbered(rest), Token::Placeholder),
+            ('?', _) if self.dialect != Dialect::Postgres => (numbered(rest), Token::Placeholder),
+            ('@', _) if self.dialect == Dialect::Sqlite => return Err(self.placeholder(start)),
             (c, _) if is_word_start(c) || c.is_ascii_digit() => {
                 let word = word(rest);
                 let is_file_word = FILE_WORDS.iter().any(|it| word.eq_ignore_ascii_case(it));
@@ -494,6 +499,12 @@ fn is_word_start(c: char) -> bool {
 /// Length of the first line of `text`.
 fn line(text: &str) -> usize {
     text.find('\n').unwrap_or(text.len())
+}
+
+/// Length of the placeholder that `text` begins with: one character, and a number where it has one.
+fn numbered(text: &str) -> usize {
+    let digits = text[1..].find(|c: char| !c.is_ascii_digit());
+    digits.map_or(text.len(), |length| 1 + length)
 }
 
 /// The word at the beginning of `text`.

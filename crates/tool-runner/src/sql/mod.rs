@@ -32,6 +32,14 @@ use sqlite::Sqlite;
 const REST_ROWS: usize = 100;
 const REST_LIMIT: Duration = Duration::from_millis(5);
 
+/// A session of its own on a PostgreSQL database, whose every transaction is read-only.
+pub(crate) async fn postgres_reader(
+    url: &str,
+    statement_limit: Duration,
+) -> Result<sqlx::PgConnection, sqlx::Error> {
+    Postgres::reader(url, statement_limit)?.open().await
+}
+
 /// A value bound to a placeholder. `None` is NULL of that type.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Bound {

@@ -79,6 +79,11 @@ impl Postgres {
             ]);
         Ok(Self { options })
     }
+
+    /// One connection.
+    pub(super) async fn open(&self) -> Result<PgConnection, sqlx::Error> {
+        PgConnection::connect_with(&self.options).await
+    }
 }
 
 /// Without `sslmode` in its URL the driver would fall back to plain text when TLS is refused, and check no
@@ -110,7 +115,7 @@ impl Backend for Postgres {
     type Layout = Vec<PgColumn>;
 
     async fn connect(&self) -> Result<Session, sqlx::Error> {
-        let mut connection = PgConnection::connect_with(&self.options).await?;
+        let mut connection = self.open().await?;
         let (id, started) = sqlx::query_as(OWN_PROCESS)
             .persistent(false)
             .fetch_one(&mut connection)

@@ -8,6 +8,7 @@ mod grpc;
 mod guarded;
 pub(crate) mod harness;
 mod imported;
+mod imports;
 mod kept;
 mod mysql;
 mod permits;

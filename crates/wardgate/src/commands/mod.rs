@@ -4,6 +4,7 @@ pub(crate) mod audit;
 pub(crate) mod certs;
 pub(crate) mod config;
 pub(crate) mod health;
+pub(crate) mod import;
 pub(crate) mod pins;
 pub(crate) mod policy;
 pub(crate) mod serve;

@@ -9,7 +9,7 @@ use wardgate_tool_runner::Catalogue;
 
 use crate::Failure;
 use crate::cli::{Tools, ToolsCommand};
-use crate::commands::{pins, switches};
+use crate::commands::{import, pins, switches};
 
 pub(crate) async fn run(arguments: Tools) -> Result<(), Failure> {
     match arguments.command {
@@ -45,6 +45,7 @@ pub(crate) async fn run(arguments: Tools) -> Result<(), Failure> {
         }
         ToolsCommand::Diff { catalogue, json } => pins::diff(&catalogue, json).await?,
         ToolsCommand::Approve(arguments) => pins::approve(arguments).await?,
+        ToolsCommand::Import(arguments) => import::run(arguments).await?,
         ToolsCommand::Enable(change) => switches::set(SwitchAction::Enable, change).await?,
         ToolsCommand::Disable(change) => switches::set(SwitchAction::Disable, change).await?,
         ToolsCommand::Reset(change) => switches::set(SwitchAction::Reset, change).await?,

@@ -157,6 +157,35 @@ fn a_name_is_an_identifier_whatever_it_holds() {
 }
 
 #[test]
+fn placeholders_of_the_database_get_names() {
+    let name = |position: usize| ["a", "b"].get(position).copied();
+    for (dialect, sql, named) in [
+        (
+            Dialect::Postgres,
+            "SELECT '$1', $2::int, x[1:$1] -- $1\nWHERE a = $1AND j ? 'x'",
+            "SELECT '$1', :b::int, x[1: :a] -- $1\nWHERE a = :a AND j ? 'x'",
+        ),
+        (Dialect::Mysql, "SELECT ?, '?', ?", "SELECT :a, '?', :b"),
+        (Dialect::Sqlite, "SELECT ?2, ?, $1", "SELECT :b, :a, :a"),
+    ] {
+        let converted = Statement::with_names(dialect, sql, name).unwrap();
+        assert_eq!(converted, named);
+        assert!(Statement::parse(dialect, &converted).is_ok());
+    }
+    for sql in [
+        "SELECT $3",
+        "SELECT $0",
+        "SELECT $1, :c",
+        "SELECT $99999999999999999999",
+    ] {
+        assert!(
+            Statement::with_names(Dialect::Postgres, sql, name).is_err(),
+            "{sql}"
+        );
+    }
+}
+
+#[test]
 fn what_mysql_reads_in_two_ways_is_refused() {
     for (sql, problem) in [
         (

@@ -80,6 +80,7 @@ impl Launcher {
     pub(super) async fn connect(&self) -> Result<Connection, UpstreamError> {
         self.wait_for_turn().await?;
         let (process, handshake) = self.open().await?;
+        process.channel.take_into_use();
         let listening = (handshake.era == Era::Modern && handshake.announces_tools).then(|| {
             let stop = CancellationToken::new();
             let listening =

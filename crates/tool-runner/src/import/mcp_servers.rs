@@ -1,0 +1,343 @@
+//! The `mcpServers` of a client, in the dialects of the clients that are about: each server becomes a source of
+//! type `mcp`.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+use url::Url;
+
+use super::draft::{Draft, SourceDraft};
+use super::secrets::{is_secret, is_secret_name, is_secret_value};
+use super::text::{Names, name, variable};
+use super::{ImportError, Imported, document, openapi};
+
+/// Where clients keep the map of servers.
+const SECTIONS: [&str; 6] = [
+    "/mcpServers",
+    "/servers",
+    "/mcp/servers",
+    "/mcp/mcpServers",
+    "/mcp_servers",
+    "/context_servers",
+];
+
+/// Keys under which clients write the URL of a server.
+const URLS: [&str; 3] = ["url", "httpUrl", "serverUrl"];
+
+/// Keys that are read, or say nothing that is lost.
+const KNOWN: [&str; 12] = [
+    "command",
+    "args",
+    "env",
+    "headers",
+    "type",
+    "transport",
+    "url",
+    "httpUrl",
+    "serverUrl",
+    "disabled",
+    "name",
+    "description",
+];
+
+/// The words in front of a credential in a header.
+const SCHEMES: [&str; 3] = ["Bearer ", "Basic ", "Token "];
+
+/// Imports the servers of a client's configuration.
+pub fn mcp_servers(text: &str) -> Result<Imported, ImportError> {
+    let root = Value::Object(document::one(text)?);
+    let servers = SECTIONS
+        .iter()
+        .find_map(|section| root.pointer(section)?.as_object())
+        .ok_or_else(|| {
+            ImportError::Unreadable("it has neither `mcpServers` nor `servers`".to_owned())
+        })?;
+    let mut import = Import {
+        draft: Draft::of("the MCP servers of a client"),
+        inputs: inputs(&root),
+        taken: BTreeMap::new(),
+    };
+    let mut names = Names::default();
+    for (original, server) in servers {
+        let name = names.unique(&name(original, "server"));
+        let mut source = SourceDraft {
+            name,
+            ..SourceDraft::default()
+        };
+        if *original != source.name {
+            source.reviews.push(format!(
+                "the server `{original}` is called `{}`",
+                source.name
+            ));
+        }
+        match import.server(server, &mut source) {
+            Ok(()) => {
+                import.draft.source(&source);
+            }
+            Err(reason) => import.draft.leave_out_source(&source.name, &reason),
+        }
+    }
+    import.draft.note(
+        "the sources",
+        "their results are `unclassified` until `classes` of the source says what they hold",
+    );
+    import.draft.finish()
+}
+
+/// What the inputs that a client asks its user for are, by id.
+fn inputs(root: &Value) -> BTreeMap<String, String> {
+    let inputs = [root.pointer("/inputs"), root.pointer("/mcp/inputs")];
+    let inputs = inputs.into_iter().flatten().filter_map(Value::as_array);
+    inputs
+        .flatten()
+        .filter_map(|input| {
+            let id = input["id"].as_str()?;
+            let text = input["description"]
+                .as_str()
+                .unwrap_or("what the client asked for");
+            Some((id.to_owned(), text.to_owned()))
+        })
+        .collect()
+}
+
+struct Import {
+    draft: Draft,
+    inputs: BTreeMap<String, String>,
+    /// What each variable stands for, so that two secrets never share one.
+    taken: BTreeMap<String, String>,
+}
+
+impl Import {
+    /// Fills in the source; an error is the reason why it can be none.
+    fn server(&mut self, server: &Value, source: &mut SourceDraft) -> Result<(), String> {
+        let members = server.as_object().ok_or("it is not a map")?;
+        source.fields.insert("type".to_owned(), "mcp".into());
+        let url = URLS.iter().find_map(|key| members.get(*key)?.as_str());
+        match (members.get("command").and_then(Value::as_str), url) {
+            (Some(command), None) => self.program(command, members, source),
+            (None, Some(url)) => self.endpoint(url, members, source)?,
+            _ => return Err("it has not one of `command` and `url`".to_owned()),
+        }
+        if members.get("disabled") == Some(&Value::Bool(true)) {
+            source
+                .reviews
+                .push("it is disabled at the client: none of its tools is offered".to_owned());
+            source.fields.insert("tools".to_owned(), "none".into());
+        }
+        for key in members.keys().filter(|key| !KNOWN.contains(&key.as_str())) {
+            source.reviews.push(format!("`{key}` is not carried over"));
+        }
+        Ok(())
+    }
+
+    fn program(&mut self, command: &str, members: &Map<String, Value>, source: &mut SourceDraft) {
+        let mut words = vec![self.text("command", "command", command, &source.name)];
+        let args = members.get("args").and_then(Value::as_array);
+        let args = args.into_iter().flatten().filter_map(Value::as_str);
+        let mut flag = "";
+        for arg in args {
+            words.push(self.argument(flag, arg, &source.name));
+            let is_flag = arg.starts_with('-') && !arg.contains('=');
+            flag = if is_flag { arg } else { "" };
+        }
+        source.fields.insert("command".to_owned(), words.into());
+        let env = self.texts(members.get("env"), "", source);
+        if !env.is_empty() {
+            source.fields.insert("env".to_owned(), env.into());
+        }
+    }
+
+    fn endpoint(
+        &mut self,
+        url: &str,
+        members: &Map<String, Value>,
+        source: &mut SourceDraft,
+    ) -> Result<(), String> {
+        let transport = members.get("type").or_else(|| members.get("transport"));
+        if transport.and_then(Value::as_str) == Some("sse") {
+            source.reviews.push(
+                "it is said to speak SSE, the transport of 2024-11-05; here its Streamable HTTP endpoint is needed"
+                    .to_owned(),
+            );
+        }
+        if let Ok(parsed) = Url::parse(url) {
+            if !parsed.username().is_empty() || parsed.password().is_some() {
+                return Err("its URL holds credentials; put them in `auth` of a source".to_owned());
+            }
+            if parsed.query().is_some() || parsed.fragment().is_some() {
+                return Err(
+                    "its URL holds a query, where keys often are; put them in `headers` of a source".to_owned(),
+                );
+            }
+            if let Some(networks) = openapi::private_networks(&parsed) {
+                source.reviews.push(
+                    "an address off the public internet is allowed because this URL is one"
+                        .to_owned(),
+                );
+                source.fields.insert("private".to_owned(), networks);
+            }
+        }
+        let url = self.text("url", "url", url, &source.name);
+        source.fields.insert("url".to_owned(), url.into());
+        let prefix = format!("{}_", source.name);
+        let headers = self.texts(members.get("headers"), &prefix, source);
+        if !headers.is_empty() {
+            source.fields.insert("headers".to_owned(), headers.into());
+        }
+        Ok(())
+    }
+
+    /// The texts of a map, each secret of them as a variable that is called as the key is, behind `prefix`.
+    fn texts(
+        &mut self,
+        node: Option<&Value>,
+        prefix: &str,
+        source: &SourceDraft,
+    ) -> Map<String, Value> {
+        let mut texts = Map::new();
+        for (key, value) in node.and_then(Value::as_object).into_iter().flatten() {
+            let value = match value {
+                Value::String(text) => text.clone(),
+                Value::Null => continue,
+                other => other.to_string(),
+            };
+            // The catalogue has no empty texts in sources.
+            if value.is_empty() {
+                self.draft.note(
+                    format!("source `{}`", source.name),
+                    format!("`{key}` is empty and left out"),
+                );
+                continue;
+            }
+            let text = self.text(&format!("{prefix}{key}"), key, &value, &source.name);
+            texts.insert(key.clone(), text.into());
+        }
+        texts
+    }
+
+    /// An argument of a program, which may be the value of the flag in front of it.
+    fn argument(&mut self, flag: &str, arg: &str, source: &str) -> String {
+        let flag = if arg.starts_with('-') || flag.is_empty() {
+            "argument"
+        } else {
+            flag
+        };
+        if is_secret_name(flag) || !arg.contains(['=', ':']) {
+            return self.text(&format!("{source}_{flag}"), flag, arg, source);
+        }
+        let Some(at) = arg.find(['=', ':']) else {
+            return arg.to_owned();
+        };
+        let (name, value) = (&arg[..at], &arg[at + 1..]);
+        let is_name = name
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte));
+        if is_name && !value.starts_with("//") {
+            let text = value.trim_start();
+            let blank = &value[..value.len() - text.len()];
+            let text = self.text(&format!("{source}_{name}"), name, text, source);
+            return format!("{}{blank}{text}", &arg[..=at]);
+        }
+        self.text(&format!("{source}_{flag}"), flag, arg, source)
+    }
+
+    /// A text with the client's references as ours, and as a variable what is secret in it. `wanted` is what
+    /// the variable would be called, `key` what the value is called.
+    fn text(&mut self, wanted: &str, key: &str, text: &str, source: &str) -> String {
+        let (converted, literal) = self.references(text, source);
+        let has_references = converted.contains("${");
+        let scheme = SCHEMES.iter().find(|scheme| literal.starts_with(**scheme));
+        let bare = &literal[scheme.map_or(0, |scheme| scheme.len())..];
+        let is_leaking = if has_references {
+            is_secret_value(bare)
+        } else {
+            is_secret(key, bare) || (scheme.is_some() && !bare.is_empty())
+        };
+        let is_broken = literal.contains("${");
+        if !is_leaking && !is_broken {
+            return converted;
+        }
+        let mut name = variable(wanted);
+        if self.taken.get(&name).is_some_and(|value| value != bare) {
+            name = variable(&format!("{source}_{wanted}"));
+        }
+        let mut number = 2;
+        while self.taken.get(&name).is_some_and(|value| value != bare) {
+            name = variable(&format!("{source}_{wanted}_{number}"));
+            number += 1;
+        }
+        self.taken.insert(name.clone(), bare.to_owned());
+        let was = if is_broken {
+            "what only the client can fill in"
+        } else {
+            "which the file held in plain text"
+        };
+        let about = format!("`{key}` of the server `{source}`, {was}");
+        let sample = if key == "url" {
+            "https://mcp.example.com/mcp"
+        } else {
+            "example"
+        };
+        let reference = self.draft.variable(&name, &about, sample);
+        format!("{}{reference}", scheme.unwrap_or(&""))
+    }
+
+    /// `text` with each reference as `${NAME}` or `${NAME:-default}`, and `text` without them.
+    fn references(&mut self, text: &str, source: &str) -> (String, String) {
+        let (mut converted, mut literal) = (String::new(), String::new());
+        let mut rest = text;
+        while let Some((before, after)) = rest.split_once("${") {
+            converted.push_str(before);
+            literal.push_str(before);
+            let found = after.split_once('}').and_then(|(inside, behind)| {
+                let (name, default, about) = self.reference(inside, source)?;
+                Some((name, default, about, behind))
+            });
+            let Some((name, default, about, behind)) = found else {
+                literal.push_str("${");
+                rest = after;
+                continue;
+            };
+            let is_whole_url = before.is_empty() && converted.is_empty();
+            let sample = if is_whole_url {
+                "https://mcp.example.com/mcp"
+            } else {
+                "example"
+            };
+            self.taken.insert(name.clone(), format!("${{{name}}}"));
+            let reference = self.draft.variable(&name, &about, sample);
+            converted.push_str(&match default {
+                Some(default) => format!("${{{name}:-{default}}}"),
+                None => reference,
+            });
+            rest = behind;
+        }
+        converted.push_str(rest);
+        literal.push_str(rest);
+        (converted, literal)
+    }
+
+    /// The variable that a client's reference stands for, its default, and what it is.
+    fn reference(&self, inside: &str, source: &str) -> Option<(String, Option<String>, String)> {
+        let is_name = |name: &str| {
+            !name.is_empty()
+                && !name.starts_with(|c: char| c.is_ascii_digit())
+                && name
+                    .bytes()
+                    .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+        };
+        let about = format!("what the server `{source}` reads");
+        if let Some(id) = inside.strip_prefix("input:") {
+            let about = self.inputs.get(id).cloned().unwrap_or(about);
+            return Some((variable(id), None, about));
+        }
+        let inside = inside.strip_prefix("env:").unwrap_or(inside);
+        let (name, default) = match inside.split_once(":-") {
+            Some((name, default)) => (name, Some(default.to_owned())),
+            None => (inside, None),
+        };
+        // A default that is secret is no part of a file.
+        let default = default.filter(|default| !is_secret(name, default));
+        is_name(name).then(|| (name.to_owned(), default, about))
+    }
+}

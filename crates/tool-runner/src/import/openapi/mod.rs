@@ -1,0 +1,310 @@
+//! OpenAPI 3.0 and 3.1: every operation becomes an `http` tool.
+//!
+//! ```text
+//!   servers, securitySchemes ─▶ source (security)
+//!   paths × methods          ─▶ tool: parameters and body (request) ─ schemas resolved (schema) ─ rows (response)
+//! ```
+
+mod request;
+mod response;
+mod schema;
+mod security;
+
+use percent_encoding::percent_decode_str;
+use serde_json::{Map, Value, json};
+use url::{Host, Url};
+
+use super::draft::{Draft, SourceDraft, ToolDraft};
+use super::text::{self, identifier, name};
+use super::{ImportError, Imported, document};
+use schema::Schemas;
+
+/// More tools than this are of no use to any model; the rest is left out.
+const MAX_TOOLS: usize = 1_000;
+
+/// Methods that a tool can use; others are left out.
+const METHODS: [&str; 6] = ["get", "head", "post", "put", "patch", "delete"];
+
+/// Methods of OpenAPI that have no tool.
+const OTHER_METHODS: [&str; 2] = ["options", "trace"];
+
+/// How long the name of the source may be: it begins the names of variables.
+const MAX_SOURCE_NAME: usize = 32;
+
+/// The document, read by reference.
+#[derive(Debug, Clone, Copy)]
+struct Api<'d> {
+    root: &'d Value,
+}
+
+impl<'d> Api<'d> {
+    /// `value`, or what its `$ref` leads to within the document. Chains of references end after a few.
+    fn resolve(self, mut value: &'d Value) -> Option<&'d Value> {
+        for _ in 0..8 {
+            match value.get("$ref") {
+                None => return Some(value),
+                Some(reference) => value = self.follow(reference.as_str()?)?,
+            }
+        }
+        None
+    }
+
+    /// What a reference leads to; none where that is another document.
+    fn follow(self, reference: &str) -> Option<&'d Value> {
+        let pointer = reference.strip_prefix('#')?;
+        let pointer = percent_decode_str(pointer).decode_utf8().ok()?;
+        self.root.pointer(&pointer)
+    }
+}
+
+/// Imports an OpenAPI document. `base_url` stands in place of its `servers`.
+pub fn openapi(text: &str, base_url: Option<&str>) -> Result<Imported, ImportError> {
+    let root = Value::Object(document::one(text)?);
+    check_version(&root)?;
+    let api = Api { root: &root };
+    let mut draft = Draft::of("an OpenAPI document");
+    let title = root.pointer("/info/title").and_then(Value::as_str);
+    let mut source = SourceDraft {
+        name: source_name(title.unwrap_or_default()),
+        ..SourceDraft::default()
+    };
+    source.fields.insert("type".to_owned(), "http".into());
+    locate(&root, base_url, &mut source, &mut draft);
+    security::read(api, &mut source, &mut draft);
+    if !draft.source(&source) {
+        return draft.finish();
+    }
+    if root.get("webhooks").is_some() {
+        draft.note(
+            "the document",
+            "its webhooks are left out: they are calls to somebody else",
+        );
+    }
+    let operations = operations(api, &mut draft);
+    for (at, operation) in operations.iter().enumerate() {
+        if at == MAX_TOOLS {
+            let rest = operations.len() - MAX_TOOLS;
+            draft.note(
+                "the document",
+                format!("{rest} operations are left out: more than {MAX_TOOLS} tools help nobody"),
+            );
+            break;
+        }
+        import(api, &source.name, operation, &mut draft);
+    }
+    draft.finish()
+}
+
+fn check_version(root: &Value) -> Result<(), ImportError> {
+    let unreadable = |problem: &str| Err(ImportError::Unreadable(problem.to_owned()));
+    let version = match root.get("openapi") {
+        Some(Value::String(version)) => version.clone(),
+        Some(Value::Number(version)) => version.to_string(),
+        _ if root.get("swagger").is_some() => {
+            return unreadable("it is Swagger 2; convert it to OpenAPI 3 first");
+        }
+        _ => return unreadable("it has no `openapi` version, so it is no OpenAPI document"),
+    };
+    if !version.starts_with("3.") {
+        return unreadable("its `openapi` version is not 3.x");
+    }
+    Ok(())
+}
+
+fn source_name(title: &str) -> String {
+    let name = identifier(&title.to_ascii_lowercase(), "api");
+    name[..name.floor_char_boundary(MAX_SOURCE_NAME)]
+        .trim_end_matches('_')
+        .to_owned()
+}
+
+/// Where the service is.
+fn locate(root: &Value, base_url: Option<&str>, source: &mut SourceDraft, draft: &mut Draft) {
+    let servers = root.get("servers").and_then(Value::as_array);
+    let servers = servers.map_or(&[][..], Vec::as_slice);
+    let url = match (base_url, servers.first()) {
+        (Some(url), _) => url.to_owned(),
+        (None, Some(server)) => {
+            if servers.len() > 1 {
+                source.reviews.push(format!(
+                    "the document names {} servers; this is the first",
+                    servers.len()
+                ));
+            }
+            with_defaults(server, &mut source.reviews)
+        }
+        (None, None) => String::new(),
+    };
+    let parsed = Url::parse(&url).ok().filter(|url| {
+        matches!(url.scheme(), "http" | "https")
+            && url.username().is_empty()
+            && url.password().is_none()
+            && url.query().is_none()
+            && url.fragment().is_none()
+            // What a source says is read for variables of the environment.
+            && !url.as_str().contains("${")
+    });
+    let networks = parsed.as_ref().and_then(private_networks);
+    let problem = match (&parsed, &networks) {
+        (None, _) => "the document gives no absolute http(s) URL without credentials and query",
+        // Whoever wrote the document does not choose what of the network may be reached.
+        (Some(_), Some(_)) if base_url.is_none() => {
+            "the document's server is off the public internet: set its URL, and `private` if that is right"
+        }
+        _ => "",
+    };
+    if let (Some(url), true) = (parsed, problem.is_empty()) {
+        let text = url.as_str().trim_end_matches('/');
+        source.fields.insert("base_url".to_owned(), text.into());
+        if let Some(networks) = networks {
+            source.fields.insert("private".to_owned(), networks);
+        }
+        return;
+    }
+    source.reviews.push(problem.to_owned());
+    let variable = format!("{}_URL", text::variable(&source.name));
+    let about = "the URL of the service";
+    let reference = draft.variable(&variable, about, "https://api.example.com");
+    source
+        .fields
+        .insert("base_url".to_owned(), reference.into());
+}
+
+/// The URL of a server, each `{variable}` of it as the document presets it.
+fn with_defaults(server: &Value, reviews: &mut Vec<String>) -> String {
+    let mut url = server["url"].as_str().unwrap_or_default().to_owned();
+    let variables = server.get("variables").and_then(Value::as_object);
+    for (name, variable) in variables.into_iter().flatten() {
+        if let Some(default) = variable["default"].as_str() {
+            reviews.push(format!("`{{{name}}}` of the server's URL is its default"));
+            url = url.replace(&format!("{{{name}}}"), default);
+        }
+    }
+    url
+}
+
+/// What `private` must list for this URL, if anything.
+pub(super) fn private_networks(url: &Url) -> Option<Value> {
+    match url.host()? {
+        Host::Domain(domain) if domain == "localhost" || domain.ends_with(".localhost") => {
+            Some(json!(["127.0.0.0/8", "::1"]))
+        }
+        Host::Domain(_) => None,
+        Host::Ipv4(ip) => {
+            let is_public = !(ip.is_private() || ip.is_loopback() || ip.is_link_local());
+            (!is_public).then(|| json!([format!("{ip}/32")]))
+        }
+        Host::Ipv6(ip) => {
+            let is_public = !(ip.is_loopback() || ip.is_unique_local());
+            (!is_public).then(|| json!([format!("{ip}/128")]))
+        }
+    }
+}
+
+/// One method of one path.
+struct Operation<'d> {
+    method: &'static str,
+    path: &'d str,
+    item: &'d Value,
+    definition: &'d Value,
+}
+
+/// Every operation in the order of the document.
+fn operations<'d>(api: Api<'d>, draft: &mut Draft) -> Vec<Operation<'d>> {
+    let mut operations = Vec::new();
+    let paths = api.root.get("paths").and_then(Value::as_object);
+    for (path, item) in paths.into_iter().flatten() {
+        if !path.starts_with('/') {
+            continue;
+        }
+        let Some(item) = api.resolve(item) else {
+            draft.leave_out_tool(path, "its `$ref` leads to another document or nowhere");
+            continue;
+        };
+        for method in OTHER_METHODS {
+            if item.get(method).is_some() {
+                draft.leave_out_tool(
+                    &format!("{method} {path}"),
+                    "there are tools for GET, HEAD, POST, PUT, PATCH and DELETE",
+                );
+            }
+        }
+        for method in METHODS {
+            if let Some(definition) = item.get(method).filter(|it| it.is_object()) {
+                operations.push(Operation {
+                    method,
+                    path,
+                    item,
+                    definition,
+                });
+            }
+        }
+    }
+    operations
+}
+
+fn import(api: Api<'_>, source: &str, operation: &Operation<'_>, draft: &mut Draft) {
+    let Operation {
+        method,
+        path,
+        definition,
+        ..
+    } = operation;
+    let by_path = name(&format!("{method}_{path}"), method);
+    let wanted = definition["operationId"].as_str().unwrap_or_default();
+    let mut tool = ToolDraft {
+        name: draft.tool_name(&name(wanted, &by_path)),
+        ..ToolDraft::default()
+    };
+    tool.describe(&description(definition));
+    if tool.description.is_empty() {
+        tool.describe(&format!("{} {path}", method.to_ascii_uppercase()));
+        tool.reviews
+            .push("the operation has no description: say what it is good for".to_owned());
+    }
+    if definition["deprecated"] == true {
+        tool.reviews.push("the operation is deprecated".to_owned());
+    }
+    if definition.get("servers").is_some() || operation.item.get("servers").is_some() {
+        tool.reviews
+            .push("the operation has servers of its own; it is sent to the source's".to_owned());
+    }
+    match *method {
+        "get" | "head" => tool.hints.push("readOnlyHint"),
+        "put" | "delete" => tool.hints.push("idempotentHint"),
+        _ => {}
+    }
+    let mut schemas = Schemas::of(api);
+    let request = match request::read(operation, &mut schemas, &mut tool.reviews) {
+        Ok(request) => request,
+        Err(reason) => return draft.leave_out_tool(&tool.name, &reason),
+    };
+    tool.input_schema = request.input_schema;
+    tool.execute = Map::from_iter([
+        ("type".to_owned(), "http".into()),
+        ("source".to_owned(), source.into()),
+        ("method".to_owned(), method.to_ascii_uppercase().into()),
+        ("path".to_owned(), request.path.into()),
+    ]);
+    tool.execute.extend(request.parts);
+    response::guess(api, definition, &mut tool);
+    tool.reviews.extend(schemas.into_reviews());
+    draft.tool(&tool);
+}
+
+fn description(definition: &Value) -> String {
+    let part = |key: &str| definition[key].as_str().unwrap_or_default().trim();
+    let (summary, description) = (part("summary"), part("description"));
+    if description.is_empty() || description.starts_with(summary) {
+        return match description {
+            "" => summary.to_owned(),
+            text => text.to_owned(),
+        };
+    }
+    let stop = if summary.ends_with(['.', '!', '?', ':']) {
+        ""
+    } else {
+        "."
+    };
+    format!("{summary}{stop}\n\n{description}")
+}

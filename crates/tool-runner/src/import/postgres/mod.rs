@@ -1,0 +1,318 @@
+//! PostgreSQL: a tool that lists the rows of each table or view, by its keys and what is indexed.
+
+mod describe;
+
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+use tokio::time::timeout;
+
+use super::draft::{Draft, SourceDraft, ToolDraft};
+use super::text::{Description, Names, identifier};
+use super::{ImportError, Imported, classes};
+use describe::{Column, Table};
+
+/// How long the whole description may take.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// More tables than this make more tools than help.
+const MAX_TABLES: usize = 300;
+
+/// Rows of one call, where the caller does not say.
+const DEFAULT_ROWS: u32 = 50;
+
+/// Rows of one call at most.
+const MAX_ROWS: u32 = 500;
+
+/// Enumerations with more labels are texts.
+const MAX_LABELS: usize = 50;
+
+/// The longest description of a column, in characters.
+const MAX_DESCRIPTION: usize = 500;
+
+/// Which tables are described.
+#[derive(Debug, Clone)]
+pub struct PostgresOptions {
+    /// The environment variable that the file will read the URL from.
+    pub variable: String,
+    /// Schemas to look in.
+    pub schemas: Vec<String>,
+    /// Names of tables and views; all where there is none.
+    pub tables: Vec<String>,
+}
+
+/// Describes the database at `url`, in a read-only session and a bounded time.
+pub async fn postgres(url: &str, options: &PostgresOptions) -> Result<Imported, ImportError> {
+    let tables = timeout(LIMIT, describe::tables(url, options, MAX_TABLES))
+        .await
+        .map_err(|_| {
+            let seconds = LIMIT.as_secs();
+            ImportError::Database(format!("it did not answer within {seconds} s"))
+        })??;
+    write(&tables, options)
+}
+
+fn write(tables: &[Table], options: &PostgresOptions) -> Result<Imported, ImportError> {
+    let mut draft = Draft::of("a PostgreSQL database");
+    for wanted in &options.tables {
+        if tables.iter().all(|table| table.name != *wanted) {
+            draft.note(
+                format!("table `{wanted}`"),
+                "there is none that can be read",
+            );
+        }
+    }
+    let tables = if tables.len() > MAX_TABLES {
+        draft.note(
+            "the database",
+            format!("only the first {MAX_TABLES} tables are described: choose with --table"),
+        );
+        &tables[..MAX_TABLES]
+    } else {
+        tables
+    };
+    if tables.is_empty() {
+        return Err(ImportError::Nothing(format!(
+            "no table or view that this user may read is in {}",
+            options.schemas.join(", ")
+        )));
+    }
+    let url = draft.variable(
+        &options.variable,
+        "the URL of the database, of a user that may only read",
+        "postgres://user@host/database",
+    );
+    let source = SourceDraft {
+        name: "main".to_owned(),
+        fields: Map::from_iter([
+            ("type".to_owned(), "postgres".into()),
+            ("url".to_owned(), url.into()),
+        ]),
+        reviews: Vec::new(),
+    };
+    draft.source(&source);
+    let home = options.schemas.first().map_or("public", String::as_str);
+    for table in tables {
+        let wanted = if table.schema == home {
+            format!("list_{}", identifier(&table.name, "table"))
+        } else {
+            let (schema, name) = (
+                identifier(&table.schema, "schema"),
+                identifier(&table.name, "table"),
+            );
+            format!("list_{schema}_{name}")
+        };
+        let name = draft.tool_name(&wanted);
+        match tool(name, table) {
+            Ok(tool) => {
+                draft.tool(&tool);
+            }
+            Err((name, reason)) => draft.leave_out_tool(&name, &reason),
+        }
+    }
+    draft.finish()
+}
+
+fn tool(name: String, table: &Table) -> Result<ToolDraft, (String, String)> {
+    let mut tool = ToolDraft {
+        name,
+        hints: vec!["readOnlyHint"],
+        ..ToolDraft::default()
+    };
+    let (shown, hidden): (Vec<_>, Vec<_>) = table
+        .columns
+        .iter()
+        .partition(|column| !classes::is_credential(&column.name));
+    for column in hidden {
+        tool.reviews.push(format!(
+            "the column `{}` is left out: it looks like a credential",
+            column.name
+        ));
+    }
+    if shown.is_empty() {
+        return Err((tool.name, "it has no column that can be shown".to_owned()));
+    }
+    let kind = if table.is_view { "view" } else { "table" };
+    match &table.comment {
+        Some(comment) => tool.describe(comment),
+        None => {
+            tool.describe(&format!("Rows of the {kind} {}.", table.name));
+            tool.reviews
+                .push(format!("the {kind} has no comment: describe what it holds"));
+        }
+    }
+    let mut filters = Filters::new();
+    for column in &shown {
+        if column.is_key || column.is_indexed {
+            filters.add(column);
+        }
+    }
+    let mut keys: Vec<_> = shown
+        .iter()
+        .filter(|it| it.key_position.is_some())
+        .collect();
+    keys.sort_by_key(|column| column.key_position);
+    let order: Vec<_> = keys.iter().map(|column| quoted(&column.name)).collect();
+    if order.is_empty() {
+        tool.reviews.push(format!(
+            "the {kind} has no primary key: choose an order of its rows"
+        ));
+    }
+    let columns: Vec<_> = shown.iter().map(|column| selected(column)).collect();
+    let mut statement = format!(
+        "SELECT {}\nFROM {}.{}\n",
+        columns.join(",\n       "),
+        quoted(&table.schema),
+        quoted(&table.name)
+    );
+    if !filters.conditions.is_empty() {
+        statement.push_str(&format!("WHERE {}\n", filters.conditions.join("\n  AND ")));
+    }
+    if !order.is_empty() {
+        statement.push_str(&format!("ORDER BY {}\n", order.join(", ")));
+    }
+    statement.push_str("LIMIT :limit\n");
+    filters.properties.insert(
+        "limit".to_owned(),
+        json!({ "type": "integer", "default": DEFAULT_ROWS, "minimum": 1, "maximum": MAX_ROWS }),
+    );
+    tool.input_schema = json!({ "type": "object", "properties": filters.properties });
+    tool.execute = Map::from_iter([
+        ("type".to_owned(), "sql".into()),
+        ("source".to_owned(), "main".into()),
+        ("statement".to_owned(), statement.into()),
+    ]);
+    tool.suggestions = suggestions(
+        table,
+        &shown,
+        keys.first().map(|column| column.name.as_str()),
+    );
+    Ok(tool)
+}
+
+/// How the rows could be governed and classified.
+fn suggestions(table: &Table, columns: &[&Column], key: Option<&str>) -> Map<String, Value> {
+    let classes: Map<_, _> = columns
+        .iter()
+        .map(|column| {
+            let class = classes::suggest(&identifier(&table.name, "row"), &column.name);
+            (column.name.clone(), class.into())
+        })
+        .collect();
+    let mut suggestions = Map::new();
+    suggestions.insert("entity".to_owned(), entity(&table.name).into());
+    suggestions.extend(key.map(|key| ("key".to_owned(), key.into())));
+    suggestions.insert("classes".to_owned(), classes.into());
+    suggestions
+}
+
+/// `medical_records` as a type of the policy: `MedicalRecords`.
+fn entity(table: &str) -> String {
+    let words = identifier(table, "row");
+    let words = words.split('_').filter(|word| !word.is_empty());
+    words
+        .map(|word| {
+            let (first, rest) = word.split_at(1);
+            format!("{}{rest}", first.to_ascii_uppercase())
+        })
+        .collect()
+}
+
+fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+/// The column as it is, or as text where its type has no JSON form here.
+fn selected(column: &Column) -> String {
+    let name = quoted(&column.name);
+    if column.has_json_form() {
+        name
+    } else {
+        format!("{name}::text AS {name}")
+    }
+}
+
+/// Conditions that hold when their argument is not given.
+struct Filters {
+    names: Names,
+    properties: Map<String, Value>,
+    conditions: Vec<String>,
+}
+
+impl Filters {
+    fn new() -> Self {
+        Self {
+            names: Names::without(&["limit", "row_rule"]),
+            properties: Map::new(),
+            conditions: Vec::new(),
+        }
+    }
+
+    /// An argument for the column; a span of time for instants, which nobody asks for to the microsecond.
+    fn add(&mut self, column: &Column) {
+        let Some((mut schema, cast)) = bound(column) else {
+            return;
+        };
+        let comment = column.comment.as_deref().unwrap_or_default();
+        let description = Description::of(comment, MAX_DESCRIPTION).text;
+        let wanted = identifier(&column.name, "column");
+        let comparisons: &[(&str, &str, &str)] = match column.base.as_str() {
+            "timestamp" | "timestamptz" => &[
+                ("_from", ">=", "From then on."),
+                ("_before", "<", "Before then."),
+            ],
+            _ => &[("", "=", "")],
+        };
+        for (suffix, operator, hint) in comparisons {
+            let name = self.names.unique(&format!("{wanted}{suffix}"));
+            let text = format!("{hint} {description}");
+            if let (Some(members), false) = (schema.as_object_mut(), text.trim().is_empty()) {
+                members.insert("description".to_owned(), text.trim().into());
+            }
+            let value = match &cast {
+                Some(cast) => format!("CAST(:{name} AS {cast})"),
+                None => format!(":{name}"),
+            };
+            self.conditions.push(format!(
+                "(:{name} IS NULL OR {} {operator} {value})",
+                quoted(&column.name)
+            ));
+            self.properties.insert(name, schema.clone());
+        }
+    }
+}
+
+/// The schema of values that the column is compared with, and the type they are cast to; none for types that
+/// are not compared.
+fn bound(column: &Column) -> Option<(Value, Option<String>)> {
+    if !column.labels.is_empty() {
+        let mut schema = json!({ "type": "string" });
+        if column.labels.len() <= MAX_LABELS {
+            schema["enum"] = column.labels.clone().into();
+        }
+        let cast = format!("{}.{}", quoted(&column.base_schema), quoted(&column.base));
+        return Some((schema, Some(cast)));
+    }
+    let text = |format: &str| json!({ "type": "string", "format": format });
+    let (schema, cast) = match column.base.as_str() {
+        "bool" => (json!({ "type": "boolean" }), None),
+        "int2" | "int4" | "int8" => (json!({ "type": "integer" }), None),
+        "float4" | "float8" => (json!({ "type": "number" }), None),
+        "numeric" => (
+            json!({ "type": "string", "pattern": "^-?[0-9]+([.][0-9]+)?$" }),
+            Some("numeric"),
+        ),
+        "text" | "varchar" | "name" => (json!({ "type": "string" }), None),
+        "bpchar" => (json!({ "type": "string" }), Some("bpchar")),
+        "citext" => (json!({ "type": "string" }), Some("citext")),
+        "uuid" => (text("uuid"), Some("uuid")),
+        "date" => (text("date"), Some("date")),
+        "timestamp" => (json!({ "type": "string" }), Some("timestamp")),
+        "timestamptz" => (text("date-time"), Some("timestamptz")),
+        _ => return None,
+    };
+    Some((schema, cast.map(str::to_owned)))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,179 @@
+//! Texts of others, made fit for people to review: names that every client accepts, descriptions without what
+//! nobody would see.
+
+use std::collections::HashSet;
+
+/// Clients cut or refuse longer names.
+const MAX_NAME: usize = 64;
+
+/// Names that are given once each.
+#[derive(Debug, Default)]
+pub(super) struct Names(HashSet<String>);
+
+impl Names {
+    /// Nothing gets one of these.
+    pub(super) fn without(reserved: &[&str]) -> Self {
+        Self(reserved.iter().map(|&name| name.to_owned()).collect())
+    }
+
+    /// `wanted`, which is ASCII, or with a number behind it.
+    pub(super) fn unique(&mut self, wanted: &str) -> String {
+        let mut name = cut(wanted, MAX_NAME).to_owned();
+        let mut number = 2;
+        while !self.0.insert(name.clone()) {
+            let suffix = format!("_{number}");
+            name = format!("{}{suffix}", cut(wanted, MAX_NAME - suffix.len()));
+            number += 1;
+        }
+        name
+    }
+}
+
+/// `text` in letters, digits, `_` and `-`; `otherwise` where nothing is left of it.
+pub(super) fn name(text: &str, otherwise: &str) -> String {
+    with_only(text, otherwise, |c| {
+        c.is_ascii_alphanumeric() || c == '_' || c == '-'
+    })
+}
+
+/// `text` as a name of letters, digits and `_` that does not begin with a digit.
+pub(super) fn identifier(text: &str, otherwise: &str) -> String {
+    let name = with_only(text, otherwise, |c| c.is_ascii_alphanumeric() || c == '_');
+    if name.starts_with(|c: char| c.is_ascii_digit()) {
+        return format!("_{name}");
+    }
+    name
+}
+
+/// `text` as the name of an environment variable.
+pub(super) fn variable(text: &str) -> String {
+    identifier(text, "secret").to_ascii_uppercase()
+}
+
+fn with_only(text: &str, otherwise: &str, is_kept: impl Fn(char) -> bool) -> String {
+    let mut name = String::new();
+    for c in text.chars() {
+        if is_kept(c) {
+            name.push(c);
+        } else if !name.is_empty() && !name.ends_with('_') {
+            name.push('_');
+        }
+    }
+    match name.trim_end_matches('_') {
+        "" => otherwise.to_owned(),
+        // One that was there from the start stays.
+        trimmed if text.ends_with('_') => format!("{trimmed}_"),
+        trimmed => trimmed.to_owned(),
+    }
+}
+
+/// The first `most` bytes or somewhat less.
+fn cut(text: &str, most: usize) -> &str {
+    &text[..text.floor_char_boundary(most)]
+}
+
+/// Whether a character cannot be seen, or changes how others are seen: those of Unicode's category Cf that
+/// occur in texts, line separators, and what is kept for private use.
+pub(super) fn is_hidden(c: char) -> bool {
+    matches!(
+        c,
+        '\u{ad}'
+            | '\u{61c}'
+            | '\u{180e}'
+            | '\u{200b}'..='\u{200f}'
+            | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}'
+            | '\u{e000}'..='\u{f8ff}'
+            | '\u{feff}'
+            | '\u{fff0}'..='\u{fffb}'
+            | '\u{fffe}'
+            | '\u{ffff}'
+            | '\u{e0000}'..='\u{e0fff}'
+            | '\u{f0000}'..='\u{10ffff}'
+    )
+}
+
+/// A description for people and models.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Description {
+    pub(super) text: String,
+    /// It held characters that nobody would see.
+    pub(super) had_hidden: bool,
+    pub(super) is_cut: bool,
+}
+
+impl Description {
+    /// `text` without hidden characters, blanks at the ends of lines and lines without a word in a row, no
+    /// longer than `most` characters.
+    pub(super) fn of(text: &str, most: usize) -> Self {
+        let is_unseen = |c: char| c != '\n' && (c.is_control() || is_hidden(c));
+        let text = text.replace("\r\n", "\n").replace(['\r', '\t'], " ");
+        let had_hidden = text.contains(is_unseen);
+        let mut clean = String::new();
+        let mut blank_lines = 0;
+        for line in text.replace(is_unseen, "").lines() {
+            let line = line.trim_end();
+            blank_lines = if line.is_empty() { blank_lines + 1 } else { 0 };
+            if blank_lines < 2 {
+                clean.push_str(line);
+                clean.push('\n');
+            }
+        }
+        let clean = clean.trim();
+        let end = clean.char_indices().nth(most).map(|(end, _)| end);
+        Self {
+            text: match end {
+                None => clean.to_owned(),
+                Some(end) => format!("{}…", clean[..end].trim_end()),
+            },
+            had_hidden,
+            is_cut: end.is_some(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_text_becomes_a_name_that_clients_accept() {
+        for (text, wanted) in [
+            ("listPets", "listPets"),
+            ("repos/list-for-org", "repos_list-for-org"),
+            ("a..b", "a_b"),
+            ("_private_", "_private_"),
+            ("{id}", "id"),
+            ("検索", "otherwise"),
+            ("", "otherwise"),
+            ("a\n\u{202e}b", "a_b"),
+        ] {
+            assert_eq!(name(text, "otherwise"), wanted, "{text:?}");
+        }
+        assert_eq!(identifier("page-size", "x"), "page_size");
+        assert_eq!(identifier("2nd", "x"), "_2nd");
+        assert_eq!(variable("my api-key"), "MY_API_KEY");
+    }
+
+    #[test]
+    fn names_that_collide_are_numbered_and_stay_short() {
+        let mut names = Names::without(&["row_rule"]);
+        let long = "x".repeat(80);
+        let given: Vec<_> = ["a", "a", "row_rule", long.as_str(), long.as_str()]
+            .iter()
+            .map(|wanted| names.unique(wanted))
+            .collect();
+        let (x64, x62) = ("x".repeat(64), "x".repeat(62));
+        assert_eq!(given, ["a", "a_2", "row_rule_2", &x64, &format!("{x62}_2")]);
+    }
+
+    #[test]
+    fn a_description_shows_all_that_it_holds() {
+        let text = "One\u{200b} \r\n\n\n\n  two\u{202e}\u{e0041}\u{0}\tthree  ";
+        let description = Description::of(text, 100);
+        assert_eq!(description.text, "One\n\n  two three");
+        assert!(description.had_hidden && !description.is_cut);
+        let cut = Description::of("äöü", 2);
+        assert_eq!((cut.text.as_str(), cut.is_cut), ("äö…", true));
+    }
+}
