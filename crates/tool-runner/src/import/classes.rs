@@ -70,7 +70,7 @@ pub(super) fn suggest(table: &str, column: &str) -> String {
 /// Whether the column's name says that it holds a credential.
 pub(super) fn is_credential(column: &str) -> bool {
     let words = words(column);
-    let pairs = words.windows(2).map(|pair| pair.concat());
+    let pairs = words.windows(2).map(<[String]>::concat);
     words
         .iter()
         .cloned()

@@ -70,9 +70,9 @@ fn without_comments(text: &str) -> String {
         let length = if rest.starts_with("//") {
             json.push(' ');
             rest.find('\n').unwrap_or(rest.len())
-        } else if rest.starts_with("/*") {
+        } else if let Some(comment) = rest.strip_prefix("/*") {
             json.push(' ');
-            rest[2..].find("*/").map_or(rest.len(), |end| end + 4)
+            comment.find("*/").map_or(rest.len(), |end| end + 4)
         } else {
             let length = if rest.starts_with('"') {
                 string(rest)

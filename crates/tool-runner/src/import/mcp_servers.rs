@@ -79,7 +79,8 @@ pub fn mcp_servers(text: &str) -> Result<Imported, ImportError> {
     }
     import.draft.note(
         "the sources",
-        "their results are `unclassified` until `classes` of the source says what they hold",
+        "their tools are offered once `wardgate tools approve` has pinned them, and their results are `unclassified` until `classes` of \
+         the source says what they hold",
     );
     import.draft.finish()
 }

@@ -20,7 +20,7 @@ use super::{http, stdio};
 use crate::egress::EgressError;
 
 /// How long connecting may take, whoever waits for it: a package runner may have to fetch the server first.
-const CONNECT_LIMIT: Duration = Duration::from_secs(60);
+const CONNECT_LIMIT: Duration = Duration::from_mins(1);
 
 /// Requests that are with the server at the same time, and those that may wait for their turn.
 const IN_FLIGHT: usize = 64;

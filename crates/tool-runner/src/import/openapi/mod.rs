@@ -1,4 +1,4 @@
-//! OpenAPI 3.0 and 3.1: every operation becomes an `http` tool.
+//! `OpenAPI` 3.0 and 3.1: every operation becomes an `http` tool.
 //!
 //! ```text
 //!   servers, securitySchemes ─▶ source (security)
@@ -25,7 +25,7 @@ const MAX_TOOLS: usize = 1_000;
 /// Methods that a tool can use; others are left out.
 const METHODS: [&str; 6] = ["get", "head", "post", "put", "patch", "delete"];
 
-/// Methods of OpenAPI that have no tool.
+/// Methods of `OpenAPI` that have no tool.
 const OTHER_METHODS: [&str; 2] = ["options", "trace"];
 
 /// How long the name of the source may be: it begins the names of variables.
@@ -57,7 +57,7 @@ impl<'d> Api<'d> {
     }
 }
 
-/// Imports an OpenAPI document. `base_url` stands in place of its `servers`.
+/// Imports an `OpenAPI` document. `base_url` stands in place of its `servers`.
 pub fn openapi(text: &str, base_url: Option<&str>) -> Result<Imported, ImportError> {
     let root = Value::Object(document::one(text)?);
     check_version(&root)?;

@@ -15,7 +15,7 @@ pub(super) struct Request {
     pub(super) parts: Map<String, Value>,
 }
 
-/// Headers that OpenAPI itself says are no parameters.
+/// Headers that `OpenAPI` itself says are no parameters.
 const NO_HEADERS: [&str; 3] = ["accept", "content-type", "authorization"];
 
 /// The arguments of the tool, as they come together.
@@ -67,9 +67,8 @@ pub(super) fn read<'d>(
         };
         let is_required = parameter["required"] == true || location == "path";
         match location {
-            "path" | "query" => {}
             "header" if NO_HEADERS.contains(&name.to_ascii_lowercase().as_str()) => continue,
-            "header" => {}
+            "path" | "query" | "header" => {}
             _ if is_required => return Err(format!("it needs the {location} parameter `{name}`")),
             _ => {
                 reviews.push(format!("the {location} parameter `{name}` is left out"));

@@ -133,13 +133,12 @@ fn tool(name: String, table: &Table) -> Result<ToolDraft, (String, String)> {
         return Err((tool.name, "it has no column that can be shown".to_owned()));
     }
     let kind = if table.is_view { "view" } else { "table" };
-    match &table.comment {
-        Some(comment) => tool.describe(comment),
-        None => {
-            tool.describe(&format!("Rows of the {kind} {}.", table.name));
-            tool.reviews
-                .push(format!("the {kind} has no comment: describe what it holds"));
-        }
+    if let Some(comment) = &table.comment {
+        tool.describe(comment);
+    } else {
+        tool.describe(&format!("Rows of the {kind} {}.", table.name));
+        tool.reviews
+            .push(format!("the {kind} has no comment: describe what it holds"));
     }
     let mut filters = Filters::new();
     for column in &shown {
@@ -210,12 +209,13 @@ fn suggestions(table: &Table, columns: &[&Column], key: Option<&str>) -> Map<Str
 fn entity(table: &str) -> String {
     let words = identifier(table, "row");
     let words = words.split('_').filter(|word| !word.is_empty());
-    words
-        .map(|word| {
-            let (first, rest) = word.split_at(1);
-            format!("{}{rest}", first.to_ascii_uppercase())
-        })
-        .collect()
+    let mut name = String::new();
+    for word in words {
+        let (first, rest) = word.split_at(1);
+        name.push_str(&first.to_ascii_uppercase());
+        name.push_str(rest);
+    }
+    name
 }
 
 fn quoted(name: &str) -> String {

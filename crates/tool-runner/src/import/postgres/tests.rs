@@ -1,4 +1,5 @@
 use super::*;
+use crate::import::tests::shown;
 
 fn column(name: &str, base: &str) -> Column {
     Column {
@@ -77,12 +78,7 @@ fn a_description_becomes_tools_that_a_person_can_review() {
         ..odd.clone()
     };
     let imported = write(&[patients, odd, secret], &options()).unwrap();
-    let notes: Vec<_> = imported.notes.iter().map(ToString::to_string).collect();
-    insta::assert_snapshot!(format!(
-        "{}\n=== notes ===\n{}",
-        imported.yaml,
-        notes.join("\n")
-    ));
+    insta::assert_snapshot!(shown(&imported));
 }
 
 #[test]

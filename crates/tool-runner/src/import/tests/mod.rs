@@ -6,9 +6,18 @@ mod toolbox;
 use std::fmt::Write;
 
 use super::Imported;
+use crate::catalogue::Node;
 
-/// The file and what was said about it, for a snapshot.
-fn shown(Imported { yaml, notes }: &Imported) -> String {
+/// The file and what was said about it, for a snapshot. Editors find no fault with the file either.
+pub(super) fn shown(Imported { yaml, notes }: &Imported) -> String {
+    let schema = serde_json::from_str(crate::TOOLS_SCHEMA).unwrap();
+    let schema = jsonschema::validator_for(&schema).unwrap();
+    let value = Node::parse(yaml).unwrap().to_value();
+    let faults: Vec<_> = schema
+        .iter_errors(&value)
+        .map(|error| format!("{}: {error}", error.instance_path()))
+        .collect();
+    assert!(faults.is_empty(), "{faults:#?}\n{yaml}");
     let mut shown = yaml.clone();
     shown.push_str("\n=== notes ===\n");
     for note in notes {

@@ -31,7 +31,7 @@ const INITIALIZE_LIMIT: Duration = Duration::from_secs(30);
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
 /// A server that ran for so long did not fail to start.
-const STABLE_AFTER: Duration = Duration::from_secs(60);
+const STABLE_AFTER: Duration = Duration::from_mins(1);
 
 const RESTARTS: Backoff = Backoff {
     first: Duration::from_millis(250),
