@@ -31,16 +31,13 @@ impl References {
         let mut rest = text.as_str();
         while let Some((before, after)) = rest.split_once("${") {
             marked.push_str(before);
-            match reference(after) {
-                Some((reference, length)) => {
-                    marked.push_str(&format!("{OPEN}{}{CLOSE}", references.len()));
-                    references.push(reference);
-                    rest = &after[length..];
-                }
-                None => {
-                    marked.push_str("${");
-                    rest = after;
-                }
+            if let Some((reference, length)) = reference(after) {
+                marked.push_str(&format!("{OPEN}{}{CLOSE}", references.len()));
+                references.push(reference);
+                rest = &after[length..];
+            } else {
+                marked.push_str("${");
+                rest = after;
             }
         }
         marked.push_str(rest);
