@@ -76,7 +76,7 @@ impl Default for Config {
             max_result_bytes: 1 << 20,
             kept_rows: 100_000,
             kept_bytes: 32 << 20,
-            kept_for: Duration::from_secs(900),
+            kept_for: Duration::from_mins(15),
             result_cache_bytes: 64 << 20,
             time_limit: Duration::from_secs(30),
             reload_interval: Duration::from_secs(2),

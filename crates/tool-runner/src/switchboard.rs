@@ -30,7 +30,7 @@ use crate::store::{Store, StoreError};
 const POLL: Duration = Duration::from_millis(250);
 
 /// How often expired entries of the store are removed.
-const SWEEP: Duration = Duration::from_secs(60);
+const SWEEP: Duration = Duration::from_mins(1);
 
 /// All switches, as read at one moment.
 #[derive(Debug, Default)]

@@ -250,7 +250,12 @@ pub(crate) struct Approve {
     #[arg(long, conflicts_with_all = ["names", "source"])]
     pub(crate) all_harmless: bool,
     /// All tools of this source that are not suspicious.
-    #[arg(long, value_name = "SOURCE", requires = "all", conflicts_with = "names")]
+    #[arg(
+        long,
+        value_name = "SOURCE",
+        requires = "all",
+        conflicts_with = "names"
+    )]
     pub(crate) source: Option<String>,
     /// With --source: all of its tools.
     #[arg(long, requires = "source")]

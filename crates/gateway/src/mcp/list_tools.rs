@@ -115,11 +115,16 @@ pub(super) async fn list_tools(
         // It depends on the caller, so only the caller's own cache may keep it.
         members += &format!(r#","ttlMs":{TTL_MS},"cacheScope":"private""#);
     }
-    Ok(Answer::result_with_meta(request.id, version, &members, &meta))
+    Ok(Answer::result_with_meta(
+        request.id, version, &members, &meta,
+    ))
 }
 
 /// The member of `_meta` that says which upstreams do not answer: of those whose tools the caller sees.
-fn missing<'t, T: Iterator<Item = &'t Tool>>(upstreams: &[String], listed: impl Fn() -> T) -> String {
+fn missing<'t, T: Iterator<Item = &'t Tool>>(
+    upstreams: &[String],
+    listed: impl Fn() -> T,
+) -> String {
     let concerns = |upstream: &&String| {
         let tag = format!("upstream:{upstream}");
         listed().any(|tool| tool.facts.tags.contains(&tag))

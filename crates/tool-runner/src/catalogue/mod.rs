@@ -183,16 +183,19 @@ impl Catalogue {
     }
 
     /// The tools in the order of the file.
+    #[must_use]
     pub fn tools(&self) -> &[Tool] {
         &self.tools
     }
 
     /// Changes whenever what clients or the policy see of any tool changes.
+    #[must_use]
     pub fn version(&self) -> Digest {
         self.version
     }
 
     /// Groups of tools, by name.
+    #[must_use]
     pub fn toolsets(&self) -> &[Toolset] {
         &self.toolsets
     }

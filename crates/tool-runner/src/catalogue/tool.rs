@@ -22,7 +22,7 @@ use crate::executor::Plan;
 use crate::resilience::LimitSettings;
 
 /// Longest time one call may take. The audit service must wait longer than this before it calls a call lost.
-const MAX_TIME_LIMIT: Duration = Duration::from_secs(300);
+const MAX_TIME_LIMIT: Duration = Duration::from_mins(5);
 
 /// Clients cut or refuse longer names.
 const MAX_NAME: usize = 64;

@@ -21,6 +21,7 @@ pub struct Toolset {
 
 impl Toolset {
     /// Whether a tool is in it.
+    #[must_use]
     pub fn holds(&self, tool: &ToolFacts) -> bool {
         self.tools.iter().any(|name| name == tool.name.as_str())
             || tool.tags.iter().any(|tag| self.tags.contains(tag))

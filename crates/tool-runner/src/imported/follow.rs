@@ -13,7 +13,7 @@ use super::roster::Roster;
 use crate::mcp::{Health, Upstream};
 
 /// How often a server is asked that says nothing.
-const REFRESH: Duration = Duration::from_secs(60);
+const REFRESH: Duration = Duration::from_mins(1);
 
 /// How long a server may take for its whole list.
 const PATIENCE: Duration = Duration::from_secs(30);

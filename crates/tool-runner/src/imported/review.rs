@@ -110,6 +110,7 @@ impl Review {
     }
 
     /// The upstreams by name.
+    #[must_use]
     pub fn upstreams(&self) -> &[ReviewedUpstream] {
         &self.upstreams
     }
@@ -148,6 +149,7 @@ impl Review {
     }
 
     /// The lock file.
+    #[must_use]
     pub fn lock(&self) -> &Path {
         &self.lock
     }

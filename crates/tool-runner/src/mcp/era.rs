@@ -30,7 +30,7 @@ const MISSING_CAPABILITY: i64 = -32021;
 pub(super) const UNSUPPORTED_VERSION: i64 = -32022;
 
 /// For how long a server is taken to be legacy without asking again: it may have been upgraded.
-const VERDICT_HOLDS: Duration = Duration::from_secs(60 * 60);
+const VERDICT_HOLDS: Duration = Duration::from_hours(1);
 
 /// How requests are framed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

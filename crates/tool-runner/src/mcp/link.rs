@@ -1,6 +1,6 @@
 //! One connection to one server, made when it is first needed and again when it was lost.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
@@ -20,7 +20,7 @@ use super::{http, stdio};
 use crate::egress::EgressError;
 
 /// How long connecting may take, whoever waits for it: a package runner may have to fetch the server first.
-const CONNECT_LIMIT: Duration = Duration::from_secs(60);
+const CONNECT_LIMIT: Duration = Duration::from_mins(1);
 
 /// Requests that are with the server at the same time, and those that may wait for their turn.
 const IN_FLIGHT: usize = 64;
@@ -120,13 +120,7 @@ impl Link {
         if let Some(connection) = self.usable() {
             return Ok(connection);
         }
-        let attempt = {
-            let mut attempt = self.attempt.lock().unwrap_or_else(PoisonError::into_inner);
-            match &*attempt {
-                Some(under_way) if under_way.peek().is_none() => under_way.clone(),
-                _ => attempt.insert(self.connect()).clone(),
-            }
-        };
+        let attempt = self.attempt().get_or_insert_with(|| self.connect()).clone();
         attempt.await?;
         self.usable().ok_or(UpstreamError::Gone)
     }
@@ -147,39 +141,54 @@ impl Link {
             .filter(|connection| connection.is_usable())
     }
 
+    /// The attempt that is under way.
+    fn attempt(&self) -> MutexGuard<'_, Option<Attempt>> {
+        self.attempt.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Connects in a task of its own: a start that takes longer than one call has time serves the next.
     fn connect(self: &Arc<Self>) -> Attempt {
         let link = Arc::clone(self);
-        let stop = self.stop.clone();
         let connecting = self.tasks.spawn(async move {
-            let connection = match &link.connector {
-                Connector::Stdio(launcher) => launcher.connect().map_ok(Connection::Stdio).boxed(),
-                Connector::Http(dialer) => dialer.connect().map_ok(Connection::Http).boxed(),
-            };
-            let connection = tokio::select! {
-                biased;
-                () = stop.cancelled() => return Err(UpstreamError::Gone),
-                connection = timeout(CONNECT_LIMIT, connection) => connection,
-            };
-            let connection = connection
-                .unwrap_or(Err(UpstreamError::Timeout))
-                .map_err(UpstreamError::before_any_request)
-                .inspect_err(|error| link.events.down(&error.to_string()))?;
-            link.events.up();
-            let earlier = link.current.swap(Some(Arc::new(connection)));
-            if stop.is_cancelled() {
-                link.current.store(None);
+            let outcome = link.replace().await;
+            // From here on another attempt can be made, so nobody gets an outcome of long ago.
+            link.attempt().take();
+            match &outcome {
+                Ok(()) => link.events.up(),
+                Err(error) if !link.stop.is_cancelled() => link.events.down(&error.to_string()),
+                Err(_) => {}
             }
-            if earlier.is_some() {
-                // What changed in between went unseen.
-                link.events.tools_changed();
-            }
-            Ok(())
+            outcome
         });
         connecting
             .map(|outcome| outcome.unwrap_or(Err(UpstreamError::Gone)))
             .boxed()
             .shared()
+    }
+
+    /// Puts a new connection in the place of the one that there was.
+    async fn replace(&self) -> Result<(), UpstreamError> {
+        let connection = match &self.connector {
+            Connector::Stdio(launcher) => launcher.connect().map_ok(Connection::Stdio).boxed(),
+            Connector::Http(dialer) => dialer.connect().map_ok(Connection::Http).boxed(),
+        };
+        let connection = tokio::select! {
+            biased;
+            () = self.stop.cancelled() => return Err(UpstreamError::Gone),
+            connection = timeout(CONNECT_LIMIT, connection) => connection,
+        };
+        let connection = connection
+            .unwrap_or(Err(UpstreamError::Timeout))
+            .map_err(UpstreamError::before_any_request)?;
+        let earlier = self.current.swap(Some(Arc::new(connection)));
+        if self.stop.is_cancelled() {
+            self.current.store(None);
+        }
+        if earlier.is_some() {
+            // What changed in between went unseen.
+            self.events.tools_changed();
+        }
+        Ok(())
     }
 
     /// Lets go of the connection, without waiting for its end.

@@ -14,11 +14,11 @@ use super::message::{Part, Request};
 /// The pause before listening again.
 const PAUSE: Backoff = Backoff {
     first: Duration::from_secs(1),
-    longest: Duration::from_secs(60),
+    longest: Duration::from_mins(1),
 };
 
 /// A stream that was open for so long did not fail.
-const LASTED: Duration = Duration::from_secs(60);
+const LASTED: Duration = Duration::from_mins(1);
 
 pub(super) fn request() -> Request<'static> {
     let wanted = Part::Json(json!({ "toolsListChanged": true }));

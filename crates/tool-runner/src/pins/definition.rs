@@ -57,6 +57,7 @@ impl Definition {
     }
 
     /// SHA-256 of the canonical form: changes with everything but white space and the order of members.
+    #[must_use]
     pub fn digest(&self) -> Digest {
         self.digest
     }

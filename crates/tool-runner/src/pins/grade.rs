@@ -20,6 +20,7 @@ pub enum Grade {
 
 impl Grade {
     /// The grade in a word.
+    #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Harmless => "harmless",

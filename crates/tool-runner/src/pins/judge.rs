@@ -75,6 +75,7 @@ pub enum Judged {
 
 impl Judged {
     /// How much there is to think about before approving: nothing where there is nothing to approve.
+    #[must_use]
     pub fn grade(&self) -> Option<Grade> {
         match self {
             Self::New { findings } if findings.is_empty() => Some(Grade::Wider),
@@ -85,6 +86,7 @@ impl Judged {
     }
 
     /// The judgement in a word.
+    #[must_use]
     pub fn as_str(&self) -> &'static str {
         match self {
             Self::Approved => "approved",

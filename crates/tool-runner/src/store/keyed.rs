@@ -18,7 +18,7 @@ use super::sealing::About;
 use super::{Store, StoreError, person, within};
 
 /// How long a key is remembered.
-const KEPT: Duration = Duration::from_secs(24 * 3_600);
+const KEPT: Duration = Duration::from_hours(24);
 
 /// A row that expired is as good as none, so it is taken over in place.
 const BEGIN: &str = "

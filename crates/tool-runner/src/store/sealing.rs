@@ -20,6 +20,7 @@ impl SealingKey {
         clippy::missing_panics_doc,
         reason = "HKDF and AES fail only for lengths that are not these"
     )]
+    #[must_use]
     pub fn derive(material: &[u8; 32]) -> Self {
         let secret = Salt::new(HKDF_SHA256, &[]).extract(material);
         let label = [LABEL];

@@ -54,9 +54,15 @@ fn print_report(upstream: &ReviewedUpstream) {
         return;
     }
     let is_approved = |judged: &Judged| *judged == Judged::Approved;
-    let (approved, others): (Vec<_>, Vec<_>) =
-        upstream.tools.iter().partition(|tool| is_approved(&tool.judged));
-    println!("{source}: {} approved, {} to look at", approved.len(), others.len());
+    let (approved, others): (Vec<_>, Vec<_>) = upstream
+        .tools
+        .iter()
+        .partition(|tool| is_approved(&tool.judged));
+    println!(
+        "{source}: {} approved, {} to look at",
+        approved.len(),
+        others.len()
+    );
     for tool in others {
         print!("{tool}");
     }

@@ -20,7 +20,7 @@ const TOKEN_EXCHANGE: &str = "urn:ietf:params:oauth:grant-type:token-exchange";
 const MAX_ANSWER_BYTES: usize = 64 * 1024;
 
 /// How long a token is kept that came without `expires_in`.
-const UNKNOWN_LIFETIME: Duration = Duration::from_secs(60);
+const UNKNOWN_LIFETIME: Duration = Duration::from_mins(1);
 
 /// Error codes that are safe to show: RFC 6749 §5.2 and RFC 8693 §2.2.2.
 const ERROR_CODES: [&str; 7] = [

@@ -340,7 +340,7 @@ async fn a_call_that_gives_up_while_it_asks_leaves_the_next_one_free_to_ask() {
             .is_err()
     );
     let granted = cell.get(&ambient, None, async || {
-        let hour = Duration::from_secs(3_600);
+        let hour = Duration::from_hours(1);
         Ok(token::AccessToken::new(
             bearer("t").unwrap(),
             ambient.now(),

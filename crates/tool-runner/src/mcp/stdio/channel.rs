@@ -7,7 +7,7 @@
 //! ```
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::Deserialize;
@@ -39,6 +39,8 @@ pub(super) struct Channel {
     waiting: Waiting,
     next_id: AtomicU64,
     events: Arc<Events>,
+    /// The server has been found to be one that we can use.
+    in_use: AtomicBool,
 }
 
 /// Who waits for which answer.
@@ -47,8 +49,8 @@ struct Waiting(Mutex<Table>);
 
 #[derive(Debug, Default)]
 struct Table {
-    /// Why no answer will come any more.
-    ended: Option<String>,
+    /// No answer will come any more.
+    ended: bool,
     requests: HashMap<u64, Waiter>,
 }
 
@@ -73,6 +75,7 @@ impl Channel {
             waiting: Waiting::default(),
             next_id: AtomicU64::new(1),
             events,
+            in_use: AtomicBool::new(false),
         };
         (channel, to_write)
     }
@@ -94,7 +97,7 @@ impl Channel {
         };
         {
             let mut table = self.waiting.lock();
-            if table.ended.is_some() {
+            if table.ended {
                 return Err(UpstreamError::Gone);
             }
             table.requests.insert(id, waiter);
@@ -128,24 +131,34 @@ impl Channel {
         self.queue.send(line).await.map_err(|_| UpstreamError::Gone)
     }
 
-    /// Whether requests still find the server.
-    pub(super) fn is_open(&self) -> bool {
-        self.waiting.lock().ended.is_none()
+    /// From here on the server's end is news.
+    pub(super) fn take_into_use(&self) {
+        self.in_use.store(true, Ordering::Relaxed);
     }
 
-    /// Fails every request that waits and every later one. True the first time.
-    pub(super) fn end(&self, cause: &str) -> bool {
+    /// Whether requests still find the server.
+    pub(super) fn is_open(&self) -> bool {
+        !self.waiting.lock().ended
+    }
+
+    /// Fails every request that waits and every later one. The server's own end comes with its cause.
+    pub(super) fn end(&self, cause: Option<&str>) {
         let mut table = self.waiting.lock();
-        if table.ended.is_some() {
-            return false;
+        if table.ended {
+            return;
         }
-        table.ended = Some(cause.to_owned());
+        table.ended = true;
+        if let Some(cause) = cause
+            && self.in_use.load(Ordering::Relaxed)
+        {
+            self.events.down(cause);
+        }
+        let cause = cause.unwrap_or("we stopped it");
         for (_, waiter) in table.requests.drain() {
             let broken = UpstreamError::Broken(cause.to_owned());
             // Whoever left does not mind.
             let _ = waiter.answer.send(Err(broken));
         }
-        true
     }
 
     /// Reads what the server says until it says no more.

@@ -31,7 +31,7 @@ const INITIALIZE_LIMIT: Duration = Duration::from_secs(30);
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
 /// A server that ran for so long did not fail to start.
-const STABLE_AFTER: Duration = Duration::from_secs(60);
+const STABLE_AFTER: Duration = Duration::from_mins(1);
 
 const RESTARTS: Backoff = Backoff {
     first: Duration::from_millis(250),
@@ -80,6 +80,7 @@ impl Launcher {
     pub(super) async fn connect(&self) -> Result<Connection, UpstreamError> {
         self.wait_for_turn().await?;
         let (process, handshake) = self.open().await?;
+        process.channel.take_into_use();
         let listening = (handshake.era == Era::Modern && handshake.announces_tools).then(|| {
             let stop = CancellationToken::new();
             let listening =

@@ -63,7 +63,7 @@ impl Drop for Group {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        self.channel.end("we stopped it");
+        self.channel.end(None);
     }
 }
 
@@ -98,7 +98,6 @@ impl Process {
             output: BufReader::with_capacity(64 * 1024, stdout),
             channel: Arc::clone(&channel),
             stop: stop.clone(),
-            events: Arc::clone(events),
         }));
         Ok(Self {
             channel,
@@ -147,7 +146,6 @@ struct Watched<R> {
     output: R,
     channel: Arc<Channel>,
     stop: CancellationToken,
-    events: Arc<Events>,
 }
 
 /// Reads what the server says, and sees to its end.
@@ -158,7 +156,6 @@ async fn watch<R: tokio::io::AsyncBufRead + Unpin>(watched: Watched<R>) {
         output,
         channel,
         stop,
-        events,
     } = watched;
     let mut reading = std::pin::pin!(channel.read(output));
     let cause = tokio::select! {
@@ -166,20 +163,18 @@ async fn watch<R: tokio::io::AsyncBufRead + Unpin>(watched: Watched<R>) {
             group.signal(Signal::SIGKILL);
             // An answer may still be in the pipe.
             let _ = timeout(LAST_WORDS, &mut reading).await;
-            status.map_or_else(|_| "it ended".to_owned(), |status| format!("it ended with {status}"))
+            Some(status.map_or_else(|_| "it ended".to_owned(), |status| format!("it ended with {status}")))
         }
         end = &mut reading => match end {
-            End::Endless => "it wrote a line without end".to_owned(),
+            End::Endless => Some("it wrote a line without end".to_owned()),
             End::Closed => match timeout(LAST_WORDS, child.wait()).await {
-                Ok(Ok(status)) => format!("it ended with {status}"),
-                _ => "it closed its output".to_owned(),
+                Ok(Ok(status)) => Some(format!("it ended with {status}")),
+                _ => Some("it closed its output".to_owned()),
             },
         },
-        () = stop.cancelled() => String::new(),
+        () = stop.cancelled() => None,
     };
-    if channel.end(&cause) {
-        events.down(&cause);
-    }
+    channel.end(cause.as_deref());
     stop.cancel();
     end(&mut child, &group).await;
 }

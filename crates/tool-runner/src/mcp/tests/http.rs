@@ -170,7 +170,7 @@ async fn nothing_is_lost_on_the_way() {
 async fn a_legacy_session_is_kept_renewed_and_ended() {
     for forgets_with in [404, 400] {
         let mut server = Scripted::new("any");
-        server.forgets_with = Some(forgets_with);
+        server.forgets_with = forgets_with;
         keep_renew_and_end_a_session(server).await;
     }
 }

@@ -14,7 +14,8 @@ use crate::mcp::{Program, Transport};
 const KIND: &str = "WARDGATE_TEST_UPSTREAM";
 
 /// Starts [`run`], whose own standard output holds what the test harness prints.
-const START: &str = r#"exec "$0" --ignored --exact mcp::tests::program::run 3>&1 >/dev/null"#;
+pub(super) const START: &str =
+    r#"exec "$0" --ignored --exact mcp::tests::program::run 3>&1 >/dev/null"#;
 
 /// [`settings`] as a source of a `tools.yaml`.
 pub(crate) fn source(kind: &str) -> String {

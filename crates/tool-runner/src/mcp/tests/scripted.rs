@@ -25,27 +25,33 @@ pub(super) async fn serve(router: Router) -> String {
 }
 
 /// A scripted server that remembers what it was sent.
-#[derive(Default)]
 pub(super) struct Scripted {
-    pub(super) script: Option<Mutex<Script>>,
+    script: Mutex<Script>,
     pub(super) seen: Mutex<Vec<(Method, HeaderMap, Value)>>,
     /// Sessions begun so far; only the last is known.
-    pub(super) sessions: Mutex<usize>,
-    /// The next answers break off after an event with an id.
+    sessions: Mutex<usize>,
+    /// The next answer to a call breaks off after an event with an id, and is held back for a GET.
     pub(super) breaks_off: AtomicBool,
-    pub(super) held_back: Mutex<Option<String>>,
+    held_back: Mutex<Option<String>>,
     /// Answers a byte at a time.
     pub(super) drips: bool,
+    /// Answers everything with this status.
     pub(super) status: Option<u16>,
-    /// The status for a session it does not know; 404 unless told otherwise.
-    pub(super) forgets_with: Option<u16>,
+    /// The status for a session it does not know.
+    pub(super) forgets_with: u16,
 }
 
 impl Scripted {
     pub(super) fn new(kind: &str) -> Self {
         Self {
-            script: Some(Mutex::new(Script::new(kind))),
-            ..Self::default()
+            script: Mutex::new(Script::new(kind)),
+            seen: Mutex::default(),
+            sessions: Mutex::default(),
+            breaks_off: AtomicBool::new(false),
+            held_back: Mutex::default(),
+            drips: false,
+            status: None,
+            forgets_with: 404,
         }
     }
 
@@ -121,15 +127,10 @@ async fn answer(State(server): State<Arc<Scripted>>, request: Request) -> Respon
             .get("mcp-session-id")
             .is_none_or(|id| id != &session)
     {
-        return status(server.forgets_with.unwrap_or(404));
+        return status(server.forgets_with);
     }
-    let acts = {
-        let script = server.script.as_ref().unwrap();
-        script
-            .lock()
-            .unwrap()
-            .acts(std::str::from_utf8(&body).unwrap())
-    };
+    let line = std::str::from_utf8(&body).unwrap();
+    let acts = server.script.lock().unwrap().acts(line);
     let said: Vec<_> = acts
         .into_iter()
         .filter_map(|act| match act {

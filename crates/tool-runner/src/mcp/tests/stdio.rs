@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout};
 
-use super::program::{deaf_to_sigterm, settings, started_by};
+use super::program::{START, deaf_to_sigterm, settings, started_by};
 use super::script::{ODD_CONTENT, ODD_STRUCTURED, ODD_TOOL};
 use super::{at_once, call, raw, soon, text, until, upstream};
 use crate::mcp::{Health, Program, Progress, Transport, UpstreamError};
@@ -198,14 +198,30 @@ async fn a_server_that_hangs_costs_only_the_time_of_the_call() {
 
 #[tokio::test]
 async fn a_slow_start_serves_the_next_call() {
-    let slow = started_by(
-        r#"sleep 1; exec "$0" --ignored --exact mcp::tests::program::run 3>&1 >/dev/null"#,
-        "any",
-    );
-    let upstream = upstream(&slow);
+    let upstream = upstream(&started_by(&format!("sleep 1; {START}"), "any"));
     let arguments = raw("{}");
     let first = upstream.call_tool("any", &arguments, at_once(), None).await;
     assert!(matches!(first, Err(UpstreamError::Timeout)));
+    call(&upstream, "any", "{}").await.unwrap();
+}
+
+#[tokio::test]
+async fn a_start_that_failed_after_its_callers_left_is_tried_again() {
+    let directory = tempfile::TempDir::new().unwrap();
+    let starts = directory.path().join("starts");
+    let fails_twice = format!(
+        "echo x >> {starts}; if [ $(wc -l < {starts}) -le 2 ]; then sleep 0.5; exit 1; fi; {START}",
+        starts = starts.display()
+    );
+    let upstream = upstream(&started_by(&fails_twice, "any"));
+    let arguments = raw("{}");
+    let first = upstream.call_tool("any", &arguments, at_once(), None).await;
+    assert!(matches!(first, Err(UpstreamError::Timeout)));
+    let health = upstream.health();
+    until("the failure", || {
+        matches!(*health.borrow(), Health::Down { .. })
+    })
+    .await;
     call(&upstream, "any", "{}").await.unwrap();
 }
 
@@ -294,10 +310,7 @@ async fn pings_are_answered_and_other_requests_refused() {
 
 #[tokio::test]
 async fn a_dropped_server_and_all_it_started_are_ended() {
-    let parent = started_by(
-        r#"sleep 1000 & export CHILD=$!; exec "$0" --ignored --exact mcp::tests::program::run 3>&1 >/dev/null"#,
-        "any",
-    );
+    let parent = started_by(&format!("sleep 1000 & {START}"), "any");
     let upstream = upstream(&parent);
     let pid = text(&call(&upstream, "any", "{}").await.unwrap());
     let children = format!("/proc/{pid}/task/{pid}/children");

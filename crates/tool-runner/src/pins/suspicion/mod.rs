@@ -120,6 +120,7 @@ pub enum Kind {
 
 impl Kind {
     /// The kind in a word or two.
+    #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Instruction => "instruction",

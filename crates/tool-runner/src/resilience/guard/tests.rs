@@ -315,7 +315,7 @@ async fn no_retry_outlives_the_deadline() {
     let retry = RetrySettings {
         attempts: 1_000,
         first: Duration::from_millis(400),
-        longest: Duration::from_secs(60),
+        longest: Duration::from_mins(1),
     };
     for latency in [1, 90, 700, 2_500, 40_000] {
         let breaker = BreakerSettings {
@@ -334,7 +334,7 @@ async fn no_retry_outlives_the_deadline() {
 #[tokio::test(start_paused = true)]
 async fn a_source_that_hangs_is_left_at_the_deadline_and_opens_the_breaker() {
     let (tool, mut upstream) = (default_tool(), Upstream::new(None));
-    upstream.latency = Duration::from_secs(3_600);
+    upstream.latency = Duration::from_hours(1);
     for _ in 0..7 {
         let began = Instant::now();
         assert_eq!(tool.ask(&upstream).await, Err(GuardError::TimedOut));
