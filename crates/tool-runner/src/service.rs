@@ -78,6 +78,8 @@ pub(crate) fn start(
     importer.import(&mut catalogue, &seen.lock)?;
     let shared = Shared::new(&config, switchboard.store().clone(), ambient);
     let loaded = Loaded::new(catalogue, &config, &keys, &shared, None)?;
+    // Before anyone can answer.
+    let upstreams = importer.changes();
     importer.follow(loaded.upstreams());
     let (version, _) = watch::channel(loaded.version());
     let runner = Arc::new(Runner {
@@ -89,7 +91,7 @@ pub(crate) fn start(
         switchboard,
         importer,
     });
-    tokio::spawn(follow_files(Arc::downgrade(&runner), seen));
+    tokio::spawn(follow_files(Arc::downgrade(&runner), seen, upstreams));
     let switches = runner.switchboard.subscribe();
     runner.tell_version();
     tokio::spawn(follow_switches(Arc::downgrade(&runner), switches));
@@ -377,13 +379,11 @@ async fn follow_switches(
 
 /// Looks at the files again and again, and at what upstreams offer when that changes, as long as the service
 /// lives.
-async fn follow_files(runner: Weak<Runner>, mut seen: Files) {
-    let Some((interval, mut upstreams)) = runner.upgrade().map(|runner| {
-        let interval = runner.config.reload_interval.max(Duration::from_millis(10));
-        (interval, runner.importer.changes())
-    }) else {
+async fn follow_files(runner: Weak<Runner>, mut seen: Files, mut upstreams: watch::Receiver<u64>) {
+    let Some(interval) = runner.upgrade().map(|runner| runner.config.reload_interval) else {
         return;
     };
+    let interval = interval.max(Duration::from_millis(10));
     let mut in_force = seen.clone();
     let mut ticks = tokio::time::interval_at(Instant::now() + interval, interval);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);

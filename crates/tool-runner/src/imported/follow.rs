@@ -1,16 +1,15 @@
-//! Asks each server for its tools: at the start, when it says that they changed, when it comes back, and
-//! every minute.
+//! Asks each server for its tools: at the start, when it says that they changed, when a call finds it gone or
+//! back, and every minute.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::roster::Roster;
-use crate::mcp::{Health, Upstream};
+use crate::mcp::Upstream;
 
 /// How often a server is asked that says nothing.
 const REFRESH: Duration = Duration::from_mins(1);
@@ -79,11 +78,12 @@ async fn follow(source: String, upstream: Arc<Upstream>, roster: Roster) {
             failures += 1;
             roster.failed(&source);
         }
+        health.mark_unchanged();
         sleep(PAUSE).await;
         tokio::select! {
             () = sleep(wait(failures)) => {}
             _ = changes.changed() => {}
-            () = is_back(&mut health), if failures > 0 => {}
+            _ = health.changed() => {}
         }
     }
 }
@@ -93,17 +93,5 @@ fn wait(failures: u32) -> Duration {
     match failures {
         0 => REFRESH,
         _ => REFRESH.min(PAUSE * 2_u32.saturating_pow(failures)),
-    }
-}
-
-/// Somebody else's request reached the server.
-async fn is_back(health: &mut watch::Receiver<Health>) {
-    if health
-        .wait_for(|health| *health == Health::Up)
-        .await
-        .is_err()
-    {
-        // Nobody will tell any more; the wait goes on.
-        std::future::pending::<()>().await;
     }
 }

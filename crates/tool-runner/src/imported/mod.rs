@@ -117,14 +117,14 @@ impl Importer {
         for (source, judged) in importing.iter().zip(&mut judged) {
             tools.extend(approved(source, judged, &pins));
         }
-        state
-            .standings
-            .update(&importing, &judged, &pins, &self.recorder);
         let digest = Digest::of(lock.as_bytes());
         if !lock.is_empty() && state.lock.replace(digest) != Some(digest) {
             self.recorder
                 .record(ITSELF, "tools.lock", LOCK.to_owned(), Some(digest));
         }
+        state
+            .standings
+            .update(&importing, &judged, &pins, &self.recorder);
         let missing = self.roster.missing();
         catalogue.import(Imports {
             tools,

@@ -55,7 +55,7 @@ pub enum NotApproved {
     #[error("no tools are imported from a source `{0}`")]
     NoSource(String),
     /// The upstream did not answer.
-    #[error("the upstream `{0}` cannot be reached: {1}")]
+    #[error("source `{0}`: {1}")]
     Unreachable(String, String),
     /// No upstream that answered offers it.
     #[error("no upstream that can be reached offers a tool `{0}`")]

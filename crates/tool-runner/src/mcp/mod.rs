@@ -28,6 +28,7 @@ mod upstream;
 #[expect(unused_imports, reason = "for the import of tools")]
 pub(crate) use definition::ToolDefinition;
 pub(crate) use error::UpstreamError;
+#[cfg(test)]
 pub(crate) use events::Health;
 pub(crate) use message::Progress;
 pub(crate) use result::CallResult;

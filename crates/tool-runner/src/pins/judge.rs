@@ -120,7 +120,7 @@ impl fmt::Display for JudgedTool {
 
 impl Pins {
     /// Gives each approved tool of `source` its name, before any tool that nobody approved can take it. Call it
-    /// for every source in the order of `tools.yaml`, then [`Self::judge`] for every source.
+    /// for every source, then [`Self::judge`] for every source, both times in the order of their names.
     pub(crate) fn claim(&self, source: &str, prefix: &str, names: &mut Names) {
         for definition in self.of(source) {
             // Who claimed the name before keeps it; `judge` says so.

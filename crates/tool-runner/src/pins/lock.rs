@@ -33,6 +33,9 @@ use crate::Fault;
 /// Version of the format.
 const VERSION: u64 = 1;
 
+/// What to do about an entry that cannot be used.
+const AGAIN: &str = "take it from version control, or remove it and approve the tool again";
+
 /// In front of every line of a definition.
 const INDENT: &str = "        ";
 
@@ -95,13 +98,14 @@ impl Pins {
             fault(
                 at,
                 problem,
-                "take it from version control, or approve the tools again",
+                "take it from version control, or remove it and approve the tools again",
             )
         };
         let Versioned { version } = serde_saphyr::from_str(text).map_err(not_yaml)?;
         if version.value != VERSION {
             let problem = format!("version {} of tools.lock is not known", version.value);
-            let fix = "use the wardgate that wrote it, or approve the tools again";
+            let fix =
+                "use the wardgate that wrote it, or remove the file and approve the tools again";
             return Err(fault(version.referenced, problem, fix));
         }
         let lock: Lock = serde_saphyr::from_str(text).map_err(not_yaml)?;
@@ -117,21 +121,20 @@ impl Pins {
                 } = entry.value;
                 let read = Definition::read(&definition.value).map_err(|bad| {
                     let problem = format!("tool {name}: {bad}");
-                    fault(definition.referenced, problem, "approve the tool again")
+                    fault(definition.referenced, problem, AGAIN)
                 })?;
                 if read.name() != name {
                     let problem = format!("the definition under `{name}` is that of another tool");
-                    return Err(fault(at, problem, "approve the tool again"));
+                    return Err(fault(at, problem, AGAIN));
                 }
                 if read.digest().to_string() != sha256.value {
                     let problem =
                         format!("the sha256 of tool {name} is not that of its definition");
-                    let fix = "do not edit the file by hand: approve the tool again";
-                    return Err(fault(sha256.referenced, problem, fix));
+                    return Err(fault(sha256.referenced, problem, AGAIN));
                 }
                 let approved_at: Timestamp = approved_at.value.parse().map_err(|_| {
                     let problem = format!("`approved_at` of tool {name} is no RFC 3339 time");
-                    fault(approved_at.referenced, problem, "approve the tool again")
+                    fault(approved_at.referenced, problem, AGAIN)
                 })?;
                 pins.approve(&source, read, &approved_by, approved_at);
             }

@@ -2,8 +2,8 @@
 //!
 //! Two names look alike when they are the same after Unicode compatibility (NFKC), and then either letter
 //! case or what Unicode TS 39 calls the skeleton (`l`, `1` and `I`; `O` and `0`; `rn` and `m`), and
-//! without `_`, `-` and `.`. Whoever claims a name first keeps it; the order of the claims is that of the
-//! configuration, so an upstream cannot win a name by being quick.
+//! without `_`, `-` and `.`. Whoever claims a name first keeps it: configured tools, then approved ones, then
+//! the others, each by the order of their sources' names. So an upstream cannot win a name by being quick.
 
 use std::collections::{HashMap, HashSet};
 

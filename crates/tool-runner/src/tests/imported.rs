@@ -75,6 +75,22 @@ impl World {
         approved
     }
 
+    /// Waits until that was done so often, and is on record.
+    async fn has_recorded(&self, action: &str, times: usize) {
+        eventually(action, || async {
+            let actions = self.harness.audit.actions();
+            actions.iter().filter(|(own, _)| own == action).count() == times
+        })
+        .await;
+    }
+
+    async fn misses(&self, upstreams: &[&str]) {
+        eventually("the missing ones", || async {
+            self.harness.tools().await.missing_upstreams == upstreams
+        })
+        .await;
+    }
+
     async fn lists(&self, names: &[&str]) {
         eventually("the list", || async {
             let list = self.harness.tools().await;
@@ -101,6 +117,7 @@ fn tool(name: &str, description: &str) -> Value {
 #[tokio::test]
 async fn tools_appear_as_they_are_approved_and_vanish_as_they_change() {
     let world = World::start(&json!([tool("read", "Reads."), tool("write", "Writes.")])).await;
+    world.has_recorded("tool.quarantined", 2).await;
     world.lists(&[]).await;
     let approved = world.approve(&Selection::Source("files".to_owned())).await;
     assert_eq!(approved, ["files__read", "files__write"]);
@@ -126,13 +143,8 @@ async fn tools_appear_as_they_are_approved_and_vanish_as_they_change() {
         wardgate_rpc::reason_of(&drifted),
         ErrorReason::PermitRefused
     );
-    eventually("both are on record", || async {
-        let actions = world.harness.audit.actions();
-        let of = |action: &str| actions.iter().filter(|(own, _)| own == action).count();
-        // Two new ones and one changed; each of them approved later.
-        of("tool.quarantined") == 3 && of("tool.approved") == 3
-    })
-    .await;
+    world.has_recorded("tool.quarantined", 3).await;
+    world.has_recorded("tool.approved", 3).await;
 }
 
 #[tokio::test]
@@ -146,13 +158,14 @@ async fn a_server_that_goes_away_is_missing_and_its_tools_stay_and_fail() {
         answer.0.is_error && answer.facts().error_kind == "source_unavailable"
     })
     .await;
-    // What makes it ask again: the announced change of a list, or the minute.
+    world.misses(&["files"]).await;
     world.lists(&["files__read"]).await;
     std::fs::remove_file(world.dir.join("away")).unwrap();
     eventually("a call succeeds", || async {
         !world.harness.call("files__read", "{}").await.0.is_error
     })
     .await;
+    world.misses(&[]).await;
 }
 
 #[tokio::test]
