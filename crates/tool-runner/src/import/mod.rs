@@ -27,7 +27,7 @@ use crate::catalogue::Fault;
 
 pub use document::MAX_DOCUMENT;
 pub use mcp_servers::mcp_servers;
-pub use openapi::openapi;
+pub use openapi::{OpenapiOptions, openapi};
 pub use postgres::{PostgresOptions, postgres};
 pub use toolbox::toolbox;
 

@@ -10,7 +10,7 @@ use tokio::net::TcpListener;
 
 use super::database::Database;
 use super::harness::Harness;
-use crate::import::{PostgresOptions, openapi, postgres, toolbox};
+use crate::import::{OpenapiOptions, PostgresOptions, openapi, postgres, toolbox};
 
 /// The kind, and the fields of the source, as a Toolbox file names them.
 fn toolbox_source(database: &Database) -> String {
@@ -230,7 +230,11 @@ paths:
 
 #[tokio::test]
 async fn a_tool_of_an_openapi_document_sends_what_the_document_describes() {
-    let imported = openapi(API, Some(&service().await)).unwrap();
+    let options = OpenapiOptions {
+        base_url: Some(service().await),
+        ..OpenapiOptions::default()
+    };
+    let imported = openapi(API, &options).unwrap();
     let database = Database::sqlite().await;
     let harness = Harness::with(&database, &imported.yaml, |_| ()).await;
     let arguments = r#"{"thing-id": "a/b?", "X-Trace": "t1", "filter_kind": ["x y", "z&"], "size": 3, "note": "{size}"}"#;

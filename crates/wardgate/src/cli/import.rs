@@ -25,6 +25,9 @@ pub(crate) enum ImportFrom {
         /// Where the service is, in place of the document's `servers`.
         #[arg(long, value_name = "URL")]
         base_url: Option<String>,
+        /// Only operations with this tag; may be given several times.
+        #[arg(long = "tag", value_name = "TAG")]
+        tags: Vec<String>,
     },
     /// From a `tools.yaml` of the MCP Toolbox for Databases: its SQL tools.
     Toolbox {

@@ -4,16 +4,20 @@ use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
 use std::path::Path;
 
-use wardgate_tool_runner::import::{self, ImportError, Imported, MAX_DOCUMENT, PostgresOptions};
+use wardgate_tool_runner::import::{
+    self, ImportError, Imported, MAX_DOCUMENT, OpenapiOptions, PostgresOptions,
+};
 
 use crate::Failure;
 use crate::cli::{Import, ImportFrom};
 
 pub(crate) async fn run(arguments: Import) -> Result<(), Failure> {
     let Imported { yaml, notes } = match arguments.from {
-        ImportFrom::Openapi { file, base_url } => {
-            import::openapi(&read(&file)?, base_url.as_deref())?
-        }
+        ImportFrom::Openapi {
+            file,
+            base_url,
+            tags,
+        } => import::openapi(&read(&file)?, &OpenapiOptions { base_url, tags })?,
         ImportFrom::Toolbox { file } => import::toolbox(&read(&file)?)?,
         ImportFrom::McpServers { file } => import::mcp_servers(&read(&file)?)?,
         ImportFrom::Postgres {

@@ -1,4 +1,4 @@
-//! `OpenAPI` 3.0 and 3.1: every operation becomes an `http` tool.
+//! OpenAPI 3.0 and 3.1: every operation becomes an `http` tool.
 //!
 //! ```text
 //!   servers, securitySchemes ─▶ source (security)
@@ -25,7 +25,7 @@ const MAX_TOOLS: usize = 1_000;
 /// Methods that a tool can use; others are left out.
 const METHODS: [&str; 6] = ["get", "head", "post", "put", "patch", "delete"];
 
-/// Methods of `OpenAPI` that have no tool.
+/// Methods of OpenAPI that have no tool.
 const OTHER_METHODS: [&str; 2] = ["options", "trace"];
 
 /// How long the name of the source may be: it begins the names of variables.
@@ -57,8 +57,17 @@ impl<'d> Api<'d> {
     }
 }
 
-/// Imports an `OpenAPI` document. `base_url` stands in place of its `servers`.
-pub fn openapi(text: &str, base_url: Option<&str>) -> Result<Imported, ImportError> {
+/// What of a document is imported, and for which service.
+#[derive(Debug, Clone, Default)]
+pub struct OpenapiOptions {
+    /// Where the service is, in place of the document's `servers`.
+    pub base_url: Option<String>,
+    /// Only operations with one of these tags; all where there is none.
+    pub tags: Vec<String>,
+}
+
+/// Imports an OpenAPI document.
+pub fn openapi(text: &str, options: &OpenapiOptions) -> Result<Imported, ImportError> {
     let root = Value::Object(document::one(text)?);
     check_version(&root)?;
     let api = Api { root: &root };
@@ -69,6 +78,7 @@ pub fn openapi(text: &str, base_url: Option<&str>) -> Result<Imported, ImportErr
         ..SourceDraft::default()
     };
     source.fields.insert("type".to_owned(), "http".into());
+    let base_url = options.base_url.as_deref();
     locate(&root, base_url, &mut source, &mut draft);
     security::read(api, &mut source, &mut draft);
     if !draft.source(&source) {
@@ -80,13 +90,15 @@ pub fn openapi(text: &str, base_url: Option<&str>) -> Result<Imported, ImportErr
             "its webhooks are left out: they are calls to somebody else",
         );
     }
-    let operations = operations(api, &mut draft);
+    let operations = operations(api, &options.tags, &mut draft);
     for (at, operation) in operations.iter().enumerate() {
         if at == MAX_TOOLS {
             let rest = operations.len() - MAX_TOOLS;
             draft.note(
                 "the document",
-                format!("{rest} operations are left out: more than {MAX_TOOLS} tools help nobody"),
+                format!(
+                    "{rest} operations are left out: more than {MAX_TOOLS} tools help nobody; choose with --tag"
+                ),
             );
             break;
         }
@@ -113,9 +125,12 @@ fn check_version(root: &Value) -> Result<(), ImportError> {
 
 fn source_name(title: &str) -> String {
     let name = identifier(&title.to_ascii_lowercase(), "api");
-    name[..name.floor_char_boundary(MAX_SOURCE_NAME)]
-        .trim_end_matches('_')
-        .to_owned()
+    let Some(start) = name.get(..MAX_SOURCE_NAME) else {
+        return name;
+    };
+    // Rather a word less than half a word.
+    let (words, _) = start.rsplit_once('_').unwrap_or((start, ""));
+    words.trim_end_matches('_').to_owned()
 }
 
 /// Where the service is.
@@ -209,8 +224,8 @@ struct Operation<'d> {
     definition: &'d Value,
 }
 
-/// Every operation in the order of the document.
-fn operations<'d>(api: Api<'d>, draft: &mut Draft) -> Vec<Operation<'d>> {
+/// The operations with one of `tags`, in the order of the document.
+fn operations<'d>(api: Api<'d>, tags: &[String], draft: &mut Draft) -> Vec<Operation<'d>> {
     let mut operations = Vec::new();
     let paths = api.root.get("paths").and_then(Value::as_object);
     for (path, item) in paths.into_iter().flatten() {
@@ -222,7 +237,7 @@ fn operations<'d>(api: Api<'d>, draft: &mut Draft) -> Vec<Operation<'d>> {
             continue;
         };
         for method in OTHER_METHODS {
-            if item.get(method).is_some() {
+            if item.get(method).is_some_and(|it| is_chosen(it, tags)) {
                 draft.leave_out_tool(
                     &format!("{method} {path}"),
                     "there are tools for GET, HEAD, POST, PUT, PATCH and DELETE",
@@ -230,7 +245,8 @@ fn operations<'d>(api: Api<'d>, draft: &mut Draft) -> Vec<Operation<'d>> {
             }
         }
         for method in METHODS {
-            if let Some(definition) = item.get(method).filter(|it| it.is_object()) {
+            let definition = item.get(method).filter(|it| it.is_object());
+            if let Some(definition) = definition.filter(|it| is_chosen(it, tags)) {
                 operations.push(Operation {
                     method,
                     path,
@@ -241,6 +257,14 @@ fn operations<'d>(api: Api<'d>, draft: &mut Draft) -> Vec<Operation<'d>> {
         }
     }
     operations
+}
+
+fn is_chosen(definition: &Value, tags: &[String]) -> bool {
+    let own = definition["tags"].as_array().into_iter().flatten();
+    tags.is_empty()
+        || own
+            .filter_map(Value::as_str)
+            .any(|own| tags.iter().any(|tag| tag == own))
 }
 
 fn import(api: Api<'_>, source: &str, operation: &Operation<'_>, draft: &mut Draft) {

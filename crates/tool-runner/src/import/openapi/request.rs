@@ -15,7 +15,7 @@ pub(super) struct Request {
     pub(super) parts: Map<String, Value>,
 }
 
-/// Headers that `OpenAPI` itself says are no parameters.
+/// Headers that OpenAPI itself says are no parameters.
 const NO_HEADERS: [&str; 3] = ["accept", "content-type", "authorization"];
 
 /// The arguments of the tool, as they come together.

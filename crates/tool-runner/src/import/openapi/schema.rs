@@ -1,4 +1,4 @@
-//! Schemas of `OpenAPI` as JSON Schema 2020-12: references filled in, what no validator knows left out.
+//! Schemas of OpenAPI as JSON Schema 2020-12: references filled in, what no validator knows left out.
 
 use std::collections::BTreeSet;
 
@@ -302,7 +302,7 @@ fn validator(schema: &Value) -> Option<jsonschema::Validator> {
         .ok()
 }
 
-/// The types by their names in JSON Schema, with `null` where `OpenAPI` 3.0 says `nullable`.
+/// The types by their names in JSON Schema, with `null` where OpenAPI 3.0 says `nullable`.
 fn types(members: &Map<String, Value>) -> Option<Value> {
     const TYPES: [&str; 7] = [
         "null", "boolean", "integer", "number", "string", "array", "object",

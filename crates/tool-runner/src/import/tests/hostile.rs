@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::catalogue::Node;
-use crate::import::{ImportError, mcp_servers, openapi, toolbox};
+use crate::import::{ImportError, OpenapiOptions, mcp_servers, openapi, toolbox};
 
 fn api(paths: &Value) -> Value {
     json!({
@@ -13,7 +13,9 @@ fn api(paths: &Value) -> Value {
 
 /// The imported file, as nodes.
 fn imported(document: &Value) -> (String, Value) {
-    let yaml = openapi(&document.to_string(), None).unwrap().yaml;
+    let yaml = openapi(&document.to_string(), &OpenapiOptions::default())
+        .unwrap()
+        .yaml;
     let value = Node::parse(&yaml).unwrap().to_value();
     (yaml, value)
 }
@@ -141,7 +143,7 @@ fn shapes_that_no_document_has_do_no_harm() {
             document["components"]["securitySchemes"] =
                 json!({"k": {"type": "oauth2", "flows": {}}});
             *document.pointer_mut(at).unwrap() = odd.clone();
-            match openapi(&document.to_string(), None) {
+            match openapi(&document.to_string(), &OpenapiOptions::default()) {
                 Ok(_) | Err(ImportError::Nothing(_)) => {}
                 Err(error) => panic!("{at} = {odd}: {error}"),
             }
@@ -205,7 +207,11 @@ fn any_text_is_imported_or_refused() {
         "kind: tool\nname: x",
         "openapi: 3.0.0\npaths: []",
     ] {
-        let results = [openapi(text, None), toolbox(text), mcp_servers(text)];
+        let results = [
+            openapi(text, &OpenapiOptions::default()),
+            toolbox(text),
+            mcp_servers(text),
+        ];
         for result in results {
             assert!(
                 !matches!(result, Err(ImportError::Unusable(_))),

@@ -1,7 +1,15 @@
 use serde_json::json;
 
 use super::shown;
-use crate::import::openapi;
+use crate::import::{ImportError, Imported, OpenapiOptions};
+
+fn openapi(text: &str, base_url: Option<&str>) -> Result<Imported, ImportError> {
+    let options = OpenapiOptions {
+        base_url: base_url.map(str::to_owned),
+        ..OpenapiOptions::default()
+    };
+    crate::import::openapi(text, &options)
+}
 
 const PETSTORE: &str = include_str!("fixtures/petstore.yaml");
 
@@ -147,4 +155,23 @@ fn a_file_holds_no_more_than_the_catalogue_reads() {
         .filter(|note| note.text.contains("the file is full"));
     let tools = imported.yaml.matches("\n  - name: ").count();
     assert!(tools > 5 && full.count() + tools == 40, "{tools}");
+}
+
+#[test]
+fn a_part_of_a_document_is_chosen_by_tag() {
+    let document = json!({
+        "openapi": "3.0.0", "info": {"title": "A shop of everything that anybody wants"},
+        "servers": [{"url": "https://shop.example"}],
+        "paths": {"/a": {"get": {"tags": ["x", "y"]}, "post": {"tags": ["z"]}, "put": {}}},
+    });
+    let options = OpenapiOptions {
+        tags: vec!["y".to_owned()],
+        ..OpenapiOptions::default()
+    };
+    let file = crate::import::openapi(&document.to_string(), &options)
+        .unwrap()
+        .yaml;
+    assert_eq!(file.matches("\n  - name: ").count(), 1, "{file}");
+    assert!(file.contains("  - name: get_a\n"), "{file}");
+    assert!(file.contains("\n  a_shop_of_everything_that:\n"), "{file}");
 }
