@@ -166,4 +166,18 @@ async fn edgelake_asks_the_platform_the_node_and_the_database() {
             .collect::<Vec<_>>(),
         [20, 19, 18]
     );
+    let all = json!({"table": "rand_data"});
+    let all = app.client().call(&operator, "all_readings", all).await;
+    let all = all.result()["structuredContent"].clone();
+    assert_eq!(all["kept"]["rows"], 250);
+    let over = json!({
+        "handle": all["kept"]["handle"], "filter": [{"column": "row_id", "op": "gt", "value": 240}],
+        "aggregate": "count",
+    });
+    let over = app
+        .client()
+        .call(&operator, "query_result", over)
+        .await
+        .rows();
+    assert_eq!(over, [json!({"count": 10})]);
 }
