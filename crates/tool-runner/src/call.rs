@@ -7,7 +7,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use prost::Message;
@@ -23,9 +22,10 @@ use crate::Error;
 use crate::arguments::{Arguments, InvalidArguments};
 use crate::compiled::CompiledPermit;
 use crate::executor::{Executor, ExecutorError, Invocation, Kept, Output, Progress};
+use crate::failure::{Failure, Ran};
 use crate::kept_results::{self, KeptResults};
 use crate::loaded::{Loaded, RunnableTool, Shared};
-use crate::resilience::{Attempt, Failed, GuardError, GuardedCall, Limit, LimitReached};
+use crate::resilience::{Attempt, Failed, GuardError, GuardedCall};
 use crate::result::{self, Handle, Stopwatch, Whole};
 use crate::store::keyed::{Begun, Ending, KeyedCall};
 
@@ -409,168 +409,10 @@ impl AdmittedCall {
     }
 }
 
-/// A failure as the client may know it.
-struct Failure {
-    text: String,
-    status: pb::OutcomeStatus,
-    kind: &'static str,
-    /// When it may be tried again, where that is known.
-    retry_after: Option<Duration>,
-    ran: Ran,
-}
-
-impl Failure {
-    fn new(kind: &'static str, text: String) -> Self {
-        Self {
-            text,
-            status: pb::OutcomeStatus::ToolError,
-            kind,
-            retry_after: None,
-            ran: Ran::Yes,
-        }
-    }
-
-    /// Nothing was done for it.
-    fn unrun(self) -> Self {
-        Self {
-            ran: Ran::No,
-            ..self
-        }
-    }
-
-    /// Whether anything was done is open.
-    fn perhaps_run(self) -> Self {
-        Self {
-            ran: Ran::Perhaps,
-            ..self
-        }
-    }
-
-    fn tool(kind: &'static str, text: &str) -> Self {
-        Self::new(kind, format!("Tool execution failed: {text}"))
-    }
-
-    fn invalid(text: String) -> Self {
-        Self {
-            status: pb::OutcomeStatus::InvalidArguments,
-            ..Self::new("invalid_arguments", text).unrun()
-        }
-    }
-
-    /// Every row was withheld for want of a decision: that is a fault of the configuration, not an empty result.
-    fn undecided() -> Self {
-        Self::tool("bad_result", "its rows do not fit the policies")
-    }
-
-    fn timeout(limit: Duration) -> Self {
-        Self {
-            status: pb::OutcomeStatus::Timeout,
-            ..Self::new("timeout", result::timeout_text(limit)).perhaps_run()
-        }
-    }
-
-    fn too_large() -> Self {
-        Self::tool(
-            "result_too_large",
-            "a single row is larger than a result may be",
-        )
-    }
-
-    /// A key that does not let the call run.
-    fn keyed(stands: &Begun) -> Self {
-        match stands {
-            Begun::SameKeyOtherArguments => Self::tool(
-                "idempotency_conflict",
-                "its idempotency key was used with other arguments; use a new key",
-            ),
-            Begun::Running => Self::tool(
-                "idempotency_running",
-                "the call with its idempotency key is still running; ask again later",
-            ),
-            Begun::DoneUnderOtherTerms => Self::tool(
-                "idempotency_done",
-                "it ran before, and the rules for its result have changed since",
-            ),
-            // The others are answered where they are found.
-            Begun::Fresh(_) | Begun::Done(_) | Begun::Unknown => Self::unknown_outcome(),
-        }
-    }
-
-    fn unknown_outcome() -> Self {
-        Self::tool(
-            "idempotency_unknown",
-            "the call with its idempotency key began, and how it ended is not known; check before you use a new key",
-        )
-    }
-
-    fn no_store() -> Self {
-        Self::unavailable("idempotency keys cannot be kept now, so nothing was run").unrun()
-    }
-
-    fn guarded(error: &GuardError<ExecutorError>, limit: Duration) -> Self {
-        match error {
-            GuardError::TimedOut => Self::timeout(limit),
-            GuardError::Limited(LimitReached { limit, retry_after }) => Self {
-                retry_after: Some(*retry_after),
-                ..match limit {
-                    Limit::Rate => Self::tool("rate_limited", "it was called too often; wait"),
-                    Limit::Concurrency => Self::tool("busy", "too many calls of it are running"),
-                }
-                .unrun()
-            },
-            GuardError::SourceUnavailable { retry_after } => Self {
-                retry_after: Some(*retry_after),
-                ..Self::unavailable("the data source has been failing and is left alone for now")
-                    .unrun()
-            },
-            GuardError::Failed(error) => Self::executor(error, limit),
-        }
-    }
-
-    fn unavailable(text: &str) -> Self {
-        Self::tool("source_unavailable", text)
-    }
-
-    fn executor(error: &ExecutorError, limit: Duration) -> Self {
-        match error {
-            ExecutorError::Timeout => Self::timeout(limit),
-            ExecutorError::Unreachable(_) => {
-                Self::unavailable("the data source cannot be reached").unrun()
-            }
-            ExecutorError::Busy(_) => Self::unavailable("the data source is busy").unrun(),
-            ExecutorError::Unavailable { text, .. } => Self::unavailable(text).perhaps_run(),
-            ExecutorError::Broken(_) => {
-                Self::unavailable("the connection to the data source broke").perhaps_run()
-            }
-            ExecutorError::Refused { kind, text, .. } => Self::tool(kind, text),
-            ExecutorError::BadArgument { text } => {
-                Self::invalid(format!("Invalid arguments: {text}"))
-            }
-            ExecutorError::BadResult(_) => Self::tool(
-                "bad_result",
-                "the data source gave a result that cannot be shown",
-            ),
-            ExecutorError::TooLarge => {
-                Self::tool("result_too_large", "the result is larger than it may be")
-            }
-            // Its words are released by [`AdmittedCall::reported`].
-            ExecutorError::Reported(_) => Self::tool("tool_error", "the tool reported an error"),
-        }
-    }
-}
-
 /// How a run ended.
 struct Ended {
     result: pb::ToolResult,
     ran: Ran,
-}
-
-/// Whether a tool did what it does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Ran {
-    No,
-    Perhaps,
-    Yes,
 }
 
 /// One digest of several texts, none of which can take from its neighbour.

@@ -20,6 +20,7 @@ mod duration;
 mod egress;
 mod error;
 mod executor;
+mod failure;
 mod files;
 mod grpc;
 pub mod import;

@@ -1,0 +1,168 @@
+//! Failures of a call, in the words the client may read.
+
+use std::time::Duration;
+
+use wardgate_proto::toolrunner::v1 as pb;
+
+use crate::executor::ExecutorError;
+use crate::resilience::{GuardError, Limit, LimitReached};
+use crate::result;
+use crate::store::keyed::Begun;
+
+/// A failure as the client may know it.
+pub(crate) struct Failure {
+    pub(crate) text: String,
+    pub(crate) status: pb::OutcomeStatus,
+    pub(crate) kind: &'static str,
+    /// When it may be tried again, where that is known.
+    pub(crate) retry_after: Option<Duration>,
+    pub(crate) ran: Ran,
+}
+
+impl Failure {
+    pub(crate) fn new(kind: &'static str, text: String) -> Self {
+        Self {
+            text,
+            status: pb::OutcomeStatus::ToolError,
+            kind,
+            retry_after: None,
+            ran: Ran::Yes,
+        }
+    }
+
+    /// Nothing was done for it.
+    pub(crate) fn unrun(self) -> Self {
+        Self {
+            ran: Ran::No,
+            ..self
+        }
+    }
+
+    /// Whether anything was done is open.
+    pub(crate) fn perhaps_run(self) -> Self {
+        Self {
+            ran: Ran::Perhaps,
+            ..self
+        }
+    }
+
+    pub(crate) fn tool(kind: &'static str, text: &str) -> Self {
+        Self::new(kind, format!("Tool execution failed: {text}"))
+    }
+
+    pub(crate) fn invalid(text: String) -> Self {
+        Self {
+            status: pb::OutcomeStatus::InvalidArguments,
+            ..Self::new("invalid_arguments", text).unrun()
+        }
+    }
+
+    /// Every row was withheld for want of a decision: that is a fault of the configuration, not an empty result.
+    pub(crate) fn undecided() -> Self {
+        Self::tool("bad_result", "its rows do not fit the policies")
+    }
+
+    pub(crate) fn timeout(limit: Duration) -> Self {
+        Self {
+            status: pb::OutcomeStatus::Timeout,
+            ..Self::new("timeout", result::timeout_text(limit)).perhaps_run()
+        }
+    }
+
+    pub(crate) fn too_large() -> Self {
+        Self::tool(
+            "result_too_large",
+            "a single row is larger than a result may be",
+        )
+    }
+
+    /// A key that does not let the call run.
+    pub(crate) fn keyed(stands: &Begun) -> Self {
+        match stands {
+            Begun::SameKeyOtherArguments => Self::tool(
+                "idempotency_conflict",
+                "its idempotency key was used with other arguments; use a new key",
+            ),
+            Begun::Running => Self::tool(
+                "idempotency_running",
+                "the call with its idempotency key is still running; ask again later",
+            ),
+            Begun::DoneUnderOtherTerms => Self::tool(
+                "idempotency_done",
+                "it ran before, and the rules for its result have changed since",
+            ),
+            // The others are answered where they are found.
+            Begun::Fresh(_) | Begun::Done(_) | Begun::Unknown => Self::unknown_outcome(),
+        }
+    }
+
+    pub(crate) fn unknown_outcome() -> Self {
+        Self::tool(
+            "idempotency_unknown",
+            "the call with its idempotency key began, and how it ended is not known; check before you use a new key",
+        )
+    }
+
+    pub(crate) fn no_store() -> Self {
+        Self::unavailable("idempotency keys cannot be kept now, so nothing was run").unrun()
+    }
+
+    pub(crate) fn guarded(error: &GuardError<ExecutorError>, limit: Duration) -> Self {
+        match error {
+            GuardError::TimedOut => Self::timeout(limit),
+            GuardError::Limited(LimitReached { limit, retry_after }) => Self {
+                retry_after: Some(*retry_after),
+                ..match limit {
+                    Limit::Rate => Self::tool("rate_limited", "it was called too often; wait"),
+                    Limit::Concurrency => Self::tool("busy", "too many calls of it are running"),
+                }
+                .unrun()
+            },
+            GuardError::SourceUnavailable { retry_after } => Self {
+                retry_after: Some(*retry_after),
+                ..Self::unavailable("the data source has been failing and is left alone for now")
+                    .unrun()
+            },
+            GuardError::Failed(error) => Self::executor(error, limit),
+        }
+    }
+
+    pub(crate) fn unavailable(text: &str) -> Self {
+        Self::tool("source_unavailable", text)
+    }
+
+    pub(crate) fn executor(error: &ExecutorError, limit: Duration) -> Self {
+        match error {
+            ExecutorError::Timeout => Self::timeout(limit),
+            ExecutorError::Unreachable(_) => {
+                Self::unavailable("the data source cannot be reached").unrun()
+            }
+            ExecutorError::Busy(_) => Self::unavailable("the data source is busy").unrun(),
+            ExecutorError::Unavailable { text, .. } => Self::unavailable(text).perhaps_run(),
+            ExecutorError::Broken(_) => {
+                Self::unavailable("the connection to the data source broke").perhaps_run()
+            }
+            ExecutorError::Refused { kind, text, .. } => Self::tool(kind, text),
+            ExecutorError::BadArgument { text } => {
+                Self::invalid(format!("Invalid arguments: {text}"))
+            }
+            ExecutorError::BadResult(_) => Self::tool(
+                "bad_result",
+                "the data source gave a result that cannot be shown",
+            ),
+            ExecutorError::TooLarge => {
+                Self::tool("result_too_large", "the result is larger than it may be")
+            }
+            // Its words are released by [`AdmittedCall::reported`].
+            ExecutorError::Reported(_) => Self::tool("tool_error", "the tool reported an error"),
+        }
+    }
+}
+
+/// Whether a tool did what it does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ran {
+    No,
+    Perhaps,
+    Yes,
+}
