@@ -21,6 +21,7 @@ use wardgate_telemetry::names;
 use crate::Error;
 use crate::arguments::{Arguments, InvalidArguments};
 use crate::compiled::CompiledPermit;
+use crate::digest;
 use crate::executor::{Executor, ExecutorError, Invocation, Kept, Output, Progress};
 use crate::failure::{Failure, Ran};
 use crate::kept_results::{self, KeptResults};
@@ -164,7 +165,7 @@ impl AdmittedCall {
             tool: tool.tool.facts().name.as_str(),
             key,
             arguments: Digest::of(sorted(arguments.values()).as_bytes()),
-            terms: digest_of(&self.terms()),
+            terms: digest::of_texts(&self.terms().each_ref().map(String::as_str)),
             deadline: now.plus(tool.time_limit),
         };
         let begun = store.begin(keyed, now).await;
@@ -214,7 +215,13 @@ impl AdmittedCall {
             self.caller.tenant().to_owned()
         };
         let [definition, policy, shown] = self.terms();
-        digest_of(&[definition, policy, shown, sorted(arguments.values()), who])
+        digest::of_texts(&[
+            &definition,
+            &policy,
+            &shown,
+            &sorted(arguments.values()),
+            &who,
+        ])
     }
 
     /// What decides how much of a result may be seen: definition, policies, rows and columns.
@@ -413,17 +420,6 @@ impl AdmittedCall {
 struct Ended {
     result: pb::ToolResult,
     ran: Ran,
-}
-
-/// One digest of several texts, none of which can take from its neighbour.
-fn digest_of(parts: &[String]) -> Digest {
-    let lengths: Vec<_> = parts.iter().map(|part| part.len().to_be_bytes()).collect();
-    Digest::of_parts(
-        lengths
-            .iter()
-            .zip(parts)
-            .flat_map(|(length, part)| [length.as_slice(), part.as_bytes()]),
-    )
 }
 
 /// Arguments in the order of their names.

@@ -16,6 +16,7 @@ mod catalogue;
 mod command;
 mod compiled;
 mod config;
+mod digest;
 mod duration;
 mod egress;
 mod error;

@@ -11,6 +11,7 @@ use wardgate_domain::{Caller, Digest};
 use wardgate_telemetry::names;
 
 use super::rate::{Rate, RateLimiter};
+use crate::digest;
 
 /// How long a call waits for its turn before it is refused, and is told to stay away.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -91,19 +92,8 @@ impl ToolLimits {
 
     /// By who the caller is, not by all claims: another token of the same person is no fresh bucket.
     fn bucket(&self, caller: &Caller) -> Digest {
-        let parts = [
-            &self.tool,
-            caller.issuer(),
-            caller.tenant(),
-            caller.subject(),
-        ];
-        let lengths = parts.map(|part| part.len().to_be_bytes());
-        Digest::of_parts(
-            lengths
-                .iter()
-                .zip(parts)
-                .flat_map(|(length, part)| [length.as_slice(), part.as_bytes()]),
-        )
+        let (issuer, tenant) = (caller.issuer(), caller.tenant());
+        digest::of_texts(&[&self.tool, issuer, tenant, caller.subject()])
     }
 
     fn reached(&self, limit: Limit, label: &'static str, retry_after: Duration) -> LimitReached {
