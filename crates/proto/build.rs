@@ -5,11 +5,12 @@ use std::{env, error::Error, fs};
 
 use prost::Message;
 
-const FILES: [&str; 4] = [
+const FILES: [&str; 5] = [
     "wardgate/common/v1/common.proto",
     "wardgate/policy/v1/policy.proto",
     "wardgate/toolrunner/v1/toolrunner.proto",
     "wardgate/audit/v1/audit.proto",
+    "wardgate/memory/v1/memory.proto",
 ];
 
 fn main() -> Result<(), Box<dyn Error>> {

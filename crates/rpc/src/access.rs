@@ -18,17 +18,20 @@ pub enum Peer {
     ToolRunner,
     /// The audit service.
     Audit,
+    /// The conversations.
+    Memory,
     /// A person at the command line.
     Operator,
 }
 
 impl Peer {
     /// Every peer.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::Gateway,
         Self::Policy,
         Self::ToolRunner,
         Self::Audit,
+        Self::Memory,
         Self::Operator,
     ];
 
@@ -39,6 +42,7 @@ impl Peer {
             Self::Policy => "policy",
             Self::ToolRunner => "tool-runner",
             Self::Audit => "audit",
+            Self::Memory => "memory",
             Self::Operator => "operator",
         }
     }
@@ -56,10 +60,10 @@ impl FromStr for Peer {
 }
 
 /// Every method and its callers. Health and reflection are open to every peer with a certificate.
-const TABLE: [(&str, &[Peer]); 10] = [
+const TABLE: [(&str, &[Peer]); 23] = [
     (
         "/wardgate.policy.v1.PolicyService/Authorize",
-        &[Peer::Gateway],
+        &[Peer::Gateway, Peer::Memory],
     ),
     (
         "/wardgate.policy.v1.PolicyService/ListVisible",
@@ -91,9 +95,61 @@ const TABLE: [(&str, &[Peer]); 10] = [
     ),
     (
         "/wardgate.audit.v1.AuditService/Append",
-        &[Peer::Gateway, Peer::ToolRunner],
+        &[Peer::Gateway, Peer::ToolRunner, Peer::Memory],
     ),
     ("/wardgate.audit.v1.AuditService/Query", &[Peer::Operator]),
+    (
+        "/wardgate.memory.v1.MemoryService/GetOrCreate",
+        &[Peer::Gateway],
+    ),
+    (
+        "/wardgate.memory.v1.MemoryService/GetContext",
+        &[Peer::Gateway, Peer::ToolRunner],
+    ),
+    (
+        "/wardgate.memory.v1.MemoryService/AddMessages",
+        &[Peer::Gateway, Peer::ToolRunner],
+    ),
+    (
+        "/wardgate.memory.v1.MemoryService/GetTurn",
+        &[Peer::Gateway],
+    ),
+    (
+        "/wardgate.memory.v1.MemoryService/Clear",
+        &[Peer::Gateway],
+    ),
+    (
+        "/wardgate.memory.v1.MemoryService/Delete",
+        &[Peer::Gateway],
+    ),
+    (
+        "/wardgate.memory.v1.MemoryService/ListConversations",
+        &[Peer::Gateway, Peer::ToolRunner],
+    ),
+    (
+        "/wardgate.memory.v1.MemoryService/ReadConversation",
+        &[Peer::Gateway, Peer::ToolRunner],
+    ),
+    (
+        "/wardgate.memory.v1.MemoryService/Search",
+        &[Peer::Gateway, Peer::ToolRunner],
+    ),
+    (
+        "/wardgate.memory.v1.MemoryService/Survey",
+        &[Peer::Operator],
+    ),
+    (
+        "/wardgate.memory.v1.MemoryService/Erase",
+        &[Peer::Operator],
+    ),
+    (
+        "/wardgate.memory.v1.MemoryService/SetHold",
+        &[Peer::Operator],
+    ),
+    (
+        "/wardgate.memory.v1.MemoryService/ListHolds",
+        &[Peer::Operator],
+    ),
 ];
 
 /// How the peers of a server are known.

@@ -1,0 +1,125 @@
+//! What is said to a model and what comes back, whichever provider it is.
+
+use std::time::Duration;
+
+use futures::stream::BoxStream;
+use serde_json::Value;
+
+/// One request to a model.
+#[derive(Debug, Clone)]
+pub(crate) struct ModelRequest {
+    /// As the provider calls it.
+    pub(crate) model: String,
+    pub(crate) messages: Vec<ModelMessage>,
+    /// In a stable order, which helps the provider's cache.
+    pub(crate) functions: Vec<Function>,
+    pub(crate) choice: FunctionChoice,
+    pub(crate) temperature: Option<f64>,
+    pub(crate) max_output_tokens: Option<u32>,
+}
+
+/// One message to a model.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum ModelMessage {
+    System(String),
+    User(String),
+    Assistant {
+        text: String,
+        calls: Vec<FunctionCall>,
+    },
+    /// What a call gave. A failure is said to the model too, so that it can recover.
+    Result {
+        call_id: String,
+        name: String,
+        text: String,
+        is_error: bool,
+    },
+}
+
+/// A tool as models know it. The name is one that every provider takes: 1 to 64 of `[A-Za-z0-9_-]`.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Function {
+    pub(crate) name: String,
+    pub(crate) description: String,
+    /// JSON Schema, an object at the root.
+    pub(crate) parameters: Value,
+}
+
+/// Whether the model may call functions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FunctionChoice {
+    Auto,
+    /// It must answer in words.
+    None,
+}
+
+/// A whole call: one that the model did not finish never becomes one of these.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct FunctionCall {
+    /// The provider's, or one of ours where it gives none; unique in its turn.
+    pub(crate) id: String,
+    pub(crate) name: String,
+    /// JSON text as the model wrote it; it may be anything.
+    pub(crate) arguments: String,
+}
+
+/// What a model's answer is made of, in the order it comes. The last one is `Finished`; a stream without it was cut.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum ModelEvent {
+    Text(String),
+    /// Thoughts that are not part of the answer; never shown, never kept.
+    Reasoning(String),
+    Call(FunctionCall),
+    Usage(TokenUsage),
+    Finished(FinishReason),
+}
+
+/// Tokens, as the provider counts them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct TokenUsage {
+    pub(crate) input: u64,
+    pub(crate) output: u64,
+}
+
+/// Why a model stopped.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum FinishReason {
+    Stop,
+    Calls,
+    /// The limit of tokens; a call under way is lost.
+    Length,
+    /// The provider's own filter.
+    Filtered,
+    /// A word of the provider's own.
+    Other(String),
+}
+
+/// Why there is no answer, or no more of it. No message holds a key, a prompt or a body.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum ModelError {
+    #[error("the model provider cannot be reached")]
+    Unreachable,
+    #[error("the model provider did not answer in time")]
+    Late,
+    #[error("the model provider is busy")]
+    Busy { retry_after: Option<Duration> },
+    #[error("the model provider refused its credentials (HTTP {status})")]
+    Credentials { status: u16 },
+    #[error("the model provider does not know the model")]
+    UnknownModel,
+    #[error("the conversation is too long for the model")]
+    TooLong,
+    #[error("the model provider refused the request (HTTP {status})")]
+    Refused { status: u16 },
+    #[error("the model provider failed (HTTP {status})")]
+    Failed { status: u16 },
+    #[error("the model's answer was cut off")]
+    Cut,
+    #[error("the model provider's answer cannot be read")]
+    Unreadable,
+    #[error("the model's answer is larger than is taken")]
+    TooLarge,
+}
+
+/// Events of one answer. Dropping it ends the request.
+pub(crate) type ModelStream = BoxStream<'static, Result<ModelEvent, ModelError>>;

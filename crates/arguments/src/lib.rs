@@ -1,0 +1,1 @@
+//! Arguments of a call against the input schema of its tool.

@@ -1,0 +1,1 @@
+//! What every HTTP edge shares: the listener, where requests come from, who makes them.
