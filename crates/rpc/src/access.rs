@@ -114,14 +114,8 @@ const TABLE: [(&str, &[Peer]); 23] = [
         "/wardgate.memory.v1.MemoryService/GetTurn",
         &[Peer::Gateway],
     ),
-    (
-        "/wardgate.memory.v1.MemoryService/Clear",
-        &[Peer::Gateway],
-    ),
-    (
-        "/wardgate.memory.v1.MemoryService/Delete",
-        &[Peer::Gateway],
-    ),
+    ("/wardgate.memory.v1.MemoryService/Clear", &[Peer::Gateway]),
+    ("/wardgate.memory.v1.MemoryService/Delete", &[Peer::Gateway]),
     (
         "/wardgate.memory.v1.MemoryService/ListConversations",
         &[Peer::Gateway, Peer::ToolRunner],
@@ -138,10 +132,7 @@ const TABLE: [(&str, &[Peer]); 23] = [
         "/wardgate.memory.v1.MemoryService/Survey",
         &[Peer::Operator],
     ),
-    (
-        "/wardgate.memory.v1.MemoryService/Erase",
-        &[Peer::Operator],
-    ),
+    ("/wardgate.memory.v1.MemoryService/Erase", &[Peer::Operator]),
     (
         "/wardgate.memory.v1.MemoryService/SetHold",
         &[Peer::Operator],
