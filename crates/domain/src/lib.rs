@@ -30,7 +30,7 @@ pub use conversation::{
     AnsweredCall, Conversation, ConversationId, Hold, HoldTarget, InvalidText, Message, MessageId,
     NewMessage, Role, Skeleton, Source, TurnId, TurnState,
 };
-pub use decision::{Decision, DenialReason, Verdict};
+pub use decision::{ConversationFacts, Decision, DenialReason, RecallDecision, Verdict};
 pub use digest::Digest;
 pub use ids::{CallId, ConversationKey, DecisionId, InvalidId, PermitId};
 pub use permit::{

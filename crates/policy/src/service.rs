@@ -7,7 +7,9 @@ use tokio::sync::watch;
 use tokio_stream::wrappers::WatchStream;
 use tokio_stream::{Stream, StreamExt};
 use tonic::{Request, Response, Status};
-use wardgate_domain::{Ambient, Caller, InvalidMessage, PermitSigner, ToolFacts};
+use wardgate_domain::{
+    Ambient, Caller, ConversationFacts, InvalidMessage, PermitSigner, ToolFacts,
+};
 use wardgate_proto::policy::v1::{self as pb, policy_service_server as server};
 use wardgate_rpc::Readiness;
 use wardgate_telemetry::names;
@@ -91,6 +93,22 @@ impl server::PolicyService for Policies {
             visible: visible.iter().map(ToString::to_string).collect(),
             policy_hash: hash.to_wire(),
         }))
+    }
+
+    async fn authorize_recall(
+        &self,
+        request: Request<pb::AuthorizeRecallRequest>,
+    ) -> Result<Response<pb::AuthorizeRecallResponse>, Status> {
+        let pb::AuthorizeRecallRequest {
+            caller,
+            conversation,
+        } = request.into_inner();
+        let decided = checked::<_, Caller>(caller, "caller").and_then(|caller| {
+            let conversation: ConversationFacts = checked(conversation, "conversation")?;
+            self.store.authorize_recall(&caller, &conversation)
+        });
+        let decision = decided.map_err(|error| wardgate_rpc::invalid(&error))?;
+        Ok(Response::new((&decision).into()))
     }
 
     async fn watch_version(
