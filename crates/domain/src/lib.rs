@@ -16,6 +16,7 @@ mod caller;
 mod decision;
 mod digest;
 mod ids;
+mod memory_access;
 mod permit;
 mod record;
 mod switch;
@@ -28,6 +29,7 @@ pub use caller::{AttributeValue, Caller, CallerClaims};
 pub use decision::{ConversationFacts, Decision, DenialReason, RecallDecision, Verdict};
 pub use digest::Digest;
 pub use ids::{CallId, ConversationKey, DecisionId, InvalidId, PermitId};
+pub use memory_access::{MemoryAccess, MemoryMethod};
 pub use permit::{
     AttributeType, CallToRun, Permit, PermitKeyError, PermitRefusal, PermitSigner, PermitTerms,
     PermitVerifier, RowRule, SignedPermit, VerifiedTerms,

@@ -2,6 +2,7 @@
 
 mod caller;
 mod decision;
+mod memory_access;
 mod record;
 mod switch;
 mod tool;
