@@ -18,7 +18,7 @@ use crate::store::PolicyStore;
 use crate::{Config, Error, reload};
 
 /// The policy service over the policies of `config`. Fails when these are not usable; afterwards a
-/// changed directory is taken up when it is usable and otherwise left alone, so the service stays ready.
+/// changed directory is taken up when it is usable and otherwise left alone; the service stays ready and says so.
 /// Call it inside a Tokio runtime.
 pub async fn service(
     config: Config,
@@ -35,19 +35,22 @@ pub async fn service(
     tracing::info!(policy.hash = %set.hash(), policies = set.policy_ids().len(), "policies are in force");
     metrics::gauge!(names::POLICY_STALE).set(0.0);
     let store = Arc::new(PolicyStore::new(set, signer, ambient, config.permit_ttl));
-    reload::watch(&store, config.policies, seen, config.reload_interval);
-    let (ready, readiness) = watch::channel(Readiness::Ready);
-    let server = server::PolicyServiceServer::new(Policies {
-        store,
-        _ready: ready,
-    });
+    let (told, readiness) = watch::channel(Readiness::Ready);
+    reload::watch(
+        &store,
+        config.policies,
+        seen,
+        config.reload_interval,
+        told.clone(),
+    );
+    let server = server::PolicyServiceServer::new(Policies { store, _told: told });
     Ok(wardgate_rpc::Service { server, readiness })
 }
 
 struct Policies {
     store: Arc<PolicyStore>,
     /// Held, so that the readiness keeps its last word for as long as the service lives.
-    _ready: watch::Sender<Readiness>,
+    _told: watch::Sender<Readiness>,
 }
 
 #[tonic::async_trait]

@@ -84,6 +84,7 @@ async fn a_changed_directory_is_announced_and_a_bad_one_is_not() {
     let service = service(Config::new(dir.path()), signer(), Ambient::system())
         .await
         .unwrap();
+    let mut readiness = service.readiness;
     let mut client = PolicyServiceClient::new(service.server);
     let mut versions = client
         .watch_version(WatchVersionRequest {})
@@ -95,11 +96,18 @@ async fn a_changed_directory_is_announced_and_a_bad_one_is_not() {
     dir.write("p.cedar", "permit(");
     let silent = tokio::time::timeout(Duration::from_millis(2_500), versions.message()).await;
     assert!(silent.is_err(), "an unusable set is not announced");
-    assert_eq!(*service.readiness.borrow(), Readiness::Ready);
+    let outdated = "the changed policies have a fault; the earlier ones are in force";
+    assert_eq!(
+        *readiness.borrow(),
+        Readiness::Outdated(outdated),
+        "it goes on with those in force"
+    );
 
     dir.write("p.cedar", "");
     let second = versions.message().await.unwrap().unwrap().policy_hash;
     assert_ne!(first, second);
+    let mended = readiness.wait_for(|now| *now == Readiness::Ready);
+    assert!(mended.await.is_ok());
     let answer = client.authorize(asking("t")).await.unwrap().into_inner();
     let denied: Decision = answer.decision.unwrap().try_into().unwrap();
     assert!(matches!(denied.verdict, Verdict::Deny { .. }));
