@@ -2,3 +2,5 @@
 
 #[expect(dead_code, reason = "its users are the next commits")]
 mod model;
+#[expect(dead_code, reason = "the turn is the next commit")]
+mod text_calls;
