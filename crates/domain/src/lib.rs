@@ -15,6 +15,7 @@ mod ambient;
 mod caller;
 mod decision;
 mod digest;
+pub mod duration;
 mod ids;
 mod permit;
 mod record;
