@@ -8,10 +8,11 @@ use serde_json::Value;
 use crate::REPOSITORY;
 
 /// Every crate and what it depends on, of this workspace, in what ships.
-const ARROWS: [(&str, &[&str]); 11] = [
+const ARROWS: [(&str, &[&str]); 12] = [
     ("proto", &[]),
     ("telemetry", &[]),
     ("domain", &["proto"]),
+    ("arguments", &[]),
     ("redact", &["domain"]),
     ("rpc", &["domain", "proto", "telemetry"]),
     ("gateway", &["domain", "proto", "rpc", "telemetry"]),
@@ -19,12 +20,13 @@ const ARROWS: [(&str, &[&str]); 11] = [
     ("audit", &["domain", "proto", "rpc", "telemetry"]),
     (
         "tool-runner",
-        &["domain", "proto", "redact", "rpc", "telemetry"],
+        &["arguments", "domain", "proto", "redact", "rpc", "telemetry"],
     ),
     // The only place where services meet.
     (
         "wardgate",
         &[
+            "arguments",
             "audit",
             "domain",
             "gateway",
