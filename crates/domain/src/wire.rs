@@ -1,6 +1,7 @@
 //! The line between the wire and the types everyone trusts.
 
 mod caller;
+mod conversation;
 mod decision;
 mod record;
 mod switch;

@@ -23,7 +23,7 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Run every service in this process.
     Up(Up),
-    /// Run the HTTP edge alone.
+    /// Run the gateway alone: MCP over HTTP.
     Gateway(ConfigFile),
     /// Run the policy service alone, or check policies.
     Policy(Policy),
