@@ -13,6 +13,7 @@
 mod arguments;
 mod call;
 mod catalogue;
+mod closing;
 mod command;
 mod compiled;
 mod config;
@@ -41,6 +42,7 @@ mod store;
 mod switchboard;
 
 pub use catalogue::{Catalogue, Fault, Tool, Toolset};
+pub use closing::Closing;
 pub use command::{LAUNCH, launch};
 pub use config::Config;
 pub use error::Error;

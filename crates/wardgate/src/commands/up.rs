@@ -43,14 +43,14 @@ pub(crate) async fn run(arguments: Up) -> Result<(), Failure> {
     tokio::pin!(stop);
     let starting = async {
         let parts = parts(&settings, &dir, demo.as_ref())?;
-        let (neighbours, offered) = compose::local(parts, &ambient).await?;
+        let (neighbours, offered, closing) = compose::local(parts, &ambient).await?;
         let metrics = telemetry.metrics();
         let gateway = Gateway::new(config, &bound, neighbours, metrics, ambient.clone()).await?;
         gateway.ready().await;
-        Ok::<_, Failure>((gateway, offered))
+        Ok::<_, Failure>((gateway, offered, closing))
     };
     // What it waits for may never come: a signal ends the wait too.
-    let (gateway, offered) = tokio::select! {
+    let (gateway, offered, closing) = tokio::select! {
         started = starting => started?,
         () = &mut stop => return Ok(()),
     };
@@ -68,6 +68,7 @@ pub(crate) async fn run(arguments: Up) -> Result<(), Failure> {
         () = bound.serve(gateway, stop) => {}
         () = operator => {}
     }
+    closing.close().await;
     Ok(())
 }
 
