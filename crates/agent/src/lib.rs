@@ -14,6 +14,7 @@ mod approval;
 mod config;
 mod event;
 mod gateway;
+mod http;
 #[expect(dead_code, reason = "its users are the next commits")]
 mod model;
 mod request;
@@ -23,6 +24,7 @@ pub use approval::ApprovalKey;
 pub use config::Config;
 pub use event::{AgentEvent, Cap, ErrorKind, EventBody, FinishReason};
 pub use gateway::Gateway;
+pub use http::{Endpoints, HttpConfig, HttpLimits};
 pub use request::{ApprovalDecision, BearerToken, ChatRequest, HistoryMessage, Model, Speaker};
 
 /// Why the service cannot start.

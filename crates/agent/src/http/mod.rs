@@ -1,0 +1,96 @@
+//! HTTP: every path in one list.
+//!
+//! ```text
+//!  request ─▶ admission: host, origin ─▶ token ─▶ method ─▶ media type ─▶ body
+//!                                                                          │
+//!     chat · approvals ────── NDJSON ◀── outflow ◀──┐                      ▼
+//!     completions ─ SSE, or one JSON ◀── outflow ◀──┴── events ◀── Agent::chat
+//! ```
+
+mod admission;
+mod approvals;
+mod chat;
+mod completions;
+mod config;
+mod fields;
+mod models;
+mod ndjson;
+mod outflow;
+mod problem;
+
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::routing::any;
+use http::Method;
+use wardgate_domain::Ambient;
+use wardgate_edge::{Authenticator, BodyLimits, Grants, Origins};
+
+use crate::Agent;
+use admission::endpoint;
+pub use config::{HttpConfig, HttpLimits};
+use problem::Problem;
+
+/// What pages of a welcome origin may do. OpenAI's client for browsers sends many headers of its own.
+const GRANTS: Grants = Grants {
+    methods: "GET, POST",
+    request_headers: "authorization, *",
+    response_headers: "www-authenticate",
+};
+
+/// The paths of an agent, and whom they let in.
+pub struct Endpoints {
+    /// Who answers.
+    pub agent: Agent,
+    /// Whose tokens are accepted: the gateway's own, where both have one address.
+    pub auth: Arc<Authenticator>,
+    /// Which hosts and pages are welcome.
+    pub origins: Origins,
+    /// What a body may cost.
+    pub body: BodyLimits,
+    /// Time and ids.
+    pub ambient: Ambient,
+}
+
+impl Endpoints {
+    /// The paths alone, to stand beside others. What is under `/v1/` and `/api/` and unknown is answered here too:
+    /// clients of these read no JSON-RPC.
+    pub fn router(self) -> Router {
+        let here = Arc::new(self);
+        let chat = endpoint(&here, Method::POST, chat::post);
+        Router::new()
+            .route("/api/chat/message", chat.clone())
+            .route("/api/chat/message/", chat)
+            .route(
+                "/api/chat/approvals/{id}",
+                endpoint(&here, Method::POST, approvals::post),
+            )
+            .route(
+                "/v1/chat/completions",
+                endpoint(&here, Method::POST, completions::post),
+            )
+            .route("/v1/models", endpoint(&here, Method::GET, models::list))
+            .route(
+                "/v1/models/{name}",
+                endpoint(&here, Method::GET, models::one),
+            )
+            .route("/v1/{*rest}", any(not_found))
+            .route("/api/{*rest}", any(not_found))
+    }
+
+    /// The paths on an address of their own, beside `probes`.
+    pub fn alone(self, probes: Router) -> Router {
+        self.router().merge(probes).fallback(not_found)
+    }
+}
+
+async fn not_found() -> Problem {
+    Problem::not_found(
+        "No such path; chats are served at /api/chat/message/ and /v1/chat/completions.",
+    )
+}
