@@ -21,6 +21,7 @@ mod journeys {
     mod refusals;
 
     mod architecture;
+    mod arguments;
     mod bad_bodies;
     mod bad_input;
     mod bad_tokens;

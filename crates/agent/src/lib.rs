@@ -17,6 +17,11 @@ mod gateway;
 mod http;
 #[expect(dead_code, reason = "its users are the next commits")]
 mod model;
+#[cfg_attr(
+    not(test),
+    expect(dead_code, reason = "its users are the next commits")
+)]
+mod provider;
 mod request;
 #[expect(dead_code, reason = "the turn is the next commit")]
 mod text_calls;

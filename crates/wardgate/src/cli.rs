@@ -204,6 +204,9 @@ pub(crate) enum ToolsCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Check arguments against input schemas, as a call does: JSON lines `{"id", "schema", "arguments"}` from
+    /// standard input, `{"id", "ok", "arguments" or "error" and "path"}` to standard output.
+    Validate,
     /// Show what the tools of MCP servers are now, against what was approved in `tools.lock`.
     Diff {
         #[command(flatten)]
