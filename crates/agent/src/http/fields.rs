@@ -28,16 +28,16 @@ impl Fields {
 
     /// Refuses fields that nobody reads: a misspelt one would silently change what happens.
     pub(super) fn only(self, known: &[&str]) -> Result<Self, Problem> {
-        match self.0.keys().all(|name| known.contains(&name.as_str())) {
-            true => Ok(self),
-            false => Err(Problem::field(
-                "body",
-                format!(
-                    "The body has a field that is not known; known are {}.",
-                    known.join(", ")
-                ),
-            )),
+        if self.0.keys().all(|name| known.contains(&name.as_str())) {
+            return Ok(self);
         }
+        Err(Problem::field(
+            "body",
+            format!(
+                "The body has a field that is not known; known are {}.",
+                known.join(", ")
+            ),
+        ))
     }
 
     /// A field; `null` is none.

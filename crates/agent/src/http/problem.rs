@@ -17,8 +17,15 @@ pub(super) struct Problem {
     code: &'static str,
     param: Option<&'static str>,
     message: String,
-    /// The one header that belongs to it.
-    header: Option<(HeaderName, HeaderValue)>,
+    header: Option<Header>,
+}
+
+/// The one header that belongs to a problem.
+#[derive(Debug, Clone)]
+enum Header {
+    Allow(&'static str),
+    Challenge(HeaderValue),
+    NoRetry,
 }
 
 impl Problem {
@@ -53,7 +60,7 @@ impl Problem {
 
     pub(super) fn method_not_allowed(allowed: &'static str) -> Self {
         Self {
-            header: Some((header::ALLOW, HeaderValue::from_static(allowed))),
+            header: Some(Header::Allow(allowed)),
             ..Self::new(
                 StatusCode::METHOD_NOT_ALLOWED,
                 "method_not_allowed",
@@ -91,7 +98,7 @@ impl Problem {
         };
         Self {
             // Tools may have run; a second turn would run them once more.
-            header: Some((SHOULD_RETRY, HeaderValue::from_static("false"))),
+            header: Some(Header::NoRetry),
             ..Self::new(status, code, message)
         }
     }
@@ -121,7 +128,7 @@ impl Problem {
 impl From<TokenRefusal> for Problem {
     fn from(refusal: TokenRefusal) -> Self {
         Self {
-            header: Some((header::WWW_AUTHENTICATE, refusal.challenge(None))),
+            header: Some(Header::Challenge(refusal.challenge(None))),
             ..Self::new(refusal.status(), refusal.reason(), refusal.description())
         }
     }
@@ -138,9 +145,13 @@ impl IntoResponse for Problem {
         let media = [(header::CONTENT_TYPE, "application/json")];
         let body = self.body().to_string();
         let mut response = (self.status, media, body).into_response();
-        if let Some((name, value)) = self.header {
-            response.headers_mut().insert(name, value);
-        }
+        let (name, value) = match self.header {
+            Some(Header::Allow(method)) => (header::ALLOW, HeaderValue::from_static(method)),
+            Some(Header::Challenge(challenge)) => (header::WWW_AUTHENTICATE, challenge),
+            Some(Header::NoRetry) => (SHOULD_RETRY, HeaderValue::from_static("false")),
+            None => return response,
+        };
+        response.headers_mut().insert(name, value);
         response
     }
 }
