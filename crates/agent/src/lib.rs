@@ -2,5 +2,6 @@
 
 #[expect(dead_code, reason = "its users are the next commits")]
 mod model;
-#[expect(dead_code, reason = "the turn is the next commit")]
 mod text_calls;
+
+pub use text_calls::{Failed, Family, UnknownFamily, extract};
