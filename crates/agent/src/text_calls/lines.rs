@@ -14,7 +14,7 @@ const MAX_LINE: u64 = 16 * 1024 * 1024;
 
 /// How many lines could not be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Failed(pub usize);
+pub struct FailedLines(pub usize);
 
 /// Why a line cannot be used. Nothing of it is repeated.
 #[derive(Debug, thiserror::Error)]
@@ -67,11 +67,11 @@ struct Refused<'a> {
 /// Reads lines `{"id", "text", "tools", "family"?}`, tools as the chat completions API has them, and writes a line
 /// `{"id", "calls": [{"name", "arguments"}], "text"}` for each, or `{"id", "error"}` for one that cannot be used.
 /// `family` is for lines that name none.
-pub fn extract(
+pub fn extract_calls(
     input: &mut impl BufRead,
     output: &mut impl Write,
     family: Family,
-) -> io::Result<Failed> {
+) -> io::Result<FailedLines> {
     let mut failed = 0;
     while let Some(line) = next_line(input)? {
         let parsed = line.and_then(|it| parse(&it));
@@ -90,7 +90,7 @@ pub fn extract(
         output.write_all(b"\n")?;
     }
     output.flush()?;
-    Ok(Failed(failed))
+    Ok(FailedLines(failed))
 }
 
 /// The next line that is not blank.

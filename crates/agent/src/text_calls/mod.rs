@@ -26,7 +26,7 @@ mod tools;
 mod tests;
 
 pub(crate) use extractor::Extractor;
-pub use lines::{Failed, extract};
+pub use lines::{FailedLines, extract_calls};
 pub(crate) use mention::mentioned;
 pub use registry::{Family, UnknownFamily};
 

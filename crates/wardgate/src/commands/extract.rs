@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, Write};
 
-use wardgate_agent::Failed;
+use wardgate_agent::FailedLines;
 
 use crate::Failure;
 use crate::cli::Extract;
@@ -17,9 +17,9 @@ fn filter(
     mut input: impl BufRead,
     mut output: impl Write,
 ) -> Result<(), Failure> {
-    match wardgate_agent::extract(&mut input, &mut output, arguments.family)? {
-        Failed(0) => Ok(()),
-        Failed(lines) => {
+    match wardgate_agent::extract_calls(&mut input, &mut output, arguments.family)? {
+        FailedLines(0) => Ok(()),
+        FailedLines(lines) => {
             Err(format!("{lines} lines could not be used; their answers say why").into())
         }
     }

@@ -1,0 +1,105 @@
+//! The bearer token of a request (RFC 6750 §2.1); never from the query or the body.
+
+use std::fmt;
+
+use http::header::AUTHORIZATION;
+use http::{HeaderMap, HeaderValue};
+
+use super::TokenRefusal;
+
+/// The token in the one `Authorization` header.
+pub(super) fn bearer(headers: &HeaderMap) -> Result<&str, TokenRefusal> {
+    let mut values = headers.get_all(AUTHORIZATION).iter();
+    let value = values.next().ok_or(TokenRefusal::TokenMissing)?;
+    if values.next().is_some() {
+        return Err(TokenRefusal::AuthorizationRepeated);
+    }
+    let text = value
+        .to_str()
+        .map_err(|_| TokenRefusal::TokenMalformed)?
+        .trim_ascii();
+    let (scheme, token) = text.split_once(' ').unwrap_or((text, ""));
+    if !scheme.eq_ignore_ascii_case("bearer") {
+        return Err(if text.is_empty() {
+            TokenRefusal::TokenMissing
+        } else {
+            TokenRefusal::SchemeRefused
+        });
+    }
+    match token.trim_ascii_start() {
+        "" => Err(TokenRefusal::TokenMissing),
+        token => Ok(token),
+    }
+}
+
+/// The token of a request that was admitted, for tools whose source exchanges it. It never shows.
+#[derive(Clone)]
+pub struct CallerToken(Option<HeaderValue>);
+
+impl CallerToken {
+    /// What the request sent.
+    pub fn of(headers: &HeaderMap) -> Self {
+        Self(headers.get(AUTHORIZATION).cloned())
+    }
+
+    /// The token itself, without the scheme.
+    pub fn expose(&self) -> Option<&str> {
+        let (_, token) = self
+            .0
+            .as_ref()?
+            .to_str()
+            .ok()?
+            .trim_ascii()
+            .split_once(' ')?;
+        Some(token.trim_ascii_start())
+    }
+}
+
+impl fmt::Debug for CallerToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("CallerToken(..)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(values: &[&str]) -> Result<String, TokenRefusal> {
+        let mut headers = HeaderMap::new();
+        for value in values {
+            headers.append(
+                AUTHORIZATION,
+                HeaderValue::from_bytes(value.as_bytes()).unwrap(),
+            );
+        }
+        bearer(&headers).map(ToOwned::to_owned)
+    }
+
+    #[test]
+    fn the_scheme_is_read_in_any_case() {
+        for value in ["Bearer a.b.c", "bearer a.b.c", "BEARER   a.b.c "] {
+            assert_eq!(of(&[value]).unwrap(), "a.b.c");
+        }
+    }
+
+    #[test]
+    fn a_request_without_exactly_one_bearer_token_says_why() {
+        let cases: [(&[&str], TokenRefusal); 8] = [
+            (&[], TokenRefusal::TokenMissing),
+            (&[""], TokenRefusal::TokenMissing),
+            (&["Bearer"], TokenRefusal::TokenMissing),
+            (&["Bearer  "], TokenRefusal::TokenMissing),
+            (&["Basic dXNlcjpwYXNz"], TokenRefusal::SchemeRefused),
+            (&["BearerX a.b.c"], TokenRefusal::SchemeRefused),
+            (
+                &["Bearer a.b.c", "Bearer a.b.c"],
+                TokenRefusal::AuthorizationRepeated,
+            ),
+            (&["Bearer \u{fc}.b.c"], TokenRefusal::TokenMalformed),
+        ];
+        for (values, refusal) in cases {
+            assert_eq!(of(values), Err(refusal), "{values:?}");
+        }
+    }
+}

@@ -1,0 +1,481 @@
+//! Which issuers are trusted, and how their claims read.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use reqwest::Url;
+use serde::{Deserialize, Serialize};
+
+use super::Error;
+
+/// Settings of the authentication of callers.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AuthConfig {
+    /// The token issuers that are trusted; at least one.
+    #[serde(default)]
+    pub issuers: Vec<IssuerConfig>,
+}
+
+/// One trusted issuer.
+///
+/// A claim is named by its key, or by a path of keys with dots between them (`realm_access.roles`). A claim
+/// whose key itself holds dots, such as `https://example.com/roles`, is found under that key first.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct IssuerConfig {
+    /// The exact `iss` of its tokens, an absolute URL.
+    pub issuer: String,
+    /// What `aud` must be, or contain, exactly: the name the issuer knows this gateway by.
+    pub audience: String,
+    /// Where its public keys are.
+    pub jwks: JwksSource,
+    /// The claim with the caller's roles: an array of strings, or one string that is one role. Default `roles`.
+    #[serde(default = "default_roles_claim")]
+    pub roles_claim: String,
+    /// The roles its tokens may give; others are ignored. Needed as soon as several issuers are trusted: no issuer
+    /// should give a role that only another one may.
+    #[serde(default)]
+    pub roles: Option<BTreeSet<String>>,
+    /// The claim with the caller's tenant; when set, a token without it is refused.
+    #[serde(default)]
+    pub tenant_claim: Option<String>,
+    /// Attributes a policy may use: attribute name to claim, whose value is a text, a whole number, a truth
+    /// value or an array of texts. A caller whose token lacks the claim lacks the attribute.
+    #[serde(default)]
+    pub attributes: BTreeMap<String, String>,
+    /// The token type to insist on. Unset, `typ` may be absent, `JWT` or `at+jwt`.
+    #[serde(default)]
+    pub token_type: Option<TokenType>,
+    /// How far the issuer's clock may differ, in seconds, 0 to 30. Default 10.
+    #[serde(default = "default_leeway")]
+    pub leeway_seconds: u64,
+    /// How often the keys are read again, in seconds, 1 to 3600. Default 50: with the 5 s a fetch may take,
+    /// a key that the issuer removed is refused within a minute.
+    #[serde(default = "default_refresh")]
+    pub refresh_seconds: u64,
+    /// How long the last keys that could be read stay in use while newer ones cannot be had, in seconds;
+    /// at least `refresh_seconds`. Default 24 hours.
+    #[serde(default = "default_key_ttl")]
+    pub key_ttl_seconds: u64,
+}
+
+/// Where a JSON Web Key Set (RFC 7517) is: exactly one of `file` and `url`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "JwksFields", into = "JwksFields")]
+pub enum JwksSource {
+    /// A file, read again when it changed.
+    File(PathBuf),
+    /// An `https` URL; plain `http` only on loopback. Redirects are not followed.
+    Url(String),
+}
+
+/// A token type that can be insisted on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum TokenType {
+    /// JWT access tokens of RFC 9068.
+    #[serde(rename = "at+jwt")]
+    AccessToken,
+}
+
+/// [`JwksSource`] as it is written.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct JwksFields {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    file: Option<PathBuf>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    url: Option<String>,
+}
+
+impl TryFrom<JwksFields> for JwksSource {
+    type Error = &'static str;
+
+    fn try_from(fields: JwksFields) -> Result<Self, Self::Error> {
+        match fields {
+            JwksFields {
+                file: Some(file),
+                url: None,
+            } => Ok(Self::File(file)),
+            JwksFields {
+                file: None,
+                url: Some(url),
+            } => Ok(Self::Url(url)),
+            _ => Err("jwks needs exactly one of `file` and `url`"),
+        }
+    }
+}
+
+impl From<JwksSource> for JwksFields {
+    fn from(source: JwksSource) -> Self {
+        match source {
+            JwksSource::File(file) => Self {
+                file: Some(file),
+                url: None,
+            },
+            JwksSource::Url(url) => Self {
+                file: None,
+                url: Some(url),
+            },
+        }
+    }
+}
+
+fn default_roles_claim() -> String {
+    "roles".to_owned()
+}
+
+const fn default_leeway() -> u64 {
+    10
+}
+
+const fn default_refresh() -> u64 {
+    50
+}
+
+const fn default_key_ttl() -> u64 {
+    24 * 60 * 60
+}
+
+impl AuthConfig {
+    /// Checks what the types cannot; the error names the field and what to set it to.
+    pub fn validate(&self) -> Result<(), Error> {
+        if self.issuers.is_empty() {
+            return Err(Error::NoIssuer);
+        }
+        let mut seen = BTreeSet::new();
+        for (index, issuer) in self.issuers.iter().enumerate() {
+            issuer
+                .validate()
+                .map_err(|(field, problem)| Error::Issuer {
+                    index,
+                    field,
+                    problem,
+                })?;
+            if !seen.insert(&issuer.issuer) {
+                let problem = "is listed twice; give each issuer one entry".to_owned();
+                return Err(Error::Issuer {
+                    index,
+                    field: "issuer",
+                    problem,
+                });
+            }
+            if self.issuers.len() > 1 && issuer.roles.is_none() {
+                let problem =
+                    "is missing; where several issuers are trusted, list the roles each may give"
+                        .to_owned();
+                return Err(Error::Issuer {
+                    index,
+                    field: "roles",
+                    problem,
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+impl IssuerConfig {
+    /// An issuer with the defaults for everything that has one.
+    pub fn new(issuer: impl Into<String>, audience: impl Into<String>, jwks: JwksSource) -> Self {
+        Self {
+            issuer: issuer.into(),
+            audience: audience.into(),
+            jwks,
+            roles_claim: default_roles_claim(),
+            roles: None,
+            tenant_claim: None,
+            attributes: BTreeMap::new(),
+            token_type: None,
+            leeway_seconds: default_leeway(),
+            refresh_seconds: default_refresh(),
+            key_ttl_seconds: default_key_ttl(),
+        }
+    }
+
+    pub(super) fn leeway(&self) -> Duration {
+        Duration::from_secs(self.leeway_seconds)
+    }
+
+    pub(super) fn refresh(&self) -> Duration {
+        Duration::from_secs(self.refresh_seconds)
+    }
+
+    pub(super) fn key_ttl(&self) -> Duration {
+        Duration::from_secs(self.key_ttl_seconds)
+    }
+
+    fn validate(&self) -> Result<(), (&'static str, String)> {
+        Url::parse(&self.issuer).map_err(|error| {
+            (
+                "issuer",
+                format!("is not an absolute URL ({error}); copy the `iss` of its tokens"),
+            )
+        })?;
+        if self.audience.is_empty() {
+            return Err((
+                "audience",
+                "is empty; set the `aud` of the tokens meant for this gateway".to_owned(),
+            ));
+        }
+        match &self.jwks {
+            JwksSource::Url(url) => {
+                key_set_url(url).map_err(|problem| ("jwks.url", problem))?;
+            }
+            JwksSource::File(file) if file.as_os_str().is_empty() => {
+                return Err((
+                    "jwks.file",
+                    "is empty; set the path of a JSON Web Key Set".to_owned(),
+                ));
+            }
+            JwksSource::File(_) => {}
+        }
+        claim_name(&self.roles_claim).map_err(|problem| ("roles_claim", problem))?;
+        if let Some(claim) = &self.tenant_claim {
+            claim_name(claim).map_err(|problem| ("tenant_claim", problem))?;
+        }
+        for (name, claim) in &self.attributes {
+            attribute_name(name)
+                .and_then(|()| claim_name(claim))
+                .map_err(|problem| ("attributes", format!("`{name}`: {problem}")))?;
+        }
+        within("leeway_seconds", self.leeway_seconds, 0, 30)?;
+        within("refresh_seconds", self.refresh_seconds, 1, 3_600)?;
+        within(
+            "key_ttl_seconds",
+            self.key_ttl_seconds,
+            self.refresh_seconds,
+            30 * 24 * 60 * 60,
+        )
+    }
+}
+
+/// The URL of a key set, when it may be fetched: `https`, or `http` to this very machine.
+pub(super) fn key_set_url(text: &str) -> Result<Url, String> {
+    let url = Url::parse(text).map_err(|error| format!("is not an absolute URL: {error}"))?;
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err("holds a user name or password; key sets are public, remove it".to_owned());
+    }
+    let host = url.host_str().unwrap_or_default();
+    let address = host
+        .trim_start_matches('[')
+        .trim_end_matches(']')
+        .parse::<IpAddr>();
+    let loopback = host == "localhost" || address.is_ok_and(|address| address.is_loopback());
+    match url.scheme() {
+        "https" => Ok(url),
+        "http" if loopback => Ok(url),
+        "http" => Err("is plain http to another machine; use https".to_owned()),
+        scheme => Err(format!("has the scheme `{scheme}`; use https")),
+    }
+}
+
+/// Claim names appear in error descriptions, inside a quoted string of a header.
+fn claim_name(name: &str) -> Result<(), String> {
+    let plain = |byte: u8| byte.is_ascii_graphic() && byte != b'"' && byte != b'\\';
+    if name.is_empty() || !name.bytes().all(plain) {
+        return Err("is not a claim; use visible ASCII without quotes and backslashes".to_owned());
+    }
+    Ok(())
+}
+
+fn attribute_name(name: &str) -> Result<(), String> {
+    let mut bytes = name.bytes();
+    let starts = bytes
+        .next()
+        .is_some_and(|byte| byte.is_ascii_alphabetic() || byte == b'_');
+    if !starts || !bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
+        return Err(
+            "is not an attribute name; use letters, digits and `_`, as in a policy".to_owned(),
+        );
+    }
+    Ok(())
+}
+
+fn within(
+    field: &'static str,
+    value: u64,
+    least: u64,
+    most: u64,
+) -> Result<(), (&'static str, String)> {
+    if (least..=most).contains(&value) {
+        return Ok(());
+    }
+    Err((
+        field,
+        format!("is {value}; set it between {least} and {most}"),
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn issuer() -> IssuerConfig {
+        IssuerConfig::new(
+            "https://issuer.example",
+            "wardgate",
+            JwksSource::Url("https://issuer.example/keys".to_owned()),
+        )
+    }
+
+    fn problem(change: impl FnOnce(&mut IssuerConfig)) -> String {
+        let mut issuer = issuer();
+        change(&mut issuer);
+        AuthConfig {
+            issuers: vec![issuer],
+        }
+        .validate()
+        .unwrap_err()
+        .to_string()
+    }
+
+    #[test]
+    fn the_least_that_can_be_written_gets_the_defaults() {
+        let written = json!({ "issuers": [{
+            "issuer": "https://issuer.example",
+            "audience": "wardgate",
+            "jwks": { "url": "https://issuer.example/keys" },
+        }]});
+        let config: AuthConfig = serde_json::from_value(written).unwrap();
+        assert_eq!(config.issuers, [issuer()]);
+        config.validate().unwrap();
+        let dumped = serde_json::to_value(&config).unwrap();
+        assert_eq!(
+            serde_json::from_value::<AuthConfig>(dumped).unwrap(),
+            config
+        );
+    }
+
+    #[test]
+    fn a_key_set_is_in_a_file_or_at_a_url_not_both_and_not_neither() {
+        for jwks in [
+            json!({}),
+            json!({ "file": "keys.json", "url": "https://issuer.example/keys" }),
+        ] {
+            let error = serde_json::from_value::<JwksSource>(jwks).unwrap_err();
+            assert_eq!(
+                error.to_string(),
+                "jwks needs exactly one of `file` and `url`"
+            );
+        }
+    }
+
+    #[test]
+    fn an_unknown_field_is_an_error() {
+        let written = json!({ "issuers": [], "anonymous": true });
+        assert!(serde_json::from_value::<AuthConfig>(written).is_err());
+    }
+
+    #[test]
+    fn no_issuer_is_an_error() {
+        let error = AuthConfig::default().validate().unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "auth.issuers is empty; name at least one token issuer"
+        );
+    }
+
+    #[test]
+    fn several_issuers_must_say_which_roles_each_may_give() {
+        let mut other = issuer();
+        other.issuer = "https://other.example".to_owned();
+        let issuers = vec![issuer(), other];
+        let error = AuthConfig { issuers }.validate().unwrap_err().to_string();
+        assert!(
+            error.starts_with("auth.issuers[0].roles is missing"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn an_issuer_listed_twice_is_an_error() {
+        let mut twice = issuer();
+        twice.roles = Some(BTreeSet::new());
+        let issuers = vec![twice.clone(), twice];
+        let error = AuthConfig { issuers }.validate().unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "auth.issuers[1].issuer is listed twice; give each issuer one entry"
+        );
+    }
+
+    #[test]
+    fn every_bad_field_is_named_with_what_to_set() {
+        let cases: [(&str, String); 11] = [
+            (
+                "issuers[0].issuer is not an absolute URL",
+                problem(|i| i.issuer = "hospital".to_owned()),
+            ),
+            ("audience is empty", problem(|i| i.audience.clear())),
+            (
+                "jwks.file is empty",
+                problem(|i| i.jwks = JwksSource::File(PathBuf::new())),
+            ),
+            (
+                "roles_claim is not a claim",
+                problem(|i| i.roles_claim.clear()),
+            ),
+            (
+                "tenant_claim is not a claim",
+                problem(|i| i.tenant_claim = Some("a\"b".to_owned())),
+            ),
+            (
+                "attributes `the ward`: is not an attribute name",
+                problem(|i| i.attributes = [("the ward".to_owned(), "ward".to_owned())].into()),
+            ),
+            (
+                "attributes `ward`: is not a claim",
+                problem(|i| i.attributes = [("ward".to_owned(), String::new())].into()),
+            ),
+            (
+                "leeway_seconds is 31; set it between 0 and 30",
+                problem(|i| i.leeway_seconds = 31),
+            ),
+            (
+                "refresh_seconds is 0; set it between 1 and 3600",
+                problem(|i| i.refresh_seconds = 0),
+            ),
+            (
+                "key_ttl_seconds is 49; set it between 50",
+                problem(|i| i.key_ttl_seconds = 49),
+            ),
+            (
+                "jwks.url has the scheme `file`",
+                problem(|i| i.jwks = JwksSource::Url("file:///keys".to_owned())),
+            ),
+        ];
+        for (expected, message) in cases {
+            assert!(message.contains(expected), "{expected:?} in {message:?}");
+        }
+    }
+
+    #[test]
+    fn plain_http_reaches_only_this_machine() {
+        for good in [
+            "https://issuer.example/keys",
+            "http://127.0.0.1:8080/keys",
+            "http://127.9.9.9/keys",
+            "http://[::1]/keys",
+            "http://localhost/keys",
+        ] {
+            key_set_url(good).unwrap();
+        }
+        for bad in [
+            "http://issuer.example/keys",
+            "http://10.0.0.1/keys",
+            "http://localhost.example/keys",
+            "http://127.0.0.1.example/keys",
+            "http://[::ffff:10.0.0.1]/keys",
+            "https://user:secret@issuer.example/keys",
+            "ftp://issuer.example/keys",
+            "/keys",
+        ] {
+            key_set_url(bad).unwrap_err();
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! Why a request has no caller.
+
+use http::{HeaderValue, StatusCode};
+
+/// Why a token, or a request without a usable one, is refused.
+///
+/// Its text is safe to show the client and to put into `error_description`: it never holds any of the token.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum TokenRefusal {
+    /// The request has no `Authorization` header, or one without a token.
+    #[error("send a bearer token in the Authorization header")]
+    TokenMissing,
+    /// The request has several `Authorization` headers.
+    #[error("send exactly one Authorization header")]
+    AuthorizationRepeated,
+    /// The `Authorization` header is of another scheme.
+    #[error("use the Bearer scheme in the Authorization header")]
+    SchemeRefused,
+    /// The token is longer than 16 KiB.
+    #[error("the token is longer than 16 KiB")]
+    TokenTooLong,
+    /// Not a signed JWT: not three parts, not base64url, not JSON, a key twice.
+    #[error("the token is not a well-formed signed JWT")]
+    TokenMalformed,
+    /// The header says where to find keys, or asks for extensions.
+    #[error("the token's header has the parameter `{0}`, which is not accepted")]
+    HeaderParameterRefused(&'static str),
+    /// The header's `typ` is not that of an access token.
+    #[error("the token's `typ` is not accepted; send an access token")]
+    TypeRefused,
+    /// The header's `alg` is not the one its key is for.
+    #[error("the token's `alg` is not accepted")]
+    AlgorithmRefused,
+    /// No key of the issuer has the token's `kid`, or the token names none and the issuer has several.
+    #[error("the token is not signed by a current key of its issuer")]
+    KeyUnknown,
+    /// The issuer's keys cannot be had now. Not the token's fault: the client may try again.
+    #[error("the issuer's keys are not available now; try again")]
+    KeysUnavailable,
+    /// The signature does not fit.
+    #[error("the token's signature is invalid")]
+    SignatureInvalid,
+    /// `exp` has passed.
+    #[error("the token has expired")]
+    TokenExpired,
+    /// `nbf` or `iat` lies in the future.
+    #[error("the token is not valid yet")]
+    TokenNotYetValid,
+    /// `iss` is not a trusted issuer.
+    #[error("the token's issuer is not accepted")]
+    IssuerRefused,
+    /// `aud` does not name this gateway.
+    #[error("the token is not meant for this audience")]
+    AudienceRefused,
+    /// A claim that is needed is absent.
+    #[error("the token has no `{0}` claim")]
+    ClaimMissing(String),
+    /// A claim has the wrong type, length or characters.
+    #[error("the token's `{0}` claim has an unusable value")]
+    ClaimInvalid(String),
+}
+
+impl TokenRefusal {
+    pub(super) fn missing(claim: &str) -> Self {
+        Self::ClaimMissing(claim.to_owned())
+    }
+
+    pub(super) fn invalid(claim: &str) -> Self {
+        Self::ClaimInvalid(claim.to_owned())
+    }
+
+    /// The word for records and metrics.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::TokenMissing => "token_missing",
+            Self::AuthorizationRepeated => "authorization_repeated",
+            Self::SchemeRefused => "scheme_refused",
+            Self::TokenTooLong => "token_too_long",
+            Self::TokenMalformed => "token_malformed",
+            Self::HeaderParameterRefused(_) => "header_parameter_refused",
+            Self::TypeRefused => "type_refused",
+            Self::AlgorithmRefused => "algorithm_refused",
+            Self::KeyUnknown => "key_unknown",
+            Self::KeysUnavailable => "keys_unavailable",
+            Self::SignatureInvalid => "signature_invalid",
+            Self::TokenExpired => "token_expired",
+            Self::TokenNotYetValid => "token_not_yet_valid",
+            Self::IssuerRefused => "issuer_refused",
+            Self::AudienceRefused => "audience_refused",
+            Self::ClaimMissing(_) => "claim_missing",
+            Self::ClaimInvalid(_) => "claim_invalid",
+        }
+    }
+
+    /// What the client should mend; fit for `error_description` (RFC 6750 §3).
+    pub fn description(&self) -> String {
+        self.to_string()
+    }
+
+    /// The `error` of the `WWW-Authenticate` challenge (RFC 6750 §3.1); none where the client sent no
+    /// bearer token, or sent one that nobody could check.
+    pub(super) fn challenge_error(&self) -> Option<&'static str> {
+        match self {
+            Self::TokenMissing | Self::SchemeRefused | Self::KeysUnavailable => None,
+            Self::AuthorizationRepeated => Some("invalid_request"),
+            _ => Some("invalid_token"),
+        }
+    }
+
+    /// The `WWW-Authenticate` header of the answer (RFC 6750 §3, RFC 9728 §5.1); `metadata` is the URL of the
+    /// protected resource's metadata.
+    pub fn challenge(&self, metadata: Option<&str>) -> HeaderValue {
+        let mut parameters = Vec::new();
+        if let Some(metadata) = metadata {
+            parameters.push(format!(r#"resource_metadata="{metadata}""#));
+        }
+        // Without a token there is nothing wrong with one (RFC 6750 §3.1).
+        if let Some(error) = self.challenge_error() {
+            let description = self.description();
+            parameters.push(format!(
+                r#"error="{error}", error_description="{description}""#
+            ));
+        }
+        let challenge = format!("Bearer {}", parameters.join(", "));
+        // Claim names and URLs are checked when they are configured; plain `Bearer` is what is left of a bad one.
+        HeaderValue::try_from(challenge.trim_end()).unwrap_or(HeaderValue::from_static("Bearer"))
+    }
+
+    /// The HTTP status: 401, but 400 for a malformed request, and 503 where keys are lacking, lest a
+    /// client throw a good token away.
+    pub fn status(&self) -> StatusCode {
+        match self {
+            Self::AuthorizationRepeated => StatusCode::BAD_REQUEST,
+            Self::KeysUnavailable => StatusCode::SERVICE_UNAVAILABLE,
+            _ => StatusCode::UNAUTHORIZED,
+        }
+    }
+}
