@@ -23,7 +23,6 @@ mod model;
 )]
 mod provider;
 mod request;
-#[expect(dead_code, reason = "the turn is the next commit")]
 mod text_calls;
 
 pub use agent::{Agent, EventStream};
@@ -33,6 +32,7 @@ pub use event::{AgentEvent, Cap, ErrorKind, EventBody, FinishReason};
 pub use gateway::Gateway;
 pub use http::{Endpoints, HttpConfig, HttpLimits};
 pub use request::{ApprovalDecision, BearerToken, ChatRequest, HistoryMessage, Model, Speaker};
+pub use text_calls::{FailedLines, Family, UnknownFamily, extract_calls};
 
 /// Why the service cannot start.
 #[derive(Debug, thiserror::Error)]
