@@ -30,7 +30,7 @@ pub use approval::ApprovalKey;
 pub use config::Config;
 pub use event::{AgentEvent, Cap, ErrorKind, EventBody, FinishReason};
 pub use gateway::Gateway;
-pub use http::{Endpoints, HttpConfig, HttpLimits};
+pub use http::{Endpoints, HttpLimits};
 pub use request::{ApprovalDecision, BearerToken, ChatRequest, HistoryMessage, Model, Speaker};
 pub use text_calls::{FailedLines, Family, UnknownFamily, extract_calls};
 

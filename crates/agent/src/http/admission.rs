@@ -38,7 +38,7 @@ where
         let here = Arc::clone(&here);
         move |request: Parts| async move {
             GRANTS
-                .preflight(&here.origins, &request)
+                .preflight(&here.admission.origins, &request)
                 .map_err(|what| refused_origin(&what))
         }
     };
@@ -56,7 +56,7 @@ where
     A: Future<Output = Result<Response, Problem>>,
 {
     let (parts, mut body) = request.into_parts();
-    let origin = here.origins.welcome(&parts);
+    let origin = here.admission.origins.welcome(&parts);
     let mut response = match admit(&here, &method, &parts, &mut body).await {
         Ok((caller, token, body)) => {
             let admitted = Admitted {
@@ -88,11 +88,12 @@ async fn admit(
 ) -> Result<(Arc<Caller>, BearerToken, Bytes), Problem> {
     let headers = &request.headers;
     // 1. Host and Origin: a web page that rebinds a name to this address gets no further.
-    here.origins
+    here.admission
+        .origins
         .check(&request.uri, headers)
         .map_err(|what| refused_origin(&what))?;
     // 2. The token: nobody unknown gets as far as a model.
-    let caller = here.auth.caller_of_request(headers).await?;
+    let caller = here.admission.auth.caller_of_request(headers).await?;
     let token = CallerToken::of(headers);
     let token = BearerToken::new(token.expose().unwrap_or_default());
     // 3. The method.
@@ -112,7 +113,7 @@ async fn admit(
         ));
     }
     // 5. The body: bounded in size and time.
-    let body = wardgate_edge::read(body, here.body).await?;
+    let body = wardgate_edge::read(body, here.admission.body).await?;
     Ok((caller, token, body))
 }
 

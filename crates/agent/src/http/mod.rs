@@ -11,8 +11,8 @@ mod admission;
 mod approvals;
 mod chat;
 mod completions;
-mod config;
 mod fields;
+mod limits;
 mod models;
 mod ndjson;
 mod outflow;
@@ -29,11 +29,11 @@ use axum::Router;
 use axum::routing::any;
 use http::Method;
 use wardgate_domain::Ambient;
-use wardgate_edge::{Authenticator, BodyLimits, Grants, Origins};
+use wardgate_edge::{Admission, Grants};
 
 use crate::Agent;
 use admission::endpoint;
-pub use config::{HttpConfig, HttpLimits};
+pub use limits::HttpLimits;
 use problem::Problem;
 
 /// What pages of a welcome origin may do. OpenAI's client for browsers sends many headers of its own.
@@ -43,16 +43,12 @@ const GRANTS: Grants = Grants {
     response_headers: "www-authenticate",
 };
 
-/// The paths of an agent, and whom they let in.
+/// The paths of an agent.
 pub struct Endpoints {
     /// Who answers.
     pub agent: Agent,
-    /// Whose tokens are accepted: the gateway's own, where both have one address.
-    pub auth: Arc<Authenticator>,
-    /// Which hosts and pages are welcome.
-    pub origins: Origins,
-    /// What a body may cost.
-    pub body: BodyLimits,
+    /// Whom it lets in: the gateway's, where both have one address.
+    pub admission: Admission,
     /// Time and ids.
     pub ambient: Ambient,
 }

@@ -13,7 +13,7 @@ use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use tower::ServiceExt;
 use wardgate_domain::{Ambient, Clock, SystemEntropy, Timestamp};
-use wardgate_edge::{AuthConfig, Authenticator, IssuerConfig, JwksSource, Origins};
+use wardgate_edge::{Admission, AuthConfig, Authenticator, IssuerConfig, JwksSource, Origins};
 
 use super::{Endpoints, HttpLimits};
 use crate::{
@@ -66,9 +66,11 @@ impl World {
         let agent = Agent::open(&Config::default(), Gateway, key, ambient.clone()).await;
         let endpoints = Endpoints {
             agent: agent.unwrap(),
-            auth: Arc::new(Authenticator::new(auth, ambient.clone()).await.unwrap()),
-            origins: Origins::new("agent", None, Vec::new(), Vec::new()).unwrap(),
-            body: HttpLimits::default().body(),
+            admission: Admission {
+                origins: Origins::new("agent", None, Vec::new(), Vec::new()).unwrap(),
+                auth: Arc::new(Authenticator::new(auth, ambient.clone()).await.unwrap()),
+                body: HttpLimits::default().body(),
+            },
             ambient,
         };
         Self {

@@ -1,28 +1,9 @@
-//! Settings of the endpoints on an address of their own.
-
-use std::net::{Ipv4Addr, SocketAddr};
+//! What one request may cost where the agent has an address of its own.
 
 use serde::{Deserialize, Serialize};
-use wardgate_edge::{AuthConfig, BodyLimits, ConnectionLimits};
+use wardgate_edge::{BodyLimits, ConnectionLimits};
 
-/// How an agent that runs by itself listens, and whom it lets in. Beside a gateway in one process the gateway's
-/// settings hold.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct HttpConfig {
-    /// Address and port of every path.
-    #[serde(default = "default_listen")]
-    pub listen: SocketAddr,
-    /// How clients reach it, for example `https://chat.hospital.example`; its host may be named.
-    #[serde(default)]
-    pub public_url: Option<String>,
-    /// Hosts clients may name, without port, besides loopback and the public URL's.
-    #[serde(default)]
-    pub allowed_hosts: Vec<String>,
-    /// Origins of web pages that may call, besides those on an allowed host.
-    #[serde(default)]
-    pub allowed_origins: Vec<String>,
-    /// What one request may cost.
+/// What one request may cost.
     #[serde(default)]
     pub limits: HttpLimits,
     /// Whose tokens are accepted; the same issuers as the gateway's, which sees the same tokens.
