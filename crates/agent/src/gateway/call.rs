@@ -42,15 +42,26 @@ pub(crate) enum CallEnding {
     /// The tool's own answer, which may say that it failed.
     Result(ToolResult),
     /// The policy refused these arguments.
-    Denied { decision_id: String, text: String },
+    Denied {
+        decision_id: String,
+        text: String,
+    },
     /// There is no such tool, or not for this caller.
     UnknownTool,
     /// The call itself is at fault.
-    Refused { message: String },
-    RateLimited { retry_after: Option<Duration> },
-    TimedOut { message: String },
+    Refused {
+        message: String,
+    },
+    RateLimited {
+        retry_after: Option<Duration>,
+    },
+    TimedOut {
+        message: String,
+    },
     /// The platform failed. The message says where it is not known whether the tool ran.
-    Unavailable { message: String },
+    Unavailable {
+        message: String,
+    },
     Cancelled,
 }
 
@@ -144,7 +155,9 @@ fn ended(result: &RawValue) -> Result<CallOutcome, GatewayError> {
             let text = content.first().and_then(|block| block["text"].as_str());
             CallEnding::Denied {
                 decision_id,
-                text: text.unwrap_or("Not permitted with these arguments.").to_owned(),
+                text: text
+                    .unwrap_or("Not permitted with these arguments.")
+                    .to_owned(),
             }
         }
         _ => CallEnding::Result(ToolResult {

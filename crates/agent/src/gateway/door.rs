@@ -87,9 +87,7 @@ impl Door {
                 response.map_err(|never| match never {})
             }
             Self::Http { client, .. } => {
-                let request = request
-                    .try_into()
-                    .map_err(|_| GatewayError::Unreachable)?;
+                let request = request.try_into().map_err(|_| GatewayError::Unreachable)?;
                 let response = client.execute(request).await;
                 let response = response.map_err(|_| GatewayError::Unreachable)?;
                 Ok(http::Response::from(response).map(Body::new))

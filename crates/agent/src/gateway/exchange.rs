@@ -114,8 +114,14 @@ fn write(
     let mut trace = HeaderMap::new();
     trace_context::inject(&mut trace);
     let mut meta = Map::new();
-    meta.insert("io.modelcontextprotocol/protocolVersion".to_owned(), json!(VERSION));
-    meta.insert("io.modelcontextprotocol/clientCapabilities".to_owned(), json!({}));
+    meta.insert(
+        "io.modelcontextprotocol/protocolVersion".to_owned(),
+        json!(VERSION),
+    );
+    meta.insert(
+        "io.modelcontextprotocol/clientCapabilities".to_owned(),
+        json!({}),
+    );
     meta.insert(
         "io.modelcontextprotocol/clientInfo".to_owned(),
         json!({ "name": "wardgate-agent", "version": env!("CARGO_PKG_VERSION") }),
@@ -181,20 +187,16 @@ async fn read(response: Response<Body>, id: u64) -> Result<Box<RawValue>, Gatewa
         .get(RETRY_AFTER)
         .and_then(|value| value.to_str().ok()?.parse().ok());
     let media = head.headers.get(CONTENT_TYPE);
-    let media = media.and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let media = media
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or_default();
     let media = media.split(';').next().unwrap_or_default().trim();
-    let body = Limited::new(body, MAX_ANSWER).map_err(|error| {
-        if error.is::<LengthLimitError>() {
-            GatewayError::TooLarge
-        } else {
-            GatewayError::Unreachable
-        }
-    });
+    let body = Limited::new(body, MAX_ANSWER).map_err(broken);
     let answer = if media.eq_ignore_ascii_case("text/event-stream") {
         read_events(body, id, status, retry_after).await
     } else {
         let bytes = body.collect().await?.to_bytes();
-        message(&bytes, id, status, retry_after).ok_or(GatewayError::Unreadable)?
+        message(&bytes, id, status, retry_after).unwrap_or(Err(GatewayError::Unreadable))
     };
     match answer {
         // Whatever the body says, these say who is at fault.
@@ -202,8 +204,19 @@ async fn read(response: Response<Body>, id: u64) -> Result<Box<RawValue>, Gatewa
         Err(GatewayError::Unreadable) if status == StatusCode::NOT_FOUND => {
             Err(GatewayError::UnknownToolset)
         }
+        Err(GatewayError::Refused(fault)) if fault.data.reason.as_deref() == Some("not_found") => {
+            Err(GatewayError::UnknownToolset)
+        }
         Err(GatewayError::Unreadable) if status.is_server_error() => Err(GatewayError::Unreachable),
         answer => answer,
+    }
+}
+
+/// Why a body ends before it should.
+fn broken(error: Box<dyn std::error::Error + Send + Sync>) -> GatewayError {
+    match error.downcast::<LengthLimitError>() {
+        Ok(_) => GatewayError::TooLarge,
+        Err(_) => GatewayError::Unreachable,
     }
 }
 
@@ -242,8 +255,13 @@ fn message(
     let message: Message<'_> = serde_json::from_slice(bytes).ok()?;
     match message {
         // A request that was refused unread is answered without its id.
-        Message { error: Some(error), id: given, .. }
-            if given.as_ref().is_none_or(|given| given.is_null() || *given == json!(id)) =>
+        Message {
+            error: Some(error),
+            id: given,
+            ..
+        } if given
+            .as_ref()
+            .is_none_or(|given| given.is_null() || *given == json!(id)) =>
         {
             Some(Err(GatewayError::Refused(RpcFault {
                 code: error.code,
@@ -252,9 +270,11 @@ fn message(
                 is_rate_limit: status == StatusCode::TOO_MANY_REQUESTS,
             })))
         }
-        Message { result: Some(result), id: Some(given), .. } if given == json!(id) => {
-            Some(Ok(result.to_owned()))
-        }
+        Message {
+            result: Some(result),
+            id: Some(given),
+            ..
+        } if given == json!(id) => Some(Ok(result.to_owned())),
         _ => None,
     }
 }
