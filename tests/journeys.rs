@@ -39,6 +39,7 @@ mod journeys {
         mod p6_refusals;
         mod p7_kill;
         mod p8_sources;
+        mod p9_pins;
     }
     mod record;
     mod samples;

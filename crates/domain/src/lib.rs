@@ -16,7 +16,9 @@ mod caller;
 mod conversation;
 mod decision;
 mod digest;
+pub mod duration;
 mod ids;
+mod memory_access;
 mod permit;
 mod record;
 mod switch;
@@ -33,6 +35,7 @@ pub use conversation::{
 pub use decision::{ConversationFacts, Decision, DenialReason, RecallDecision, Verdict};
 pub use digest::Digest;
 pub use ids::{CallId, ConversationKey, DecisionId, InvalidId, PermitId};
+pub use memory_access::{MemoryAccess, MemoryMethod};
 pub use permit::{
     AttributeType, CallToRun, Permit, PermitKeyError, PermitRefusal, PermitSigner, PermitTerms,
     PermitVerifier, RowRule, SignedPermit, VerifiedTerms,

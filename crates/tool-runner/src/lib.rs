@@ -16,7 +16,6 @@ mod command;
 mod compiled;
 mod config;
 mod digest;
-mod duration;
 mod egress;
 mod error;
 mod executor;

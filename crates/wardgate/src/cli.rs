@@ -127,7 +127,7 @@ pub(crate) struct AuditQuery {
     /// Only calls of this subject.
     #[arg(long, value_name = "SUB")]
     pub(crate) user: Option<String>,
-    /// Only calls of this tool.
+    /// Only calls of this tool, or uses of the conversation of this key.
     #[arg(long, value_name = "NAME")]
     pub(crate) tool: Option<String>,
     /// Only this call.
