@@ -22,7 +22,6 @@ mod model;
 )]
 mod provider;
 mod request;
-#[expect(dead_code, reason = "the turn is the next commit")]
 mod text_calls;
 
 pub use agent::{Agent, EventStream};
@@ -31,6 +30,7 @@ pub use config::Config;
 pub use event::{AgentEvent, Cap, ErrorKind, EventBody, FinishReason};
 pub use gateway::Gateway;
 pub use request::{ApprovalDecision, BearerToken, ChatRequest, HistoryMessage, Model, Speaker};
+pub use text_calls::{FailedLines, Family, UnknownFamily, extract_calls};
 
 /// Why the service cannot start.
 #[derive(Debug, thiserror::Error)]
