@@ -40,4 +40,7 @@ pub enum Error {
     /// Files of assistants that cannot be used, one line a fault.
     #[error("the assistants cannot be used:\n{0}")]
     Assistants(String),
+    /// The URL of the gateway that cannot be used.
+    #[error("the gateway's URL cannot be used: {0}")]
+    GatewayUrl(&'static str),
 }
