@@ -14,6 +14,7 @@ mod approval;
 mod config;
 mod event;
 mod gateway;
+mod http;
 #[expect(dead_code, reason = "its users are the next commits")]
 mod model;
 #[cfg_attr(
@@ -22,7 +23,6 @@ mod model;
 )]
 mod provider;
 mod request;
-#[expect(dead_code, reason = "the turn is the next commit")]
 mod text_calls;
 
 pub use agent::{Agent, EventStream};
@@ -30,7 +30,9 @@ pub use approval::ApprovalKey;
 pub use config::Config;
 pub use event::{AgentEvent, Cap, ErrorKind, EventBody, FinishReason};
 pub use gateway::Gateway;
+pub use http::{Endpoints, HttpLimits};
 pub use request::{ApprovalDecision, BearerToken, ChatRequest, HistoryMessage, Model, Speaker};
+pub use text_calls::{FailedLines, Family, UnknownFamily, extract_calls};
 
 /// Why the service cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -38,4 +40,7 @@ pub enum Error {
     /// Files of assistants that cannot be used, one line a fault.
     #[error("the assistants cannot be used:\n{0}")]
     Assistants(String),
+    /// The URL of the gateway that cannot be used.
+    #[error("the gateway's URL cannot be used: {0}")]
+    GatewayUrl(&'static str),
 }
