@@ -47,6 +47,8 @@ pub(crate) enum Opening {
         tool: String,
         arguments: String,
         answer: Answer,
+        /// The person wrote it as a command.
+        is_command: bool,
     },
     /// A command that lacks a word, and how it is written.
     Usage(String),
@@ -71,6 +73,7 @@ pub(crate) fn opening(
             tool: call.tool.clone(),
             arguments,
             answer: Answer::Model,
+            is_command: false,
         },
         None => Opening::None,
     }
@@ -93,6 +96,7 @@ impl Command {
                 tool: self.call.tool.clone(),
                 arguments,
                 answer: self.answer,
+                is_command: true,
             },
             None => Opening::Usage(self.usage()),
         }
@@ -142,6 +146,7 @@ mod tests {
                 tool: "look_up".to_owned(),
                 arguments: r#"{"uuid":"a\"b c"}"#.to_owned(),
                 answer: Answer::Result,
+                is_command: true,
             }
         );
         assert_eq!(open("/record"), Opening::Usage("/record <uuid>".to_owned()));
