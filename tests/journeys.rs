@@ -21,6 +21,7 @@ mod journeys {
     mod refusals;
 
     mod architecture;
+    mod arguments;
     mod bad_bodies;
     mod bad_input;
     mod bad_tokens;
@@ -38,6 +39,7 @@ mod journeys {
         mod p6_refusals;
         mod p7_kill;
         mod p8_sources;
+        mod p9_pins;
     }
     mod record;
     mod samples;

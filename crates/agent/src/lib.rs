@@ -11,12 +11,21 @@
 
 mod agent;
 mod approval;
+mod assistant;
 mod config;
 mod event;
 mod gateway;
-#[expect(dead_code, reason = "its users are the next commits")]
+mod guardrail;
+mod memory;
 mod model;
+mod provider;
+mod reload;
 mod request;
+mod seam;
+#[cfg(test)]
+mod testing;
+mod text_calls;
+mod turn;
 
 pub use agent::{Agent, EventStream};
 pub use approval::ApprovalKey;
@@ -32,5 +41,3 @@ pub enum Error {
     #[error("the assistants cannot be used:\n{0}")]
     Assistants(String),
 }
-#[expect(dead_code, reason = "the turn is the next commit")]
-mod text_calls;

@@ -58,6 +58,10 @@ id! {
     /// One signed permit.
     PermitId
 }
+id! {
+    /// One conversation, whatever its owner calls it.
+    ConversationKey
+}
 
 #[cfg(test)]
 mod tests {

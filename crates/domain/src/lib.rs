@@ -13,9 +13,12 @@
 
 mod ambient;
 mod caller;
+mod conversation;
 mod decision;
 mod digest;
+pub mod duration;
 mod ids;
+mod memory_access;
 mod permit;
 mod record;
 mod switch;
@@ -25,9 +28,14 @@ mod wire;
 
 pub use ambient::{Ambient, Clock, Entropy, SystemClock, SystemEntropy};
 pub use caller::{AttributeValue, Caller, CallerClaims};
-pub use decision::{Decision, DenialReason, Verdict};
+pub use conversation::{
+    AnsweredCall, Conversation, ConversationId, Hold, HoldTarget, InvalidText, Message, MessageId,
+    NewMessage, Role, Skeleton, Source, TurnId, TurnState,
+};
+pub use decision::{ConversationFacts, Decision, DenialReason, RecallDecision, Verdict};
 pub use digest::Digest;
-pub use ids::{CallId, DecisionId, InvalidId, PermitId};
+pub use ids::{CallId, ConversationKey, DecisionId, InvalidId, PermitId};
+pub use memory_access::{MemoryAccess, MemoryMethod};
 pub use permit::{
     AttributeType, CallToRun, Permit, PermitKeyError, PermitRefusal, PermitSigner, PermitTerms,
     PermitVerifier, RowRule, SignedPermit, VerifiedTerms,

@@ -1,7 +1,9 @@
 //! The line between the wire and the types everyone trusts.
 
 mod caller;
+mod conversation;
 mod decision;
+mod memory_access;
 mod record;
 mod switch;
 mod tool;

@@ -60,7 +60,7 @@ impl FromStr for Peer {
 }
 
 /// Every method and its callers. Health and reflection are open to every peer with a certificate.
-const TABLE: [(&str, &[Peer]); 23] = [
+const TABLE: [(&str, &[Peer]); 24] = [
     (
         "/wardgate.policy.v1.PolicyService/Authorize",
         &[Peer::Gateway, Peer::Memory],
@@ -68,6 +68,10 @@ const TABLE: [(&str, &[Peer]); 23] = [
     (
         "/wardgate.policy.v1.PolicyService/ListVisible",
         &[Peer::Gateway],
+    ),
+    (
+        "/wardgate.policy.v1.PolicyService/AuthorizeRecall",
+        &[Peer::Memory],
     ),
     (
         "/wardgate.policy.v1.PolicyService/WatchVersion",
@@ -114,14 +118,8 @@ const TABLE: [(&str, &[Peer]); 23] = [
         "/wardgate.memory.v1.MemoryService/GetTurn",
         &[Peer::Gateway],
     ),
-    (
-        "/wardgate.memory.v1.MemoryService/Clear",
-        &[Peer::Gateway],
-    ),
-    (
-        "/wardgate.memory.v1.MemoryService/Delete",
-        &[Peer::Gateway],
-    ),
+    ("/wardgate.memory.v1.MemoryService/Clear", &[Peer::Gateway]),
+    ("/wardgate.memory.v1.MemoryService/Delete", &[Peer::Gateway]),
     (
         "/wardgate.memory.v1.MemoryService/ListConversations",
         &[Peer::Gateway, Peer::ToolRunner],
@@ -138,10 +136,7 @@ const TABLE: [(&str, &[Peer]); 23] = [
         "/wardgate.memory.v1.MemoryService/Survey",
         &[Peer::Operator],
     ),
-    (
-        "/wardgate.memory.v1.MemoryService/Erase",
-        &[Peer::Operator],
-    ),
+    ("/wardgate.memory.v1.MemoryService/Erase", &[Peer::Operator]),
     (
         "/wardgate.memory.v1.MemoryService/SetHold",
         &[Peer::Operator],

@@ -66,8 +66,12 @@ pub(crate) fn internal() -> Status {
 pub(crate) fn with_reason(reason: ErrorReason, message: &str) -> Status {
     let code = match reason {
         ErrorReason::InvalidMessage => Code::InvalidArgument,
-        ErrorReason::PermitRefused | ErrorReason::PeerRefused => Code::PermissionDenied,
-        ErrorReason::UnknownTool => Code::NotFound,
+        ErrorReason::PermitRefused | ErrorReason::PeerRefused | ErrorReason::Denied => {
+            Code::PermissionDenied
+        }
+        ErrorReason::UnknownTool | ErrorReason::UnknownConversation => Code::NotFound,
+        ErrorReason::Conflict => Code::AlreadyExists,
+        ErrorReason::Held => Code::FailedPrecondition,
         ErrorReason::NotDurable | ErrorReason::Unavailable => Code::Unavailable,
         ErrorReason::DeadlineExceeded => Code::DeadlineExceeded,
         ErrorReason::Internal | ErrorReason::Unspecified => Code::Internal,
@@ -96,6 +100,7 @@ mod tests {
             ErrorReason::NotDurable,
             ErrorReason::PermitRefused,
             ErrorReason::UnknownTool,
+            ErrorReason::Held,
         ] {
             assert_eq!(reason_of(&status(&Failure(reason))), reason);
         }

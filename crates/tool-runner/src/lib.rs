@@ -10,14 +10,12 @@
 //! One job: run a configured tool for a call that the policy service permitted, and let nothing leave that
 //! the permit does not cover. No code here knows any tool; `call` is the story of one call.
 
-mod arguments;
 mod call;
 mod catalogue;
 mod command;
 mod compiled;
 mod config;
 mod digest;
-mod duration;
 mod egress;
 mod error;
 mod executor;

@@ -21,12 +21,12 @@ use bytes::Bytes;
 use metrics::counter;
 use serde_json::value::RawValue;
 use wardgate_domain::Caller;
+use wardgate_edge::CallerToken;
 use wardgate_telemetry::names;
 
 use self::envelope::{Message, Request, text_of};
 use self::meta::Meta;
 use crate::Gateway;
-use crate::auth::CallerToken;
 use crate::call_tool::{self, ToolCall};
 use crate::reply::{Answer, Dialect, RpcError};
 

@@ -16,7 +16,8 @@ use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use wardgate_domain::{Ambient, Clock, SystemEntropy, Timestamp};
-use wardgate_gateway::{Bound, Config, Gateway, Neighbours};
+use wardgate_edge::Bound;
+use wardgate_gateway::{Config, Gateway, Neighbours};
 use wardgate_proto::audit::v1::audit_service_server::AuditServiceServer;
 use wardgate_proto::policy::v1::policy_service_server::PolicyServiceServer;
 use wardgate_proto::toolrunner::v1::tool_runner_service_server::ToolRunnerServiceServer;
@@ -160,7 +161,7 @@ impl World {
             .await
             .unwrap();
         let (stop, stopped) = oneshot::channel();
-        let served = tokio::spawn(bound.serve(Arc::clone(&gateway), async {
+        let served = tokio::spawn(Arc::clone(&gateway).serve(bound, gateway.router(), async {
             let _ = stopped.await;
         }));
         tokio::time::timeout(PATIENCE, gateway.ready())

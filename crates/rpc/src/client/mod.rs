@@ -1,6 +1,7 @@
 //! The generated clients in the types of `wardgate-domain`.
 
 mod audit;
+mod memory;
 mod policy;
 mod tool_runner;
 
@@ -14,6 +15,9 @@ use wardgate_telemetry::trace_context;
 use crate::reason_of;
 
 pub use audit::{AuditClient, AuditFilter, StoredRecord};
+pub use memory::{
+    Added, Addition, ContextWindow, Hit, Listed, MemoryClient, OnBehalfOf, Page, Turn, Which,
+};
 pub use policy::PolicyClient;
 pub use tool_runner::{CallTool, Catalogue, ResultFacts, Tool, ToolResult, ToolRunnerClient};
 

@@ -19,12 +19,11 @@ use std::path::{Path, PathBuf};
 
 use wardgate_domain::Digest;
 
-pub(crate) use derive::{Derive, Derived};
+pub(crate) use derive::Derived;
 pub(crate) use execute::Scope;
 pub use fault::Fault;
 pub(crate) use fault::{Faults, Fields};
 pub(crate) use result_shape::{MaxRows, ResultShape, RowEntity, Shape, VALUE};
-pub(crate) use schema::{InputSchema, JsonType};
 pub(crate) use source::{
     GrpcSettings, HttpSettings, McpSettings, Offered, PinMode, SourceKind, SourceSettings,
     SqlSettings, header_name,

@@ -12,3 +12,4 @@ pub(crate) mod switches;
 pub(crate) mod token;
 pub(crate) mod tools;
 pub(crate) mod up;
+pub(crate) mod validate;

@@ -1,0 +1,469 @@
+//! The memory service, as its callers see it.
+
+use std::time::Duration;
+
+use tonic::{Request, Response, Status};
+use wardgate_domain::{
+    Caller, Conversation, ConversationId, ConversationKey, Hold, HoldTarget, InvalidMessage,
+    Message, NewMessage, Skeleton, TurnId, TurnState,
+};
+use wardgate_proto::memory::v1 as pb;
+use wardgate_proto::memory::v1::memory_service_client::MemoryServiceClient;
+
+use super::{CallError, request, within};
+use crate::Link;
+
+/// Bytes of one answer: the largest page or turn the service gives, and room for what is around the texts.
+const MAX_ANSWER: usize = 24 << 20;
+
+/// Keeps conversations and reads them.
+#[derive(Debug, Clone)]
+pub struct MemoryClient {
+    client: MemoryServiceClient<Link>,
+    limit: Duration,
+}
+
+/// Whom a request is for. What a caller may read depends on both.
+#[derive(Debug, Clone, Copy)]
+pub struct OnBehalfOf<'a> {
+    /// Who asks.
+    pub caller: &'a Caller,
+    /// Address the caller calls from; empty when unknown.
+    pub client_ip: &'a str,
+}
+
+/// Part of a conversation, as a model gets it.
+#[derive(Debug, Clone, Default)]
+pub struct ContextWindow {
+    /// The newest summary, when it covers something that the window leaves out.
+    pub summary: Option<Message>,
+    /// The last messages that fit, oldest first.
+    pub messages: Vec<Message>,
+    /// Messages before the window that no summary covers.
+    pub uncovered: u64,
+    /// Which conversation it is; none when the caller has no such conversation.
+    pub key: Option<ConversationKey>,
+}
+
+/// What to add to a conversation, all or nothing.
+#[derive(Debug, Clone)]
+pub struct Addition {
+    /// In this order. None: only the state of the turn changes.
+    pub messages: Vec<NewMessage>,
+    /// The turn they are part of, and what it is once they are added. None: each is a turn of its own,
+    /// complete at once.
+    pub turn: Option<(TurnId, TurnState)>,
+}
+
+/// What was added.
+#[derive(Debug, Clone)]
+pub struct Added {
+    /// To which conversation.
+    pub key: ConversationKey,
+    /// What is stored, in the order given, without the texts.
+    pub messages: Vec<Message>,
+}
+
+/// One turn, whether or not it is complete.
+#[derive(Debug, Clone)]
+pub struct Turn {
+    /// How far it is.
+    pub state: TurnState,
+    /// All of it, oldest first.
+    pub messages: Vec<Message>,
+    /// Of which conversation.
+    pub key: ConversationKey,
+}
+
+/// Part of a conversation, for reading and for export.
+#[derive(Debug, Clone)]
+pub struct Page {
+    /// Which one.
+    pub conversation: Conversation,
+    /// Oldest first.
+    pub messages: Vec<Message>,
+    /// There are further ones; ask for those after the last position.
+    pub more: bool,
+}
+
+/// Which conversation a reader means.
+#[derive(Debug, Clone)]
+pub enum Which<'a> {
+    /// The caller's own of this id.
+    Own(&'a ConversationId),
+    /// The one of this key: the caller's own, or one that the policy lets the caller recall.
+    Key(ConversationKey),
+}
+
+/// A message that was found.
+#[derive(Debug, Clone)]
+pub struct Hit {
+    /// Where it is.
+    pub conversation_id: ConversationId,
+    /// What it says.
+    pub message: Message,
+}
+
+/// A part of a list; with a token there is a further part.
+pub type Listed<T> = (Vec<T>, Option<String>);
+
+impl MemoryClient {
+    /// Over `link`; no answer takes longer than `limit`.
+    pub fn new(link: Link, limit: Duration) -> Self {
+        Self {
+            client: MemoryServiceClient::new(link).max_decoding_message_size(MAX_ANSWER),
+            limit,
+        }
+    }
+
+    /// The caller's conversation of that id, made when there is none, and whether it was made; without an id a
+    /// new one.
+    pub async fn get_or_create(
+        &self,
+        of: OnBehalfOf<'_>,
+        id: Option<&ConversationId>,
+    ) -> Result<(Conversation, bool), CallError> {
+        let message = pb::GetOrCreateRequest {
+            caller: Some(of.caller.into()),
+            conversation_id: id.map(text).unwrap_or_default(),
+        };
+        let answer = self
+            .ask(message, async |mut client, message| {
+                client.get_or_create(message).await
+            })
+            .await?;
+        let conversation = present(answer.conversation, "conversation")?;
+        Ok((conversation.try_into()?, answer.created))
+    }
+
+    /// The last messages of complete turns, as many as fit; 0 stands for 20 messages, and for no limit of
+    /// tokens. Empty for a conversation that the caller does not have.
+    pub async fn get_context(
+        &self,
+        of: OnBehalfOf<'_>,
+        id: &ConversationId,
+        max_messages: u32,
+        max_tokens: u32,
+    ) -> Result<ContextWindow, CallError> {
+        let message = pb::GetContextRequest {
+            caller: Some(of.caller.into()),
+            conversation_id: text(id),
+            max_messages,
+            max_tokens,
+            client_ip: of.client_ip.to_owned(),
+        };
+        let answer = self
+            .ask(message, async |mut client, message| {
+                client.get_context(message).await
+            })
+            .await?;
+        Ok(ContextWindow {
+            summary: answer.summary.map(TryInto::try_into).transpose()?,
+            messages: all(answer.messages)?,
+            uncovered: answer.uncovered,
+            key: (!answer.key.is_empty())
+                .then(|| key(&answer.key))
+                .transpose()?,
+        })
+    }
+
+    /// Adds to a conversation, all or nothing. A message whose id is there already with the same content counts
+    /// as added.
+    pub async fn add_messages(
+        &self,
+        of: OnBehalfOf<'_>,
+        id: &ConversationId,
+        addition: &Addition,
+    ) -> Result<Added, CallError> {
+        let mut message = pb::AddMessagesRequest {
+            caller: Some(of.caller.into()),
+            conversation_id: text(id),
+            messages: addition.messages.iter().map(Into::into).collect(),
+            client_ip: of.client_ip.to_owned(),
+            ..pb::AddMessagesRequest::default()
+        };
+        if let Some((turn, state)) = &addition.turn {
+            turn.as_str().clone_into(&mut message.turn_id);
+            message.set_state((*state).into());
+        }
+        let answer = self
+            .ask(message, async |mut client, message| {
+                client.add_messages(message).await
+            })
+            .await?;
+        Ok(Added {
+            key: key(&answer.key)?,
+            messages: all(answer.messages)?,
+        })
+    }
+
+    /// One turn, complete or not; none: there is no such turn.
+    pub async fn get_turn(
+        &self,
+        of: OnBehalfOf<'_>,
+        id: &ConversationId,
+        turn: &TurnId,
+    ) -> Result<Option<Turn>, CallError> {
+        let message = pb::GetTurnRequest {
+            caller: Some(of.caller.into()),
+            conversation_id: text(id),
+            turn_id: turn.as_str().to_owned(),
+            client_ip: of.client_ip.to_owned(),
+        };
+        let answer = self
+            .ask(message, async |mut client, message| {
+                client.get_turn(message).await
+            })
+            .await?;
+        if answer.state() == pb::TurnState::Unspecified {
+            return Ok(None);
+        }
+        Ok(Some(Turn {
+            state: answer.state().try_into()?,
+            messages: all(answer.messages)?,
+            key: key(&answer.key)?,
+        }))
+    }
+
+    /// Erases every message; the conversation stays. Gives its key.
+    pub async fn clear(
+        &self,
+        of: OnBehalfOf<'_>,
+        id: &ConversationId,
+    ) -> Result<ConversationKey, CallError> {
+        let message = pb::ClearRequest {
+            caller: Some(of.caller.into()),
+            conversation_id: text(id),
+        };
+        let answer = self
+            .ask(message, async |mut client, message| {
+                client.clear(message).await
+            })
+            .await?;
+        Ok(key(&answer.key)?)
+    }
+
+    /// Erases the conversation, on record. Gives its key.
+    pub async fn delete(
+        &self,
+        of: OnBehalfOf<'_>,
+        id: &ConversationId,
+    ) -> Result<ConversationKey, CallError> {
+        let message = pb::DeleteRequest {
+            caller: Some(of.caller.into()),
+            conversation_id: text(id),
+        };
+        let answer = self
+            .ask(message, async |mut client, message| {
+                client.delete(message).await
+            })
+            .await?;
+        Ok(key(&answer.key)?)
+    }
+
+    /// The caller's conversations, the one that changed last first; 0 stands for 50.
+    pub async fn list_conversations(
+        &self,
+        of: OnBehalfOf<'_>,
+        limit: u32,
+        page_token: &str,
+    ) -> Result<Listed<Conversation>, CallError> {
+        let message = pb::ListConversationsRequest {
+            caller: Some(of.caller.into()),
+            limit,
+            page_token: page_token.to_owned(),
+        };
+        let answer = self
+            .ask(message, async |mut client, message| {
+                client.list_conversations(message).await
+            })
+            .await?;
+        Ok((all(answer.conversations)?, token(answer.next_page_token)))
+    }
+
+    /// Messages after that position, oldest first; 0 stands for 100 of them.
+    pub async fn read_conversation(
+        &self,
+        of: OnBehalfOf<'_>,
+        which: Which<'_>,
+        after: u64,
+        limit: u32,
+    ) -> Result<Page, CallError> {
+        let message = pb::ReadConversationRequest {
+            caller: Some(of.caller.into()),
+            conversation_id: match which {
+                Which::Own(id) => text(id),
+                Which::Key(key) => key.to_string(),
+            },
+            after,
+            limit,
+            client_ip: of.client_ip.to_owned(),
+        };
+        let answer = self
+            .ask(message, async |mut client, message| {
+                client.read_conversation(message).await
+            })
+            .await?;
+        let conversation = present(answer.conversation, "conversation")?;
+        Ok(Page {
+            conversation: conversation.try_into()?,
+            messages: all(answer.messages)?,
+            more: answer.more,
+        })
+    }
+
+    /// The caller's messages that hold every word of `query`, newest first; 0 stands for 20 of them.
+    pub async fn search(
+        &self,
+        of: OnBehalfOf<'_>,
+        query: &str,
+        within: Option<&ConversationId>,
+        limit: u32,
+    ) -> Result<Vec<Hit>, CallError> {
+        let message = pb::SearchRequest {
+            caller: Some(of.caller.into()),
+            query: query.to_owned(),
+            conversation_id: within.map(text).unwrap_or_default(),
+            limit,
+            client_ip: of.client_ip.to_owned(),
+        };
+        let answer = self
+            .ask(message, async |mut client, message| {
+                client.search(message).await
+            })
+            .await?;
+        answer
+            .hits
+            .into_iter()
+            .map(|hit| {
+                let id = hit.conversation_id.parse();
+                let invalid = |_| InvalidMessage::field("conversation_id", "is none");
+                Ok(Hit {
+                    conversation_id: id.map_err(invalid)?,
+                    message: present(hit.message, "message")?.try_into()?,
+                })
+            })
+            .collect()
+    }
+
+    /// Skeletons of everyone's conversations, the newest first, for an operator; an empty text stands for every
+    /// tenant or subject, 0 for 50 skeletons.
+    pub async fn survey(
+        &self,
+        tenant: &str,
+        subject: &str,
+        limit: u32,
+        page_token: &str,
+    ) -> Result<Listed<Skeleton>, CallError> {
+        let message = pb::SurveyRequest {
+            tenant: tenant.to_owned(),
+            subject: subject.to_owned(),
+            limit,
+            page_token: page_token.to_owned(),
+        };
+        let answer = self
+            .ask(message, async |mut client, message| {
+                client.survey(message).await
+            })
+            .await?;
+        Ok((all(answer.skeletons)?, token(answer.next_page_token)))
+    }
+
+    /// Erases a conversation on the word of the operator `by`, on record.
+    pub async fn erase(&self, key: ConversationKey, by: &str) -> Result<(), CallError> {
+        let message = pb::EraseRequest {
+            key: key.to_string(),
+            by: by.to_owned(),
+        };
+        self.ask(message, async |mut client, message| {
+            client.erase(message).await
+        })
+        .await
+        .map(drop)
+    }
+
+    /// Puts a legal hold on something, or lifts it, on the word of the operator `by`, on record.
+    pub async fn set_hold(
+        &self,
+        target: &HoldTarget,
+        held: bool,
+        by: &str,
+    ) -> Result<(), CallError> {
+        let message = pb::SetHoldRequest {
+            target: Some(target.into()),
+            held,
+            by: by.to_owned(),
+        };
+        self.ask(message, async |mut client, message| {
+            client.set_hold(message).await
+        })
+        .await
+        .map(drop)
+    }
+
+    /// Every hold.
+    pub async fn list_holds(&self) -> Result<Vec<Hold>, CallError> {
+        let answer = self
+            .ask(pb::ListHoldsRequest {}, async |mut client, message| {
+                client.list_holds(message).await
+            })
+            .await?;
+        all(answer.holds)
+    }
+
+    async fn ask<M, A>(
+        &self,
+        message: M,
+        call: impl AsyncFnOnce(MemoryServiceClient<Link>, Request<M>) -> Result<Response<A>, Status>,
+    ) -> Result<A, CallError> {
+        let client = self.client.clone();
+        within(self.limit, async {
+            let answer = call(client, request(message, self.limit)).await?;
+            Ok(answer.into_inner())
+        })
+        .await
+    }
+}
+
+fn text(id: &ConversationId) -> String {
+    id.as_str().to_owned()
+}
+
+fn key(text: &str) -> Result<ConversationKey, InvalidMessage> {
+    text.parse()
+        .map_err(|_| InvalidMessage::field("key", "is no key of a conversation"))
+}
+
+fn token(text: String) -> Option<String> {
+    (!text.is_empty()).then_some(text)
+}
+
+fn present<T>(field: Option<T>, name: &'static str) -> Result<T, CallError> {
+    field.ok_or_else(|| InvalidMessage::field(name, "is missing").into())
+}
+
+fn all<W, T: TryFrom<W, Error = InvalidMessage>>(wire: Vec<W>) -> Result<Vec<T>, CallError> {
+    let converted: Result<_, InvalidMessage> = wire.into_iter().map(T::try_from).collect();
+    Ok(converted?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The gateway asks from tasks of its own.
+    #[test]
+    fn a_question_can_be_asked_from_any_task() {
+        fn sendable<T: Send>(make: impl Fn(&MemoryClient) -> T) {
+            let _ = make;
+        }
+        sendable(|client| {
+            let client = client.clone();
+            async move { client.list_holds().await }
+        });
+        sendable(|client| {
+            let client = client.clone();
+            async move { client.survey("", "", 0, "").await }
+        });
+    }
+}
