@@ -15,6 +15,7 @@ use wardgate_domain::{Ambient, Caller};
 use wardgate_telemetry::names;
 
 use crate::approval::ApprovalKey;
+use crate::as_caller::AsCaller;
 use crate::assistant::{Assistant, Assistants, OpenProvider, parse, texts};
 use crate::event::AgentEvent;
 use crate::gateway::Gateway;
@@ -66,7 +67,7 @@ impl Agent {
                 .map_err(|error| error.to_string())
         };
         let gateway = move |token| {
-            let client: Arc<dyn GatewayClient> = Arc::new(gateway.with(token));
+            let client: Arc<dyn GatewayClient> = Arc::new(AsCaller::new(gateway.clone(), token));
             client
         };
         Self::with(config, Arc::new(provider), Arc::new(gateway), key, ambient).await
@@ -90,7 +91,9 @@ impl Agent {
                     Ok(Ok(files)) => files,
                     Ok(Err(error)) => {
                         let path = path.display();
-                        return Err(Error::Assistants(format!("{path}: cannot be read: {error}")));
+                        return Err(Error::Assistants(format!(
+                            "{path}: cannot be read: {error}"
+                        )));
                     }
                     Err(_) => return Err(Error::Assistants("their files were not read".into())),
                 };

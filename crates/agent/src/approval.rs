@@ -124,7 +124,12 @@ impl Approval {
 /// Who somebody is, whatever their rights at the moment.
 fn of(caller: &Caller) -> String {
     let parts = [caller.issuer(), caller.subject(), caller.tenant()];
-    Digest::of(serde_json::Value::from(parts.as_slice()).to_string().as_bytes()).to_string()
+    Digest::of(
+        serde_json::Value::from(parts.as_slice())
+            .to_string()
+            .as_bytes(),
+    )
+    .to_string()
 }
 
 /// Why a decision is not taken.
@@ -134,11 +139,15 @@ pub(crate) enum InvalidApproval {
     Unknown,
     #[error("this approval is for somebody else")]
     Foreign,
-    #[error("this approval has expired; send the message again with its message_id to be asked anew")]
+    #[error(
+        "this approval has expired; send the message again with its message_id to be asked anew"
+    )]
     Expired,
     #[error("this call is decided already; send the message again with its message_id to go on")]
     Used,
-    #[error("the call is not the one that was shown; send the message again with its message_id to be asked anew")]
+    #[error(
+        "the call is not the one that was shown; send the message again with its message_id to be asked anew"
+    )]
     Changed,
 }
 
@@ -156,7 +165,14 @@ mod tests {
         let now = Timestamp::from_seconds(1_000);
         let expires = now.plus(Duration::from_secs(60));
         let approval = Approval::new(
-            &yenji, "clinic", "c", "t", "call-1", Digest::of(b"terms"), 7, expires,
+            &yenji,
+            "clinic",
+            "c",
+            "t",
+            "call-1",
+            Digest::of(b"terms"),
+            7,
+            expires,
         );
         let id = key.seal(&approval, &ambient).unwrap();
         assert!(!id.contains("clinic"));
@@ -164,7 +180,10 @@ mod tests {
         let refused = |key: &ApprovalKey, id: &str, caller: &Caller, now| {
             key.open(id, caller, now).err().unwrap()
         };
-        assert_eq!(refused(&key, &id, &yenji, expires), InvalidApproval::Expired);
+        assert_eq!(
+            refused(&key, &id, &yenji, expires),
+            InvalidApproval::Expired
+        );
         let other = caller("billing.bo", &["Doctor"]);
         assert_eq!(refused(&key, &id, &other, now), InvalidApproval::Foreign);
         for forged in ["", "junk", &id[1..], &format!("{id}A")] {

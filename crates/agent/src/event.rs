@@ -184,10 +184,7 @@ impl ErrorKind {
     }
 }
 
-#[expect(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "serde gives a reference"
-)]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
 fn rfc_3339<S: Serializer>(time: &Timestamp, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(time)
 }

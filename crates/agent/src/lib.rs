@@ -11,6 +11,7 @@
 
 mod agent;
 mod approval;
+mod as_caller;
 mod assistant;
 mod config;
 mod event;

@@ -199,7 +199,11 @@ impl Conversation {
     }
 
     /// The last messages that fit; 0 tokens is no limit.
-    pub(crate) async fn window(&self, messages: u32, tokens: u32) -> Result<Window, GatewayFailure> {
+    pub(crate) async fn window(
+        &self,
+        messages: u32,
+        tokens: u32,
+    ) -> Result<Window, GatewayFailure> {
         let mut params = json!({"conversation_id": self.id, "max_messages": messages});
         if tokens > 0 {
             params["max_tokens"] = tokens.into();

@@ -21,7 +21,9 @@ impl ConfiguredCall {
         let filled = self
             .arguments
             .iter()
-            .map(|(name, template)| Some((name.clone(), Value::String(template.render(words).ok()?))))
+            .map(|(name, template)| {
+                Some((name.clone(), Value::String(template.render(words).ok()?)))
+            })
             .collect::<Option<Map<_, _>>>()?;
         Some(Value::Object(filled).to_string())
     }
@@ -104,11 +106,7 @@ impl Command {
 
     /// `/record <uuid>`
     fn usage(&self) -> String {
-        let words: String = self
-            .words
-            .iter()
-            .map(|word| format!(" <{word}>"))
-            .collect();
+        let words: String = self.words.iter().map(|word| format!(" <{word}>")).collect();
         format!("{}{words}", self.name)
     }
 }

@@ -123,8 +123,10 @@ impl Reader<'_> {
         let mut variables = Variables::new(self.variables);
         let mut filled = settings.value.clone();
         let provider = if variables.fill(&mut filled).is_err() {
-            self.faults
-                .add(at, format!("provider `{name}` has a `${{` that is never closed"));
+            self.faults.add(
+                at,
+                format!("provider `{name}` has a `${{` that is never closed"),
+            );
             None
         } else {
             let missing = variables.missing();
@@ -282,7 +284,10 @@ impl Reader<'_> {
         let questions = self.texts(spanned(guardrail.value.questions), |text| {
             Template::parse(text, known)
         });
-        let refusals = self.texts(spanned(guardrail.value.refusals), |text| Ok(text.to_owned()));
+        let refusals = self.texts(
+            spanned(guardrail.value.refusals),
+            |text| Ok(text.to_owned()),
+        );
         Some((questions?, refusals?))
     }
 

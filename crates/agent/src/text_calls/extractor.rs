@@ -323,8 +323,7 @@ impl Extractor {
 
     fn may_start(&self, first: char) -> bool {
         self.forms.iter().any(|form| {
-            self.state.admits(form.place)
-                && (form.starts.is_empty() || form.starts.contains(first))
+            self.state.admits(form.place) && (form.starts.is_empty() || form.starts.contains(first))
         }) || THOUGHTS.iter().any(|it| it.0.starts_with(first))
     }
 
@@ -342,8 +341,7 @@ impl Extractor {
         };
         let mut cursor = Cursor::new(&rest[..window], &self.steps);
         let admitted = |form: &Form| {
-            self.state.admits(form.place)
-                && (form.starts.is_empty() || form.starts.contains(first))
+            self.state.admits(form.place) && (form.starts.is_empty() || form.starts.contains(first))
         };
         let reached = match reading.any_form(&mut cursor, admitted) {
             Ok(found) if found.calls.is_empty() => return Next::Text(cursor.at()),

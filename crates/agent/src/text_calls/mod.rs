@@ -48,12 +48,10 @@ struct Known {
 }
 
 /// The registry. A name that another one starts with stands after it.
-static FAMILIES: [Known; 1] = [
-    Known {
-        names: &["hermes", "qwen", "qwq", "nous"],
-        forms: &[&hermes::FORM, &hermes::COMMON_TAGS],
-    },
-];
+static FAMILIES: [Known; 1] = [Known {
+    names: &["hermes", "qwen", "qwq", "nous"],
+    forms: &[&hermes::FORM, &hermes::COMMON_TAGS],
+}];
 
 /// What any model may write, whatever its family: what the prompt asks for, and plain JSON.
 static COMMON: [&Form; 3] = [&tool_parameters::FORM, &fenced::FORM, &bare_json::FORM];

@@ -213,9 +213,10 @@ fn plan<'t>(
     }
     match journal.decision(call) {
         None => Plan::Asks(ready),
-        Some(decision) if !decision.approved => {
-            refused(None, "The person refused this call. Do not try it again.".to_owned())
-        }
+        Some(decision) if !decision.approved => refused(
+            None,
+            "The person refused this call. Do not try it again.".to_owned(),
+        ),
         Some(decision) if decision.terms == ready.terms.to_string() => Plan::Runs(ready),
         Some(_) => refused(
             Some(ErrorKind::InvalidApproval),
@@ -226,7 +227,11 @@ fn plan<'t>(
 
 /// The tool and exactly what it would run with.
 fn terms(tool: &str, arguments: &Map<String, Value>) -> Digest {
-    Digest::of(Value::from(vec![Value::from(tool), arguments.clone().into()]).to_string().as_bytes())
+    Digest::of(
+        Value::from(vec![Value::from(tool), arguments.clone().into()])
+            .to_string()
+            .as_bytes(),
+    )
 }
 
 /// Asks for a person's decision.
@@ -298,8 +303,7 @@ async fn run(
     };
     match answered.instrument(span).await {
         Ok(answer) => {
-            let stored =
-                journal.store_answer(place, call, tool, &ready.arguments, &answer);
+            let stored = journal.store_answer(place, call, tool, &ready.arguments, &answer);
             match stored.await? {
                 true => Ok((answer, true)),
                 // The caller's rights ended meanwhile.
@@ -372,4 +376,3 @@ fn data(text: &str) -> Value {
 fn arguments_shown(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|_| Value::from(text))
 }
-

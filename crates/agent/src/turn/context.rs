@@ -304,13 +304,19 @@ mod tests {
             calls: vec![(call, answer)],
         }];
         let messages = messages(&said, Dialect::Text);
-        let [ModelMessage::Assistant { text, calls }, ModelMessage::User(result)] = &messages[..]
+        let [
+            ModelMessage::Assistant { text, calls },
+            ModelMessage::User(result),
+        ] = &messages[..]
         else {
             panic!("{messages:?}");
         };
         assert_eq!(text, "Let me look.\nTOOL: t\nPARAMETERS: {}");
         assert!(calls.is_empty());
-        assert!(result.starts_with("\n[Tool Result: t]\n[Caution"), "{result}");
+        assert!(
+            result.starts_with("\n[Tool Result: t]\n[Caution"),
+            "{result}"
+        );
         assert!(result.contains("{\n  \"data\""), "{result}");
     }
 }

@@ -48,7 +48,9 @@ impl Drop for HangUp {
         runtime.spawn(async move {
             let given_up = conversation.add(&[], &turn, TurnState::Abandoned);
             if !matches!(tokio::time::timeout(LIMIT, given_up).await, Ok(Ok(()))) {
-                tracing::warn!("a turn whose client is gone could not be given up; the memory's sweep will");
+                tracing::warn!(
+                    "a turn whose client is gone could not be given up; the memory's sweep will"
+                );
             }
         });
     }

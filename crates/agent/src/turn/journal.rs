@@ -130,7 +130,12 @@ impl Decision {
 
 impl Journal {
     /// Of a turn that has not begun.
-    pub(super) fn new(conversation: Conversation, turn: &str, author: &str, question: &str) -> Self {
+    pub(super) fn new(
+        conversation: Conversation,
+        turn: &str,
+        author: &str,
+        question: &str,
+    ) -> Self {
         Self {
             conversation,
             turn: turn.to_owned(),

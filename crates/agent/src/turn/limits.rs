@@ -85,7 +85,11 @@ fn identity(call: &FunctionCall) -> Digest {
         }
         Err(_) => call.arguments.clone(),
     };
-    Digest::of(Value::from(vec![call.name.as_str(), &arguments]).to_string().as_bytes())
+    Digest::of(
+        Value::from(vec![call.name.as_str(), &arguments])
+            .to_string()
+            .as_bytes(),
+    )
 }
 
 /// Tokens of a text, where the provider does not count: a quarter of its characters.

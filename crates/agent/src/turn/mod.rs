@@ -69,7 +69,10 @@ pub(crate) struct Setup {
 
 /// How a stream ends that did not fail.
 enum Ended {
-    Answered { round: usize, ending: Ending },
+    Answered {
+        round: usize,
+        ending: Ending,
+    },
     Waits,
     /// Something was said, and nothing kept.
     Unkept(FinishReason),
@@ -251,7 +254,10 @@ impl Turn {
                     let history = history.take().unwrap_or_default();
                     prepared = Some(self.prepare(&journal, history).await?);
                 }
-                match self.carry_out(round, &mut journal, prepared.as_ref(), &step).await? {
+                match self
+                    .carry_out(round, &mut journal, prepared.as_ref(), &step)
+                    .await?
+                {
                     (Carried::Out, answers) => answers,
                     (Carried::Waits, _) => return Ok(Ended::Waits),
                 }
@@ -351,12 +357,21 @@ impl Turn {
     async fn screen(&mut self, message: &str, opening: &Opening) -> Option<Ended> {
         let assistant = &self.setup.assistant;
         let language = assistant.language(message);
-        let is_command = matches!(opening, Opening::Call { is_command: true, .. });
+        let is_command = matches!(
+            opening,
+            Opening::Call {
+                is_command: true,
+                ..
+            }
+        );
         let refusal = guardrail::refusal(assistant, message, language, is_command).await?;
         if refusal.because_it_failed {
             let kind = ErrorKind::GuardrailFailed;
             self.sink
-                .error(kind, "the guardrail could not decide, so the message is refused")
+                .error(
+                    kind,
+                    "the guardrail could not decide, so the message is refused",
+                )
                 .await;
         }
         self.sink.whole_text(0, &refusal.text).await;
@@ -373,7 +388,9 @@ impl Turn {
         let window = assistant.context;
         let (tools, window) = futures::future::try_join(
             self.setup.gateway.tools(&assistant.tools.toolsets),
-            journal.conversation().window(window.messages, window.tokens),
+            journal
+                .conversation()
+                .window(window.messages, window.tokens),
         )
         .await?;
         let language = assistant.language(journal.question());
@@ -542,7 +559,12 @@ impl Turn {
             _ => functions,
         };
         let summary = prepared.summary.as_deref();
-        let mut messages = vec![context::system(&prepared.prompt, summary, described, dialect)];
+        let mut messages = vec![context::system(
+            &prepared.prompt,
+            summary,
+            described,
+            dialect,
+        )];
         messages.extend(context::messages(&prepared.before, dialect));
         messages.extend(context::messages(said, dialect));
         let functions = match dialect {
