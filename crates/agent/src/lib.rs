@@ -34,6 +34,7 @@ pub use config::Config;
 pub use event::{AgentEvent, Cap, ErrorKind, EventBody, FinishReason};
 pub use gateway::Gateway;
 pub use request::{ApprovalDecision, BearerToken, ChatRequest, HistoryMessage, Model, Speaker};
+pub use text_calls::{FailedLines, Family, UnknownFamily, extract_calls};
 
 /// Why the service cannot start.
 #[derive(Debug, thiserror::Error)]

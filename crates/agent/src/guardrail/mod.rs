@@ -84,7 +84,7 @@ impl Guardrail {
             .map_err(|_| NoVerdict::NotConfigured)?;
         let question = self.questions.of(language).ok_or(NoVerdict::Question)?;
         let values = std::collections::BTreeMap::from([("message", message)]);
-        let question = question.render(values).map_err(|_| NoVerdict::Question)?;
+        let question = question.render(&values).map_err(|_| NoVerdict::Question)?;
         let request = ModelRequest {
             model: self.model.model.clone(),
             messages: vec![ModelMessage::User(question)],

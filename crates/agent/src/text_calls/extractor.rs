@@ -42,7 +42,7 @@ const THOUGHTS: [(&str, &[&str]); 8] = [
 ];
 
 /// What follows a call and belongs to it. It needs not be there: servers cut at such tokens.
-const CLOSINGS: [&str; 38] = [
+const CLOSINGS: [&str; 42] = [
     "</tool_call>",
     "</tool_calls>",
     "</function_call>",
@@ -71,9 +71,13 @@ const CLOSINGS: [&str; 38] = [
     "<|END_ACTION|>",
     "<|END_OF_TURN_TOKEN|>",
     "<|action_end|>",
+    "<|python_end|>",
     "<|call|>",
     "<|end|>",
     "<|im_end|>",
+    "<|eot|>",
+    "</json>",
+    "</tool>",
     "<|eot_id|>",
     "<|eom_id|>",
     "<|end_of_text|>",
