@@ -8,11 +8,11 @@
 
 pub(crate) mod screening;
 
-use futures::StreamExt;
 use serde::Deserialize;
 
 use crate::assistant::{Assistant, Check, Guardrail, Language};
-use crate::model::{FunctionChoice, ModelError, ModelEvent, ModelMessage, ModelRequest};
+use crate::model::{FunctionChoice, ModelError, ModelMessage, ModelRequest};
+use crate::seam::in_words;
 
 /// The longest reply that is read; the verdict is its first word.
 const MAX_REPLY: usize = 4_096;
@@ -93,19 +93,7 @@ impl Guardrail {
             temperature: self.model.temperature,
             max_output_tokens: self.model.max_output_tokens,
         };
-        let mut events = client.stream(request).await?;
-        let mut reply = String::new();
-        let mut is_over = false;
-        while let Some(event) = events.next().await {
-            match event? {
-                ModelEvent::Text(text) if reply.len() < MAX_REPLY => reply.push_str(&text),
-                ModelEvent::Finished(_) => is_over = true,
-                _ => {}
-            }
-        }
-        if !is_over {
-            return Err(ModelError::Cut.into());
-        }
+        let reply = in_words(client.as_ref(), request, MAX_REPLY).await?;
         yes_or_no(&reply).ok_or(NoVerdict::Reply)
     }
 }
