@@ -8,11 +8,11 @@
 
 pub(crate) mod screening;
 
-use futures::StreamExt;
 use serde::Deserialize;
 
 use crate::assistant::{Assistant, Check, Guardrail, Language};
-use crate::model::{FunctionChoice, ModelError, ModelEvent, ModelMessage, ModelRequest};
+use crate::model::{FunctionChoice, ModelError, ModelMessage, ModelRequest};
+use crate::seam::in_words;
 
 /// The longest reply that is read; the verdict is its first word.
 const MAX_REPLY: usize = 4_096;
@@ -84,7 +84,7 @@ impl Guardrail {
             .map_err(|_| NoVerdict::NotConfigured)?;
         let question = self.questions.of(language).ok_or(NoVerdict::Question)?;
         let values = std::collections::BTreeMap::from([("message", message)]);
-        let question = question.render(values).map_err(|_| NoVerdict::Question)?;
+        let question = question.render(&values).map_err(|_| NoVerdict::Question)?;
         let request = ModelRequest {
             model: self.model.model.clone(),
             messages: vec![ModelMessage::User(question)],
@@ -93,19 +93,7 @@ impl Guardrail {
             temperature: self.model.temperature,
             max_output_tokens: self.model.max_output_tokens,
         };
-        let mut events = client.stream(request).await?;
-        let mut reply = String::new();
-        let mut is_over = false;
-        while let Some(event) = events.next().await {
-            match event? {
-                ModelEvent::Text(text) if reply.len() < MAX_REPLY => reply.push_str(&text),
-                ModelEvent::Finished(_) => is_over = true,
-                _ => {}
-            }
-        }
-        if !is_over {
-            return Err(ModelError::Cut.into());
-        }
+        let reply = in_words(client.as_ref(), request, MAX_REPLY).await?;
         yes_or_no(&reply).ok_or(NoVerdict::Reply)
     }
 }

@@ -139,6 +139,27 @@ impl FakeGateway {
             .collect()
     }
 
+    /// How many rounds of the turn are in memory.
+    pub(crate) fn rounds_kept(&self, conversation: &str, turn: &str) -> usize {
+        let params = json!({"conversation_id": conversation, "turn_id": turn});
+        let turn = self.memory_now("memory/get_turn", &params);
+        let messages = turn["messages"].as_array().unwrap();
+        messages
+            .iter()
+            .filter(|message| message["role"] == "assistant")
+            .count()
+    }
+
+    /// Steps that were taken so far.
+    pub(crate) fn steps(&self) -> usize {
+        self.steps.load(Ordering::SeqCst)
+    }
+
+    /// Id and state of the one turn of a conversation.
+    pub(crate) fn only_turn(&self, conversation: &str) -> (String, String) {
+        self.memory.lock().unwrap().only_turn(conversation)
+    }
+
     pub(crate) fn remembers_nothing(&self) -> bool {
         self.memory.lock().unwrap().is_empty()
     }

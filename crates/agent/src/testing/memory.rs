@@ -47,6 +47,15 @@ impl FakeMemory {
         .collect()
     }
 
+    pub(super) fn only_turn(&self, id: &str) -> (String, String) {
+        let mut turns = self
+            .turns
+            .iter()
+            .filter(|((conversation, _), _)| conversation == id);
+        let ((_, turn), state) = turns.next().expect("a turn");
+        (turn.clone(), state.clone())
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.conversations.is_empty()
     }

@@ -34,6 +34,11 @@ impl ScriptedModel {
         self.answers.lock().unwrap().push_back(answer);
     }
 
+    /// Its script from here on.
+    pub(crate) fn rewind(&self, answers: Vec<Answer>) {
+        *self.answers.lock().unwrap() = answers.into();
+    }
+
     pub(crate) fn requests(&self) -> Vec<ModelRequest> {
         self.requests.lock().unwrap().clone()
     }

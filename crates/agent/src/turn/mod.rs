@@ -46,6 +46,7 @@ use journal::{Decision, Ending, Journal, Round};
 use limits::Spent;
 use offer::Offer;
 use sink::{Done, Sink};
+use speech::Ear;
 
 /// The longest message that is taken, in bytes.
 const MAX_MESSAGE: usize = 256 << 10;
@@ -504,16 +505,15 @@ impl Turn {
             .await
             .map_err(|_| ModelError::Late)??;
         let is_checked = !assistant.output.is_empty();
-        let speech = speech::listen(
-            stream,
-            &prepared.functions,
-            assistant.family,
-            until,
+        let ear = Ear {
+            functions: &prepared.functions,
+            family: assistant.family,
+            takes_mentions: assistant.calls == Calls::Text,
+            held: is_checked,
             round,
-            &mut self.sink,
-            is_checked,
-        )
-        .await?;
+            until,
+        };
+        let speech = speech::listen(&ear, stream, &mut self.sink).await?;
         self.spent.add(speech.usage.unwrap_or(TokenUsage {
             input: limits::estimate(asked),
             output: limits::estimate(speech.characters),

@@ -6,7 +6,7 @@ use tokio::time::{Instant, timeout_at};
 use crate::model::{
     FinishReason, Function, FunctionCall, ModelError, ModelEvent, ModelStream, TokenUsage,
 };
-use crate::text_calls::{Extractor, Family, Piece};
+use crate::text_calls::{Extractor, Family, Piece, mentioned};
 
 use super::failure::Failure;
 use super::sink::Sink;
@@ -23,23 +23,32 @@ pub(super) struct Speech {
     pub(super) characters: usize,
 }
 
-/// Listens to the end. Words are told as they come, unless `held`; the text of a call is never told.
+/// How to listen.
+pub(super) struct Ear<'a> {
+    /// What the model could call.
+    pub(super) functions: &'a [Function],
+    pub(super) family: Family,
+    /// A model that was told of tools in words may only say that it uses one.
+    pub(super) takes_mentions: bool,
+    /// Words are told once all are checked, not as they come.
+    pub(super) held: bool,
+    pub(super) round: usize,
+    pub(super) until: Instant,
+}
+
+/// Listens to the end. The text of a call is never told.
 pub(super) async fn listen(
+    ear: &Ear<'_>,
     mut stream: ModelStream,
-    functions: &[Function],
-    family: Family,
-    until: Instant,
-    round: usize,
     sink: &mut Sink,
-    held: bool,
 ) -> Result<Speech, Failure> {
-    let mut extractor = Extractor::new(family, functions);
+    let mut extractor = Extractor::new(ear.family, ear.functions);
     let mut words = Words::default();
     let mut native = Vec::new();
     let mut in_text = Vec::new();
     let (mut finish, mut usage, mut characters) = (None, None, 0);
     loop {
-        let next = timeout_at(until, stream.next()).await;
+        let next = timeout_at(ear.until, stream.next()).await;
         let Some(event) = next.map_err(|_| ModelError::Late)? else {
             break;
         };
@@ -65,12 +74,20 @@ pub(super) async fn listen(
                 continue;
             }
         };
-        words.take(pieces, &mut in_text, round, sink, held).await;
+        words.take(pieces, &mut in_text, ear, sink).await;
     }
     // A stream that does not say that it is over was cut.
     let finish = finish.ok_or(ModelError::Cut)?;
     let pieces = extractor.finish();
-    words.take(pieces, &mut in_text, round, sink, held).await;
+    words.take(pieces, &mut in_text, ear, sink).await;
+    if native.is_empty() && in_text.is_empty() && ear.takes_mentions {
+        let names: Vec<&str> = ear.functions.iter().map(|it| it.name.as_str()).collect();
+        in_text.extend(
+            mentioned(&words.0, &names)
+                .into_iter()
+                .map(without_arguments),
+        );
+    }
     Ok(Speech {
         text: words.0,
         calls: if native.is_empty() { in_text } else { native },
@@ -78,6 +95,14 @@ pub(super) async fn listen(
         usage,
         characters,
     })
+}
+
+fn without_arguments(name: &str) -> FunctionCall {
+    FunctionCall {
+        id: String::new(),
+        name: name.to_owned(),
+        arguments: "{}".to_owned(),
+    }
 }
 
 /// The words so far, without white space in front.
@@ -89,9 +114,8 @@ impl Words {
         &mut self,
         pieces: Vec<Piece>,
         calls: &mut Vec<FunctionCall>,
-        round: usize,
+        ear: &Ear<'_>,
         sink: &mut Sink,
-        held: bool,
     ) {
         for piece in pieces {
             match piece {
@@ -102,8 +126,8 @@ impl Words {
                         &text
                     };
                     self.0.push_str(more);
-                    if !held {
-                        sink.text(round, self.0.len(), more).await;
+                    if !ear.held {
+                        sink.text(ear.round, self.0.len(), more).await;
                     }
                 }
                 Piece::Call { name, arguments } => calls.push(FunctionCall {

@@ -8,10 +8,9 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::StreamExt;
-
 use crate::memory::{Conversation, Message, NewMessage, Role, Source, Summary};
-use crate::model::{FunctionChoice, ModelEvent, ModelMessage, ModelRequest};
+use crate::model::{FunctionChoice, ModelMessage, ModelRequest};
+use crate::seam::in_words;
 
 use super::{Failure, Setup};
 
@@ -66,17 +65,8 @@ async fn sum_up(setup: &Setup, conversation: &Conversation, uncovered: u64) -> R
         temperature: Some(0.0),
         max_output_tokens: Some(MAX_TOKENS),
     };
-    let mut events = client.stream(request).await?;
-    let mut summary = String::new();
-    let mut is_over = false;
-    while let Some(event) = events.next().await {
-        match event? {
-            ModelEvent::Text(text) if summary.len() < MAX_SUMMARY => summary.push_str(&text),
-            ModelEvent::Finished(_) => is_over = true,
-            _ => {}
-        }
-    }
-    if !is_over || summary.trim().is_empty() {
+    let summary = in_words(client.as_ref(), request, MAX_SUMMARY).await?;
+    if summary.trim().is_empty() {
         return Err(Failure::Empty);
     }
     let id = format!("summary/{}", last.position);
