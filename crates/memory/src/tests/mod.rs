@@ -1,10 +1,9 @@
 //! What the service promises, on each database, through its gRPC door.
 
 mod conversations;
-mod database;
+pub(crate) mod database;
 mod erasure;
 mod order;
-mod plans;
 mod policy;
 mod record;
 mod rights;
