@@ -240,7 +240,7 @@ impl MemoryClient {
                 client.clear(message).await
             })
             .await?;
-        key(&answer.key)
+        Ok(key(&answer.key)?)
     }
 
     /// Erases the conversation, on record. Gives its key.
@@ -258,7 +258,7 @@ impl MemoryClient {
                 client.delete(message).await
             })
             .await?;
-        key(&answer.key)
+        Ok(key(&answer.key)?)
     }
 
     /// The caller's conversations, the one that changed last first; 0 stands for 50.
