@@ -8,25 +8,31 @@ use serde_json::Value;
 use crate::REPOSITORY;
 
 /// Every crate and what it depends on, of this workspace, in what ships.
-const ARROWS: [(&str, &[&str]); 11] = [
+const ARROWS: [(&str, &[&str]); 15] = [
     ("proto", &[]),
     ("telemetry", &[]),
     ("domain", &["proto"]),
     ("redact", &["domain"]),
     ("rpc", &["domain", "proto", "telemetry"]),
-    ("gateway", &["domain", "proto", "rpc", "telemetry"]),
+    ("arguments", &[]),
+    ("edge", &["domain", "rpc", "telemetry"]),
+    ("gateway", &["domain", "edge", "proto", "rpc", "telemetry"]),
     ("policy", &["domain", "proto", "rpc", "telemetry"]),
     ("audit", &["domain", "proto", "rpc", "telemetry"]),
     (
         "tool-runner",
         &["domain", "proto", "redact", "rpc", "telemetry"],
     ),
+    ("memory", &["domain", "proto", "rpc", "telemetry"]),
+    // It reaches tools and conversations as any client of the gateway does.
+    ("agent", &["arguments", "domain", "edge", "telemetry"]),
     // The only place where services meet.
     (
         "wardgate",
         &[
             "audit",
             "domain",
+            "edge",
             "gateway",
             "policy",
             "redact",

@@ -94,6 +94,10 @@ async fn a_faulty_catalogue_changes_nothing_and_says_why() {
             .then_some(())
     })
     .await;
+    let ready = app.client().get("/ready").await;
+    let said = "ready: the changed catalogue has a fault; the earlier one is in force";
+    assert_eq!(ready.status, 200);
+    assert_eq!(ready.json()["parts"]["tool-runner"], said);
     assert_eq!(app.client().tool_names(&token).await, before);
     let reply = app
         .client()
@@ -129,6 +133,9 @@ async fn a_right_that_is_taken_away_is_gone_and_a_faulty_rule_takes_none() {
     })
     .await;
     assert_eq!(rows().await, Some(2), "the old rules stay in force");
+    let ready = app.client().get("/ready").await.json();
+    let said = "ready: the changed policies have a fault; the earlier ones are in force";
+    assert_eq!(ready["parts"]["policy"], said);
 
     std::fs::write(&rule, "").unwrap();
     until("no doctor may call", async || {

@@ -1,4 +1,34 @@
 //! Assistants: a person asks, a model decides, governed tools run, the answer uses what they gave.
+//!
+//! ```text
+//!   ChatRequest ─▶ Agent::chat ─▶ guardrail ─▶ context ─▶ ┌▶ model ─▶ calls ─▶ gateway ─▶ results ┐ ─▶ AgentEvent …
+//!                     ▲                                   └───────────────────────────────────────┘
+//!   ApprovalDecision ─┘                        every step is journalled in memory, so that any replica can go on
+//! ```
+//!
+//! One job: the conversation between a person, a model and tools. It holds no privilege of its own: tools and memory
+//! are reached only through the gateway, with the person's own token.
 
+mod agent;
+mod approval;
+mod config;
+mod event;
+mod gateway;
 #[expect(dead_code, reason = "its users are the next commits")]
 mod model;
+mod request;
+
+pub use agent::{Agent, EventStream};
+pub use approval::ApprovalKey;
+pub use config::Config;
+pub use event::{AgentEvent, Cap, ErrorKind, EventBody, FinishReason};
+pub use gateway::Gateway;
+pub use request::{ApprovalDecision, BearerToken, ChatRequest, HistoryMessage, Model, Speaker};
+
+/// Why the service cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Files of assistants that cannot be used, one line a fault.
+    #[error("the assistants cannot be used:\n{0}")]
+    Assistants(String),
+}

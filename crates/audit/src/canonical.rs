@@ -9,8 +9,8 @@ use std::fmt::Write as _;
 
 use serde::{Deserialize, Serialize};
 use wardgate_domain::{
-    AdminChange, CallFacts, Digest, Event, InvalidMessage, Outcome, Record, Refusals, Status,
-    Timestamp,
+    AdminChange, CallFacts, Digest, Event, InvalidMessage, MemoryAccess, Outcome, Record, Refusals,
+    Status, Timestamp,
 };
 
 use crate::store::Stored;
@@ -53,6 +53,7 @@ impl Entry {
             Event::Outcome(outcome) => Self::of_outcome(record.time, outcome, mac_key),
             Event::Refusals(refusals) => Self::of_refusals(record.time, refusals),
             Event::AdminChange(change) => Self::of_admin_change(record.time, change),
+            Event::MemoryAccess(access) => Self::of_memory_access(record.time, access, mac_key),
         }
     }
 
@@ -134,6 +135,42 @@ impl Entry {
             tool: Some(column(&change.target)),
             status,
             ..Self::without_call(&canonical, "admin_change", time)?
+        })
+    }
+
+    fn of_memory_access(
+        time: Timestamp,
+        access: &MemoryAccess,
+        mac_key: &MacKey,
+    ) -> Result<Self, InvalidMessage> {
+        let call = &access.call;
+        let micros = u64::try_from(access.duration.as_micros()).unwrap_or(u64::MAX);
+        let conversation = access.conversation.map(|key| key.to_string());
+        let canonical = MemoryRecord {
+            arguments_hmac: hex(mac_key.mac(call.arguments_digest)),
+            call_id: call.call_id.to_string(),
+            caller: Caller::of(call),
+            client_ip: &call.client_ip,
+            conversation: conversation.as_deref(),
+            duration_us: integer(micros, "memory_access.duration")?,
+            event: "memory_access",
+            messages: integer(access.messages, "memory_access.messages")?,
+            method: access.method.as_str(),
+            phi: access.phi,
+            protocol: &call.protocol,
+            reason: &access.reason,
+            status: access.status.as_str(),
+            time: shown(time, "record.time")?,
+            version: VERSION,
+            violation: access.status == Status::Denied,
+            withheld: integer(access.withheld, "memory_access.withheld")?,
+        };
+        Ok(Self {
+            call_id: Some(canonical.call_id.clone()),
+            subject: Some(column(&call.subject)),
+            status: Some(access.status.as_str()),
+            tool: conversation.clone(),
+            ..Self::without_call(&canonical, "memory_access", time)?
         })
     }
 
@@ -243,7 +280,7 @@ struct CallRecord<'a> {
     violation: Option<bool>,
 }
 
-/// Who asked, inside a [`CallRecord`].
+/// Who asked, inside a [`CallRecord`] or a [`MemoryRecord`].
 #[derive(Debug, Serialize, Deserialize)]
 struct Caller<'a> {
     issuer: Cow<'a, str>,
@@ -254,6 +291,18 @@ struct Caller<'a> {
     tenant: Cow<'a, str>,
     #[serde(default, skip_serializing_if = "str::is_empty")]
     token_id: Cow<'a, str>,
+}
+
+impl<'a> Caller<'a> {
+    fn of(call: &'a CallFacts) -> Self {
+        Self {
+            issuer: call.issuer.as_str().into(),
+            roles: call.roles.as_slice().into(),
+            subject: call.subject.as_str().into(),
+            tenant: call.tenant.as_str().into(),
+            token_id: call.token_id.as_str().into(),
+        }
+    }
 }
 
 /// What the policy said, inside a [`CallRecord`].
@@ -304,6 +353,32 @@ struct AdminRecord<'a> {
     version: u8,
 }
 
+/// The use of remembered conversations.
+#[derive(Debug, Serialize)]
+struct MemoryRecord<'a> {
+    arguments_hmac: String,
+    call_id: String,
+    caller: Caller<'a>,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    client_ip: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    conversation: Option<&'a str>,
+    duration_us: u64,
+    event: &'static str,
+    messages: u64,
+    method: &'static str,
+    phi: bool,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    protocol: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    reason: &'a str,
+    status: &'static str,
+    time: String,
+    version: u8,
+    violation: bool,
+    withheld: u64,
+}
+
 impl<'a> CallRecord<'a> {
     fn of(
         event: &'static str,
@@ -319,13 +394,7 @@ impl<'a> CallRecord<'a> {
         Ok(Self {
             arguments_hmac: hex(mac_key.mac(subject.arguments_digest)).into(),
             call_id: subject.call_id.to_string().into(),
-            caller: Caller {
-                issuer: subject.issuer.as_str().into(),
-                roles: subject.roles.as_slice().into(),
-                subject: subject.subject.as_str().into(),
-                tenant: subject.tenant.as_str().into(),
-                token_id: subject.token_id.as_str().into(),
-            },
+            caller: Caller::of(subject),
             client_ip: subject.client_ip.as_str().into(),
             decision,
             definition_digest: subject.definition_digest.map(hex),

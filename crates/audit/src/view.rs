@@ -19,15 +19,15 @@ pub fn record_line(sequence: u64, leaf_hash: &Digest, record: &[u8]) -> Result<V
 
 /// A record as an access log has it, in exactly seven fields:
 ///
-/// | field | of a call | of counted refusals | of an operator's change |
-/// |---|---|---|---|
-/// | `user` | token subject | null | the operator |
-/// | `action` | `LLM_TOOL_CALL` | `REFUSED_REQUESTS` | for example `tool.disable` |
-/// | `table_name` | `LLM` | `LLM` | `LLM` |
-/// | `record_id` | tool, or the name asked for where no such tool exists | null | what was changed |
-/// | `timestamp` | RFC 3339, `Z` | the same | the same |
-/// | `is_phi_access` | whether health information was released | false | false |
-/// | `ip_address` | address of the client, or null | null | null |
+/// | field | of a call | of counted refusals | of an operator's change | of remembered conversations |
+/// |---|---|---|---|---|
+/// | `user` | token subject | null | the operator | token subject |
+/// | `action` | `LLM_TOOL_CALL` | `REFUSED_REQUESTS` | for example `tool.disable` | for example `memory/get_context` |
+/// | `table_name` | `LLM` | `LLM` | `LLM` | `Memory` |
+/// | `record_id` | tool, or the name asked for where no such tool exists | null | what was changed | key of the conversation, or null |
+/// | `timestamp` | RFC 3339, `Z` | the same | the same | the same |
+/// | `is_phi_access` | whether health information was released | false | false | whether results of tools that give it were |
+/// | `ip_address` | address of the client, or null | null | null | address of the client, or null |
 pub fn access_view(sequence: u64, record: &[u8]) -> Result<Value, Error> {
     Ok(Value::Object(seven_fields(&parse(sequence, record)?)))
 }
@@ -39,25 +39,38 @@ fn parse(sequence: u64, record: &[u8]) -> Result<Map<String, Value>, Error> {
     })
 }
 
+/// The event of remembered conversations, as records spell it.
+const MEMORY_ACCESS: &str = "memory_access";
+
 fn seven_fields(record: &Map<String, Value>) -> Map<String, Value> {
     let field = |name: &str| record.get(name).cloned().unwrap_or(Value::Null);
-    let (user, action, record_id) = match record.get("event").and_then(Value::as_str) {
+    let caller = || {
+        let caller = record.get("caller");
+        caller.map_or(Value::Null, |caller| caller["subject"].clone())
+    };
+    let event = record.get("event").and_then(Value::as_str);
+    let (user, action, record_id) = match event {
         Some("refusals") => (Value::Null, json!("REFUSED_REQUESTS"), Value::Null),
         Some("admin_change") => (field("actor"), field("action"), field("target")),
+        Some(MEMORY_ACCESS) => (caller(), field("method"), field("conversation")),
         _ => {
-            let subject = |caller: &Value| caller["subject"].clone();
             let tool = record.get("tool").cloned();
             (
-                record.get("caller").map_or(Value::Null, subject),
+                caller(),
                 json!("LLM_TOOL_CALL"),
                 tool.unwrap_or_else(|| field("requested_tool")),
             )
         }
     };
+    let table = if event == Some(MEMORY_ACCESS) {
+        "Memory"
+    } else {
+        "LLM"
+    };
     let fields = [
         ("user", user),
         ("action", action),
-        ("table_name", json!("LLM")),
+        ("table_name", json!(table)),
         ("record_id", record_id),
         ("timestamp", field("time")),
         (
@@ -79,6 +92,8 @@ mod tests {
     const OUTCOME: &[u8] = br#"{"call_id":"c","caller":{"issuer":"i","subject":"dr.yenji"},"client_ip":"192.0.2.7","event":"outcome","phi":true,"requested_tool":"get_patient_records","status":"ok","time":"2025-11-11T13:50:00.000042Z","tool":"get_medical_records","version":1,"violation":false}"#;
     const REFUSALS: &[u8] = br#"{"counts":[{"count":2,"reason":"token_expired"}],"event":"refusals","time":"2025-11-11T13:50:00.000042Z","version":1,"window_start":"2025-11-11T13:49:59.000000Z"}"#;
     const ADMIN_CHANGE: &[u8] = br#"{"action":"tool.disable","actor":"ada","event":"admin_change","scope":"role:Nurse","target":"get_shifts","time":"2025-11-11T13:50:00.000042Z","version":1}"#;
+
+    const MEMORY: &[u8] = br#"{"call_id":"c","caller":{"issuer":"i","subject":"anna"},"client_ip":"192.0.2.7","conversation":"019a7318-2b40-7000-8000-000000000004","event":"memory_access","messages":3,"method":"memory/get_context","phi":true,"status":"ok","time":"2025-11-11T13:50:00.000042Z","version":1,"violation":false,"withheld":1}"#;
 
     #[test]
     fn a_call_is_seen_in_seven_fields() {
@@ -124,8 +139,24 @@ mod tests {
     }
 
     #[test]
+    fn a_use_of_the_memory_is_seen_by_its_method_and_the_key_of_the_conversation() {
+        assert_eq!(
+            access_view(7, MEMORY).unwrap(),
+            json!({
+                "user": "anna",
+                "action": "memory/get_context",
+                "table_name": "Memory",
+                "record_id": "019a7318-2b40-7000-8000-000000000004",
+                "timestamp": "2025-11-11T13:50:00.000042Z",
+                "is_phi_access": true,
+                "ip_address": "192.0.2.7",
+            })
+        );
+    }
+
+    #[test]
     fn a_line_holds_position_view_and_record() {
-        for record in [OUTCOME, ADMIN_CHANGE] {
+        for record in [OUTCOME, ADMIN_CHANGE, MEMORY] {
             let line = record_line(7, &Digest::of(b"abc"), record).unwrap();
             assert_eq!(line["sequence"], 7);
             assert_eq!(line["leaf_hash"], Digest::of(b"abc").to_string());

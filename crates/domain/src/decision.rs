@@ -1,6 +1,6 @@
-//! The policy's answer to one call.
+//! The policy's answers: to one call, and to one wish to read a conversation.
 
-use crate::{DecisionId, Digest, SignedPermit};
+use crate::{ConversationKey, DecisionId, Digest, SignedPermit};
 
 /// Why a call was denied: a kind, never the rule itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,6 +47,28 @@ pub struct Decision {
     pub verdict: Verdict,
     /// Ids of the policies that decided.
     pub policies: Vec<String>,
+    /// SHA-256 over schema and policies in force.
+    pub policy_hash: Digest,
+}
+
+/// What the policy needs to know of a conversation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConversationFacts {
+    /// Its key.
+    pub key: ConversationKey,
+    /// Subject of its owner.
+    pub owner: String,
+    /// Tenant of its owner; empty where there are none.
+    pub tenant: String,
+}
+
+/// Whether a caller may read a conversation of somebody else.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RecallDecision {
+    /// Its id.
+    pub id: DecisionId,
+    /// They may.
+    pub allowed: bool,
     /// SHA-256 over schema and policies in force.
     pub policy_hash: Digest,
 }

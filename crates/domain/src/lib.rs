@@ -17,6 +17,7 @@ mod conversation;
 mod decision;
 mod digest;
 mod ids;
+mod memory_access;
 mod permit;
 mod record;
 mod switch;
@@ -30,9 +31,10 @@ pub use conversation::{
     AnsweredCall, Conversation, ConversationId, Hold, HoldTarget, InvalidText, Message, MessageId,
     NewMessage, Role, Skeleton, Source, TurnId, TurnState,
 };
-pub use decision::{Decision, DenialReason, Verdict};
+pub use decision::{ConversationFacts, Decision, DenialReason, RecallDecision, Verdict};
 pub use digest::Digest;
 pub use ids::{CallId, ConversationKey, DecisionId, InvalidId, PermitId};
+pub use memory_access::{MemoryAccess, MemoryMethod};
 pub use permit::{
     AttributeType, CallToRun, Permit, PermitKeyError, PermitRefusal, PermitSigner, PermitTerms,
     PermitVerifier, RowRule, SignedPermit, VerifiedTerms,

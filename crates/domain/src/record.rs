@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use crate::{CallId, Caller, Decision, DecisionId, Digest, PermitId, Timestamp, ToolName};
+use crate::{
+    CallId, Caller, Decision, DecisionId, Digest, MemoryAccess, PermitId, Timestamp, ToolName,
+};
 
 /// One record.
 #[derive(Debug, Clone)]
@@ -24,6 +26,8 @@ pub enum Event {
     Refusals(Refusals),
     /// An operator changes what the platform does.
     AdminChange(AdminChange),
+    /// A caller read or changed remembered conversations.
+    MemoryAccess(MemoryAccess),
 }
 
 /// Stands for a requested name that is none: the record holds nothing that a person may have typed.
@@ -51,7 +55,8 @@ pub struct CallFacts {
     pub client_ip: String,
     /// MCP protocol version, or `jsonrpc` for the plain endpoint.
     pub protocol: String,
-    /// The name the client asked for; [`NOT_A_NAME`] where that is no tool name, since people type anything.
+    /// The name the client asked for; [`NOT_A_NAME`] where that is no tool name, since people type anything;
+    /// empty where no tool is asked for.
     pub requested_tool: String,
     /// The tool, when there is one of that name.
     pub tool: Option<ToolName>,
@@ -80,6 +85,23 @@ impl CallFacts {
         arguments: &[u8],
     ) -> Self {
         Self {
+            requested_tool: match requested_tool.parse::<ToolName>() {
+                Ok(name) if name.as_str().len() <= MAX_REQUESTED => name.to_string(),
+                _ => NOT_A_NAME.to_owned(),
+            },
+            ..Self::without_tool(call_id, caller, client_ip, protocol, arguments)
+        }
+    }
+
+    /// A request that asks for no tool; `arguments` are its parameters.
+    pub fn without_tool(
+        call_id: CallId,
+        caller: &Caller,
+        client_ip: String,
+        protocol: &str,
+        arguments: &[u8],
+    ) -> Self {
+        Self {
             call_id,
             issuer: caller.issuer().to_owned(),
             subject: caller.subject().to_owned(),
@@ -88,10 +110,7 @@ impl CallFacts {
             token_id: caller.token_id().to_owned(),
             client_ip,
             protocol: protocol.to_owned(),
-            requested_tool: match requested_tool.parse::<ToolName>() {
-                Ok(name) if name.as_str().len() <= MAX_REQUESTED => name.to_string(),
-                _ => NOT_A_NAME.to_owned(),
-            },
+            requested_tool: String::new(),
             tool: None,
             definition_digest: None,
             arguments_digest: Digest::of(arguments),

@@ -3,6 +3,7 @@
 mod caller;
 mod conversation;
 mod decision;
+mod memory_access;
 mod record;
 mod switch;
 mod tool;

@@ -1,1 +1,27 @@
 //! What every HTTP edge shares: the listener, where requests come from, who makes them.
+//!
+//! ```text
+//!            socket                                       one request
+//!  client ──▶ listener ──▶ router of the service ──▶ origins ──▶ auth ──▶ body ──▶ the service's own work
+//!             connections,                           host and    token    bounded in
+//!             headers, a graceful end                origin    → Caller   size and time
+//! ```
+//!
+//! One job: what is wrong with a request whatever it asks for is found here, in the same way for every service.
+//! Each service asks for these steps itself, in this order, and words the refusals as its own clients expect.
+
+mod auth;
+mod body;
+mod cors;
+mod error;
+mod listener;
+mod origins;
+
+pub use auth::{
+    AuthConfig, Authenticator, CallerToken, IssuerConfig, JwksSource, TokenRefusal, TokenType,
+};
+pub use body::{BodyLimits, BodyRefusal, drain, is_json, read};
+pub use cors::Grants;
+pub use error::Error;
+pub use listener::{Bound, ConnectionLimits};
+pub use origins::Origins;

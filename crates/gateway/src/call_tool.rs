@@ -13,12 +13,12 @@ use tracing::Instrument;
 use wardgate_domain::{
     CallFacts, CallId, Caller, DecisionId, DenialReason, Digest, Event, Outcome, Receipt, Status,
 };
+use wardgate_edge::CallerToken;
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_rpc::client::{CallError, CallTool, ToolResult};
 use wardgate_telemetry::names;
 
 use crate::Gateway;
-use crate::auth::CallerToken;
 use crate::authority::{Authorization, Grant};
 use crate::catalogue::Tool;
 use crate::mcp::Version;

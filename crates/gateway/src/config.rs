@@ -3,9 +3,9 @@
 use std::net::{Ipv4Addr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
+use wardgate_edge::AuthConfig;
 
 use crate::Error;
-use crate::auth::AuthConfig;
 
 /// The gateway's configuration.
 #[derive(Debug, Clone, Deserialize)]
@@ -85,15 +85,6 @@ impl Config {
             if url.ends_with("/api") || url.ends_with("/mcp") {
                 return wrong(format!(
                     "gateway.public_url: write `{url}` without its path; /mcp is added"
-                ));
-            }
-        }
-        for origin in &self.allowed_origins {
-            let parsed = origin.parse::<http::Uri>().ok();
-            let bare = parsed.is_some_and(|url| url.scheme().is_some() && url.path() == "/");
-            if !bare || origin.ends_with('/') {
-                return wrong(format!(
-                    "gateway.allowed_origins: `{origin}` is not an origin; write scheme://host[:port]"
                 ));
             }
         }

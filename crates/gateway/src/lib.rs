@@ -1,10 +1,10 @@
-//! The HTTP edge: MCP in, governed calls out.
+//! MCP in, governed calls out.
 //!
 //! ```text
-//!  client ──▶ http ──▶ auth ──▶ mcp ──▶ call_tool ──▶ reply ──▶ client
-//!            limits,   Caller   version,   │  ▲
-//!            origin             method     │  │ receipt
-//!                                          ▼  │
+//!  client ──▶ http ──▶ mcp ──▶ call_tool ──▶ reply ──▶ client
+//!             edge:    version,    │  ▲
+//!             origin,  method      │  │ receipt
+//!             Caller               ▼  │
 //!                        authority (policy) · runner (tool-runner) · trail (audit)
 //! ```
 //!
@@ -12,13 +12,13 @@
 //! it came. It holds no session and no tool; what it keeps (verified tokens, permits, the catalogue) can be
 //! lost at any moment without losing anything.
 
-mod auth;
 mod authority;
 mod call_tool;
 mod catalogue;
 mod config;
 mod http;
 mod mcp;
+mod memory;
 mod refusals;
 mod reply;
 mod stages;
@@ -28,18 +28,17 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Router;
 use tokio::sync::watch;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 use wardgate_domain::Ambient;
-use wardgate_rpc::client::{PolicyClient, ToolRunnerClient};
+use wardgate_edge::{Authenticator, Bound, ConnectionLimits, Origins};
+use wardgate_rpc::client::{MemoryClient, PolicyClient, ToolRunnerClient};
 use wardgate_rpc::{Neighbour, Readiness};
 use wardgate_telemetry::Metrics;
 
-pub use auth::{AuthConfig, IssuerConfig, JwksSource, TokenType};
 pub use config::{Config, Limits};
-pub use http::Bound;
 
-use auth::Authenticator;
 use authority::Authority;
 use catalogue::Catalogue;
 use refusals::Refusals;
@@ -57,20 +56,12 @@ pub enum Error {
     /// A setting that cannot be used.
     #[error("{0}")]
     Config(String),
-    /// The issuers or their keys.
+    /// Whose requests are taken.
     #[error(transparent)]
-    Auth(#[from] auth::Error),
-    /// The address is taken or not ours.
-    #[error("cannot listen on {listen}: {source}")]
-    Listen {
-        /// The address.
-        listen: std::net::SocketAddr,
-        /// Why not.
-        source: std::io::Error,
-    },
+    Edge(#[from] wardgate_edge::Error),
 }
 
-/// The services a gateway cannot work without.
+/// The services a gateway works with.
 #[derive(Debug, Clone)]
 pub struct Neighbours {
     /// Decides.
@@ -79,17 +70,22 @@ pub struct Neighbours {
     pub tool_runner: Neighbour,
     /// Records.
     pub audit: Neighbour,
+    /// Remembers; without one there are no conversations.
+    pub memory: Option<Neighbour>,
 }
 
 /// A gateway, ready to serve.
 pub struct Gateway {
     config: Config,
     public_url: String,
+    origins: Origins,
     ambient: Ambient,
     auth: Authenticator,
     authority: Authority,
     catalogue: Catalogue,
     runner: ToolRunnerClient,
+    /// Not among the parts that must be ready: tools are of use without it.
+    memory: Option<MemoryClient>,
     trail: Arc<Trail>,
     refusals: Arc<Refusals>,
     /// Calls under way, whether or not their client still waits.
@@ -110,10 +106,19 @@ impl Gateway {
         ambient: Ambient,
     ) -> Result<Arc<Self>, Error> {
         config.validate()?;
+        let origins = Origins::new(
+            "gateway",
+            config.public_url.as_deref(),
+            config.allowed_hosts.clone(),
+            config.allowed_origins.clone(),
+        )?;
         let auth = Authenticator::new(config.auth.clone(), ambient.clone()).await?;
         let runner = ToolRunnerClient::new(neighbours.tool_runner.link, NEIGHBOUR_LIMIT);
         let policy = PolicyClient::new(neighbours.policy.link, NEIGHBOUR_LIMIT);
         let catalogue = Catalogue::follow(runner.clone());
+        let memory = neighbours
+            .memory
+            .map(|memory| MemoryClient::new(memory.link, memory::LIMIT));
         let parts = vec![
             ("keys", auth.readiness()),
             ("policy", neighbours.policy.readiness),
@@ -132,10 +137,12 @@ impl Gateway {
                 .clone()
                 .unwrap_or_else(|| format!("http://{}", bound.address())),
             config,
+            origins,
             ambient,
             auth,
             catalogue,
             runner,
+            memory,
             trail,
             refusals,
             stories: TaskTracker::new(),
@@ -156,16 +163,31 @@ impl Gateway {
         }
     }
 
-    /// Waits for the calls under way, those included whose client is gone. Call it once nothing is served
-    /// any more.
+    /// Every path.
+    pub fn router(self: &Arc<Self>) -> Router {
+        http::router(self)
+    }
+
+    /// Serves `router`, which is the gateway's and whatever else has the same address, until `shutdown`. Then
+    /// finishes what is in flight and records what was only counted.
+    pub async fn serve(
+        self: Arc<Self>,
+        bound: Bound,
+        router: Router,
+        shutdown: impl Future<Output = ()>,
+    ) {
+        let limits = ConnectionLimits {
+            connections: self.config.limits.connections,
+            header_seconds: self.config.limits.header_seconds,
+        };
+        bound.serve(router, limits, shutdown, self.finish()).await;
+        self.refusals.flush(&self.trail, &self.ambient).await;
+    }
+
+    /// Waits for the calls under way, those included whose client is gone.
     async fn finish(&self) {
         self.stories.close();
         self.stories.wait().await;
-    }
-
-    /// Records what is still only counted. Call it once nothing is served any more.
-    pub async fn drain(&self) {
-        self.refusals.flush(&self.trail, &self.ambient).await;
     }
 
     /// How clients reach the gateway.
@@ -195,6 +217,10 @@ impl Gateway {
 
     fn runner(&self) -> &ToolRunnerClient {
         &self.runner
+    }
+
+    fn memory(&self) -> Option<&MemoryClient> {
+        self.memory.as_ref()
     }
 
     fn trail(&self) -> &Trail {

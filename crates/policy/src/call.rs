@@ -53,7 +53,7 @@ impl Denial {
 }
 
 /// What a decision and the policies that determined it mean.
-fn decided(decision: Decision, policies: Vec<String>) -> Answer {
+pub(crate) fn decided(decision: Decision, policies: Vec<String>) -> Answer {
     match decision {
         Decision::Allow => Ok(policies),
         // Only a forbid can determine a denial; without one, nothing permitted.

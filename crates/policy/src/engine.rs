@@ -7,7 +7,8 @@ use std::sync::{Arc, OnceLock};
 use cedar_policy::{Entities, EntityUid, PartialEntities};
 use quick_cache::sync::Cache;
 use wardgate_domain::{
-    Caller, ColumnClass, ColumnTier, Digest, InvalidMessage, RowRule, ToolFacts, ToolName,
+    Caller, ColumnClass, ColumnTier, ConversationFacts, Digest, InvalidMessage, RowRule, ToolFacts,
+    ToolName,
 };
 
 use crate::arguments;
@@ -138,6 +139,19 @@ impl Engine {
         })
     }
 
+    /// Rules on reading a conversation of somebody else.
+    pub(crate) fn recall(&self, caller: &Caller, conversation: &ConversationFacts) -> Answer {
+        let answer = self
+            .set
+            .words
+            .caller(caller)
+            .and_then(|caller| self.set.recall(caller, conversation));
+        answer.unwrap_or_else(|fault| {
+            tracing::warn!(cause = %fault, "a recall was denied because its policies cannot decide it");
+            Err(fault.denial())
+        })
+    }
+
     /// What the caller may see of the result; when that cannot be worked out, the denial that takes the
     /// place of any permission to call.
     pub(crate) fn view<'a>(&self, rights: &'a Rights) -> Result<&'a View, &'a Denial> {
@@ -198,11 +212,5 @@ impl Engine {
 /// The denial that a fault is, with the one log line that tells its cause.
 fn denied_for(fault: &Fault, tool: &ToolFacts) -> Denial {
     tracing::warn!(tool.name = %tool.name, cause = %fault, "a call was denied because its policies cannot decide it");
-    match fault {
-        Fault::Policies(ids) => Denial::failed(ids.clone()),
-        Fault::NotByRow { policy, .. } => Denial::failed(vec![policy.clone()]),
-        Fault::MissingAttribute(_) | Fault::UnknownEntity(_) | Fault::Refused(_) => {
-            Denial::failed(Vec::new())
-        }
-    }
+    fault.denial()
 }

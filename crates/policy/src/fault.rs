@@ -1,5 +1,7 @@
 //! Why a decision could not be reached. Every fault is a denial.
 
+use crate::call::Denial;
+
 /// Why a decision could not be reached: for the log, so it names rules and types and never a value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Fault {
@@ -23,4 +25,17 @@ pub(crate) enum Fault {
     /// Cedar refuses something that was made according to the schema.
     #[error("cedar refuses {0}")]
     Refused(&'static str),
+}
+
+impl Fault {
+    /// The denial that it is.
+    pub(crate) fn denial(&self) -> Denial {
+        match self {
+            Self::Policies(ids) => Denial::failed(ids.clone()),
+            Self::NotByRow { policy, .. } => Denial::failed(vec![policy.clone()]),
+            Self::MissingAttribute(_) | Self::UnknownEntity(_) | Self::Refused(_) => {
+                Denial::failed(Vec::new())
+            }
+        }
+    }
 }

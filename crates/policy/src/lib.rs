@@ -24,6 +24,7 @@ mod error;
 mod fault;
 mod files;
 mod limits;
+mod recall;
 mod reload;
 mod residual;
 mod rows;

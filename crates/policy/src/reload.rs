@@ -4,8 +4,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use tokio::sync::watch::Sender;
 use tokio::time::MissedTickBehavior;
 use wardgate_domain::Digest;
+use wardgate_rpc::Readiness;
 use wardgate_telemetry::names;
 
 use crate::Error;
@@ -71,7 +73,13 @@ impl Seen {
 }
 
 /// Looks at `dir` every `interval`, for as long as `store` is in use.
-pub(crate) fn watch(store: &Arc<PolicyStore>, dir: PathBuf, seen: Seen, interval: Duration) {
+pub(crate) fn watch(
+    store: &Arc<PolicyStore>,
+    dir: PathBuf,
+    seen: Seen,
+    interval: Duration,
+    readiness: Sender<Readiness>,
+) {
     let store = Arc::downgrade(store);
     tokio::spawn(async move {
         let mut ticker = tokio::time::interval(interval);
@@ -79,7 +87,7 @@ pub(crate) fn watch(store: &Arc<PolicyStore>, dir: PathBuf, seen: Seen, interval
         let mut seen = seen;
         loop {
             ticker.tick().await;
-            match look_apart(&store, &dir, seen.clone()).await {
+            match look_apart(&store, &dir, seen.clone(), readiness.clone()).await {
                 Some(after) => seen = after,
                 None => return,
             }
@@ -88,29 +96,38 @@ pub(crate) fn watch(store: &Arc<PolicyStore>, dir: PathBuf, seen: Seen, interval
 }
 
 /// One look on a thread that may block; `None` when the store is gone.
-async fn look_apart(store: &Weak<PolicyStore>, dir: &Path, seen: Seen) -> Option<Seen> {
+async fn look_apart(
+    store: &Weak<PolicyStore>,
+    dir: &Path,
+    seen: Seen,
+    readiness: Sender<Readiness>,
+) -> Option<Seen> {
     let (store, dir, before) = (store.upgrade()?, dir.to_owned(), seen.clone());
     let looked = tokio::task::spawn_blocking(move || {
         let mut seen = seen;
         let look = seen.look(&dir, &store);
-        tell(&look, &store);
+        tell(&look, &store, &readiness);
         seen
     });
     Some(looked.await.unwrap_or(before))
 }
 
-fn tell(look: &Look, store: &PolicyStore) {
+fn tell(look: &Look, store: &PolicyStore, readiness: &Sender<Readiness>) {
     let in_force = *store.version().borrow();
     match look {
         Look::Unchanged => {}
         Look::Swapped => {
             metrics::counter!(names::POLICY_RELOADS, "outcome" => "swapped").increment(1);
             metrics::gauge!(names::POLICY_STALE).set(0.0);
+            readiness.send_replace(Readiness::Ready);
             tracing::info!(policy.hash = %in_force, "changed policies are in force");
         }
         Look::Refused(error) => {
             metrics::counter!(names::POLICY_RELOADS, "outcome" => "refused").increment(1);
             metrics::gauge!(names::POLICY_STALE).set(1.0);
+            readiness.send_replace(Readiness::Outdated(
+                "the changed policies have a fault; the earlier ones are in force",
+            ));
             tracing::error!(policy.hash = %in_force, cause = %error, "changed policies are not usable; the ones in force stay");
         }
     }

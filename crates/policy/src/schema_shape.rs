@@ -105,6 +105,11 @@ impl Declarations {
         })
     }
 
+    /// Whether there is an action `name`, whatever it applies to.
+    pub(crate) fn has_action(&self, name: &str) -> bool {
+        self.actions.contains_key(name)
+    }
+
     /// The action `name`.
     pub(crate) fn action(&self, name: &str) -> Option<ActionShape> {
         let applies_to = self.actions.get(name)?.applies_to.as_ref()?;

@@ -7,7 +7,9 @@ use tokio::sync::watch;
 use tokio_stream::wrappers::WatchStream;
 use tokio_stream::{Stream, StreamExt};
 use tonic::{Request, Response, Status};
-use wardgate_domain::{Ambient, Caller, InvalidMessage, PermitSigner, ToolFacts};
+use wardgate_domain::{
+    Ambient, Caller, ConversationFacts, InvalidMessage, PermitSigner, ToolFacts,
+};
 use wardgate_proto::policy::v1::{self as pb, policy_service_server as server};
 use wardgate_rpc::Readiness;
 use wardgate_telemetry::names;
@@ -16,7 +18,7 @@ use crate::store::PolicyStore;
 use crate::{Config, Error, reload};
 
 /// The policy service over the policies of `config`. Fails when these are not usable; afterwards a
-/// changed directory is taken up when it is usable and otherwise left alone, so the service stays ready.
+/// changed directory is taken up when it is usable and otherwise left alone; the service stays ready and says so.
 /// Call it inside a Tokio runtime.
 pub async fn service(
     config: Config,
@@ -33,19 +35,22 @@ pub async fn service(
     tracing::info!(policy.hash = %set.hash(), policies = set.policy_ids().len(), "policies are in force");
     metrics::gauge!(names::POLICY_STALE).set(0.0);
     let store = Arc::new(PolicyStore::new(set, signer, ambient, config.permit_ttl));
-    reload::watch(&store, config.policies, seen, config.reload_interval);
-    let (ready, readiness) = watch::channel(Readiness::Ready);
-    let server = server::PolicyServiceServer::new(Policies {
-        store,
-        _ready: ready,
-    });
+    let (told, readiness) = watch::channel(Readiness::Ready);
+    reload::watch(
+        &store,
+        config.policies,
+        seen,
+        config.reload_interval,
+        told.clone(),
+    );
+    let server = server::PolicyServiceServer::new(Policies { store, _told: told });
     Ok(wardgate_rpc::Service { server, readiness })
 }
 
 struct Policies {
     store: Arc<PolicyStore>,
     /// Held, so that the readiness keeps its last word for as long as the service lives.
-    _ready: watch::Sender<Readiness>,
+    _told: watch::Sender<Readiness>,
 }
 
 #[tonic::async_trait]
@@ -91,6 +96,22 @@ impl server::PolicyService for Policies {
             visible: visible.iter().map(ToString::to_string).collect(),
             policy_hash: hash.to_wire(),
         }))
+    }
+
+    async fn authorize_recall(
+        &self,
+        request: Request<pb::AuthorizeRecallRequest>,
+    ) -> Result<Response<pb::AuthorizeRecallResponse>, Status> {
+        let pb::AuthorizeRecallRequest {
+            caller,
+            conversation,
+        } = request.into_inner();
+        let decided = checked::<_, Caller>(caller, "caller").and_then(|caller| {
+            let conversation: ConversationFacts = checked(conversation, "conversation")?;
+            self.store.authorize_recall(&caller, &conversation)
+        });
+        let decision = decided.map_err(|error| wardgate_rpc::invalid(&error))?;
+        Ok(Response::new((&decision).into()))
     }
 
     async fn watch_version(

@@ -39,6 +39,7 @@ pub struct PolicySet {
     pub(crate) call_tool: cedar::PolicySet,
     pub(crate) read: BTreeMap<String, cedar::PolicySet>,
     pub(crate) show: [cedar::PolicySet; 4],
+    pub(crate) recall: cedar::PolicySet,
 }
 
 impl PolicySet {
@@ -325,10 +326,14 @@ fn slice(hash: Digest, words: Vocabulary, policies: &cedar::PolicySet) -> Policy
         .map(|name| (name.clone(), Vec::new()))
         .collect();
     let mut show: [Vec<Policy>; 4] = Default::default();
+    let mut recall = Vec::new();
+    let recalls = words.sharing.as_ref().map(|sharing| &sharing.recall);
     for policy in policies.policies() {
         for asked in policy.get_valid_request_envs(&words.schema) {
             if *asked.action() == words.call_tool {
                 call_tool.push(policy.clone());
+            } else if Some(asked.action()) == recalls {
+                recall.push(policy.clone());
             } else if *asked.action() == words.read {
                 if let Some(of_type) = read.get_mut(&asked.resource().to_string()) {
                     of_type.push(policy.clone());
@@ -356,6 +361,7 @@ fn slice(hash: Digest, words: Vocabulary, policies: &cedar::PolicySet) -> Policy
             .map(|(name, of_type)| (name, gather(of_type)))
             .collect(),
         show: show.map(gather),
+        recall: gather(recall),
     }
 }
 

@@ -6,8 +6,9 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use tokio::sync::watch;
 use wardgate_domain::{
-    Ambient, Caller, Decision, DecisionId, Digest, InvalidMessage, PermitId, PermitSigner,
-    PermitTerms, SignedPermit, ToolFacts, ToolName, Verdict,
+    Ambient, Caller, ConversationFacts, Decision, DecisionId, DenialReason, Digest, InvalidMessage,
+    PermitId, PermitSigner, PermitTerms, RecallDecision, SignedPermit, ToolFacts, ToolName,
+    Verdict,
 };
 use wardgate_telemetry::names;
 
@@ -66,9 +67,7 @@ impl PolicyStore {
         client_ip: &str,
     ) -> Result<Decision, InvalidMessage> {
         let engine = self.in_force.load();
-        if caller.expires_at() <= self.ambient.now() {
-            return Err(InvalidMessage::field("caller.expires_at", "has passed"));
-        }
+        self.current(caller)?;
         let ruling = engine.rule(caller, tool, arguments, client_ip)?;
         let id = DecisionId::new(&self.ambient);
         let Ruling {
@@ -96,13 +95,41 @@ impl PolicyStore {
                 policies,
             ),
         };
-        count(&verdict);
+        count(match &verdict {
+            Verdict::Allow(_) => None,
+            Verdict::Deny { reason, .. } => Some(*reason),
+        });
         Ok(Decision {
             id,
             verdict,
             policies,
             policy_hash: engine.hash(),
         })
+    }
+
+    /// Decides whether `caller` may read a conversation of somebody else.
+    pub(crate) fn authorize_recall(
+        &self,
+        caller: &Caller,
+        conversation: &ConversationFacts,
+    ) -> Result<RecallDecision, InvalidMessage> {
+        let engine = self.in_force.load();
+        self.current(caller)?;
+        let answer = engine.recall(caller, conversation);
+        count(answer.as_ref().err().map(|denial| denial.reason));
+        Ok(RecallDecision {
+            id: DecisionId::new(&self.ambient),
+            allowed: answer.is_ok(),
+            policy_hash: engine.hash(),
+        })
+    }
+
+    /// Nothing is decided for a token that has ended.
+    fn current(&self, caller: &Caller) -> Result<(), InvalidMessage> {
+        if caller.expires_at() <= self.ambient.now() {
+            return Err(InvalidMessage::field("caller.expires_at", "has passed"));
+        }
+        Ok(())
     }
 
     /// The tools that `caller` could call with some arguments, in the order given, and the version that
@@ -144,10 +171,7 @@ impl PolicyStore {
     }
 }
 
-fn count(verdict: &Verdict) {
-    let (effect, reason) = match verdict {
-        Verdict::Allow(_) => ("allow", ""),
-        Verdict::Deny { reason, .. } => ("deny", reason.as_str()),
-    };
+fn count(denied: Option<DenialReason>) {
+    let (effect, reason) = denied.map_or(("allow", ""), |reason| ("deny", reason.as_str()));
     metrics::counter!(names::POLICY_DECISIONS, "effect" => effect, "reason" => reason).increment(1);
 }

@@ -7,7 +7,7 @@ use cedar_policy::{
     self as cedar, Authorizer, Context, Entities, Entity, EntityTypeName, EntityUid,
     PartialEntities, Policy, PolicyId, Request, RestrictedExpression,
 };
-use wardgate_domain::{ColumnClass, Digest, RowRule, ToolFacts, ToolName};
+use wardgate_domain::{ColumnClass, ConversationFacts, Digest, RowRule, ToolFacts, ToolName};
 
 use crate::call::{Access, failing};
 use crate::entities::text;
@@ -93,6 +93,16 @@ fn made_up_tool(name: ToolName, tags: &[String], classes: &[ColumnClass]) -> Too
     }
 }
 
+fn made_up_conversation() -> Result<ConversationFacts, Fault> {
+    Ok(ConversationFacts {
+        key: "00000000-0000-0000-0000-000000000000"
+            .parse()
+            .map_err(|_| Fault::Refused("a made-up conversation"))?,
+        owner: MADE_UP.to_owned(),
+        tenant: MADE_UP.to_owned(),
+    })
+}
+
 /// Which optional attributes a made-up entity has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Extent {
@@ -159,7 +169,7 @@ impl Trial<'_> {
         attributes.extend([SUBJECT, TENANT].map(|name| (name.to_owned(), text(MADE_UP))));
         let caller = Entity::new(principal.clone(), attributes, parents)
             .map_err(|_| Fault::Refused("a made-up caller"))?;
-        let entities = words.entities(caller, tool)?;
+        let entities = words.entities(caller.clone(), tool)?;
         let partial = PartialEntities::from_concrete(entities.clone(), &words.schema)
             .map_err(|_| Fault::Refused("made-up entities in part"))?;
 
@@ -170,6 +180,7 @@ impl Trial<'_> {
                 .answer(&principal, tool, &entities, &BTreeMap::new(), "")?;
         }
         self.set.column_tiers(&principal, tool, &entities)?;
+        let _decided = self.set.recall(caller, &made_up_conversation()?)?;
         for name in words.rows.keys() {
             let rule = self.set.row_rule(&principal, name, &partial)?;
             for extent in [Extent::Least, Extent::Most] {

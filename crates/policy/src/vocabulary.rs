@@ -25,6 +25,15 @@ pub(crate) struct Vocabulary {
     pub(crate) caller_attributes: Record,
     /// Row types by name.
     pub(crate) rows: BTreeMap<String, RowType>,
+    /// Absent where the schema does not speak of conversations; they are then never shared.
+    pub(crate) sharing: Option<Sharing>,
+}
+
+/// The words for reading conversations of others.
+#[derive(Debug)]
+pub(crate) struct Sharing {
+    pub(crate) conversation: EntityTypeName,
+    pub(crate) recall: EntityUid,
 }
 
 /// The type of a tool's rows.
@@ -73,11 +82,12 @@ impl Vocabulary {
             lacks.action(action, Some("Class"), &[]);
         }
         let row_shapes = lacks.rows();
+        let shares = lacks.sharing(&row_shapes);
 
         if !lacks.found.is_empty() {
             return Err(lacks.found);
         }
-        Self::name_them(schema, caller_attributes, row_shapes).ok_or_else(|| {
+        Self::name_them(schema, caller_attributes, row_shapes, shares).ok_or_else(|| {
             vec![Lack {
                 problem: "the schema declares its words in a namespace".to_owned(),
                 declare: "the entities and actions outside any namespace".to_owned(),
@@ -89,6 +99,7 @@ impl Vocabulary {
         schema: Schema,
         caller_attributes: Record,
         rows: BTreeMap<String, Record>,
+        shares: bool,
     ) -> Option<Self> {
         let entity = |name: &str| {
             let found = schema
@@ -132,6 +143,14 @@ impl Vocabulary {
                     ))
                 })
                 .collect::<Option<_>>()?,
+            sharing: if shares {
+                Some(Sharing {
+                    conversation: entity(CONVERSATION)?,
+                    recall: action(RECALL)?,
+                })
+            } else {
+                None
+            },
             schema,
         })
     }
@@ -168,6 +187,13 @@ const SHOW: [(ColumnTier, &str); 4] = [
 /// Attributes that every caller has.
 pub(crate) const SUBJECT: &str = "subject";
 pub(crate) const TENANT: &str = "tenant";
+
+/// The words that a schema may leave out, together.
+const CONVERSATION: &str = "Conversation";
+const RECALL: &str = "recall";
+
+/// Attributes that every conversation has, besides [`TENANT`].
+pub(crate) const OWNER: &str = "owner";
 
 struct Lacks<'a> {
     declared: &'a Declarations,
@@ -348,6 +374,28 @@ impl Lacks<'_> {
         rows
     }
 
+    /// Whether the schema speaks of conversations; when it begins to, it must offer both words as they are meant.
+    fn sharing(&mut self, rows: &BTreeMap<String, Record>) -> bool {
+        let named =
+            self.declared.entity(CONVERSATION).is_some() && !rows.contains_key(CONVERSATION);
+        if !named && !self.declared.has_action(RECALL) {
+            return false;
+        }
+        let attributes = [
+            (OWNER, Type::Entity("User".to_owned()), true),
+            (TENANT, Type::Text, true),
+        ];
+        self.entity(
+            CONVERSATION,
+            &[],
+            &attributes,
+            None,
+            "entity Conversation { owner: User, tenant: String };",
+        );
+        self.action(RECALL, Some(CONVERSATION), &[]);
+        true
+    }
+
     fn plain(&mut self, entity: &str, attributes: &Record, types: &[Type]) {
         for (name, attribute) in attributes {
             if !types.contains(&attribute.r#type) {
@@ -368,7 +416,7 @@ fn names(of: &[&str]) -> BTreeSet<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tests::fixture::SCHEMA;
+    use crate::tests::fixture::{SCHEMA, SHARING};
 
     fn lacks(schema: &str) -> Vec<Lack> {
         let (fragment, _) = cedar_policy::SchemaFragment::from_cedarschema_str(schema).unwrap();
@@ -436,6 +484,44 @@ mod tests {
                 "{bent}: {found:?}"
             );
         }
+    }
+
+    #[test]
+    fn words_for_sharing_are_offered_together_and_as_meant_or_not_at_all() {
+        assert_eq!(lacks(&format!("{SCHEMA}{SHARING}")), []);
+        let cases = [
+            ("owner: User", "owner: String", "`owner: User`"),
+            ("owner: User", "owner?: User", "`owner: User`"),
+            ("tenant: String", "ward: String", "`ward`, which nothing"),
+            (
+                "Conversation {",
+                "Conversation in [Tag] {",
+                "`Conversation` is in other",
+            ),
+            (
+                "resource: [Conversation]",
+                "resource: [Tool]",
+                "resource of action `recall`",
+            ),
+            ("[User]", "[Role]", "principal of action `recall`"),
+            ("action recall", "action forget", "no action `recall`"),
+            ("Conversation", "Talk", "no entity `Conversation`"),
+        ];
+        for (word, bent, named) in cases {
+            assert!(SHARING.contains(word), "{word}");
+            let found = lacks(&format!("{SCHEMA}{}", SHARING.replace(word, bent)));
+            assert!(
+                found.iter().any(|lack| lack.problem.contains(named)),
+                "{bent}: {found:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn rows_may_be_called_conversations_where_nothing_is_shared() {
+        let schema = SCHEMA.replace("[Row, Other]", "[Row, Other, Conversation]");
+        let schema = format!("{schema}\nentity Conversation {{ room?: String }};");
+        assert_eq!(lacks(&schema), []);
     }
 
     #[test]

@@ -60,7 +60,7 @@ impl FromStr for Peer {
 }
 
 /// Every method and its callers. Health and reflection are open to every peer with a certificate.
-const TABLE: [(&str, &[Peer]); 23] = [
+const TABLE: [(&str, &[Peer]); 24] = [
     (
         "/wardgate.policy.v1.PolicyService/Authorize",
         &[Peer::Gateway, Peer::Memory],
@@ -68,6 +68,10 @@ const TABLE: [(&str, &[Peer]); 23] = [
     (
         "/wardgate.policy.v1.PolicyService/ListVisible",
         &[Peer::Gateway],
+    ),
+    (
+        "/wardgate.policy.v1.PolicyService/AuthorizeRecall",
+        &[Peer::Memory],
     ),
     (
         "/wardgate.policy.v1.PolicyService/WatchVersion",

@@ -45,8 +45,9 @@ fn ready(parts: &[Part]) -> Response {
         .map(|(name, readiness)| {
             // Why is for the log: anyone may ask here, and causes name hosts and users.
             let state = match &*readiness.borrow() {
-                Readiness::Ready => "ready",
-                Readiness::NotReady(_) => "not ready",
+                Readiness::Ready => "ready".to_owned(),
+                Readiness::Outdated(what) => format!("ready: {what}"),
+                Readiness::NotReady(_) => "not ready".to_owned(),
             };
             ((*name).to_owned(), state.into())
         })

@@ -8,6 +8,9 @@ use tokio::sync::watch;
 pub enum Readiness {
     /// It can.
     Ready,
+    /// It can, with what was in force before: what that was changed to has a fault. The text says so much; it is
+    /// fixed, since anyone may read it.
+    Outdated(&'static str),
     /// It cannot; the text says why, for operators.
     NotReady(String),
 }
@@ -15,7 +18,7 @@ pub enum Readiness {
 impl Readiness {
     /// True when the service can do its work.
     pub fn is_ready(&self) -> bool {
-        *self == Self::Ready
+        !matches!(self, Self::NotReady(_))
     }
 }
 

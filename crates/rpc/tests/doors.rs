@@ -93,6 +93,13 @@ impl PolicyService for Obedient {
         }))
     }
 
+    async fn authorize_recall(
+        &self,
+        _request: Request<pb::AuthorizeRecallRequest>,
+    ) -> Result<Response<pb::AuthorizeRecallResponse>, Status> {
+        Err(Status::unimplemented("nobody here asks it"))
+    }
+
     type WatchVersionStream = BoxStream<'static, Result<pb::WatchVersionResponse, Status>>;
 
     async fn watch_version(

@@ -1,6 +1,7 @@
 //! The gRPC service: each method converts, calls a plain function, and converts back.
 
 use std::future::Future;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::task::Poll;
 use std::time::Duration;
@@ -22,7 +23,7 @@ use wardgate_proto::toolrunner::v1::tool_runner_service_server::{
 };
 use wardgate_redact::PseudonymKey;
 use wardgate_rpc::client::AuditClient;
-use wardgate_rpc::{Service, ServiceError};
+use wardgate_rpc::{Readiness, Service, ServiceError};
 use wardgate_telemetry::names;
 
 use crate::call::{self, AdmittedCall, Call};
@@ -40,7 +41,8 @@ use crate::{Config, Error};
 /// every [`Config::reload_interval`], and a faulty change leaves the catalogue in force. Sources are
 /// connected to when they are first used, so a dead one stops nothing but its own tools.
 ///
-/// It is ready once it knows which tools are switched off. Changes of switches are recorded with `audit`.
+/// It is ready once it knows which tools are switched off, and says so when a change of the file is faulty.
+/// Changes of switches are recorded with `audit`.
 pub async fn service(
     config: Config,
     permits: PermitVerifier,
@@ -56,11 +58,10 @@ pub async fn service(
     let store = Store::open(&config.store, sealing_key, ambient.clone())?;
     let importer = Importer::new(&config.catalogue, audit.clone(), ambient.clone());
     let switchboard = Switchboard::open(store, audit, ambient.clone()).await?;
-    let readiness = switchboard.readiness();
     let runner = start(config, keys, switchboard, importer, ambient)?;
     Ok(Service {
+        readiness: runner.readiness(),
         server: ToolRunnerServiceServer::from_arc(runner),
-        readiness,
     })
 }
 
@@ -85,6 +86,8 @@ pub(crate) fn start(
     let runner = Arc::new(Runner {
         loaded: ArcSwap::from_pointee(loaded),
         version,
+        readiness: watch::Sender::new(Readiness::Ready),
+        is_outdated: AtomicBool::new(false),
         shared,
         config,
         keys,
@@ -94,6 +97,7 @@ pub(crate) fn start(
     tokio::spawn(follow_files(Arc::downgrade(&runner), seen, upstreams));
     let switches = runner.switchboard.subscribe();
     runner.tell_version();
+    runner.tell_readiness();
     tokio::spawn(follow_switches(Arc::downgrade(&runner), switches));
     Ok(runner)
 }
@@ -103,6 +107,9 @@ pub(crate) struct Runner {
     loaded: ArcSwap<Loaded>,
     /// Of catalogue and switches together.
     version: watch::Sender<Digest>,
+    readiness: watch::Sender<Readiness>,
+    /// What the files say now is not in force, since it has faults.
+    is_outdated: AtomicBool,
     shared: Shared,
     config: Config,
     keys: Keys,
@@ -302,6 +309,28 @@ impl Runner {
         });
     }
 
+    pub(crate) fn readiness(&self) -> watch::Receiver<Readiness> {
+        self.readiness.subscribe()
+    }
+
+    /// Tells whoever watches when it is ready in another way than before.
+    fn tell_readiness(&self) {
+        self.readiness.send_if_modified(|current| {
+            let readiness = if self.switchboard.current().is_none() {
+                Readiness::NotReady("the switches have not been read yet".to_owned())
+            } else if self.is_outdated.load(Ordering::Relaxed) {
+                Readiness::Outdated(
+                    "the changed catalogue has a fault; the earlier one is in force",
+                )
+            } else {
+                Readiness::Ready
+            };
+            let changed = *current != readiness;
+            *current = readiness;
+            changed
+        });
+    }
+
     /// Puts the files in force if they differ from what was `seen` last and have no faults. True if it did.
     pub(crate) async fn reload(&self, seen: &mut Files) -> bool {
         let path = self.config.catalogue.clone();
@@ -314,7 +343,10 @@ impl Runner {
             return false;
         }
         *seen = found;
-        match self.try_reload(seen) {
+        let reloaded = self.try_reload(seen);
+        self.is_outdated.store(reloaded.is_err(), Ordering::Relaxed);
+        self.tell_readiness();
+        match reloaded {
             Ok(version) => {
                 counter!(names::CATALOGUE_RELOADS, "outcome" => "loaded").increment(1);
                 info!(%version, "the tool catalogue changed and is in force");
@@ -364,14 +396,17 @@ fn version(loaded: &Loaded, switches: Option<&Switches>) -> Digest {
     Digest::of_parts([loaded.version().as_bytes().as_slice(), &switches])
 }
 
-/// Tells of changed switches, as long as the service lives.
+/// Tells of changed switches, and that they are known at last, as long as the service lives.
 async fn follow_switches(
     runner: Weak<Runner>,
     mut switches: watch::Receiver<Option<Arc<Switches>>>,
 ) {
     while switches.changed().await.is_ok() {
         match runner.upgrade() {
-            Some(runner) => runner.tell_version(),
+            Some(runner) => {
+                runner.tell_version();
+                runner.tell_readiness();
+            }
             None => return,
         }
     }

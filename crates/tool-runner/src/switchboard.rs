@@ -19,7 +19,6 @@ use wardgate_domain::{
     AdminChange, Ambient, Event, Record, Switch, SwitchChange, SwitchKind, SwitchTarget,
     ToolSwitches,
 };
-use wardgate_rpc::Readiness;
 use wardgate_rpc::client::AuditClient;
 use wardgate_telemetry::names;
 
@@ -93,7 +92,6 @@ pub(crate) struct Switchboard {
     ambient: Ambient,
     /// None until the switches were read once.
     current: watch::Sender<Option<Arc<Switches>>>,
-    readiness: watch::Sender<Readiness>,
     refreshing: Mutex<Refreshing>,
 }
 
@@ -112,10 +110,8 @@ impl Switchboard {
         audit: AuditClient,
         ambient: Ambient,
     ) -> Result<Arc<Self>, StoreError> {
-        let not_ready = Readiness::NotReady("the switches have not been read yet".to_owned());
         let board = Arc::new(Self {
             current: watch::Sender::new(None),
-            readiness: watch::Sender::new(not_ready),
             refreshing: Mutex::default(),
             store,
             audit,
@@ -146,11 +142,6 @@ impl Switchboard {
     /// The switches in force, now and on every change.
     pub(crate) fn subscribe(&self) -> watch::Receiver<Option<Arc<Switches>>> {
         self.current.subscribe()
-    }
-
-    /// Whether the switches are known.
-    pub(crate) fn readiness(&self) -> watch::Receiver<Readiness> {
-        self.readiness.subscribe()
     }
 
     /// Every switch, as stored.
@@ -232,7 +223,6 @@ impl Switchboard {
         }
         let switches = Switches::new(version, self.store.switches().await?);
         self.current.send_replace(Some(Arc::new(switches)));
-        self.readiness.send_replace(Readiness::Ready);
         Ok(())
     }
 

@@ -23,7 +23,7 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Run every service in this process.
     Up(Up),
-    /// Run the HTTP edge alone.
+    /// Run the gateway alone: MCP over HTTP.
     Gateway(ConfigFile),
     /// Run the policy service alone, or check policies.
     Policy(Policy),
@@ -127,7 +127,7 @@ pub(crate) struct AuditQuery {
     /// Only calls of this subject.
     #[arg(long, value_name = "SUB")]
     pub(crate) user: Option<String>,
-    /// Only calls of this tool.
+    /// Only calls of this tool, or uses of the conversation of this key.
     #[arg(long, value_name = "NAME")]
     pub(crate) tool: Option<String>,
     /// Only this call.

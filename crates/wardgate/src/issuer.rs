@@ -9,7 +9,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jsonwebtoken::{Algorithm, EncodingKey, Header};
 use serde_json::json;
 use wardgate_domain::{Ambient, CallId, Digest};
-use wardgate_gateway::{AuthConfig, IssuerConfig, JwksSource};
+use wardgate_edge::{AuthConfig, IssuerConfig, JwksSource};
 
 use crate::Failure;
 use crate::config::LocalIssuer;

@@ -2,13 +2,14 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use serde_json::Value;
-use wardgate_domain::{Ambient, CallId, RefusalCount};
+use wardgate_domain::{Ambient, CallId, MemoryMethod, RefusalCount};
 
 use super::*;
 
 const CALL_ID: &str = "019a7318-2b40-7000-8000-000000000001";
 const DECISION_ID: &str = "019a7318-2b40-7000-8000-000000000002";
 const PERMIT_ID: &str = "019a7318-2b40-7000-8000-000000000003";
+const CONVERSATION: &str = "019a7318-2b40-7000-8000-000000000004";
 
 fn key() -> MacKey {
     MacKey::from_bytes(&[7; 32])
@@ -234,6 +235,49 @@ fn the_canonical_bytes_of_an_operators_change_are_these() {
             r#""target":"get_shifts","time":"2025-11-11T13:50:00.000042Z","version":1}"#,
         )
     );
+}
+
+#[test]
+fn the_canonical_bytes_of_a_use_of_the_memory_are_these() {
+    let read = MemoryAccess {
+        call: CallFacts {
+            requested_tool: String::new(),
+            tool: None,
+            ..subject()
+        },
+        method: MemoryMethod::GetContext,
+        conversation: Some(CONVERSATION.parse().unwrap()),
+        messages: 3,
+        withheld: 1,
+        phi: true,
+        status: Status::Ok,
+        reason: String::new(),
+        duration: Duration::from_micros(1_250),
+    };
+    assert_eq!(
+        canonical(Event::MemoryAccess(read.clone())),
+        concat!(
+            r#"{"arguments_hmac":"5f858e08b9af944f8c2498d0646b2983ebc0cab784b6a313a504995759ea968a","#,
+            r#""call_id":"019a7318-2b40-7000-8000-000000000001","#,
+            r#""caller":{"issuer":"https://issuer.example","roles":["Doctor","Researcher"],"#,
+            r#""subject":"dr.yenji","token_id":"t-1"},"client_ip":"192.0.2.7","#,
+            r#""conversation":"019a7318-2b40-7000-8000-000000000004","duration_us":1250,"#,
+            r#""event":"memory_access","messages":3,"method":"memory/get_context","phi":true,"#,
+            r#""protocol":"2026-07-28","status":"ok","time":"2025-11-11T13:50:00.000042Z","#,
+            r#""version":1,"violation":false,"withheld":1}"#,
+        )
+    );
+    let denied = MemoryAccess {
+        conversation: None,
+        status: Status::Denied,
+        reason: "denied".to_owned(),
+        ..read
+    };
+    let canonical = canonical(Event::MemoryAccess(denied));
+    let value: Value = serde_json::from_str(&canonical).unwrap();
+    assert_eq!(canonicalise(&value), canonical);
+    assert_eq!(value.get("conversation"), None);
+    assert_eq!(value["violation"], true);
 }
 
 #[test]

@@ -6,19 +6,21 @@ use futures::TryStreamExt;
 use futures::future::join_all;
 use tonic::Code;
 use wardgate_audit::{Error, Reader};
-use wardgate_domain::{CallFacts, Status};
+use wardgate_domain::{Ambient, CallFacts, ConversationKey, Status};
 use wardgate_proto::audit::v1 as pb;
 use wardgate_proto::audit::v1::audit_service_client::AuditServiceClient;
 use wardgate_rpc::client::AuditFilter;
 
 use crate::support::{
-    TestService, TestStore, admin_change, intent, on_both_stores, outcome, refusals, start, subject,
+    TestService, TestStore, admin_change, intent, memory_access, on_both_stores, outcome, refusals,
+    start, subject,
 };
 
 on_both_stores! {
     every_filter_selects_what_it_says
     pages_give_every_record_once_in_either_order
     an_operators_change_is_found_by_operator_target_and_failure
+    a_use_of_the_memory_is_found_by_caller_conversation_and_status
     a_query_that_means_nothing_is_refused
     a_reader_needs_no_service_and_disturbs_none
 }
@@ -198,6 +200,36 @@ async fn an_operators_change_is_found_by_operator_target_and_failure(store: &Tes
     );
     assert_eq!(
         found(&|filter| filter.status = Some(Status::Error)).await,
+        [1]
+    );
+}
+
+async fn a_use_of_the_memory_is_found_by_caller_conversation_and_status(store: &TestStore) {
+    let service = store.service().await;
+    let key = ConversationKey::new(&Ambient::system());
+    for status in [Status::Ok, Status::Denied] {
+        let record = memory_access(key, status);
+        service.audit.append(&record, false).await.unwrap();
+        // An answer that was lost on its way adds no second record.
+        service.audit.append(&record, true).await.unwrap();
+    }
+    let other = memory_access(ConversationKey::new(&Ambient::system()), Status::Ok);
+    service.audit.append(&other, false).await.unwrap();
+    let found = async |set: &dyn Fn(&mut AuditFilter)| {
+        let mut filter = AuditFilter::default();
+        set(&mut filter);
+        sequences(&service, filter).await
+    };
+    assert_eq!(
+        found(&|filter| filter.subject = Some("dr.yenji".into())).await,
+        [0, 1, 2]
+    );
+    assert_eq!(
+        found(&|filter| filter.tool = Some(key.to_string())).await,
+        [0, 1]
+    );
+    assert_eq!(
+        found(&|filter| filter.status = Some(Status::Denied)).await,
         [1]
     );
 }

@@ -10,8 +10,8 @@ use tempfile::TempDir;
 use tokio::sync::watch;
 use wardgate_audit::{Config, MacKey, Reader};
 use wardgate_domain::{
-    AdminChange, Ambient, CallFacts, CallId, Clock, Digest, Event, Outcome, Record, RefusalCount,
-    Refusals, Status, SystemEntropy, Timestamp,
+    AdminChange, Ambient, CallFacts, CallId, Clock, ConversationKey, Digest, Event, MemoryAccess,
+    MemoryMethod, Outcome, Record, RefusalCount, Refusals, Status, SystemEntropy, Timestamp,
 };
 use wardgate_rpc::client::{AuditClient, AuditFilter, StoredRecord};
 use wardgate_rpc::link::{self, Link};
@@ -315,5 +315,28 @@ pub(crate) fn admin_change(actor: &str, failed: bool) -> Record {
     Record {
         time: start(),
         event: Event::AdminChange(change),
+    }
+}
+
+/// A use of one conversation.
+pub(crate) fn memory_access(conversation: ConversationKey, status: Status) -> Record {
+    let access = MemoryAccess {
+        call: CallFacts {
+            requested_tool: String::new(),
+            tool: None,
+            ..subject()
+        },
+        method: MemoryMethod::GetContext,
+        conversation: Some(conversation),
+        messages: 3,
+        withheld: 1,
+        phi: false,
+        status,
+        reason: String::new(),
+        duration: Duration::from_millis(1),
+    };
+    Record {
+        time: start(),
+        event: Event::MemoryAccess(access),
     }
 }

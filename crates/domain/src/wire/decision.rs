@@ -1,11 +1,11 @@
-//! Decisions, permits and row rules.
+//! Decisions, permits, row rules, and who may recall a conversation.
 
 use wardgate_proto::{common, policy};
 
 use super::{optional_digest, parse, required};
 use crate::{
-    AttributeType, ColumnClass, ColumnTier, Decision, DenialReason, Digest, InvalidMessage,
-    PermitTerms, RowRule, SignedPermit, Verdict,
+    AttributeType, ColumnClass, ColumnTier, ConversationFacts, Decision, DenialReason, Digest,
+    InvalidMessage, PermitTerms, RecallDecision, RowRule, SignedPermit, Verdict,
 };
 
 impl TryFrom<policy::v1::SignedPermit> for SignedPermit {
@@ -205,6 +205,53 @@ impl From<&Decision> for policy::v1::Decision {
             policy_hash: decision.policy_hash.to_wire(),
             permit,
             visible,
+        }
+    }
+}
+
+impl TryFrom<policy::v1::ConversationFacts> for ConversationFacts {
+    type Error = InvalidMessage;
+
+    fn try_from(facts: policy::v1::ConversationFacts) -> Result<Self, Self::Error> {
+        if facts.owner.is_empty() {
+            return Err(InvalidMessage::field("conversation.owner", "is empty"));
+        }
+        Ok(Self {
+            key: parse(&facts.key, "conversation.key")?,
+            owner: facts.owner,
+            tenant: facts.tenant,
+        })
+    }
+}
+
+impl From<&ConversationFacts> for policy::v1::ConversationFacts {
+    fn from(facts: &ConversationFacts) -> Self {
+        Self {
+            key: facts.key.to_string(),
+            owner: facts.owner.clone(),
+            tenant: facts.tenant.clone(),
+        }
+    }
+}
+
+impl TryFrom<policy::v1::AuthorizeRecallResponse> for RecallDecision {
+    type Error = InvalidMessage;
+
+    fn try_from(decision: policy::v1::AuthorizeRecallResponse) -> Result<Self, Self::Error> {
+        Ok(Self {
+            id: parse(&decision.decision_id, "decision_id")?,
+            allowed: decision.allowed,
+            policy_hash: Digest::from_wire(&decision.policy_hash, "policy_hash")?,
+        })
+    }
+}
+
+impl From<&RecallDecision> for policy::v1::AuthorizeRecallResponse {
+    fn from(decision: &RecallDecision) -> Self {
+        Self {
+            allowed: decision.allowed,
+            decision_id: decision.id.to_string(),
+            policy_hash: decision.policy_hash.to_wire(),
         }
     }
 }

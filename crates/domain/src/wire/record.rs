@@ -129,6 +129,7 @@ impl TryFrom<audit::v1::Record> for Record {
             Wire::Outcome(outcome) => Event::Outcome(outcome.try_into()?),
             Wire::Refusals(refusals) => Event::Refusals(refusals.try_into()?),
             Wire::AdminChange(change) => Event::AdminChange(change.try_into()?),
+            Wire::MemoryAccess(access) => Event::MemoryAccess(access.try_into()?),
         };
         Ok(Self {
             time: required(record.time, "record.time")?.try_into()?,
@@ -147,6 +148,7 @@ impl From<&Record> for audit::v1::Record {
             Event::Outcome(outcome) => Wire::Outcome(outcome.into()),
             Event::Refusals(refusals) => Wire::Refusals(refusals.into()),
             Event::AdminChange(change) => Wire::AdminChange(change.into()),
+            Event::MemoryAccess(access) => Wire::MemoryAccess(access.into()),
         };
         Self {
             time: Some(record.time.into()),

@@ -1,11 +1,11 @@
 //! The gateway as an OAuth 2.0 protected resource (RFC 9728), and its 401.
 
-use axum::http::{HeaderValue, header};
+use axum::http::header;
 use axum::response::{IntoResponse, Response};
+use wardgate_edge::TokenRefusal;
 
 use super::problem;
 use crate::Gateway;
-use crate::auth::TokenRefusal;
 
 /// `GET /.well-known/oauth-protected-resource[/mcp]`: open to everyone, and to web pages.
 pub(super) fn protected_resource(gateway: &Gateway) -> Response {
@@ -35,17 +35,9 @@ pub(super) fn unauthorized(gateway: &Gateway, refusal: &TokenRefusal) -> Respons
         "{}/.well-known/oauth-protected-resource/mcp",
         gateway.public_url()
     );
-    let mut challenge = format!(r#"Bearer resource_metadata="{metadata}""#);
-    // Without a token there is nothing wrong with one (RFC 6750 §3.1).
-    let description = refusal.description();
-    if let Some(error) = refusal.challenge_error() {
-        challenge += &format!(r#", error="{error}", error_description="{description}""#);
-    }
-    let mut response = problem(refusal.status(), refusal.reason(), &description);
-    if let Ok(challenge) = HeaderValue::try_from(challenge) {
-        response
-            .headers_mut()
-            .insert(header::WWW_AUTHENTICATE, challenge);
-    }
+    let mut response = problem(refusal.status(), refusal.reason(), &refusal.description());
+    response
+        .headers_mut()
+        .insert(header::WWW_AUTHENTICATE, refusal.challenge(Some(&metadata)));
     response
 }

@@ -1,9 +1,6 @@
 //! HTTP: every path in one list, and what each request passes before it is read.
 
-mod cors;
-mod listener;
 mod metadata;
-mod origin;
 mod post;
 
 use std::sync::Arc;
@@ -13,21 +10,31 @@ use axum::http::StatusCode;
 use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get};
+use wardgate_edge::Grants;
 use wardgate_rpc::probes;
 
 use crate::Gateway;
 use crate::mcp::Door;
 use crate::reply::{Answer, RpcError};
 
-pub use listener::Bound;
+/// Methods, request headers and response headers of MCP.
+const GRANTS: Grants = Grants {
+    methods: "POST",
+    request_headers: "authorization, content-type, accept, mcp-protocol-version, mcp-method, mcp-name, mcp-session-id, last-event-id",
+    response_headers: "www-authenticate",
+};
 
 /// Every path.
-fn router(gateway: &Arc<Gateway>) -> Router {
+pub(crate) fn router(gateway: &Arc<Gateway>) -> Router {
     let door = |door: Door| {
         let gateway = Arc::clone(gateway);
         let preflight = {
             let gateway = Arc::clone(&gateway);
-            move |request: Parts| async move { cors::preflight(&gateway.config, &request) }
+            move |request: Parts| async move {
+                GRANTS
+                    .preflight(&gateway.origins, &request)
+                    .unwrap_or_else(|what| problem(StatusCode::FORBIDDEN, "origin_refused", &what))
+            }
         };
         any(move |request| post::handle(gateway, door, request)).options(preflight)
     };

@@ -2,7 +2,6 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::Request;
@@ -10,12 +9,12 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use http_body_util::{BodyExt, LengthLimitError, Limited};
 use tracing::Instrument;
 use wardgate_domain::Caller;
+use wardgate_edge::BodyLimits;
 use wardgate_telemetry::trace_context;
 
-use super::{cors, metadata, origin, problem};
+use super::{GRANTS, metadata, problem};
 use crate::Gateway;
 use crate::config::Limits;
 use crate::mcp::{self, Door, Post};
@@ -49,7 +48,7 @@ pub(super) async fn handle(gateway: Arc<Gateway>, door: Door, request: Request) 
     let span = tracing::debug_span!("http", http.request.method = %request.method());
     trace_context::adopt(&span, request.headers());
     let (parts, mut body) = request.into_parts();
-    let origin = cors::welcome(&gateway.config, &parts);
+    let origin = gateway.origins.welcome(&parts);
     let admitted = admit(&gateway, &parts, &mut body)
         .instrument(span.clone())
         .await;
@@ -77,12 +76,12 @@ pub(super) async fn handle(gateway: Arc<Gateway>, door: Door, request: Request) 
             subject,
             response,
         }) => {
-            drain(&parts.headers, body).await;
+            wardgate_edge::drain(&parts.headers, body).await;
             gateway.refusals.count(reason, &client_ip, &subject);
             *response
         }
     };
-    cors::allow(origin, response.headers_mut());
+    GRANTS.allow(origin, response.headers_mut());
     response
 }
 
@@ -96,7 +95,9 @@ struct Admitted {
 async fn admit(gateway: &Gateway, request: &Parts, body: &mut Body) -> Result<Admitted, Refusal> {
     let headers = &request.headers;
     // 1. Host and Origin: a web page that rebinds a name to this address gets no further.
-    origin::check(&gateway.config, &request.uri, headers)
+    gateway
+        .origins
+        .check(&request.uri, headers)
         .map_err(|what| Refusal::new(StatusCode::FORBIDDEN, "origin_refused", &what))?;
     // 2. The token: nobody is anonymous, whatever the method or the path.
     let caller = gateway
@@ -137,18 +138,7 @@ fn not_a_post() -> Refusal {
 }
 
 fn media_types(headers: &HeaderMap) -> Result<(), Refusal> {
-    let text = |name| {
-        headers
-            .get(name)
-            .and_then(|value| value.to_str().ok())
-            .unwrap_or_default()
-    };
-    let content = text(header::CONTENT_TYPE)
-        .split(';')
-        .next()
-        .unwrap_or_default()
-        .trim();
-    if !content.eq_ignore_ascii_case("application/json") {
+    if !wardgate_edge::is_json(headers) {
         return Err(Refusal::new(
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
             "unsupported_media_type",
@@ -177,50 +167,11 @@ fn media_types(headers: &HeaderMap) -> Result<(), Refusal> {
 }
 
 async fn read(body: &mut Body, limits: Limits) -> Result<Bytes, Refusal> {
-    let reading = Limited::new(body, limits.body_bytes).collect();
-    match tokio::time::timeout(Duration::from_secs(limits.body_seconds), reading).await {
-        Ok(Ok(body)) => Ok(body.to_bytes()),
-        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(Refusal::new(
-            StatusCode::PAYLOAD_TOO_LARGE,
-            "too_large",
-            &format!("The body is larger than {} bytes.", limits.body_bytes),
-        )),
-        Ok(Err(_)) => Err(Refusal::new(
-            StatusCode::BAD_REQUEST,
-            "incomplete_body",
-            "The body ended early.",
-        )),
-        Err(_) => Err(Refusal::new(
-            StatusCode::REQUEST_TIMEOUT,
-            "body_timeout",
-            &format!(
-                "The body did not arrive within {} seconds.",
-                limits.body_seconds
-            ),
-        )),
-    }
-}
-
-/// The rest of a refused request is read no longer than this.
-const REST_TIME: Duration = Duration::from_secs(1);
-/// Nor further: what is sent by mistake fits, what is sent to do harm gets its reset.
-const REST_BYTES: usize = 64 << 20;
-
-/// Takes in what is left of a refused request, and keeps none of it. To close on unread bytes resets the
-/// connection, and the client loses the answer.
-async fn drain(headers: &HeaderMap, mut body: Body) {
-    // Who waits for `100 Continue` has sent no body, and need not.
-    if headers.contains_key(header::EXPECT) {
-        return;
-    }
-    let rest = async {
-        let mut taken = 0;
-        while let Some(Ok(frame)) = body.frame().await {
-            taken += frame.data_ref().map_or(0, Bytes::len);
-            if taken > REST_BYTES {
-                return;
-            }
-        }
+    let limits = BodyLimits {
+        bytes: limits.body_bytes,
+        seconds: limits.body_seconds,
     };
-    let _ = tokio::time::timeout(REST_TIME, rest).await;
+    wardgate_edge::read(body, limits)
+        .await
+        .map_err(|refused| Refusal::new(refused.status(), refused.reason(), &refused.description()))
 }

@@ -129,6 +129,18 @@ async fn readiness_names_the_part_that_is_not() {
 }
 
 #[tokio::test]
+async fn a_part_whose_changed_configuration_is_faulty_is_ready_and_says_so() {
+    let world = World::start().await;
+    let outdated = Readiness::Outdated("the earlier one is in force");
+    world.tool_runner.readiness.send_replace(outdated);
+    let reply = Reply::to(world.http.get(world.url("/ready"))).await;
+    assert_eq!((reply.status, reply.at("/status")), (200, json!("ready")));
+    let part = &reply.at("/parts")["tool-runner"];
+    assert_eq!(part, "ready: the earlier one is in force");
+    assert!(world.call("reads").await.is_released());
+}
+
+#[tokio::test]
 async fn metrics_count_calls_and_hold_nothing_of_them() {
     let world = World::start().await;
     let call = world.tools_call(MODERN, "reads", r#"{"canary":"argument"}"#);

@@ -19,6 +19,12 @@ use crate::store::PolicyStore;
 /// The smallest schema that offers every word, with two row types.
 pub(crate) const SCHEMA: &str = include_str!("small.cedarschema");
 
+/// The words for conversations, which a schema may leave out.
+pub(crate) const SHARING: &str = "
+entity Conversation { owner: User, tenant: String };
+action recall appliesTo { principal: [User], resource: [Conversation] };
+";
+
 /// When every test starts.
 pub(crate) fn start() -> Timestamp {
     Timestamp::from_seconds(1_800_000_000)

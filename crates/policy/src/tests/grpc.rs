@@ -3,10 +3,15 @@
 use std::time::Duration;
 
 use tonic::{Code, Request};
-use wardgate_domain::{Ambient, Caller, CallerClaims, Decision, Digest, Timestamp, Verdict};
+use wardgate_domain::{
+    Ambient, Caller, CallerClaims, Decision, Digest, RecallDecision, Timestamp, Verdict,
+};
 use wardgate_proto::common::v1 as pb;
 use wardgate_proto::policy::v1::policy_service_client::PolicyServiceClient;
-use wardgate_proto::policy::v1::{AuthorizeRequest, ListVisibleRequest, WatchVersionRequest};
+use wardgate_proto::policy::v1::{
+    AuthorizeRecallRequest, AuthorizeRequest, ConversationFacts, ListVisibleRequest,
+    WatchVersionRequest,
+};
 use wardgate_rpc::Readiness;
 
 use super::fixture::{Dir, signer, tool};
@@ -79,6 +84,7 @@ async fn a_changed_directory_is_announced_and_a_bad_one_is_not() {
     let service = service(Config::new(dir.path()), signer(), Ambient::system())
         .await
         .unwrap();
+    let mut readiness = service.readiness;
     let mut client = PolicyServiceClient::new(service.server);
     let mut versions = client
         .watch_version(WatchVersionRequest {})
@@ -90,11 +96,18 @@ async fn a_changed_directory_is_announced_and_a_bad_one_is_not() {
     dir.write("p.cedar", "permit(");
     let silent = tokio::time::timeout(Duration::from_millis(2_500), versions.message()).await;
     assert!(silent.is_err(), "an unusable set is not announced");
-    assert_eq!(*service.readiness.borrow(), Readiness::Ready);
+    let outdated = "the changed policies have a fault; the earlier ones are in force";
+    assert_eq!(
+        *readiness.borrow(),
+        Readiness::Outdated(outdated),
+        "it goes on with those in force"
+    );
 
     dir.write("p.cedar", "");
     let second = versions.message().await.unwrap().unwrap().policy_hash;
     assert_ne!(first, second);
+    let mended = readiness.wait_for(|now| *now == Readiness::Ready);
+    assert!(mended.await.is_ok());
     let answer = client.authorize(asking("t")).await.unwrap().into_inner();
     let denied: Decision = answer.decision.unwrap().try_into().unwrap();
     assert!(matches!(denied.verdict, Verdict::Deny { .. }));
@@ -189,4 +202,29 @@ async fn the_watch_ends_with_the_service() {
     );
     drop(client);
     assert!(versions.message().await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn recall_is_answered_and_a_question_without_a_conversation_is_refused() {
+    let dir = Dir::with(ALLOW);
+    let service = service(Config::new(dir.path()), signer(), Ambient::system())
+        .await
+        .unwrap();
+    let mut client = PolicyServiceClient::new(service.server);
+    let mut request = AuthorizeRecallRequest {
+        caller: Some((&caller()).into()),
+        conversation: Some(ConversationFacts {
+            key: "0192d1a0-0000-7000-8000-000000000001".to_owned(),
+            owner: "anna".to_owned(),
+            tenant: String::new(),
+        }),
+    };
+    let answer = client.authorize_recall(request.clone()).await.unwrap();
+    let decision: RecallDecision = answer.into_inner().try_into().unwrap();
+    assert!(!decision.allowed);
+
+    request.conversation = None;
+    let refused = client.authorize_recall(request).await.unwrap_err();
+    assert_eq!(refused.code(), Code::InvalidArgument);
+    assert!(refused.message().contains("conversation"));
 }

@@ -5,5 +5,6 @@ pub(crate) mod fixture;
 mod grpc;
 mod loading;
 mod partial_evaluation;
+mod recall;
 mod reloading;
 pub(crate) mod samples;

@@ -41,6 +41,8 @@ pub struct ContextWindow {
     pub messages: Vec<Message>,
     /// Messages before the window that no summary covers.
     pub uncovered: u64,
+    /// Which conversation it is; none when the caller has no such conversation.
+    pub key: Option<ConversationKey>,
 }
 
 /// What to add to a conversation, all or nothing.
@@ -53,6 +55,15 @@ pub struct Addition {
     pub turn: Option<(TurnId, TurnState)>,
 }
 
+/// What was added.
+#[derive(Debug, Clone)]
+pub struct Added {
+    /// To which conversation.
+    pub key: ConversationKey,
+    /// What is stored, in the order given, without the texts.
+    pub messages: Vec<Message>,
+}
+
 /// One turn, whether or not it is complete.
 #[derive(Debug, Clone)]
 pub struct Turn {
@@ -60,6 +71,8 @@ pub struct Turn {
     pub state: TurnState,
     /// All of it, oldest first.
     pub messages: Vec<Message>,
+    /// Of which conversation.
+    pub key: ConversationKey,
 }
 
 /// Part of a conversation, for reading and for export.
@@ -148,17 +161,20 @@ impl MemoryClient {
             summary: answer.summary.map(TryInto::try_into).transpose()?,
             messages: all(answer.messages)?,
             uncovered: answer.uncovered,
+            key: (!answer.key.is_empty())
+                .then(|| key(&answer.key))
+                .transpose()?,
         })
     }
 
     /// Adds to a conversation, all or nothing. A message whose id is there already with the same content counts
-    /// as added. Gives what is stored, in the same order, without the texts.
+    /// as added.
     pub async fn add_messages(
         &self,
         of: OnBehalfOf<'_>,
         id: &ConversationId,
         addition: &Addition,
-    ) -> Result<Vec<Message>, CallError> {
+    ) -> Result<Added, CallError> {
         let mut message = pb::AddMessagesRequest {
             caller: Some(of.caller.into()),
             conversation_id: text(id),
@@ -175,7 +191,10 @@ impl MemoryClient {
                 client.add_messages(message).await
             })
             .await?;
-        all(answer.messages)
+        Ok(Added {
+            key: key(&answer.key)?,
+            messages: all(answer.messages)?,
+        })
     }
 
     /// One turn, complete or not; none: there is no such turn.
@@ -202,33 +221,44 @@ impl MemoryClient {
         Ok(Some(Turn {
             state: answer.state().try_into()?,
             messages: all(answer.messages)?,
+            key: key(&answer.key)?,
         }))
     }
 
-    /// Erases every message; the conversation stays.
-    pub async fn clear(&self, of: OnBehalfOf<'_>, id: &ConversationId) -> Result<(), CallError> {
+    /// Erases every message; the conversation stays. Gives its key.
+    pub async fn clear(
+        &self,
+        of: OnBehalfOf<'_>,
+        id: &ConversationId,
+    ) -> Result<ConversationKey, CallError> {
         let message = pb::ClearRequest {
             caller: Some(of.caller.into()),
             conversation_id: text(id),
         };
-        self.ask(message, async |mut client, message| {
-            client.clear(message).await
-        })
-        .await
-        .map(drop)
+        let answer = self
+            .ask(message, async |mut client, message| {
+                client.clear(message).await
+            })
+            .await?;
+        Ok(key(&answer.key)?)
     }
 
-    /// Erases the conversation, on record.
-    pub async fn delete(&self, of: OnBehalfOf<'_>, id: &ConversationId) -> Result<(), CallError> {
+    /// Erases the conversation, on record. Gives its key.
+    pub async fn delete(
+        &self,
+        of: OnBehalfOf<'_>,
+        id: &ConversationId,
+    ) -> Result<ConversationKey, CallError> {
         let message = pb::DeleteRequest {
             caller: Some(of.caller.into()),
             conversation_id: text(id),
         };
-        self.ask(message, async |mut client, message| {
-            client.delete(message).await
-        })
-        .await
-        .map(drop)
+        let answer = self
+            .ask(message, async |mut client, message| {
+                client.delete(message).await
+            })
+            .await?;
+        Ok(key(&answer.key)?)
     }
 
     /// The caller's conversations, the one that changed last first; 0 stands for 50.
@@ -397,6 +427,11 @@ impl MemoryClient {
 
 fn text(id: &ConversationId) -> String {
     id.as_str().to_owned()
+}
+
+fn key(text: &str) -> Result<ConversationKey, InvalidMessage> {
+    text.parse()
+        .map_err(|_| InvalidMessage::field("key", "is no key of a conversation"))
 }
 
 fn token(text: String) -> Option<String> {

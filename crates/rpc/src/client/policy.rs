@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::{Stream, StreamExt, TryStreamExt};
-use wardgate_domain::{Caller, Decision, Digest, InvalidMessage, ToolFacts};
+use wardgate_domain::{
+    Caller, ConversationFacts, Decision, Digest, InvalidMessage, RecallDecision, ToolFacts,
+};
 use wardgate_proto::policy::v1 as pb;
 use wardgate_proto::policy::v1::policy_service_client::PolicyServiceClient;
 
@@ -72,6 +74,27 @@ impl PolicyClient {
                 .await?
                 .into_inner()
                 .visible)
+        })
+        .await
+    }
+
+    /// Whether `caller` may read a conversation that is somebody else's.
+    pub async fn authorize_recall(
+        &self,
+        caller: &Caller,
+        conversation: &ConversationFacts,
+    ) -> Result<RecallDecision, CallError> {
+        let message = pb::AuthorizeRecallRequest {
+            caller: Some(caller.into()),
+            conversation: Some(conversation.into()),
+        };
+        let mut client = self.client.clone();
+        within(self.limit, async move {
+            let answer = client
+                .authorize_recall(request(message, self.limit))
+                .await?
+                .into_inner();
+            Ok(answer.try_into()?)
         })
         .await
     }

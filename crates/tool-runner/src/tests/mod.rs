@@ -17,6 +17,7 @@ pub(crate) mod record;
 mod reload;
 mod results;
 mod rows;
+mod snapshot;
 mod sources;
 mod statement_log;
 mod switches;

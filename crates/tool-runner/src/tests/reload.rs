@@ -1,6 +1,7 @@
 //! The catalogue: listed, watched, reloaded.
 
 use std::path::Path;
+use std::time::Duration;
 
 use wardgate_domain::Ambient;
 use wardgate_proto::common::v1::ErrorReason;
@@ -106,14 +107,21 @@ async fn a_faulty_file_leaves_the_old_catalogue_in_force() {
         texts: vec![text(tools())],
         lock: String::new(),
     };
+    let mut readiness = harness.runner.readiness();
     for changed in ["tools: [", "tools: []\nextra: 1", "\u{0}"] {
         replace(&harness.file, changed);
         assert!(!harness.runner.reload(&mut seen).await);
         assert_eq!(seen.texts, [text(changed)], "it was looked at");
+        let outdated = "the changed catalogue has a fault; the earlier one is in force";
+        assert_eq!(*readiness.borrow(), Readiness::Outdated(outdated));
         let call = harness.call("plain_rows", "{}").await;
         assert_eq!(call.column("id").len(), 7);
         assert_eq!(harness.tools().await.catalogue_version, version);
     }
+    replace(&harness.file, tools());
+    let mended = readiness.wait_for(|now| *now == Readiness::Ready);
+    let mended = tokio::time::timeout(Duration::from_secs(5), mended).await;
+    assert!(mended.unwrap().is_ok(), "the mended file is in force");
 }
 
 #[tokio::test]

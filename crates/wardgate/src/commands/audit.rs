@@ -74,25 +74,26 @@ fn store(source: &RecordSource) -> Result<String, Failure> {
     }
 }
 
-/// One line of the table. What a client typed is shown as a quoted string where it is not plain.
+/// One line of the table; of the memory its method, and messages for rows. What a client typed is shown as a quoted string where it is not plain.
 fn row(record: &Value) -> String {
     let text = |key: &str| match &record[key] {
         Value::String(text) if text.chars().all(|c| c.is_ascii_graphic()) => text.clone(),
         Value::Null => "-".to_owned(),
         other => other.to_string(),
     };
-    let status = if record["event"] == "outcome" {
-        text("status")
-    } else {
-        text("event")
+    let (status, what, rows) = match record["event"].as_str() {
+        Some("outcome") => ("status", "record_id", "rows"),
+        Some("memory_access") => ("status", "method", "messages"),
+        _ => ("event", "record_id", "rows"),
     };
     format!(
-        "{:>8}  {:<27}  {status:<17}  {:<16}  {:<28}  {:>5}  {}",
+        "{:>8}  {:<27}  {:<17}  {:<16}  {:<28}  {:>5}  {}",
         text("sequence"),
         text("timestamp"),
+        text(status),
         text("user"),
-        text("record_id"),
-        text("rows"),
+        text(what),
+        text(rows),
         text("ip_address"),
     )
 }

@@ -9,7 +9,8 @@ use tokio::net::TcpListener;
 use tonic::body::Body;
 use tonic::server::NamedService;
 use wardgate_domain::Ambient;
-use wardgate_gateway::{Bound as BoundGateway, Gateway};
+use wardgate_edge::Bound as BoundEdge;
+use wardgate_gateway::Gateway;
 use wardgate_rpc::server::Bound;
 use wardgate_rpc::{Service, probes};
 use wardgate_telemetry::Metrics;
@@ -27,7 +28,7 @@ pub(crate) async fn gateway(arguments: &ConfigFile) -> Result<(), Failure> {
         settings.service("gateway")?;
     let telemetry = wardgate_telemetry::init(&settings.optional("telemetry")?, "gateway")?;
     let stop = shutdown::signals()?;
-    let bound = BoundGateway::bind(config.listen).await?;
+    let bound = BoundEdge::bind(config.listen).await?;
     let neighbours = compose::remote(&wiring)?;
     let address = bound.address();
     let gateway = Gateway::new(
@@ -40,7 +41,8 @@ pub(crate) async fn gateway(arguments: &ConfigFile) -> Result<(), Failure> {
     .await?;
     // It serves before its neighbours are there: the probes tell who is missing.
     println!("ready http://{address}/mcp");
-    bound.serve(gateway, stop).await;
+    let router = gateway.router();
+    gateway.serve(bound, router, stop).await;
     Ok(())
 }
 

@@ -1,10 +1,12 @@
 //! `wardgate up`: everything in one process, on a data directory.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use figment::value::Dict;
 use wardgate_domain::Ambient;
-use wardgate_gateway::{Bound, Gateway};
+use wardgate_edge::Bound;
+use wardgate_gateway::Gateway;
 use wardgate_rpc::operator::{Offered, OperatorSocket};
 
 use crate::Failure;
@@ -65,7 +67,7 @@ pub(crate) async fn run(arguments: Up) -> Result<(), Failure> {
         introduce(demo, &url, &dir, &ambient)?;
     }
     tokio::select! {
-        () = bound.serve(gateway, stop) => {}
+        () = Arc::clone(&gateway).serve(bound, gateway.router(), stop) => {}
         () = operator => {}
     }
     Ok(())

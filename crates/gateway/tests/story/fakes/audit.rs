@@ -8,7 +8,7 @@ use futures::StreamExt;
 use futures::stream::{self, BoxStream};
 use tokio::sync::{oneshot, watch};
 use tonic::{Request, Response, Status};
-use wardgate_domain::{CallFacts, Digest, Event, Outcome, Receipt, Record, Refusals};
+use wardgate_domain::{CallFacts, Digest, Event, MemoryAccess, Outcome, Receipt, Record, Refusals};
 use wardgate_proto::audit::v1 as pb;
 use wardgate_proto::audit::v1::audit_service_server::AuditService;
 use wardgate_proto::common::v1::ErrorReason;
@@ -44,6 +44,7 @@ pub(crate) struct Audit {
     pub(crate) intents: Log<CallFacts>,
     pub(crate) outcomes: Log<Outcome>,
     pub(crate) refusals: Log<Refusals>,
+    pub(crate) accesses: Log<MemoryAccess>,
     pub(crate) readiness: watch::Sender<Readiness>,
     next: Mutex<VecDeque<Append>>,
     /// Every append fails, after so long.
@@ -59,6 +60,7 @@ impl Audit {
             intents: Log::default(),
             outcomes: Log::default(),
             refusals: Log::default(),
+            accesses: Log::default(),
             readiness: watch::Sender::new(Readiness::Ready),
             next: Mutex::default(),
             down: Mutex::default(),
@@ -92,6 +94,7 @@ impl Audit {
             Event::Intent(subject) => self.intents.push(subject),
             Event::Outcome(outcome) => self.outcomes.push(outcome),
             Event::Refusals(refusals) => self.refusals.push(refusals),
+            Event::MemoryAccess(access) => self.accesses.push(access),
             Event::AdminChange(change) => panic!("the gateway changes nothing: {change:?}"),
         }
         let leaf_hash = Digest::of(&sequence.to_be_bytes());

@@ -163,6 +163,13 @@ impl PolicyService for Policy {
         }))
     }
 
+    async fn authorize_recall(
+        &self,
+        _request: Request<pb::AuthorizeRecallRequest>,
+    ) -> Result<Response<pb::AuthorizeRecallResponse>, Status> {
+        Err(Status::unimplemented("nobody here asks it"))
+    }
+
     type WatchVersionStream = BoxStream<'static, Result<pb::WatchVersionResponse, Status>>;
 
     async fn watch_version(

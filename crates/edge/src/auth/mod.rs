@@ -29,7 +29,6 @@ mod testing;
 #[cfg(test)]
 mod tests;
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use http::HeaderMap;
@@ -41,49 +40,20 @@ use wardgate_telemetry::names;
 
 use cache::VerifiedTokens;
 use key_ring::KeyRing;
-use keys::KeySetError;
 use token::UnverifiedToken;
 
-pub(crate) use bearer::CallerToken;
+use crate::Error;
+
+pub use bearer::CallerToken;
 pub use config::{AuthConfig, IssuerConfig, JwksSource, TokenType};
-pub(crate) use refusal::TokenRefusal;
+pub(crate) use keys::KeySetError;
+pub use refusal::TokenRefusal;
 
 /// The longest token that is looked at.
 const MAX_TOKEN_BYTES: usize = 16 * 1024;
 
-/// Why authentication cannot start.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// The configuration names no issuer.
-    #[error("auth.issuers is empty; name at least one token issuer")]
-    NoIssuer,
-    /// A field of an issuer's configuration cannot be used.
-    #[error("auth.issuers[{index}].{field} {problem}")]
-    Config {
-        /// Which issuer.
-        index: usize,
-        /// Which field.
-        field: &'static str,
-        /// What is wrong with it, and what to set.
-        problem: String,
-    },
-    /// A key set in a file cannot be used.
-    #[error("the key set {} of the issuer {issuer} cannot be used: {cause}", path.display())]
-    KeyFile {
-        /// Whose keys they are.
-        issuer: String,
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        cause: KeySetError,
-    },
-    /// The HTTP client cannot be made, for example without any trusted root certificate.
-    #[error("the HTTP client for key sets cannot be made")]
-    HttpClient(#[source] reqwest::Error),
-}
-
 /// Makes callers of bearer tokens. Share it in an `Arc`; dropping it ends its reading of key sets.
-pub(crate) struct Authenticator {
+pub struct Authenticator {
     issuers: Vec<IssuerConfig>,
     keys: Arc<KeyRing>,
     verified: VerifiedTokens,
@@ -96,7 +66,7 @@ impl Authenticator {
     /// that cannot be read is tried again in the background, and [`Authenticator::readiness`] tells.
     ///
     /// Needs a tokio runtime with time and I/O.
-    pub(crate) async fn new(config: AuthConfig, ambient: Ambient) -> Result<Self, Error> {
+    pub async fn new(config: AuthConfig, ambient: Ambient) -> Result<Self, Error> {
         config.validate()?;
         let keys = KeyRing::load(&config.issuers, ambient.clone()).await?;
         let polls = keys.keep_current();
@@ -110,12 +80,12 @@ impl Authenticator {
     }
 
     /// Ready while every issuer has keys that may be used.
-    pub(crate) fn readiness(&self) -> watch::Receiver<Readiness> {
+    pub fn readiness(&self) -> watch::Receiver<Readiness> {
         self.keys.readiness()
     }
 
     /// The caller of a request, from its one `Authorization` header. Nothing else of a request is looked at.
-    pub(crate) async fn caller_of_request(
+    pub async fn caller_of_request(
         &self,
         headers: &HeaderMap,
     ) -> Result<Arc<Caller>, TokenRefusal> {
@@ -123,7 +93,7 @@ impl Authenticator {
     }
 
     /// The caller of a token. Waits only for a key that is not there yet, 5 s at most.
-    pub(crate) async fn caller(&self, token: &str) -> Result<Arc<Caller>, TokenRefusal> {
+    pub async fn caller(&self, token: &str) -> Result<Arc<Caller>, TokenRefusal> {
         if token.len() > MAX_TOKEN_BYTES {
             return Err(TokenRefusal::TokenTooLong);
         }

@@ -34,15 +34,16 @@ pub(super) fn bearer(headers: &HeaderMap) -> Result<&str, TokenRefusal> {
 
 /// The token of a request that was admitted, for tools whose source exchanges it. It never shows.
 #[derive(Clone)]
-pub(crate) struct CallerToken(Option<HeaderValue>);
+pub struct CallerToken(Option<HeaderValue>);
 
 impl CallerToken {
-    pub(crate) fn of(headers: &HeaderMap) -> Self {
+    /// What the request sent.
+    pub fn of(headers: &HeaderMap) -> Self {
         Self(headers.get(AUTHORIZATION).cloned())
     }
 
     /// The token itself, without the scheme.
-    pub(crate) fn expose(&self) -> Option<&str> {
+    pub fn expose(&self) -> Option<&str> {
         let (_, token) = self
             .0
             .as_ref()?

@@ -149,14 +149,14 @@ impl AuthConfig {
         for (index, issuer) in self.issuers.iter().enumerate() {
             issuer
                 .validate()
-                .map_err(|(field, problem)| Error::Config {
+                .map_err(|(field, problem)| Error::Issuer {
                     index,
                     field,
                     problem,
                 })?;
             if !seen.insert(&issuer.issuer) {
                 let problem = "is listed twice; give each issuer one entry".to_owned();
-                return Err(Error::Config {
+                return Err(Error::Issuer {
                     index,
                     field: "issuer",
                     problem,
@@ -166,7 +166,7 @@ impl AuthConfig {
                 let problem =
                     "is missing; where several issuers are trusted, list the roles each may give"
                         .to_owned();
-                return Err(Error::Config {
+                return Err(Error::Issuer {
                     index,
                     field: "roles",
                     problem,

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Router;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -15,8 +16,16 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
-use super::router;
-use crate::{Error, Gateway};
+use crate::Error;
+
+/// What connections may cost.
+#[derive(Debug, Clone, Copy)]
+pub struct ConnectionLimits {
+    /// Open connections; further ones wait.
+    pub connections: usize,
+    /// Seconds to send the header of a request.
+    pub header_seconds: u64,
+}
 
 /// Resolves when no request came within `limit`, and never if one did.
 async fn silence(first: CancellationToken, limit: Duration) {
@@ -49,9 +58,15 @@ impl Bound {
         self.address
     }
 
-    /// Serves until `shutdown`, then finishes what is in flight and records what was only counted.
-    pub async fn serve(self, gateway: Arc<Gateway>, shutdown: impl Future<Output = ()>) {
-        let limits = gateway.limits();
+    /// Serves `router` until `shutdown`, then lets what is in flight end and waits for `finish`, both together no
+    /// longer than 25 s.
+    pub async fn serve(
+        self,
+        router: Router,
+        limits: ConnectionLimits,
+        shutdown: impl Future<Output = ()>,
+        finish: impl Future<Output = ()>,
+    ) {
         let header = Duration::from_secs(limits.header_seconds);
         let mut builder = Builder::new(TokioExecutor::new());
         builder
@@ -66,7 +81,6 @@ impl Bound {
             .max_header_list_size(32 * 1024)
             .max_concurrent_streams(256)
             .keep_alive_interval(Some(Duration::from_secs(20)));
-        let router = router(&gateway);
         let free = Arc::new(Semaphore::new(limits.connections));
         let open = GracefulShutdown::new();
         tokio::pin!(shutdown);
@@ -104,12 +118,11 @@ impl Bound {
         drop(self.listener);
         let finished = async {
             open.shutdown().await;
-            gateway.finish().await;
+            finish.await;
         };
         if tokio::time::timeout(GRACE, finished).await.is_err() {
             tracing::warn!("some requests did not end in time");
         }
-        gateway.drain().await;
     }
 
     async fn accept(

@@ -1,12 +1,12 @@
 //! Why a request has no caller.
 
-use http::StatusCode;
+use http::{HeaderValue, StatusCode};
 
 /// Why a token, or a request without a usable one, is refused.
 ///
 /// Its text is safe to show the client and to put into `error_description`: it never holds any of the token.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum TokenRefusal {
+pub enum TokenRefusal {
     /// The request has no `Authorization` header, or one without a token.
     #[error("send a bearer token in the Authorization header")]
     TokenMissing,
@@ -70,7 +70,7 @@ impl TokenRefusal {
     }
 
     /// The word for records and metrics.
-    pub(crate) fn reason(&self) -> &'static str {
+    pub fn reason(&self) -> &'static str {
         match self {
             Self::TokenMissing => "token_missing",
             Self::AuthorizationRepeated => "authorization_repeated",
@@ -93,13 +93,13 @@ impl TokenRefusal {
     }
 
     /// What the client should mend; fit for `error_description` (RFC 6750 §3).
-    pub(crate) fn description(&self) -> String {
+    pub fn description(&self) -> String {
         self.to_string()
     }
 
     /// The `error` of the `WWW-Authenticate` challenge (RFC 6750 §3.1); none where the client sent no
     /// bearer token, or sent one that nobody could check.
-    pub(crate) fn challenge_error(&self) -> Option<&'static str> {
+    pub(super) fn challenge_error(&self) -> Option<&'static str> {
         match self {
             Self::TokenMissing | Self::SchemeRefused | Self::KeysUnavailable => None,
             Self::AuthorizationRepeated => Some("invalid_request"),
@@ -107,9 +107,28 @@ impl TokenRefusal {
         }
     }
 
+    /// The `WWW-Authenticate` header of the answer (RFC 6750 §3, RFC 9728 §5.1); `metadata` is the URL of the
+    /// protected resource's metadata.
+    pub fn challenge(&self, metadata: Option<&str>) -> HeaderValue {
+        let mut parameters = Vec::new();
+        if let Some(metadata) = metadata {
+            parameters.push(format!(r#"resource_metadata="{metadata}""#));
+        }
+        // Without a token there is nothing wrong with one (RFC 6750 §3.1).
+        if let Some(error) = self.challenge_error() {
+            let description = self.description();
+            parameters.push(format!(
+                r#"error="{error}", error_description="{description}""#
+            ));
+        }
+        let challenge = format!("Bearer {}", parameters.join(", "));
+        // Claim names and URLs are checked when they are configured; plain `Bearer` is what is left of a bad one.
+        HeaderValue::try_from(challenge.trim_end()).unwrap_or(HeaderValue::from_static("Bearer"))
+    }
+
     /// The HTTP status: 401, but 400 for a malformed request, and 503 where keys are lacking, lest a
     /// client throw a good token away.
-    pub(crate) fn status(&self) -> StatusCode {
+    pub fn status(&self) -> StatusCode {
         match self {
             Self::AuthorizationRepeated => StatusCode::BAD_REQUEST,
             Self::KeysUnavailable => StatusCode::SERVICE_UNAVAILABLE,

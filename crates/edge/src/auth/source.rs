@@ -27,7 +27,7 @@ impl KeySource {
         match source {
             JwksSource::File(path) => Ok(Self::File(path.clone())),
             JwksSource::Url(text) => {
-                let url = key_set_url(text).map_err(|problem| Error::Config {
+                let url = key_set_url(text).map_err(|problem| Error::Issuer {
                     index,
                     field: "jwks.url",
                     problem,

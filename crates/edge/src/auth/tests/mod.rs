@@ -1,0 +1,137 @@
+//! An issuer of tokens to try things with, and what is tried, by topic.
+
+mod cache;
+mod keys;
+mod refused;
+mod rotation;
+mod tokens;
+
+use std::path::Path;
+use std::time::Duration;
+
+use aws_lc_rs::hmac;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header::AUTHORIZATION};
+use serde_json::{Value, json};
+use wardgate_domain::AttributeValue;
+
+use super::testing::{FakeClock, KeyServer, NOW, TestKey, encode, key_set, message};
+use super::*;
+
+const ISSUER: &str = "https://issuer.example";
+const AUDIENCE: &str = "wardgate";
+
+fn claims() -> Value {
+    json!({
+        "iss": ISSUER,
+        "aud": AUDIENCE,
+        "sub": "dr.yenji",
+        "iat": NOW - 60,
+        "nbf": NOW - 60,
+        "exp": NOW + 600,
+        "jti": "t-1",
+        "roles": ["Doctor"],
+    })
+}
+
+fn claims_with(name: &str, value: impl Into<Value>) -> Value {
+    let mut claims = claims();
+    claims[name] = value.into();
+    claims
+}
+
+fn claims_without(name: &str) -> Value {
+    let mut claims = claims();
+    claims.as_object_mut().unwrap().remove(name);
+    claims
+}
+
+fn header(algorithm: &str, key: &str) -> Value {
+    json!({ "alg": algorithm, "typ": "JWT", "kid": key })
+}
+
+fn header_with(name: &str, value: impl Into<Value>) -> Value {
+    let mut header = header("EdDSA", "ed");
+    header[name] = value.into();
+    header
+}
+
+/// An issuer with a key of each kind, in a file.
+struct Issuer {
+    ed: TestKey,
+    ec: TestKey,
+    rsa: TestKey,
+    clock: Arc<FakeClock>,
+    authenticator: Authenticator,
+    _keys: tempfile::NamedTempFile,
+}
+
+impl Issuer {
+    async fn new() -> Self {
+        Self::with_rules(|_| ()).await
+    }
+
+    async fn with_rules(change: impl FnOnce(&mut IssuerConfig)) -> Self {
+        let (ed, ec, rsa) = (TestKey::ed25519(), TestKey::p256(), TestKey::rsa());
+        let mut pss = rsa.jwk("pss");
+        pss["alg"] = "PS256".into();
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(
+            &file,
+            key_set(&[ed.jwk("ed"), ec.jwk("ec"), rsa.jwk("rsa"), pss]),
+        )
+        .unwrap();
+        let mut config = file_issuer(file.path());
+        change(&mut config);
+        let clock = FakeClock::at(NOW);
+        let authenticator = authenticator(config, &clock).await.unwrap();
+        Self {
+            ed,
+            ec,
+            rsa,
+            clock,
+            authenticator,
+            _keys: file,
+        }
+    }
+
+    fn token(&self, claims: impl ToString) -> String {
+        self.ed.token(header("EdDSA", "ed"), claims)
+    }
+
+    async fn caller_of(&self, claims: impl ToString) -> Result<Arc<Caller>, TokenRefusal> {
+        self.authenticator.caller(&self.token(claims)).await
+    }
+
+    async fn reason(&self, token: &str) -> &'static str {
+        self.authenticator
+            .caller(token)
+            .await
+            .map_or_else(|refusal| refusal.reason(), |_| "accepted")
+    }
+}
+
+fn file_issuer(path: &Path) -> IssuerConfig {
+    IssuerConfig::new(ISSUER, AUDIENCE, JwksSource::File(path.to_owned()))
+}
+
+fn url_issuer(server: &KeyServer) -> IssuerConfig {
+    IssuerConfig::new(ISSUER, AUDIENCE, JwksSource::Url(server.url.clone()))
+}
+
+async fn authenticator(
+    config: IssuerConfig,
+    clock: &Arc<FakeClock>,
+) -> Result<Authenticator, Error> {
+    Authenticator::new(
+        AuthConfig {
+            issuers: vec![config],
+        },
+        clock.ambient(),
+    )
+    .await
+}
+
+/// A good token by `key`.
+fn good(key: &TestKey, id: &str) -> String {
+    key.token(header("EdDSA", id), claims())
+}

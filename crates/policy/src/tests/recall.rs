@@ -1,0 +1,109 @@
+//! Another's conversation is read by nobody whom the policies do not let.
+
+use std::time::Duration;
+
+use wardgate_domain::{AttributeValue, Caller, ConversationFacts};
+
+use super::fixture::{Desk, Dir, SCHEMA, SHARING, start};
+use super::samples::{caller, caller_with, token_end};
+
+const OF_THE_TEAM: &str = r#"
+@id("lead") permit(principal in Role::"Lead", action == Action::"recall", resource)
+when { resource.tenant == principal.tenant && resource.owner != User::"chief" };
+@id("never") forbid(principal == User::"mallory", action == Action::"recall", resource);
+"#;
+
+fn desk(policies: &str) -> Desk {
+    let dir = Dir::with(policies);
+    dir.write("s.cedarschema", &format!("{SCHEMA}{SHARING}"));
+    Desk::over(dir.load().unwrap())
+}
+
+fn conversation(owner: &str, tenant: &str) -> ConversationFacts {
+    ConversationFacts {
+        key: "0192d1a0-0000-7000-8000-000000000001".parse().unwrap(),
+        owner: owner.to_owned(),
+        tenant: tenant.to_owned(),
+    }
+}
+
+fn may(desk: &Desk, caller: &Caller, of: &ConversationFacts) -> bool {
+    desk.store.authorize_recall(caller, of).unwrap().allowed
+}
+
+#[test]
+fn a_conversation_is_shared_with_whom_the_policies_name_and_no_one_else() {
+    let desk = desk(OF_THE_TEAM);
+    let lead = caller("l", &["Lead"]);
+    assert!(may(&desk, &lead, &conversation("anna", "")));
+    assert!(!may(&desk, &lead, &conversation("anna", "elsewhere")));
+    assert!(!may(&desk, &lead, &conversation("chief", "")));
+    assert!(!may(&desk, &caller("n", &[]), &conversation("anna", "")));
+    assert!(!may(
+        &desk,
+        &caller("mallory", &["Lead"]),
+        &conversation("anna", "")
+    ));
+}
+
+#[test]
+fn a_decision_carries_the_version_it_was_made_under() {
+    let desk = desk(OF_THE_TEAM);
+    let decision = desk
+        .store
+        .authorize_recall(&caller("l", &["Lead"]), &conversation("anna", ""))
+        .unwrap();
+    assert_eq!(decision.policy_hash, *desk.store.version().borrow());
+}
+
+#[test]
+fn a_schema_without_the_words_shares_nothing() {
+    let desk =
+        Desk::with(r#"@id("all") permit(principal, action == Action::"call_tool", resource);"#);
+    assert!(!may(
+        &desk,
+        &caller("l", &["Lead"]),
+        &conversation("anna", "")
+    ));
+}
+
+#[test]
+fn a_rule_that_fails_shares_nothing() {
+    let desk = desk(
+        r#"
+        @id("all") permit(principal, action == Action::"recall", resource);
+        @id("strict") forbid(principal, action == Action::"recall", resource)
+        when { principal has level && principal.level + 9223372036854775807 == 0 };"#,
+    );
+    let senior = caller_with("s", &[], [("level", AttributeValue::Integer(1))]);
+    assert!(!may(&desk, &senior, &conversation("anna", "")));
+    assert!(may(
+        &desk,
+        &caller("junior", &[]),
+        &conversation("anna", "")
+    ));
+}
+
+#[test]
+fn a_rule_that_always_fails_is_refused_at_load() {
+    let dir = Dir::with(
+        r#"@id("broken") forbid(principal, action == Action::"recall", resource)
+        when { 9223372036854775807 + 1 == 0 };"#,
+    );
+    dir.write("s.cedarschema", &format!("{SCHEMA}{SHARING}"));
+    let refused = dir.load().unwrap_err().to_string();
+    assert!(refused.contains("`broken` fails to evaluate"), "{refused}");
+}
+
+#[test]
+fn nothing_is_shared_with_a_token_that_has_ended() {
+    let desk = desk(OF_THE_TEAM);
+    let to_the_end = Duration::from_micros(
+        u64::try_from(token_end().as_micros() - start().as_micros()).unwrap(),
+    );
+    desk.clock.advance(to_the_end);
+    let refused = desk
+        .store
+        .authorize_recall(&caller("l", &["Lead"]), &conversation("anna", ""));
+    assert_eq!(refused.unwrap_err().name(), "caller.expires_at");
+}
