@@ -67,7 +67,7 @@ impl Http {
         deadline: Instant,
         ambient: &Ambient,
     ) -> Result<Body, ModelError> {
-        let first_byte_by = earlier(self.limits.first_byte, deadline);
+        let first_byte_by = deadline.min(Instant::now() + self.limits.first_byte);
         let request = self.client.post(self.url.clone()).body(json).send();
         let response = timeout_at(first_byte_by, request)
             .await
@@ -110,7 +110,7 @@ fn body(
 ) -> Body {
     let reading = (response, Some(first_byte_by));
     stream::try_unfold(reading, move |(mut response, first_byte_by)| async move {
-        let by = first_byte_by.unwrap_or_else(|| earlier(idle, deadline));
+        let by = first_byte_by.unwrap_or_else(|| deadline.min(Instant::now() + idle));
         let bytes = timeout_at(by, response.chunk())
             .await
             .map_err(|_| ModelError::Late)?
@@ -118,11 +118,4 @@ fn body(
         Ok(bytes.map(|bytes| (bytes, (response, None))))
     })
     .boxed()
-}
-
-/// A limit beyond the clock's reach is the deadline.
-fn earlier(limit: Duration, deadline: Instant) -> Instant {
-    Instant::now()
-        .checked_add(limit)
-        .map_or(deadline, |at| at.min(deadline))
 }
