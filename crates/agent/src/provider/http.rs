@@ -72,7 +72,7 @@ impl Http {
         let response = timeout_at(first_byte_by, request)
             .await
             .map_err(|_| ModelError::Late)?
-            .map_err(|error| unreachable(&error))?;
+            .map_err(|error| not_answered(&error))?;
         let status = response.status();
         if status.is_success() {
             return Ok(body(response, first_byte_by, self.limits.idle, deadline));
@@ -90,16 +90,20 @@ impl Http {
 }
 
 /// The cause tells of addresses and certificates; the URL is left out, as it may name accounts.
-fn unreachable(error: &reqwest::Error) -> ModelError {
+fn not_answered(error: &reqwest::Error) -> ModelError {
     let mut cause = error.source();
     while let Some(deeper) = cause.and_then(std::error::Error::source) {
         cause = Some(deeper);
     }
     info!(
         cause = cause.map(tracing::field::display),
-        "a model provider cannot be reached"
+        "no connection to a model provider, or a broken one"
     );
-    ModelError::Unreachable
+    if error.is_connect() {
+        ModelError::Unreachable
+    } else {
+        ModelError::Cut
+    }
 }
 
 fn body(
