@@ -30,6 +30,7 @@ const ARROWS: [(&str, &[&str]); 15] = [
     (
         "wardgate",
         &[
+            "agent",
             "arguments",
             "audit",
             "domain",

@@ -11,26 +11,32 @@
 
 mod agent;
 mod approval;
+mod as_caller;
+mod assistant;
 mod config;
 mod event;
 mod gateway;
-#[expect(dead_code, reason = "its users are the next commits")]
+mod http;
+mod guardrail;
+mod memory;
 mod model;
-#[cfg_attr(
-    not(test),
-    expect(dead_code, reason = "its users are the next commits")
-)]
 mod provider;
+mod reload;
 mod request;
-#[expect(dead_code, reason = "the turn is the next commit")]
+mod seam;
+#[cfg(test)]
+mod testing;
 mod text_calls;
+mod turn;
 
 pub use agent::{Agent, EventStream};
 pub use approval::ApprovalKey;
 pub use config::Config;
 pub use event::{AgentEvent, Cap, ErrorKind, EventBody, FinishReason};
 pub use gateway::Gateway;
+pub use http::{Endpoints, HttpLimits};
 pub use request::{ApprovalDecision, BearerToken, ChatRequest, HistoryMessage, Model, Speaker};
+pub use text_calls::{FailedLines, Family, UnknownFamily, extract_calls};
 
 /// Why the service cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -38,4 +44,7 @@ pub enum Error {
     /// Files of assistants that cannot be used, one line a fault.
     #[error("the assistants cannot be used:\n{0}")]
     Assistants(String),
+    /// The URL of the gateway that cannot be used.
+    #[error("the gateway's URL cannot be used: {0}")]
+    GatewayUrl(&'static str),
 }

@@ -23,7 +23,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use cli::{Cli, Command};
+use cli::{AgentCommand, Cli, Command};
 
 /// Anything a command can fail with; shown to a person, so it says what to do.
 type Failure = Box<dyn std::error::Error + Send + Sync>;
@@ -55,6 +55,9 @@ async fn run(command: Command) -> Result<(), Failure> {
         Command::Policy(arguments) => commands::policy::run(arguments).await,
         Command::ToolRunner(arguments) => commands::serve::tool_runner(&arguments).await,
         Command::Audit(arguments) => commands::audit::run(arguments).await,
+        Command::Agent(arguments) => match arguments.command {
+            AgentCommand::Extract(arguments) => commands::extract::run(&arguments),
+        },
         Command::Token(arguments) => commands::token::run(&arguments),
         Command::Tools(arguments) => commands::tools::run(arguments).await,
         Command::Certs(arguments) => commands::certs::run(&arguments),

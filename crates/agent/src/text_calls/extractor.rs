@@ -42,7 +42,7 @@ const THOUGHTS: [(&str, &[&str]); 8] = [
 ];
 
 /// What follows a call and belongs to it. It needs not be there: servers cut at such tokens.
-const CLOSINGS: [&str; 38] = [
+const CLOSINGS: [&str; 42] = [
     "</tool_call>",
     "</tool_calls>",
     "</function_call>",
@@ -71,9 +71,13 @@ const CLOSINGS: [&str; 38] = [
     "<|END_ACTION|>",
     "<|END_OF_TURN_TOKEN|>",
     "<|action_end|>",
+    "<|python_end|>",
     "<|call|>",
     "<|end|>",
     "<|im_end|>",
+    "<|eot|>",
+    "</json>",
+    "</tool>",
     "<|eot_id|>",
     "<|eom_id|>",
     "<|end_of_text|>",
@@ -185,6 +189,18 @@ impl Extractor {
         let rest = std::mem::take(&mut self.pending);
         self.show(&rest, &mut pieces);
         pieces
+    }
+
+    /// Bytes read so far, again and again ones included.
+    #[cfg(test)]
+    pub(super) fn steps(&self) -> usize {
+        self.steps.get()
+    }
+
+    /// Bytes held back until more is known.
+    #[cfg(test)]
+    pub(super) fn held(&self) -> usize {
+        self.pending.len()
     }
 
     fn decide(&mut self) -> Vec<Piece> {
@@ -323,8 +339,7 @@ impl Extractor {
 
     fn may_start(&self, first: char) -> bool {
         self.forms.iter().any(|form| {
-            self.state.admits(form.place)
-                && (form.starts.is_empty() || form.starts.contains(first))
+            self.state.admits(form.place) && (form.starts.is_empty() || form.starts.contains(first))
         }) || THOUGHTS.iter().any(|it| it.0.starts_with(first))
     }
 
@@ -342,8 +357,7 @@ impl Extractor {
         };
         let mut cursor = Cursor::new(&rest[..window], &self.steps);
         let admitted = |form: &Form| {
-            self.state.admits(form.place)
-                && (form.starts.is_empty() || form.starts.contains(first))
+            self.state.admits(form.place) && (form.starts.is_empty() || form.starts.contains(first))
         };
         let reached = match reading.any_form(&mut cursor, admitted) {
             Ok(found) if found.calls.is_empty() => return Next::Text(cursor.at()),

@@ -228,9 +228,8 @@ fn number(cursor: &mut Cursor) -> Parsed<String> {
 
 /// A string in either sort of quotes.
 pub(super) fn text(cursor: &mut Cursor) -> Parsed<String> {
-    let quote = match cursor.next()? {
-        quote @ ('"' | '\'') => quote,
-        _ => return Err(Stop::No),
+    let quote @ ('"' | '\'') = cursor.next()? else {
+        return Err(Stop::No);
     };
     let mut text = String::new();
     loop {

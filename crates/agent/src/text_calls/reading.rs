@@ -97,7 +97,8 @@ impl Reading<'_> {
         }
         let short = name.strip_prefix("functions.").unwrap_or(name);
         let must_be_known = opening == Opening::Common || self.quoted;
-        let looks_right = !short.is_empty() && short.len() <= MAX_NAME && short.chars().all(is_in_name);
+        let looks_right =
+            !short.is_empty() && short.len() <= MAX_NAME && short.chars().all(is_in_name);
         if self.tools.knows(short) || (looks_right && !must_be_known) {
             Ok(short)
         } else {

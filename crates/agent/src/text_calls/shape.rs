@@ -11,7 +11,14 @@ const SHAPES: [(&str, &[&str]); 5] = [
     ("tool_name", &["parameters", "arguments", "args", "input"]),
     (
         "tool",
-        &["arguments", "parameters", "args", "params", "input", "tool_input"],
+        &[
+            "arguments",
+            "parameters",
+            "args",
+            "params",
+            "input",
+            "tool_input",
+        ],
     ),
     ("action", &["action_input"]),
     ("function", &["arguments", "parameters", "args"]),

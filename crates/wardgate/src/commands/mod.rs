@@ -3,6 +3,7 @@
 pub(crate) mod audit;
 pub(crate) mod certs;
 pub(crate) mod config;
+pub(crate) mod extract;
 pub(crate) mod health;
 pub(crate) mod import;
 pub(crate) mod pins;
