@@ -13,6 +13,9 @@ mod agent;
 mod approval;
 mod config;
 mod event;
+#[expect(dead_code, reason = "the turn is the next commit")]
+mod functions;
+#[expect(dead_code, reason = "the turn is the next commit")]
 mod gateway;
 #[expect(dead_code, reason = "its users are the next commits")]
 mod model;
@@ -22,6 +25,8 @@ mod model;
 )]
 mod provider;
 mod request;
+#[expect(dead_code, reason = "the turn is the next commit")]
+mod seam;
 mod text_calls;
 
 pub use agent::{Agent, EventStream};

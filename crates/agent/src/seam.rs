@@ -1,5 +1,7 @@
 //! What a turn needs of others: a model to ask, and the gateway with the caller's token.
 
+use std::sync::Arc;
+
 use futures::future::BoxFuture;
 use serde_json::{Map, Value};
 use wardgate_arguments::InputSchema;
@@ -47,7 +49,7 @@ pub(crate) struct GatewayTool {
     /// As models are told of it, under its own name.
     pub(crate) function: Function,
     /// Of its arguments, as the tool defines them.
-    pub(crate) schema: InputSchema,
+    pub(crate) schema: Arc<InputSchema>,
     /// It says that it changes nothing.
     pub(crate) read_only: bool,
     /// It says that a person has to agree to each call.
