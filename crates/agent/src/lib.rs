@@ -17,6 +17,7 @@ mod event;
 mod functions;
 #[expect(dead_code, reason = "the turn is the next commit")]
 mod gateway;
+mod http;
 #[expect(dead_code, reason = "its users are the next commits")]
 mod model;
 #[cfg_attr(
@@ -34,6 +35,7 @@ pub use approval::ApprovalKey;
 pub use config::Config;
 pub use event::{AgentEvent, Cap, ErrorKind, EventBody, FinishReason};
 pub use gateway::Gateway;
+pub use http::{Endpoints, HttpLimits};
 pub use request::{ApprovalDecision, BearerToken, ChatRequest, HistoryMessage, Model, Speaker};
 pub use text_calls::{FailedLines, Family, UnknownFamily, extract_calls};
 
