@@ -64,7 +64,7 @@ fn offer(tool: &ListedTool, names: &mut Names) -> Result<GatewayTool, String> {
             parameters,
         },
         schema: Arc::new(schema),
-        read_only: tool.annotations.read_only_hint == Some(true),
+        read_only: tool.annotations.read_only == Some(true),
         needs_approval: tool.meta.get(NEEDS_APPROVAL) == Some(&Value::Bool(true)),
     })
 }

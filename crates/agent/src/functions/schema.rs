@@ -130,7 +130,11 @@ impl<'s> Cleaner<'s> {
             // In earlier drafts a list of them is a tuple.
             "items" if value.is_array() => {
                 let tuple = self.keyword("prefixItems", value, depth)?;
-                tuple.map(|schemas| json!({ "anyOf": schemas }))
+                tuple.map(|schemas| {
+                    let mut any = Map::from_iter([("anyOf".to_owned(), schemas)]);
+                    tidy(&mut any);
+                    Value::Object(any)
+                })
             }
             "additionalProperties" if value.is_boolean() => Some(value.clone()),
             "items"

@@ -57,11 +57,9 @@ pub(crate) struct ListedTool {
 
 /// What a tool says of itself (MCP, `ToolAnnotations`). Hints, no more.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
 pub(crate) struct Hints {
-    pub(crate) read_only_hint: Option<bool>,
-    pub(crate) destructive_hint: Option<bool>,
-    pub(crate) idempotent_hint: Option<bool>,
+    #[serde(default, rename = "readOnlyHint")]
+    pub(crate) read_only: Option<bool>,
 }
 
 #[derive(Deserialize)]

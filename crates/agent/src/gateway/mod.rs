@@ -1,15 +1,14 @@
 //! The gateway, as an MCP client sees it (protocol 2026-07-28): each request is one POST with the caller's own token.
 //!
 //! ```text
-//!   caller ─▶ list_tools ─▶ tool_cache ─┐
-//!          ─▶ call_tool ────────────────┼─▶ exchange: one request, one answer ─▶ door ─▶ axum Router, or HTTP
-//!          ─▶ memory ───────────────────┘   headers, limits, JSON or SSE
+//!   list_tools ─▶ tool_cache ─┐
+//!   call_tool ────────────────┼─▶ exchange: one request, one answer ─▶ door ─▶ axum Router, or HTTP
+//!   memory ───────────────────┘   headers, limits, JSON or SSE
 //! ```
 //!
 //! Dropping a future hangs up, and in this version of the protocol that cancels what it asked for.
 
 mod call;
-mod caller;
 mod door;
 mod exchange;
 mod fault;
@@ -31,7 +30,6 @@ use exchange::Request;
 use tool_cache::ToolCache;
 
 pub(crate) use call::{CallEnding, CallOutcome, ToolCall, ToolResult};
-pub(crate) use caller::CallerGateway;
 pub(crate) use fault::GatewayError;
 pub(crate) use list::{ListedTool, ToolList};
 

@@ -78,7 +78,7 @@ async fn what_a_tool_says_of_itself_is_read_and_an_unreadable_tool_left_out() {
     let tool = &list.tools[0];
     assert_eq!(tool.description.as_deref(), Some("Finds things."));
     assert_eq!(tool.input_schema["properties"]["q"]["type"], "string");
-    assert_eq!(tool.annotations.read_only_hint, Some(true));
+    assert_eq!(tool.annotations.read_only, Some(true));
     assert_eq!(tool.meta["ui"]["visibility"][0], "app");
     assert_eq!(list.tools[1].annotations, list::Hints::default());
 }

@@ -3,14 +3,11 @@
 use serde_json::Map;
 
 use super::*;
-use crate::gateway::caller::CallerGateway;
+use crate::as_caller::AsCaller;
 use crate::seam::{GatewayClient, GatewayFailure, ToolAnswer};
 
-fn caller(script: &Script) -> CallerGateway {
-    CallerGateway {
-        gateway: script.in_process(),
-        token: token("t"),
-    }
+fn caller(script: &Script) -> AsCaller {
+    AsCaller::new(script.in_process(), token("t"))
 }
 
 #[tokio::test]

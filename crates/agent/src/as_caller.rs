@@ -1,4 +1,4 @@
-//! The gateway as one caller sees it, in the words of a turn.
+//! The gateway with one caller's token, in the words of a turn.
 
 use std::collections::HashSet;
 
@@ -8,8 +8,8 @@ use serde_json::value::to_raw_value;
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
-use super::{CallEnding, Gateway, GatewayError, ToolCall};
 use crate::functions::result_text;
+use crate::gateway::{CallEnding, Gateway, GatewayError, ToolCall};
 use crate::request::BearerToken;
 use crate::seam::{GatewayClient, GatewayFailure, GatewayTool, ToolAnswer};
 
@@ -19,14 +19,18 @@ const INVALID_PARAMS: i64 = -32602;
 /// JSON-RPC's code for a failure of the platform.
 const INTERNAL: i64 = -32603;
 
-/// A gateway and whose token it is asked with.
+/// The gateway, asked on behalf of one caller.
 #[derive(Debug, Clone)]
-pub(crate) struct CallerGateway {
-    pub(crate) gateway: Gateway,
-    pub(crate) token: BearerToken,
+pub(crate) struct AsCaller {
+    gateway: Gateway,
+    token: BearerToken,
 }
 
-impl CallerGateway {
+impl AsCaller {
+    pub(crate) fn new(gateway: Gateway, token: BearerToken) -> Self {
+        Self { gateway, token }
+    }
+
     async fn list(&self, toolsets: &[String]) -> Result<Vec<GatewayTool>, GatewayFailure> {
         if toolsets.is_empty() {
             let list = self.gateway.list_tools(&self.token, None).await?;
@@ -79,7 +83,7 @@ impl CallerGateway {
     }
 }
 
-impl GatewayClient for CallerGateway {
+impl GatewayClient for AsCaller {
     fn tools<'a>(
         &'a self,
         toolsets: &'a [String],
