@@ -11,24 +11,24 @@
 
 mod agent;
 mod approval;
+mod as_caller;
+mod assistant;
 mod config;
 mod event;
-#[expect(dead_code, reason = "the turn is the next commit")]
 mod functions;
-#[expect(dead_code, reason = "the turn is the next commit")]
 mod gateway;
+mod guardrail;
 mod http;
-#[expect(dead_code, reason = "its users are the next commits")]
+mod memory;
 mod model;
-#[cfg_attr(
-    not(test),
-    expect(dead_code, reason = "its users are the next commits")
-)]
 mod provider;
+mod reload;
 mod request;
-#[expect(dead_code, reason = "the turn is the next commit")]
 mod seam;
+#[cfg(test)]
+mod testing;
 mod text_calls;
+mod turn;
 
 pub use agent::{Agent, EventStream};
 pub use approval::ApprovalKey;
