@@ -16,6 +16,7 @@ mod assistant;
 mod config;
 mod event;
 mod gateway;
+mod http;
 mod guardrail;
 mod memory;
 mod model;
@@ -33,6 +34,7 @@ pub use approval::ApprovalKey;
 pub use config::Config;
 pub use event::{AgentEvent, Cap, ErrorKind, EventBody, FinishReason};
 pub use gateway::Gateway;
+pub use http::{Endpoints, HttpLimits};
 pub use request::{ApprovalDecision, BearerToken, ChatRequest, HistoryMessage, Model, Speaker};
 pub use text_calls::{FailedLines, Family, UnknownFamily, extract_calls};
 
@@ -42,4 +44,7 @@ pub enum Error {
     /// Files of assistants that cannot be used, one line a fault.
     #[error("the assistants cannot be used:\n{0}")]
     Assistants(String),
+    /// The URL of the gateway that cannot be used.
+    #[error("the gateway's URL cannot be used: {0}")]
+    GatewayUrl(&'static str),
 }

@@ -75,7 +75,7 @@ pub enum UnusableSchema {
 }
 
 /// What the arguments of a tool must look like.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct InputSchema {
     compiled: Compiled,
     properties: Vec<Property>,

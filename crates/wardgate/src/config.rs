@@ -3,7 +3,7 @@
 //! Defaults, then the file, then the environment (`WARDGATE_GATEWAY__LISTEN` is `gateway.listen`). Relative
 //! paths are relative to the file. A key nobody knows is an error.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use figment::Figment;
@@ -11,17 +11,21 @@ use figment::providers::{Env, Serialized};
 use figment::value::{Dict, Value};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use url::Url;
+use wardgate_agent::HttpLimits;
+use wardgate_edge::AuthConfig;
 use wardgate_rpc::link::TlsFiles;
 use wardgate_rpc::server::ListenConfig;
 
 /// Sections a file can have.
-const SECTIONS: [&str; 7] = [
+const SECTIONS: [&str; 8] = [
     "telemetry",
     "local_issuer",
     "gateway",
     "policy",
     "tool_runner",
     "audit",
+    "agent",
     "operator",
 ];
 /// What a service's section holds for this binary rather than for the service.
@@ -34,6 +38,18 @@ const WIRING: [&str; 9] = [
     "permit_public_key_files",
     "pseudonym_key_file",
     "mac_key_file",
+    "links",
+];
+
+/// The same of an agent that runs by itself.
+const AGENT_WIRING: [&str; 8] = [
+    "listen",
+    "public_url",
+    "allowed_hosts",
+    "allowed_origins",
+    "limits",
+    "auth",
+    "approval_key_file",
     "links",
 ];
 
@@ -115,6 +131,43 @@ pub(crate) struct ServiceWiring {
 pub(crate) struct ServiceLinks {
     /// Where the tool-runner records changes by operators.
     pub(crate) audit: String,
+}
+
+/// How an agent that runs by itself listens, whom it lets in, and where its gateway is. In `up` it shares the
+/// gateway's address, and the gateway's settings hold.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct AgentWiring {
+    #[serde(default = "agent_listen")]
+    pub(crate) listen: SocketAddr,
+    /// How clients reach it; its host may be named.
+    #[serde(default)]
+    pub(crate) public_url: Option<String>,
+    /// Hosts clients may name, without port, besides loopback and the public URL's.
+    #[serde(default)]
+    pub(crate) allowed_hosts: Vec<String>,
+    /// Origins of web pages that may call, besides those on an allowed host.
+    #[serde(default)]
+    pub(crate) allowed_origins: Vec<String>,
+    #[serde(default)]
+    pub(crate) limits: HttpLimits,
+    /// Whose tokens are accepted; the same issuers as the gateway's, which gets the same tokens.
+    pub(crate) auth: AuthConfig,
+    #[serde(default)]
+    pub(crate) approval_key_file: Option<PathBuf>,
+    pub(crate) links: AgentLinks,
+}
+
+/// Whom an agent calls.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct AgentLinks {
+    /// Where the gateway's paths begin.
+    pub(crate) gateway: Url,
+}
+
+fn agent_listen() -> SocketAddr {
+    (Ipv4Addr::LOCALHOST, 8081).into()
 }
 
 /// How an operator reaches services that run by themselves.
@@ -254,9 +307,13 @@ impl Settings {
     }
 
     fn halves(&self, name: &str) -> Result<(Dict, Dict), Error> {
-        Ok(self.section(name)?.into_iter().partition(|(key, _)| {
-            !WIRING.contains(&key.as_str()) || (name == "gateway" && key == "listen")
-        }))
+        let is_wiring = |key: &str| match name {
+            "agent" => AGENT_WIRING.contains(&key),
+            "gateway" => key != "listen" && WIRING.contains(&key),
+            _ => WIRING.contains(&key),
+        };
+        let section = self.section(name)?.into_iter();
+        Ok(section.partition(|(key, _)| !is_wiring(key)))
     }
 
     fn read<T: DeserializeOwned>(&self, name: &str, half: Dict) -> Result<T, Error> {
@@ -317,7 +374,7 @@ fn plainly(error: &figment::Error) -> String {
 fn is_path(key: &str) -> bool {
     matches!(
         key,
-        "ca" | "cert" | "key" | "file" | "policies" | "catalogue"
+        "ca" | "cert" | "key" | "file" | "policies" | "catalogue" | "assistants"
     ) || key.ends_with("_file")
         || key.ends_with("_files")
 }

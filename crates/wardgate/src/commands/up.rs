@@ -45,14 +45,14 @@ pub(crate) async fn run(arguments: Up) -> Result<(), Failure> {
     tokio::pin!(stop);
     let starting = async {
         let parts = parts(&settings, &dir, demo.as_ref())?;
-        let (neighbours, offered) = compose::local(parts, &ambient).await?;
+        let (neighbours, offered, closing) = compose::local(parts, &ambient).await?;
         let metrics = telemetry.metrics();
         let gateway = Gateway::new(config, &bound, neighbours, metrics, ambient.clone()).await?;
         gateway.ready().await;
-        Ok::<_, Failure>((gateway, offered))
+        Ok::<_, Failure>((gateway, offered, closing))
     };
     // What it waits for may never come: a signal ends the wait too.
-    let (gateway, offered) = tokio::select! {
+    let (gateway, offered, closing) = tokio::select! {
         started = starting => started?,
         () = &mut stop => return Ok(()),
     };
@@ -70,6 +70,7 @@ pub(crate) async fn run(arguments: Up) -> Result<(), Failure> {
         () = Arc::clone(&gateway).serve(bound, gateway.router(), stop) => {}
         () = operator => {}
     }
+    closing.close().await;
     Ok(())
 }
 
