@@ -63,7 +63,13 @@ impl World {
             issuers: vec![IssuerConfig::new("https://id.example", "wardgate", jwks)],
         };
         let key = ApprovalKey::from_bytes(&[7; 32]);
-        let agent = Agent::open(&Config::default(), Gateway, key, ambient.clone()).await;
+        let agent = Agent::open(
+            &Config::default(),
+            Gateway::in_process(Router::new()),
+            key,
+            ambient.clone(),
+        )
+        .await;
         let endpoints = Endpoints {
             agent: agent.unwrap(),
             admission: Admission {
