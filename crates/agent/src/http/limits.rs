@@ -4,17 +4,6 @@ use serde::{Deserialize, Serialize};
 use wardgate_edge::{BodyLimits, ConnectionLimits};
 
 /// What one request may cost.
-    #[serde(default)]
-    pub limits: HttpLimits,
-    /// Whose tokens are accepted; the same issuers as the gateway's, which sees the same tokens.
-    pub auth: AuthConfig,
-}
-
-fn default_listen() -> SocketAddr {
-    (Ipv4Addr::LOCALHOST, 8081).into()
-}
-
-/// What one request may cost.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct HttpLimits {
