@@ -11,19 +11,23 @@
 
 mod agent;
 mod approval;
+mod as_caller;
+mod assistant;
 mod config;
 mod event;
 mod gateway;
 mod http;
-#[expect(dead_code, reason = "its users are the next commits")]
+mod guardrail;
+mod memory;
 mod model;
-#[cfg_attr(
-    not(test),
-    expect(dead_code, reason = "its users are the next commits")
-)]
 mod provider;
+mod reload;
 mod request;
+mod seam;
+#[cfg(test)]
+mod testing;
 mod text_calls;
+mod turn;
 
 pub use agent::{Agent, EventStream};
 pub use approval::ApprovalKey;

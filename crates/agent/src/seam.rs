@@ -1,10 +1,13 @@
 //! What a turn needs of others: a model to ask, and the gateway with the caller's token.
 
+use std::sync::Arc;
+
+use futures::StreamExt;
 use futures::future::BoxFuture;
 use serde_json::{Map, Value};
 use wardgate_arguments::InputSchema;
 
-use crate::model::{Function, ModelError, ModelRequest, ModelStream};
+use crate::model::{Function, ModelError, ModelEvent, ModelRequest, ModelStream};
 
 /// A model provider.
 pub(crate) trait ModelClient: Send + Sync {
@@ -13,6 +16,30 @@ pub(crate) trait ModelClient: Send + Sync {
 
     /// Whether its wire carries functions; with others, tools are described in the prompt.
     fn carries_calls(&self) -> bool;
+}
+
+/// A whole answer in words, or the first `max` bytes of it and a little more.
+pub(crate) async fn in_words(
+    client: &dyn ModelClient,
+    request: ModelRequest,
+    max: usize,
+) -> Result<String, ModelError> {
+    let mut events = client.stream(request).await?;
+    let mut words = String::new();
+    let mut is_over = false;
+    while let Some(event) = events.next().await {
+        match event? {
+            ModelEvent::Text(text) if words.len() < max => words.push_str(&text),
+            ModelEvent::Finished(_) => is_over = true,
+            _ => {}
+        }
+    }
+    // A stream that does not say that it is over was cut.
+    if is_over {
+        Ok(words)
+    } else {
+        Err(ModelError::Cut)
+    }
 }
 
 /// The gateway, as one caller sees it.
@@ -47,7 +74,7 @@ pub(crate) struct GatewayTool {
     /// As models are told of it, under its own name.
     pub(crate) function: Function,
     /// Of its arguments, as the tool defines them.
-    pub(crate) schema: InputSchema,
+    pub(crate) schema: Arc<InputSchema>,
     /// It says that it changes nothing.
     pub(crate) read_only: bool,
     /// It says that a person has to agree to each call.

@@ -7,7 +7,8 @@ use std::str::FromStr;
 
 use bytes::Bytes;
 
-use crate::{ConversationKey, Digest, Timestamp, ToolFacts};
+use crate::ids::version_7;
+use crate::{Ambient, ConversationKey, Digest, Timestamp, ToolFacts};
 
 /// A text that cannot be an id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -23,6 +24,11 @@ macro_rules! text_id {
         pub struct $name(String);
 
         impl $name {
+            /// A new id: the text of a UUID version 7.
+            pub fn new(ambient: &Ambient) -> Self {
+                Self(version_7(ambient).to_string())
+            }
+
             /// The id as its author wrote it. It may hold anything, so it belongs in no log.
             pub fn as_str(&self) -> &str {
                 &self.0

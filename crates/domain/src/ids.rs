@@ -14,6 +14,12 @@ pub struct InvalidId {
     kind: &'static str,
 }
 
+/// A new UUID version 7.
+pub(crate) fn version_7(ambient: &Ambient) -> Uuid {
+    let millis = u64::try_from(ambient.now().as_micros() / 1_000).unwrap_or(0);
+    Builder::from_unix_timestamp_millis(millis, &ambient.random()).into_uuid()
+}
+
 macro_rules! id {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
@@ -23,8 +29,7 @@ macro_rules! id {
         impl $name {
             /// A new id: UUID version 7 (RFC 9562), so ids sort by the time they were made.
             pub fn new(ambient: &Ambient) -> Self {
-                let millis = u64::try_from(ambient.now().as_micros() / 1_000).unwrap_or(0);
-                Self(Builder::from_unix_timestamp_millis(millis, &ambient.random()).into_uuid())
+                Self(version_7(ambient))
             }
         }
 

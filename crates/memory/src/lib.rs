@@ -1,1 +1,27 @@
 //! Conversations, and what was said in them.
+//!
+//! ```text
+//!   add ──▶ rights of now ──▶ seal ──▶ SQLite │ PostgreSQL ──▶ open ──▶ rights of now ──▶ read
+//!            (policy)       key of the                                    (policy)
+//!                          conversation ◀── destroyed, on record: erased
+//! ```
+//!
+//! One job: keep each conversation for its owner alone, in one order, readable only as far as the reader's rights reach
+//! today, and gone when it is erased.
+
+mod config;
+mod conversing;
+mod erasure;
+mod error;
+mod keeping;
+mod owner;
+mod rights;
+mod sealing;
+mod service;
+mod store;
+mod words;
+
+pub use config::{Config, Retention};
+pub use error::Error;
+pub use sealing::{MasterKey, SealBroken};
+pub use service::service;

@@ -122,3 +122,27 @@ pub const RETRIES: &str = "wardgate_source_retries_total";
 pub const LIMITED_CALLS: &str = "wardgate_limited_calls_total";
 /// Counter: calls of tools whose results are kept, by `outcome`: hit, or miss.
 pub const RESULT_CACHE: &str = "wardgate_result_cache_lookups_total";
+
+// === memory ===
+
+/// Counter: requests by `method` and `outcome`: done, refused or failed.
+pub const MEMORY_REQUESTS: &str = "wardgate_memory_requests_total";
+/// Histogram, seconds: one request, by `method`.
+pub const MEMORY_REQUEST_SECONDS: &str = "wardgate_memory_request_duration_seconds";
+/// Counter: messages stored.
+pub const MESSAGES_ADDED: &str = "wardgate_memory_messages_added_total";
+/// Counter: messages whose text was withheld from a reader.
+pub const MESSAGES_WITHHELD: &str = "wardgate_memory_messages_withheld_total";
+/// Counter: conversations erased, `by` their owner, an operator, or retention.
+pub const CONVERSATIONS_ERASED: &str = "wardgate_memory_conversations_erased_total";
+/// Counter: times the memory store could not be used.
+pub const MEMORY_STORE_FAILURES: &str = "wardgate_memory_store_failures_total";
+
+// === agent ===
+
+/// Counter: turns by `finish`, as the last event of their stream says.
+pub const AGENT_TURNS: &str = "wardgate_agent_turns_total";
+/// Counter: calls of models that never came to a tool, by `reason`: not_available, arguments or repeated.
+pub const AGENT_REFUSED_CALLS: &str = "wardgate_agent_refused_calls_total";
+/// Counter: changed files of assistants by `outcome`, swapped or refused.
+pub const AGENT_RELOADS: &str = "wardgate_assistant_reloads_total";

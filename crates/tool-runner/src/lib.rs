@@ -12,6 +12,7 @@
 
 mod call;
 mod catalogue;
+mod closing;
 mod command;
 mod compiled;
 mod config;
@@ -39,6 +40,7 @@ mod store;
 mod switchboard;
 
 pub use catalogue::{Catalogue, Fault, Tool, Toolset};
+pub use closing::Closing;
 pub use command::{LAUNCH, launch};
 pub use config::Config;
 pub use error::Error;

@@ -235,6 +235,11 @@ impl Loaded {
         &self.upstreams
     }
 
+    /// Every MCP server, whether its tools are imported or configured one by one.
+    pub(crate) fn servers(&self) -> Vec<Arc<Upstream>> {
+        self.sources.servers().cloned().collect()
+    }
+
     /// Whether there is anything a switch of this target could concern.
     pub(crate) fn has(&self, target: &SwitchTarget) -> bool {
         let name = target.name.as_str();

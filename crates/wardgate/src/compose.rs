@@ -12,7 +12,7 @@ use wardgate_rpc::client::AuditClient;
 use wardgate_rpc::link::TlsFiles;
 use wardgate_rpc::operator::Offered;
 use wardgate_rpc::{Neighbour, Peer, link};
-use wardgate_tool_runner::SealingKey;
+use wardgate_tool_runner::{Closing, SealingKey};
 
 use crate::Failure;
 use crate::config::{AgentWiring, GatewayWiring};
@@ -33,15 +33,16 @@ pub(crate) struct Parts {
     pub(crate) mac_key: wardgate_audit::MacKey,
 }
 
-/// Every service in this process: for the gateway each behind a local link, and for the operator.
+/// Every service in this process: for the gateway each behind a local link, and for the operator; and what ends
+/// what they started.
 pub(crate) async fn local(
     parts: Parts,
     ambient: &Ambient,
-) -> Result<(Neighbours, Offered), Failure> {
+) -> Result<(Neighbours, Offered, Closing), Failure> {
     let audit = wardgate_audit::service(parts.audit, parts.mac_key, ambient.clone()).await?;
     let policy =
         wardgate_policy::service(parts.policy, parts.permit_signer, ambient.clone()).await?;
-    let tool_runner = wardgate_tool_runner::service(
+    let (tool_runner, closing) = wardgate_tool_runner::service(
         parts.tool_runner,
         parts.permit_verifier,
         parts.pseudonym_key,
@@ -59,7 +60,7 @@ pub(crate) async fn local(
         tool_runner: link::local(tool_runner, Peer::Gateway),
         audit: link::local(audit, Peer::Gateway),
     };
-    Ok((neighbours, offered))
+    Ok((neighbours, offered, closing))
 }
 
 /// Every service behind a socket.

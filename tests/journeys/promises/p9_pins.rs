@@ -129,7 +129,9 @@ async fn p9_a_changed_tool_is_quarantined_alone_and_an_approval_brings_it_back()
     );
 
     // The other one changes while nothing runs.
-    app.process.kill();
+    assert!(app.process.terminate().success());
+    let note = upstream.tools.with_extension("json.ended");
+    assert!(note.exists(), "the server was asked to end, and not killed");
     let widened = json!({ "name": "list", "description": "Lists notes.", "inputSchema": {
         "type": "object", "properties": { "of": { "type": "string" } },
     } });

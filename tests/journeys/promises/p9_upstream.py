@@ -1,4 +1,5 @@
-"""An MCP server over stdio. Its tools are those of a file; it tells when the file changes."""
+"""An MCP server over stdio. Its tools are those of a file; it tells when the file changes, and leaves a note when its
+input ends."""
 import json
 import os
 import sys
@@ -51,4 +52,6 @@ for line in sys.stdin:
         say({"id": request["id"], "error": {"code": -32601, "message": "Method not found"}})
     else:
         say({"id": request["id"], "result": result})
+with open(path + ".ended", "w", encoding="utf-8"):
+    pass
 os._exit(0)

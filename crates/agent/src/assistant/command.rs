@@ -21,7 +21,9 @@ impl ConfiguredCall {
         let filled = self
             .arguments
             .iter()
-            .map(|(name, template)| Some((name.clone(), Value::String(template.render(words).ok()?))))
+            .map(|(name, template)| {
+                Some((name.clone(), Value::String(template.render(words).ok()?)))
+            })
             .collect::<Option<Map<_, _>>>()?;
         Some(Value::Object(filled).to_string())
     }
@@ -47,6 +49,8 @@ pub(crate) enum Opening {
         tool: String,
         arguments: String,
         answer: Answer,
+        /// The person wrote it as a command.
+        is_command: bool,
     },
     /// A command that lacks a word, and how it is written.
     Usage(String),
@@ -71,6 +75,7 @@ pub(crate) fn opening(
             tool: call.tool.clone(),
             arguments,
             answer: Answer::Model,
+            is_command: false,
         },
         None => Opening::None,
     }
@@ -93,6 +98,7 @@ impl Command {
                 tool: self.call.tool.clone(),
                 arguments,
                 answer: self.answer,
+                is_command: true,
             },
             None => Opening::Usage(self.usage()),
         }
@@ -100,11 +106,7 @@ impl Command {
 
     /// `/record <uuid>`
     fn usage(&self) -> String {
-        let words: String = self
-            .words
-            .iter()
-            .map(|word| format!(" <{word}>"))
-            .collect();
+        let words: String = self.words.iter().map(|word| format!(" <{word}>")).collect();
         format!("{}{words}", self.name)
     }
 }
@@ -142,6 +144,7 @@ mod tests {
                 tool: "look_up".to_owned(),
                 arguments: r#"{"uuid":"a\"b c"}"#.to_owned(),
                 answer: Answer::Result,
+                is_command: true,
             }
         );
         assert_eq!(open("/record"), Opening::Usage("/record <uuid>".to_owned()));

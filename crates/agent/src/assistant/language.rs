@@ -131,10 +131,7 @@ impl<T> ByLanguage<T> {
 
 /// The language of `text`. Short texts say little; then it is the likeliest of `expected`, and unknown where there is
 /// none.
-pub(crate) fn detect<'a>(
-    text: &str,
-    expected: impl Iterator<Item = &'a str>,
-) -> Option<Language> {
+pub(crate) fn detect<'a>(text: &str, expected: impl Iterator<Item = &'a str>) -> Option<Language> {
     let sure = whatlang::detect(text).filter(whatlang::Info::is_reliable);
     if let Some(sure) = sure {
         return Some(Language(sure.lang()));
@@ -158,11 +155,12 @@ mod tests {
 
     #[test]
     fn long_texts_show_their_language_and_short_ones_the_likeliest_expected() {
-        let of = |text: &str| {
-            detect(text, ["en", "vi"].into_iter()).map(Language::code)
-        };
+        let of = |text: &str| detect(text, ["en", "vi"].into_iter()).map(Language::code);
         assert_eq!(of("Một ngày nên đánh răng bao nhiêu lần?"), Some("vi"));
-        assert_eq!(of("How many times a day should I brush my teeth?"), Some("en"));
+        assert_eq!(
+            of("How many times a day should I brush my teeth?"),
+            Some("en")
+        );
         assert_eq!(
             of("Wie oft am Tag sollte ich mir eigentlich die Zähne putzen?"),
             Some("de")

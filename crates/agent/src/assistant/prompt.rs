@@ -2,10 +2,10 @@
 //!
 //! What a person or a tool says never gets into a system prompt: there it would be an instruction.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use minijinja::{Environment, UndefinedBehavior, context};
-use serde::Serialize;
 use wardgate_domain::{AttributeValue, Caller, Timestamp};
 
 use super::language::Language;
@@ -69,12 +69,13 @@ impl Prompt {
         let user = context! {
             subject => caller.subject(),
             tenant => caller.tenant(),
-            roles => caller.roles(),
-            attributes => caller
-                .attributes()
-                .iter()
-                .map(|(name, value)| (name.clone(), shown(value)))
-                .collect::<std::collections::BTreeMap<_, _>>(),
+            roles => listed(caller.roles()),
+            attributes => minijinja::Value::from_pairs(
+                caller
+                    .attributes()
+                    .iter()
+                    .map(|(name, value)| (name.as_str(), shown(value))),
+            ),
         };
         let values = context! {
             user => user,
@@ -97,8 +98,12 @@ fn shown(value: &AttributeValue) -> minijinja::Value {
         AttributeValue::Text(text) => minijinja::Value::from(text.as_str()),
         AttributeValue::Integer(number) => minijinja::Value::from(*number),
         AttributeValue::Boolean(truth) => minijinja::Value::from(*truth),
-        AttributeValue::List(items) => minijinja::Value::from_serialize(items),
+        AttributeValue::List(items) => listed(items),
     }
+}
+
+fn listed(items: &[String]) -> minijinja::Value {
+    items.iter().map(String::as_str).collect()
 }
 
 /// A text with holes for named values, for arguments and questions.
@@ -127,11 +132,11 @@ impl Template {
     }
 
     /// The text with the values of `values` in it.
-    pub(crate) fn render(&self, values: impl Serialize) -> Result<String, String> {
+    pub(crate) fn render(&self, values: &BTreeMap<&str, &str>) -> Result<String, String> {
         render(
             &self.environment,
             NAME,
-            minijinja::Value::from_serialize(values),
+            minijinja::Value::from_pairs(values.iter().map(|(name, text)| (*name, *text))),
         )
     }
 }

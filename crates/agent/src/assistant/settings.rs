@@ -8,8 +8,6 @@ use serde_json::Value;
 use serde_saphyr::Spanned;
 use wardgate_domain::duration;
 
-use crate::text_calls::Family;
-
 /// One file.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -35,7 +33,7 @@ pub(super) struct Assistant {
     #[serde(default)]
     pub(super) calls: Calls,
     #[serde(default)]
-    pub(super) family: Family,
+    pub(super) family: Option<Spanned<String>>,
     #[serde(default)]
     pub(super) tools: Tools,
     pub(super) prompts: Spanned<Texts>,

@@ -9,7 +9,7 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue};
 use reqwest::redirect::Policy;
 use tokio::time::{Instant, timeout_at};
-use tracing::warn;
+use tracing::info;
 use url::Url;
 use wardgate_domain::Ambient;
 
@@ -95,7 +95,7 @@ fn unreachable(error: &reqwest::Error) -> ModelError {
     while let Some(deeper) = cause.and_then(std::error::Error::source) {
         cause = Some(deeper);
     }
-    warn!(
+    info!(
         cause = cause.map(tracing::field::display),
         "a model provider cannot be reached"
     );

@@ -19,6 +19,10 @@ mod frames;
 mod http;
 mod ollama;
 mod openai;
+#[cfg(test)]
+mod real_model;
+#[cfg(test)]
+mod replay;
 mod retry;
 mod secret;
 mod settings;
@@ -34,7 +38,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::{Stream, StreamExt, TryStreamExt, stream};
 use tokio::time::{Instant, sleep, timeout};
-use tracing::{Instrument, warn};
+use tracing::{Instrument, info, warn};
 use wardgate_domain::Ambient;
 
 use self::answer::Answer;
@@ -166,10 +170,11 @@ impl Provider {
             };
             let pause = retry::pause(made, self.attempts, &error, &self.ambient)
                 .filter(|pause| Instant::now() + *pause < deadline);
-            warn!(provider = self.name, attempt = made, %error, again = pause.is_some(), "a model gave no answer");
             let Some(pause) = pause else {
+                warn!(provider = self.name, attempt = made, %error, "a model gave no answer");
                 return Err(error);
             };
+            info!(provider = self.name, attempt = made, %error, ?pause, "a model is asked again");
             sleep(pause).await;
         }
     }

@@ -49,10 +49,10 @@ fn prompt(messages: &[ModelMessage]) -> String {
     if let [("User", text)] = said.as_slice() {
         return (*text).clone();
     }
-    let mut dialogue: String = said
-        .iter()
-        .map(|(who, text)| format!("{who}: {text}\n\n"))
-        .collect();
+    let mut dialogue = String::new();
+    for (who, text) in said {
+        dialogue.push_str(&format!("{who}: {text}\n\n"));
+    }
     dialogue.push_str("Assistant:");
     dialogue
 }

@@ -57,11 +57,13 @@ fn message(message: &ModelMessage) -> Value {
     }
 }
 
+/// Never strict: that would make every optional argument a required one.
 fn tool(function: &Function) -> Value {
     json!({"type": "function", "function": {
         "name": function.name,
         "description": function.description,
         "parameters": function.parameters,
+        "strict": false,
     }})
 }
 

@@ -29,6 +29,10 @@ pub(super) fn pause(
     if made >= attempts || asked_for > MOST_ASKED_FOR {
         return None;
     }
+    // Most likely a kept connection that the server had closed: some do after every stream, announced or not.
+    if made == 1 && *error == ModelError::Unreachable {
+        return Some(Duration::ZERO);
+    }
     let longest = 2_u32
         .checked_pow(made.saturating_sub(1))
         .map_or(LONGEST, |factor| FIRST.saturating_mul(factor))
@@ -82,6 +86,14 @@ mod tests {
         assert_eq!(pause(1, 1, &BUSY, &ambient), None);
         assert!(pause(1, 3, &busy_for(30), &ambient).is_some());
         assert_eq!(pause(1, 3, &busy_for(31), &ambient), None);
+    }
+
+    #[test]
+    fn a_connection_that_was_gone_is_replaced_at_once() {
+        let ambient = highest_chance();
+        let pause = |made| pause(made, 3, &ModelError::Unreachable, &ambient).unwrap();
+        assert_eq!(pause(1), Duration::ZERO);
+        assert!(pause(2) > Duration::ZERO);
     }
 
     #[test]

@@ -252,6 +252,13 @@ async fn a_server_that_does_not_close_after_the_end_is_not_waited_for() {
 }
 
 #[tokio::test]
+async fn a_wire_without_functions_says_so() {
+    let server = Scripted::start([]).await;
+    assert!(provider(&server, json!({})).carries_calls());
+    assert!(!provider(&server, json!({"type": "ollama"})).carries_calls());
+}
+
+#[tokio::test]
 async fn no_key_is_shown() {
     let server = Scripted::start([]).await;
     let provider = provider(&server, json!({"headers": {"x-account": "canary"}}));

@@ -191,6 +191,18 @@ impl Extractor {
         pieces
     }
 
+    /// Bytes read so far, again and again ones included.
+    #[cfg(test)]
+    pub(super) fn steps(&self) -> usize {
+        self.steps.get()
+    }
+
+    /// Bytes held back until more is known.
+    #[cfg(test)]
+    pub(super) fn held(&self) -> usize {
+        self.pending.len()
+    }
+
     fn decide(&mut self) -> Vec<Piece> {
         let pending = std::mem::take(&mut self.pending);
         let mut pieces = Vec::new();

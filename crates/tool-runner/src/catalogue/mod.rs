@@ -14,7 +14,7 @@ mod tool;
 mod toolset;
 mod yaml;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use wardgate_domain::Digest;
@@ -209,6 +209,16 @@ impl Catalogue {
         self.imported = imports.sources;
         self.missing = imports.missing;
         self.version = version(&self.tools, &self.toolsets, &self.missing);
+    }
+
+    /// Tools that toolsets name and that there are not: nobody offers them now.
+    pub(crate) fn absent(&self) -> BTreeSet<String> {
+        let named = self.toolsets.iter().flat_map(|toolset| &toolset.tools);
+        let is_absent = |name: &&String| {
+            let mut tools = self.tools.iter();
+            !tools.any(|tool| tool.facts.name.as_str() == name.as_str())
+        };
+        named.filter(is_absent).cloned().collect()
     }
 
     /// Names of the sources whose tools are imported.

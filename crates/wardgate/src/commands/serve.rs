@@ -73,7 +73,7 @@ pub(crate) async fn tool_runner(arguments: &ConfigFile) -> Result<(), Failure> {
     let links = wiring.links.as_ref().ok_or(
         "tool_runner.links.audit is missing: name the audit service's address, for example https://127.0.0.1:7003",
     )?;
-    let service = wardgate_tool_runner::service(
+    let (service, closing) = wardgate_tool_runner::service(
         config,
         verifier,
         data_dir::pseudonym_key(pseudonyms)?,
@@ -82,7 +82,9 @@ pub(crate) async fn tool_runner(arguments: &ConfigFile) -> Result<(), Failure> {
         Ambient::system(),
     )
     .await?;
-    serve("tool-runner", &wiring, service, telemetry.metrics()).await
+    let served = serve("tool-runner", &wiring, service, telemetry.metrics()).await;
+    closing.close().await;
+    served
 }
 
 pub(crate) async fn audit(config: &Path) -> Result<(), Failure> {

@@ -46,15 +46,15 @@ pub(crate) async fn run(arguments: Up) -> Result<(), Failure> {
     tokio::pin!(stop);
     let starting = async {
         let parts = parts(&settings, &dir, demo.as_ref())?;
-        let (neighbours, offered) = compose::local(parts, &ambient).await?;
+        let (neighbours, offered, closing) = compose::local(parts, &ambient).await?;
         let metrics = telemetry.metrics();
         let gateway = Gateway::new(config, &bound, neighbours, metrics, ambient.clone()).await?;
         gateway.ready().await;
         let agent = agent(&settings, &dir, &gateway, &ambient).await?;
-        Ok::<_, Failure>((gateway, agent, offered))
+        Ok::<_, Failure>((gateway, agent, offered, closing))
     };
     // What it waits for may never come: a signal ends the wait too.
-    let (gateway, agent, offered) = tokio::select! {
+    let (gateway, agent, offered, closing) = tokio::select! {
         started = starting => started?,
         () = &mut stop => return Ok(()),
     };
@@ -80,6 +80,7 @@ pub(crate) async fn run(arguments: Up) -> Result<(), Failure> {
         () = Arc::clone(&gateway).serve(bound, router, stop) => {}
         () = operator => {}
     }
+    closing.close().await;
     Ok(())
 }
 

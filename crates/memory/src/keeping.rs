@@ -1,0 +1,160 @@
+//! What happens by itself: the store is brought up to date and watched, what expired is erased, turns that nobody goes
+//! on with are given up.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use metrics::counter;
+use tokio::sync::watch;
+use tracing::{info, warn};
+use wardgate_domain::Ambient;
+use wardgate_rpc::Readiness;
+use wardgate_telemetry::names;
+
+use crate::erasure::{By, Erasure};
+use crate::store::Store;
+use crate::{Config, Error};
+
+/// How often the store is looked at.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// How often things are swept, in looks.
+const SWEEP: u32 = 60;
+
+/// An open turn that nobody touched for so long is given up.
+pub(crate) const TURN_LASTS: Duration = Duration::from_hours(24);
+
+/// Batches of one sweep, so that a look at the store never waits long.
+const BATCHES: usize = 100;
+
+/// Keeps the store; its work ends when it is dropped.
+pub(crate) struct Keeper {
+    config: Config,
+    store: Store,
+    erasure: Arc<Erasure>,
+    ambient: Ambient,
+    readiness: watch::Sender<Readiness>,
+}
+
+impl Keeper {
+    /// Opens the store and watches it. A server that is away is waited for; a file that cannot be used, a store of a
+    /// newer program or under another key is an error here.
+    pub(crate) async fn start(
+        config: Config,
+        store: Store,
+        erasure: Arc<Erasure>,
+        ambient: Ambient,
+    ) -> Result<Arc<Self>, Error> {
+        let keeper = Arc::new(Self {
+            config,
+            store,
+            erasure,
+            ambient,
+            readiness: watch::Sender::new(Readiness::NotReady(
+                "the memory store has not been opened yet".to_owned(),
+            )),
+        });
+        let migrated = match keeper.store.migrate().await {
+            Ok(()) => true,
+            Err(error @ (Error::NewerSchema { .. } | Error::OtherMasterKey)) => return Err(error),
+            Err(Error::Database(source)) if keeper.store.is_a_file() => {
+                let store = keeper.store.to_string();
+                return Err(Error::Open { store, source });
+            }
+            Err(error) => {
+                keeper.is_away(&error);
+                false
+            }
+        };
+        if migrated {
+            keeper.readiness.send_replace(Readiness::Ready);
+        }
+        tokio::spawn(keep(Arc::downgrade(&keeper), migrated));
+        Ok(keeper)
+    }
+
+    pub(crate) fn readiness(&self) -> watch::Receiver<Readiness> {
+        self.readiness.subscribe()
+    }
+
+    /// Whether the store is there now; true once it was brought up to date.
+    async fn look(&self, migrated: bool) -> bool {
+        let looked = if migrated {
+            self.store.probe().await
+        } else {
+            self.store.migrate().await
+        };
+        match looked {
+            Ok(()) => {
+                if self.readiness.send_replace(Readiness::Ready) != Readiness::Ready {
+                    info!(store = %self.store, "the memory store is there again");
+                }
+                true
+            }
+            Err(error) => {
+                self.is_away(&error);
+                migrated
+            }
+        }
+    }
+
+    fn is_away(&self, error: &Error) {
+        counter!(names::MEMORY_STORE_FAILURES).increment(1);
+        let not_ready = Readiness::NotReady(error.to_string());
+        if self.readiness.send_replace(not_ready).is_ready() {
+            let cause = error as &dyn std::error::Error;
+            warn!(store = %self.store, cause, "the memory store cannot be used");
+        }
+    }
+
+    /// One round of everything that is due; what fails is tried again in the next.
+    pub(crate) async fn sweep(&self) {
+        self.erasure.clean_up(BATCHES).await;
+        let swept = async {
+            self.store.abandon(TURN_LASTS, self.ambient.now()).await?;
+            self.retain().await
+        };
+        if let Err(error) = swept.await {
+            let cause = &error as &dyn std::error::Error;
+            warn!(cause, "what expired cannot be swept now");
+        }
+        self.erasure.clean_up(BATCHES).await;
+    }
+
+    /// Erases what is older than its tenant's rule says.
+    async fn retain(&self) -> Result<(), Error> {
+        if self.config.retention.is_empty() {
+            return Ok(());
+        }
+        for tenant in self.store.tenants().await? {
+            let Some(kept_for) = self.config.kept_for(&tenant) else {
+                continue;
+            };
+            let unchanged_since = self.ambient.now().minus(kept_for);
+            for doomed in self.store.expired(&tenant, unchanged_since).await? {
+                match self.erasure.record_and_erase(doomed, &By::Retention).await {
+                    // A hold, or its owner, was quicker.
+                    Ok(()) | Err(Error::Held | Error::UnknownConversation) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+async fn keep(keeper: Weak<Keeper>, mut migrated: bool) {
+    let mut looks = 0;
+    loop {
+        tokio::time::sleep(LOOK).await;
+        let Some(keeper) = keeper.upgrade() else {
+            return;
+        };
+        migrated = keeper.look(migrated).await;
+        looks += 1;
+        if looks >= SWEEP && migrated {
+            looks = 0;
+            keeper.sweep().await;
+        }
+    }
+}

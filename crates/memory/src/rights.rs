@@ -1,0 +1,339 @@
+//! What a reader may read today.
+//!
+//! ```text
+//!   tool's result ─▶ would the policy let this reader make that call, and see as much of it?
+//!      yes ─▶ shown         no, or nobody can be asked ─▶ withheld, and so is what was written from it
+//! ```
+//!
+//! A result was given under certain rights: a row rule and column tiers. Under any others it is withheld, even under
+//! wider ones: what it would have been under them is for the tool to say.
+
+use std::collections::{HashMap, HashSet};
+use std::future::Future;
+
+use bytes::Bytes;
+use futures::{StreamExt, TryStreamExt, stream};
+use wardgate_domain::{
+    AnsweredCall, AttributeType, Caller, ColumnTier, ConversationKey, Digest, Message, PermitTerms,
+    Source, ToolFacts, TurnId, Verdict,
+};
+use wardgate_rpc::client::{CallError, PolicyClient};
+
+use crate::owner::Owner;
+use crate::sealing::About;
+use crate::store::{Ground, Reading, Standing, Stored};
+
+/// Questions asked side by side.
+const AT_ONCE: usize = 8;
+
+/// Who reads or writes.
+#[derive(Clone, Copy)]
+pub(crate) struct Asker<'a> {
+    pub(crate) caller: &'a Caller,
+    pub(crate) client_ip: &'a str,
+}
+
+/// Says what a caller may do now.
+pub(crate) trait Rights: Send + Sync + 'static {
+    /// What the caller would see of that call; none: the policy denies it.
+    fn of_call(
+        &self,
+        asker: Asker<'_>,
+        tool: &ToolFacts,
+        arguments: Bytes,
+    ) -> impl Future<Output = Result<Option<Standing>, CallError>> + Send;
+
+    /// Whether the caller may read a conversation of another owner.
+    fn may_recall(
+        &self,
+        caller: &Caller,
+        conversation: ConversationKey,
+        owner: &Owner,
+    ) -> impl Future<Output = Result<bool, CallError>> + Send;
+}
+
+impl Rights for PolicyClient {
+    async fn of_call(
+        &self,
+        asker: Asker<'_>,
+        tool: &ToolFacts,
+        arguments: Bytes,
+    ) -> Result<Option<Standing>, CallError> {
+        let decision = self
+            .authorize(asker.caller, tool, arguments, asker.client_ip)
+            .await?;
+        let Verdict::Allow(permit) = &decision.verdict else {
+            return Ok(None);
+        };
+        let terms = permit.unverified_terms()?;
+        Ok(Some(Standing {
+            rights: digest_of(&terms),
+            policy_hash: decision.policy_hash,
+            by_arguments: terms.arguments_digest.is_some(),
+        }))
+    }
+
+    /// No policy speaks of conversations yet, so none is shared.
+    async fn may_recall(
+        &self,
+        _caller: &Caller,
+        _conversation: ConversationKey,
+        _owner: &Owner,
+    ) -> Result<bool, CallError> {
+        Ok(false)
+    }
+}
+
+/// Of all that decides what a caller sees of a result.
+fn digest_of(terms: &PermitTerms) -> Digest {
+    let mut about = About::new("rights").and(&[u8::from(terms.arguments_digest.is_some())]);
+    if let Some(rule) = &terms.row_rule {
+        about = about
+            .and(rule.entity.as_bytes())
+            .and(&[u8::from(rule.all)])
+            .and(&rule.policies_json.len().to_be_bytes());
+        for policy in &rule.policies_json {
+            about = about.and(policy.as_bytes());
+        }
+        for (name, kind) in &rule.attributes {
+            let kind: &[u8] = match kind {
+                AttributeType::Text => b"text",
+                AttributeType::Integer => b"integer",
+                AttributeType::Boolean => b"boolean",
+            };
+            about = about.and(name.as_bytes()).and(kind);
+        }
+    }
+    about = about.and(b"tiers");
+    for (class, tier) in &terms.column_tiers {
+        let tier: &[u8] = match tier {
+            ColumnTier::Clear => b"clear",
+            ColumnTier::Partial => b"partial",
+            ColumnTier::Pseudonym => b"pseudonym",
+            ColumnTier::Generalised => b"generalised",
+            ColumnTier::Dropped => b"dropped",
+        };
+        about = about.and(class.as_str().as_bytes()).and(tier);
+    }
+    about.digest()
+}
+
+/// Of everything the policy knows of a tool.
+pub(crate) fn facts(tool: &ToolFacts) -> Digest {
+    let mut about = About::new("tool")
+        .and(tool.name.as_str().as_bytes())
+        .and(tool.definition_digest.as_bytes())
+        .and(&[u8::from(tool.read_only)])
+        .and(tool.entity.as_deref().unwrap_or_default().as_bytes())
+        .and(&tool.tags.len().to_be_bytes());
+    for tag in &tool.tags {
+        about = about.and(tag.as_bytes());
+    }
+    about = about.and(&tool.classes.len().to_be_bytes());
+    for class in &tool.classes {
+        about = about.and(class.as_str().as_bytes());
+    }
+    for (name, default) in &tool.argument_defaults {
+        about = about.and(name.as_bytes()).and(default.as_bytes());
+    }
+    about.digest()
+}
+
+/// What the policy says to the calls of one request, each question asked once.
+struct Answers {
+    /// By tool, where the arguments make no difference.
+    by_tool: HashMap<Digest, Option<Standing>>,
+    by_call: HashMap<(Digest, Bytes), Option<Standing>>,
+}
+
+impl Answers {
+    async fn ask<'a>(
+        rights: &impl Rights,
+        asker: Asker<'_>,
+        calls: impl Iterator<Item = &'a AnsweredCall>,
+    ) -> Result<Self, CallError> {
+        let mut answers = Self {
+            by_tool: HashMap::new(),
+            by_call: HashMap::new(),
+        };
+        let calls: Vec<_> = calls.map(|call| (facts(&call.tool), call)).collect();
+        // One call of each tool first: often its answer is that of every call of the tool.
+        let mut seen = HashSet::new();
+        let first_of_tools = calls.iter().filter(|(tool, _)| seen.insert(*tool));
+        answers.add(rights, asker, first_of_tools).await?;
+        let mut seen = HashSet::new();
+        let open: Vec<_> = calls
+            .iter()
+            .filter(|(tool, call)| {
+                answers.get(*tool, call).is_none() && seen.insert((*tool, &call.arguments))
+            })
+            .collect();
+        answers.add(rights, asker, open.into_iter()).await?;
+        Ok(answers)
+    }
+
+    async fn add<'a>(
+        &mut self,
+        rights: &impl Rights,
+        asker: Asker<'_>,
+        calls: impl Iterator<Item = &'a (Digest, &'a AnsweredCall)>,
+    ) -> Result<(), CallError> {
+        let questions: Vec<_> = calls
+            .map(|(tool, call)| async move {
+                let answer = rights.of_call(asker, &call.tool, call.arguments.clone());
+                let answer = answer.await?;
+                Ok::<_, CallError>(((*tool, call.arguments.clone()), answer))
+            })
+            .collect();
+        let answered: Vec<_> = stream::iter(questions)
+            .buffer_unordered(AT_ONCE)
+            .try_collect()
+            .await?;
+        for ((tool, arguments), answer) in answered {
+            if answer.is_some_and(|standing| !standing.by_arguments) {
+                self.by_tool.insert(tool, answer);
+            }
+            self.by_call.insert((tool, arguments), answer);
+        }
+        Ok(())
+    }
+
+    fn get(&self, tool: Digest, call: &AnsweredCall) -> Option<Option<Standing>> {
+        let by_call = || self.by_call.get(&(tool, call.arguments.clone()));
+        self.by_tool.get(&tool).or_else(by_call).copied()
+    }
+
+    /// Whether the caller sees as much of that call as when its result was given.
+    fn unchanged(&self, call: &AnsweredCall, given_under: Digest) -> bool {
+        let answer = self.get(facts(&call.tool), call).flatten();
+        answer.is_some_and(|standing| standing.rights == given_under)
+    }
+}
+
+/// What the policy says to each of `calls`, in the same order; none: denied.
+pub(crate) async fn standings(
+    rights: &impl Rights,
+    asker: Asker<'_>,
+    calls: &[&AnsweredCall],
+) -> Result<Vec<Option<Standing>>, CallError> {
+    let answers = Answers::ask(rights, asker, calls.iter().copied()).await?;
+    let standing = |call: &&AnsweredCall| answers.get(facts(&call.tool), call).flatten();
+    Ok(calls.iter().map(standing).collect())
+}
+
+/// The messages of `reading` as `asker` may read them: what the policy no longer lets them see is empty.
+pub(crate) async fn shown(
+    rights: &impl Rights,
+    asker: Asker<'_>,
+    reading: Reading,
+) -> Vec<Message> {
+    let Reading {
+        messages,
+        earlier,
+        summarised,
+        ..
+    } = reading;
+    let own = messages
+        .iter()
+        .filter_map(|stored| stored.message.call.as_ref());
+    let grounds = earlier.iter().chain(summarised.iter().flatten());
+    let calls = own.chain(grounds.map(|ground| &ground.call));
+    let answers = Answers::ask(rights, asker, calls).await;
+    // Nobody can be asked: nothing that came of a tool is shown.
+    let answers = answers.inspect_err(|error| {
+        tracing::warn!(%error, "the policy cannot be asked; results of tools are withheld");
+    });
+    let judge = Judge {
+        answers: answers.ok(),
+    };
+    let tainted_from = judge.tainted_turns(&messages, &earlier);
+    let summaries_until = judge.summaries_until(summarised.as_deref());
+    messages
+        .into_iter()
+        .map(|Stored { message, rights }| {
+            let withheld = match message.source {
+                Source::Tool => !judge.may_see(message.call.as_ref(), rights),
+                Source::Person => false,
+                Source::Summary if message.covers_to >= summaries_until => true,
+                Source::Model | Source::Summary | Source::Approval => {
+                    let turn = message
+                        .turn
+                        .as_ref()
+                        .and_then(|turn| tainted_from.get(turn));
+                    turn.is_some_and(|from| *from < message.position)
+                }
+            };
+            if withheld { emptied(message) } else { message }
+        })
+        .collect()
+}
+
+struct Judge {
+    answers: Option<Answers>,
+}
+
+impl Judge {
+    fn may_see(&self, call: Option<&AnsweredCall>, given_under: Option<Digest>) -> bool {
+        let given = call.zip(given_under);
+        let answers = self.answers.as_ref();
+        let known = given.zip(answers);
+        known.is_some_and(|((call, rights), answers)| answers.unchanged(call, rights))
+    }
+
+    /// The position of the first result of each turn that is withheld.
+    fn tainted_turns(&self, messages: &[Stored], earlier: &[Ground]) -> HashMap<TurnId, u64> {
+        let mut tainted = HashMap::new();
+        let mut taint = |turn: &Option<TurnId>, position: u64| {
+            if let Some(turn) = turn {
+                let from = tainted.entry(turn.clone()).or_insert(position);
+                *from = position.min(*from);
+            }
+        };
+        for ground in earlier {
+            if !self.may_see(Some(&ground.call), Some(ground.rights)) {
+                taint(&ground.turn, ground.position);
+            }
+        }
+        for Stored { message, rights } in messages {
+            if message.source == Source::Tool && !self.may_see(message.call.as_ref(), *rights) {
+                taint(&message.turn, message.position);
+            }
+        }
+        tainted
+    }
+
+    /// The position of the first withheld result that a summary can rest on. Too many kinds of results to ask about
+    /// count as one at the very beginning.
+    fn summaries_until(&self, summarised: Option<&[Ground]>) -> u64 {
+        let Some(grounds) = summarised else { return 0 };
+        let withheld = grounds
+            .iter()
+            .filter(|ground| !self.may_see(Some(&ground.call), Some(ground.rights)));
+        withheld
+            .map(|ground| ground.position)
+            .min()
+            .unwrap_or(u64::MAX)
+    }
+}
+
+/// The message without its texts. What it is the answer to keeps its name, so that a model can tell.
+fn emptied(message: Message) -> Message {
+    Message {
+        content: String::new(),
+        calls: Bytes::new(),
+        call: message.call.map(|call| AnsweredCall {
+            arguments: Bytes::new(),
+            tool: ToolFacts {
+                read_only: false,
+                tags: Vec::new(),
+                entity: None,
+                classes: Vec::new(),
+                argument_defaults: std::collections::BTreeMap::new(),
+                ..call.tool
+            },
+            ..call
+        }),
+        withheld: true,
+        ..message
+    }
+}

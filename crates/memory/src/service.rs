@@ -1,0 +1,201 @@
+//! The gRPC door: each method converts, does, converts.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use metrics::{counter, histogram};
+use tonic::{Request, Response, Status};
+use wardgate_domain::{Ambient, Caller, ConversationKey, HoldTarget, InvalidMessage};
+use wardgate_proto::common::v1::ErrorReason;
+use wardgate_proto::memory::v1 as pb;
+use wardgate_proto::memory::v1::memory_service_server::{MemoryService, MemoryServiceServer};
+use wardgate_rpc::client::{AuditClient, PolicyClient};
+use wardgate_rpc::{Service, ServiceError};
+use wardgate_telemetry::names;
+
+use crate::conversing::Conversing;
+use crate::erasure::{By, Erasure};
+use crate::keeping::Keeper;
+use crate::rights::Rights;
+use crate::store::{MAX_BATCH_BYTES, Store};
+use crate::{Config, Error, MasterKey};
+
+/// Bytes of one request: the largest batch, and room for what is around the texts.
+const MAX_REQUEST: usize = 2 * MAX_BATCH_BYTES;
+
+/// Longest name of an operator, in bytes.
+const MAX_NAME: usize = 512;
+
+/// The memory service over the store that `config` names. Reads are judged by `policy`, erasures and holds go on
+/// `record`. Its background work ends when the server is dropped.
+pub async fn service(
+    config: Config,
+    key: MasterKey,
+    policy: PolicyClient,
+    record: AuditClient,
+    ambient: Ambient,
+) -> Result<Service<MemoryServiceServer<impl MemoryService>>, Error> {
+    start(config, key, policy, record, ambient).await
+}
+
+pub(crate) async fn start<R: Rights>(
+    config: Config,
+    key: MasterKey,
+    rights: R,
+    record: AuditClient,
+    ambient: Ambient,
+) -> Result<Service<MemoryServiceServer<Memory<R>>>, Error> {
+    let store = Store::open(&config.store, key, ambient.clone())?;
+    let erasure = Erasure::new(store.clone(), record, ambient.clone());
+    let keeper = Keeper::start(config, store.clone(), erasure.clone(), ambient.clone()).await?;
+    let memory = Memory {
+        conversing: Conversing {
+            store: store.clone(),
+            erasure: erasure.clone(),
+            rights,
+            ambient,
+        },
+        store,
+        erasure,
+        keeper,
+    };
+    Ok(Service {
+        readiness: memory.keeper.readiness(),
+        server: MemoryServiceServer::new(memory).max_decoding_message_size(MAX_REQUEST),
+    })
+}
+
+pub(crate) struct Memory<R> {
+    conversing: Conversing<R>,
+    store: Store,
+    erasure: Arc<Erasure>,
+    pub(crate) keeper: Arc<Keeper>,
+}
+
+impl<R: Rights> Memory<R> {
+    async fn survey(&self, request: pb::SurveyRequest) -> Result<pb::SurveyResponse, Error> {
+        let whose = (request.tenant.as_str(), request.subject.as_str());
+        let limit = match request.limit {
+            0 => 50,
+            limit => limit.min(200),
+        };
+        let page = self.store.survey(whose, limit, &request.page_token);
+        let (skeletons, next_page_token) = page.await?;
+        Ok(pb::SurveyResponse {
+            skeletons: skeletons.into_iter().map(Into::into).collect(),
+            next_page_token,
+        })
+    }
+
+    async fn erase(&self, request: pb::EraseRequest) -> Result<pb::EraseResponse, Error> {
+        let key: Result<ConversationKey, _> = request.key.parse();
+        let key = key.map_err(|error| InvalidMessage::field("key", error.to_string()))?;
+        let by = By::Operator(operator(request.by)?);
+        self.erasure.erase(key, by).await?;
+        Ok(pb::EraseResponse {})
+    }
+
+    async fn set_hold(&self, request: pb::SetHoldRequest) -> Result<pb::SetHoldResponse, Error> {
+        let missing = || InvalidMessage::field("target", "is missing");
+        let target = HoldTarget::try_from(request.target.ok_or_else(missing)?)?;
+        let by = operator(request.by)?;
+        self.erasure.set_hold(target, request.held, by).await?;
+        Ok(pb::SetHoldResponse {})
+    }
+
+    async fn list_holds(&self, _: pb::ListHoldsRequest) -> Result<pb::ListHoldsResponse, Error> {
+        let holds = self.store.holds().await?;
+        Ok(pb::ListHoldsResponse {
+            holds: holds.iter().map(Into::into).collect(),
+        })
+    }
+}
+
+/// The caller of a request. What identifies a person is stored, so it is bounded.
+pub(crate) fn caller(
+    caller: Option<wardgate_proto::common::v1::Caller>,
+) -> Result<Caller, InvalidMessage> {
+    let missing = || InvalidMessage::field("caller", "is missing");
+    let caller = Caller::try_from(caller.ok_or_else(missing)?)?;
+    for (part, field) in [
+        (caller.issuer(), "caller.issuer"),
+        (caller.subject(), "caller.subject"),
+        (caller.tenant(), "caller.tenant"),
+    ] {
+        name(part, field)?;
+    }
+    Ok(caller)
+}
+
+fn operator(by: String) -> Result<String, InvalidMessage> {
+    if by.is_empty() {
+        return Err(InvalidMessage::field("by", "is empty"));
+    }
+    name(&by, "by")?;
+    Ok(by)
+}
+
+fn name(text: &str, field: &'static str) -> Result<(), InvalidMessage> {
+    if text.len() <= MAX_NAME && !text.contains(char::is_control) {
+        return Ok(());
+    }
+    let problem = format!("is not at most {MAX_NAME} bytes without control characters");
+    Err(InvalidMessage::field(field, problem))
+}
+
+/// The answer to one request, counted.
+async fn answer<T>(
+    method: &'static str,
+    work: impl Future<Output = Result<T, Error>>,
+) -> Result<Response<T>, Status> {
+    let started = Instant::now();
+    let answer = work.await;
+    histogram!(names::MEMORY_REQUEST_SECONDS, "method" => method).record(started.elapsed());
+    let outcome = match answer.as_ref().map_err(ServiceError::reason) {
+        Ok(_) => "done",
+        Err(ErrorReason::Internal | ErrorReason::Unavailable | ErrorReason::NotDurable) => "failed",
+        Err(_) => "refused",
+    };
+    counter!(names::MEMORY_REQUESTS, "method" => method, "outcome" => outcome).increment(1);
+    answer.map(Response::new).map_err(|error| match &error {
+        Error::Invalid(message) => wardgate_rpc::invalid(message),
+        Error::Database(_) | Error::Late => {
+            counter!(names::MEMORY_STORE_FAILURES).increment(1);
+            let cause = &error as &dyn std::error::Error;
+            tracing::warn!(method, cause, "the memory store cannot be used");
+            wardgate_rpc::status(&error)
+        }
+        _ => wardgate_rpc::status(&error),
+    })
+}
+
+macro_rules! methods {
+    ($($method:ident, $request:ident, $response:ident, $of:ident $(. $part:ident)?;)+) => {
+        #[tonic::async_trait]
+        impl<R: Rights> MemoryService for Memory<R> {
+            $(async fn $method(
+                &self,
+                request: Request<pb::$request>,
+            ) -> Result<Response<pb::$response>, Status> {
+                let $of = self;
+                answer(stringify!($method), $of$(.$part)?.$method(request.into_inner())).await
+            })+
+        }
+    };
+}
+
+methods! {
+    get_or_create, GetOrCreateRequest, GetOrCreateResponse, memory.conversing;
+    get_context, GetContextRequest, GetContextResponse, memory.conversing;
+    add_messages, AddMessagesRequest, AddMessagesResponse, memory.conversing;
+    get_turn, GetTurnRequest, GetTurnResponse, memory.conversing;
+    clear, ClearRequest, ClearResponse, memory.conversing;
+    delete, DeleteRequest, DeleteResponse, memory.conversing;
+    list_conversations, ListConversationsRequest, ListConversationsResponse, memory.conversing;
+    read_conversation, ReadConversationRequest, ReadConversationResponse, memory.conversing;
+    search, SearchRequest, SearchResponse, memory.conversing;
+    survey, SurveyRequest, SurveyResponse, memory;
+    erase, EraseRequest, EraseResponse, memory;
+    set_hold, SetHoldRequest, SetHoldResponse, memory;
+    list_holds, ListHoldsRequest, ListHoldsResponse, memory;
+}

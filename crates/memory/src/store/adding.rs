@@ -1,0 +1,402 @@
+//! Messages join a conversation: all of a batch or none, in one dense order, each id once.
+//!
+//! ```text
+//!   lock the conversation ─▶ what is there already? ─▶ next positions ─▶ insert ─▶ end the turn ─▶ commit
+//! ```
+//!
+//! Whoever adds to the same conversation at the same time waits at the lock, so positions have no gap and no turn
+//! ends twice.
+
+use wardgate_domain::{
+    ConversationId, InvalidMessage, Message, MessageId, NewMessage, Source, Timestamp, TurnId,
+    TurnState,
+};
+
+use super::conversations::owned_and_locked;
+use super::database::{Statement, Transaction, Value};
+use super::row::{
+    ConversationRow, MessageRow, Unlocked, message, role_number, source_number, state, state_number,
+};
+use super::{Standing, Store, signed, unsigned, within};
+use crate::Error;
+use crate::owner::Owner;
+use crate::sealing::WordKey;
+use crate::words;
+
+/// Messages of one batch.
+pub(crate) const MAX_MESSAGES: usize = 200;
+
+/// Bytes of the texts of one message.
+pub(crate) const MAX_TEXT: usize = 1 << 20;
+
+/// Bytes of the texts of one batch.
+pub(crate) const MAX_BATCH_BYTES: usize = 8 << 20;
+
+/// What one turn may hold, so that it can be given whole.
+const MAX_TURN_MESSAGES: i64 = 1_000;
+const MAX_TURN_BYTES: i64 = 16 << 20;
+
+const BY_ID: &str = concat!(message!(), "WHERE m.conversation = $1 AND m.id = $2");
+
+const INSERT: &str = "
+    INSERT INTO memory.message
+        (conversation, position, id, turn, state, role, source, covers_to, characters, size, at,
+         policy_hash, rights, grounds, call, body)
+    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)
+    RETURNING number";
+
+const INSERT_WORDS: Statement = Statement::Each {
+    sqlite: "INSERT INTO message_words (rowid, words) VALUES ($1, $2)",
+    postgres: "INSERT INTO memory.message_words (message, words)
+               VALUES ($1, array_to_tsvector(string_to_array($2, ' ')))",
+};
+
+/// The sums are of no type that both backends read alike.
+const TURN: &str = "
+    SELECT min(m.state), count(*), CAST(sum(m.size) AS bigint) FROM memory.message m
+    WHERE m.conversation = $1 AND m.turn = $2 AND m.position > $3 HAVING count(*) > 0";
+
+const END_TURN: &str = "
+    UPDATE memory.message SET state = $3
+    WHERE conversation = $1 AND turn = $2 AND state = 0";
+
+/// A message of that id that was cleared and is not yet gone.
+const FORGET: &str =
+    "DELETE FROM memory.message WHERE conversation = $1 AND id = $2 AND position <= $3";
+
+const FORGET_WORDS: Statement = Statement::Each {
+    sqlite: "DELETE FROM message_words WHERE rowid IN (SELECT number FROM message
+             WHERE conversation = $1 AND id = $2 AND position <= $3)",
+    postgres: "DELETE FROM memory.message_words WHERE message IN (SELECT number FROM memory.message
+               WHERE conversation = $1 AND id = $2 AND position <= $3)",
+};
+
+const COUNT_UP: &str = "
+    UPDATE memory.conversation SET positions = $2, messages = $3, updated_at = $4 WHERE number = $1";
+
+/// A message to add.
+pub(crate) struct Entry {
+    pub(crate) message: NewMessage,
+    /// Of a tool's result, what it was given under.
+    pub(crate) standing: Option<Standing>,
+}
+
+/// What to add, all or nothing.
+pub(crate) struct Addition {
+    pub(crate) entries: Vec<Entry>,
+    /// The turn they are part of and what it is once they are added; none: each is one of its own.
+    pub(crate) turn: Option<(TurnId, TurnState)>,
+}
+
+/// The turn as it stood.
+struct TurnSoFar {
+    state: TurnState,
+    messages: i64,
+    bytes: i64,
+}
+
+impl Store {
+    /// Adds to the owner's conversation, and gives what is stored, in the order given, without the texts. A message
+    /// whose id is there already with the same content counts as added.
+    pub(crate) async fn add(
+        &self,
+        owner: &Owner,
+        id: &ConversationId,
+        addition: Addition,
+        now: Timestamp,
+    ) -> Result<Vec<Message>, Error> {
+        let word_key = self.key.word_key(owner);
+        within(async {
+            let mut transaction = self.database.write().await?;
+            let conversation = owned_and_locked(&mut transaction, owner, id.as_str()).await?;
+            let unlocked = conversation.unlock(self)?;
+            let mut adding = Adding {
+                store: self,
+                last: conversation.positions,
+                complete: conversation.messages,
+                turn: None,
+                conversation,
+                unlocked,
+                word_key: &word_key,
+                now,
+                transaction,
+            };
+            let stored = adding.run(addition).await?;
+            adding.transaction.commit().await?;
+            Ok(stored)
+        })
+        .await
+    }
+}
+
+/// One addition under way, in its transaction.
+struct Adding<'a> {
+    store: &'a Store,
+    transaction: Transaction,
+    conversation: ConversationRow,
+    unlocked: Unlocked,
+    word_key: &'a WordKey,
+    now: Timestamp,
+    /// The last position given.
+    last: i64,
+    /// Complete messages.
+    complete: i64,
+    turn: Option<TurnSoFar>,
+}
+
+impl Adding<'_> {
+    async fn run(&mut self, addition: Addition) -> Result<Vec<Message>, Error> {
+        let Addition { entries, turn } = addition;
+        if let Some((id, _)) = &turn {
+            self.turn = self.turn_so_far(id).await?;
+        }
+        let before = self.last;
+        let mut stored = Vec::with_capacity(entries.len());
+        for entry in entries {
+            let found = match &entry.message.id {
+                Some(id) => self.found(id).await?,
+                None => None,
+            };
+            stored.push(match found {
+                Some(found) if repeats(&entry.message, &found, turn.as_ref()) => found,
+                Some(_) => return Err(Error::OtherMessage),
+                None => self.insert(entry, turn.as_ref()).await?,
+            });
+        }
+        let added = self.last - before;
+        if let Some((id, wanted)) = &turn {
+            self.end_turn(id, *wanted, added, stored.is_empty()).await?;
+        } else {
+            self.complete += added;
+        }
+        if added > 0 || self.complete != self.conversation.messages {
+            let counts = [
+                self.conversation.number.into(),
+                self.last.into(),
+                self.complete.into(),
+                self.now.as_micros().into(),
+            ];
+            self.transaction.execute(COUNT_UP, counts).await?;
+        }
+        Ok(stored.into_iter().map(without_texts).collect())
+    }
+
+    async fn turn_so_far(&mut self, id: &TurnId) -> Result<Option<TurnSoFar>, Error> {
+        let key = [
+            self.conversation.number.into(),
+            id.as_str().into(),
+            self.conversation.cleared_to.into(),
+        ];
+        let found: Option<(i64, i64, i64)> = self.transaction.row(TURN, key).await?;
+        found
+            .map(|(number, messages, bytes)| {
+                Ok(TurnSoFar {
+                    state: state(number)?,
+                    messages,
+                    bytes,
+                })
+            })
+            .transpose()
+    }
+
+    /// The message of that id, if it is there and was not cleared.
+    async fn found(&mut self, id: &MessageId) -> Result<Option<Message>, Error> {
+        let number = self.conversation.number;
+        let key = [number.into(), id.as_str().into()];
+        let row: Option<MessageRow> = self.transaction.row(BY_ID, key).await?;
+        let Some(row) = row else { return Ok(None) };
+        if row.position <= self.conversation.cleared_to {
+            let cleared_to = self.conversation.cleared_to;
+            let gone = || [number.into(), id.as_str().into(), cleared_to.into()];
+            self.transaction.execute(FORGET_WORDS, gone()).await?;
+            self.transaction.execute(FORGET, gone()).await?;
+            return Ok(None);
+        }
+        Ok(Some(self.unlocked.open(row)?.message))
+    }
+
+    async fn insert(
+        &mut self,
+        entry: Entry,
+        turn: Option<&(TurnId, TurnState)>,
+    ) -> Result<Message, Error> {
+        let Entry { message, standing } = entry;
+        if let Some(so_far) = &self.turn
+            && so_far.state != TurnState::Open
+        {
+            return Err(Error::TurnOver(so_far.state.as_str()));
+        }
+        if message.covers_to > unsigned(self.last) {
+            let problem = "is not the position of an earlier message";
+            return Err(InvalidMessage::field("covers_to", problem).into());
+        }
+        let size = signed(size(&message) as u64);
+        self.make_room_in_turn(turn, size)?;
+        self.last += 1;
+        let position = self.last;
+        let id = message.id.clone();
+        let id = id.unwrap_or_else(|| MessageId::new(&self.store.ambient));
+        let state = turn.map_or(TurnState::Complete, |(_, state)| *state);
+        let characters = message.content.chars().count() + message.calls.len();
+        let sealed = self.unlocked.seal(
+            &message,
+            (id.as_str(), position),
+            standing.as_ref(),
+            self.store,
+        )?;
+        let bytes = |digest: wardgate_domain::Digest| digest.as_bytes().to_vec();
+        let row = [
+            self.conversation.number.into(),
+            position.into(),
+            id.as_str().into(),
+            turn.map(|(turn, _)| turn.as_str()).into(),
+            state_number(state).into(),
+            role_number(message.role).into(),
+            source_number(message.source).into(),
+            signed(message.covers_to).into(),
+            signed(characters as u64).into(),
+            size.into(),
+            self.now.as_micros().into(),
+            standing.map(|given| bytes(given.policy_hash)).into(),
+            standing.map(|given| bytes(given.rights)).into(),
+            sealed.grounds.into(),
+            sealed.call.into(),
+            sealed.body.into(),
+        ];
+        let number: Option<(i64,)> = self.transaction.row(INSERT, row).await?;
+        let (number,) = number.ok_or(Error::Damaged("message"))?;
+        self.index(number, &message).await?;
+        Ok(Message {
+            id,
+            position: unsigned(position),
+            turn: turn.map(|(turn, _)| turn.clone()),
+            time: self.now,
+            role: message.role,
+            source: message.source,
+            author: message.author,
+            content: String::new(),
+            calls: bytes::Bytes::new(),
+            call: message.call,
+            is_error: message.is_error,
+            covers_to: message.covers_to,
+            policy_hash: standing.map(|given| given.policy_hash),
+            withheld: false,
+        })
+    }
+
+    fn make_room_in_turn(
+        &mut self,
+        turn: Option<&(TurnId, TurnState)>,
+        size: i64,
+    ) -> Result<(), Error> {
+        if turn.is_none() {
+            return Ok(());
+        }
+        let so_far = self.turn.get_or_insert(TurnSoFar {
+            state: TurnState::Open,
+            messages: 0,
+            bytes: 0,
+        });
+        so_far.messages += 1;
+        so_far.bytes += size;
+        if so_far.messages > MAX_TURN_MESSAGES || so_far.bytes > MAX_TURN_BYTES {
+            return Err(Error::TurnFull {
+                messages: MAX_TURN_MESSAGES,
+                bytes: MAX_TURN_BYTES,
+            });
+        }
+        Ok(())
+    }
+
+    /// Only what a person or a model wrote is searched.
+    async fn index(&mut self, number: i64, message: &NewMessage) -> Result<(), Error> {
+        if !matches!(message.source, Source::Person | Source::Model) {
+            return Ok(());
+        }
+        let words = words::blind(&message.content, self.word_key);
+        if words.is_empty() {
+            return Ok(());
+        }
+        let words: Vec<_> = words.into_iter().collect();
+        let row = [number.into(), Value::from(words.join(" "))];
+        self.transaction.execute(INSERT_WORDS, row).await.map(drop)
+    }
+
+    /// Brings the turn to the state that is wanted once `added` messages were added.
+    async fn end_turn(
+        &mut self,
+        id: &TurnId,
+        wanted: TurnState,
+        added: i64,
+        nothing_given: bool,
+    ) -> Result<(), Error> {
+        let Some(so_far) = &self.turn else {
+            // A turn begins with its first message; without any there is nothing to complete or to give up.
+            return Ok(());
+        };
+        match (so_far.state, wanted) {
+            (is, wanted) if is != TurnState::Open => {
+                // A late repetition of an earlier step changes nothing.
+                if is == wanted || (wanted == TurnState::Open && !nothing_given) {
+                    return Ok(());
+                }
+                Err(Error::TurnOver(is.as_str()))
+            }
+            (_, TurnState::Open) => Ok(()),
+            (_, wanted) => {
+                let values = [
+                    self.conversation.number.into(),
+                    id.as_str().into(),
+                    state_number(wanted).into(),
+                ];
+                let ended = self.transaction.execute(END_TURN, values).await?;
+                if wanted == TurnState::Complete {
+                    self.complete += added + signed(ended);
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Bytes of the texts of a message.
+pub(crate) fn size(message: &NewMessage) -> usize {
+    let call = message.call.as_ref();
+    message.content.len()
+        + message.calls.len()
+        + message.author.len()
+        + call.map_or(0, |call| call.arguments.len())
+}
+
+/// Whether `new` says what `stored` says. The definition of a tool may have changed in between.
+fn repeats(new: &NewMessage, stored: &Message, turn: Option<&(TurnId, TurnState)>) -> bool {
+    let call = match (&new.call, &stored.call) {
+        (None, None) => true,
+        (Some(new), Some(stored)) => {
+            new.call_id == stored.call_id
+                && new.tool.name == stored.tool.name
+                && new.arguments == stored.arguments
+        }
+        _ => false,
+    };
+    call && turn.map(|(turn, _)| turn) == stored.turn.as_ref()
+        && new.role == stored.role
+        && new.source == stored.source
+        && new.author == stored.author
+        && new.content == stored.content
+        && new.calls == stored.calls
+        && new.is_error == stored.is_error
+        && new.covers_to == stored.covers_to
+}
+
+fn without_texts(message: Message) -> Message {
+    Message {
+        content: String::new(),
+        calls: bytes::Bytes::new(),
+        call: message.call.map(|call| wardgate_domain::AnsweredCall {
+            arguments: bytes::Bytes::new(),
+            ..call
+        }),
+        ..message
+    }
+}

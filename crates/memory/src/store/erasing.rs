@@ -1,0 +1,260 @@
+//! What is erased, and what of it remains.
+//!
+//! ```text
+//!   clear   a new key; every message is gone                       the conversation stays
+//!   erase   no key, no id, no text; places, roles and times stay   a skeleton
+//! ```
+//!
+//! Both take effect at once, however long the conversation: without its key nothing of it can be read. The rows follow,
+//! a bounded number at a time.
+
+use std::time::Duration;
+
+use wardgate_domain::{ConversationId, ConversationKey, Digest, Timestamp};
+
+use super::conversations::owned_and_locked;
+use super::database::{Statement, Transaction};
+use super::row::{ConversationRow, conversation, held};
+use super::{Store, within};
+use crate::Error;
+use crate::owner::Owner;
+
+/// Messages removed at once.
+pub(super) const BATCH: i64 = 500;
+
+const CLEAR: &str = "
+    UPDATE memory.conversation SET data_key = $2, cleared_to = positions, messages = 0, updated_at = $3
+    WHERE number = $1";
+
+const BY_KEY_LOCKED: &str = concat!(
+    conversation!(),
+    "WHERE c.key = $1 AND c.erased_at IS NULL FOR UPDATE"
+);
+
+const ERASE: &str = "
+    UPDATE memory.conversation
+    SET data_key = NULL, id = NULL, cleared_to = positions, erased_at = $2 WHERE number = $1";
+
+pub(super) const TO_EMPTY: &str = "
+    SELECT number, emptied_to, cleared_to, erased_at FROM memory.conversation
+    WHERE emptied_to < cleared_to ORDER BY number LIMIT 1";
+
+const REMOVE_WORDS: Statement = Statement::Each {
+    sqlite: "DELETE FROM message_words WHERE rowid IN (SELECT number FROM message
+             WHERE conversation = $1 AND position > $2 AND position <= $3)",
+    postgres: "DELETE FROM memory.message_words WHERE message IN (SELECT number FROM memory.message
+               WHERE conversation = $1 AND position > $2 AND position <= $3)",
+};
+
+const REMOVE: &str = "
+    DELETE FROM memory.message WHERE conversation = $1 AND position > $2 AND position <= $3";
+
+const BLANK: &str = "
+    UPDATE memory.message
+    SET id = NULL, turn = NULL, policy_hash = NULL, rights = NULL, grounds = NULL, call = NULL, body = NULL
+    WHERE conversation = $1 AND position > $2 AND position <= $3";
+
+const EMPTIED: &str = "UPDATE memory.conversation SET emptied_to = $2 WHERE number = $1";
+
+pub(super) const NEXT_TENANT: &str = "
+    SELECT c.tenant FROM memory.conversation c WHERE c.erased_at IS NULL AND c.tenant > $1
+    ORDER BY c.tenant LIMIT 1";
+
+const FIRST_TENANT: &str = "
+    SELECT c.tenant FROM memory.conversation c WHERE c.erased_at IS NULL ORDER BY c.tenant LIMIT 1";
+
+pub(super) const EXPIRED: &str = concat!(
+    conversation!(),
+    "WHERE c.tenant = $1 AND c.updated_at < $2 AND c.erased_at IS NULL AND NOT ",
+    held!(),
+    " ORDER BY c.updated_at LIMIT $3"
+);
+
+pub(super) const STALE_TURNS: &str = "
+    SELECT DISTINCT m.conversation, m.turn FROM memory.message m
+    WHERE m.state = 0 AND m.at < $1 AND NOT EXISTS (SELECT 1 FROM memory.message y
+        WHERE y.conversation = m.conversation AND y.turn = m.turn AND y.at >= $1)
+    LIMIT $2";
+
+const LOCK: &str = "SELECT number FROM memory.conversation WHERE number = $1 FOR UPDATE";
+
+/// Once more, now that nobody can add to it.
+const ABANDON: &str = "
+    UPDATE memory.message SET state = 2 WHERE conversation = $1 AND turn = $2 AND state = 0
+        AND NOT EXISTS (SELECT 1 FROM memory.message y
+            WHERE y.conversation = $1 AND y.turn = $2 AND y.at >= $3)";
+
+/// A conversation about to be erased.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Doomed {
+    pub(crate) key: ConversationKey,
+    /// Says which id it had, to whoever knows the id.
+    pub(crate) id_digest: Digest,
+}
+
+impl Doomed {
+    fn of(row: &ConversationRow) -> Result<Self, Error> {
+        let shown = row.shown()?;
+        Ok(Self {
+            key: shown.key,
+            id_digest: Digest::of(shown.id.as_str().as_bytes()),
+        })
+    }
+}
+
+impl Store {
+    /// Erases every message of the owner's conversation.
+    pub(crate) async fn clear(
+        &self,
+        owner: &Owner,
+        id: &ConversationId,
+        now: Timestamp,
+    ) -> Result<(), Error> {
+        within(async {
+            let mut transaction = self.database.write().await?;
+            let row = owned_and_locked(&mut transaction, owner, id.as_str()).await?;
+            if row.held {
+                return Err(Error::Held);
+            }
+            let (_, wrapped) = self.key.new_data_key(row.key()?, &self.ambient)?;
+            let values = [row.number.into(), wrapped.into(), now.as_micros().into()];
+            transaction.execute(CLEAR, values).await?;
+            transaction.commit().await
+        })
+        .await
+    }
+
+    /// The conversation of that key, if it may be erased.
+    pub(crate) async fn doomed(&self, key: ConversationKey) -> Result<Doomed, Error> {
+        within(async {
+            let mut transaction = self.database.write().await?;
+            let row = erasable(&mut transaction, key).await?;
+            Doomed::of(&row)
+        })
+        .await
+    }
+
+    /// Destroys the key and the id of a conversation. Its rows go with [`Store::empty`].
+    pub(crate) async fn erase(&self, key: ConversationKey, now: Timestamp) -> Result<(), Error> {
+        within(async {
+            let mut transaction = self.database.write().await?;
+            let row = erasable(&mut transaction, key).await?;
+            let values = [row.number.into(), now.as_micros().into()];
+            transaction.execute(ERASE, values).await?;
+            transaction.commit().await
+        })
+        .await
+    }
+
+    /// Removes a bounded number of rows that were cleared or erased; false when none was left.
+    pub(crate) async fn empty(&self) -> Result<bool, Error> {
+        within(async {
+            let mut transaction = self.database.write().await?;
+            let next: Option<(i64, i64, i64, Option<i64>)> = transaction.row(TO_EMPTY, []).await?;
+            let Some((number, from, cleared_to, erased_at)) = next else {
+                return Ok(false);
+            };
+            let to = cleared_to.min(from + BATCH);
+            let rows = || [number.into(), from.into(), to.into()];
+            transaction.execute(REMOVE_WORDS, rows()).await?;
+            let rest = if erased_at.is_some() { BLANK } else { REMOVE };
+            transaction.execute(rest, rows()).await?;
+            transaction
+                .execute(EMPTIED, [number.into(), to.into()])
+                .await?;
+            transaction.commit().await?;
+            Ok(true)
+        })
+        .await
+    }
+
+    /// Overwrites what was removed; false: try again later.
+    pub(crate) async fn scrub(&self) -> Result<bool, Error> {
+        within(self.database.scrub()).await
+    }
+
+    /// Every tenant that has a conversation.
+    pub(crate) async fn tenants(&self) -> Result<Vec<String>, Error> {
+        within(async {
+            let mut transaction = self.database.read().await?;
+            let mut tenants: Vec<String> = Vec::new();
+            loop {
+                let next: Option<(String,)> = match tenants.last() {
+                    None => transaction.row(FIRST_TENANT, []).await?,
+                    Some(last) => {
+                        let last = [last.as_str().into()];
+                        transaction.row(NEXT_TENANT, last).await?
+                    }
+                };
+                let Some((tenant,)) = next else { break };
+                tenants.push(tenant);
+            }
+            transaction.commit().await?;
+            Ok(tenants)
+        })
+        .await
+    }
+
+    /// Conversations of `tenant` that did not change since, and that no hold is on; a bounded number.
+    pub(crate) async fn expired(
+        &self,
+        tenant: &str,
+        unchanged_since: Timestamp,
+    ) -> Result<Vec<Doomed>, Error> {
+        within(async {
+            let mut transaction = self.database.read().await?;
+            let bounds = [
+                tenant.into(),
+                unchanged_since.as_micros().into(),
+                BATCH.into(),
+            ];
+            let rows: Vec<ConversationRow> = transaction.rows(EXPIRED, bounds).await?;
+            transaction.commit().await?;
+            rows.iter().map(Doomed::of).collect()
+        })
+        .await
+    }
+
+    /// Gives up open turns that nobody touched for that long; how many, a bounded number.
+    pub(crate) async fn abandon(
+        &self,
+        untouched_for: Duration,
+        now: Timestamp,
+    ) -> Result<usize, Error> {
+        let since = now.minus(untouched_for).as_micros();
+        let stale: Vec<(i64, String)> = within(async {
+            let mut transaction = self.database.read().await?;
+            let stale = transaction
+                .rows(STALE_TURNS, [since.into(), BATCH.into()])
+                .await?;
+            transaction.commit().await?;
+            Ok(stale)
+        })
+        .await?;
+        for (conversation, turn) in &stale {
+            within(async {
+                let mut transaction = self.database.write().await?;
+                let _: Option<(i64,)> = transaction.row(LOCK, [(*conversation).into()]).await?;
+                let values = [(*conversation).into(), turn.as_str().into(), since.into()];
+                transaction.execute(ABANDON, values).await?;
+                transaction.commit().await
+            })
+            .await?;
+        }
+        Ok(stale.len())
+    }
+}
+
+async fn erasable(
+    transaction: &mut Transaction,
+    key: ConversationKey,
+) -> Result<ConversationRow, Error> {
+    let found: Option<ConversationRow> = transaction
+        .row(BY_KEY_LOCKED, [key.to_string().into()])
+        .await?;
+    match found {
+        None => Err(Error::UnknownConversation),
+        Some(row) if row.held => Err(Error::Held),
+        Some(row) => Ok(row),
+    }
+}

@@ -1,0 +1,162 @@
+//! Conversations at rest, in SQLite or PostgreSQL.
+//!
+//! ```text
+//!   conversation   one row each; whoever adds to it or erases it locks that row first
+//!   message        what stands in clear (place, turn, role, times), and the sealed texts
+//!   message_words  keyed digests of the words, for the search
+//!   hold           what must not be erased
+//! ```
+//!
+//! No operation takes longer than [`LIMIT`].
+
+mod adding;
+mod address;
+mod conversations;
+mod database;
+mod erasing;
+mod holds;
+mod postgres;
+mod reading;
+mod row;
+mod searching;
+mod sqlite;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use wardgate_domain::{Ambient, AnsweredCall, Digest, Message, TurnId};
+
+use crate::Error;
+use crate::sealing::MasterKey;
+use address::Address;
+use database::Database;
+
+pub(crate) use adding::{Addition, Entry, MAX_BATCH_BYTES, MAX_MESSAGES, MAX_TEXT, size};
+pub(crate) use erasing::Doomed;
+pub(crate) use reading::{Pick, Reading};
+
+/// How long one operation may take.
+const LIMIT: Duration = Duration::from_secs(5);
+
+/// The rights a tool's result was given under, and the policies that said so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Standing {
+    /// Of everything the policy lets the caller see through the tool.
+    pub(crate) rights: Digest,
+    pub(crate) policy_hash: Digest,
+    /// The answer is one to these arguments only.
+    pub(crate) by_arguments: bool,
+}
+
+/// A message with what decides whether its reader may read it.
+#[derive(Debug, Clone)]
+pub(crate) struct Stored {
+    pub(crate) message: Message,
+    /// Of a tool's result, what it was given under.
+    pub(crate) rights: Option<Digest>,
+}
+
+/// A tool's result that something was written from.
+#[derive(Debug, Clone)]
+pub(crate) struct Ground {
+    pub(crate) turn: Option<TurnId>,
+    pub(crate) position: u64,
+    pub(crate) call: AnsweredCall,
+    pub(crate) rights: Digest,
+}
+
+/// The store; cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Store {
+    address: Address,
+    database: Database,
+    key: Arc<MasterKey>,
+    ambient: Ambient,
+}
+
+impl Store {
+    /// The store at `sqlite:PATH` or `postgres://…`; connects on first use.
+    pub(crate) fn open(url: &str, key: MasterKey, ambient: Ambient) -> Result<Self, Error> {
+        let address: Address = url.parse()?;
+        Ok(Self {
+            database: Database::new(&address),
+            address,
+            key: Arc::new(key),
+            ambient,
+        })
+    }
+
+    /// Brings the store to the schema this program knows, creating it when absent, and checks that it is under
+    /// this master key. Nothing else works before.
+    pub(crate) async fn migrate(&self) -> Result<(), Error> {
+        within(self.database.migrate()).await?;
+        within(self.claim()).await
+    }
+
+    /// The first start says which master key it is.
+    async fn claim(&self) -> Result<(), Error> {
+        const CLAIM: &str = "INSERT INTO memory.master_key (known_by)
+            SELECT $1 WHERE NOT EXISTS (SELECT 1 FROM memory.master_key)";
+        let ours = self.key.known_by();
+        let mut transaction = self.database.write().await?;
+        let known_by = [ours.as_bytes()[..].into()];
+        transaction.execute(CLAIM, known_by).await?;
+        let known: Option<(Vec<u8>,)> = transaction
+            .row("SELECT known_by FROM memory.master_key", [])
+            .await?;
+        transaction.commit().await?;
+        if known.is_some_and(|(known,)| known == ours.as_bytes()) {
+            return Ok(());
+        }
+        Err(Error::OtherMasterKey)
+    }
+
+    /// Whether the store answers.
+    pub(crate) async fn probe(&self) -> Result<(), Error> {
+        within(async {
+            let mut transaction = self.database.read().await?;
+            let _: Option<(i64,)> = transaction
+                .row("SELECT count(*) FROM memory.master_key", [])
+                .await?;
+            transaction.commit().await
+        })
+        .await
+    }
+
+    /// Whether the store is a file of this machine, which is there or never will be.
+    pub(crate) fn is_a_file(&self) -> bool {
+        matches!(self.address, Address::Sqlite(_))
+    }
+}
+
+impl std::fmt::Display for Store {
+    /// Where it is, without credentials.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.address.fmt(f)
+    }
+}
+
+/// Waits at most [`LIMIT`], whatever the database does.
+async fn within<T>(work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+    tokio::time::timeout(LIMIT, work)
+        .await
+        .unwrap_or(Err(Error::Late))
+}
+
+/// Those of `migrations` that a store of version `found` lacks.
+fn to_migrate<'a>(migrations: &'a [&'static str], found: i64) -> Result<&'a [&'static str], Error> {
+    let known = migrations.len();
+    usize::try_from(found)
+        .ok()
+        .and_then(|done| migrations.get(done..))
+        .ok_or(Error::NewerSchema { found, known })
+}
+
+/// Counts and positions are never negative, and never near the end of an `i64`.
+fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+fn unsigned(number: i64) -> u64 {
+    u64::try_from(number).unwrap_or(0)
+}

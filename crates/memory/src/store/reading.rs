@@ -1,0 +1,386 @@
+//! Messages as they are read: a window for a model, a page, a turn.
+//!
+//! What a window may hold is decided on columns that stand in clear; only what it does hold is opened.
+
+use sqlx::FromRow;
+use wardgate_domain::{Conversation, ConversationId, ConversationKey, Role, TurnId, TurnState};
+
+use super::conversations::{BY_KEY, owned};
+use super::database::{Transaction, Value};
+use super::row::{ConversationRow, GroundRow, MessageRow, Unlocked, message, role_number, state};
+use super::{Ground, Store, Stored, signed, unsigned, within};
+use crate::Error;
+use crate::owner::Owner;
+
+/// Bytes of the texts of one answer.
+const MAX_ANSWER: i64 = 16 << 20;
+
+/// Messages before a window that are counted.
+const MAX_UNCOVERED: i64 = 10_000;
+
+/// Different tool results that one summary may rest on and still be judged.
+const MAX_GROUNDS: i64 = 200;
+
+pub(super) const LAST: &str = "
+    SELECT m.position, m.turn, m.role, m.characters, m.size FROM memory.message m
+    WHERE m.conversation = $1 AND m.position > $2 AND m.state = 1 AND m.covers_to = 0
+    ORDER BY m.position DESC LIMIT $3";
+
+pub(super) const SAID: &str = concat!(
+    message!(),
+    "WHERE m.conversation = $1 AND m.position BETWEEN $2 AND $3 AND m.state = 1 AND m.covers_to = 0
+     ORDER BY m.position"
+);
+
+pub(super) const SUMMARY: &str = concat!(
+    message!(),
+    "WHERE m.conversation = $1 AND m.position > $2 AND m.state = 1 AND m.covers_to > 0
+     ORDER BY m.position DESC LIMIT 1"
+);
+
+pub(super) const UNCOVERED: &str = "
+    SELECT count(*) FROM (
+        SELECT 1 FROM memory.message m
+        WHERE m.conversation = $1 AND m.position > $2 AND m.position < $3
+            AND m.state = 1 AND m.covers_to = 0
+        LIMIT $4
+    ) AS before";
+
+pub(super) const NEXT: &str = "
+    SELECT m.position, m.turn, m.role, m.characters, m.size FROM memory.message m
+    WHERE m.conversation = $1 AND m.position > $2 AND m.state = 1
+    ORDER BY m.position LIMIT $3";
+
+pub(super) const ALL_BETWEEN: &str = concat!(
+    message!(),
+    "WHERE m.conversation = $1 AND m.position BETWEEN $2 AND $3 AND m.state = 1
+     ORDER BY m.position"
+);
+
+pub(super) const OF_TURN: &str = concat!(
+    message!(),
+    "WHERE m.conversation = $1 AND m.turn = $2 AND m.position > $3 ORDER BY m.position"
+);
+
+/// Tool results before the first position, of turns that have a message between the two.
+pub(super) const EARLIER_IN_TURNS: &str = "
+    SELECT t.position, t.id, t.turn, t.rights, t.call FROM memory.message t
+    WHERE t.conversation = $1 AND t.position > $4 AND t.position < $2 AND t.role = 3
+        AND t.turn IN (SELECT m.turn FROM memory.message m
+            WHERE m.conversation = $1 AND m.position BETWEEN $2 AND $3 AND m.turn IS NOT NULL)";
+
+/// One tool result, the first, of each kind that the policy answers alike.
+pub(super) const GROUNDS: &str = "
+    SELECT t.position, t.id, t.turn, t.rights, t.call FROM memory.message t
+    WHERE t.conversation = $1 AND t.position IN (
+        SELECT min(g.position) FROM memory.message g
+        WHERE g.conversation = $1 AND g.grounds IS NOT NULL
+            AND g.position > $2 AND g.position <= $3
+        GROUP BY g.grounds LIMIT $4)";
+
+/// Which conversation.
+#[derive(Clone, Copy)]
+pub(crate) enum Pick<'a> {
+    /// The owner's of this id.
+    Own(&'a Owner, &'a ConversationId),
+    /// The one of this key, whoever owns it.
+    Key(ConversationKey),
+}
+
+/// Messages of one conversation, and all that decides who may read them.
+#[derive(Debug)]
+pub(crate) struct Reading {
+    pub(crate) conversation: Conversation,
+    /// Oldest first.
+    pub(crate) messages: Vec<Stored>,
+    /// Tool results of the same turns that are not among the messages.
+    pub(crate) earlier: Vec<Ground>,
+    /// Tool results that summaries among the messages rest on, one of each kind; none: too many kinds to judge.
+    pub(crate) summarised: Option<Vec<Ground>>,
+}
+
+/// The end of a conversation.
+#[derive(Debug)]
+pub(crate) struct Window {
+    /// The messages and, where it covers something before them, first of them the summary.
+    pub(crate) reading: Reading,
+    /// Messages before the window that no summary covers.
+    pub(crate) uncovered: u64,
+}
+
+/// What decides whether a message fits.
+#[derive(FromRow)]
+struct Outline {
+    position: i64,
+    turn: Option<String>,
+    role: i64,
+    characters: i64,
+    size: i64,
+}
+
+impl Outline {
+    /// A quarter of the characters, as is customary where the model's own tokens are not known.
+    fn tokens(&self) -> i64 {
+        unsigned(self.characters)
+            .div_ceil(4)
+            .try_into()
+            .unwrap_or(i64::MAX)
+    }
+}
+
+/// A conversation that is being read, as it is at one instant.
+struct Open {
+    transaction: Transaction,
+    row: ConversationRow,
+    unlocked: Unlocked,
+}
+
+impl Store {
+    /// The last messages of complete turns that fit; `max_tokens` of 0 is no limit.
+    pub(crate) async fn window(
+        &self,
+        owner: &Owner,
+        id: &ConversationId,
+        max_messages: u32,
+        max_tokens: u32,
+    ) -> Result<Window, Error> {
+        within(async {
+            let mut open = self.read(Pick::Own(owner, id)).await?;
+            let window = open.window(max_messages, max_tokens).await?;
+            open.transaction.commit().await?;
+            Ok(window)
+        })
+        .await
+    }
+
+    /// Messages of complete turns after that position, oldest first, and whether there are further ones.
+    pub(crate) async fn page(
+        &self,
+        which: Pick<'_>,
+        after: u64,
+        limit: u32,
+    ) -> Result<(Reading, bool), Error> {
+        within(async {
+            let mut open = self.read(which).await?;
+            let page = open.page(after, limit).await?;
+            open.transaction.commit().await?;
+            Ok(page)
+        })
+        .await
+    }
+
+    /// One turn, whether or not it is complete; none: there is no such turn.
+    pub(crate) async fn turn(
+        &self,
+        owner: &Owner,
+        id: &ConversationId,
+        turn: &TurnId,
+    ) -> Result<Option<(TurnState, Reading)>, Error> {
+        within(async {
+            let mut open = self.read(Pick::Own(owner, id)).await?;
+            let turn = open.turn(turn).await?;
+            open.transaction.commit().await?;
+            Ok(turn)
+        })
+        .await
+    }
+
+    async fn read(&self, which: Pick<'_>) -> Result<Open, Error> {
+        let mut transaction = self.database.read().await?;
+        let row = match which {
+            Pick::Own(owner, id) => owned(&mut transaction, owner, id.as_str()).await?,
+            Pick::Key(key) => {
+                let found = transaction.row(BY_KEY, [key.to_string().into()]).await?;
+                found.ok_or(Error::UnknownConversation)?
+            }
+        };
+        Ok(Open {
+            unlocked: row.unlock(self)?,
+            transaction,
+            row,
+        })
+    }
+}
+
+impl Open {
+    async fn window(&mut self, max_messages: u32, max_tokens: u32) -> Result<Window, Error> {
+        let bounds = [
+            self.row.number.into(),
+            self.row.cleared_to.into(),
+            // One more tells what stands before the window.
+            Value::Integer(i64::from(max_messages) + 1),
+        ];
+        let newest_first: Vec<Outline> = self.transaction.rows(LAST, bounds).await?;
+        let fitting = window_of(&newest_first, max_messages, max_tokens);
+        let (first, last) = match newest_first[..fitting] {
+            [] => (i64::MAX, i64::MAX),
+            [ref last, ..] => (newest_first[fitting - 1].position, last.position),
+        };
+        let mut rows: Vec<MessageRow> = self.transaction.rows(SAID, self.span(first, last)).await?;
+        let summary = self
+            .summary_before(first, newest_first.len() > fitting)
+            .await?;
+        let covered = summary.as_ref().map_or(0, |(_, covers_to)| *covers_to);
+        let uncovered = self.uncovered(covered, first).await?;
+        if let Some((summary, _)) = summary {
+            rows.insert(0, summary);
+        }
+        Ok(Window {
+            reading: self.reading(rows, first, last, covered).await?,
+            uncovered,
+        })
+    }
+
+    /// The newest summary, where it covers something before `first`.
+    async fn summary_before(
+        &mut self,
+        first: i64,
+        something_left_out: bool,
+    ) -> Result<Option<(MessageRow, i64)>, Error> {
+        if !something_left_out {
+            return Ok(None);
+        }
+        let bounds = [self.row.number.into(), self.row.cleared_to.into()];
+        let summary: Option<MessageRow> = self.transaction.row(SUMMARY, bounds).await?;
+        let Some(summary) = summary else {
+            return Ok(None);
+        };
+        let covers_to = summary.covers_to;
+        let below = first.min(covers_to.saturating_add(1));
+        let covers = self.count_between(self.row.cleared_to, below, 1).await? > 0;
+        Ok(covers.then_some((summary, covers_to)))
+    }
+
+    async fn uncovered(&mut self, covered: i64, first: i64) -> Result<u64, Error> {
+        let above = covered.max(self.row.cleared_to);
+        let count = self.count_between(above, first, MAX_UNCOVERED).await?;
+        Ok(unsigned(count))
+    }
+
+    /// Messages after `above` and before `below`, up to `most`.
+    async fn count_between(&mut self, above: i64, below: i64, most: i64) -> Result<i64, Error> {
+        let bounds = [
+            self.row.number.into(),
+            above.into(),
+            below.into(),
+            most.into(),
+        ];
+        let count: Option<(i64,)> = self.transaction.row(UNCOVERED, bounds).await?;
+        Ok(count.map_or(0, |(count,)| count))
+    }
+
+    async fn page(&mut self, after: u64, limit: u32) -> Result<(Reading, bool), Error> {
+        let after = signed(after).max(self.row.cleared_to);
+        let bounds = [
+            self.row.number.into(),
+            after.into(),
+            Value::Integer(i64::from(limit) + 1),
+        ];
+        let outlines: Vec<Outline> = self.transaction.rows(NEXT, bounds).await?;
+        let fitting = fitting(&outlines, limit, 0);
+        let more = outlines.len() > fitting;
+        let (first, last) = match outlines[..fitting] {
+            [] => (i64::MAX, i64::MAX),
+            [ref first, ..] => (first.position, outlines[fitting - 1].position),
+        };
+        let span = self.span(first, last);
+        let rows: Vec<MessageRow> = self.transaction.rows(ALL_BETWEEN, span).await?;
+        let summaries = rows.iter().map(|row| row.covers_to);
+        let covered = summaries.max().unwrap_or(0);
+        Ok((self.reading(rows, first, last, covered).await?, more))
+    }
+
+    async fn turn(&mut self, turn: &TurnId) -> Result<Option<(TurnState, Reading)>, Error> {
+        let key = [
+            self.row.number.into(),
+            turn.as_str().into(),
+            self.row.cleared_to.into(),
+        ];
+        let rows: Vec<MessageRow> = self.transaction.rows(OF_TURN, key).await?;
+        let Some(state_number) = rows.first().map(|row| row.state) else {
+            return Ok(None);
+        };
+        let summaries = rows.iter().map(|row| row.covers_to);
+        let covered = summaries.max().unwrap_or(0);
+        // All of the turn is here, so nothing of it is earlier.
+        let reading = self.reading(rows, 0, 0, covered).await?;
+        Ok(Some((state(state_number)?, reading)))
+    }
+
+    fn span(&self, first: i64, last: i64) -> [Value; 3] {
+        [self.row.number.into(), first.into(), last.into()]
+    }
+
+    /// Opens `rows`, which are those from `first` to `last`, and adds what they rest on.
+    async fn reading(
+        &mut self,
+        rows: Vec<MessageRow>,
+        first: i64,
+        last: i64,
+        covered: i64,
+    ) -> Result<Reading, Error> {
+        let bounds = [
+            self.row.number.into(),
+            first.into(),
+            last.into(),
+            self.row.cleared_to.into(),
+        ];
+        let earlier = self.transaction.rows(EARLIER_IN_TURNS, bounds).await?;
+        let summarised = if covered > 0 {
+            self.grounds_up_to(covered).await?
+        } else {
+            Some(Vec::new())
+        };
+        let opened = rows.into_iter().map(|row| self.unlocked.open(row));
+        Ok(Reading {
+            conversation: self.row.shown()?,
+            messages: opened.collect::<Result<_, _>>()?,
+            earlier: self.open_grounds(earlier)?,
+            summarised,
+        })
+    }
+
+    async fn grounds_up_to(&mut self, covered: i64) -> Result<Option<Vec<Ground>>, Error> {
+        let bounds = [
+            self.row.number.into(),
+            self.row.cleared_to.into(),
+            covered.into(),
+            (MAX_GROUNDS + 1).into(),
+        ];
+        let rows: Vec<GroundRow> = self.transaction.rows(GROUNDS, bounds).await?;
+        let few = signed(rows.len() as u64) <= MAX_GROUNDS;
+        few.then(|| self.open_grounds(rows)).transpose()
+    }
+
+    fn open_grounds(&self, rows: Vec<GroundRow>) -> Result<Vec<Ground>, Error> {
+        let opened = rows.into_iter().map(|row| self.unlocked.open_ground(row));
+        opened.collect()
+    }
+}
+
+/// How many of the newest messages make a window. It never begins with the results of calls that it leaves out: models
+/// refuse them.
+fn window_of(newest_first: &[Outline], max_messages: u32, max_tokens: u32) -> usize {
+    let mut fitting = fitting(newest_first, max_messages, max_tokens);
+    while let Some(before) = newest_first.get(fitting)
+        && let Some(first) = fitting.checked_sub(1).map(|index| &newest_first[index])
+        && first.role == role_number(Role::Tool)
+        && first.turn.is_some()
+        && first.turn == before.turn
+    {
+        fitting -= 1;
+    }
+    fitting
+}
+
+/// How many of `outlines`, from the first on, fit into an answer.
+fn fitting(outlines: &[Outline], max_messages: u32, max_tokens: u32) -> usize {
+    let max_messages = usize::try_from(max_messages).unwrap_or(usize::MAX);
+    let (mut tokens, mut bytes) = (0, 0);
+    let fits = |outline: &&Outline| {
+        tokens += outline.tokens();
+        bytes += outline.size;
+        (max_tokens == 0 || tokens <= i64::from(max_tokens)) && bytes <= MAX_ANSWER
+    };
+    outlines.iter().take(max_messages).take_while(fits).count()
+}

@@ -1,0 +1,309 @@
+//! Rows, and what they stand for.
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+use prost::Message as _;
+use serde::{Deserialize, Serialize};
+use sqlx::FromRow;
+use wardgate_domain::{
+    AnsweredCall, Conversation, ConversationKey, Digest, Message, NewMessage, Role, Source,
+    Timestamp, TurnState,
+};
+use wardgate_proto::memory::v1 as pb;
+
+use super::{Ground, Standing, Store, Stored, unsigned};
+use crate::Error;
+use crate::owner::Owner;
+use crate::sealing::{About, DataKey};
+
+/// Whether a hold is on the conversation `c`.
+macro_rules! held {
+    () => {
+        "EXISTS (SELECT 1 FROM memory.hold h WHERE
+            (h.kind = 'conversation' AND h.tenant = '' AND h.name = c.key)
+            OR (h.kind = 'person' AND h.tenant = c.tenant AND h.name = c.subject)
+            OR (h.kind = 'tenant' AND h.tenant = c.tenant AND h.name = ''))"
+    };
+}
+pub(super) use held;
+
+/// Columns of a [`ConversationRow`], from `conversation c`.
+macro_rules! conversation {
+    () => {
+        concat!(
+            "SELECT c.number, c.key, c.id, c.data_key, c.created_at, c.updated_at, c.positions,
+                c.messages, c.cleared_to, ",
+            $crate::store::row::held!(),
+            " AS held FROM memory.conversation c "
+        )
+    };
+}
+pub(super) use conversation;
+
+/// Columns of a [`MessageRow`], from `message m`.
+macro_rules! message {
+    () => {
+        "SELECT m.position, m.id, m.turn, m.state, m.role, m.source, m.covers_to, m.at,
+            m.policy_hash, m.rights, m.call, m.body FROM memory.message m "
+    };
+}
+pub(super) use message;
+
+/// A conversation that is not erased.
+#[derive(FromRow)]
+pub(super) struct ConversationRow {
+    pub(super) number: i64,
+    key: String,
+    id: Option<String>,
+    data_key: Option<Vec<u8>>,
+    created_at: i64,
+    updated_at: i64,
+    pub(super) positions: i64,
+    pub(super) messages: i64,
+    pub(super) cleared_to: i64,
+    pub(super) held: bool,
+}
+
+impl ConversationRow {
+    pub(super) fn key(&self) -> Result<ConversationKey, Error> {
+        self.key.parse().map_err(|_| Error::Damaged("conversation"))
+    }
+
+    pub(super) fn shown(&self) -> Result<Conversation, Error> {
+        let damaged = || Error::Damaged("conversation");
+        let id = self.id.as_deref().ok_or_else(damaged)?;
+        Ok(Conversation {
+            id: id.parse().map_err(|_| damaged())?,
+            key: self.key()?,
+            created_at: Timestamp::from_micros(self.created_at),
+            updated_at: Timestamp::from_micros(self.updated_at),
+            messages: unsigned(self.messages),
+            held: self.held,
+            shared: false,
+        })
+    }
+
+    /// With its key, its messages can be read.
+    pub(super) fn unlock(&self, store: &Store) -> Result<Unlocked, Error> {
+        let key = self.key()?;
+        let wrapped = self.data_key.clone();
+        let wrapped = wrapped.ok_or(Error::Damaged("conversation"))?;
+        Ok(Unlocked {
+            data_key: store.key.unwrap(key, wrapped)?,
+            key,
+        })
+    }
+}
+
+#[derive(FromRow)]
+pub(super) struct MessageRow {
+    pub(super) position: i64,
+    id: Option<String>,
+    turn: Option<String>,
+    pub(super) state: i64,
+    role: i64,
+    source: i64,
+    pub(super) covers_to: i64,
+    at: i64,
+    policy_hash: Option<Vec<u8>>,
+    rights: Option<Vec<u8>>,
+    call: Option<Vec<u8>>,
+    body: Option<Vec<u8>>,
+}
+
+/// Of a tool's result, only what a [`Ground`] needs.
+#[derive(FromRow)]
+pub(super) struct GroundRow {
+    pub(super) position: i64,
+    id: Option<String>,
+    turn: Option<String>,
+    rights: Option<Vec<u8>>,
+    call: Option<Vec<u8>>,
+}
+
+/// What is sealed of every message.
+#[derive(Serialize, Deserialize)]
+struct Body<'a> {
+    author: Cow<'a, str>,
+    content: Cow<'a, str>,
+    calls: Cow<'a, str>,
+    is_error: bool,
+}
+
+/// What of a message is stored sealed.
+pub(super) struct SealedMessage {
+    pub(super) body: Vec<u8>,
+    pub(super) call: Option<Vec<u8>>,
+    /// Tells the calls and rights apart that a summary may rest on.
+    pub(super) grounds: Option<Vec<u8>>,
+}
+
+/// The key of one conversation, in use.
+pub(super) struct Unlocked {
+    key: ConversationKey,
+    data_key: DataKey,
+}
+
+impl Unlocked {
+    pub(super) fn new(key: ConversationKey, data_key: DataKey) -> Self {
+        Self { key, data_key }
+    }
+
+    pub(super) fn seal(
+        &self,
+        message: &NewMessage,
+        (id, position): (&str, i64),
+        standing: Option<&Standing>,
+        store: &Store,
+    ) -> Result<SealedMessage, Error> {
+        let calls = std::str::from_utf8(&message.calls);
+        let body = Body {
+            author: message.author.as_str().into(),
+            content: message.content.as_str().into(),
+            calls: calls.map_err(|_| Error::Damaged("message"))?.into(),
+            is_error: message.is_error,
+        };
+        let body = serde_json::to_vec(&body).map_err(|_| Error::Damaged("message"))?;
+        let seal = |kind, plain: &[u8]| {
+            let about = self.about(kind, id, position);
+            self.data_key.seal(&about, plain, &store.ambient)
+        };
+        let call = message.call.as_ref().map(|call| {
+            let call = pb::ToolCall::from(call).encode_to_vec();
+            seal("call", &call)
+        });
+        let grounds = message.call.as_ref().zip(standing);
+        Ok(SealedMessage {
+            body: seal("body", &body)?,
+            call: call.transpose()?,
+            grounds: grounds.map(|(call, standing)| {
+                let grounds = grounds_of(call, standing);
+                store.key.tag(&grounds).as_bytes().to_vec()
+            }),
+        })
+    }
+
+    pub(super) fn open(&self, row: MessageRow) -> Result<Stored, Error> {
+        let damaged = || Error::Damaged("message");
+        let id = row.id.as_deref().ok_or_else(damaged)?;
+        let about = self.about("body", id, row.position);
+        let body = self.data_key.open(&about, row.body.ok_or_else(damaged)?)?;
+        let body: Body<'_> = serde_json::from_slice(&body).map_err(|_| damaged())?;
+        let call = row
+            .call
+            .map(|sealed| self.open_call(id, row.position, sealed));
+        let message = Message {
+            id: id.parse().map_err(|_| damaged())?,
+            position: unsigned(row.position),
+            turn: turn(row.turn)?,
+            time: Timestamp::from_micros(row.at),
+            role: role(row.role)?,
+            source: source(row.source)?,
+            author: body.author.into_owned(),
+            content: body.content.into_owned(),
+            calls: Bytes::from(body.calls.into_owned()),
+            call: call.transpose()?,
+            is_error: body.is_error,
+            covers_to: unsigned(row.covers_to),
+            policy_hash: row.policy_hash.map(digest).transpose()?,
+            withheld: false,
+        };
+        Ok(Stored {
+            message,
+            rights: row.rights.map(digest).transpose()?,
+        })
+    }
+
+    pub(super) fn open_ground(&self, row: GroundRow) -> Result<Ground, Error> {
+        let damaged = || Error::Damaged("message");
+        let id = row.id.ok_or_else(damaged)?;
+        let call = row.call.ok_or_else(damaged)?;
+        Ok(Ground {
+            turn: turn(row.turn)?,
+            position: unsigned(row.position),
+            call: self.open_call(&id, row.position, call)?,
+            rights: digest(row.rights.ok_or_else(damaged)?)?,
+        })
+    }
+
+    fn open_call(&self, id: &str, position: i64, sealed: Vec<u8>) -> Result<AnsweredCall, Error> {
+        let about = self.about("call", id, position);
+        let call = self.data_key.open(&about, sealed)?;
+        let call = pb::ToolCall::decode(&call[..]).map_err(|_| Error::Damaged("message"))?;
+        Ok(call.try_into()?)
+    }
+
+    fn about(&self, kind: &'static str, id: &str, position: i64) -> About {
+        About::new(kind)
+            .and(self.key.to_string().as_bytes())
+            .and(id.as_bytes())
+            .and(&position.to_be_bytes())
+    }
+}
+
+/// Calls the policy answers alike, under the same rights: without the arguments where they make no difference.
+fn grounds_of(call: &AnsweredCall, standing: &Standing) -> About {
+    let grounds = About::new("grounds")
+        .and(crate::rights::facts(&call.tool).as_bytes())
+        .and(standing.rights.as_bytes());
+    if standing.by_arguments {
+        return grounds.and(&call.arguments);
+    }
+    grounds
+}
+
+/// One digest for everything of one person.
+pub(super) fn owner_digest(owner: &Owner) -> Vec<u8> {
+    let about = About::new("owner")
+        .and(owner.tenant.as_bytes())
+        .and(owner.issuer.as_bytes())
+        .and(owner.subject.as_bytes());
+    about.digest().as_bytes().to_vec()
+}
+
+pub(super) fn state_number(state: TurnState) -> i64 {
+    match state {
+        TurnState::Open => 0,
+        TurnState::Complete => 1,
+        TurnState::Abandoned => 2,
+    }
+}
+
+pub(super) fn state(number: i64) -> Result<TurnState, Error> {
+    let states = TurnState::ALL.iter().copied();
+    let mut found = states.filter(|state| state_number(*state) == number);
+    found.next().ok_or(Error::Damaged("message"))
+}
+
+pub(super) fn role_number(role: Role) -> i64 {
+    i64::from(i32::from(pb::Role::from(role)))
+}
+
+fn role(number: i64) -> Result<Role, Error> {
+    let mut found = Role::ALL.iter().copied();
+    found
+        .find(|role| role_number(*role) == number)
+        .ok_or(Error::Damaged("message"))
+}
+
+pub(super) fn source_number(source: Source) -> i64 {
+    i64::from(i32::from(pb::Source::from(source)))
+}
+
+fn source(number: i64) -> Result<Source, Error> {
+    let mut found = Source::ALL.iter().copied();
+    found
+        .find(|source| source_number(*source) == number)
+        .ok_or(Error::Damaged("message"))
+}
+
+fn turn(text: Option<String>) -> Result<Option<wardgate_domain::TurnId>, Error> {
+    let parsed = text.map(|turn| turn.parse());
+    parsed.transpose().map_err(|_| Error::Damaged("message"))
+}
+
+fn digest(bytes: Vec<u8>) -> Result<Digest, Error> {
+    let bytes = bytes.try_into().map_err(|_| Error::Damaged("message"))?;
+    Ok(Digest::from_bytes(bytes))
+}

@@ -1,0 +1,114 @@
+//! Messages by their words.
+//!
+//! The words of an owner are digests under a key of that owner, so a search reads no further than its owner's messages.
+
+use wardgate_domain::ConversationId;
+
+use super::database::{Statement, Value};
+use super::reading::Reading;
+use super::row::{ConversationRow, GroundRow, MessageRow, conversation, message, owner_digest};
+use super::{Store, within};
+use crate::Error;
+use crate::owner::Owner;
+
+/// Bytes of the texts of one answer.
+const MAX_ANSWER: i64 = 8 << 20;
+
+macro_rules! hits {
+    ($from:literal) => {
+        concat!(
+            $from,
+            " WHERE c.owner = $2 AND ($3 = '' OR c.id = $3) AND m.state = 1
+                AND m.position > c.cleared_to
+            ORDER BY m.number DESC LIMIT $4"
+        )
+    };
+}
+
+pub(super) const HITS: Statement = Statement::Each {
+    sqlite: hits!(
+        "SELECT m.number, m.size FROM message_words w
+         CROSS JOIN message m ON m.number = w.rowid AND w.words MATCH $1
+         CROSS JOIN conversation c ON c.number = m.conversation"
+    ),
+    // Found first, by the index of words: a walk back through everyone's messages must not look cheaper.
+    postgres: hits!(
+        "WITH found AS MATERIALIZED (
+            SELECT message FROM memory.message_words WHERE words @@ CAST($1 AS tsquery))
+         SELECT m.number, m.size FROM found f
+         JOIN memory.message m ON m.number = f.message
+         JOIN memory.conversation c ON c.number = m.conversation"
+    ),
+};
+
+const CONVERSATION_OF: &str = concat!(
+    conversation!(),
+    "JOIN memory.message m ON m.conversation = c.number WHERE m.number = $1"
+);
+
+const MESSAGE: &str = concat!(message!(), "WHERE m.number = $1");
+
+/// Tool results of the same turn that a message was written from.
+const BEFORE: &str = "
+    SELECT t.position, t.id, t.turn, t.rights, t.call FROM memory.message m
+    JOIN memory.message t ON t.conversation = m.conversation AND t.turn = m.turn
+    WHERE m.number = $1 AND t.position < m.position AND t.role = 3";
+
+impl Store {
+    /// Complete messages of the owner that hold every one of the blinded `words`, newest first; each as a reading of
+    /// one message.
+    pub(crate) async fn search(
+        &self,
+        owner: &Owner,
+        words: &[String],
+        within_id: Option<&ConversationId>,
+        limit: u32,
+    ) -> Result<Vec<Reading>, Error> {
+        let quote = if self.is_a_file() { '"' } else { '\'' };
+        let quoted: Vec<_> = words
+            .iter()
+            .map(|word| format!("{quote}{word}{quote}"))
+            .collect();
+        let all_of_them = quoted.join(if self.is_a_file() { " AND " } else { " & " });
+        within(async {
+            let mut transaction = self.database.read().await?;
+            let bounds = [
+                all_of_them.into(),
+                owner_digest(owner).into(),
+                within_id.map_or("", ConversationId::as_str).into(),
+                Value::Integer(i64::from(limit)),
+            ];
+            let found: Vec<(i64, i64)> = transaction.rows(HITS, bounds).await?;
+            let mut hits = Vec::with_capacity(found.len());
+            let mut bytes = 0;
+            for (number, size) in found {
+                bytes += size;
+                if bytes > MAX_ANSWER {
+                    break;
+                }
+                let of = || [number.into()];
+                let row: Option<ConversationRow> = transaction.row(CONVERSATION_OF, of()).await?;
+                let message: Option<MessageRow> = transaction.row(MESSAGE, of()).await?;
+                let before: Vec<GroundRow> = transaction.rows(BEFORE, of()).await?;
+                let (row, message) = row.zip(message).ok_or(Error::Damaged("message"))?;
+                let unlocked = row.unlock(self)?;
+                let earlier = before.into_iter().map(|row| unlocked.open_ground(row));
+                hits.push(Reading {
+                    conversation: row.shown()?,
+                    messages: vec![unlocked.open(message)?],
+                    earlier: earlier.collect::<Result<_, _>>()?,
+                    summarised: Some(Vec::new()),
+                });
+            }
+            transaction.commit().await?;
+            Ok(hits)
+        })
+        .await
+    }
+
+    /// What stands in the index for the words of `text`, for that owner.
+    pub(crate) fn words(&self, owner: &Owner, text: &str) -> Vec<String> {
+        let key = self.key.word_key(owner);
+        crate::words::blind(text, &key).into_iter().collect()
+    }
+}

@@ -1,0 +1,66 @@
+//! SQLite: one file beside its write-ahead log; readers never wait for the writer.
+
+use std::path::Path;
+
+use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
+use sqlx::{AssertSqlSafe, SqlitePool};
+
+use super::{LIMIT, to_migrate};
+use crate::Error;
+
+/// Version n of the schema is what the first n of these make; they never change once released.
+const MIGRATIONS: &[&str] = &[include_str!("sqlite/0001_conversations.sql")];
+
+const READERS: u32 = 4;
+
+fn options(path: &Path) -> SqliteConnectOptions {
+    SqliteConnectOptions::new()
+        .filename(path)
+        .journal_mode(SqliteJournalMode::Wal)
+        // FULL makes the write-ahead log durable at each commit: what was acknowledged is there.
+        .synchronous(SqliteSynchronous::Full)
+        .foreign_keys(true)
+        .busy_timeout(LIMIT)
+        // What is removed is overwritten, not only marked as free.
+        .pragma("secure_delete", "ON")
+}
+
+/// Connects on first use. One connection: SQLite has one writer anyway, and waiting for it in line is
+/// fairer than waiting for its lock.
+pub(super) fn writer(path: &Path) -> SqlitePool {
+    SqlitePoolOptions::new()
+        .max_connections(1)
+        .acquire_timeout(LIMIT)
+        .connect_lazy_with(options(path).create_if_missing(true))
+}
+
+/// Connects on first use.
+pub(super) fn readers(path: &Path) -> SqlitePool {
+    SqlitePoolOptions::new()
+        .max_connections(READERS)
+        .acquire_timeout(LIMIT)
+        .connect_lazy_with(options(path).read_only(true))
+}
+
+pub(super) async fn migrate(pool: &SqlitePool) -> Result<(), Error> {
+    let mut transaction = pool.begin_with("BEGIN IMMEDIATE").await?;
+    let found: i64 = sqlx::query_scalar("PRAGMA user_version")
+        .fetch_one(&mut *transaction)
+        .await?;
+    for migration in to_migrate(MIGRATIONS, found)? {
+        sqlx::raw_sql(*migration).execute(&mut *transaction).await?;
+    }
+    let version = format!("PRAGMA user_version = {}", MIGRATIONS.len());
+    sqlx::raw_sql(AssertSqlSafe(version))
+        .execute(&mut *transaction)
+        .await?;
+    Ok(transaction.commit().await?)
+}
+
+/// Writes the write-ahead log back into the file and empties it; false when a reader stands in the way.
+pub(super) async fn checkpoint(pool: &SqlitePool) -> Result<bool, Error> {
+    let (busy, _, _): (i64, i64, i64) = sqlx::query_as("PRAGMA wal_checkpoint(TRUNCATE)")
+        .fetch_one(pool)
+        .await?;
+    Ok(busy == 0)
+}

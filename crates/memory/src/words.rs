@@ -1,0 +1,123 @@
+//! The words of a text, as they are searched for.
+//!
+//! A word is compared without case, accents or compatibility forms: `Đau`, `dau` and `ＤＡＵ` are one word. There is
+//! no stemming: `tooth` does not find `teeth`.
+
+use std::collections::BTreeSet;
+
+use unicode_normalization::UnicodeNormalization;
+use unicode_normalization::char::is_combining_mark;
+use unicode_segmentation::UnicodeSegmentation;
+
+use crate::sealing::WordKey;
+
+/// Different words of one message that can be found. What comes after them in a very long text cannot.
+const MAX_WORDS: usize = 10_000;
+
+/// Characters of a word that count.
+const MAX_LENGTH: usize = 64;
+
+/// Words of one search.
+pub(crate) const MAX_ASKED: usize = 32;
+
+/// What stands in the index for the words of `text`, each once, at most [`MAX_WORDS`].
+pub(crate) fn blind(text: &str, key: &WordKey) -> BTreeSet<String> {
+    let mut seen = BTreeSet::new();
+    for word in text.unicode_words() {
+        if seen.len() == MAX_WORDS {
+            break;
+        }
+        let word = folded(word);
+        if !word.is_empty() {
+            seen.insert(word);
+        }
+    }
+    seen.iter().map(|word| key.blind(word)).collect()
+}
+
+/// Decomposed, so that accents stand alone and fall away, as do the few letters that Unicode does not decompose.
+fn folded(word: &str) -> String {
+    word.nfkd()
+        .filter(|character| !is_combining_mark(*character))
+        .flat_map(char::to_lowercase)
+        // Lower case can decompose once more, as of `İ`.
+        .filter(|character| !is_combining_mark(*character))
+        .flat_map(|character| {
+            let plain = match character {
+                'đ' | 'ð' => "d",
+                'ø' => "o",
+                'ł' => "l",
+                'ı' => "i",
+                'ß' => "ss",
+                'æ' => "ae",
+                'œ' => "oe",
+                'þ' => "th",
+                other => return Folded::Itself(std::iter::once(other)),
+            };
+            Folded::Letters(plain.chars())
+        })
+        .take(MAX_LENGTH)
+        .collect()
+}
+
+/// One character, or the few that stand for it.
+enum Folded {
+    Itself(std::iter::Once<char>),
+    Letters(std::str::Chars<'static>),
+}
+
+impl Iterator for Folded {
+    type Item = char;
+
+    fn next(&mut self) -> Option<char> {
+        match self {
+            Self::Itself(character) => character.next(),
+            Self::Letters(letters) => letters.next(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::owner::Owner;
+    use crate::sealing::MasterKey;
+
+    fn key() -> WordKey {
+        MasterKey::from_bytes(&[7; 32]).word_key(&Owner {
+            tenant: String::new(),
+            issuer: String::new(),
+            subject: String::new(),
+        })
+    }
+
+    #[test]
+    fn case_accents_and_forms_make_no_difference() {
+        for (one, other) in [
+            ("Đau RĂNG", "dau rang"),
+            ("ＤＡＵ", "dau"),
+            ("İstanbul", "istanbul"),
+            ("Straße", "STRASSE"),
+            ("e\u{301}tude", "étude"),
+            ("ﬁle", "file"),
+        ] {
+            assert_eq!(blind(one, &key()), blind(other, &key()), "{one}");
+        }
+        assert_ne!(blind("tooth", &key()), blind("teeth", &key()));
+    }
+
+    #[test]
+    fn what_is_no_word_is_left_out_and_each_word_counts_once() {
+        assert!(blind(" … !? \u{301} ", &key()).is_empty());
+        assert_eq!(blind("Tooth, tooth; TOOTH!", &key()).len(), 1);
+        assert_eq!(blind("歯が痛い", &key()), blind("痛い 歯 が", &key()));
+    }
+
+    #[test]
+    fn the_words_of_one_text_are_bounded() {
+        let text: String = (0..20_000).map(|n| format!("w{n} ")).collect();
+        assert_eq!(blind(&text, &key()).len(), MAX_WORDS);
+        let long = "x".repeat(100_000);
+        assert_eq!(blind(&long, &key()), blind(&long[..MAX_LENGTH], &key()));
+    }
+}
