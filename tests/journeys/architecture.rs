@@ -34,6 +34,7 @@ const ARROWS: [(&str, &[&str]); 15] = [
             "domain",
             "edge",
             "gateway",
+            "memory",
             "policy",
             "redact",
             "rpc",

@@ -1,5 +1,6 @@
 //! The command line.
 
+mod conversations;
 mod import;
 
 use std::net::SocketAddr;
@@ -9,6 +10,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use wardgate_domain::{Status, Timestamp};
 
+pub(crate) use conversations::{Conversations, ConversationsCommand, HoldChange, Listing};
 pub(crate) use import::{Import, ImportFrom};
 
 /// Governed access for AI agents: known callers, rules down to row and column, a record of every call.
@@ -31,6 +33,10 @@ pub(crate) enum Command {
     ToolRunner(ConfigFile),
     /// Run the audit service alone, or read the record.
     Audit(Audit),
+    /// Run the memory service alone.
+    Memory(ConfigFile),
+    /// See, erase and hold the conversations of a running system, without a word of what was said.
+    Conversations(Conversations),
     /// Print a token of the local issuer.
     Token(Token),
     /// Check or list a catalogue of tools.

@@ -3,10 +3,12 @@
 pub(crate) mod audit;
 pub(crate) mod certs;
 pub(crate) mod config;
+pub(crate) mod conversations;
 pub(crate) mod health;
 pub(crate) mod import;
 pub(crate) mod pins;
 pub(crate) mod policy;
+mod running;
 pub(crate) mod serve;
 pub(crate) mod switches;
 pub(crate) mod token;
