@@ -24,7 +24,7 @@ use wardgate_redact::PseudonymKey;
 pub(crate) use super::database::Database;
 use crate::Config;
 use crate::imported::Importer;
-use crate::loaded::Keys;
+use crate::loaded::{Keys, Shared};
 use crate::service::{Runner, start};
 use crate::store::{SealingKey, Store};
 use crate::switchboard::Switchboard;
