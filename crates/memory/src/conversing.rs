@@ -68,9 +68,9 @@ impl<R: Rights> Conversing<R> {
         };
         let key = window.reading.conversation.key.to_string();
         let mut messages = self.shown(asker, window.reading).await;
-        let is_summary = |first: &&Message| first.source == Source::Summary;
-        let summary = messages.first().filter(is_summary).is_some();
-        let summary = summary.then(|| messages.remove(0));
+        let first = messages.first();
+        let with_summary = first.is_some_and(|first| first.source == Source::Summary);
+        let summary = with_summary.then(|| messages.remove(0));
         Ok(pb::GetContextResponse {
             summary: summary.map(Into::into),
             messages: messages.into_iter().map(Into::into).collect(),
