@@ -14,12 +14,12 @@ use futures::stream;
 use serde_json::{Map, Value};
 use tokio::time::{Instant, timeout_at};
 use tracing::Instrument;
-use wardgate_arguments::Arguments;
 use wardgate_domain::Digest;
 use wardgate_telemetry::names;
 
 use crate::approval::{Approval, InvalidApproval};
 use crate::event::{ErrorKind, EventBody};
+use crate::functions::read_arguments;
 use crate::model::FunctionCall;
 use crate::seam::{GatewayFailure, GatewayTool, ToolAnswer};
 
@@ -190,12 +190,8 @@ fn plan<'t>(
         let text = "This call was made already with the same arguments. Use the result you have.";
         return refused(None, text.to_owned());
     }
-    let raw = match call.arguments.trim() {
-        "" => "{}",
-        raw => raw,
-    };
-    let arguments = match Arguments::read(&tool.schema, raw.as_bytes()) {
-        Ok(arguments) => arguments.into_values(),
+    let arguments = match read_arguments(&tool.schema, &call.arguments) {
+        Ok(arguments) => arguments,
         Err(invalid) => {
             metrics::counter!(names::AGENT_REFUSED_CALLS, "reason" => "arguments").increment(1);
             return refused(None, invalid.to_string());
