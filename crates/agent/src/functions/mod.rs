@@ -70,7 +70,7 @@ fn offer(tool: &ListedTool, names: &mut Names) -> Result<GatewayTool, String> {
 }
 
 /// Key in `_meta` of a tool that a person has to agree to each call of.
-const NEEDS_APPROVAL: &str = "dev.wardgate/needsApproval";
+const NEEDS_APPROVAL: &str = "dev.wardgate/approval";
 
 /// MCP Apps: `_meta.ui.visibility` without `model` keeps a tool from models.
 fn is_for_apps_only(tool: &ListedTool) -> bool {

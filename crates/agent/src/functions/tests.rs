@@ -66,7 +66,7 @@ fn what_is_for_apps_alone_never_comes_to_a_model() {
         tool("nobody", json!({ "ui": { "visibility": [] } })),
         tool("both", json!({ "ui": { "visibility": ["model", "app"] } })),
         tool("unsaid", json!({ "ui": {} })),
-        tool("asks", json!({ "dev.wardgate/needsApproval": true })),
+        tool("asks", json!({ "dev.wardgate/approval": true })),
     ])));
     let names: Vec<_> = tools.iter().map(|tool| tool.name.as_str()).collect();
     assert_eq!(names, ["both", "unsaid", "asks"]);

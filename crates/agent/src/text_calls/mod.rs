@@ -20,6 +20,8 @@ mod mention;
 mod reading;
 mod registry;
 mod shape;
+mod state;
+mod tokens;
 mod tools;
 
 #[cfg(test)]
