@@ -12,9 +12,12 @@
 //! nothing may be read again from inside only so often.
 
 use std::cell::Cell;
+use std::collections::BTreeSet;
 
 use super::cursor::{Cursor, Parsed, Stop, is_in_name};
-use super::reading::{Form, Found, Place, Reading};
+use super::reading::{Form, Found, Reading};
+use super::state::{Fence, State};
+use super::tokens::{CLOSINGS, THOUGHTS};
 use super::tools::Tools;
 use super::{Family, Piece};
 use crate::model::Function;
@@ -23,74 +26,15 @@ use crate::model::Function;
 const MAX_CALL: usize = 256 * 1024;
 
 /// How much may be read again for each byte, and what is free.
-const AGAIN_PER_BYTE: usize = 16;
+const AGAIN_PER_BYTE: usize = 8;
 const AGAIN_FREE: usize = 64 * 1024;
-
-/// Thoughts: no call is looked for before one of the words that end them.
-const THOUGHTS: [(&str, &[&str]); 8] = [
-    ("<think>", &["</think>"]),
-    ("<thinking>", &["</thinking>"]),
-    ("<reasoning>", &["</reasoning>"]),
-    ("<seed:think>", &["</seed:think>"]),
-    ("[THINK]", &["[/THINK]"]),
-    ("<|START_THINKING|>", &["<|END_THINKING|>"]),
-    ("◁think▷", &["◁/think▷"]),
-    (
-        "<|channel|>analysis<|message|>",
-        &["<|end|>", "<|start|>", "<|return|>", "<|call|>"],
-    ),
-];
-
-/// What follows a call and belongs to it. It needs not be there: servers cut at such tokens.
-const CLOSINGS: [&str; 42] = [
-    "</tool_call>",
-    "</tool_calls>",
-    "</function_call>",
-    "</function_calls>",
-    "</function>",
-    "</tools>",
-    "</toolcall>",
-    "</TOOLCALL>",
-    "</minimax:tool_call>",
-    "</seed:tool_call>",
-    "</longcat_tool_call>",
-    "</steptml:tool_calls>",
-    "</｜DSML｜function_calls>",
-    "</｜DSML｜tool_calls>",
-    "<｜tool▁call▁end｜>",
-    "<｜tool▁calls▁end｜>",
-    "<｜end▁of▁sentence｜>",
-    "<｜tool_call_end｜>",
-    "<｜tool_calls_end｜>",
-    "<|tool_call_end|>",
-    "<|tool_calls_section_end|>",
-    "<|tool_calls_end|>",
-    "<|/tool_call|>",
-    "<|/tool_calls|>",
-    "<|tools_suffix|>",
-    "<|END_ACTION|>",
-    "<|END_OF_TURN_TOKEN|>",
-    "<|action_end|>",
-    "<|python_end|>",
-    "<|call|>",
-    "<|end|>",
-    "<|im_end|>",
-    "<|eot|>",
-    "</json>",
-    "</tool>",
-    "<|eot_id|>",
-    "<|eom_id|>",
-    "<|end_of_text|>",
-    "<end_function_call>",
-    "<end_of_turn>",
-    "<tool_call|>",
-    ";",
-];
 
 /// Parts a model's text into text and calls.
 #[derive(Debug)]
 pub(crate) struct Extractor {
     forms: Vec<&'static Form>,
+    /// What a form or thoughts can begin with.
+    starts: String,
     tools: Tools,
     /// Not yet decided.
     pending: String,
@@ -106,62 +50,42 @@ pub(crate) struct Extractor {
     steps: Cell<usize>,
 }
 
-/// Where the text stands that was decided on.
-#[derive(Debug)]
-struct State {
-    last: Option<char>,
-    /// The last character that is not white space.
-    last_visible: Option<char>,
-    /// Nothing but spaces since the line began.
-    line_start: bool,
-    /// Backticks that began the line.
-    ticks: u8,
-    fence: Fence,
-    after_call: bool,
-    /// In thoughts, which end with one of these.
-    thoughts: Option<&'static [&'static str]>,
-}
-
-/// Whether the text is in a code fence.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Fence {
-    None,
-    /// Its opening is text.
-    Shown,
-    /// Its opening went with a call, and so does its end.
-    Dropped,
-}
-
 /// What comes next.
 enum Next {
     /// So many bytes of text.
     Text(usize),
-    /// White space that goes if the calls go on.
-    Blanks(usize),
-    /// Closing tokens of a call.
-    Closing(usize),
-    Found(usize, Found),
+    /// So many bytes that are none.
+    Passed(usize, Passed),
     /// Only more text can tell.
     Undecided,
+}
+
+enum Passed {
+    /// White space after a call.
+    Blanks,
+    /// A token that closes a call.
+    Closing,
+    /// Calls.
+    Found(Found),
 }
 
 impl Extractor {
     /// For what a model of this family writes that may call these functions.
     pub(crate) fn new(family: Family, functions: &[Function]) -> Self {
+        let forms = family.forms();
+        let of_forms = forms.iter().flat_map(|it| it.starts.chars());
+        let of_thoughts = THOUGHTS.iter().filter_map(|it| it.0.chars().next());
         Self {
-            forms: family.forms(),
+            starts: of_forms
+                .chain(of_thoughts)
+                .collect::<BTreeSet<char>>()
+                .into_iter()
+                .collect(),
+            forms,
             tools: Tools::of(functions),
             pending: String::new(),
             blanks: String::new(),
-            state: State {
-                last: None,
-                last_visible: None,
-                line_start: true,
-                ticks: 0,
-                fence: Fence::None,
-                after_call: false,
-                thoughts: None,
-            },
+            state: State::new(),
             waiting: AGAIN_FREE,
             decided: 0,
             failed: 0,
@@ -204,53 +128,46 @@ impl Extractor {
     }
 
     fn decide(&mut self) -> Vec<Piece> {
-        let pending = std::mem::take(&mut self.pending);
+        let mut pending = std::mem::take(&mut self.pending);
         let mut pieces = Vec::new();
         let (mut shown, mut at) = (0, 0);
         while at < pending.len() {
-            let passed = match self.next(&pending[at..]) {
+            let bytes = match self.next(&pending[at..]) {
+                Next::Undecided => break,
                 Next::Text(bytes) => {
                     self.state.note(&pending[at..at + bytes]);
-                    self.decided += bytes;
-                    at += bytes;
-                    continue;
-                }
-                Next::Undecided => break,
-                passed => passed,
-            };
-            self.show(&pending[shown..at], &mut pieces);
-            let bytes = match passed {
-                Next::Blanks(bytes) => {
-                    self.blanks.push_str(&pending[at..at + bytes]);
                     bytes
                 }
-                Next::Found(bytes, found) => {
-                    self.blanks.clear();
-                    self.state.called(found.fenced);
-                    let calls = found.calls.into_iter();
-                    pieces.extend(calls.map(|it| Piece::Call {
-                        name: it.name,
-                        arguments: it.arguments,
-                    }));
+                Next::Passed(bytes, passed) => {
+                    self.show(&pending[shown..at], &mut pieces);
+                    shown = at + bytes;
+                    self.pass(&pending[at..shown], passed, &mut pieces);
                     bytes
                 }
-                Next::Closing(bytes) | Next::Text(bytes) => {
-                    self.blanks.clear();
-                    bytes
-                }
-                Next::Undecided => break,
             };
             self.decided += bytes;
             at += bytes;
-            shown = at;
         }
         self.show(&pending[shown..at], &mut pieces);
-        self.pending = if at == 0 {
-            pending
-        } else {
-            pending[at..].to_owned()
-        };
+        pending.drain(..at);
+        self.pending = pending;
         pieces
+    }
+
+    /// What is no text.
+    fn pass(&mut self, stretch: &str, passed: Passed, pieces: &mut Vec<Piece>) {
+        match passed {
+            Passed::Blanks => self.blanks.push_str(stretch),
+            Passed::Closing => self.blanks.clear(),
+            Passed::Found(found) => {
+                self.blanks.clear();
+                self.state.called(found.fenced);
+                pieces.extend(found.calls.into_iter().map(|it| Piece::Call {
+                    name: it.name,
+                    arguments: it.arguments,
+                }));
+            }
+        }
     }
 
     /// Text that is decided on, and the blanks before it.
@@ -272,21 +189,25 @@ impl Extractor {
             return Next::Undecided;
         };
         if let Some(ends) = self.state.thoughts {
-            return self.thoughts(rest, ends);
+            match self.thoughts(rest, ends) {
+                // Their end may begin a form.
+                Next::Text(0) => self.state.thoughts = None,
+                next => return next,
+            }
         }
         if self.state.after_call {
             let blanks = rest.len() - rest.trim_start().len();
             if blanks > 0 {
-                return Next::Blanks(blanks);
+                return Next::Passed(blanks, Passed::Blanks);
             }
             match self.closing(rest) {
-                Ok(bytes) => return Next::Closing(bytes),
+                Ok(bytes) => return Next::Passed(bytes, Passed::Closing),
                 Err(Stop::Incomplete) => return Next::Undecided,
                 Err(Stop::No) => {}
             }
         }
         if !self.may_start(first) {
-            return Next::Text(first.len_utf8());
+            return Next::Text(self.plain(rest));
         }
         match self.opened_thoughts(rest) {
             Ok(bytes) => return Next::Text(bytes),
@@ -296,18 +217,14 @@ impl Extractor {
         self.read(rest, first)
     }
 
-    /// Text of thoughts, up to where they end.
-    fn thoughts(&mut self, rest: &str, ends: &[&str]) -> Next {
+    /// Text of thoughts, up to where they end or may end.
+    fn thoughts(&self, rest: &str, ends: &[&str]) -> Next {
         for (at, _) in rest.char_indices() {
             let mut cursor = Cursor::new(&rest[at..], &self.steps);
             match cursor.any_of(ends) {
-                Ok(end) => {
-                    self.state.thoughts = None;
-                    return Next::Text(at + end.len());
-                }
-                Err(Stop::Incomplete) if at == 0 => return Next::Undecided,
-                Err(Stop::Incomplete) => return Next::Text(at),
                 Err(Stop::No) => {}
+                Err(Stop::Incomplete) if at == 0 => return Next::Undecided,
+                Ok(_) | Err(Stop::Incomplete) => return Next::Text(at),
             }
         }
         Next::Text(rest.len())
@@ -338,9 +255,18 @@ impl Extractor {
     }
 
     fn may_start(&self, first: char) -> bool {
-        self.forms.iter().any(|form| {
-            self.state.admits(form.place) && (form.starts.is_empty() || form.starts.contains(first))
-        }) || THOUGHTS.iter().any(|it| it.0.starts_with(first))
+        // A line may begin with the name of a tool.
+        self.starts.contains(first) || (self.state.line_start && is_in_name(first))
+    }
+
+    /// The length of the text here in which nothing begins.
+    fn plain(&self, rest: &str) -> usize {
+        let begins = |c: char| c == '\n' || self.starts.contains(c);
+        let mut chars = rest.char_indices();
+        match chars.next() {
+            Some((_, first)) if first == '\n' || self.state.line_start => first.len_utf8(),
+            _ => chars.find(|it| begins(it.1)).map_or(rest.len(), |it| it.0),
+        }
     }
 
     /// Reads a form that may begin here.
@@ -361,7 +287,7 @@ impl Extractor {
         };
         let reached = match reading.any_form(&mut cursor, admitted) {
             Ok(found) if found.calls.is_empty() => return Next::Text(cursor.at()),
-            Ok(found) => return Next::Found(cursor.at(), found),
+            Ok(found) => return Next::Passed(cursor.at(), Passed::Found(found)),
             Err(Stop::Incomplete) if window == rest.len() => return Next::Undecided,
             Err(Stop::Incomplete) => window,
             Err(Stop::No) => cursor.at(),
@@ -372,68 +298,6 @@ impl Extractor {
             Next::Text(reached.max(first.len_utf8()))
         } else {
             Next::Text(first.len_utf8())
-        }
-    }
-}
-
-impl State {
-    fn note(&mut self, text: &str) {
-        self.after_call = false;
-        for c in text.chars() {
-            match c {
-                '\n' => {
-                    self.line_start = true;
-                    self.ticks = 0;
-                }
-                ' ' | '\t' | '\r' => self.ticks = 0,
-                '`' if self.line_start || self.ticks > 0 => {
-                    self.line_start = false;
-                    self.ticks += 1;
-                    if self.ticks == 3 {
-                        self.ticks = 0;
-                        self.fence = match self.fence {
-                            Fence::None => Fence::Shown,
-                            Fence::Shown | Fence::Dropped => Fence::None,
-                        };
-                    }
-                }
-                _ => {
-                    self.line_start = false;
-                    self.ticks = 0;
-                }
-            }
-            if !c.is_whitespace() {
-                self.last_visible = Some(c);
-            }
-            self.last = Some(c);
-        }
-    }
-
-    /// Calls were read, up to here.
-    fn called(&mut self, fenced: bool) {
-        self.last = None;
-        self.last_visible = None;
-        self.line_start = true;
-        self.ticks = 0;
-        self.after_call = true;
-        if fenced && self.fence == Fence::None {
-            self.fence = Fence::Dropped;
-        }
-    }
-
-    fn is_quoted(&self) -> bool {
-        self.fence != Fence::None || self.last == Some('`')
-    }
-
-    fn is_announced(&self) -> bool {
-        self.line_start || self.last_visible == Some(':')
-    }
-
-    fn admits(&self, place: Place) -> bool {
-        match place {
-            Place::Anywhere => true,
-            Place::Word => self.last.is_none_or(|it| !is_in_name(it)),
-            Place::Line => self.line_start,
         }
     }
 }

@@ -62,7 +62,7 @@ pub(super) struct Reading<'a> {
     pub(super) tools: &'a Tools,
     /// In a code block or in quotes, where people show what calls look like.
     pub(super) quoted: bool,
-    /// Directly at the start of a line, or after what ends with a colon.
+    /// First on its line, or after a sentence, a colon or a tag.
     pub(super) announced: bool,
 }
 
@@ -128,8 +128,10 @@ impl Reading<'_> {
     /// The calls of the JSON value that comes next, after a token.
     pub(super) fn json(&self, cursor: &mut Cursor) -> Parsed<Found> {
         cursor.blanks();
+        let fenced = maybe_fenced(cursor)?;
         let value = json::value(cursor)?;
-        self.spelled(&value, Opening::Unmistakable)
+        let found = self.spelled(&value, Opening::Unmistakable)?;
+        Ok(Found { fenced, ..found })
     }
 
     /// A call whose arguments come next, as an object.
@@ -193,7 +195,7 @@ pub(super) fn fence(cursor: &mut Cursor) -> Parsed<()> {
     Ok(())
 }
 
-/// An object, in a code fence or not; true if in one.
+/// The opening of a code fence, if there is one.
 pub(super) fn maybe_fenced(cursor: &mut Cursor) -> Parsed<bool> {
     let fenced = cursor.peek()? == '`';
     if fenced {

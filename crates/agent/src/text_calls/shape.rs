@@ -3,7 +3,7 @@
 use super::json::{self, Json};
 
 /// Where the name stands, and where the arguments may stand beside it.
-const SHAPES: [(&str, &[&str]); 5] = [
+const SHAPES: [(&str, &[&str]); 7] = [
     (
         "name",
         &["arguments", "parameters", "args", "params", "input"],
@@ -20,6 +20,8 @@ const SHAPES: [(&str, &[&str]); 5] = [
             "tool_input",
         ],
     ),
+    ("function_name", &["arguments", "parameters", "args"]),
+    ("recipient_name", &["parameters"]),
     ("action", &["action_input"]),
     ("function", &["arguments", "parameters", "args"]),
 ];
@@ -40,8 +42,10 @@ pub(super) fn calls(value: &Json) -> Option<Vec<Shaped>> {
             Some(each?.into_iter().flatten().collect())
         }
         Json::Object(_) => {
-            if let Some(several @ Json::List(_)) = value.member("tool_calls") {
-                return calls(several);
+            for several in ["tool_calls", "tool_uses"] {
+                if let Some(several @ Json::List(_)) = value.member(several) {
+                    return calls(several);
+                }
             }
             for wrapper in ["function", "function_call", "tool_call"] {
                 if let Some(inner @ Json::Object(_)) = value.member(wrapper) {

@@ -2,7 +2,7 @@
 //!
 //! Models write it even where they were asked for tokens (Qwen2.5-Coder does), Llama 3.1 and 3.2 by their template
 //! (`meta-llama/llama-models`, `models/llama3/chat_format.py`), and some as the `tool_calls` of an API's answer.
-//! It is a call only if it is first on its line or announced by a colon, and names a tool. All other JSON is text,
+//! It is a call only if it is first on its line, or after a sentence, a colon or a tag, and names a tool. All other JSON is text,
 //! with everything in it.
 
 use super::super::cursor::{Cursor, Parsed};

@@ -10,8 +10,13 @@ use super::super::reading::{Call, Form, Found, Opening, Place, Reading};
 
 pub(in super::super) static LIST: Form = Form {
     starts: "[",
-    place: Place::Line,
-    read: |cursor, reading| list(cursor, reading, Opening::Common),
+    place: Place::Word,
+    read: |cursor, reading| {
+        if !reading.announced {
+            return Err(Stop::No);
+        }
+        list(cursor, reading, Opening::Common)
+    },
 };
 
 pub(in super::super) static TAGGED: Form = Form {

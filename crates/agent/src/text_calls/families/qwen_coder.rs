@@ -25,9 +25,10 @@ fn read(cursor: &mut Cursor, reading: &Reading) -> Parsed<Found> {
         }
     }
     cursor.literal("<function=")?;
-    let (name, _) = cursor.until(&[">"])?;
-    let name = reading.resolve(name.trim_matches('"'), Opening::Unmistakable)?;
-    cursor.blanks();
+    cursor.skip(|c| c == '"');
+    let name = reading.resolve(cursor.name()?, Opening::Unmistakable)?;
+    // Llama forgets the bracket, or puts a comma.
+    cursor.skip(|c| c.is_whitespace() || matches!(c, '"' | ',' | '>'));
     if cursor.peek()? == '{' {
         let call = reading.object(cursor, name, Opening::Unmistakable)?;
         return Ok(call.into());

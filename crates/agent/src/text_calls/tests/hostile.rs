@@ -1,11 +1,11 @@
 //! Work is linear in what comes in, and what is held back is bounded.
 
-use super::{Extractor, Family, tools};
+use super::{Extractor, Family, TOOLS};
 
 const MEBIBYTE: usize = 1 << 20;
 
 /// How often each byte may be read.
-const READS: usize = 120;
+const READS: usize = 20;
 
 /// What would be read again and again by a careless reader.
 const HOSTILE: [&str; 28] = [
@@ -39,13 +39,13 @@ const HOSTILE: [&str; 28] = [
     "<think>",
 ];
 
-/// Reads of bytes, for this text in pieces of so many bytes; and the most that was held back.
-fn effort(text: &str, bytes: usize) -> (usize, usize) {
-    let mut extractor = Extractor::new(Family::UNKNOWN, &tools());
+/// How often each byte of this text is read, in small pieces; and the most that is held back.
+fn effort(text: &str) -> (usize, usize) {
+    let mut extractor = Extractor::new(Family::UNKNOWN, &TOOLS);
     let mut held = 0;
     let mut from = 0;
     while from < text.len() {
-        let mut end = (from + bytes).min(text.len());
+        let mut end = (from + 97).min(text.len());
         while !text.is_char_boundary(end) {
             end += 1;
         }
@@ -54,20 +54,15 @@ fn effort(text: &str, bytes: usize) -> (usize, usize) {
         from = end;
     }
     extractor.push("\" } ] </parameter></function></invoke></tool_call>!");
-    (extractor.steps(), held)
+    (extractor.steps() / text.len(), held)
 }
 
 #[test]
-fn a_mebibyte_of_anything_is_read_in_linear_steps() {
+fn a_mebibyte_of_anything_is_read_in_linear_steps_and_not_held_back() {
     for hostile in HOSTILE {
         let text = hostile.repeat(MEBIBYTE / hostile.len());
-        for bytes in [MEBIBYTE, 97] {
-            let (steps, held) = effort(&text, bytes);
-            let reads = steps / text.len();
-            assert!(reads <= READS, "{hostile:?} by {bytes}: {reads}");
-            if bytes < MEBIBYTE {
-                assert!(held <= MEBIBYTE / 2, "{hostile:?}: {held} bytes held back");
-            }
-        }
+        let (reads, held) = effort(&text);
+        assert!(reads <= READS, "{hostile:?}: {reads}");
+        assert!(held <= MEBIBYTE / 2, "{hostile:?}: {held} bytes");
     }
 }

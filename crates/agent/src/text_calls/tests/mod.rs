@@ -3,6 +3,8 @@ mod rules;
 mod samples;
 mod streams;
 
+use std::sync::LazyLock;
+
 use serde_json::{Value, json};
 
 use super::{Extractor, Family, Piece};
@@ -38,7 +40,7 @@ fn function(name: &str, properties: Value) -> Function {
 }
 
 /// The tools of all samples.
-fn tools() -> Vec<Function> {
+static TOOLS: LazyLock<Vec<Function>> = LazyLock::new(|| {
     vec![
         function(
             "get_weather",
@@ -60,11 +62,11 @@ fn tools() -> Vec<Function> {
         ),
         function("hospital.records-v2", json!({})),
     ]
-}
+});
 
 /// What comes out of these pieces of a stream.
 fn stream<'a>(family: Family, pieces: impl IntoIterator<Item = &'a str>) -> Outcome {
-    let mut extractor = Extractor::new(family, &tools());
+    let mut extractor = Extractor::new(family, &TOOLS);
     let mut outcome = Outcome::default();
     for piece in pieces {
         outcome.add(extractor.push(piece));

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::samples::samples;
-use super::{Extractor, Family, Outcome, stream, tools, whole};
+use super::{Extractor, Family, Outcome, TOOLS, stream, whole};
 
 /// The pieces of a text cut at every so many bytes, as a reader hands them on that keeps a cut character back.
 fn cut(text: &str, bytes: usize) -> Vec<&str> {
@@ -59,7 +59,7 @@ fn a_truncated_sample_calls_nothing_that_the_whole_does_not() {
 
 #[test]
 fn a_call_is_given_as_soon_as_it_is_whole() {
-    let mut extractor = Extractor::new(Family::UNKNOWN, &tools());
+    let mut extractor = Extractor::new(Family::UNKNOWN, &TOOLS);
     let mut outcome = Outcome::default();
     let call = "Sure.\n<tool_call>{\"name\": \"list_cities\", \"arguments\": {}}";
     for (end, _) in call.char_indices().skip(1) {
@@ -73,7 +73,7 @@ fn a_call_is_given_as_soon_as_it_is_whole() {
 
 #[test]
 fn text_is_not_held_back_once_it_can_be_no_call() {
-    let mut extractor = Extractor::new(Family::UNKNOWN, &tools());
+    let mut extractor = Extractor::new(Family::UNKNOWN, &TOOLS);
     let mut outcome = Outcome::default();
     let text = "2 < 3, [1], {x}, a `b` and ``` too. <b>Bold</b> Too: the end";
     outcome.add(extractor.push(text));
