@@ -20,6 +20,7 @@ mod journeys {
     mod people;
     mod refusals;
 
+    mod agent;
     mod architecture;
     mod arguments;
     mod bad_bodies;

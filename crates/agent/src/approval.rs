@@ -5,7 +5,6 @@
 //! an id made from the call.
 
 use std::fmt;
-use std::sync::Arc;
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use base64::Engine as _;
@@ -21,17 +20,17 @@ const MAX_ID: usize = 4_096;
 
 /// The key that approvals are sealed under; every replica has the same one.
 #[derive(Clone)]
-pub struct ApprovalKey(Arc<LessSafeKey>);
+pub struct ApprovalKey([u8; 32]);
 
 impl ApprovalKey {
     /// A key of 32 random bytes.
-    #[expect(
-        clippy::expect_used,
-        reason = "32 bytes are a key of AES-256, and the type says there are 32"
-    )]
     pub fn from_bytes(bytes: &[u8; 32]) -> Self {
-        let key = UnboundKey::new(&AES_256_GCM, bytes).expect("32 bytes are a key");
-        Self(Arc::new(LessSafeKey::new(key)))
+        Self(*bytes)
+    }
+
+    fn key(&self) -> Option<LessSafeKey> {
+        let key = UnboundKey::new(&AES_256_GCM, &self.0).ok()?;
+        Some(LessSafeKey::new(key))
     }
 
     /// The id of an approval, fit for a URL.
@@ -39,7 +38,7 @@ impl ApprovalKey {
         let mut text = serde_json::to_vec(approval).ok()?;
         let nonce: [u8; NONCE_LEN] = ambient.random();
         let unique = Nonce::assume_unique_for_key(nonce);
-        self.0
+        self.key()?
             .seal_in_place_append_tag(unique, Aad::from(PURPOSE), &mut text)
             .ok()?;
         Some(URL_SAFE_NO_PAD.encode([&nonce[..], &text].concat()))
@@ -53,10 +52,10 @@ impl ApprovalKey {
         now: Timestamp,
     ) -> Result<Approval, InvalidApproval> {
         let approval = self.unseal(id).ok_or(InvalidApproval::Unknown)?;
-        if approval.of != of(caller) {
+        if approval.person != Person::of(caller) {
             return Err(InvalidApproval::Foreign);
         }
-        if now.as_micros() >= approval.expires_at {
+        if now.as_micros() >= approval.expires_at_micros {
             return Err(InvalidApproval::Expired);
         }
         Ok(approval)
@@ -69,7 +68,8 @@ impl ApprovalKey {
         let mut sealed = URL_SAFE_NO_PAD.decode(id).ok()?;
         let (nonce, text) = sealed.split_at_mut_checked(NONCE_LEN)?;
         let nonce = Nonce::try_assume_unique_for_key(nonce).ok()?;
-        let text = self.0.open_in_place(nonce, Aad::from(PURPOSE), text).ok()?;
+        let key = self.key()?;
+        let text = key.open_in_place(nonce, Aad::from(PURPOSE), text).ok()?;
         serde_json::from_slice(text).ok()
     }
 }
@@ -84,52 +84,29 @@ impl fmt::Debug for ApprovalKey {
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Approval {
     /// Whom it is for.
-    of: String,
+    pub(crate) person: Person,
     pub(crate) assistant: String,
     pub(crate) conversation: String,
     pub(crate) turn: String,
     pub(crate) call_id: String,
-    /// Of the tool and exactly what it would run with.
+    /// Digest of the tool and exactly what it would run with.
     pub(crate) terms: String,
     /// Place of its event in the turn's stream.
     pub(crate) event: u64,
-    /// In microseconds.
-    expires_at: i64,
+    pub(crate) expires_at_micros: i64,
 }
 
-impl Approval {
-    pub(crate) fn new(
-        caller: &Caller,
-        assistant: &str,
-        conversation: &str,
-        turn: &str,
-        call_id: &str,
-        terms: Digest,
-        event: u64,
-        expires_at: Timestamp,
-    ) -> Self {
-        Self {
-            of: of(caller),
-            assistant: assistant.to_owned(),
-            conversation: conversation.to_owned(),
-            turn: turn.to_owned(),
-            call_id: call_id.to_owned(),
-            terms: terms.to_string(),
-            event,
-            expires_at: expires_at.as_micros(),
-        }
+/// Who somebody is, whatever their rights at the moment: a digest of issuer, subject and tenant.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct Person(String);
+
+impl Person {
+    pub(crate) fn of(caller: &Caller) -> Self {
+        let parts = [caller.issuer(), caller.subject(), caller.tenant()];
+        let parts = serde_json::Value::from(parts.as_slice()).to_string();
+        Self(Digest::of(parts.as_bytes()).to_string())
     }
-}
-
-/// Who somebody is, whatever their rights at the moment.
-fn of(caller: &Caller) -> String {
-    let parts = [caller.issuer(), caller.subject(), caller.tenant()];
-    Digest::of(
-        serde_json::Value::from(parts.as_slice())
-            .to_string()
-            .as_bytes(),
-    )
-    .to_string()
 }
 
 /// Why a decision is not taken.
@@ -164,16 +141,16 @@ mod tests {
         let yenji = caller("dr.yenji", &["Doctor"]);
         let now = Timestamp::from_seconds(1_000);
         let expires = now.plus(Duration::from_secs(60));
-        let approval = Approval::new(
-            &yenji,
-            "clinic",
-            "c",
-            "t",
-            "call-1",
-            Digest::of(b"terms"),
-            7,
-            expires,
-        );
+        let approval = Approval {
+            person: Person::of(&yenji),
+            assistant: "clinic".to_owned(),
+            conversation: "c".to_owned(),
+            turn: "t".to_owned(),
+            call_id: "call-1".to_owned(),
+            terms: "terms".to_owned(),
+            event: 7,
+            expires_at_micros: expires.as_micros(),
+        };
         let id = key.seal(&approval, &ambient).unwrap();
         assert!(!id.contains("clinic"));
         assert!(key.open(&id, &yenji, now).unwrap() == approval);

@@ -1,24 +1,84 @@
-//! The gateway with one caller's token, as a turn sees it.
+//! The gateway with one caller's token, in the words of a turn.
+
+use std::collections::HashSet;
 
 use futures::FutureExt;
-use futures::future::{self, BoxFuture};
+use futures::future::BoxFuture;
+use serde_json::value::to_raw_value;
 use serde_json::{Map, Value};
+use tokio_util::sync::CancellationToken;
 
-use crate::gateway::Gateway;
+use crate::functions::result_text;
+use crate::gateway::{CallEnding, Gateway, GatewayError, ToolCall};
 use crate::request::BearerToken;
 use crate::seam::{GatewayClient, GatewayFailure, GatewayTool, ToolAnswer};
 
+/// JSON-RPC's code for parameters that do not fit; also that of a tool that is not there for the caller.
+const INVALID_PARAMS: i64 = -32602;
+
+/// JSON-RPC's code for a failure of the platform.
+const INTERNAL: i64 = -32603;
+
 /// The gateway, asked on behalf of one caller.
+#[derive(Debug, Clone)]
 pub(crate) struct AsCaller {
-    _gateway: Gateway,
-    _token: BearerToken,
+    gateway: Gateway,
+    token: BearerToken,
 }
 
 impl AsCaller {
     pub(crate) fn new(gateway: Gateway, token: BearerToken) -> Self {
-        Self {
-            _gateway: gateway,
-            _token: token,
+        Self { gateway, token }
+    }
+
+    async fn list(&self, toolsets: &[String]) -> Result<Vec<GatewayTool>, GatewayFailure> {
+        if toolsets.is_empty() {
+            let list = self.gateway.list_tools(&self.token, None).await?;
+            return Ok(list.offerable().to_vec());
+        }
+        let mut tools = Vec::new();
+        let mut seen = HashSet::new();
+        for toolset in toolsets {
+            let list = self.gateway.list_tools(&self.token, Some(toolset)).await?;
+            let fresh = list.offerable().iter();
+            tools.extend(fresh.filter(|tool| seen.insert(tool.name.clone())).cloned());
+        }
+        Ok(tools)
+    }
+
+    async fn run(
+        &self,
+        tool: &str,
+        arguments: &Map<String, Value>,
+        key: &str,
+    ) -> Result<ToolAnswer, GatewayFailure> {
+        let arguments = to_raw_value(arguments).map_err(|_| GatewayFailure::Unreadable)?;
+        let call = ToolCall {
+            name: tool,
+            arguments: &arguments,
+            idempotency_key: key,
+            // A turn cancels by letting go of this future.
+            cancel: &CancellationToken::new(),
+        };
+        let refused = |code, message| Err(GatewayFailure::Refused { code, message });
+        match self.gateway.call_tool(&self.token, &call).await?.ending {
+            CallEnding::Result(result) => Ok(ToolAnswer {
+                text: result_text(&result),
+                is_error: result.is_error,
+            }),
+            CallEnding::Denied { text, .. } => refused(INVALID_PARAMS, text),
+            CallEnding::UnknownTool => refused(INVALID_PARAMS, format!("Unknown tool: {tool}")),
+            CallEnding::Refused { message } => refused(INVALID_PARAMS, message),
+            CallEnding::RateLimited { retry_after } => {
+                let when = retry_after.map_or_else(String::new, |wait| {
+                    format!(" It may be called again in {} seconds.", wait.as_secs())
+                });
+                refused(INTERNAL, format!("The tool is called too often.{when}"))
+            }
+            CallEnding::TimedOut { message } | CallEnding::Unavailable { message } => {
+                refused(INTERNAL, message)
+            }
+            CallEnding::Cancelled => refused(INTERNAL, "The call was cancelled.".to_owned()),
         }
     }
 }
@@ -26,25 +86,44 @@ impl AsCaller {
 impl GatewayClient for AsCaller {
     fn tools<'a>(
         &'a self,
-        _toolsets: &'a [String],
+        toolsets: &'a [String],
     ) -> BoxFuture<'a, Result<Vec<GatewayTool>, GatewayFailure>> {
-        future::ready(Err(GatewayFailure::Unreachable)).boxed()
+        self.list(toolsets).boxed()
     }
 
     fn call<'a>(
         &'a self,
-        _tool: &'a str,
-        _arguments: &'a Map<String, Value>,
-        _key: &'a str,
+        tool: &'a str,
+        arguments: &'a Map<String, Value>,
+        key: &'a str,
     ) -> BoxFuture<'a, Result<ToolAnswer, GatewayFailure>> {
-        future::ready(Err(GatewayFailure::Unreachable)).boxed()
+        self.run(tool, arguments, key).boxed()
     }
 
     fn memory<'a>(
         &'a self,
-        _method: &'static str,
-        _params: Value,
+        method: &'static str,
+        params: Value,
     ) -> BoxFuture<'a, Result<Value, GatewayFailure>> {
-        future::ready(Err(GatewayFailure::Unreachable)).boxed()
+        async move { Ok(self.gateway.memory(&self.token, method, params).await?) }.boxed()
+    }
+}
+
+impl From<GatewayError> for GatewayFailure {
+    fn from(error: GatewayError) -> Self {
+        let message = error.to_string();
+        match error {
+            GatewayError::Refused(fault) => Self::Refused {
+                code: fault.code,
+                message,
+            },
+            GatewayError::Unauthorized | GatewayError::UnknownToolset => Self::Refused {
+                code: INVALID_PARAMS,
+                message,
+            },
+            GatewayError::Unreachable => Self::Unreachable,
+            GatewayError::Late => Self::Late,
+            GatewayError::TooLarge | GatewayError::Unreadable => Self::Unreadable,
+        }
     }
 }

@@ -151,7 +151,6 @@ pub enum ErrorKind {
     InvalidApproval,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
 impl FinishReason {
     /// As it is written.
     pub fn word(self) -> &'static str {

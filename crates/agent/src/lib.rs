@@ -15,6 +15,7 @@ mod as_caller;
 mod assistant;
 mod config;
 mod event;
+mod functions;
 mod gateway;
 mod guardrail;
 mod http;

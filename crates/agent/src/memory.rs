@@ -42,8 +42,8 @@ pub(crate) struct Message {
     pub(crate) role: Role,
     #[serde(default)]
     pub(crate) content: String,
-    #[serde(default)]
-    pub(crate) message_id: String,
+    #[serde(default, rename = "message_id")]
+    pub(crate) id: String,
     #[serde(default)]
     pub(crate) source: Option<Source>,
     #[serde(default)]

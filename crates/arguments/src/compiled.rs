@@ -11,7 +11,7 @@ use effort::is_bearable;
 use outline::Outline;
 
 /// Nothing is fetched, and patterns run in linear time.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct Compiled {
     validator: Validator,
     /// Of a schema that leads from one part of it to another, where a short text can ask for endless work.

@@ -75,7 +75,7 @@ pub enum UnusableSchema {
 }
 
 /// What the arguments of a tool must look like.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct InputSchema {
     compiled: Compiled,
     properties: Vec<Property>,

@@ -18,6 +18,7 @@ mod catalogue;
 mod config;
 mod http;
 mod mcp;
+mod memory;
 mod refusals;
 mod reply;
 mod stages;
@@ -32,7 +33,7 @@ use tokio::sync::watch;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 use wardgate_domain::Ambient;
 use wardgate_edge::{Admission, Authenticator, Bound, ConnectionLimits, Origins};
-use wardgate_rpc::client::{PolicyClient, ToolRunnerClient};
+use wardgate_rpc::client::{MemoryClient, PolicyClient, ToolRunnerClient};
 use wardgate_rpc::{Neighbour, Readiness};
 use wardgate_telemetry::Metrics;
 
@@ -60,7 +61,7 @@ pub enum Error {
     Edge(#[from] wardgate_edge::Error),
 }
 
-/// The services a gateway cannot work without.
+/// The services a gateway works with.
 #[derive(Debug, Clone)]
 pub struct Neighbours {
     /// Decides.
@@ -69,6 +70,8 @@ pub struct Neighbours {
     pub tool_runner: Neighbour,
     /// Records.
     pub audit: Neighbour,
+    /// Remembers; without one there are no conversations.
+    pub memory: Option<Neighbour>,
 }
 
 /// A gateway, ready to serve.
@@ -81,6 +84,8 @@ pub struct Gateway {
     authority: Authority,
     catalogue: Catalogue,
     runner: ToolRunnerClient,
+    /// Not among the parts that must be ready: tools are of use without it.
+    memory: Option<MemoryClient>,
     trail: Arc<Trail>,
     refusals: Arc<Refusals>,
     /// Calls under way, whether or not their client still waits.
@@ -111,6 +116,9 @@ impl Gateway {
         let runner = ToolRunnerClient::new(neighbours.tool_runner.link, NEIGHBOUR_LIMIT);
         let policy = PolicyClient::new(neighbours.policy.link, NEIGHBOUR_LIMIT);
         let catalogue = Catalogue::follow(runner.clone());
+        let memory = neighbours
+            .memory
+            .map(|memory| MemoryClient::new(memory.link, memory::LIMIT));
         let parts = vec![
             ("keys", auth.readiness()),
             ("policy", neighbours.policy.readiness),
@@ -134,6 +142,7 @@ impl Gateway {
             auth,
             catalogue,
             runner,
+            memory,
             trail,
             refusals,
             stories: TaskTracker::new(),
@@ -217,6 +226,10 @@ impl Gateway {
 
     fn runner(&self) -> &ToolRunnerClient {
         &self.runner
+    }
+
+    fn memory(&self) -> Option<&MemoryClient> {
+        self.memory.as_ref()
     }
 
     fn trail(&self) -> &Trail {

@@ -1,15 +1,19 @@
-//! Answers: the one place that knows JSON-RPC codes and how each protocol version wants its results.
+//! Answers: the one place that knows how each protocol version wants its results.
+
+mod rpc_error;
 
 use std::fmt::Write;
-use std::time::Duration;
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use serde_json::Value;
 use serde_json::value::RawValue;
 use wardgate_domain::{CallId, DecisionId, Receipt};
 use wardgate_rpc::client::ToolResult;
 
-use crate::mcp::Version;
+use crate::mcp::{Version, inner};
+
+pub(crate) use self::rpc_error::RpcError;
 
 /// Key of the call's id in `_meta` of results and in `data` of errors.
 const CALL_ID: &str = "dev.wardgate/callId";
@@ -32,178 +36,6 @@ pub(crate) enum Dialect {
     Mcp,
     /// The structured content itself, errors as errors: for clients that call a tool as a method.
     Direct,
-}
-
-/// A JSON-RPC error and the HTTP status it rides on.
-#[derive(Debug, Clone)]
-pub(crate) struct RpcError {
-    http: StatusCode,
-    code: i32,
-    message: String,
-    /// A JSON object, or nothing.
-    data: Option<String>,
-    /// The kind, for records and metrics.
-    reason: &'static str,
-    /// It ended a call of a tool, which has a record of its own.
-    of_call: bool,
-    /// When it may be tried again, seconds.
-    retry_after: Option<u64>,
-}
-
-impl RpcError {
-    fn new(http: StatusCode, code: i32, reason: &'static str, message: impl Into<String>) -> Self {
-        Self {
-            http,
-            code,
-            message: message.into(),
-            data: None,
-            reason,
-            of_call: false,
-            retry_after: None,
-        }
-    }
-
-    /// Not JSON, or JSON that parsers read differently.
-    pub(crate) fn parse(reason: &'static str, message: impl Into<String>) -> Self {
-        Self::new(StatusCode::BAD_REQUEST, -32700, reason, message)
-    }
-
-    /// Refused before the body was read: who asks, or how, is not welcome.
-    pub(crate) fn unread(http: StatusCode, reason: &'static str, message: &str) -> Self {
-        let data = Some(serde_json::json!({ "reason": reason }).to_string());
-        Self {
-            data,
-            ..Self::new(http, -32600, reason, message)
-        }
-    }
-
-    /// JSON, but no JSON-RPC request.
-    pub(crate) fn invalid_request(message: impl Into<String>) -> Self {
-        Self::new(StatusCode::BAD_REQUEST, -32600, "invalid_request", message)
-    }
-
-    /// A request whose parameters do not fit its method.
-    pub(crate) fn invalid_params(message: impl Into<String>) -> Self {
-        Self::new(StatusCode::OK, -32602, "invalid_params", message)
-    }
-
-    /// A modern request whose `_meta` lacks what it must have.
-    pub(crate) fn invalid_meta(message: impl Into<String>) -> Self {
-        Self::new(StatusCode::BAD_REQUEST, -32602, "invalid_meta", message)
-    }
-
-    /// No such method in this version: 404 for modern clients, 200 for those before.
-    pub(crate) fn unknown_method(method: &str, version: Version) -> Self {
-        let http = if version.is_modern() {
-            StatusCode::NOT_FOUND
-        } else {
-            StatusCode::OK
-        };
-        let shown = cut(method, 64);
-        Self::new(
-            http,
-            -32601,
-            "unknown_method",
-            format!("Method not found: {shown}"),
-        )
-    }
-
-    /// A header that is missing, repeated, or says something else than the body.
-    pub(crate) fn header_mismatch(message: impl Into<String>) -> Self {
-        Self::new(StatusCode::BAD_REQUEST, -32020, "header_mismatch", message)
-    }
-
-    /// A protocol version that is not spoken, at least not in this way: modern requests name theirs in
-    /// `_meta`, older ones in a header.
-    pub(crate) fn unsupported_version(requested: &str, modern: bool) -> Self {
-        let supported: Vec<&str> = Version::ALL
-            .iter()
-            .filter(|version| version.is_modern() == modern)
-            .map(|version| version.as_str())
-            .collect();
-        let shown = cut(requested, 64);
-        Self {
-            data: Some(
-                serde_json::json!({ "supported": supported, "requested": shown }).to_string(),
-            ),
-            ..Self::new(
-                StatusCode::BAD_REQUEST,
-                -32022,
-                "unsupported_version",
-                format!(
-                    "Unsupported protocol version; use one of {}",
-                    supported.join(", ")
-                ),
-            )
-        }
-    }
-
-    /// A tool nobody configured, or one the caller may not see: the same answer.
-    pub(crate) fn unknown_tool(requested: &str) -> Self {
-        let shown = cut(requested, 128);
-        Self::new(
-            StatusCode::OK,
-            -32602,
-            "unknown_tool",
-            format!("Unknown tool: {shown}"),
-        )
-    }
-
-    /// A call by method name that may not be: hidden, unknown and refused tools alike.
-    pub(crate) fn forbidden(requested: &str) -> Self {
-        let shown = cut(requested, 128);
-        Self::new(
-            StatusCode::FORBIDDEN,
-            -32602,
-            "forbidden",
-            format!("Forbidden: {shown}"),
-        )
-    }
-
-    /// The platform failed, not the caller.
-    pub(crate) fn internal(reason: &'static str, message: impl Into<String>) -> Self {
-        Self::new(StatusCode::OK, -32603, reason, message)
-    }
-
-    /// The caller calls too often (RFC 6585, section 4).
-    pub(crate) fn rate_limited(wait: Duration) -> Self {
-        let message = "The tool is called too often. Wait, then try again.";
-        Self {
-            // Rounded up: a client that comes back then is let in.
-            retry_after: Some(wait.as_secs() + u64::from(wait.subsec_nanos() > 0)),
-            ..Self::new(
-                StatusCode::TOO_MANY_REQUESTS,
-                -32603,
-                "rate_limited",
-                message,
-            )
-        }
-    }
-
-    /// Adds the call's id, and its receipt when the refusal was recorded.
-    pub(crate) fn of_call(mut self, call_id: CallId, receipt: Option<Receipt>) -> Self {
-        let mut data = String::from("{");
-        write_call(&mut data, call_id, receipt, None);
-        // Writing to a string cannot fail.
-        let _ = write!(data, r#","reason":"{}""#, self.reason);
-        if let Some(seconds) = self.retry_after {
-            let _ = write!(data, r#","retryAfterSeconds":{seconds}"#);
-        }
-        data.push('}');
-        self.data = Some(data);
-        self.of_call = true;
-        self
-    }
-
-    #[cfg(test)]
-    pub(crate) fn reason(&self) -> &'static str {
-        self.reason
-    }
-
-    #[cfg(test)]
-    pub(crate) fn message(&self) -> &str {
-        &self.message
-    }
 }
 
 /// A finished answer to one JSON-RPC message.
@@ -274,6 +106,24 @@ impl Answer {
         Self::ok(body)
     }
 
+    /// As [`Self::result_with_meta`], of a whole object.
+    pub(crate) fn object(id: &RawValue, version: Version, result: &Value, meta: &str) -> Self {
+        Self::result_with_meta(id, version, inner(&result.to_string()), meta)
+    }
+
+    /// A result that is on record. It takes the receipt: what is not on record does not leave.
+    pub(crate) fn recorded(
+        id: &RawValue,
+        version: Version,
+        call_id: CallId,
+        receipt: Receipt,
+        result: &Value,
+    ) -> Self {
+        let mut meta = String::new();
+        write_call(&mut meta, call_id, Some(receipt), None);
+        Self::object(id, version, result, &meta)
+    }
+
     /// The empty result of `ping`.
     pub(crate) fn empty(id: &RawValue) -> Self {
         let mut body = String::new();
@@ -336,8 +186,7 @@ impl Answer {
         result: &ToolResult,
     ) -> Self {
         if result.is_error {
-            let content: Vec<serde_json::Value> =
-                serde_json::from_slice(&result.content).unwrap_or_default();
+            let content: Vec<Value> = serde_json::from_slice(&result.content).unwrap_or_default();
             let text = content.first().and_then(|block| block["text"].as_str());
             let error = RpcError::internal("tool_error", text.unwrap_or("The tool failed."));
             return Self::error(Some(id), &error.of_call(call_id, Some(receipt)));
@@ -458,11 +307,6 @@ impl IntoResponse for Answer {
     }
 }
 
-/// What a client sent, as far as an answer repeats it.
-fn cut(text: &str, characters: usize) -> String {
-    text.chars().take(characters).collect()
-}
-
 fn open(body: &mut String, id: Option<&RawValue>) {
     body.push_str(r#"{"jsonrpc":"2.0""#);
     if let Some(id) = id {
@@ -493,5 +337,5 @@ fn write_call(
 
 /// Appends `text` as a JSON string.
 fn push_json_text(to: &mut String, text: &str) {
-    let _ = write!(to, "{}", serde_json::Value::from(text));
+    let _ = write!(to, "{}", Value::from(text));
 }

@@ -25,3 +25,6 @@ pub use config::{Config, Retention};
 pub use error::Error;
 pub use sealing::{MasterKey, SealBroken};
 pub use service::service;
+
+#[cfg(test)]
+mod tests;

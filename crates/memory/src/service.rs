@@ -35,34 +35,8 @@ pub async fn service(
     record: AuditClient,
     ambient: Ambient,
 ) -> Result<Service<MemoryServiceServer<impl MemoryService>>, Error> {
-    start(config, key, policy, record, ambient).await
-}
-
-pub(crate) async fn start<R: Rights>(
-    config: Config,
-    key: MasterKey,
-    rights: R,
-    record: AuditClient,
-    ambient: Ambient,
-) -> Result<Service<MemoryServiceServer<Memory<R>>>, Error> {
-    let store = Store::open(&config.store, key, ambient.clone())?;
-    let erasure = Erasure::new(store.clone(), record, ambient.clone());
-    let keeper = Keeper::start(config, store.clone(), erasure.clone(), ambient.clone()).await?;
-    let memory = Memory {
-        conversing: Conversing {
-            store: store.clone(),
-            erasure: erasure.clone(),
-            rights,
-            ambient,
-        },
-        store,
-        erasure,
-        keeper,
-    };
-    Ok(Service {
-        readiness: memory.keeper.readiness(),
-        server: MemoryServiceServer::new(memory).max_decoding_message_size(MAX_REQUEST),
-    })
+    let memory = Memory::start(config, key, policy, record, ambient).await?;
+    Ok(memory.serve())
 }
 
 pub(crate) struct Memory<R> {
@@ -73,6 +47,37 @@ pub(crate) struct Memory<R> {
 }
 
 impl<R: Rights> Memory<R> {
+    pub(crate) async fn start(
+        config: Config,
+        key: MasterKey,
+        rights: R,
+        record: AuditClient,
+        ambient: Ambient,
+    ) -> Result<Self, Error> {
+        let store = Store::open(&config.store, key, ambient.clone())?;
+        let erasure = Erasure::new(store.clone(), record, ambient.clone());
+        let keeper = Keeper::start(config, store.clone(), erasure.clone(), ambient.clone()).await?;
+        let conversing = Conversing {
+            store: store.clone(),
+            erasure: erasure.clone(),
+            rights,
+            ambient,
+        };
+        Ok(Self {
+            conversing,
+            store,
+            erasure,
+            keeper,
+        })
+    }
+
+    pub(crate) fn serve(self) -> Service<MemoryServiceServer<Self>> {
+        Service {
+            readiness: self.keeper.readiness(),
+            server: MemoryServiceServer::new(self).max_decoding_message_size(MAX_REQUEST),
+        }
+    }
+
     async fn survey(&self, request: pb::SurveyRequest) -> Result<pb::SurveyResponse, Error> {
         let whose = (request.tenant.as_str(), request.subject.as_str());
         let limit = match request.limit {

@@ -33,7 +33,7 @@ pub(crate) enum Command {
     ToolRunner(ConfigFile),
     /// Run the audit service alone, or read the record.
     Audit(Audit),
-    /// Tools around assistants.
+    /// Run the agent alone, or find tool calls in what models wrote.
     Agent(Agent),
     /// Print a token of the local issuer.
     Token(Token),

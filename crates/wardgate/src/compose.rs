@@ -1,9 +1,12 @@
 //! Putting services together: the only place that knows where a neighbour is.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use wardgate_agent::{Agent, ApprovalKey, Endpoints};
 use wardgate_domain::{Ambient, PermitSigner, PermitVerifier};
-use wardgate_gateway::Neighbours;
+use wardgate_edge::{Admission, Authenticator, Origins};
+use wardgate_gateway::{Gateway, Neighbours};
 use wardgate_redact::PseudonymKey;
 use wardgate_rpc::client::AuditClient;
 use wardgate_rpc::link::TlsFiles;
@@ -12,7 +15,7 @@ use wardgate_rpc::{Neighbour, Peer, link};
 use wardgate_tool_runner::{Closing, SealingKey};
 
 use crate::Failure;
-use crate::config::GatewayWiring;
+use crate::config::{AgentWiring, GatewayWiring};
 
 /// How long a change by an operator waits for the record.
 const RECORD_LIMIT: Duration = Duration::from_secs(1);
@@ -73,6 +76,45 @@ pub(crate) fn remote(wiring: &GatewayWiring) -> Result<Neighbours, Failure> {
         )?,
         tool_runner: tool_runner(&links.tool_runner, tls)?,
         audit: audit(&links.audit, tls)?,
+    })
+}
+
+/// The agent on the address of a gateway in this process, which it calls without a socket.
+pub(crate) async fn local_agent(
+    config: &wardgate_agent::Config,
+    approvals: ApprovalKey,
+    gateway: &Arc<Gateway>,
+    ambient: &Ambient,
+) -> Result<Endpoints, Failure> {
+    let inside = wardgate_agent::Gateway::in_process(gateway.router());
+    Ok(Endpoints {
+        agent: Agent::open(config, inside, approvals, ambient.clone()).await?,
+        admission: gateway.admission(),
+        ambient: ambient.clone(),
+    })
+}
+
+/// The agent on an address of its own.
+pub(crate) async fn remote_agent(
+    config: &wardgate_agent::Config,
+    approvals: ApprovalKey,
+    wiring: AgentWiring,
+    ambient: &Ambient,
+) -> Result<Endpoints, Failure> {
+    let gateway = wardgate_agent::Gateway::over_http(&wiring.links.gateway)?;
+    Ok(Endpoints {
+        agent: Agent::open(config, gateway, approvals, ambient.clone()).await?,
+        admission: Admission {
+            origins: Origins::new(
+                "agent",
+                wiring.public_url.as_deref(),
+                wiring.allowed_hosts,
+                wiring.allowed_origins,
+            )?,
+            auth: Arc::new(Authenticator::new(wiring.auth, ambient.clone()).await?),
+            body: wiring.limits.body(),
+        },
+        ambient: ambient.clone(),
     })
 }
 

@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 use figment::Figment;
 use figment::providers::{Env, Serialized};
 use figment::value::{Dict, Value};
-use serde::Deserialize;
-use serde::de::DeserializeOwned;
-use url::Url;
+use reqwest::Url;
+use serde::de::{DeserializeOwned, Error as _};
+use serde::{Deserialize, Deserializer};
 use wardgate_agent::HttpLimits;
 use wardgate_edge::AuthConfig;
 use wardgate_rpc::link::TlsFiles;
@@ -163,7 +163,13 @@ pub(crate) struct AgentWiring {
 #[serde(deny_unknown_fields)]
 pub(crate) struct AgentLinks {
     /// Where the gateway's paths begin.
+    #[serde(deserialize_with = "url")]
     pub(crate) gateway: Url,
+}
+
+fn url<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Url, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    Url::parse(&text).map_err(|error| D::Error::custom(format!("not a URL: {error}")))
 }
 
 fn agent_listen() -> SocketAddr {

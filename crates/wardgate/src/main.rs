@@ -1,7 +1,7 @@
 //! `wardgate`: every service and every tool of an operator, as subcommands of one binary.
 //!
 //! ```text
-//!  main ─▶ cli ─▶ commands/up ────────▶ compose: policy · tool-runner · audit by local links ─▶ gateway
+//!  main ─▶ cli ─▶ commands/up ────────▶ compose: policy · tool-runner · audit by local links ─▶ gateway (─▶ agent)
 //!            ├──▶ commands/serve ─────▶ one service behind a socket, or the gateway with its links
 //!            ├──▶ commands/{token, audit, tools, policy, certs, config, health}
 //!            └──▶ launch: becomes a program of a tool, within its limits
@@ -23,7 +23,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use cli::{AgentCommand, Cli, Command};
+use cli::{Cli, Command};
 
 /// Anything a command can fail with; shown to a person, so it says what to do.
 type Failure = Box<dyn std::error::Error + Send + Sync>;
@@ -55,9 +55,7 @@ async fn run(command: Command) -> Result<(), Failure> {
         Command::Policy(arguments) => commands::policy::run(arguments).await,
         Command::ToolRunner(arguments) => commands::serve::tool_runner(&arguments).await,
         Command::Audit(arguments) => commands::audit::run(arguments).await,
-        Command::Agent(arguments) => match arguments.command {
-            AgentCommand::Extract(arguments) => commands::extract::run(&arguments),
-        },
+        Command::Agent(arguments) => commands::agent::run(arguments).await,
         Command::Token(arguments) => commands::token::run(&arguments),
         Command::Tools(arguments) => commands::tools::run(arguments).await,
         Command::Certs(arguments) => commands::certs::run(&arguments),

@@ -106,8 +106,11 @@ impl Command {
 
     /// `/record <uuid>`
     fn usage(&self) -> String {
-        let words: String = self.words.iter().map(|word| format!(" <{word}>")).collect();
-        format!("{}{words}", self.name)
+        let words = self.words.iter().map(|word| format!("<{word}>"));
+        std::iter::once(self.name.clone())
+            .chain(words)
+            .collect::<Vec<_>>()
+            .join(" ")
     }
 }
 

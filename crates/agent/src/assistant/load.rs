@@ -229,14 +229,12 @@ impl Reader<'_> {
         temperature: Option<f64>,
         max_output_tokens: Option<u32>,
     ) -> Option<ModelChoice> {
-        let client = match self.providers.get(&provider.value) {
-            Some(client) => client.clone(),
-            None => {
-                let problem = format!("there is no provider `{}`", provider.value);
-                self.faults.add(Some(provider.referenced), problem);
-                None
-            }
-        };
+        let client = self.providers.get(&provider.value).cloned();
+        if client.is_none() {
+            let problem = format!("there is no provider `{}`", provider.value);
+            self.faults.add(Some(provider.referenced), problem);
+        }
+        let client = client.flatten();
         let mut variables = Variables::new(self.variables);
         let Ok(name) = variables.text(&model.value) else {
             let problem = "`model` has a `${` that is never closed";
@@ -343,15 +341,14 @@ impl Reader<'_> {
     fn checks(&mut self, checks: Vec<settings::Check>) -> Vec<Check> {
         let mut read = Vec::new();
         for check in checks {
-            match Regex::new(&check.pattern.value) {
-                Ok(pattern) => read.push(Check {
+            if let Ok(pattern) = Regex::new(&check.pattern.value) {
+                read.push(Check {
                     pattern,
                     refusal: check.refusal,
-                }),
-                Err(_) => {
-                    let problem = "`pattern` is no regular expression";
-                    self.faults.add(Some(check.pattern.referenced), problem);
-                }
+                });
+            } else {
+                let problem = "`pattern` is no regular expression";
+                self.faults.add(Some(check.pattern.referenced), problem);
             }
         }
         read

@@ -133,7 +133,7 @@ pub(super) async fn call(
     };
     match answer {
         Ok(result) => ended(&result),
-        Err(GatewayError::Refused(fault)) => Ok(failed(fault)),
+        Err(GatewayError::Refused(fault)) => Ok(failed(*fault)),
         Err(error) => Err(error),
     }
 }

@@ -263,12 +263,12 @@ fn message(
             .as_ref()
             .is_none_or(|given| given.is_null() || *given == json!(id)) =>
         {
-            Some(Err(GatewayError::Refused(RpcFault {
+            Some(Err(GatewayError::Refused(Box::new(RpcFault {
                 code: error.code,
                 message: error.message.chars().take(MAX_MESSAGE).collect(),
                 data: FaultData::read(error.data.map(RawValue::get), retry_after),
                 is_rate_limit: status == StatusCode::TOO_MANY_REQUESTS,
-            })))
+            }))))
         }
         Message {
             result: Some(result),

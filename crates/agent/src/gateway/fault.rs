@@ -23,7 +23,7 @@ pub(crate) enum GatewayError {
     #[error("the gateway does not know the toolset")]
     UnknownToolset,
     #[error("{0}")]
-    Refused(RpcFault),
+    Refused(Box<RpcFault>),
 }
 
 /// A JSON-RPC error of the gateway.

@@ -1,5 +1,6 @@
 //! `tools/list`: every page of it.
 
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -10,7 +11,9 @@ use super::door::Door;
 use super::exchange::{Request, exchange};
 use super::fault::GatewayError;
 use super::{MCP_PATH, TIME_LIMIT};
+use crate::functions::offerable;
 use crate::request::BearerToken;
+use crate::seam::GatewayTool;
 
 /// A gateway with more is not listed further.
 const MAX_PAGES: usize = 100;
@@ -19,13 +22,21 @@ const MAX_PAGES: usize = 100;
 const MAX_TOOLS: usize = 10_000;
 
 /// The tools of one caller, in the order of the gateway.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug)]
 pub(crate) struct ToolList {
     pub(crate) tools: Vec<ListedTool>,
     /// How long the list may be used; nothing says for how long, so not at all, is zero.
     pub(super) ttl: Duration,
     /// It is the same for every caller.
     pub(super) is_public: bool,
+    offerable: OnceLock<Vec<GatewayTool>>,
+}
+
+impl ToolList {
+    /// Those that a model can be told of, as it is told; made once for each list.
+    pub(crate) fn offerable(&self) -> &[GatewayTool] {
+        self.offerable.get_or_init(|| offerable(&self.tools))
+    }
 }
 
 /// A tool as the gateway lists it. All of it may be somebody else's words.
@@ -46,11 +57,9 @@ pub(crate) struct ListedTool {
 
 /// What a tool says of itself (MCP, `ToolAnnotations`). Hints, no more.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
 pub(crate) struct Hints {
-    pub(crate) read_only_hint: Option<bool>,
-    pub(crate) destructive_hint: Option<bool>,
-    pub(crate) idempotent_hint: Option<bool>,
+    #[serde(default, rename = "readOnlyHint")]
+    pub(crate) read_only: Option<bool>,
 }
 
 #[derive(Deserialize)]
@@ -75,6 +84,7 @@ pub(super) async fn fetch(
         tools: Vec::new(),
         ttl: Duration::MAX,
         is_public: true,
+        offerable: OnceLock::new(),
     };
     let mut cursor: Option<String> = None;
     for _ in 0..MAX_PAGES {

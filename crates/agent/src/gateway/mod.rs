@@ -30,7 +30,7 @@ use exchange::Request;
 use tool_cache::ToolCache;
 
 pub(crate) use call::{CallEnding, CallOutcome, ToolCall, ToolResult};
-pub(crate) use fault::{GatewayError, RpcFault};
+pub(crate) use fault::GatewayError;
 pub(crate) use list::{ListedTool, ToolList};
 
 /// Where every tool is; below it, the toolsets.

@@ -1,7 +1,7 @@
 //! From events to the bytes of a response, no faster than its client reads.
 //!
 //! ```text
-//!  events ─▶ render ─▶ 16 pieces at most ─▶ connection
+//!  events ─▶ render ─▶ one piece at most ─▶ connection
 //!     ▲                                        │
 //!     └── dropped when the client hangs up, or reads nothing for a minute
 //! ```
@@ -27,8 +27,8 @@ pub(super) const UNBUFFERED: (HeaderName, &str) =
 const SILENCE: Duration = Duration::from_secs(15);
 /// A client that takes nothing for so long is gone.
 const STALLED: Duration = Duration::from_secs(60);
-/// Pieces made before the client took them.
-const AHEAD: usize = 16;
+/// Pieces made before the client took them; the turn itself keeps some events more.
+const AHEAD: usize = 1;
 
 /// A body of what `render` makes of each event; `alive` is sent in silence.
 ///

@@ -62,8 +62,9 @@ impl World {
         let auth = AuthConfig {
             issuers: vec![IssuerConfig::new("https://id.example", "wardgate", jwks)],
         };
+        let gateway = Gateway::in_process(Router::new());
         let key = ApprovalKey::from_bytes(&[7; 32]);
-        let agent = Agent::open(&Config::default(), Gateway, key, ambient.clone()).await;
+        let agent = Agent::open(&Config::default(), gateway, key, ambient.clone()).await;
         let endpoints = Endpoints {
             agent: agent.unwrap(),
             admission: Admission {

@@ -67,12 +67,12 @@ impl Http {
         deadline: Instant,
         ambient: &Ambient,
     ) -> Result<Body, ModelError> {
-        let first_byte_by = earlier(self.limits.first_byte, deadline);
+        let first_byte_by = deadline.min(Instant::now() + self.limits.first_byte);
         let request = self.client.post(self.url.clone()).body(json).send();
         let response = timeout_at(first_byte_by, request)
             .await
             .map_err(|_| ModelError::Late)?
-            .map_err(|error| unreachable(&error))?;
+            .map_err(|error| not_answered(&error))?;
         let status = response.status();
         if status.is_success() {
             return Ok(body(response, first_byte_by, self.limits.idle, deadline));
@@ -90,16 +90,20 @@ impl Http {
 }
 
 /// The cause tells of addresses and certificates; the URL is left out, as it may name accounts.
-fn unreachable(error: &reqwest::Error) -> ModelError {
+fn not_answered(error: &reqwest::Error) -> ModelError {
     let mut cause = error.source();
     while let Some(deeper) = cause.and_then(std::error::Error::source) {
         cause = Some(deeper);
     }
     info!(
         cause = cause.map(tracing::field::display),
-        "a model provider cannot be reached"
+        "no connection to a model provider, or a broken one"
     );
-    ModelError::Unreachable
+    if error.is_connect() {
+        ModelError::Unreachable
+    } else {
+        ModelError::Cut
+    }
 }
 
 fn body(
@@ -110,7 +114,7 @@ fn body(
 ) -> Body {
     let reading = (response, Some(first_byte_by));
     stream::try_unfold(reading, move |(mut response, first_byte_by)| async move {
-        let by = first_byte_by.unwrap_or_else(|| earlier(idle, deadline));
+        let by = first_byte_by.unwrap_or_else(|| deadline.min(Instant::now() + idle));
         let bytes = timeout_at(by, response.chunk())
             .await
             .map_err(|_| ModelError::Late)?
@@ -118,11 +122,4 @@ fn body(
         Ok(bytes.map(|bytes| (bytes, (response, None))))
     })
     .boxed()
-}
-
-/// A limit beyond the clock's reach is the deadline.
-fn earlier(limit: Duration, deadline: Instant) -> Instant {
-    Instant::now()
-        .checked_add(limit)
-        .map_or(deadline, |at| at.min(deadline))
 }

@@ -157,10 +157,7 @@ impl Provider {
             ProviderKind::Ollama => ollama::body(request),
         };
         let body = Bytes::from(body.to_string());
-        // A limit beyond the clock's reach is none worth the name.
-        let deadline = Instant::now()
-            .checked_add(self.total)
-            .ok_or(ModelError::Late)?;
+        let deadline = Instant::now() + self.total;
         let mut made = 0;
         loop {
             made += 1;
@@ -233,27 +230,28 @@ impl Reading {
 
     /// Whether there may be another. Nothing that goes wrong after the model stopped takes its answer back.
     async fn read_frame(&mut self) -> Result<bool, ModelError> {
-        let frame = if self.answer.has_stopped() {
-            match timeout(GRACE, self.frames.next()).await {
-                Ok(Ok(Some(frame))) => frame,
-                _ => return Ok(false),
-            }
-        } else {
-            match self.frames.next().await? {
-                Some(frame) => frame,
-                None => return Ok(false),
-            }
-        };
         let had_stopped = self.answer.has_stopped();
-        let read = match self.kind {
-            ProviderKind::OpenAi => openai::read(&frame, &mut self.answer),
-            ProviderKind::Anthropic => anthropic::read(&frame, &mut self.answer),
-            ProviderKind::Ollama => ollama::read(&frame, &mut self.answer),
+        let frame = if had_stopped {
+            timeout(GRACE, self.frames.next()).await.unwrap_or(Ok(None))
+        } else {
+            self.frames.next().await
         };
-        match read {
-            Ok(()) => Ok(!self.answer.is_over()),
-            Err(_) if had_stopped => Ok(false),
+        let is_more = match frame {
+            Ok(Some(frame)) => self.read(&frame).map(|()| !self.answer.is_over()),
+            Ok(None) => Ok(false),
             Err(error) => Err(error),
+        };
+        match is_more {
+            Err(_) if had_stopped => Ok(false),
+            is_more => is_more,
+        }
+    }
+
+    fn read(&mut self, frame: &str) -> Result<(), ModelError> {
+        match self.kind {
+            ProviderKind::OpenAi => openai::read(frame, &mut self.answer),
+            ProviderKind::Anthropic => anthropic::read(frame, &mut self.answer),
+            ProviderKind::Ollama => ollama::read(frame, &mut self.answer),
         }
     }
 

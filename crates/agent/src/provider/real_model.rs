@@ -38,7 +38,7 @@ async fn record(
         async move { provider.http.post(body, deadline, &lowest_chance()).await }
     };
     let sent = match post().await {
-        Err(ModelError::Unreachable) => post().await,
+        Err(ModelError::Cut) => post().await,
         sent => sent,
     };
     let pieces: Vec<_> = sent.unwrap().try_collect().await.unwrap();

@@ -30,7 +30,7 @@ pub(super) fn pause(
         return None;
     }
     // Most likely a kept connection that the server had closed: some do after every stream, announced or not.
-    if made == 1 && *error == ModelError::Unreachable {
+    if made == 1 && *error == ModelError::Cut {
         return Some(Duration::ZERO);
     }
     let longest = 2_u32
@@ -89,9 +89,9 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_that_was_gone_is_replaced_at_once() {
+    fn a_connection_that_broke_is_replaced_at_once() {
         let ambient = highest_chance();
-        let pause = |made| pause(made, 3, &ModelError::Unreachable, &ambient).unwrap();
+        let pause = |made| pause(made, 3, &ModelError::Cut, &ambient).unwrap();
         assert_eq!(pause(1), Duration::ZERO);
         assert!(pause(2) > Duration::ZERO);
     }

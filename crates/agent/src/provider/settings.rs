@@ -11,6 +11,8 @@ use wardgate_domain::duration;
 
 use super::secret::Secret;
 
+const LONGEST_LIMIT: Duration = Duration::from_secs(24 * 60 * 60);
+
 /// One entry of `providers`. Lengths of time are written like `30s` or as whole seconds.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -113,6 +115,14 @@ impl ProviderSettings {
         let faulty = |problem: String| SettingsError::new(name, problem);
         if self.attempts == 0 || self.max_answer_bytes == 0 {
             let problem = "`attempts` and `max_answer_bytes` are at least 1".to_owned();
+            return Err(faulty(problem));
+        }
+        let limits = [self.timeout, self.idle_timeout, self.total_timeout];
+        if limits
+            .into_iter()
+            .any(|limit| limit.is_zero() || limit > LONGEST_LIMIT)
+        {
+            let problem = "a time limit is longer than nothing and at most 24h".to_owned();
             return Err(faulty(problem));
         }
         let url = self.url().map_err(|why| {

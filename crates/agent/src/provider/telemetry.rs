@@ -79,7 +79,7 @@ impl Watch {
             self.span.record(field, tokens);
             let mut labels = self.labels.clone();
             labels.push(Label::new(names::GENAI_TOKEN_TYPE, kind));
-            // No count of tokens is near the 53 bits that this holds.
+            // No answer has more.
             let tokens = u32::try_from(tokens).unwrap_or(u32::MAX);
             histogram!(names::GENAI_TOKENS, labels).record(tokens);
         }

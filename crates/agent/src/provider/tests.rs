@@ -130,6 +130,7 @@ async fn what_may_pass_is_tried_again_until_the_attempts_are_used_up() {
         "{\"error\":{\"message\":\"Loading model\",\"code\":503}}",
     );
     let failed = Reply::of("500 Internal Server Error", &[], "oh");
+    let error = "data: {\"error\":{\"type\":\"overloaded_error\"}}\n\n";
     let hi = Reply::stream(&[HI, STOP, DONE]);
     for first in [
         busy,
@@ -138,8 +139,10 @@ async fn what_may_pass_is_tried_again_until_the_attempts_are_used_up() {
         Reply::closed(),
         Reply::cut(&[]),
         Reply::cut(&[": wait\n\n"]),
+        Reply::stream(&[error]),
     ] {
-        let (answer, asked) = run(vec![first.clone(), first.clone(), hi.clone()], json!({})).await;
+        let replies = vec![first.clone(), first.clone(), hi.clone()];
+        let (answer, asked) = run(replies, json!({})).await;
         assert_eq!((answer, asked), (Ok(said_hi()), 3), "{first:?}");
     }
     let (answer, asked) = run(vec![loading; 3], json!({"attempts": 2})).await;

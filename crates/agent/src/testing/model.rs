@@ -20,6 +20,8 @@ pub(crate) struct ScriptedModel {
     answers: Mutex<VecDeque<Answer>>,
     requests: Mutex<Vec<ModelRequest>>,
     pub(crate) speaks_text_only: bool,
+    /// Whoever asks for a round gets the same answer to it.
+    answers_by_round: bool,
 }
 
 impl ScriptedModel {
@@ -27,6 +29,14 @@ impl ScriptedModel {
         Self {
             answers: Mutex::new(answers.into_iter().collect()),
             ..Self::default()
+        }
+    }
+
+    /// Gives the answer of each round, however often it is asked for it.
+    pub(crate) fn by_round(answers: impl IntoIterator<Item = Answer>) -> Self {
+        Self {
+            answers_by_round: true,
+            ..Self::new(answers)
         }
     }
 
@@ -60,8 +70,14 @@ impl ScriptedModel {
 
 impl ModelClient for ScriptedModel {
     fn stream(&self, request: ModelRequest) -> BoxFuture<'_, Result<ModelStream, ModelError>> {
+        let round = request.messages.iter().filter(asks_for_tools).count();
         self.requests.lock().unwrap().push(request);
-        let answer = self.answers.lock().unwrap().pop_front();
+        let mut answers = self.answers.lock().unwrap();
+        let answer = if self.answers_by_round {
+            answers.get(round).cloned()
+        } else {
+            answers.pop_front()
+        };
         let answer = answer.unwrap_or_else(|| vec![Err(ModelError::Failed { status: 599 })]);
         future::ready(match answer.first() {
             Some(Err(error)) => Err(error.clone()),
@@ -73,6 +89,10 @@ impl ModelClient for ScriptedModel {
     fn carries_calls(&self) -> bool {
         !self.speaks_text_only
     }
+}
+
+fn asks_for_tools(message: &&ModelMessage) -> bool {
+    matches!(message, ModelMessage::Assistant { calls, .. } if !calls.is_empty())
 }
 
 /// An answer in words, a piece at a time.

@@ -32,6 +32,11 @@ pub use lines::{FailedLines, extract_calls};
 pub(crate) use mention::mentioned;
 pub use registry::{Family, UnknownFamily};
 
+/// JSON that a model wrote by its own rules, as JSON; none where it can have no one meaning.
+pub(crate) fn mended(text: &str) -> Option<String> {
+    json::whole(text).map(|value| value.to_json())
+}
+
 /// What a model's text is made of, in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Piece {

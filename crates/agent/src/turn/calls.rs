@@ -14,21 +14,20 @@ use futures::stream;
 use serde_json::{Map, Value};
 use tokio::time::{Instant, timeout_at};
 use tracing::Instrument;
-use wardgate_arguments::Arguments;
 use wardgate_domain::Digest;
 use wardgate_telemetry::names;
 
-use crate::approval::{Approval, InvalidApproval};
+use crate::approval::{Approval, InvalidApproval, Person};
 use crate::event::{ErrorKind, EventBody};
+use crate::functions::read_arguments;
 use crate::model::FunctionCall;
 use crate::seam::{GatewayFailure, GatewayTool, ToolAnswer};
 
-use super::context::not_run;
+use super::context::{WITHHELD, not_run};
 use super::failure::Failure;
 use super::journal::Journal;
 use super::sink::{Sink, approval_id};
-use super::{Setup, Spent};
-use crate::turn::offer::Offer;
+use super::{Offer, Setup, Spent};
 
 /// Whether the turn goes on.
 #[derive(Debug, PartialEq, Eq)]
@@ -190,12 +189,8 @@ fn plan<'t>(
         let text = "This call was made already with the same arguments. Use the result you have.";
         return refused(None, text.to_owned());
     }
-    let raw = match call.arguments.trim() {
-        "" => "{}",
-        raw => raw,
-    };
-    let arguments = match Arguments::read(&tool.schema, raw.as_bytes()) {
-        Ok(arguments) => arguments.into_values(),
+    let arguments = match read_arguments(&tool.schema, &call.arguments) {
+        Ok(arguments) => arguments,
         Err(invalid) => {
             metrics::counter!(names::AGENT_REFUSED_CALLS, "reason" => "arguments").increment(1);
             return refused(None, invalid.to_string());
@@ -245,20 +240,20 @@ async fn wait(
     sink: &mut Sink,
 ) -> Result<(), Failure> {
     let expires_at = sink.now().plus(setup.assistant.approval.expires);
-    let approval = Approval::new(
-        &setup.caller,
-        &setup.assistant.name,
-        journal.conversation().id(),
-        journal.turn(),
-        &call.id,
-        ready.terms,
-        approval_id(round, index),
-        expires_at,
-    );
+    let approval = Approval {
+        person: Person::of(&setup.caller),
+        assistant: setup.assistant.name.clone(),
+        conversation: journal.conversation().id().to_owned(),
+        turn: journal.turn().to_owned(),
+        call_id: call.id.clone(),
+        terms: ready.terms.to_string(),
+        event: approval_id(round, index),
+        expires_at_micros: expires_at.as_micros(),
+    };
     let approval_id = setup
         .key
         .seal(&approval, &setup.ambient)
-        .ok_or(Failure::Conflict("the approval cannot be sealed"))?;
+        .ok_or(InvalidApproval::Unknown)?;
     let body = EventBody::ApprovalRequired {
         approval_id,
         call_id: call.id.clone(),
@@ -303,11 +298,13 @@ async fn run(
     };
     match answered.instrument(span).await {
         Ok(answer) => {
-            let stored = journal.store_answer(place, call, tool, &ready.arguments, &answer);
-            match stored.await? {
-                true => Ok((answer, true)),
+            let arguments = &ready.arguments;
+            let stored = journal.store_answer(place, call, tool, arguments, &answer);
+            if stored.await? {
+                Ok((answer, true))
+            } else {
                 // The caller's rights ended meanwhile.
-                false => Ok((failed(super::context::WITHHELD.to_owned()), false)),
+                Ok((failed(WITHHELD.to_owned()), false))
             }
         }
         Err(GatewayFailure::Refused { message, .. }) => Ok((failed(message), false)),

@@ -43,12 +43,11 @@ pub(super) fn earlier(window: Window) -> Vec<Said> {
     let mut by_id: HashMap<String, usize> = HashMap::new();
     for message in window.messages {
         let known = by_id.get(&message.turn_id).copied();
-        match known.filter(|_| !message.turn_id.is_empty()) {
-            Some(at) => turns[at].push(message),
-            None => {
-                by_id.insert(message.turn_id.clone(), turns.len());
-                turns.push(vec![message]);
-            }
+        if let Some(at) = known.filter(|_| !message.turn_id.is_empty()) {
+            turns[at].push(message);
+        } else {
+            by_id.insert(message.turn_id.clone(), turns.len());
+            turns.push(vec![message]);
         }
     }
     turns.into_iter().flat_map(turn_said).collect()

@@ -22,7 +22,7 @@ pub(crate) enum Failure {
     #[error("{0}")]
     Gateway(#[from] GatewayFailure),
     #[error("{0}")]
-    Conflict(&'static str),
+    Conflict(String),
     #[error(transparent)]
     Approval(#[from] InvalidApproval),
 }

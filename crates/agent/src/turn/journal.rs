@@ -17,6 +17,7 @@ use std::collections::HashMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::approval::InvalidApproval;
 use crate::event::{Cap, FinishReason};
 use crate::memory::{AnsweredCall, Conversation, Message, NewMessage, Role, Source, TurnState};
 use crate::model::FunctionCall;
@@ -116,14 +117,14 @@ impl Decision {
         decision: ApprovalDecision,
         call: &FunctionCall,
         terms: &str,
-        nonce: &[u8; 16],
+        nonce: [u8; 16],
     ) -> Self {
         Self {
             approved: decision == ApprovalDecision::Approve,
             call_id: call.id.clone(),
             tool: call.name.clone(),
             terms: terms.to_owned(),
-            nonce: nonce.iter().map(|byte| format!("{byte:02x}")).collect(),
+            nonce: u128::from_be_bytes(nonce).to_string(),
         }
     }
 }
@@ -159,9 +160,8 @@ impl Journal {
         match stored.state {
             TurnState::None => return Ok(None),
             TurnState::Abandoned => {
-                return Err(Failure::Conflict(
-                    "this turn was given up; send the message under another message_id",
-                ));
+                let problem = "this turn was given up; send the message under another message_id";
+                return Err(Failure::Conflict(problem.to_owned()));
             }
             TurnState::Open | TurnState::Complete => {}
         }
@@ -186,7 +186,7 @@ impl Journal {
                 let ending = Ending::ALL
                     .into_iter()
                     .rev()
-                    .find(|ending| message.message_id.ends_with(ending.word()))
+                    .find(|ending| message.id.ends_with(ending.word()))
                     .unwrap_or(Ending::Stop);
                 self.rounds.push(Round {
                     text: message.content,
@@ -222,14 +222,14 @@ impl Journal {
         &self.question
     }
 
-    /// Whether the turn is complete.
-    pub(super) fn is_over(&self) -> bool {
-        self.is_over
-    }
-
     /// Something is in memory, and more is to come.
     pub(super) fn is_open(&self) -> bool {
         self.is_begun && !self.is_over
+    }
+
+    /// Whether `round` is the last one so far, and what it asks for may not all be done.
+    pub(super) fn stops_at(&self, round: usize) -> bool {
+        !self.is_over && self.rounds.len() == round + 1
     }
 
     pub(super) fn rounds(&self) -> &[Round] {
@@ -333,8 +333,7 @@ impl Journal {
         decision: Decision,
     ) -> Result<(), Failure> {
         let id = format!("{}/{round}.{index}/approval", self.turn);
-        let content = serde_json::to_string(&decision)
-            .map_err(|_| Failure::Conflict("the decision cannot be written"))?;
+        let content = serde_json::to_string(&decision).map_err(|_| InvalidApproval::Unknown)?;
         let message = NewMessage::text(&id, Role::User, Source::Approval, &content);
         self.add(&[message], TurnState::Open).await?;
         self.decisions.insert(decision.call_id.clone(), decision);
@@ -345,9 +344,12 @@ impl Journal {
     async fn add(&self, messages: &[NewMessage], state: TurnState) -> Result<(), Failure> {
         let added = self.conversation.add(messages, &self.turn, state).await;
         added.map_err(|failure| match failure {
-            GatewayFailure::Refused { code: -32602, .. } => Failure::Conflict(
-                "the conversation does not take this step: another request is at work on this turn, or the id is taken",
-            ),
+            GatewayFailure::Refused {
+                code: -32602,
+                message,
+            } => Failure::Conflict(format!(
+                "the conversation does not take this step, perhaps because another request is at work on its turn: {message}"
+            )),
             failure => failure.into(),
         })
     }

@@ -82,7 +82,7 @@ enum Ended {
 struct Turn {
     setup: Arc<Setup>,
     sink: Sink,
-    turn_id: String,
+    id: String,
     conversation_id: Option<String>,
     spent: Spent,
     hang_up: HangUp,
@@ -140,12 +140,12 @@ pub(crate) async fn fail(failure: Failure, ambient: Ambient, out: mpsc::Sender<A
 }
 
 impl Turn {
-    fn new(setup: Setup, sink: Sink, turn_id: String) -> Self {
+    fn new(setup: Setup, sink: Sink, id: String) -> Self {
         Self {
             spent: Spent::nothing(setup.assistant.limits),
             setup: Arc::new(setup),
             sink,
-            turn_id,
+            id,
             conversation_id: None,
             hang_up: HangUp::default(),
         }
@@ -173,10 +173,10 @@ impl Turn {
         self.conversation_id = Some(conversation.id().to_owned());
         if request.message_id.is_none() || id.is_none() {
             // Nobody could name the turn to go on with it.
-            self.hang_up = HangUp::watching(&conversation, &self.turn_id);
+            self.hang_up = HangUp::watching(&conversation, &self.id);
         }
         let author = &self.setup.assistant.name;
-        let journal = Journal::new(conversation, &self.turn_id, author, &request.message);
+        let journal = Journal::new(conversation, &self.id, author, &request.message);
         let history = if id.is_none() {
             request.history
         } else {
@@ -205,7 +205,7 @@ impl Turn {
             return Err(InvalidApproval::Used.into());
         }
         let nonce = self.setup.ambient.random();
-        let decision = Decision::new(decision, &call, &approval.terms, &nonce);
+        let decision = Decision::new(decision, &call, &approval.terms, nonce);
         journal
             .add_decision(round, index, decision)
             .await
@@ -226,42 +226,34 @@ impl Turn {
         let mut history = Some(history);
         let mut said = Vec::new();
         for round in 0.. {
-            let step = match journal.rounds().get(round).cloned() {
-                Some(step) => {
-                    self.sink.whole_text(round, &step.text).await;
-                    step
-                }
-                None => {
-                    if prepared.is_none() {
-                        let history = history.take().unwrap_or_default();
-                        prepared = Some(self.prepare(&journal, history).await?);
-                    }
-                    self.step(round, &mut journal, prepared.as_ref(), &said)
-                        .await?
-                }
+            let known = journal.rounds().get(round).cloned();
+            if prepared.is_none() && (known.is_none() || journal.stops_at(round)) {
+                let history = history.take().unwrap_or_default();
+                prepared = Some(self.prepare(&journal, history).await?);
+            }
+            let step = if let Some(step) = known {
+                self.sink.whole_text(round, &step.text).await;
+                step
+            } else {
+                let prepared = prepared.as_ref();
+                self.step(round, &mut journal, prepared, &said).await?
             };
             if step.calls.is_empty() {
                 self.sum_up(&journal, prepared.as_ref());
                 let ending = step.ending;
                 return Ok(Ended::Answered { round, ending });
             }
-            let answers = if journal.rounds().len() > round + 1 || journal.is_over() {
+            let answers = if journal.stops_at(round) {
+                let prepared = prepared.as_ref();
+                match self.carry_out(round, &mut journal, prepared, &step).await? {
+                    (Carried::Out, answers) => answers,
+                    (Carried::Waits, _) => return Ok(Ended::Waits),
+                }
+            } else {
                 for call in &step.calls {
                     self.spent.may_call(call);
                 }
                 calls::retell(&journal, round, &step.calls, &mut self.sink).await
-            } else {
-                if prepared.is_none() {
-                    let history = history.take().unwrap_or_default();
-                    prepared = Some(self.prepare(&journal, history).await?);
-                }
-                match self
-                    .carry_out(round, &mut journal, prepared.as_ref(), &step)
-                    .await?
-                {
-                    (Carried::Out, answers) => answers,
-                    (Carried::Waits, _) => return Ok(Ended::Waits),
-                }
             };
             said.push(Said::Model {
                 text: step.text,
@@ -277,7 +269,7 @@ impl Turn {
         let (reason, message_id, cap) = match told {
             Ok(Ended::Answered { round, ending }) => {
                 self.sink.answered(round);
-                let id = format!("{}/{round}{}", self.turn_id, ending.word());
+                let id = format!("{}/{round}{}", self.id, ending.word());
                 (ending.reason(), Some(id), ending.cap())
             }
             Ok(Ended::Waits) => (FinishReason::ApprovalRequired, None, None),
@@ -299,7 +291,7 @@ impl Turn {
             .done(Done {
                 reason,
                 conversation_id: self.conversation_id,
-                turn_id: self.turn_id,
+                turn_id: self.id,
                 message_id,
                 cap,
             })
@@ -322,9 +314,9 @@ impl Turn {
         if let Some(journal) = &journal {
             self.conversation_id.clone_from(&request.conversation_id);
             if journal.question() != request.message {
-                return Err(Failure::Conflict(
-                    "this message_id is taken by another message; send this one under its own",
-                ));
+                let problem =
+                    "this message_id is taken by another message; send this one under its own";
+                return Err(Failure::Conflict(problem.to_owned()));
             }
         }
         Ok(journal)

@@ -16,7 +16,7 @@ const MAX_TARGETS: usize = 512;
 const MAX_TARGETS_UNEVALUATED: usize = 48;
 
 /// Where a schema leads.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Default)]
 pub(super) struct Outline {
     /// JSON Pointers to what `$anchor` and `$dynamicAnchor` name.
     anchors: BTreeMap<String, String>,

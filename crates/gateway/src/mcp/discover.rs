@@ -1,20 +1,32 @@
 //! `server/discover` (MCP 2026-07-28): what the gateway speaks and offers.
 
+use serde_json::{Value, json};
+
 use super::Version;
 use super::envelope::Request;
+use crate::Gateway;
 use crate::reply::Answer;
 
 /// What a model should know before it lists the tools.
 pub(super) const INSTRUCTIONS: &str = "Tools reach an organisation's data under its policy. A result holds only the rows and fields you may see; identifiers may be masked. Every call is recorded.";
 
-pub(super) fn discover(request: &Request<'_>, version: Version) -> Answer {
+/// What there is besides tools depends on the configuration, never on the caller.
+pub(super) fn capabilities(gateway: &Gateway) -> Value {
+    if gateway.memory().is_some() {
+        json!({ "tools": {}, "resources": {} })
+    } else {
+        json!({ "tools": {} })
+    }
+}
+
+pub(super) fn discover(gateway: &Gateway, request: &Request<'_>, version: Version) -> Answer {
     let supported: Vec<&str> = Version::ALL
         .iter()
         .map(|version| version.as_str())
         .collect();
-    let result = serde_json::json!({
+    let result = json!({
         "supportedVersions": supported,
-        "capabilities": { "tools": {} },
+        "capabilities": capabilities(gateway),
         "instructions": INSTRUCTIONS,
     });
     // The same for every caller, so any cache may keep it.
@@ -26,7 +38,7 @@ pub(super) fn discover(request: &Request<'_>, version: Version) -> Answer {
 }
 
 /// The members of a JSON object, without its braces.
-pub(super) fn inner(object: &str) -> &str {
+pub(crate) fn inner(object: &str) -> &str {
     object
         .trim_start_matches('{')
         .trim_end()

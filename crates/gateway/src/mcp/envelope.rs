@@ -24,6 +24,8 @@ pub(crate) struct Request<'a> {
     pub(crate) id: &'a RawValue,
     pub(crate) method: Cow<'a, str>,
     pub(crate) params: Params<'a>,
+    /// All of them, an object as written.
+    pub(crate) raw_params: Option<&'a RawValue>,
 }
 
 /// The members of `params` that the gateway reads; each still raw.
@@ -37,6 +39,8 @@ pub(crate) struct Params<'a> {
     pub(crate) arguments: Option<&'a RawValue>,
     #[serde(borrow, default, deserialize_with = "present")]
     pub(crate) cursor: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    pub(crate) uri: Option<&'a RawValue>,
     #[serde(
         borrow,
         default,
@@ -101,7 +105,12 @@ impl<'a> Message<'a> {
             Some(params) => object(params.get())
                 .ok_or_else(|| wrong(RpcError::invalid_params("`params` must be an object")))?,
         };
-        Ok(Self::Request(Request { id, method, params }))
+        Ok(Self::Request(Request {
+            id,
+            method,
+            params,
+            raw_params: envelope.params,
+        }))
     }
 }
 

@@ -2,8 +2,9 @@
 //! `MCP-Protocol-Version` header of every later request.
 
 use super::Version;
-use super::discover::{INSTRUCTIONS, inner};
+use super::discover::{INSTRUCTIONS, capabilities, inner};
 use super::envelope::{Request, text_of};
+use crate::Gateway;
 use crate::reply::{Answer, RpcError, SERVER_INFO};
 
 /// The version asked for if it is spoken, the newest with a handshake otherwise.
@@ -19,10 +20,10 @@ pub(super) fn negotiate(request: &Request<'_>) -> Result<Version, RpcError> {
     })
 }
 
-pub(super) fn initialize(request: &Request<'_>, version: Version) -> Answer {
+pub(super) fn initialize(gateway: &Gateway, request: &Request<'_>, version: Version) -> Answer {
     let result = serde_json::json!({
         "protocolVersion": version.as_str(),
-        "capabilities": { "tools": {} },
+        "capabilities": capabilities(gateway),
         "instructions": INSTRUCTIONS,
     });
     let members = format!(

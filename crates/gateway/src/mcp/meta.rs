@@ -57,9 +57,12 @@ impl<'a> Meta<'a> {
         if let Some(headers) = headers {
             mirrors(headers, "MCP-Protocol-Version", &text)?;
             mirrors(headers, "Mcp-Method", &request.method)?;
-            if request.method == "tools/call"
-                && let Some(name) = request.params.name.and_then(text_of)
-            {
+            let named = match &*request.method {
+                "tools/call" => request.params.name,
+                "resources/read" => request.params.uri,
+                _ => None,
+            };
+            if let Some(name) = named.and_then(text_of) {
                 mirrors(headers, "Mcp-Name", &name)?;
             }
         }
@@ -151,6 +154,21 @@ mod tests {
                 "header_mismatch",
                 "{headers:?}"
             );
+        }
+    }
+
+    #[test]
+    fn a_resource_is_named_by_its_uri() {
+        let body = BODY
+            .replace("tools/call", "resources/read")
+            .replace(r#""name":"naïve""#, r#""uri":"memory://conversation/a""#);
+        let method = ("mcp-method", "resources/read");
+        let name = ("mcp-name", "memory://conversation/a");
+        assert!(version(&body, &[VERSION, method, name]).is_ok());
+        let other = ("mcp-name", "memory://conversation/b");
+        for headers in [&[VERSION, method][..], &[VERSION, method, other]] {
+            let refused = version(&body, headers).unwrap_err();
+            assert_eq!(refused.reason(), "header_mismatch");
         }
     }
 

@@ -20,16 +20,19 @@ use axum::http::HeaderMap;
 use bytes::Bytes;
 use metrics::counter;
 use serde_json::value::RawValue;
-use wardgate_domain::Caller;
+use wardgate_domain::{Caller, MemoryMethod};
 use wardgate_edge::CallerToken;
 use wardgate_telemetry::names;
 
-use self::envelope::{Message, Request, text_of};
+use self::envelope::Message;
 use self::meta::Meta;
 use crate::Gateway;
 use crate::call_tool::{self, ToolCall};
+use crate::memory;
 use crate::reply::{Answer, Dialect, RpcError};
 
+pub(crate) use self::discover::inner;
+pub(crate) use self::envelope::{Request, object, text_of};
 pub(crate) use self::list_tools::Definition;
 pub(crate) use self::version::Version;
 
@@ -53,6 +56,16 @@ pub(crate) struct Post {
     pub(crate) client_ip: String,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
+}
+
+impl Post {
+    /// What it speaks, for the record: the version, or the name of the plain endpoint.
+    pub(crate) fn protocol(&self, version: Version) -> &'static str {
+        match self.door {
+            Door::Mcp => version.as_str(),
+            Door::Message => "jsonrpc",
+        }
+    }
 }
 
 /// Answers one POST.
@@ -155,8 +168,9 @@ async fn dispatch(
     version: Version,
 ) -> Result<Answer, RpcError> {
     let method = match &*request.method {
-        known @ ("tools/call" | "tools/list" | "server/discover" | "initialize" | "ping") => known,
-        _ => "other",
+        known @ ("tools/call" | "tools/list" | TEMPLATES | "server/discover" | "initialize"
+        | "ping") => known,
+        other => of_memory(other).map_or("other", MemoryMethod::as_str),
     };
     counter!(names::MCP_REQUESTS, "method" => method.to_owned()).increment(1);
     match &*request.method {
@@ -170,15 +184,31 @@ async fn dispatch(
             Ok(call_tool::call_tool(gateway, call).await)
         }
         "tools/list" => list_tools::list_tools(gateway, &post.caller, request, version).await,
-        "server/discover" if version.is_modern() => Ok(discover::discover(request, version)),
-        "initialize" if !version.is_modern() => Ok(initialize::initialize(request, version)),
+        "server/discover" if version.is_modern() => {
+            Ok(discover::discover(gateway, request, version))
+        }
+        "initialize" if !version.is_modern() => {
+            Ok(initialize::initialize(gateway, request, version))
+        }
         "ping" if !version.is_modern() => Ok(Answer::empty(request.id)),
+        TEMPLATES => memory::templates(gateway, request, version),
+        method if let Some(of_memory) = of_memory(method) => {
+            memory::answer(gateway, post, request, version, of_memory).await
+        }
         method if post.door == Door::Message && gateway.takes_direct_methods() => {
             let call = tool_call(post, request, version, method.to_owned(), Dialect::Direct)?;
             Ok(call_tool::call_tool(gateway, call).await)
         }
         method => Err(RpcError::unknown_method(method, version)),
     }
+}
+
+/// The one method about conversations that asks for none.
+const TEMPLATES: &str = "resources/templates/list";
+
+/// The method of the memory of this name.
+fn of_memory(method: &str) -> Option<MemoryMethod> {
+    method.parse().ok()
 }
 
 fn tool_call(
@@ -200,10 +230,7 @@ fn tool_call(
     Ok(ToolCall {
         id: request.id.to_owned(),
         version,
-        protocol: match post.door {
-            Door::Mcp => version.as_str(),
-            Door::Message => "jsonrpc",
-        },
+        protocol: post.protocol(version),
         caller: Arc::clone(&post.caller),
         token: CallerToken::of(&post.headers),
         idempotency_key: idempotency::key_of(request, &post.headers)?,

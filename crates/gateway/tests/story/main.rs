@@ -1,7 +1,7 @@
 //! What the gateway promises, over real HTTP, among neighbours that do as they are told.
 //!
 //! ```text
-//!  test ──HTTP──▶ gateway ──local links──▶ fakes::{Policy, ToolRunner, Audit}
+//!  test ──HTTP──▶ gateway ──local links──▶ fakes::{Policy, ToolRunner, Audit, Memory}
 //!                                          note what they are asked; refuse, fail, hang, hold on command
 //! ```
 
@@ -20,9 +20,12 @@ mod decisions;
 mod failures;
 mod hang_up;
 mod http;
+mod memory;
+mod memory_fields;
 mod messages;
 mod origins;
 mod permits;
 mod record;
 mod refusals;
+mod resources;
 mod shapes;

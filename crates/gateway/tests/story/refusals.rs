@@ -37,7 +37,7 @@ async fn refused_requests_are_recorded_as_counts_not_one_by_one() {
     refuse(&world, "garbage").await;
     // Who is known is named; what was read is named too.
     Reply::to(world.message(MODERN, "tools/list", "").body("{")).await;
-    Reply::to(world.message(MODERN, "resources/list", "")).await;
+    Reply::to(world.message(MODERN, "prompts/list", "")).await;
     Reply::to(world.http.get(world.url("/mcp")).bearer_auth(&world.token)).await;
 
     let windows = world.audit.refusals.until(|all| total(all) >= 24).await;
@@ -65,7 +65,7 @@ async fn refused_requests_are_recorded_as_counts_not_one_by_one() {
 #[tokio::test]
 async fn a_refused_message_of_a_batch_is_counted_like_any_other() {
     let world = World::start().await;
-    let batch = r#"[{"jsonrpc":"2.0","id":1,"method":"resources/list"},{"jsonrpc":"2.0","id":2,"method":"ping"},{"jsonrpc":"1.0","id":3,"method":"ping"}]"#;
+    let batch = r#"[{"jsonrpc":"2.0","id":1,"method":"prompts/list"},{"jsonrpc":"2.0","id":2,"method":"ping"},{"jsonrpc":"1.0","id":3,"method":"ping"}]"#;
     let reply = Reply::to(world.message(OLDEST, "ping", "").body(batch)).await;
     assert_eq!(reply.json().as_array().unwrap().len(), 3);
     let windows = world.audit.refusals.until(|all| total(all) >= 2).await;

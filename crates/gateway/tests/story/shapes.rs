@@ -61,6 +61,7 @@ async fn discover() {
           },
           "cacheScope": "public",
           "capabilities": {
+            "resources": {},
             "tools": {}
           },
           "instructions": "Tools reach an organisation's data under its policy. A result holds only the rows and fields you may see; identifiers may be masked. Every call is recorded.",
@@ -97,6 +98,7 @@ async fn initialize() {
         "jsonrpc": "2.0",
         "result": {
           "capabilities": {
+            "resources": {},
             "tools": {}
           },
           "instructions": "Tools reach an organisation's data under its policy. A result holds only the rows and fields you may see; identifiers may be masked. Every call is recorded.",

@@ -19,12 +19,13 @@ use wardgate_domain::{Ambient, Clock, SystemEntropy, Timestamp};
 use wardgate_edge::Bound;
 use wardgate_gateway::{Config, Gateway, Neighbours};
 use wardgate_proto::audit::v1::audit_service_server::AuditServiceServer;
+use wardgate_proto::memory::v1::memory_service_server::MemoryServiceServer;
 use wardgate_proto::policy::v1::policy_service_server::PolicyServiceServer;
 use wardgate_proto::toolrunner::v1::tool_runner_service_server::ToolRunnerServiceServer;
 use wardgate_rpc::{Peer, Service, link};
 use wardgate_telemetry::{Guard, Metrics};
 
-use crate::fakes::{Audit, PATIENCE, Policy, ToolRunner, tool};
+use crate::fakes::{Audit, Memory, PATIENCE, Policy, ToolRunner, tool};
 
 pub(crate) const MODERN: &str = "2026-07-28";
 pub(crate) const LEGACY: &str = "2025-11-25";
@@ -87,6 +88,7 @@ pub(crate) struct World {
     pub(crate) policy: Arc<Policy>,
     pub(crate) tool_runner: Arc<ToolRunner>,
     pub(crate) audit: Arc<Audit>,
+    pub(crate) memory: Arc<Memory>,
     pub(crate) clock: Arc<FakeClock>,
     pub(crate) issuer: Issuer,
     /// A token of `dr.lee`, a Doctor.
@@ -104,8 +106,17 @@ impl World {
         Self::start_with(json!({})).await
     }
 
+    /// The same, without a memory service.
+    pub(crate) async fn start_without_memory(settings: Value) -> Self {
+        Self::start_among(settings, false).await
+    }
+
     /// The same, with other settings of the gateway.
     pub(crate) async fn start_with(settings: Value) -> Self {
+        Self::start_among(settings, true).await
+    }
+
+    async fn start_among(settings: Value, remembers: bool) -> Self {
         let clock = Arc::new(FakeClock(AtomicI64::new(1_800_000_000_000_000)));
         let ambient = Ambient::new(
             Arc::clone(&clock) as Arc<dyn Clock>,
@@ -121,6 +132,7 @@ impl World {
         let tool_runner = ToolRunner::new(policy.public_key(), ambient.clone(), tools.to_vec());
         let tool_runner = Arc::new(tool_runner);
         let audit = Arc::new(Audit::new());
+        let memory = Arc::new(Memory::new(ambient.clone()));
         let neighbours = Neighbours {
             policy: link::local(
                 Service {
@@ -143,6 +155,15 @@ impl World {
                 },
                 Peer::Gateway,
             ),
+            memory: remembers.then(|| {
+                link::local(
+                    Service {
+                        server: MemoryServiceServer::from_arc(Arc::clone(&memory)),
+                        readiness: memory.readiness.subscribe(),
+                    },
+                    Peer::Gateway,
+                )
+            }),
         };
 
         let mut written = json!({
@@ -174,6 +195,7 @@ impl World {
             policy,
             tool_runner,
             audit,
+            memory,
             clock,
             issuer,
             token,

@@ -36,7 +36,7 @@ pub(crate) const MAX_BATCH_BYTES: usize = 8 << 20;
 const MAX_TURN_MESSAGES: i64 = 1_000;
 const MAX_TURN_BYTES: i64 = 16 << 20;
 
-const BY_ID: &str = concat!(message!(), "WHERE m.conversation = $1 AND m.id = $2");
+pub(super) const BY_ID: &str = concat!(message!(), "WHERE m.conversation = $1 AND m.id = $2");
 
 const INSERT: &str = "
     INSERT INTO memory.message
@@ -52,7 +52,7 @@ const INSERT_WORDS: Statement = Statement::Each {
 };
 
 /// The sums are of no type that both backends read alike.
-const TURN: &str = "
+pub(super) const TURN: &str = "
     SELECT min(m.state), count(*), CAST(sum(m.size) AS bigint) FROM memory.message m
     WHERE m.conversation = $1 AND m.turn = $2 AND m.position > $3 HAVING count(*) > 0";
 

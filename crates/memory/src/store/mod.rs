@@ -160,3 +160,6 @@ fn signed(number: u64) -> i64 {
 fn unsigned(number: i64) -> u64 {
     u64::try_from(number).unwrap_or(0)
 }
+
+#[cfg(test)]
+mod plans;

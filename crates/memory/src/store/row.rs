@@ -146,10 +146,6 @@ pub(super) struct Unlocked {
 }
 
 impl Unlocked {
-    pub(super) fn new(key: ConversationKey, data_key: DataKey) -> Self {
-        Self { key, data_key }
-    }
-
     pub(super) fn seal(
         &self,
         message: &NewMessage,

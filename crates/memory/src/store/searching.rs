@@ -15,21 +15,24 @@ use crate::owner::Owner;
 const MAX_ANSWER: i64 = 8 << 20;
 
 macro_rules! hits {
-    ($from:literal) => {
+    ($from:literal, $newest_first:literal) => {
         concat!(
             $from,
             " WHERE c.owner = $2 AND ($3 = '' OR c.id = $3) AND m.state = 1
                 AND m.position > c.cleared_to
-            ORDER BY m.number DESC LIMIT $4"
+            ORDER BY ",
+            $newest_first,
+            " LIMIT $4"
         )
     };
 }
 
 pub(super) const HITS: Statement = Statement::Each {
     sqlite: hits!(
-        "SELECT m.number, m.size FROM message_words w
-         CROSS JOIN message m ON m.number = w.rowid AND w.words MATCH $1
-         CROSS JOIN conversation c ON c.number = m.conversation"
+        "SELECT m.number, m.size FROM message_words
+         CROSS JOIN message m ON m.number = message_words.rowid AND message_words MATCH $1
+         CROSS JOIN conversation c ON c.number = m.conversation",
+        "message_words.rowid DESC"
     ),
     // Found first, by the index of words: a walk back through everyone's messages must not look cheaper.
     postgres: hits!(
@@ -37,7 +40,8 @@ pub(super) const HITS: Statement = Statement::Each {
             SELECT message FROM memory.message_words WHERE words @@ CAST($1 AS tsquery))
          SELECT m.number, m.size FROM found f
          JOIN memory.message m ON m.number = f.message
-         JOIN memory.conversation c ON c.number = m.conversation"
+         JOIN memory.conversation c ON c.number = m.conversation",
+        "m.number DESC"
     ),
 };
 

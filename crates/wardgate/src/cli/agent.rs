@@ -1,12 +1,18 @@
 //! The words of `wardgate agent`.
 
+use std::path::PathBuf;
+
 use clap::{Args, Subcommand};
 use wardgate_agent::Family;
 
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct Agent {
     #[command(subcommand)]
-    pub(crate) command: AgentCommand,
+    pub(crate) command: Option<AgentCommand>,
+    /// Run the service with this configuration file.
+    #[arg(long, value_name = "FILE", required = true)]
+    pub(crate) config: Option<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]

@@ -37,7 +37,9 @@ mod tests {
         let Command::Agent(agent) = Cli::try_parse_from(words).unwrap().command else {
             panic!("another command");
         };
-        let AgentCommand::Extract(arguments) = agent.command;
+        let Some(AgentCommand::Extract(arguments)) = agent.command else {
+            panic!("no command of the agent");
+        };
         let mut output = Vec::new();
         let done = filter(&arguments, input.as_bytes(), &mut output);
         let output = String::from_utf8(output).unwrap();

@@ -1,5 +1,6 @@
 //! One command, one file.
 
+pub(crate) mod agent;
 pub(crate) mod audit;
 pub(crate) mod certs;
 pub(crate) mod config;

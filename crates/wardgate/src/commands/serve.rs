@@ -98,7 +98,7 @@ pub(crate) async fn audit(config: &Path) -> Result<(), Failure> {
 }
 
 /// A service by itself makes no keys: it would not share them with its peers.
-fn required<'a>(file: Option<&'a PathBuf>, key: &str) -> Result<&'a PathBuf, Failure> {
+pub(crate) fn required<'a>(file: Option<&'a PathBuf>, key: &str) -> Result<&'a PathBuf, Failure> {
     file.ok_or_else(|| {
         format!("{key} is missing: name a key file; `wardgate certs dev` makes one for trials")
             .into()

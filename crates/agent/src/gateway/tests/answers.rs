@@ -198,5 +198,5 @@ async fn a_token_shows_nowhere() {
     }
     let unfit = token("a\nb");
     let refused = script.in_process().list_tools(&unfit, None).await;
-    assert_eq!(refused, Err(GatewayError::Unauthorized));
+    assert_eq!(refused.unwrap_err(), GatewayError::Unauthorized);
 }

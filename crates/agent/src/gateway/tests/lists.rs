@@ -48,14 +48,14 @@ async fn every_page_is_listed_in_order() {
 async fn pages_without_an_end_are_refused() {
     let circle = Script::new(|seen| seen.result(&json!({ "tools": [], "nextCursor": "1" })));
     let listed = circle.in_process().list_tools(&token("t"), None).await;
-    assert_eq!(listed, Err(GatewayError::Unreadable));
+    assert_eq!(listed.unwrap_err(), GatewayError::Unreadable);
 
     let endless = Script::new(|seen| {
         let next = seen.body["id"].to_string();
         seen.result(&json!({ "tools": [], "nextCursor": next }))
     });
     let listed = endless.in_process().list_tools(&token("t"), None).await;
-    assert_eq!(listed, Err(GatewayError::TooLarge));
+    assert_eq!(listed.unwrap_err(), GatewayError::TooLarge);
 }
 
 #[tokio::test]
@@ -78,7 +78,7 @@ async fn what_a_tool_says_of_itself_is_read_and_an_unreadable_tool_left_out() {
     let tool = &list.tools[0];
     assert_eq!(tool.description.as_deref(), Some("Finds things."));
     assert_eq!(tool.input_schema["properties"]["q"]["type"], "string");
-    assert_eq!(tool.annotations.read_only_hint, Some(true));
+    assert_eq!(tool.annotations.read_only, Some(true));
     assert_eq!(tool.meta["ui"]["visibility"][0], "app");
     assert_eq!(list.tools[1].annotations, list::Hints::default());
 }
@@ -109,7 +109,7 @@ async fn a_toolset_is_asked_for_by_its_path() {
             .in_process()
             .list_tools(&token("t"), Some("x"))
             .await;
-        assert_eq!(listed, Err(GatewayError::UnknownToolset));
+        assert_eq!(listed.unwrap_err(), GatewayError::UnknownToolset);
     }
 }
 

@@ -3,6 +3,7 @@
 mod answers;
 mod calls;
 mod lists;
+mod turns;
 
 use std::sync::{Arc, Mutex};
 

@@ -86,6 +86,14 @@ fn what_cannot_be_used_is_refused_without_showing_it() {
             "`attempts`",
         ),
         (
+            "{ type: openai, base_url: 'https://h/', idle_timeout: 0s }",
+            "a time limit",
+        ),
+        (
+            "{ type: openai, base_url: 'https://h/', total_timeout: 25h }",
+            "a time limit",
+        ),
+        (
             "{ type: openai, base_url: 'https://h/', api_key: \"canary\\n\" }",
             "`api_key` has characters",
         ),

@@ -118,10 +118,9 @@ async fn somebody_elses_forged_and_late_decisions_are_refused() {
     ] {
         assert_eq!(events.one("error")["kind"], "invalid_approval");
     }
-    let late = "    approval: { tools: [book], expires: 1ms }\n";
-    let fixture = Fixture::new(book(), gateway(), late).await;
-    let (_, id) = asked(&fixture).await;
-    tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    fixture
+        .clock
+        .advance(std::time::Duration::from_secs(15 * 60));
     let events = fixture.decides(&id, Approve).await;
     let message = events.one("error")["message"].as_str().unwrap().to_owned();
     assert!(message.contains("expired"), "{message}");

@@ -98,15 +98,20 @@ async fn a_turn_that_dies_at_any_step_goes_on_with_no_effect_twice() {
 }
 
 #[tokio::test]
-async fn two_streams_of_one_turn_do_not_both_write() {
-    let fixture = Fixture::new(model(), gateway(), PLAIN).await;
-    fixture.model.rewind(
-        answers()
-            .into_iter()
-            .flat_map(|it| [it.clone(), it])
-            .collect(),
-    );
+async fn two_streams_of_one_turn_do_everything_once() {
+    let fixture = Fixture::new(ScriptedModel::by_round(answers()), gateway(), PLAIN).await;
     let (one, other) = tokio::join!(fixture.says("book"), fixture.says("book"));
+    assert_eq!(one.text(), other.text());
     assert_eq!(fixture.gateway.effects(), 2, "{one:?}\n{other:?}");
-    assert_eq!(fixture.gateway.state("c", "m"), "complete");
+    assert_eq!(fixture.gateway.said("c").len(), 7);
+}
+
+#[tokio::test]
+async fn two_streams_that_come_to_different_answers_do_not_mix() {
+    let model = ScriptedModel::new([words("Yes."), words("No.")]);
+    let fixture = Fixture::new(model, gateway(), PLAIN).await;
+    let (one, other) = tokio::join!(fixture.says("book"), fixture.says("book"));
+    let conflicts = one.all("error").len() + other.all("error").len();
+    assert_eq!(conflicts, 1, "{one:?}\n{other:?}");
+    assert_eq!(fixture.gateway.said("c").len(), 2);
 }

@@ -1,6 +1,7 @@
 //! The neighbours: small real implementations that do as they are told.
 
 mod audit;
+mod memory;
 mod policy;
 mod tool_runner;
 
@@ -15,6 +16,7 @@ use wardgate_proto::common::v1::ErrorReason;
 use wardgate_rpc::{ServiceError, status};
 
 pub(crate) use audit::{Append, Audit};
+pub(crate) use memory::Memory;
 pub(crate) use policy::{Policy, Say};
 pub(crate) use tool_runner::{Run, ToolRunner, result, tool};
 

@@ -1,0 +1,155 @@
+//! `memory/add_message`: one message, or several as one.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use wardgate_domain::{
+    AnsweredCall, ConversationId, MemoryMethod, Message, NewMessage, Status, ToolFacts, TurnId,
+    TurnState,
+};
+use wardgate_rpc::client::Addition;
+
+use super::message::{FIELDS, Given, GivenCall};
+use super::{Desk, Done, Endpoint, Fields, Seen, Stop};
+use crate::catalogue::Tool;
+use crate::reply::RpcError;
+
+pub(super) struct AddMessage {
+    id: ConversationId,
+    turn: Option<(TurnId, TurnState)>,
+    messages: Vec<Given>,
+    /// It came by itself, not in a list, and is answered so.
+    alone: bool,
+}
+
+impl Endpoint for AddMessage {
+    const METHOD: MemoryMethod = MemoryMethod::AddMessage;
+
+    fn read(params: &Fields<'_>) -> Result<Self, RpcError> {
+        let turn = params.object("turn")?.as_ref().map(turn).transpose()?;
+        let of_list = ["conversation_id", "turn", "messages"];
+        let list = params.objects("messages")?;
+        let messages = if let Some(list) = &list {
+            params.only(&of_list)?;
+            if list.is_empty() && turn.is_none() {
+                return Err(params.wrong("messages", "is empty, and there is no `turn` to end"));
+            }
+            let given = |fields: &Fields<'_>| {
+                fields.only(&FIELDS)?;
+                Given::read(fields)
+            };
+            list.iter().map(given).collect::<Result<_, _>>()?
+        } else {
+            params.only(&[&of_list, &FIELDS[..]].concat())?;
+            vec![Given::read(params)?]
+        };
+        Ok(Self {
+            id: params.required("conversation_id")?,
+            turn,
+            messages,
+            alone: list.is_none(),
+        })
+    }
+
+    async fn run(&self, desk: &Desk<'_>) -> Result<Done, Stop> {
+        let tools = tools(desk, &self.messages).await?;
+        let addition = Addition {
+            messages: self.messages.iter().zip(tools).map(complete).collect(),
+            turn: self.turn.clone(),
+        };
+        let added = desk
+            .memory
+            .add_messages(desk.of, &self.id, &addition)
+            .await?;
+        let mut result = json!({ "status": "success", "conversation_id": self.id.as_str() });
+        match added.messages.as_slice() {
+            [message] if self.alone => {
+                result["message_id"] = message.id.as_str().into();
+                result["position"] = message.position.into();
+            }
+            messages => result["messages"] = messages.iter().map(place).collect(),
+        }
+        Ok(Done {
+            result,
+            conversation: Some(added.key),
+            seen: Seen {
+                phi: false,
+                ..Seen::of(&added.messages)
+            },
+        })
+    }
+}
+
+fn turn(fields: &Fields<'_>) -> Result<(TurnId, TurnState), RpcError> {
+    fields.only(&["id", "state"])?;
+    Ok((
+        fields.required("id")?,
+        fields.required_word("state", TurnState::ALL, TurnState::as_str)?,
+    ))
+}
+
+fn place(message: &Message) -> Value {
+    json!({ "message_id": message.id.as_str(), "position": message.position })
+}
+
+/// The message with what the catalogue says of its tool.
+fn complete((given, tool): (&Given, Option<Arc<Tool>>)) -> NewMessage {
+    let mut message = given.message.clone();
+    if let (Some(call), Some(tool)) = (&given.tool, tool) {
+        message.author = tool.facts.name.to_string();
+        message.call = Some(answered(call, &tool.facts));
+    }
+    message
+}
+
+fn answered(call: &GivenCall, tool: &ToolFacts) -> AnsweredCall {
+    AnsweredCall {
+        call_id: call.call_id.clone(),
+        tool: tool.clone(),
+        arguments: call.arguments.clone(),
+    }
+}
+
+/// The tool of each message that has one. One that the caller may not see is unknown.
+async fn tools(desk: &Desk<'_>, given: &[Given]) -> Result<Vec<Option<Arc<Tool>>>, Stop> {
+    let mut tools = Vec::with_capacity(given.len());
+    for message in given {
+        tools.push(match &message.tool {
+            Some(call) => Some(find(desk, &call.name)?),
+            None => None,
+        });
+    }
+    let named = || tools.iter().flatten();
+    if named().next().is_none() {
+        return Ok(tools);
+    }
+    let caller = desk.of.caller;
+    let authority = desk.gateway.authority();
+    let visible = authority.visible(caller, named().map(|tool| &tool.facts));
+    let visible = visible
+        .await
+        .map_err(|_| Stop::unavailable("policy_unavailable"))?;
+    for (message, tool) in given.iter().zip(&tools) {
+        if let (Some(call), Some(tool)) = (&message.tool, tool)
+            && !visible.iter().any(|name| *name == tool.facts.name.as_str())
+        {
+            return Err(Stop::unknown_tool(Status::Denied, "hidden", &call.name));
+        }
+    }
+    Ok(tools)
+}
+
+fn find(desk: &Desk<'_>, name: &str) -> Result<Arc<Tool>, Stop> {
+    let catalogue = desk.gateway.catalogue().current();
+    let Some(tool) = catalogue.find(name) else {
+        return Err(Stop::unknown_tool(
+            Status::UnknownTool,
+            "unknown_tool",
+            name,
+        ));
+    };
+    if !tool.switches.allow(desk.of.caller) {
+        return Err(Stop::unknown_tool(Status::Denied, "disabled", name));
+    }
+    Ok(Arc::clone(tool))
+}

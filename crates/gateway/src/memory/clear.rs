@@ -1,0 +1,28 @@
+//! `memory/clear`: erases every message; the conversation stays.
+
+use serde_json::json;
+use wardgate_domain::{ConversationId, MemoryMethod};
+
+use super::{Desk, Done, Endpoint, Fields, Stop};
+use crate::reply::RpcError;
+
+pub(super) struct Clear {
+    id: ConversationId,
+}
+
+impl Endpoint for Clear {
+    const METHOD: MemoryMethod = MemoryMethod::Clear;
+
+    fn read(params: &Fields<'_>) -> Result<Self, RpcError> {
+        params.only(&["conversation_id"])?;
+        Ok(Self {
+            id: params.required("conversation_id")?,
+        })
+    }
+
+    async fn run(&self, desk: &Desk<'_>) -> Result<Done, Stop> {
+        let key = desk.memory.clear(desk.of, &self.id).await?;
+        let result = json!({ "status": "success", "conversation_id": self.id.as_str() });
+        Ok(Done::about(key, result))
+    }
+}

@@ -1,0 +1,54 @@
+//! `memory/get_context`: what a model needs to know of a conversation. One that the caller does not have is empty.
+
+use serde_json::json;
+use wardgate_domain::{ConversationId, MemoryMethod};
+
+use super::message::Shown;
+use super::{Desk, Done, Endpoint, Fields, Seen, Stop};
+use crate::reply::RpcError;
+
+/// The memory service gives no more at once.
+const MAX_MESSAGES: u32 = 500;
+
+pub(super) struct GetContext {
+    id: ConversationId,
+    max_messages: u32,
+    /// 0: no limit.
+    max_tokens: u32,
+}
+
+impl Endpoint for GetContext {
+    const METHOD: MemoryMethod = MemoryMethod::GetContext;
+
+    fn read(params: &Fields<'_>) -> Result<Self, RpcError> {
+        params.only(&["conversation_id", "max_messages", "max_tokens"])?;
+        Ok(Self {
+            id: params.required("conversation_id")?,
+            max_messages: params.count("max_messages", MAX_MESSAGES)?.unwrap_or(20),
+            max_tokens: params.count("max_tokens", u32::MAX)?.unwrap_or(0),
+        })
+    }
+
+    async fn run(&self, desk: &Desk<'_>) -> Result<Done, Stop> {
+        let window = desk
+            .memory
+            .get_context(desk.of, &self.id, self.max_messages, self.max_tokens)
+            .await?;
+        let mut result = json!({
+            "messages": Shown::all(&window.messages),
+            "uncovered": window.uncovered,
+        });
+        if let Some(summary) = &window.summary {
+            result["summary"] = json!({
+                "content": summary.content,
+                "covers_to": summary.covers_to,
+                "withheld": summary.withheld,
+            });
+        }
+        Ok(Done {
+            result,
+            conversation: window.key,
+            seen: Seen::of(window.messages.iter().chain(&window.summary)),
+        })
+    }
+}

@@ -1,0 +1,29 @@
+//! `memory/get_or_create`: the caller's conversation of an id, made when there is none.
+
+use serde_json::json;
+use wardgate_domain::{ConversationId, MemoryMethod};
+
+use super::{Desk, Done, Endpoint, Fields, Stop};
+use crate::reply::RpcError;
+
+pub(super) struct GetOrCreate {
+    /// None: a new one.
+    id: Option<ConversationId>,
+}
+
+impl Endpoint for GetOrCreate {
+    const METHOD: MemoryMethod = MemoryMethod::GetOrCreate;
+
+    fn read(params: &Fields<'_>) -> Result<Self, RpcError> {
+        params.only(&["conversation_id"])?;
+        Ok(Self {
+            id: params.parsed("conversation_id")?,
+        })
+    }
+
+    async fn run(&self, desk: &Desk<'_>) -> Result<Done, Stop> {
+        let (conversation, created) = desk.memory.get_or_create(desk.of, self.id.as_ref()).await?;
+        let result = json!({ "conversation_id": conversation.id.as_str(), "created": created });
+        Ok(Done::about(conversation.key, result))
+    }
+}

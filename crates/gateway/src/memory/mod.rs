@@ -1,0 +1,259 @@
+//! Remembered conversations: a caller's method goes through the memory service and onto the record, then its answer out.
+//!
+//! ```text
+//!  method ──▶ fields ──▶ endpoint ──▶ memory service
+//!             (strict)      │  ▲ messages, with what the caller may no longer read withheld
+//!                           ▼
+//!                        the record ──receipt──▶ answer
+//! ```
+//!
+//! Each endpoint is a file: what it takes, what it asks, what it gives. The story they share is [`answer`].
+
+mod add_message;
+mod clear;
+mod delete;
+mod fields;
+mod get_context;
+mod get_or_create;
+mod get_turn;
+mod list_resources;
+mod message;
+mod read_resource;
+mod search;
+mod stop;
+mod uri;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use serde_json::value::RawValue;
+use tracing::Instrument;
+use wardgate_domain::{
+    CallFacts, CallId, Caller, ColumnClass, ConversationKey, Event, MemoryAccess, MemoryMethod,
+    Message, Status,
+};
+use wardgate_rpc::client::{MemoryClient, OnBehalfOf};
+use wardgate_telemetry::names;
+
+use self::fields::Fields;
+use self::stop::Stop;
+use crate::Gateway;
+use crate::mcp::{Post, Request, Version};
+use crate::reply::{Answer, RpcError};
+use crate::stages::stage;
+
+pub(crate) use self::list_resources::templates;
+
+/// No answer of the memory service takes longer.
+pub(crate) const LIMIT: Duration = Duration::from_secs(5);
+
+/// One method.
+trait Endpoint: Sized + Send + Sync + 'static {
+    const METHOD: MemoryMethod;
+
+    /// What the client asks for; an error names the field.
+    fn read(params: &Fields<'_>) -> Result<Self, RpcError>;
+
+    /// Asks the memory service.
+    fn run(&self, desk: &Desk<'_>) -> impl Future<Output = Result<Done, Stop>> + Send;
+}
+
+/// What an endpoint has at hand.
+struct Desk<'a> {
+    gateway: &'a Gateway,
+    memory: &'a MemoryClient,
+    of: OnBehalfOf<'a>,
+    version: Version,
+}
+
+/// An answer that is not out yet.
+struct Done {
+    /// A JSON object.
+    result: Value,
+    conversation: Option<ConversationKey>,
+    seen: Seen,
+}
+
+impl Done {
+    /// An answer about one conversation, without messages.
+    fn about(conversation: ConversationKey, result: Value) -> Self {
+        Self {
+            result,
+            conversation: Some(conversation),
+            seen: Seen::default(),
+        }
+    }
+}
+
+/// What the record says of messages.
+#[derive(Debug, Default)]
+struct Seen {
+    messages: u64,
+    withheld: u64,
+    phi: bool,
+}
+
+impl Seen {
+    fn of<'a>(messages: impl IntoIterator<Item = &'a Message>) -> Self {
+        let mut seen = Self::default();
+        for message in messages {
+            seen.messages += 1;
+            seen.withheld += u64::from(message.withheld);
+            let classes = message.call.iter().flat_map(|call| &call.tool.classes);
+            seen.phi |= !message.withheld && classes.into_iter().any(ColumnClass::is_phi);
+        }
+        seen
+    }
+}
+
+/// Answers `request`, if its method is one of the memory's.
+pub(crate) async fn answer(
+    gateway: &Arc<Gateway>,
+    post: &Post,
+    request: &Request<'_>,
+    version: Version,
+    method: MemoryMethod,
+) -> Result<Answer, RpcError> {
+    let asked = Asked::of(gateway, post, request, version);
+    match method {
+        MemoryMethod::GetOrCreate => asked.answer::<get_or_create::GetOrCreate>(request).await,
+        MemoryMethod::GetContext => asked.answer::<get_context::GetContext>(request).await,
+        MemoryMethod::AddMessage => asked.answer::<add_message::AddMessage>(request).await,
+        MemoryMethod::GetTurn => asked.answer::<get_turn::GetTurn>(request).await,
+        MemoryMethod::Clear => asked.answer::<clear::Clear>(request).await,
+        MemoryMethod::Delete => asked.answer::<delete::Delete>(request).await,
+        MemoryMethod::Search => asked.answer::<search::Search>(request).await,
+        MemoryMethod::List => asked.answer::<list_resources::ListResources>(request).await,
+        MemoryMethod::Read => asked.answer::<read_resource::ReadResource>(request).await,
+    }
+}
+
+/// One request, read but for its parameters.
+struct Asked {
+    gateway: Arc<Gateway>,
+    id: Box<RawValue>,
+    version: Version,
+    call_id: CallId,
+    facts: CallFacts,
+    caller: Arc<Caller>,
+    client_ip: String,
+}
+
+impl Asked {
+    fn of(gateway: &Arc<Gateway>, post: &Post, request: &Request<'_>, version: Version) -> Self {
+        let call_id = CallId::new(gateway.ambient());
+        let params = request.raw_params.map_or("{}", RawValue::get);
+        Self {
+            gateway: Arc::clone(gateway),
+            id: request.id.to_owned(),
+            version,
+            call_id,
+            facts: CallFacts::without_tool(
+                call_id,
+                &post.caller,
+                post.client_ip.clone(),
+                post.protocol(version),
+                params.as_bytes(),
+            ),
+            caller: Arc::clone(&post.caller),
+            client_ip: post.client_ip.clone(),
+        }
+    }
+
+    async fn answer<E: Endpoint>(self, request: &Request<'_>) -> Result<Answer, RpcError> {
+        let Some(memory) = self.gateway.memory().cloned() else {
+            return Err(RpcError::unknown_method(E::METHOD.as_str(), self.version));
+        };
+        let endpoint = E::read(&Fields::of_params(request.raw_params)?)?;
+        let (id, call_id) = (self.id.clone(), self.call_id);
+        let span = tracing::info_span!(
+            "memory",
+            method = E::METHOD.as_str(),
+            { names::CALL_ID } = %call_id,
+            { names::CALLER } = self.caller.subject(),
+        );
+        let stories = self.gateway.stories.clone();
+        // Its own task: whoever hangs up, the record is written.
+        let story = stories.spawn(self.tell(endpoint, memory).instrument(span));
+        Ok(story.await.unwrap_or_else(|_| {
+            let error = RpcError::internal("panic", "Internal error.").of_call(call_id, None);
+            Answer::error(Some(&id), &error)
+        }))
+    }
+
+    /// The story, top to bottom.
+    async fn tell<E: Endpoint>(self, endpoint: E, memory: MemoryClient) -> Answer {
+        let started = Instant::now();
+        // What cannot be recorded is not even begun.
+        if !self.gateway.trail().is_ready() {
+            return self.not_recorded();
+        }
+        let desk = Desk {
+            gateway: &self.gateway,
+            memory: &memory,
+            of: OnBehalfOf {
+                caller: &self.caller,
+                client_ip: &self.client_ip,
+            },
+            version: self.version,
+        };
+        let ending = endpoint.run(&desk).await;
+        stage("memory", started.elapsed());
+        let access = access(E::METHOD, self.facts.clone(), &ending, started.elapsed());
+        tracing::info!(
+            status = access.status.as_str(),
+            reason = access.reason,
+            messages = access.messages,
+            withheld = access.withheld,
+            "use of the memory ended"
+        );
+        let recorded = self.gateway.trail().append(Event::MemoryAccess(access));
+        let Ok(receipt) = recorded.await else {
+            return self.not_recorded();
+        };
+        match ending {
+            Ok(done) => {
+                Answer::recorded(&self.id, self.version, self.call_id, receipt, &done.result)
+            }
+            Err(stop) => {
+                let error = stop.error.of_call(self.call_id, Some(receipt));
+                Answer::error(Some(&self.id), &error)
+            }
+        }
+    }
+
+    fn not_recorded(&self) -> Answer {
+        let error = RpcError::internal("not_durable", NOT_RELEASED).of_call(self.call_id, None);
+        Answer::error(Some(&self.id), &error)
+    }
+}
+
+/// A change may have been made: all of them can be repeated without harm.
+const NOT_RELEASED: &str =
+    "The use of the memory cannot be recorded durably, so nothing is released. Try again later.";
+
+/// What the record says of an ending.
+fn access(
+    method: MemoryMethod,
+    call: CallFacts,
+    ending: &Result<Done, Stop>,
+    duration: Duration,
+) -> MemoryAccess {
+    let none = Seen::default();
+    let (conversation, seen, status, reason) = match ending {
+        Ok(done) => (done.conversation, &done.seen, Status::Ok, ""),
+        Err(stop) => (None, &none, stop.status, stop.reason),
+    };
+    MemoryAccess {
+        call,
+        method,
+        conversation,
+        messages: seen.messages,
+        withheld: seen.withheld,
+        phi: seen.phi,
+        status,
+        reason: reason.to_owned(),
+        duration,
+    }
+}

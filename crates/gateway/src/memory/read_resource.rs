@@ -1,0 +1,74 @@
+//! `resources/read` of a conversation: also how its owner exports it.
+
+use serde_json::json;
+use wardgate_domain::{MemoryMethod, Status};
+use wardgate_proto::common::v1::ErrorReason;
+use wardgate_rpc::client::Which;
+
+use super::list_resources::private;
+use super::message::Shown;
+use super::uri::ConversationUri;
+use super::{Desk, Done, Endpoint, Fields, Seen, Stop};
+use crate::reply::RpcError;
+
+/// Messages at once.
+const PAGE: u32 = 500;
+
+pub(super) struct ReadResource {
+    uri: ConversationUri,
+}
+
+impl Endpoint for ReadResource {
+    const METHOD: MemoryMethod = MemoryMethod::Read;
+
+    fn read(params: &Fields<'_>) -> Result<Self, RpcError> {
+        Ok(Self {
+            uri: params.required("uri")?,
+        })
+    }
+
+    async fn run(&self, desk: &Desk<'_>) -> Result<Done, Stop> {
+        let page = desk
+            .memory
+            .read_conversation(desk.of, Which::Own(&self.uri.id), self.uri.after, PAGE)
+            .await
+            .map_err(|error| match error.reason() {
+                ErrorReason::UnknownConversation => Stop::new(
+                    Status::InvalidArguments,
+                    "unknown_conversation",
+                    RpcError::unknown_resource(desk.version),
+                ),
+                _ => error.into(),
+            })?;
+        let conversation = &page.conversation;
+        let mut text = json!({
+            "conversation_id": conversation.id.as_str(),
+            "key": conversation.key.to_string(),
+            "created_at": conversation.created_at.to_string(),
+            "updated_at": conversation.updated_at.to_string(),
+            "shared": conversation.shared,
+            "held": conversation.held,
+            "messages": Shown::all(&page.messages),
+        });
+        if let Some(last) = page.messages.last().filter(|_| page.more) {
+            let next = ConversationUri {
+                after: last.position,
+                ..self.uri.clone()
+            };
+            text["next"] = next.write().into();
+        }
+        let mut result = json!({
+            "contents": [{
+                "uri": self.uri.write(),
+                "mimeType": "application/json",
+                "text": text.to_string(),
+            }],
+        });
+        private(&mut result, desk.version);
+        Ok(Done {
+            result,
+            conversation: Some(conversation.key),
+            seen: Seen::of(&page.messages),
+        })
+    }
+}

@@ -1,0 +1,52 @@
+//! `memory/search`: the caller's messages that hold every word asked for.
+
+use serde_json::json;
+use wardgate_domain::{ConversationId, MemoryMethod};
+
+use super::message::Shown;
+use super::{Desk, Done, Endpoint, Fields, Seen, Stop};
+use crate::reply::RpcError;
+
+/// The memory service gives no more at once.
+const MAX_HITS: u32 = 100;
+
+pub(super) struct Search {
+    query: String,
+    /// Only in this one.
+    id: Option<ConversationId>,
+    limit: u32,
+}
+
+impl Endpoint for Search {
+    const METHOD: MemoryMethod = MemoryMethod::Search;
+
+    fn read(params: &Fields<'_>) -> Result<Self, RpcError> {
+        params.only(&["query", "conversation_id", "limit"])?;
+        Ok(Self {
+            query: params.required_text("query")?,
+            id: params.parsed("conversation_id")?,
+            limit: params.count("limit", MAX_HITS)?.unwrap_or(20),
+        })
+    }
+
+    async fn run(&self, desk: &Desk<'_>) -> Result<Done, Stop> {
+        let hits = desk
+            .memory
+            .search(desk.of, &self.query, self.id.as_ref(), self.limit)
+            .await?;
+        let shown: Vec<_> = hits
+            .iter()
+            .map(|hit| {
+                json!({
+                    "conversation_id": hit.conversation_id.as_str(),
+                    "message": Shown::of(&hit.message),
+                })
+            })
+            .collect();
+        Ok(Done {
+            result: json!({ "hits": shown }),
+            conversation: None,
+            seen: Seen::of(hits.iter().map(|hit| &hit.message)),
+        })
+    }
+}

@@ -1,0 +1,64 @@
+//! Why the memory gave nothing: what the record says of it, and what the client hears.
+
+use wardgate_domain::Status;
+use wardgate_proto::common::v1::ErrorReason;
+use wardgate_rpc::client::CallError;
+
+use crate::reply::RpcError;
+
+/// Why there is no answer.
+#[derive(Debug)]
+pub(super) struct Stop {
+    pub(super) status: Status,
+    pub(super) reason: &'static str,
+    pub(super) error: RpcError,
+}
+
+impl Stop {
+    pub(super) fn new(status: Status, reason: &'static str, error: RpcError) -> Self {
+        Self {
+            status,
+            reason,
+            error,
+        }
+    }
+
+    /// A tool that there is not, or not for this caller: the same words; the record tells which.
+    pub(super) fn unknown_tool(status: Status, reason: &'static str, name: &str) -> Self {
+        Self::new(status, reason, RpcError::unknown_tool(name))
+    }
+
+    /// The memory service, or the policy, does not answer.
+    pub(super) fn unavailable(reason: &'static str) -> Self {
+        let words = "The memory cannot be reached. Try again later; what you add under the same `message_id` is added once.";
+        Self::new(Status::Error, reason, RpcError::internal(reason, words))
+    }
+}
+
+impl From<CallError> for Stop {
+    fn from(error: CallError) -> Self {
+        let refused = |status, reason| {
+            let error = RpcError::invalid_params(error.to_string());
+            Self::new(status, reason, error)
+        };
+        match error.reason() {
+            ErrorReason::UnknownConversation => Self::new(
+                Status::InvalidArguments,
+                "unknown_conversation",
+                RpcError::invalid_params("Unknown conversation"),
+            ),
+            ErrorReason::InvalidMessage => refused(Status::InvalidArguments, "invalid_params"),
+            ErrorReason::Conflict => refused(Status::InvalidArguments, "conflict"),
+            ErrorReason::Held => refused(Status::Error, "held"),
+            ErrorReason::Denied => refused(Status::Denied, "denied"),
+            ErrorReason::DeadlineExceeded => Self {
+                status: Status::Timeout,
+                ..Self::unavailable("timeout")
+            },
+            _ => {
+                tracing::warn!(%error, "the memory service did not answer");
+                Self::unavailable("memory_unavailable")
+            }
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! Errors of JSON-RPC: the one place that knows their codes.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use axum::http::StatusCode;
+use wardgate_domain::{CallId, Receipt};
+
+use super::write_call;
+use crate::mcp::Version;
+
+/// A JSON-RPC error and the HTTP status it rides on.
+#[derive(Debug, Clone)]
+pub(crate) struct RpcError {
+    pub(super) http: StatusCode,
+    pub(super) code: i32,
+    pub(super) message: String,
+    /// A JSON object, or nothing.
+    pub(super) data: Option<String>,
+    /// The kind, for records and metrics.
+    pub(super) reason: &'static str,
+    /// It ended a call of a tool, which has a record of its own.
+    pub(super) of_call: bool,
+    /// When it may be tried again, seconds.
+    pub(super) retry_after: Option<u64>,
+}
+
+impl RpcError {
+    fn new(http: StatusCode, code: i32, reason: &'static str, message: impl Into<String>) -> Self {
+        Self {
+            http,
+            code,
+            message: message.into(),
+            data: None,
+            reason,
+            of_call: false,
+            retry_after: None,
+        }
+    }
+
+    /// Not JSON, or JSON that parsers read differently.
+    pub(crate) fn parse(reason: &'static str, message: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, -32700, reason, message)
+    }
+
+    /// Refused before the body was read: who asks, or how, is not welcome.
+    pub(crate) fn unread(http: StatusCode, reason: &'static str, message: &str) -> Self {
+        let data = Some(serde_json::json!({ "reason": reason }).to_string());
+        Self {
+            data,
+            ..Self::new(http, -32600, reason, message)
+        }
+    }
+
+    /// JSON, but no JSON-RPC request.
+    pub(crate) fn invalid_request(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, -32600, "invalid_request", message)
+    }
+
+    /// A request whose parameters do not fit its method.
+    pub(crate) fn invalid_params(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::OK, -32602, "invalid_params", message)
+    }
+
+    /// A modern request whose `_meta` lacks what it must have.
+    pub(crate) fn invalid_meta(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, -32602, "invalid_meta", message)
+    }
+
+    /// No such method in this version: 404 for modern clients, 200 for those before.
+    pub(crate) fn unknown_method(method: &str, version: Version) -> Self {
+        let http = if version.is_modern() {
+            StatusCode::NOT_FOUND
+        } else {
+            StatusCode::OK
+        };
+        let shown = cut(method, 64);
+        Self::new(
+            http,
+            -32601,
+            "unknown_method",
+            format!("Method not found: {shown}"),
+        )
+    }
+
+    /// A header that is missing, repeated, or says something else than the body.
+    pub(crate) fn header_mismatch(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, -32020, "header_mismatch", message)
+    }
+
+    /// A protocol version that is not spoken, at least not in this way: modern requests name theirs in
+    /// `_meta`, older ones in a header.
+    pub(crate) fn unsupported_version(requested: &str, modern: bool) -> Self {
+        let supported: Vec<&str> = Version::ALL
+            .iter()
+            .filter(|version| version.is_modern() == modern)
+            .map(|version| version.as_str())
+            .collect();
+        let shown = cut(requested, 64);
+        Self {
+            data: Some(
+                serde_json::json!({ "supported": supported, "requested": shown }).to_string(),
+            ),
+            ..Self::new(
+                StatusCode::BAD_REQUEST,
+                -32022,
+                "unsupported_version",
+                format!(
+                    "Unsupported protocol version; use one of {}",
+                    supported.join(", ")
+                ),
+            )
+        }
+    }
+
+    /// A tool nobody configured, or one the caller may not see: the same answer.
+    pub(crate) fn unknown_tool(requested: &str) -> Self {
+        let shown = cut(requested, 128);
+        Self::new(
+            StatusCode::OK,
+            -32602,
+            "unknown_tool",
+            format!("Unknown tool: {shown}"),
+        )
+    }
+
+    /// A resource that there is not, or not for this caller.
+    pub(crate) fn unknown_resource(version: Version) -> Self {
+        let code = if version.is_modern() { -32602 } else { -32002 };
+        Self::new(
+            StatusCode::OK,
+            code,
+            "unknown_resource",
+            "Resource not found",
+        )
+    }
+
+    /// A call by method name that may not be: hidden, unknown and refused tools alike.
+    pub(crate) fn forbidden(requested: &str) -> Self {
+        let shown = cut(requested, 128);
+        Self::new(
+            StatusCode::FORBIDDEN,
+            -32602,
+            "forbidden",
+            format!("Forbidden: {shown}"),
+        )
+    }
+
+    /// The platform failed, not the caller.
+    pub(crate) fn internal(reason: &'static str, message: impl Into<String>) -> Self {
+        Self::new(StatusCode::OK, -32603, reason, message)
+    }
+
+    /// The caller calls too often (RFC 6585, section 4).
+    pub(crate) fn rate_limited(wait: Duration) -> Self {
+        let message = "The tool is called too often. Wait, then try again.";
+        Self {
+            // Rounded up: a client that comes back then is let in.
+            retry_after: Some(wait.as_secs() + u64::from(wait.subsec_nanos() > 0)),
+            ..Self::new(
+                StatusCode::TOO_MANY_REQUESTS,
+                -32603,
+                "rate_limited",
+                message,
+            )
+        }
+    }
+
+    /// Adds the call's id, and its receipt when the refusal was recorded.
+    pub(crate) fn of_call(mut self, call_id: CallId, receipt: Option<Receipt>) -> Self {
+        let mut data = String::from("{");
+        write_call(&mut data, call_id, receipt, None);
+        // Writing to a string cannot fail.
+        let _ = write!(data, r#","reason":"{}""#, self.reason);
+        if let Some(seconds) = self.retry_after {
+            let _ = write!(data, r#","retryAfterSeconds":{seconds}"#);
+        }
+        data.push('}');
+        self.data = Some(data);
+        self.of_call = true;
+        self
+    }
+
+    #[cfg(test)]
+    pub(crate) fn reason(&self) -> &'static str {
+        self.reason
+    }
+
+    #[cfg(test)]
+    pub(crate) fn message(&self) -> &str {
+        &self.message
+    }
+}
+
+/// What a client sent, as far as an answer repeats it.
+fn cut(text: &str, characters: usize) -> String {
+    text.chars().take(characters).collect()
+}

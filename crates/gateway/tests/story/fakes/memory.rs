@@ -1,0 +1,351 @@
+//! A memory that keeps what it is given, and shows of tools what it is told to.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Mutex;
+
+use tokio::sync::watch;
+use tonic::{Request, Response, Status};
+use wardgate_domain::{Ambient, Caller, ConversationKey};
+use wardgate_proto::common::v1::ErrorReason;
+use wardgate_proto::memory::v1 as pb;
+use wardgate_proto::memory::v1::memory_service_server::MemoryService;
+use wardgate_rpc::Readiness;
+
+use super::{Log, failure};
+
+/// Conversations on one page of a list.
+const PAGE: usize = 2;
+/// Messages on one page of a conversation.
+const MESSAGES: usize = 3;
+
+pub(crate) struct Memory {
+    /// Which methods were called.
+    pub(crate) asked: Log<&'static str>,
+    pub(crate) added: Log<pb::AddMessagesRequest>,
+    pub(crate) readiness: watch::Sender<Readiness>,
+    next: Mutex<VecDeque<ErrorReason>>,
+    withholds: Mutex<bool>,
+    kept: Mutex<BTreeMap<(String, String), Kept>>,
+    ambient: Ambient,
+}
+
+#[derive(Clone)]
+struct Kept {
+    key: String,
+    messages: Vec<pb::Message>,
+    turns: BTreeMap<String, i32>,
+}
+
+impl Memory {
+    pub(crate) fn new(ambient: Ambient) -> Self {
+        Self {
+            asked: Log::default(),
+            added: Log::default(),
+            readiness: watch::Sender::new(Readiness::Ready),
+            next: Mutex::default(),
+            withholds: Mutex::default(),
+            kept: Mutex::default(),
+            ambient,
+        }
+    }
+
+    /// The next requests fail so.
+    pub(crate) fn fails(&self, reasons: impl IntoIterator<Item = ErrorReason>) {
+        self.next.lock().unwrap().extend(reasons);
+    }
+
+    /// From now on nobody may read what tools returned.
+    pub(crate) fn withholds_tools(&self) {
+        *self.withholds.lock().unwrap() = true;
+    }
+
+    /// The key of a conversation.
+    pub(crate) fn key(&self, subject: &str, id: &str) -> String {
+        let kept = self.kept.lock().unwrap();
+        kept[&(subject.to_owned(), id.to_owned())].key.clone()
+    }
+
+    fn begin(&self, method: &'static str) -> Result<(), Status> {
+        self.asked.push(method);
+        let fails = self.next.lock().unwrap().pop_front();
+        fails.map_or(Ok(()), |reason| Err(failure(reason)))
+    }
+
+    fn find(&self, caller: Option<CallerWire>, id: &str) -> Result<Kept, Status> {
+        let kept = self.kept.lock().unwrap();
+        kept.get(&(subject(caller), id.to_owned()))
+            .cloned()
+            .ok_or_else(unknown)
+    }
+
+    fn shown(&self, message: &pb::Message) -> pb::Message {
+        let mut message = message.clone();
+        if *self.withholds.lock().unwrap() && message.tool_call.is_some() {
+            message.content.clear();
+            message.withheld = true;
+        }
+        message
+    }
+
+    fn conversation(&self, id: &str, kept: &Kept) -> pb::Conversation {
+        let now = Some(self.ambient.now().into());
+        pb::Conversation {
+            conversation_id: id.to_owned(),
+            key: kept.key.clone(),
+            created_at: now,
+            updated_at: now,
+            messages: kept.messages.len() as u64,
+            held: false,
+            shared: false,
+        }
+    }
+}
+
+type CallerWire = wardgate_proto::common::v1::Caller;
+
+fn subject(caller: Option<CallerWire>) -> String {
+    let caller = Caller::try_from(caller.unwrap()).unwrap();
+    caller.subject().to_owned()
+}
+
+fn unknown() -> Status {
+    failure(ErrorReason::UnknownConversation)
+}
+
+#[tonic::async_trait]
+impl MemoryService for Memory {
+    async fn get_or_create(
+        &self,
+        request: Request<pb::GetOrCreateRequest>,
+    ) -> Result<Response<pb::GetOrCreateResponse>, Status> {
+        self.begin("get_or_create")?;
+        let mut request = request.into_inner();
+        let key = ConversationKey::new(&self.ambient).to_string();
+        if request.conversation_id.is_empty() {
+            request.conversation_id.clone_from(&key);
+        }
+        let id = request.conversation_id;
+        let mut all = self.kept.lock().unwrap();
+        let mut created = false;
+        let kept = all
+            .entry((subject(request.caller), id.clone()))
+            .or_insert_with(|| {
+                created = true;
+                Kept {
+                    key,
+                    messages: Vec::new(),
+                    turns: BTreeMap::new(),
+                }
+            });
+        Ok(Response::new(pb::GetOrCreateResponse {
+            conversation: Some(self.conversation(&id, kept)),
+            created,
+        }))
+    }
+
+    async fn get_context(
+        &self,
+        request: Request<pb::GetContextRequest>,
+    ) -> Result<Response<pb::GetContextResponse>, Status> {
+        self.begin("get_context")?;
+        let request = request.into_inner();
+        let Ok(kept) = self.find(request.caller, &request.conversation_id) else {
+            return Ok(Response::new(pb::GetContextResponse::default()));
+        };
+        let (summaries, messages): (Vec<_>, Vec<_>) = kept
+            .messages
+            .iter()
+            .map(|message| self.shown(message))
+            .partition(|message| message.covers_to > 0);
+        let left_out = messages.len().saturating_sub(request.max_messages as usize);
+        Ok(Response::new(pb::GetContextResponse {
+            summary: summaries.last().cloned(),
+            messages: messages[left_out..].to_vec(),
+            uncovered: left_out as u64,
+            key: kept.key,
+        }))
+    }
+
+    async fn add_messages(
+        &self,
+        request: Request<pb::AddMessagesRequest>,
+    ) -> Result<Response<pb::AddMessagesResponse>, Status> {
+        self.begin("add_messages")?;
+        let request = request.into_inner();
+        self.added.push(request.clone());
+        let owner = (
+            subject(request.caller.clone()),
+            request.conversation_id.clone(),
+        );
+        let mut all = self.kept.lock().unwrap();
+        let kept = all.get_mut(&owner).ok_or_else(unknown)?;
+        kept.turns.insert(request.turn_id.clone(), request.state);
+        let mut added = Vec::new();
+        for mut message in request.messages {
+            message.position = kept.messages.len() as u64 + 1;
+            if message.message_id.is_empty() {
+                message.message_id = format!("m{}", message.position);
+            }
+            message.turn_id.clone_from(&request.turn_id);
+            message.time = Some(self.ambient.now().into());
+            kept.messages.push(message.clone());
+            message.content.clear();
+            added.push(message);
+        }
+        Ok(Response::new(pb::AddMessagesResponse {
+            messages: added,
+            key: kept.key.clone(),
+        }))
+    }
+
+    async fn get_turn(
+        &self,
+        request: Request<pb::GetTurnRequest>,
+    ) -> Result<Response<pb::GetTurnResponse>, Status> {
+        self.begin("get_turn")?;
+        let request = request.into_inner();
+        let kept = self.find(request.caller, &request.conversation_id)?;
+        let Some(state) = kept.turns.get(&request.turn_id) else {
+            return Ok(Response::new(pb::GetTurnResponse::default()));
+        };
+        let of_turn = kept
+            .messages
+            .iter()
+            .filter(|message| message.turn_id == request.turn_id);
+        Ok(Response::new(pb::GetTurnResponse {
+            state: *state,
+            messages: of_turn.map(|message| self.shown(message)).collect(),
+            key: kept.key.clone(),
+        }))
+    }
+
+    async fn clear(
+        &self,
+        request: Request<pb::ClearRequest>,
+    ) -> Result<Response<pb::ClearResponse>, Status> {
+        self.begin("clear")?;
+        let request = request.into_inner();
+        let owner = (subject(request.caller), request.conversation_id);
+        let mut all = self.kept.lock().unwrap();
+        let kept = all.get_mut(&owner).ok_or_else(unknown)?;
+        kept.messages.clear();
+        Ok(Response::new(pb::ClearResponse {
+            key: kept.key.clone(),
+        }))
+    }
+
+    async fn delete(
+        &self,
+        request: Request<pb::DeleteRequest>,
+    ) -> Result<Response<pb::DeleteResponse>, Status> {
+        self.begin("delete")?;
+        let request = request.into_inner();
+        let owner = (subject(request.caller), request.conversation_id);
+        let kept = self.kept.lock().unwrap().remove(&owner);
+        Ok(Response::new(pb::DeleteResponse {
+            key: kept.ok_or_else(unknown)?.key,
+        }))
+    }
+
+    async fn list_conversations(
+        &self,
+        request: Request<pb::ListConversationsRequest>,
+    ) -> Result<Response<pb::ListConversationsResponse>, Status> {
+        self.begin("list_conversations")?;
+        let request = request.into_inner();
+        let skip = match request.page_token.as_str() {
+            "" => 0,
+            token => token
+                .parse()
+                .map_err(|_| failure(ErrorReason::InvalidMessage))?,
+        };
+        let subject = subject(request.caller);
+        let all = self.kept.lock().unwrap();
+        let own: Vec<_> = all
+            .iter()
+            .filter(|((owner, _), _)| *owner == subject)
+            .collect();
+        let page = own.iter().skip(skip).take(PAGE);
+        let more = own.len() > skip + PAGE;
+        Ok(Response::new(pb::ListConversationsResponse {
+            conversations: page
+                .map(|((_, id), kept)| self.conversation(id, kept))
+                .collect(),
+            next_page_token: if more {
+                (skip + PAGE).to_string()
+            } else {
+                String::new()
+            },
+        }))
+    }
+
+    async fn read_conversation(
+        &self,
+        request: Request<pb::ReadConversationRequest>,
+    ) -> Result<Response<pb::ReadConversationResponse>, Status> {
+        self.begin("read_conversation")?;
+        let request = request.into_inner();
+        let kept = self.find(request.caller, &request.conversation_id)?;
+        let rest = kept
+            .messages
+            .iter()
+            .filter(|message| message.position > request.after);
+        Ok(Response::new(pb::ReadConversationResponse {
+            conversation: Some(self.conversation(&request.conversation_id, &kept)),
+            more: rest.clone().count() > MESSAGES,
+            messages: rest
+                .take(MESSAGES)
+                .map(|message| self.shown(message))
+                .collect(),
+        }))
+    }
+
+    async fn search(
+        &self,
+        request: Request<pb::SearchRequest>,
+    ) -> Result<Response<pb::SearchResponse>, Status> {
+        self.begin("search")?;
+        let request = request.into_inner();
+        let subject = subject(request.caller);
+        let mut hits = Vec::new();
+        for ((owner, id), kept) in &*self.kept.lock().unwrap() {
+            for message in &kept.messages {
+                if *owner == subject && message.content.contains(&request.query) {
+                    hits.push(pb::Hit {
+                        conversation_id: id.clone(),
+                        message: Some(self.shown(message)),
+                    });
+                }
+            }
+        }
+        Ok(Response::new(pb::SearchResponse { hits }))
+    }
+
+    async fn survey(
+        &self,
+        _request: Request<pb::SurveyRequest>,
+    ) -> Result<Response<pb::SurveyResponse>, Status> {
+        Err(Status::unimplemented("operators ask that"))
+    }
+
+    async fn erase(
+        &self,
+        _request: Request<pb::EraseRequest>,
+    ) -> Result<Response<pb::EraseResponse>, Status> {
+        Err(Status::unimplemented("operators ask that"))
+    }
+
+    async fn set_hold(
+        &self,
+        _request: Request<pb::SetHoldRequest>,
+    ) -> Result<Response<pb::SetHoldResponse>, Status> {
+        Err(Status::unimplemented("operators ask that"))
+    }
+
+    async fn list_holds(
+        &self,
+        _request: Request<pb::ListHoldsRequest>,
+    ) -> Result<Response<pb::ListHoldsResponse>, Status> {
+        Err(Status::unimplemented("operators ask that"))
+    }
+}

@@ -1,0 +1,220 @@
+//! The hot statements find what they read by an index, on each database.
+
+use sqlx::{AssertSqlSafe, Connection, PgConnection, Row, SqliteConnection};
+use wardgate_domain::Ambient;
+
+use super::database::Statement;
+use super::{Store, conversations, erasing, reading, searching};
+use crate::MasterKey;
+use crate::tests::database::Database;
+
+/// Every statement whose time must not grow with the tables, and the indexes it may go by.
+fn hot() -> Vec<(&'static str, Statement, &'static [&'static str])> {
+    vec![
+        (
+            "find",
+            conversations::OF_OWNER.into(),
+            &["conversation_of_owner"],
+        ),
+        (
+            "by key",
+            conversations::BY_KEY.into(),
+            &["conversation_key"],
+        ),
+        (
+            "list",
+            conversations::RECENT.into(),
+            &["conversation_recent"],
+        ),
+        (
+            "survey",
+            conversations::SURVEY_OF_SUBJECT.into(),
+            &["conversation_of_subject"],
+        ),
+        ("window", reading::LAST.into(), &["message_said"]),
+        (
+            "window texts",
+            reading::SAID.into(),
+            &["message_said", "message_position"],
+        ),
+        ("summary", reading::SUMMARY.into(), &["message_summary"]),
+        ("uncovered", reading::UNCOVERED.into(), &["message_said"]),
+        (
+            "page",
+            reading::NEXT.into(),
+            &["message_position", "message_said"],
+        ),
+        (
+            "page texts",
+            reading::ALL_BETWEEN.into(),
+            &["message_position", "message_said"],
+        ),
+        ("turn", reading::OF_TURN.into(), &["message_turn"]),
+        (
+            "earlier results",
+            reading::EARLIER_IN_TURNS.into(),
+            &["message_turn", "message_position"],
+        ),
+        (
+            "grounds",
+            reading::GROUNDS.into(),
+            &["message_grounds", "message_position"],
+        ),
+        (
+            "search",
+            searching::HITS,
+            &["message_words_words", "INDEX 0:M"],
+        ),
+        ("repeated?", super::adding::BY_ID.into(), &["message_id"]),
+        ("turn so far", super::adding::TURN.into(), &["message_turn"]),
+        (
+            "to empty",
+            erasing::TO_EMPTY.into(),
+            &["conversation_to_empty"],
+        ),
+        (
+            "next tenant",
+            erasing::NEXT_TENANT.into(),
+            &["conversation_expiry"],
+        ),
+        ("expired", erasing::EXPIRED.into(), &["conversation_expiry"]),
+        (
+            "stale turns",
+            erasing::STALE_TURNS.into(),
+            &["message_open", "message_turn"],
+        ),
+    ]
+}
+
+const CONVERSATIONS: &str = "
+    INSERT INTO memory.conversation
+        (key, owner, tenant, issuer, subject, id, data_key, created_at, updated_at,
+         positions, messages, cleared_to, emptied_to)
+    SELECT 'key' || n, CAST('owner' || (n / 20) AS blob), 'tenant' || (n / 500), 'i', 'subject' || (n / 20),
+        'id' || n, CAST('k' AS blob), n, n, 20, 20, 0, 0
+    FROM (numbers 2000) AS numbers";
+
+const MESSAGES: &str = "
+    INSERT INTO memory.message
+        (conversation, position, id, turn, state, role, source, covers_to, characters, size, at, grounds, body)
+    SELECT 1 + n / 20, 1 + n % 20, 'id' || n, 'turn' || (n / 4), CASE WHEN n % 1000 = 0 THEN 0 ELSE 1 END,
+        1 + n % 3, 1 + n % 3, CASE WHEN n % 20 = 19 THEN 9 ELSE 0 END, 10, 10, n,
+        CASE WHEN n % 3 = 2 THEN CAST('g' AS blob) END, CAST('b' AS blob)
+    FROM (numbers 40000) AS numbers";
+
+/// Where `numbers N` stands, the numbers from 0.
+fn fill(sql: &str, sqlite: bool) -> String {
+    let (before, rest) = sql.split_once("(numbers ").unwrap();
+    let (count, after) = rest.split_once(')').unwrap();
+    if sqlite {
+        let numbers = format!(
+            "(WITH RECURSIVE series (n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM series WHERE n < {count} - 1)
+              SELECT n FROM series)"
+        );
+        format!("{before}{numbers}{after}").replace("memory.", "")
+    } else {
+        let numbers = format!("(SELECT n FROM generate_series(0, {count} - 1) AS n)");
+        format!("{before}{numbers}{after}").replace("AS blob", "AS bytea")
+    }
+}
+
+async fn store(database: &Database) -> Store {
+    let key = MasterKey::from_bytes(&[7; 32]);
+    let store = Store::open(&database.url(), key, Ambient::system()).unwrap();
+    store.migrate().await.unwrap();
+    store
+}
+
+#[tokio::test]
+async fn on_sqlite_every_hot_statement_goes_by_its_index() {
+    let database = Database::sqlite();
+    store(&database).await;
+    for sql in [CONVERSATIONS, MESSAGES, "ANALYZE"] {
+        let sql = if sql == "ANALYZE" {
+            sql.to_owned()
+        } else {
+            fill(sql, true)
+        };
+        database.execute(&sql).await;
+    }
+    let mut connection = SqliteConnection::connect(&database.url()).await.unwrap();
+    for (name, statement, indexes) in hot() {
+        let sql = format!("EXPLAIN QUERY PLAN {}", statement.for_sqlite().0);
+        let rows = sqlx::query(AssertSqlSafe(sql))
+            .fetch_all(&mut connection)
+            .await
+            .unwrap();
+        let plan: Vec<String> = rows.iter().map(|row| row.get("detail")).collect();
+        let plan = plan.join("\n");
+        // SQLite names the index of a UNIQUE column by itself.
+        let plan = plan.replace("sqlite_autoindex_conversation_1", "conversation_key");
+        assert!(
+            indexes.iter().any(|index| plan.contains(index)),
+            "{name}:\n{plan}"
+        );
+        let reads_all = |line: &&str| {
+            (line.starts_with("SCAN c") || line.starts_with("SCAN m") || line.starts_with("SCAN t"))
+                && !line.contains("INDEX")
+        };
+        assert_eq!(plan.lines().find(reads_all), None, "{name}:\n{plan}");
+    }
+}
+
+#[tokio::test]
+async fn on_postgresql_every_hot_statement_goes_by_its_index() {
+    let databases = Database::each().await;
+    let Some(database) = databases.iter().find(|one| !one.is_sqlite()) else {
+        return;
+    };
+    store(database).await;
+    for sql in [CONVERSATIONS, MESSAGES] {
+        database.execute(&fill(sql, false)).await;
+    }
+    database
+        .execute(
+            "INSERT INTO memory.message_words SELECT number,
+                array_to_tsvector(ARRAY[to_hex(number % 500), 'common']) FROM memory.message;
+             ANALYZE",
+        )
+        .await;
+    let mut connection = PgConnection::connect(&database.url()).await.unwrap();
+    for (name, statement, indexes) in hot() {
+        // The plan for these values, as the first executions get it.
+        let values = [("$1", 1), ("$2", 2), ("$3", 3), ("$4", 4)];
+        let mut sql = statement.for_postgres().to_owned();
+        for (parameter, number) in values {
+            sql = sql.replace(parameter, &value(name, parameter, number));
+        }
+        let sql = AssertSqlSafe(format!("EXPLAIN {sql}"));
+        let rows = sqlx::query(sql).fetch_all(&mut connection).await;
+        let rows = rows.unwrap_or_else(|error| panic!("{name}: {error}"));
+        let plan: Vec<String> = rows.iter().map(|row| row.get(0)).collect();
+        let plan = plan.join("\n");
+        assert!(
+            indexes.iter().any(|index| plan.contains(index)),
+            "{name}:\n{plan}"
+        );
+        for table in ["conversation", "message", "message_words"] {
+            let all_of_it = format!("Seq Scan on {table} ");
+            assert!(!plan.contains(&all_of_it), "{name}:\n{plan}");
+        }
+    }
+}
+
+/// A value of the type that the statement of that name wants there.
+fn value(name: &str, parameter: &str, number: i64) -> String {
+    match (name, parameter) {
+        ("find" | "list", "$1") => r"'\x6f776e657231'::bytea".to_owned(),
+        ("search", "$1") => "'7'".to_owned(),
+        ("search", "$2") => r"'\x6f776e657231'::bytea".to_owned(),
+        ("search", "$3") => "''".to_owned(),
+        ("find", "$2") | ("by key" | "next tenant" | "expired", "$1") => "'key7'".to_owned(),
+        ("list", "$3") => "'key7'".to_owned(),
+        ("survey", "$1") => "'z'".to_owned(),
+        ("survey", "$2") => "''".to_owned(),
+        ("survey", "$4") => "'subject7'".to_owned(),
+        ("turn" | "repeated?" | "turn so far", "$2") => "'id7'".to_owned(),
+        ("stale turns", "$1") => "100".to_owned(),
+        _ => number.to_string(),
+    }
+}

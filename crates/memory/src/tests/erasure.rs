@@ -1,0 +1,295 @@
+use wardgate_domain::{ConversationKey, HoldTarget};
+use wardgate_rpc::client::Which;
+
+use super::*;
+use crate::config::Retention;
+
+const CANARY: &str = "canarytext";
+
+async fn key_of(setup: &Setup, caller: &Caller, id: &ConversationId) -> ConversationKey {
+    let made = setup.memory.get_or_create(of(caller), Some(id)).await;
+    made.unwrap().0.key
+}
+
+/// Whether `text` is anywhere in what the database stores.
+async fn is_stored(setup: &Setup, text: &str) -> bool {
+    if setup.database.is_sqlite() {
+        let files = setup.database.files();
+        return files
+            .windows(text.len())
+            .any(|part| part == text.as_bytes());
+    }
+    let count = format!(
+        "SELECT (SELECT count(*) FROM memory.message m WHERE m::text LIKE '%{text}%'
+                OR position('{text}'::bytea IN coalesce(m.body, '') || coalesce(m.call, '')) > 0)
+            + (SELECT count(*) FROM memory.message_words w WHERE w::text LIKE '%{text}%')
+            + (SELECT count(*) FROM memory.conversation c WHERE c::text LIKE '%{text}%')"
+    );
+    setup.database.number(&count).await > 0
+}
+
+/// What stands in the index for the words that `text` holds.
+fn index_words(caller: &Caller, text: &str) -> Vec<String> {
+    let owner = crate::owner::Owner::from(caller);
+    let key = MasterKey::from_bytes(&[7; 32]).word_key(&owner);
+    crate::words::blind(text, &key).into_iter().collect()
+}
+
+#[tokio::test]
+async fn after_a_deletion_nothing_of_it_is_left_and_everything_else_is() {
+    for setup in Setup::each().await {
+        let joy = joy();
+        let (doomed, other) = (
+            setup.make(&joy, "canary-id").await,
+            setup.make(&joy, "other").await,
+        );
+        let key = key_of(&setup, &joy, &doomed).await;
+        for n in 0..30 {
+            let text = format!("{CANARY} gone{n}");
+            let said = vec![with_id(&format!("canary-m-{n}"), person(&text))];
+            let turn = format!("canary-t-{n}");
+            let added = setup.add_to_turn(&joy, &doomed, &turn, TurnState::Complete, said);
+            added.await.unwrap();
+            setup
+                .add(&joy, &other, vec![person(&format!("kept{n}"))])
+                .await
+                .unwrap();
+        }
+        let result = vec![result_of("read", r#"{"q":"canaryargument"}"#, CANARY)];
+        setup.add(&joy, &doomed, result).await.unwrap();
+        let words: Vec<_> = (0..30)
+            .flat_map(|n| index_words(&joy, &format!("{CANARY} gone{n}")))
+            .collect();
+        assert!(!is_stored(&setup, CANARY).await, "texts are sealed");
+        assert!(
+            !is_stored(&setup, "canaryargument").await,
+            "arguments are sealed"
+        );
+        assert!(is_stored(&setup, "canary-id").await && is_stored(&setup, &words[0]).await);
+
+        setup.memory.delete(of(&joy), &doomed).await.unwrap();
+
+        for gone in ["canary-id", "canary-m-7", "canary-t-7"] {
+            assert!(!is_stored(&setup, gone).await, "{gone}");
+        }
+        for word in &words {
+            assert!(!is_stored(&setup, word).await, "{word}");
+        }
+        let keys = "SELECT count(*) FROM memory.conversation WHERE data_key IS NOT NULL";
+        assert_eq!(setup.database.number(keys).await, 1);
+        let bodies = "SELECT count(*) FROM memory.message WHERE body IS NOT NULL";
+        assert_eq!(setup.database.number(bodies).await, 30);
+        let context = setup.context(&joy, &other).await;
+        assert_eq!(context.messages.len(), 30);
+        let hits = setup
+            .memory
+            .search(of(&joy), "kept7", None, 0)
+            .await
+            .unwrap();
+        assert_eq!(hits.len(), 1);
+
+        // A skeleton stays, and the record says what became of the rest.
+        let (skeletons, _) = setup.operator.survey("", "nurse.joy", 0, "").await.unwrap();
+        let skeleton = skeletons.iter().find(|one| one.key == key).unwrap();
+        assert!(skeleton.erased_at.is_some() && skeleton.messages == 31);
+        let rows = "SELECT count(*) FROM memory.message WHERE id IS NULL AND role > 0 AND at > 0";
+        assert_eq!(setup.database.number(rows).await, 31);
+        let [change] = &setup.audit.changes()[..] else {
+            panic!("{:?}", setup.audit.changes());
+        };
+        assert_eq!((change.actor.as_str(), change.failed), ("nurse.joy", false));
+        assert_eq!(change.action, "conversation.erase");
+        assert_eq!(change.target, key.to_string());
+        assert_eq!(change.detail_digest, Some(Digest::of(b"canary-id")));
+
+        // The id is free again, for something new.
+        let deleted = setup.memory.delete(of(&joy), &doomed).await;
+        assert_eq!(reason(deleted), ErrorReason::UnknownConversation);
+        assert_ne!(key_of(&setup, &joy, &doomed).await, key);
+        assert!(setup.context(&joy, &doomed).await.messages.is_empty());
+    }
+}
+
+#[tokio::test]
+async fn clearing_erases_every_message_and_leaves_the_conversation() {
+    for setup in Setup::each().await {
+        let joy = joy();
+        let mine = setup.make(&joy, "chat").await;
+        let key = key_of(&setup, &joy, &mine).await;
+        let said = || vec![with_id("canary-m", person(CANARY)), person("more")];
+        setup.add(&joy, &mine, said()).await.unwrap();
+        setup.memory.clear(of(&joy), &mine).await.unwrap();
+        assert!(setup.context(&joy, &mine).await.messages.is_empty());
+        for word in index_words(&joy, CANARY) {
+            assert!(!is_stored(&setup, &word).await);
+        }
+        assert!(!is_stored(&setup, "canary-m").await);
+        assert_eq!(
+            setup
+                .database
+                .number("SELECT count(*) FROM memory.message")
+                .await,
+            0
+        );
+        // Positions go on, ids are free again.
+        let again = setup.add(&joy, &mine, said()).await.unwrap();
+        assert_eq!([again[0].position, again[1].position], [3, 4]);
+        assert_eq!(key_of(&setup, &joy, &mine).await, key);
+        let read = setup
+            .memory
+            .read_conversation(of(&joy), Which::Own(&mine), 0, 0);
+        assert_eq!(read.await.unwrap().conversation.messages, 2);
+    }
+}
+
+#[tokio::test]
+async fn a_long_conversation_is_gone_at_once_and_its_rows_soon() {
+    for setup in Setup::each().await {
+        let joy = joy();
+        let mine = setup.make(&joy, "chat").await;
+        for _ in 0..6 {
+            let batch = vec![person("tooth"); 200];
+            setup.add(&joy, &mine, batch).await.unwrap();
+        }
+        setup.memory.delete(of(&joy), &mine).await.unwrap();
+        let bodies = "SELECT count(*) FROM memory.message WHERE body IS NOT NULL";
+        assert_eq!(setup.database.number(bodies).await, 0);
+        let to_empty = "SELECT count(*) FROM memory.conversation WHERE emptied_to < cleared_to";
+        assert_eq!(setup.database.number(to_empty).await, 0);
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_be_recorded_is_not_erased() {
+    for setup in Setup::each().await {
+        let joy = joy();
+        let mine = setup.make(&joy, "chat").await;
+        setup.add(&joy, &mine, vec![person("hello")]).await.unwrap();
+        let key = key_of(&setup, &joy, &mine).await;
+        setup.audit.is_down(true);
+        let refused = ErrorReason::NotDurable;
+        assert_eq!(reason(setup.memory.delete(of(&joy), &mine).await), refused);
+        assert_eq!(reason(setup.operator.erase(key, "ada").await), refused);
+        let target = HoldTarget::Conversation(key);
+        let held = setup.operator.set_hold(&target, true, "ada").await;
+        assert_eq!(reason(held), refused);
+        assert_eq!(texts(&setup.context(&joy, &mine).await.messages), ["hello"]);
+        assert!(setup.operator.list_holds().await.unwrap().is_empty());
+        setup.audit.is_down(false);
+        setup.operator.erase(key, "ada").await.unwrap();
+        assert!(setup.context(&joy, &mine).await.messages.is_empty());
+        assert_eq!(setup.audit.changes()[0].actor, "ada");
+    }
+}
+
+#[tokio::test]
+async fn what_is_held_is_neither_erased_nor_cleared_nor_ended_by_retention() {
+    let keep_a_day = |store| Config {
+        retention: vec![Retention {
+            tenant: None,
+            days: 1.try_into().unwrap(),
+        }],
+        ..Config::for_store(store)
+    };
+    for setup in Setup::each_with(keep_a_day).await {
+        let joy = caller("nurse.joy", "north");
+        let mine = setup.make(&joy, "chat").await;
+        setup.add(&joy, &mine, vec![person("hello")]).await.unwrap();
+        let key = key_of(&setup, &joy, &mine).await;
+        setup.pass(Duration::from_hours(48));
+        for target in [
+            HoldTarget::Conversation(key),
+            HoldTarget::Person {
+                tenant: "north".to_owned(),
+                subject: "nurse.joy".to_owned(),
+            },
+            HoldTarget::Tenant("north".to_owned()),
+        ] {
+            setup.operator.set_hold(&target, true, "ada").await.unwrap();
+            let holds = setup.operator.list_holds().await.unwrap();
+            assert_eq!((holds.len(), &holds[0].target), (1, &target));
+            let held = ErrorReason::Held;
+            assert_eq!(reason(setup.memory.delete(of(&joy), &mine).await), held);
+            assert_eq!(reason(setup.memory.clear(of(&joy), &mine).await), held);
+            assert_eq!(reason(setup.operator.erase(key, "ada").await), held);
+            setup.keeper.sweep().await;
+            assert_eq!(texts(&setup.context(&joy, &mine).await.messages), ["hello"]);
+            let (skeletons, _) = setup.operator.survey("north", "", 0, "").await.unwrap();
+            assert!(skeletons[0].held);
+            setup
+                .operator
+                .set_hold(&target, false, "ada")
+                .await
+                .unwrap();
+        }
+        let other = HoldTarget::Tenant("south".to_owned());
+        setup.operator.set_hold(&other, true, "ada").await.unwrap();
+        setup.keeper.sweep().await;
+        assert!(setup.context(&joy, &mine).await.messages.is_empty());
+        let actions: Vec<_> = setup
+            .audit
+            .changes()
+            .into_iter()
+            .map(|one| one.action)
+            .collect();
+        let pair = ["hold.set", "hold.lift"];
+        let expected = [&pair[..], &pair, &pair, &["hold.set", "conversation.erase"]].concat();
+        assert_eq!(actions, expected);
+        assert_eq!(setup.audit.changes().last().unwrap().actor, "(retention)");
+        let unknown = HoldTarget::Conversation(ConversationKey::new(&Ambient::system()));
+        let held = setup.operator.set_hold(&unknown, true, "ada").await;
+        assert_eq!(reason(held), ErrorReason::UnknownConversation);
+    }
+}
+
+#[tokio::test]
+async fn conversations_are_kept_as_long_as_the_rule_of_their_tenant_says() {
+    let rules = |store| Config {
+        retention: serde_json::from_str(r#"[{"tenant":"north","days":1},{"tenant":"","days":3}]"#)
+            .unwrap(),
+        ..Config::for_store(store)
+    };
+    for setup in Setup::each_with(rules).await {
+        let callers = ["north", "", "south"].map(|tenant| caller("nurse.joy", tenant));
+        for caller in &callers {
+            setup.make(caller, "chat").await;
+        }
+        for (days, kept) in [(0, 3), (2, 2), (2, 1), (9_000, 1)] {
+            setup.pass(Duration::from_hours(24) * days);
+            setup.keeper.sweep().await;
+            let (skeletons, _) = setup.operator.survey("", "", 0, "").await.unwrap();
+            let alive = skeletons.iter().filter(|one| one.erased_at.is_none());
+            assert_eq!(alive.count(), kept, "{days} days later");
+        }
+    }
+}
+
+#[tokio::test]
+async fn operators_survey_skeletons_a_page_at_a_time() {
+    for setup in Setup::each().await {
+        for n in 0..5 {
+            setup
+                .make(&caller("nurse.joy", "north"), &format!("{n}"))
+                .await;
+            setup
+                .make(&caller("nurse.jim", "south"), &format!("{n}"))
+                .await;
+        }
+        for (tenant, subject, count) in [
+            ("", "", 10),
+            ("north", "", 5),
+            ("", "nurse.jim", 5),
+            ("north", "nurse.jim", 0),
+        ] {
+            let (mut keys, mut token) = (Vec::new(), Some(String::new()));
+            while let Some(from) = token {
+                let page = setup.operator.survey(tenant, subject, 3, &from).await;
+                let (page, next) = page.unwrap();
+                keys.extend(page.into_iter().map(|one| one.key));
+                token = next;
+            }
+            assert_eq!(keys.len(), count, "{tenant} {subject}");
+            assert!(keys.is_sorted_by(|one, other| one > other));
+        }
+    }
+}

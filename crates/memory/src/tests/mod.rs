@@ -1,0 +1,229 @@
+//! What the service promises, on each database, through its gRPC door.
+
+mod conversations;
+pub(crate) mod database;
+mod erasure;
+mod order;
+mod policy;
+mod record;
+mod rights;
+mod search;
+mod turns;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use wardgate_domain::{
+    Ambient, AnsweredCall, Caller, CallerClaims, Clock, ConversationId, Digest, Message, MessageId,
+    NewMessage, Role, Source, SystemEntropy, Timestamp, ToolFacts, TurnId, TurnState,
+};
+use wardgate_proto::common::v1::ErrorReason;
+use wardgate_rpc::client::{Addition, CallError, ContextWindow, MemoryClient, OnBehalfOf};
+use wardgate_rpc::{Peer, link};
+
+use crate::keeping::Keeper;
+use crate::service::Memory;
+use crate::{Config, MasterKey};
+use database::Database;
+use policy::Policy;
+use record::Audit;
+
+/// A running service over a database of its own.
+struct Setup {
+    database: Database,
+    policy: Policy,
+    audit: Audit,
+    clock: Arc<AtomicI64>,
+    /// As the gateway reaches it.
+    memory: MemoryClient,
+    /// As an operator does.
+    operator: MemoryClient,
+    keeper: Arc<Keeper>,
+}
+
+struct At(Arc<AtomicI64>);
+
+impl Clock for At {
+    /// No two moments are the same.
+    fn now(&self) -> Timestamp {
+        Timestamp::from_micros(self.0.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+impl Setup {
+    /// One on each kind of database that is there.
+    async fn each() -> Vec<Self> {
+        Self::each_with(Config::for_store).await
+    }
+
+    async fn each_with(config: impl Fn(String) -> Config) -> Vec<Self> {
+        let mut setups = Vec::new();
+        for database in Database::each().await {
+            let config = config(database.url());
+            setups.push(Self::over(database, config).await);
+        }
+        setups
+    }
+
+    async fn over(database: Database, config: Config) -> Self {
+        let (policy, audit) = (Policy::default(), Audit::default());
+        let clock = Arc::new(AtomicI64::new(1_800_000_000_000_000));
+        let ambient = Ambient::new(Arc::new(At(clock.clone())), Arc::new(SystemEntropy));
+        let key = MasterKey::from_bytes(&[7; 32]);
+        let memory = Memory::start(config, key, policy.clone(), audit.client(), ambient);
+        let memory = memory.await.unwrap();
+        let keeper = memory.keeper.clone();
+        let service = memory.serve();
+        let client = |peer| {
+            let link = link::local(service.clone(), peer).link;
+            MemoryClient::new(link, Duration::from_secs(20))
+        };
+        Self {
+            memory: client(Peer::Gateway),
+            operator: client(Peer::Operator),
+            database,
+            policy,
+            audit,
+            clock,
+            keeper,
+        }
+    }
+
+    fn pass(&self, time: Duration) {
+        let micros = i64::try_from(time.as_micros()).unwrap();
+        self.clock.fetch_add(micros, Ordering::Relaxed);
+    }
+
+    /// The caller's conversation of that id, made.
+    async fn make(&self, caller: &Caller, conversation: &str) -> ConversationId {
+        let id = id(conversation);
+        self.memory
+            .get_or_create(of(caller), Some(&id))
+            .await
+            .unwrap();
+        id
+    }
+
+    async fn add(
+        &self,
+        caller: &Caller,
+        id: &ConversationId,
+        messages: Vec<NewMessage>,
+    ) -> Result<Vec<Message>, CallError> {
+        let addition = Addition {
+            messages,
+            turn: None,
+        };
+        self.memory.add_messages(of(caller), id, &addition).await
+    }
+
+    async fn add_to_turn(
+        &self,
+        caller: &Caller,
+        id: &ConversationId,
+        turn: &str,
+        state: TurnState,
+        messages: Vec<NewMessage>,
+    ) -> Result<Vec<Message>, CallError> {
+        let addition = Addition {
+            messages,
+            turn: Some((turn_id(turn), state)),
+        };
+        self.memory.add_messages(of(caller), id, &addition).await
+    }
+
+    async fn context(&self, caller: &Caller, id: &ConversationId) -> ContextWindow {
+        let context = self.memory.get_context(of(caller), id, 500, 0);
+        context.await.unwrap()
+    }
+}
+
+fn caller(subject: &str, tenant: &str) -> Caller {
+    Caller::from_verified(CallerClaims {
+        issuer: "https://issuer.example".to_owned(),
+        subject: subject.to_owned(),
+        tenant: tenant.to_owned(),
+        roles: vec!["Nurse".to_owned()],
+        attributes: BTreeMap::new(),
+        token_id: "t".to_owned(),
+        expires_at: Timestamp::from_seconds(2_000_000_000),
+    })
+}
+
+fn joy() -> Caller {
+    caller("nurse.joy", "")
+}
+
+fn of(caller: &Caller) -> OnBehalfOf<'_> {
+    OnBehalfOf {
+        caller,
+        client_ip: "192.0.2.7",
+    }
+}
+
+fn id(text: &str) -> ConversationId {
+    text.parse().unwrap()
+}
+
+fn turn_id(text: &str) -> TurnId {
+    text.parse().unwrap()
+}
+
+fn person(text: &str) -> NewMessage {
+    NewMessage::text(Role::User, Source::Person, text)
+}
+
+fn model(text: &str) -> NewMessage {
+    NewMessage {
+        author: "llama".to_owned(),
+        ..NewMessage::text(Role::Assistant, Source::Model, text)
+    }
+}
+
+fn summary(text: &str, covers_to: u64) -> NewMessage {
+    NewMessage {
+        covers_to,
+        ..NewMessage::text(Role::System, Source::Summary, text)
+    }
+}
+
+fn result_of(tool: &str, arguments: &'static str, text: &str) -> NewMessage {
+    NewMessage {
+        author: tool.to_owned(),
+        call: Some(AnsweredCall {
+            call_id: "call-1".to_owned(),
+            tool: ToolFacts {
+                name: tool.parse().unwrap(),
+                definition_digest: Digest::of(tool.as_bytes()),
+                read_only: true,
+                tags: vec!["records".to_owned()],
+                entity: None,
+                classes: Vec::new(),
+                argument_defaults: BTreeMap::from([("limit".to_owned(), "100".to_owned())]),
+            },
+            arguments: Bytes::from_static(arguments.as_bytes()),
+        }),
+        ..NewMessage::text(Role::Tool, Source::Tool, text)
+    }
+}
+
+fn with_id(id: &str, message: NewMessage) -> NewMessage {
+    NewMessage {
+        id: Some(id.parse::<MessageId>().unwrap()),
+        ..message
+    }
+}
+
+fn texts(messages: &[Message]) -> Vec<&str> {
+    messages
+        .iter()
+        .map(|message| message.content.as_str())
+        .collect()
+}
+
+fn reason<T: std::fmt::Debug>(answer: Result<T, CallError>) -> ErrorReason {
+    answer.unwrap_err().reason()
+}

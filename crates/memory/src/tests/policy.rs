@@ -1,0 +1,100 @@
+//! A policy that says what a test wants.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use tonic::Status;
+use wardgate_domain::{Caller, ConversationKey, Digest, ToolFacts};
+use wardgate_rpc::client::CallError;
+
+use crate::owner::Owner;
+use crate::rights::{Asker, Rights};
+use crate::store::Standing;
+
+/// Everyone may call every tool, and nobody recalls anything, unless it is told otherwise.
+#[derive(Clone, Default)]
+pub(crate) struct Policy(Arc<Mutex<Says>>);
+
+#[derive(Default)]
+struct Says {
+    down: bool,
+    denied: HashSet<(String, String)>,
+    /// What of a tool's results is to be seen; the same where it is not named.
+    sees: HashMap<String, String>,
+    by_arguments: HashSet<String>,
+    recalls: HashSet<(String, ConversationKey)>,
+    questions: usize,
+}
+
+impl Policy {
+    pub(crate) fn is_down(&self, down: bool) {
+        self.0.lock().unwrap().down = down;
+    }
+
+    /// From now on `subject` may not call `tool`.
+    pub(crate) fn deny(&self, subject: &str, tool: &str) {
+        let pair = (subject.to_owned(), tool.to_owned());
+        self.0.lock().unwrap().denied.insert(pair);
+    }
+
+    /// From now on other rows or columns of `tool` are to be seen.
+    pub(crate) fn narrow(&self, tool: &str, sees: &str) {
+        let mut says = self.0.lock().unwrap();
+        says.sees.insert(tool.to_owned(), sees.to_owned());
+    }
+
+    /// Whether `tool` may be called depends on the arguments: only without the word `secret`.
+    pub(crate) fn judge_arguments(&self, tool: &str) {
+        self.0.lock().unwrap().by_arguments.insert(tool.to_owned());
+    }
+
+    pub(crate) fn share(&self, subject: &str, conversation: ConversationKey) {
+        let pair = (subject.to_owned(), conversation);
+        self.0.lock().unwrap().recalls.insert(pair);
+    }
+
+    /// How many questions were asked since the last time.
+    pub(crate) fn questions(&self) -> usize {
+        std::mem::take(&mut self.0.lock().unwrap().questions)
+    }
+}
+
+impl Rights for Policy {
+    async fn of_call(
+        &self,
+        asker: Asker<'_>,
+        tool: &ToolFacts,
+        arguments: Bytes,
+    ) -> Result<Option<Standing>, CallError> {
+        let mut says = self.0.lock().unwrap();
+        says.questions += 1;
+        if says.down {
+            return Err(Status::unavailable("as ordered").into());
+        }
+        let name = tool.name.to_string();
+        let pair = (asker.caller.subject().to_owned(), name.clone());
+        let by_arguments = says.by_arguments.contains(&name);
+        let secret = arguments.windows(6).any(|part| part == b"secret");
+        if says.denied.contains(&pair) || (by_arguments && secret) {
+            return Ok(None);
+        }
+        let sees = says.sees.get(&name).cloned().unwrap_or_default();
+        Ok(Some(Standing {
+            rights: Digest::of(sees.as_bytes()),
+            policy_hash: Digest::of(b"policies"),
+            by_arguments,
+        }))
+    }
+
+    async fn may_recall(
+        &self,
+        caller: &Caller,
+        conversation: ConversationKey,
+        _owner: &Owner,
+    ) -> Result<bool, CallError> {
+        let says = self.0.lock().unwrap();
+        let pair = (caller.subject().to_owned(), conversation);
+        Ok(says.recalls.contains(&pair))
+    }
+}

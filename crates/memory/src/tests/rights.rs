@@ -1,0 +1,227 @@
+use wardgate_rpc::client::Which;
+
+use super::*;
+
+/// A turn that rests on two results.
+async fn turn_with_results(setup: &Setup, joy: &Caller, id: &ConversationId) {
+    let turn = vec![
+        person("question"),
+        model("let me look"),
+        result_of("read", "{}", "a result"),
+        model("I see a result"),
+        result_of("weather", "{}", "rain"),
+        NewMessage {
+            calls: Bytes::from_static(b"[]"),
+            ..model("and rain")
+        },
+        person("thanks"),
+    ];
+    let added = setup.add_to_turn(joy, id, "t", TurnState::Complete, turn);
+    added.await.unwrap();
+    setup
+        .add(joy, id, vec![model("another turn")])
+        .await
+        .unwrap();
+}
+
+const ALL: [&str; 8] = [
+    "question",
+    "let me look",
+    "a result",
+    "I see a result",
+    "rain",
+    "and rain",
+    "thanks",
+    "another turn",
+];
+
+const WITHOUT_READ: [&str; 8] = [
+    "question",
+    "let me look",
+    "",
+    "",
+    "rain",
+    "",
+    "thanks",
+    "another turn",
+];
+
+#[tokio::test]
+async fn what_one_may_no_longer_call_is_withheld_with_what_was_written_from_it() {
+    for setup in Setup::each().await {
+        let joy = joy();
+        let mine = setup.make(&joy, "chat").await;
+        turn_with_results(&setup, &joy, &mine).await;
+        setup.policy.deny("nurse.jim", "read");
+        assert_eq!(texts(&setup.context(&joy, &mine).await.messages), ALL);
+        setup.policy.deny("nurse.joy", "read");
+        let context = setup.context(&joy, &mine).await;
+        assert_eq!(texts(&context.messages), WITHOUT_READ);
+    }
+}
+
+#[tokio::test]
+async fn every_way_of_reading_asks_again() {
+    for setup in Setup::each().await {
+        let joy = joy();
+        let mine = setup.make(&joy, "chat").await;
+        turn_with_results(&setup, &joy, &mine).await;
+        assert_eq!(texts(&setup.context(&joy, &mine).await.messages), ALL);
+        setup.policy.narrow("read", "fewer rows");
+
+        let context = setup.context(&joy, &mine).await;
+        assert_eq!(texts(&context.messages), WITHOUT_READ);
+        let withheld: Vec<_> = context.messages.iter().map(|one| one.withheld).collect();
+        assert_eq!(withheld, WITHOUT_READ.map(str::is_empty));
+        let result = context.messages[2].call.as_ref().unwrap();
+        assert_eq!(
+            (result.tool.name.as_str(), result.arguments.len()),
+            ("read", 0)
+        );
+        assert!(context.messages[5].calls.is_empty());
+
+        let read = setup
+            .memory
+            .read_conversation(of(&joy), Which::Own(&mine), 0, 0);
+        assert_eq!(texts(&read.await.unwrap().messages), WITHOUT_READ);
+        let turn = setup.memory.get_turn(of(&joy), &mine, &turn_id("t")).await;
+        assert_eq!(texts(&turn.unwrap().unwrap().messages), WITHOUT_READ[..7]);
+        // Begun behind the result: what was written from it is withheld all the same.
+        for last in [2, 3, 4] {
+            let window = setup
+                .memory
+                .get_context(of(&joy), &mine, last, 0)
+                .await
+                .unwrap();
+            let last = WITHOUT_READ.len() - last as usize;
+            // A window does not begin with a result of a call that it leaves out.
+            let first = if last == 4 { 5 } else { last };
+            assert_eq!(texts(&window.messages), WITHOUT_READ[first..]);
+        }
+        let page = setup
+            .memory
+            .read_conversation(of(&joy), Which::Own(&mine), 3, 1);
+        assert_eq!(texts(&page.await.unwrap().messages), [""]);
+        let hits = setup
+            .memory
+            .search(of(&joy), "rain", None, 0)
+            .await
+            .unwrap();
+        assert_eq!(hits.len(), 1, "results of tools are not searched");
+        assert!(hits[0].message.withheld && hits[0].message.content.is_empty());
+
+        // Rights that come back bring everything back.
+        setup.policy.narrow("read", "");
+        assert_eq!(texts(&setup.context(&joy, &mine).await.messages), ALL);
+    }
+}
+
+#[tokio::test]
+async fn while_the_policy_cannot_be_asked_nothing_that_came_of_a_tool_is_shown() {
+    for setup in Setup::each().await {
+        let joy = joy();
+        let mine = setup.make(&joy, "chat").await;
+        turn_with_results(&setup, &joy, &mine).await;
+        setup.policy.is_down(true);
+        let context = setup.context(&joy, &mine).await;
+        let shown = [
+            "question",
+            "let me look",
+            "",
+            "",
+            "",
+            "",
+            "thanks",
+            "another turn",
+        ];
+        assert_eq!(texts(&context.messages), shown);
+        let result = vec![result_of("read", "{}", "a result")];
+        let added = setup.add(&joy, &mine, result).await;
+        assert_eq!(reason(added), ErrorReason::Unavailable);
+        setup.add(&joy, &mine, vec![person("still")]).await.unwrap();
+        setup.policy.is_down(false);
+        let context = setup.context(&joy, &mine).await;
+        assert_eq!(texts(&context.messages)[..8], ALL);
+    }
+}
+
+#[tokio::test]
+async fn a_result_of_a_call_that_the_policy_denies_is_not_kept() {
+    for setup in Setup::each().await {
+        let joy = joy();
+        let mine = setup.make(&joy, "chat").await;
+        setup.policy.deny("nurse.joy", "read");
+        let batch = vec![person("question"), result_of("read", "{}", "a result")];
+        let added = setup.add(&joy, &mine, batch).await;
+        assert_eq!(reason(added), ErrorReason::Denied);
+        assert!(setup.context(&joy, &mine).await.messages.is_empty());
+    }
+}
+
+#[tokio::test]
+async fn calls_are_judged_by_their_arguments_where_those_matter_and_once_where_not() {
+    for setup in Setup::each().await {
+        let joy = joy();
+        let mine = setup.make(&joy, "chat").await;
+        let results = || {
+            vec![
+                result_of("read", r#"{"id":"open"}"#, "open"),
+                result_of("read", r#"{"id":"secret"}"#, "closed"),
+                result_of("read", r#"{"id":"open"}"#, "open again"),
+            ]
+        };
+        setup.add(&joy, &mine, results()).await.unwrap();
+        assert_eq!(setup.policy.questions(), 1);
+        setup.context(&joy, &mine).await;
+        assert_eq!(setup.policy.questions(), 1);
+        setup.policy.judge_arguments("read");
+        let context = setup.context(&joy, &mine).await;
+        assert_eq!(texts(&context.messages), ["open", "", "open again"]);
+        assert_eq!(setup.policy.questions(), 2);
+    }
+}
+
+#[tokio::test]
+async fn a_summary_is_withheld_when_a_result_it_covers_is() {
+    for setup in Setup::each().await {
+        let joy = joy();
+        let mine = setup.make(&joy, "chat").await;
+        setup
+            .add(&joy, &mine, vec![person("question")])
+            .await
+            .unwrap();
+        setup
+            .add(&joy, &mine, vec![summary("a question", 1)])
+            .await
+            .unwrap();
+        turn_with_results(&setup, &joy, &mine).await;
+        let summary_of = async || {
+            let window = setup
+                .memory
+                .get_context(of(&joy), &mine, 1, 0)
+                .await
+                .unwrap();
+            window.summary.unwrap().content
+        };
+        assert_eq!(summary_of().await, "a question");
+        setup
+            .add(&joy, &mine, vec![summary("a result and rain", 9)])
+            .await
+            .unwrap();
+        assert_eq!(summary_of().await, "a result and rain");
+        setup.policy.narrow("read", "fewer rows");
+        assert_eq!(summary_of().await, "");
+        // The earlier one rests on nothing.
+        let read = setup
+            .memory
+            .read_conversation(of(&joy), Which::Own(&mine), 0, 0);
+        let read = read.await.unwrap();
+        let summaries: Vec<_> = read
+            .messages
+            .iter()
+            .filter(|one| one.covers_to > 0)
+            .collect();
+        let shown: Vec<_> = summaries.iter().map(|one| one.content.as_str()).collect();
+        assert_eq!(shown, ["a question", ""]);
+    }
+}
