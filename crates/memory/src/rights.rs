@@ -14,8 +14,8 @@ use std::future::Future;
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, stream};
 use wardgate_domain::{
-    AnsweredCall, AttributeType, Caller, ColumnTier, ConversationKey, Digest, Message, PermitTerms,
-    Source, ToolFacts, TurnId, Verdict,
+    AnsweredCall, AttributeType, Caller, ColumnTier, ConversationFacts, ConversationKey, Digest,
+    Message, PermitTerms, Source, ToolFacts, TurnId, Verdict,
 };
 use wardgate_rpc::client::{CallError, PolicyClient};
 
@@ -73,14 +73,19 @@ impl Rights for PolicyClient {
         }))
     }
 
-    /// No policy speaks of conversations yet, so none is shared.
     async fn may_recall(
         &self,
-        _caller: &Caller,
-        _conversation: ConversationKey,
-        _owner: &Owner,
+        caller: &Caller,
+        conversation: ConversationKey,
+        owner: &Owner,
     ) -> Result<bool, CallError> {
-        Ok(false)
+        let conversation = ConversationFacts {
+            key: conversation,
+            owner: owner.subject.clone(),
+            tenant: owner.tenant.clone(),
+        };
+        let decision = self.authorize_recall(caller, &conversation).await?;
+        Ok(decision.allowed)
     }
 }
 

@@ -60,11 +60,7 @@ fn hot() -> Vec<(&'static str, Statement, &'static [&'static str])> {
             reading::GROUNDS.into(),
             &["message_grounds", "message_position"],
         ),
-        (
-            "search",
-            searching::HITS,
-            &["message_words_words", "INDEX 0:M"],
-        ),
+        ("search", searching::HITS, &["message_words_words", ":M1"]),
         ("repeated?", super::adding::BY_ID.into(), &["message_id"]),
         ("turn so far", super::adding::TURN.into(), &["message_turn"]),
         (

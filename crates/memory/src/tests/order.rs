@@ -126,7 +126,7 @@ impl Client<'_> {
             .add_messages(of(&joy), &self.mine, &addition)
             .await;
         let added = match added {
-            Ok(added) => added,
+            Ok(added) => added.messages,
             // The turn was over already, and nothing of it is stored.
             Err(error) => return assert_eq!(error.reason(), ErrorReason::Conflict),
         };
