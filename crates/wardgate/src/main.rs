@@ -3,6 +3,7 @@
 //! ```text
 //!  main ─▶ cli ─▶ commands/up ────────▶ compose: policy · tool-runner · audit · memory by local links ─▶ gateway (─▶ agent)
 //!            ├──▶ commands/serve ─────▶ one service behind a socket, or the gateway with its links
+//!            ├──▶ commands/agent ─────▶ the agent, with its gateway over HTTP
 //!            ├──▶ commands/{token, audit, tools, policy, certs, config, health}
 //!            └──▶ launch: becomes a program of a tool, within its limits
 //! ```
