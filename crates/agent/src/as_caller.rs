@@ -7,6 +7,7 @@ use futures::future::BoxFuture;
 use serde_json::value::to_raw_value;
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
+use wardgate_telemetry::names;
 
 use crate::functions::result_text;
 use crate::gateway::{CallEnding, Gateway, GatewayError, ToolCall};
@@ -61,12 +62,25 @@ impl AsCaller {
             cancel: &CancellationToken::new(),
         };
         let refused = |code, message| Err(GatewayFailure::Refused { code, message });
-        match self.gateway.call_tool(&self.token, &call).await?.ending {
+        let outcome = self.gateway.call_tool(&self.token, &call).await?;
+        tracing::debug!(
+            { names::CALL_ID } = outcome.call_id,
+            recorded = outcome.receipt.is_some(),
+            "the gateway ended a call of an assistant"
+        );
+        match outcome.ending {
             CallEnding::Result(result) => Ok(ToolAnswer {
                 text: result_text(&result),
                 is_error: result.is_error,
             }),
-            CallEnding::Denied { text, .. } => refused(INVALID_PARAMS, text),
+            CallEnding::Denied { decision_id, text } => {
+                tracing::info!(
+                    decision_id,
+                    tool,
+                    "the policy denied a call of an assistant"
+                );
+                refused(INVALID_PARAMS, text)
+            }
             CallEnding::UnknownTool => refused(INVALID_PARAMS, format!("Unknown tool: {tool}")),
             CallEnding::Refused { message } => refused(INVALID_PARAMS, message),
             CallEnding::RateLimited { retry_after } => {

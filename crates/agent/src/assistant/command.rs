@@ -12,18 +12,57 @@ use super::settings::Answer;
 pub(crate) struct ConfiguredCall {
     /// The model's name for the tool.
     pub(crate) tool: String,
-    pub(crate) arguments: BTreeMap<String, Template>,
+    pub(crate) arguments: BTreeMap<String, Argument>,
+}
+
+/// A value with holes in its texts.
+#[derive(Debug, Clone)]
+pub(crate) enum Argument {
+    Text(Template),
+    List(Vec<Argument>),
+    Object(Vec<(String, Argument)>),
+    Plain(Value),
+}
+
+impl Argument {
+    /// Checks every text of `value`: its syntax, and that it names nothing but `known`.
+    pub(super) fn parse(value: &Value, known: &[&str]) -> Result<Self, String> {
+        Ok(match value {
+            Value::String(text) => Self::Text(Template::parse(text, known)?),
+            Value::Array(items) => {
+                let items = items.iter().map(|item| Self::parse(item, known));
+                Self::List(items.collect::<Result<_, _>>()?)
+            }
+            Value::Object(members) => {
+                let members = members
+                    .iter()
+                    .map(|(name, item)| Ok((name.clone(), Self::parse(item, known)?)));
+                Self::Object(members.collect::<Result<_, String>>()?)
+            }
+            plain => Self::Plain(plain.clone()),
+        })
+    }
+
+    fn fill(&self, words: &BTreeMap<&str, &str>) -> Option<Value> {
+        match self {
+            Self::Text(template) => Some(Value::String(template.render(words).ok()?)),
+            Self::List(items) => items.iter().map(|item| item.fill(words)).collect(),
+            Self::Object(members) => members
+                .iter()
+                .map(|(name, item)| Some((name.clone(), item.fill(words)?)))
+                .collect(),
+            Self::Plain(value) => Some(value.clone()),
+        }
+    }
 }
 
 impl ConfiguredCall {
-    /// The arguments as JSON text. Each is a text; validation makes of it what the tool wants.
+    /// The arguments as JSON text, as a model would write them.
     fn fill(&self, words: &BTreeMap<&str, &str>) -> Option<String> {
         let filled = self
             .arguments
             .iter()
-            .map(|(name, template)| {
-                Some((name.clone(), Value::String(template.render(words).ok()?)))
-            })
+            .map(|(name, argument)| Some((name.clone(), argument.fill(words)?)))
             .collect::<Option<Map<_, _>>>()?;
         Some(Value::Object(filled).to_string())
     }
@@ -123,7 +162,7 @@ mod tests {
             tool: "look_up".to_owned(),
             arguments: BTreeMap::from([(
                 argument.to_owned(),
-                Template::parse(text, known).unwrap(),
+                Argument::parse(&text.into(), known).unwrap(),
             )]),
         }
     }

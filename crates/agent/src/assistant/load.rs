@@ -8,7 +8,7 @@ use regex::Regex;
 use serde_json::Value;
 use serde_saphyr::{Location, Spanned};
 
-use super::command::{Command, ConfiguredCall};
+use super::command::{Argument, Command, ConfiguredCall};
 use super::fault::{Faults, without_place};
 use super::language::{ByLanguage, Language};
 use super::prompt::{Prompt, Template};
@@ -378,21 +378,21 @@ impl Reader<'_> {
     fn call(
         &mut self,
         tool: String,
-        arguments: BTreeMap<String, Spanned<String>>,
+        arguments: BTreeMap<String, Spanned<Value>>,
         known: &[&str],
     ) -> ConfiguredCall {
-        let mut templates = BTreeMap::new();
-        for (name, text) in arguments {
-            match Template::parse(&text.value, known) {
-                Ok(template) => {
-                    templates.insert(name, template);
+        let mut filled = BTreeMap::new();
+        for (name, value) in arguments {
+            match Argument::parse(&value.value, known) {
+                Ok(argument) => {
+                    filled.insert(name, argument);
                 }
-                Err(problem) => self.faults.add(Some(text.referenced), problem),
+                Err(problem) => self.faults.add(Some(value.referenced), problem),
             }
         }
         ConfiguredCall {
             tool,
-            arguments: templates,
+            arguments: filled,
         }
     }
 }

@@ -200,7 +200,7 @@ pub(super) struct Command {
     /// The model's name for the tool.
     pub(super) tool: String,
     #[serde(default)]
-    pub(super) arguments: BTreeMap<String, Spanned<String>>,
+    pub(super) arguments: BTreeMap<String, Spanned<Value>>,
     #[serde(default)]
     pub(super) answer: Answer,
 }
@@ -211,9 +211,9 @@ pub(super) struct Command {
 pub(super) struct Call {
     /// The model's name for the tool.
     pub(super) tool: String,
-    /// With `{{ message }}` in them.
+    /// With `{{ message }}` in their texts.
     #[serde(default)]
-    pub(super) arguments: BTreeMap<String, Spanned<String>>,
+    pub(super) arguments: BTreeMap<String, Spanned<Value>>,
 }
 
 /// What answers a command.

@@ -66,7 +66,7 @@ mod tests {
     fn what_has_one_meaning_is_mended() {
         for text in [
             r#"{"city": "Hue", "wind": true,}"#,
-            r#"{'city': 'Hue', 'wind': True}"#,
+            "{'city': 'Hue', 'wind': True}",
             r#"{city: "Hue", "wind": true}"#,
         ] {
             let expected = json!({ "city": "Hue", "wind": true, "days": 3 });

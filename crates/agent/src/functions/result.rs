@@ -73,7 +73,7 @@ mod tests {
 
     use super::*;
 
-    fn text(content: Value, structured: Option<Value>) -> String {
+    fn text(content: &Value, structured: Option<Value>) -> String {
         result_text(&ToolResult {
             content: content.as_array().unwrap().clone(),
             structured,
@@ -84,21 +84,21 @@ mod tests {
     #[test]
     fn text_comes_before_structured_content_and_never_both() {
         let content = json!([{ "type": "text", "text": "a" }, { "type": "text", "text": "b" }]);
-        assert_eq!(text(content, Some(json!({ "data": [1] }))), "a\nb");
+        assert_eq!(text(&content, Some(json!({ "data": [1] }))), "a\nb");
         let empty = json!([{ "type": "text", "text": " " }]);
         assert_eq!(
-            text(json!([]), Some(json!({ "data": [1] }))),
+            text(&json!([]), Some(json!({ "data": [1] }))),
             "{\n  \"data\": [\n    1\n  ]\n}"
         );
-        assert!(text(empty, Some(json!({ "a": 1 }))).contains("\"a\": 1"));
-        assert_eq!(text(json!([]), Some(Value::Null)), "null");
-        assert_eq!(text(json!([]), None), "(no content)");
+        assert!(text(&empty, Some(json!({ "a": 1 }))).contains("\"a\": 1"));
+        assert_eq!(text(&json!([]), Some(Value::Null)), "null");
+        assert_eq!(text(&json!([]), None), "(no content)");
     }
 
     #[test]
     fn what_is_no_text_is_named() {
         let shown = text(
-            json!([
+            &json!([
                 { "type": "image", "mimeType": "image/png", "data": "aaaaaaaa" },
                 { "type": "audio", "mimeType": "audio/wav", "data": "aaaa" },
                 { "type": "resource_link", "name": "notes", "uri": "file:///notes" },
@@ -127,10 +127,10 @@ mod tests {
     #[test]
     fn a_result_that_is_too_long_says_how_much_is_missing() {
         let long = "é".repeat(MAX_TEXT + 7);
-        let shown = text(json!([{ "type": "text", "text": long }]), None);
+        let shown = text(&json!([{ "type": "text", "text": long }]), None);
         assert!(shown.ends_with("é\n[cut: 7 more characters were left out]"));
         assert_eq!(shown.chars().filter(|c| *c == 'é').count(), MAX_TEXT);
         let fits = "é".repeat(MAX_TEXT);
-        assert_eq!(text(json!([{ "type": "text", "text": fits }]), None), fits);
+        assert_eq!(text(&json!([{ "type": "text", "text": fits }]), None), fits);
     }
 }

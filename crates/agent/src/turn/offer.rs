@@ -6,6 +6,9 @@ use crate::assistant::Tools;
 use crate::model::Function;
 use crate::seam::GatewayTool;
 
+/// Providers refuse a request with more.
+const MAX_FUNCTIONS: usize = 128;
+
 /// Tools under the model's names for them.
 #[derive(Debug, Default)]
 pub(super) struct Offer(Vec<GatewayTool>);
@@ -16,6 +19,12 @@ impl Offer {
         let mut offered = Vec::new();
         let mut names = HashSet::new();
         for mut tool in tools {
+            if offered.len() == MAX_FUNCTIONS {
+                tracing::warn!(
+                    "tools beyond the first {MAX_FUNCTIONS} are not offered: narrow `tools` of the assistant"
+                );
+                break;
+            }
             let is_allowed = |pattern: &String| matches(pattern, &tool.name);
             if !settings.allow.iter().any(is_allowed) {
                 continue;

@@ -2,13 +2,13 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn cleaned(schema: Value) -> Value {
-    parameters(&schema).unwrap()
+fn cleaned(schema: &Value) -> Value {
+    parameters(schema).unwrap()
 }
 
 /// The one property `x` of the root, cleaned.
-fn property(schema: Value) -> Value {
-    cleaned(json!({ "properties": { "x": schema } }))["properties"]["x"].clone()
+fn property(schema: &Value) -> Value {
+    cleaned(&json!({ "properties": { "x": schema } }))["properties"]["x"].clone()
 }
 
 #[test]
@@ -24,7 +24,7 @@ fn what_every_provider_takes_stays_as_it_is() {
         "required": ["query"],
         "additionalProperties": false,
     });
-    assert_eq!(cleaned(schema.clone()), schema);
+    assert_eq!(cleaned(&schema), schema);
 }
 
 #[test]
@@ -35,7 +35,7 @@ fn the_root_is_an_object_with_properties() {
         json!({ "type": "object" }),
         json!({ "type": ["object", "null"] }),
     ] {
-        assert_eq!(cleaned(schema), empty);
+        assert_eq!(cleaned(&schema), empty);
     }
     for schema in [
         json!(true),
@@ -59,7 +59,7 @@ fn what_is_about_the_schema_is_left_out_but_no_property_is() {
         },
     });
     assert_eq!(
-        cleaned(schema),
+        cleaned(&schema),
         json!({
             "properties": {
                 "x-mcp": { "type": "string" },
@@ -74,29 +74,29 @@ fn what_is_about_the_schema_is_left_out_but_no_property_is() {
 #[test]
 fn lists_have_items_and_objects_have_properties() {
     assert_eq!(
-        property(json!({ "type": "array" })),
+        property(&json!({ "type": "array" })),
         json!({ "type": "array", "items": {} })
     );
     assert_eq!(
-        property(json!({ "type": ["array", "null"] })),
+        property(&json!({ "type": ["array", "null"] })),
         json!({ "type": ["array", "null"], "items": {} })
     );
     let tuple = json!({ "type": "array", "items": [{ "type": "string" }, { "type": "null" }] });
     assert_eq!(
-        property(tuple),
+        property(&tuple),
         json!({ "type": "array", "items": { "anyOf": [{ "type": "string" }, { "type": "null" }] } })
     );
     assert_eq!(
-        property(json!({ "type": "object", "additionalProperties": {} })),
+        property(&json!({ "type": "object", "additionalProperties": {} })),
         json!({ "type": "object", "properties": {} })
     );
 }
 
 #[test]
 fn a_property_is_a_schema_of_its_own() {
-    assert_eq!(property(json!(true)), json!({}));
+    assert_eq!(property(&json!(true)), json!({}));
     let without =
-        cleaned(json!({ "properties": { "x": false, "y": {} }, "required": ["x", "y", "z"] }));
+        cleaned(&json!({ "properties": { "x": false, "y": {} }, "required": ["x", "y", "z"] }));
     assert_eq!(
         without,
         json!({ "properties": { "y": {} }, "required": ["y"], "type": "object" })
@@ -117,7 +117,7 @@ fn a_reference_is_replaced_by_what_it_stands_for() {
         },
     });
     assert_eq!(
-        cleaned(schema)["properties"],
+        cleaned(&schema)["properties"],
         json!({
             "x": { "type": "string", "description": "generic" },
             "y": { "type": "string", "description": "this one" },
@@ -135,7 +135,7 @@ fn a_reference_into_itself_is_followed_once() {
         } },
         "properties": { "root": { "$ref": "#/$defs/node" } },
     });
-    let root = cleaned(tree)["properties"]["root"].clone();
+    let root = cleaned(&tree)["properties"]["root"].clone();
     assert_eq!(
         root["properties"]["children"]["items"],
         json!({ "type": "object", "description": "A node.", "properties": {} })
@@ -145,7 +145,7 @@ fn a_reference_into_itself_is_followed_once() {
         json!({ "$defs": { "a": { "$ref": "#/$defs/b" }, "b": { "$ref": "#/$defs/a" } }, "$ref": "#/$defs/a" }),
         json!({ "properties": { "x": { "$ref": "#" }, "y": { "allOf": [{ "$ref": "#" }] } } }),
     ] {
-        assert!(!cleaned(circle).to_string().contains("$ref"));
+        assert!(!cleaned(&circle).to_string().contains("$ref"));
     }
 }
 
@@ -200,7 +200,7 @@ fn a_choice_at_the_root_becomes_its_branches_taken_together() {
         "if": {}, "then": {}, "else": {}, "const": 1, "enum": [1],
     });
     assert_eq!(
-        cleaned(schema),
+        cleaned(&schema),
         json!({
             "type": "object",
             "properties": { "a": { "type": "string" }, "b": {}, "c": { "type": "string" }, "d": {} },
@@ -213,11 +213,11 @@ fn a_choice_at_the_root_becomes_its_branches_taken_together() {
 fn a_choice_of_one_is_none_and_an_empty_one_nothing() {
     let optional = json!({ "anyOf": [{ "not": {} }, { "type": "string" }], "description": "d" });
     assert_eq!(
-        property(optional),
+        property(&optional),
         json!({ "description": "d", "type": "string" })
     );
     assert_eq!(
-        property(json!({ "anyOf": [], "enum": [], "description": 5 })),
+        property(&json!({ "anyOf": [], "enum": [], "description": 5 })),
         json!({})
     );
 }

@@ -108,10 +108,17 @@ async fn two_streams_of_one_turn_do_everything_once() {
 
 #[tokio::test]
 async fn two_streams_that_come_to_different_answers_do_not_mix() {
-    let model = ScriptedModel::new([words("Yes."), words("No.")]);
+    // The first is long enough to wait for its reader before it is whole.
+    let long = "yes ".repeat(40);
+    let model = ScriptedModel::new([words(&long), words("No.")]);
     let fixture = Fixture::new(model, gateway(), PLAIN).await;
-    let (one, other) = tokio::join!(fixture.says("book"), fixture.says("book"));
-    let conflicts = one.all("error").len() + other.all("error").len();
-    assert_eq!(conflicts, 1, "{one:?}\n{other:?}");
-    assert_eq!(fixture.gateway.said("c").len(), 2);
+    let mut one = fixture.stream(named("book"));
+    one.next().await.unwrap();
+    let other = fixture.says("book").await;
+    assert_eq!(other.last()["finish_reason"], "stop");
+    let one = Events::of(one).await;
+    assert_eq!(one.one("error")["kind"], "conflict");
+    let said = fixture.gateway.said("c");
+    assert_eq!(said.last().unwrap().1, "No.");
+    assert_eq!(said.len(), 2);
 }
