@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Map, Value};
+use wardgate_arguments::integral;
 use wardgate_domain::{
     Ambient, ColumnClass, Digest, PermitVerifier, SwitchKind, SwitchTarget, ToolSwitches,
 };
 use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_redact::{PseudonymKey, Row};
+use wardgate_rpc::client::MemoryClient;
 
-use crate::arguments::integral;
 use crate::catalogue::{Catalogue, MaxRows, Tool, Toolset};
 use crate::compiled::CompiledPermits;
 use crate::executor::{Beyond, Caps, Executor, Sources};
@@ -115,6 +116,8 @@ pub(crate) struct Shared {
     pub(crate) store: Store,
     /// How long results that are too large for an answer are kept.
     pub(crate) kept_for: Duration,
+    /// Where tools about conversations ask; none where there are no conversations.
+    pub(crate) memory: Option<MemoryClient>,
 }
 
 impl Shared {
@@ -130,6 +133,7 @@ impl Shared {
             results: Arc::new(results),
             store,
             kept_for: config.kept_for,
+            memory: None,
         }
     }
 }
@@ -152,7 +156,7 @@ impl Loaded {
     ) -> Result<Self, Error> {
         let (imported, missing) = (catalogue.imported().to_vec(), catalogue.missing().to_vec());
         let (tools, toolsets, settings, version) = catalogue.into_parts();
-        let mut sources = Sources::new(&shared.platform);
+        let mut sources = Sources::new(&shared.platform, shared.memory.clone());
         let open = previous.map(|previous| &previous.sources);
         for settings in settings {
             let limit = longest(&tools, &settings.name, config.time_limit);
@@ -233,6 +237,11 @@ impl Loaded {
     /// The MCP servers whose tools are imported, by name of their source.
     pub(crate) fn upstreams(&self) -> &BTreeMap<String, Arc<Upstream>> {
         &self.upstreams
+    }
+
+    /// Every MCP server, whether its tools are imported or configured one by one.
+    pub(crate) fn servers(&self) -> Vec<Arc<Upstream>> {
+        self.sources.servers().cloned().collect()
     }
 
     /// Whether there is anything a switch of this target could concern.

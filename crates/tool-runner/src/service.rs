@@ -22,16 +22,18 @@ use wardgate_proto::toolrunner::v1::tool_runner_service_server::{
     ToolRunnerService, ToolRunnerServiceServer,
 };
 use wardgate_redact::PseudonymKey;
-use wardgate_rpc::client::AuditClient;
+use wardgate_rpc::client::{AuditClient, MemoryClient};
 use wardgate_rpc::{Readiness, Service, ServiceError};
 use wardgate_telemetry::names;
 
 use crate::call::{self, AdmittedCall, Call};
 use crate::catalogue::Catalogue;
+use crate::closing::Closing;
 use crate::executor::Progress;
 use crate::files::Files;
 use crate::imported::Importer;
 use crate::loaded::{Keys, Loaded, Shared};
+use crate::mcp::Upstream;
 use crate::platform::Counted;
 use crate::store::{SealingKey, Store};
 use crate::switchboard::{Switchboard, Switches};
@@ -42,15 +44,23 @@ use crate::{Config, Error};
 /// connected to when they are first used, so a dead one stops nothing but its own tools.
 ///
 /// It is ready once it knows which tools are switched off, and says so when a change of the file is faulty.
-/// Changes of switches are recorded with `audit`.
+/// Changes of switches are recorded with `audit`. Tools about conversations ask `memory`. What it starts is ended by
+/// the [`Closing`].
 pub async fn service(
     config: Config,
     permits: PermitVerifier,
     pseudonym_key: PseudonymKey,
     sealing_key: SealingKey,
     audit: AuditClient,
+    memory: Option<MemoryClient>,
     ambient: Ambient,
-) -> Result<Service<ToolRunnerServiceServer<impl ToolRunnerService>>, Error> {
+) -> Result<
+    (
+        Service<ToolRunnerServiceServer<impl ToolRunnerService>>,
+        Closing,
+    ),
+    Error,
+> {
     let keys = Keys {
         permits,
         pseudonyms: Arc::new(pseudonym_key),
@@ -58,11 +68,17 @@ pub async fn service(
     let store = Store::open(&config.store, sealing_key, ambient.clone())?;
     let importer = Importer::new(&config.catalogue, audit.clone(), ambient.clone());
     let switchboard = Switchboard::open(store, audit, ambient.clone()).await?;
-    let runner = start(config, keys, switchboard, importer, ambient)?;
-    Ok(Service {
+    let shared = Shared {
+        memory,
+        ..Shared::new(&config, switchboard.store().clone(), ambient)
+    };
+    let runner = start(config, keys, switchboard, importer, shared)?;
+    let closing = Closing::of(&runner);
+    let service = Service {
         readiness: runner.readiness(),
         server: ToolRunnerServiceServer::from_arc(runner),
-    })
+    };
+    Ok((service, closing))
 }
 
 /// The loaded runner, its files and switches followed.
@@ -71,13 +87,12 @@ pub(crate) fn start(
     keys: Keys,
     switchboard: Arc<Switchboard>,
     importer: Importer,
-    ambient: Ambient,
+    shared: Shared,
 ) -> Result<Arc<Runner>, Error> {
     let seen = Files::read(&config.catalogue).unwrap_or_default();
     let mut catalogue =
         Catalogue::load(&config.catalogue, &config.variables).map_err(Error::Catalogue)?;
     importer.import(&mut catalogue, &seen.lock)?;
-    let shared = Shared::new(&config, switchboard.store().clone(), ambient);
     let loaded = Loaded::new(catalogue, &config, &keys, &shared, None)?;
     // Before anyone can answer.
     let upstreams = importer.changes();
@@ -311,6 +326,11 @@ impl Runner {
 
     pub(crate) fn readiness(&self) -> watch::Receiver<Readiness> {
         self.readiness.subscribe()
+    }
+
+    /// The MCP servers of the catalogue in force.
+    pub(crate) fn upstreams(&self) -> Vec<Arc<Upstream>> {
+        self.loaded.load().servers()
     }
 
     /// Tells whoever watches when it is ready in another way than before.

@@ -1,5 +1,7 @@
 //! The command line.
 
+mod agent;
+mod conversations;
 mod import;
 
 use std::net::SocketAddr;
@@ -9,6 +11,8 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use wardgate_domain::{Status, Timestamp};
 
+pub(crate) use agent::{Agent, AgentCommand, Extract};
+pub(crate) use conversations::{Conversations, ConversationsCommand, HoldChange, Listing};
 pub(crate) use import::{Import, ImportFrom};
 
 /// Governed access for AI agents: known callers, rules down to row and column, a record of every call.
@@ -31,6 +35,12 @@ pub(crate) enum Command {
     ToolRunner(ConfigFile),
     /// Run the audit service alone, or read the record.
     Audit(Audit),
+    /// Run the agent alone, or find tool calls in what models wrote.
+    Agent(Agent),
+    /// Run the memory service alone.
+    Memory(ConfigFile),
+    /// See, erase and hold the conversations of a running system, without a word of what was said.
+    Conversations(Conversations),
     /// Print a token of the local issuer.
     Token(Token),
     /// Check or list a catalogue of tools.
@@ -204,6 +214,9 @@ pub(crate) enum ToolsCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Check arguments against input schemas, as a call does: JSON lines `{"id", "schema", "arguments"}` from
+    /// standard input, `{"id", "ok", "arguments" or "error" and "path"}` to standard output.
+    Validate,
     /// Show what the tools of MCP servers are now, against what was approved in `tools.lock`.
     Diff {
         #[command(flatten)]

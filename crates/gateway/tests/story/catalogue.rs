@@ -30,6 +30,23 @@ async fn the_list_follows_the_catalogue() {
 }
 
 #[tokio::test]
+async fn a_thousand_tools_are_listed_without_asking_the_tool_runner() {
+    let world = World::start().await;
+    let many = (0..1_000).map(|number| tool(&format!("t{number}"), &definition()));
+    world.tool_runner.configure(many.collect());
+    until("all are listed", async || {
+        names(&world).await.len() == 1_000
+    })
+    .await;
+    let before = world.tool_runner.listed.count();
+    for _ in 0..20 {
+        assert_eq!(names(&world).await.len(), 1_000);
+    }
+    assert_eq!(world.tool_runner.listed.count(), before);
+    assert_eq!(world.tool_runner.asked.count(), 0);
+}
+
+#[tokio::test]
 async fn a_list_names_the_missing_upstreams_of_the_tools_in_it_and_no_others() {
     let world = World::start().await;
     let key = "/result/_meta/dev.wardgate~1missingUpstreams";

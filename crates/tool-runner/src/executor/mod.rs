@@ -30,6 +30,7 @@ use futures::future::BoxFuture;
 use serde_json::{Map, Value};
 use tokio::time::Instant;
 use wardgate_domain::{Ambient, Caller};
+use wardgate_rpc::client::MemoryClient;
 
 use crate::Error;
 use crate::catalogue::{Fields, Scope, Shape, SourceKind, SourceSettings, Statement};
@@ -131,6 +132,7 @@ pub(crate) struct Invocation<'a> {
 #[derive(Clone)]
 pub(crate) struct Sources {
     platform: Arc<Platform>,
+    memory: Option<MemoryClient>,
     open: BTreeMap<String, OpenSource>,
 }
 
@@ -152,9 +154,10 @@ pub(crate) enum Source {
 }
 
 impl Sources {
-    pub(crate) fn new(platform: &Arc<Platform>) -> Self {
+    pub(crate) fn new(platform: &Arc<Platform>, memory: Option<MemoryClient>) -> Self {
         Self {
             platform: Arc::clone(platform),
+            memory,
             open: BTreeMap::new(),
         }
     }
@@ -210,6 +213,11 @@ impl Sources {
         open.map(|(name, open)| (name.as_str(), &*open.guard))
     }
 
+    /// Remembered conversations.
+    pub(crate) fn memory(&self) -> Result<&MemoryClient, Error> {
+        self.memory.as_ref().ok_or(Error::NoMemory)
+    }
+
     pub(crate) fn platform(&self) -> &Arc<Platform> {
         &self.platform
     }
@@ -238,6 +246,14 @@ impl Sources {
             Some(Source::Mcp(upstream)) => Ok(Arc::clone(upstream)),
             _ => Err(Error::NoSource(name.to_owned())),
         }
+    }
+
+    /// Every MCP server.
+    pub(crate) fn servers(&self) -> impl Iterator<Item = &Arc<Upstream>> {
+        self.open.values().filter_map(|open| match &open.source {
+            Source::Mcp(upstream) => Some(upstream),
+            Source::Sql(_) | Source::Http(_) | Source::Grpc(_) => None,
+        })
     }
 
     /// The HTTP service of that name.

@@ -24,7 +24,7 @@ use wardgate_redact::PseudonymKey;
 pub(crate) use super::database::Database;
 use crate::Config;
 use crate::imported::Importer;
-use crate::loaded::Keys;
+use crate::loaded::{Keys, Shared};
 use crate::service::{Runner, start};
 use crate::store::{SealingKey, Store};
 use crate::switchboard::Switchboard;
@@ -199,7 +199,8 @@ impl Harness {
             .await
             .unwrap();
         let importer = Importer::new(&config.catalogue, audit.client(), ambient.clone());
-        let runner = start(config, keys, switchboard, importer, ambient.clone()).unwrap();
+        let shared = Shared::new(&config, switchboard.store().clone(), ambient.clone());
+        let runner = start(config, keys, switchboard, importer, shared).unwrap();
         Self {
             client: ToolRunnerServiceClient::new(ToolRunnerServiceServer::from_arc(Arc::clone(
                 &runner,
@@ -420,7 +421,7 @@ pub(super) fn rule(policies: &[&str]) -> RowRule {
     }
 }
 
-/// Asks again and again, for at most five seconds, until it is so.
+/// Asks again and again, for at most twenty seconds, until it is so.
 pub(crate) async fn eventually<F: Future<Output = bool>>(what: &str, mut is_so: impl FnMut() -> F) {
     let asking = async {
         let mut pause = tokio::time::interval(Duration::from_millis(20));
@@ -428,6 +429,6 @@ pub(crate) async fn eventually<F: Future<Output = bool>>(what: &str, mut is_so: 
             pause.tick().await;
         }
     };
-    let so = tokio::time::timeout(Duration::from_secs(5), asking).await;
+    let so = tokio::time::timeout(Duration::from_secs(20), asking).await;
     assert!(so.is_ok(), "not in time: {what}");
 }
