@@ -6,6 +6,7 @@ mod erasure;
 mod logs;
 mod order;
 mod policy;
+mod policy_client;
 mod record;
 mod rights;
 mod search;
