@@ -36,6 +36,7 @@ const ARROWS: [(&str, &[&str]); 15] = [
             "domain",
             "edge",
             "gateway",
+            "memory",
             "policy",
             "redact",
             "rpc",

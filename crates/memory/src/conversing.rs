@@ -66,14 +66,16 @@ impl<R: Rights> Conversing<R> {
             Err(Error::UnknownConversation) => return Ok(pb::GetContextResponse::default()),
             found => found?,
         };
+        let key = window.reading.conversation.key.to_string();
         let mut messages = self.shown(asker, window.reading).await;
-        let is_summary = |first: &&Message| first.source == Source::Summary;
-        let summary = messages.first().filter(is_summary).is_some();
-        let summary = summary.then(|| messages.remove(0));
+        let first = messages.first();
+        let with_summary = first.is_some_and(|first| first.source == Source::Summary);
+        let summary = with_summary.then(|| messages.remove(0));
         Ok(pb::GetContextResponse {
             summary: summary.map(Into::into),
             messages: messages.into_iter().map(Into::into).collect(),
             uncovered: window.uncovered,
+            key,
         })
     }
 
@@ -97,10 +99,11 @@ impl<R: Rights> Conversing<R> {
         let count = addition.entries.len() as u64;
         let owner = Owner::from(&caller);
         let added = self.store.add(&owner, &id, addition, self.ambient.now());
-        let added = added.await?;
+        let (key, added) = added.await?;
         counter!(names::MESSAGES_ADDED).increment(count);
         Ok(pb::AddMessagesResponse {
             messages: added.into_iter().map(Into::into).collect(),
+            key: key.to_string(),
         })
     }
 
@@ -140,10 +143,12 @@ impl<R: Rights> Conversing<R> {
         let Some((state, reading)) = self.store.turn(&owner, &id, &turn).await? else {
             return Ok(pb::GetTurnResponse::default());
         };
+        let key = reading.conversation.key.to_string();
         let messages = self.shown(asker, reading).await;
         Ok(pb::GetTurnResponse {
             state: pb::TurnState::from(state).into(),
             messages: messages.into_iter().map(Into::into).collect(),
+            key,
         })
     }
 
@@ -154,9 +159,11 @@ impl<R: Rights> Conversing<R> {
         let caller = caller(request.caller)?;
         let id = id(&request.conversation_id)?;
         let owner = Owner::from(&caller);
-        self.store.clear(&owner, &id, self.ambient.now()).await?;
+        let key = self.store.clear(&owner, &id, self.ambient.now()).await?;
         self.erasure.clean_up_cleared().await;
-        Ok(pb::ClearResponse {})
+        Ok(pb::ClearResponse {
+            key: key.to_string(),
+        })
     }
 
     pub(crate) async fn delete(
@@ -169,7 +176,9 @@ impl<R: Rights> Conversing<R> {
         let found = found.ok_or(Error::UnknownConversation)?;
         let by = By::Owner(caller.subject().to_owned());
         self.erasure.erase(found.key, by).await?;
-        Ok(pb::DeleteResponse {})
+        Ok(pb::DeleteResponse {
+            key: found.key.to_string(),
+        })
     }
 
     pub(crate) async fn list_conversations(
@@ -238,6 +247,12 @@ impl<R: Rights> Conversing<R> {
         };
         if owner == Owner::from(caller) {
             return Ok((key, false));
+        }
+        // The policy knows an owner by subject and tenant. Nothing is shared between tenants, and nobody is taken for
+        // their namesake of another issuer.
+        let namesake = owner.subject == caller.subject();
+        if owner.tenant != caller.tenant() || namesake {
+            return Err(unknown);
         }
         let allowed = self.rights.may_recall(caller, key, &owner).await;
         match allowed {

@@ -27,6 +27,11 @@ pub enum Error {
     /// A tool works on a source that there is not, or one of another type.
     #[error("there is no source `{0}` of the type its tools need")]
     NoSource(String),
+    /// A tool is about conversations, and there is no memory service.
+    #[error(
+        "tool_runner.links.memory is missing: a tool asks the interface `memory`, so name the memory service's address, for example https://127.0.0.1:7004"
+    )]
+    NoMemory,
     /// No tool of that canonical name is configured.
     #[error("no tool of that name is configured; list the tools")]
     UnknownTool,
@@ -74,6 +79,7 @@ impl ServiceError for Error {
             | Self::HttpSource(_)
             | Self::GrpcSource(_)
             | Self::NoSource(_)
+            | Self::NoMemory
             | Self::Interrupted => ErrorReason::Internal,
             Self::UnknownTool => ErrorReason::UnknownTool,
             Self::Store(error) => error.reason(),

@@ -11,6 +11,7 @@ use wardgate_domain::{
 };
 use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_redact::{PseudonymKey, Row};
+use wardgate_rpc::client::MemoryClient;
 
 use crate::catalogue::{Catalogue, MaxRows, Tool, Toolset};
 use crate::compiled::CompiledPermits;
@@ -115,6 +116,8 @@ pub(crate) struct Shared {
     pub(crate) store: Store,
     /// How long results that are too large for an answer are kept.
     pub(crate) kept_for: Duration,
+    /// Where tools about conversations ask; none where there are no conversations.
+    pub(crate) memory: Option<MemoryClient>,
 }
 
 impl Shared {
@@ -130,6 +133,7 @@ impl Shared {
             results: Arc::new(results),
             store,
             kept_for: config.kept_for,
+            memory: None,
         }
     }
 }
@@ -152,7 +156,7 @@ impl Loaded {
     ) -> Result<Self, Error> {
         let (imported, missing) = (catalogue.imported().to_vec(), catalogue.missing().to_vec());
         let (tools, toolsets, settings, version) = catalogue.into_parts();
-        let mut sources = Sources::new(&shared.platform);
+        let mut sources = Sources::new(&shared.platform, shared.memory.clone());
         let open = previous.map(|previous| &previous.sources);
         for settings in settings {
             let limit = longest(&tools, &settings.name, config.time_limit);

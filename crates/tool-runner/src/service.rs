@@ -22,7 +22,7 @@ use wardgate_proto::toolrunner::v1::tool_runner_service_server::{
     ToolRunnerService, ToolRunnerServiceServer,
 };
 use wardgate_redact::PseudonymKey;
-use wardgate_rpc::client::AuditClient;
+use wardgate_rpc::client::{AuditClient, MemoryClient};
 use wardgate_rpc::{Readiness, Service, ServiceError};
 use wardgate_telemetry::names;
 
@@ -44,13 +44,15 @@ use crate::{Config, Error};
 /// connected to when they are first used, so a dead one stops nothing but its own tools.
 ///
 /// It is ready once it knows which tools are switched off, and says so when a change of the file is faulty.
-/// Changes of switches are recorded with `audit`. What it starts is ended by the [`Closing`].
+/// Changes of switches are recorded with `audit`. Tools about conversations ask `memory`. What it starts is ended by
+/// the [`Closing`].
 pub async fn service(
     config: Config,
     permits: PermitVerifier,
     pseudonym_key: PseudonymKey,
     sealing_key: SealingKey,
     audit: AuditClient,
+    memory: Option<MemoryClient>,
     ambient: Ambient,
 ) -> Result<
     (
@@ -66,7 +68,11 @@ pub async fn service(
     let store = Store::open(&config.store, sealing_key, ambient.clone())?;
     let importer = Importer::new(&config.catalogue, audit.clone(), ambient.clone());
     let switchboard = Switchboard::open(store, audit, ambient.clone()).await?;
-    let runner = start(config, keys, switchboard, importer, ambient)?;
+    let shared = Shared {
+        memory,
+        ..Shared::new(&config, switchboard.store().clone(), ambient)
+    };
+    let runner = start(config, keys, switchboard, importer, shared)?;
     let closing = Closing::of(&runner);
     let service = Service {
         readiness: runner.readiness(),
@@ -81,13 +87,12 @@ pub(crate) fn start(
     keys: Keys,
     switchboard: Arc<Switchboard>,
     importer: Importer,
-    ambient: Ambient,
+    shared: Shared,
 ) -> Result<Arc<Runner>, Error> {
     let seen = Files::read(&config.catalogue).unwrap_or_default();
     let mut catalogue =
         Catalogue::load(&config.catalogue, &config.variables).map_err(Error::Catalogue)?;
     importer.import(&mut catalogue, &seen.lock)?;
-    let shared = Shared::new(&config, switchboard.store().clone(), ambient);
     let loaded = Loaded::new(catalogue, &config, &keys, &shared, None)?;
     // Before anyone can answer.
     let upstreams = importer.changes();

@@ -1,6 +1,7 @@
 //! The command line.
 
 mod agent;
+mod conversations;
 mod import;
 
 use std::net::SocketAddr;
@@ -11,6 +12,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use wardgate_domain::{Status, Timestamp};
 
 pub(crate) use agent::{Agent, AgentCommand, Extract};
+pub(crate) use conversations::{Conversations, ConversationsCommand, HoldChange, Listing};
 pub(crate) use import::{Import, ImportFrom};
 
 /// Governed access for AI agents: known callers, rules down to row and column, a record of every call.
@@ -35,6 +37,10 @@ pub(crate) enum Command {
     Audit(Audit),
     /// Run the agent alone, or find tool calls in what models wrote.
     Agent(Agent),
+    /// Run the memory service alone.
+    Memory(ConfigFile),
+    /// See, erase and hold the conversations of a running system, without a word of what was said.
+    Conversations(Conversations),
     /// Print a token of the local issuer.
     Token(Token),
     /// Check or list a catalogue of tools.

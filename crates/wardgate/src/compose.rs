@@ -8,7 +8,7 @@ use wardgate_domain::{Ambient, PermitSigner, PermitVerifier};
 use wardgate_edge::{Admission, Authenticator, Origins};
 use wardgate_gateway::{Gateway, Neighbours};
 use wardgate_redact::PseudonymKey;
-use wardgate_rpc::client::AuditClient;
+use wardgate_rpc::client::{AuditClient, MemoryClient, PolicyClient};
 use wardgate_rpc::link::TlsFiles;
 use wardgate_rpc::operator::Offered;
 use wardgate_rpc::{Neighbour, Peer, link};
@@ -17,7 +17,13 @@ use wardgate_tool_runner::{Closing, SealingKey};
 use crate::Failure;
 use crate::config::{AgentWiring, GatewayWiring};
 
-/// How long a change by an operator waits for the record.
+/// How long a reader of conversations waits for the policy.
+const RIGHTS_LIMIT: Duration = Duration::from_secs(1);
+
+/// How long a tool waits for the memory service.
+const CONVERSATIONS_LIMIT: Duration = Duration::from_secs(5);
+
+/// How long a change that is not a call waits for the record.
 const RECORD_LIMIT: Duration = Duration::from_secs(1);
 
 /// What the services of one process need.
@@ -26,11 +32,13 @@ pub(crate) struct Parts {
     pub(crate) policy: wardgate_policy::Config,
     pub(crate) tool_runner: wardgate_tool_runner::Config,
     pub(crate) audit: wardgate_audit::Config,
+    pub(crate) memory: wardgate_memory::Config,
     pub(crate) permit_signer: PermitSigner,
     pub(crate) permit_verifier: PermitVerifier,
     pub(crate) pseudonym_key: PseudonymKey,
     pub(crate) sealing_key: SealingKey,
     pub(crate) mac_key: wardgate_audit::MacKey,
+    pub(crate) memory_key: wardgate_memory::MasterKey,
 }
 
 /// Every service in this process: for the gateway each behind a local link, and for the operator; and what ends
@@ -42,23 +50,34 @@ pub(crate) async fn local(
     let audit = wardgate_audit::service(parts.audit, parts.mac_key, ambient.clone()).await?;
     let policy =
         wardgate_policy::service(parts.policy, parts.permit_signer, ambient.clone()).await?;
+    let memory = wardgate_memory::service(
+        parts.memory,
+        parts.memory_key,
+        rights(link::local(policy.clone(), Peer::Memory)),
+        record(link::local(audit.clone(), Peer::Memory)),
+        ambient.clone(),
+    )
+    .await?;
     let (tool_runner, closing) = wardgate_tool_runner::service(
         parts.tool_runner,
         parts.permit_verifier,
         parts.pseudonym_key,
         parts.sealing_key,
         record(link::local(audit.clone(), Peer::ToolRunner)),
+        Some(conversations(link::local(memory.clone(), Peer::ToolRunner))),
         ambient.clone(),
     )
     .await?;
     let offered = Offered::default()
         .with(policy.clone())
         .with(tool_runner.clone())
-        .with(audit.clone());
+        .with(audit.clone())
+        .with(memory.clone());
     let neighbours = Neighbours {
         policy: link::local(policy, Peer::Gateway),
         tool_runner: link::local(tool_runner, Peer::Gateway),
         audit: link::local(audit, Peer::Gateway),
+        memory: Some(link::local(memory, Peer::Gateway)),
     };
     Ok((neighbours, offered, closing))
 }
@@ -68,14 +87,13 @@ pub(crate) fn remote(wiring: &GatewayWiring) -> Result<Neighbours, Failure> {
     let tls = wiring.tls.as_ref();
     let links = &wiring.links;
     Ok(Neighbours {
-        policy: link::connect(
-            &links.policy,
-            Peer::Policy,
-            "wardgate.policy.v1.PolicyService",
-            tls,
-        )?,
+        policy: policy(&links.policy, tls)?,
         tool_runner: tool_runner(&links.tool_runner, tls)?,
         audit: audit(&links.audit, tls)?,
+        memory: match &links.memory {
+            Some(url) => Some(memory(url, tls)?),
+            None => None,
+        },
     })
 }
 
@@ -118,7 +136,20 @@ pub(crate) async fn remote_agent(
     })
 }
 
-/// The record behind a socket, for changes by operators.
+/// The policy behind a socket, for the rights of readers.
+pub(crate) fn remote_rights(url: &str, tls: Option<&TlsFiles>) -> Result<PolicyClient, Failure> {
+    Ok(rights(policy(url, tls)?))
+}
+
+/// The conversations behind a socket, for tools about them.
+pub(crate) fn remote_conversations(
+    url: &str,
+    tls: Option<&TlsFiles>,
+) -> Result<MemoryClient, Failure> {
+    Ok(conversations(memory(url, tls)?))
+}
+
+/// The record behind a socket, for changes that are not calls.
 pub(crate) fn remote_record(url: &str, tls: Option<&TlsFiles>) -> Result<AuditClient, Failure> {
     Ok(record(audit(url, tls)?))
 }
@@ -127,8 +158,25 @@ fn record(audit: Neighbour) -> AuditClient {
     AuditClient::new(audit.link, RECORD_LIMIT)
 }
 
+fn rights(policy: Neighbour) -> PolicyClient {
+    PolicyClient::new(policy.link, RIGHTS_LIMIT)
+}
+
+fn conversations(memory: Neighbour) -> MemoryClient {
+    MemoryClient::new(memory.link, CONVERSATIONS_LIMIT)
+}
+
+fn policy(url: &str, tls: Option<&TlsFiles>) -> Result<Neighbour, link::Error> {
+    link::connect(url, Peer::Policy, "wardgate.policy.v1.PolicyService", tls)
+}
+
 fn audit(url: &str, tls: Option<&TlsFiles>) -> Result<Neighbour, link::Error> {
     link::connect(url, Peer::Audit, "wardgate.audit.v1.AuditService", tls)
+}
+
+/// The memory service behind a socket.
+pub(crate) fn memory(url: &str, tls: Option<&TlsFiles>) -> Result<Neighbour, link::Error> {
+    link::connect(url, Peer::Memory, "wardgate.memory.v1.MemoryService", tls)
 }
 
 /// The tool-runner behind a socket.

@@ -18,7 +18,7 @@ use wardgate_rpc::link::TlsFiles;
 use wardgate_rpc::server::ListenConfig;
 
 /// Sections a file can have.
-const SECTIONS: [&str; 8] = [
+const SECTIONS: [&str; 9] = [
     "telemetry",
     "local_issuer",
     "gateway",
@@ -26,10 +26,11 @@ const SECTIONS: [&str; 8] = [
     "tool_runner",
     "audit",
     "agent",
+    "memory",
     "operator",
 ];
 /// What a service's section holds for this binary rather than for the service.
-const WIRING: [&str; 9] = [
+const WIRING: [&str; 10] = [
     "listen",
     "tls",
     "plaintext",
@@ -38,6 +39,7 @@ const WIRING: [&str; 9] = [
     "permit_public_key_files",
     "pseudonym_key_file",
     "mac_key_file",
+    "master_key_file",
     "links",
 ];
 
@@ -99,6 +101,9 @@ pub(crate) struct Links {
     pub(crate) policy: String,
     pub(crate) tool_runner: String,
     pub(crate) audit: String,
+    /// None: there are no conversations.
+    #[serde(default)]
+    pub(crate) memory: Option<String>,
 }
 
 /// How a gRPC service listens, and where its keys are.
@@ -122,15 +127,24 @@ pub(crate) struct ServiceWiring {
     #[serde(default)]
     pub(crate) mac_key_file: Option<PathBuf>,
     #[serde(default)]
-    pub(crate) links: Option<ServiceLinks>,
+    pub(crate) master_key_file: Option<PathBuf>,
+    #[serde(default)]
+    pub(crate) links: ServiceLinks,
 }
 
-/// Neighbours of a service that is not the gateway.
-#[derive(Debug, Deserialize)]
+/// Neighbours of a service that is not the gateway; which of them it needs, it says.
+#[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ServiceLinks {
-    /// Where the tool-runner records changes by operators.
-    pub(crate) audit: String,
+    /// Where the tool-runner and the memory service record changes.
+    #[serde(default)]
+    pub(crate) audit: Option<String>,
+    /// Where the memory service asks who may read what.
+    #[serde(default)]
+    pub(crate) policy: Option<String>,
+    /// Where tools about conversations ask.
+    #[serde(default)]
+    pub(crate) memory: Option<String>,
 }
 
 /// How an agent that runs by itself listens, whom it lets in, and where its gateway is. In `up` it shares the
@@ -190,6 +204,8 @@ pub(crate) struct OperatorWiring {
 #[serde(deny_unknown_fields)]
 pub(crate) struct OperatorLinks {
     pub(crate) tool_runner: String,
+    #[serde(default)]
+    pub(crate) memory: Option<String>,
 }
 
 impl ServiceWiring {

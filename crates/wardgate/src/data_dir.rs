@@ -12,6 +12,7 @@ use base64::engine::general_purpose::STANDARD;
 use wardgate_agent::ApprovalKey;
 use wardgate_audit::MacKey;
 use wardgate_domain::{Ambient, PermitSigner, PermitVerifier};
+use wardgate_memory::MasterKey;
 use wardgate_redact::PseudonymKey;
 use wardgate_tool_runner::SealingKey;
 
@@ -73,6 +74,11 @@ impl DataDir {
         format!("sqlite:{}", self.0.join("tool-runner.sqlite").display())
     }
 
+    /// Store URL of the conversations.
+    pub(crate) fn memory_store(&self) -> String {
+        format!("sqlite:{}", self.0.join("memory.sqlite").display())
+    }
+
     /// Where an operator reaches a running system.
     pub(crate) fn operator_socket(&self) -> PathBuf {
         self.0.join("operator.sock")
@@ -110,6 +116,10 @@ impl DataDir {
         self.keys().join("approval.key")
     }
 
+    pub(crate) fn memory_key(&self) -> PathBuf {
+        self.keys().join("memory.key")
+    }
+
     fn keys(&self) -> PathBuf {
         self.0.join("keys")
     }
@@ -123,7 +133,12 @@ impl DataDir {
                 hex(pair.public_key().as_ref()).as_bytes(),
             )?;
         }
-        for path in [self.pseudonym_key(), self.mac_key(), self.approval_key()] {
+        for path in [
+            self.pseudonym_key(),
+            self.mac_key(),
+            self.memory_key(),
+            self.approval_key(),
+        ] {
             if !path.exists() {
                 write_new(&path, hex(&ambient.random::<32>()).as_bytes())?;
             }
@@ -203,6 +218,11 @@ pub(crate) fn mac_key(path: &Path) -> Result<MacKey, Error> {
 /// The key that calls waiting for a person are sealed under.
 pub(crate) fn approval_key(path: &Path) -> Result<ApprovalKey, Error> {
     read_32_bytes(path).map(|bytes| ApprovalKey::from_bytes(&bytes))
+}
+
+/// The key that wraps the keys of conversations.
+pub(crate) fn memory_key(path: &Path) -> Result<MasterKey, Error> {
+    read_32_bytes(path).map(|bytes| MasterKey::from_bytes(&bytes))
 }
 
 fn read_32_bytes(path: &Path) -> Result<[u8; 32], Error> {

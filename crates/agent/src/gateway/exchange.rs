@@ -149,6 +149,10 @@ fn write(
     let mut post = http::Request::post(door.uri(&request.path)?)
         .body(body)
         .map_err(|_| GatewayError::UnknownToolset)?;
+    // As the listener says it of a client behind a socket; without one, this is the only way to tell.
+    if let Some(peer) = token.peer() {
+        post.extensions_mut().insert(peer);
+    }
     let headers = post.headers_mut();
     headers.extend(trace);
     let bearer = format!("Bearer {}", token.as_str());

@@ -1,5 +1,6 @@
 //! What a request passes, in this order, before anyone reads it.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::body::Body;
@@ -95,7 +96,8 @@ async fn admit(
     // 2. The token: nobody unknown gets as far as a model.
     let caller = here.admission.auth.caller_of_request(headers).await?;
     let token = CallerToken::of(headers);
-    let token = BearerToken::new(token.expose().unwrap_or_default());
+    let token = BearerToken::new(token.expose().unwrap_or_default())
+        .of_peer(request.extensions.get::<SocketAddr>().copied());
     // 3. The method.
     if request.method != method {
         let allowed = if method == Method::GET { "GET" } else { "POST" };

@@ -36,7 +36,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures::{Stream, StreamExt, TryStreamExt, stream};
+use futures::{Stream, StreamExt, stream};
 use tokio::time::{Instant, sleep, timeout};
 use tracing::{Instrument, info, warn};
 use wardgate_domain::Ambient;
@@ -47,10 +47,7 @@ use self::frames::Frames;
 use self::http::{Http, Limits};
 pub(crate) use self::settings::{ProviderKind, ProviderSettings, SettingsError};
 use self::telemetry::Watch;
-use crate::model::{
-    FinishReason, FunctionCall, ModelError, ModelEvent, ModelMessage, ModelRequest, ModelStream,
-    TokenUsage,
-};
+use crate::model::{ModelError, ModelEvent, ModelMessage, ModelRequest, ModelStream};
 
 /// Once the model stopped, only counts may follow, and they are not waited for longer than this.
 const GRACE: Duration = Duration::from_secs(1);
@@ -66,15 +63,6 @@ pub(crate) struct Provider {
     total: Duration,
     max_answer_bytes: usize,
     ambient: Ambient,
-}
-
-/// A whole answer.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Completion {
-    pub(crate) text: String,
-    pub(crate) calls: Vec<FunctionCall>,
-    pub(crate) usage: Option<TokenUsage>,
-    pub(crate) finish: FinishReason,
 }
 
 impl Provider {
@@ -124,30 +112,6 @@ impl Provider {
                 Err(error)
             }
         }
-    }
-
-    /// The same, and waits until it ends.
-    pub(crate) async fn complete(&self, request: &ModelRequest) -> Result<Completion, ModelError> {
-        let mut stream = self.stream(request).await?;
-        let mut text = String::new();
-        let (mut calls, mut usage) = (Vec::new(), None);
-        while let Some(event) = stream.try_next().await? {
-            match event {
-                ModelEvent::Text(more) => text.push_str(&more),
-                ModelEvent::Reasoning(_) => {}
-                ModelEvent::Call(call) => calls.push(call),
-                ModelEvent::Usage(counts) => usage = Some(counts),
-                ModelEvent::Finished(finish) => {
-                    return Ok(Completion {
-                        text,
-                        calls,
-                        usage,
-                        finish,
-                    });
-                }
-            }
-        }
-        Err(ModelError::Cut)
     }
 
     async fn begin(&self, request: &ModelRequest) -> Result<(ModelEvent, Reading), ModelError> {

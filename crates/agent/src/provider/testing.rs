@@ -17,8 +17,8 @@ use super::answer::Answer;
 use super::calls::Ids;
 use super::frames::{Body, Frames};
 use super::telemetry::Watch;
-use super::{ProviderKind, Reading};
-use crate::model::{ModelError, ModelEvent, ModelStream};
+use super::{Provider, ProviderKind, Reading};
+use crate::model::{FinishReason, FunctionCall, ModelError, ModelEvent, ModelRequest, ModelStream};
 
 struct Fixed;
 
@@ -56,6 +56,32 @@ pub(super) async fn collect(mut stream: ModelStream) -> (Vec<ModelEvent>, Result
         }
     }
     (events, Ok(()))
+}
+
+/// A whole answer.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Completion {
+    pub(super) text: String,
+    pub(super) calls: Vec<FunctionCall>,
+    pub(super) finish: Option<FinishReason>,
+}
+
+/// Asks for an answer and waits until it ends.
+pub(super) async fn complete(
+    provider: &Provider,
+    request: &ModelRequest,
+) -> Result<Completion, ModelError> {
+    let (events, end) = collect(provider.stream(request).await?).await;
+    let mut answer = Completion::default();
+    for event in events {
+        match event {
+            ModelEvent::Text(text) => answer.text.push_str(&text),
+            ModelEvent::Call(call) => answer.calls.push(call),
+            ModelEvent::Finished(finish) => answer.finish = Some(finish),
+            ModelEvent::Reasoning(_) | ModelEvent::Usage(_) => {}
+        }
+    }
+    end.map(|()| answer)
 }
 
 /// What comes of an answer that arrives in these pieces. Neighbouring texts are put together, as their borders

@@ -6,9 +6,9 @@ use futures::StreamExt;
 use metrics_exporter_prometheus::PrometheusBuilder;
 use serde_json::{Value, json};
 
-use super::testing::{Reply, Scripted, collect, lowest_chance, reading};
+use super::testing::{Completion, Reply, Scripted, collect, complete, lowest_chance, reading};
 use super::*;
-use crate::model::{Function, FunctionChoice};
+use crate::model::{FinishReason, Function, FunctionCall, FunctionChoice, TokenUsage};
 
 const HI: &str = "data: {\"choices\":[{\"delta\":{\"content\":\"Hi\"}}]}\n\n";
 const STOP: &str = "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n";
@@ -46,7 +46,7 @@ fn request() -> ModelRequest {
 
 async fn run(replies: Vec<Reply>, changes: Value) -> (Result<Completion, ModelError>, usize) {
     let server = Scripted::start(replies).await;
-    let answer = provider(&server, changes).complete(&request()).await;
+    let answer = complete(&provider(&server, changes), &request()).await;
     (answer, server.seen().len())
 }
 
@@ -54,8 +54,7 @@ fn said_hi() -> Completion {
     Completion {
         text: "Hi".to_owned(),
         calls: vec![],
-        usage: None,
-        finish: FinishReason::Stop,
+        finish: Some(FinishReason::Stop),
     }
 }
 
@@ -206,7 +205,7 @@ async fn a_connection_that_breaks_after_the_end_took_nothing() {
 #[tokio::test]
 async fn a_server_that_is_not_there_is_unreachable() {
     let nobody = Scripted::start([]).await;
-    let answer = provider(&nobody, json!({})).complete(&request()).await;
+    let answer = complete(&provider(&nobody, json!({})), &request()).await;
     assert_eq!(answer, Err(ModelError::Unreachable));
 }
 
@@ -280,8 +279,8 @@ async fn answers_and_failures_are_counted_without_their_contents() {
     ])
     .await;
     let provider = provider(&server, json!({}));
-    provider.complete(&request()).await.unwrap();
-    provider.complete(&request()).await.unwrap_err();
+    complete(&provider, &request()).await.unwrap();
+    complete(&provider, &request()).await.unwrap_err();
     drop(provider.stream(&request()).await.unwrap());
 
     let lines = recorder.handle().render();

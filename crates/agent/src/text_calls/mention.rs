@@ -2,21 +2,14 @@
 
 use super::cursor::is_in_name;
 
-/// Words that turn "use the X tool" into the opposite.
-const NEGATIONS: [&str; 12] = [
-    "not",
-    "never",
-    "no",
-    "without",
-    "avoid",
-    "cannot",
-    "don't",
-    "can't",
-    "won't",
-    "shouldn't",
-    "instead",
-    "than",
-];
+/// Whoever only names a tool says little; also bounds the work.
+const MAX_TEXT: usize = 16 * 1024;
+
+/// Words that turn "use the X tool" into the opposite, beside all that end in "n't".
+const NEGATIONS: [&str; 6] = ["not", "never", "without", "avoid", "cannot", "than"];
+
+/// What makes "no" one of them.
+const NO: [&str; 4] = ["need", "reason", "longer", "point"];
 
 /// The tools of which a text says that they are used, in order, each once. Their calls have no arguments.
 ///
@@ -24,49 +17,55 @@ const NEGATIONS: [&str; 12] = [
 /// found; an assistant may leave it off.
 pub(crate) fn mentioned<'t>(text: &str, tools: &[&'t str]) -> Vec<&'t str> {
     let mut found: Vec<&'t str> = Vec::new();
-    for sentence in sentences(text) {
-        for (before, name) in uses(sentence) {
-            let tool = tools.iter().find(|tool| tool.eq_ignore_ascii_case(name));
-            if let Some(tool) = tool
-                && !sentence.trim_end().ends_with('?')
-                && !is_negated(before)
-                && !is_quoted(before)
-                && !found.contains(tool)
-            {
-                found.push(tool);
+    if text.len() > MAX_TEXT {
+        return found;
+    }
+    let outside_of_code = text.split("```").step_by(2);
+    for line in outside_of_code.flat_map(str::lines) {
+        let mut read = 0;
+        for sentence in sentences(line) {
+            for (before, name) in uses(sentence) {
+                let tool = tools.iter().find(|tool| tool.eq_ignore_ascii_case(name));
+                if let Some(tool) = tool
+                    && !sentence.ends_with('?')
+                    && !is_negated(&sentence[..before])
+                    && !is_quoted(&line[..read + before])
+                    && !found.contains(tool)
+                {
+                    found.push(tool);
+                }
             }
+            read += sentence.len();
         }
     }
     found
 }
 
-/// Each with the mark that ends it. A dot within a name ends none. Code blocks are none.
-fn sentences(text: &str) -> Vec<&str> {
-    let plain = text.split("```").step_by(2);
-    let ends = |part: &'_ str| -> Vec<usize> {
-        let bytes = part.as_bytes();
-        (0..bytes.len())
-            .filter(|&at| match bytes[at] {
-                b'\n' | b'!' | b'?' | b';' => true,
-                b'.' => bytes.get(at + 1).is_none_or(u8::is_ascii_whitespace),
+/// Each with the mark that ends it. A dot within a name ends none.
+fn sentences(line: &str) -> impl Iterator<Item = &str> {
+    let mut rest = line;
+    std::iter::from_fn(move || {
+        let mut chars = rest.char_indices().peekable();
+        let mut end = rest.len();
+        while let Some((at, c)) = chars.next() {
+            let ends = match c {
+                '!' | '?' | ';' => true,
+                '.' => chars.peek().is_none_or(|next| next.1.is_whitespace()),
                 _ => false,
-            })
-            .collect()
-    };
-    let mut sentences = Vec::new();
-    for part in plain {
-        let mut from = 0;
-        for end in ends(part) {
-            sentences.push(&part[from..=end]);
-            from = end + 1;
+            };
+            if ends {
+                end = at + c.len_utf8();
+                break;
+            }
         }
-        sentences.push(&part[from..]);
-    }
-    sentences
+        let (sentence, after) = rest.split_at(end);
+        rest = after;
+        (!sentence.is_empty()).then_some(sentence)
+    })
 }
 
-/// What is written for X in each "use the X tool", and what stands before it.
-fn uses(sentence: &str) -> Vec<(&str, &str)> {
+/// Where each "use the X tool" begins, and what is written for X.
+fn uses(sentence: &str) -> Vec<(usize, &str)> {
     let mut uses = Vec::new();
     let mut words = Words {
         rest: sentence,
@@ -79,14 +78,12 @@ fn uses(sentence: &str) -> Vec<(&str, &str)> {
         if is(last[0], "use") && is(last[1], "the") {
             let name = word.trim_matches(['`', '*', '_']);
             let mut ahead = Words { ..words };
-            let is_tool = ahead.next().is_some_and(|it| {
-                is(
-                    it.1.trim_end_matches(|c: char| !c.is_alphanumeric()),
-                    "tool",
-                )
-            });
+            let is_tool = ahead
+                .next()
+                .map(|(_, word)| word.trim_end_matches(|c: char| !c.is_alphanumeric()))
+                .is_some_and(|word| is(word, "tool"));
             if is_tool && name.chars().all(is_in_name) {
-                uses.push((&sentence[..before], name));
+                uses.push((before, name));
             }
         }
         if is(word, "use") {
@@ -120,9 +117,12 @@ impl<'a> Iterator for Words<'a> {
 
 fn is_negated(before: &str) -> bool {
     let before = before.to_lowercase().replace('’', "'");
-    before
+    let words: Vec<&str> = before
         .split(|c: char| !(c.is_alphanumeric() || c == '\''))
-        .any(|word| NEGATIONS.contains(&word) || word.ends_with("n't"))
+        .collect();
+    let negates = |word: &&str| NEGATIONS.contains(word) || word.ends_with("n't");
+    let is_no = |pair: &[&str]| pair[0] == "no" && NO.contains(&pair[1]);
+    words.iter().any(negates) || words.windows(2).any(is_no)
 }
 
 /// Whether a quotation was opened and not closed.

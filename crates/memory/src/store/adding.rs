@@ -8,8 +8,8 @@
 //! ends twice.
 
 use wardgate_domain::{
-    ConversationId, InvalidMessage, Message, MessageId, NewMessage, Source, Timestamp, TurnId,
-    TurnState,
+    ConversationId, ConversationKey, InvalidMessage, Message, MessageId, NewMessage, Source,
+    Timestamp, TurnId, TurnState,
 };
 
 use super::conversations::owned_and_locked;
@@ -96,7 +96,7 @@ struct TurnSoFar {
 }
 
 impl Store {
-    /// Adds to the owner's conversation, and gives what is stored, in the order given, without the texts. A message
+    /// Adds to the owner's conversation, and gives its key and what is stored, in the order given, without the texts. A message
     /// whose id is there already with the same content counts as added.
     pub(crate) async fn add(
         &self,
@@ -104,11 +104,12 @@ impl Store {
         id: &ConversationId,
         addition: Addition,
         now: Timestamp,
-    ) -> Result<Vec<Message>, Error> {
+    ) -> Result<(ConversationKey, Vec<Message>), Error> {
         let word_key = self.key.word_key(owner);
         within(async {
             let mut transaction = self.database.write().await?;
             let conversation = owned_and_locked(&mut transaction, owner, id.as_str()).await?;
+            let key = conversation.key()?;
             let unlocked = conversation.unlock(self)?;
             let mut adding = Adding {
                 store: self,
@@ -123,7 +124,7 @@ impl Store {
             };
             let stored = adding.run(addition).await?;
             adding.transaction.commit().await?;
-            Ok(stored)
+            Ok((key, stored))
         })
         .await
     }

@@ -103,23 +103,25 @@ impl Doomed {
 }
 
 impl Store {
-    /// Erases every message of the owner's conversation.
+    /// Erases every message of the owner's conversation, and gives its key.
     pub(crate) async fn clear(
         &self,
         owner: &Owner,
         id: &ConversationId,
         now: Timestamp,
-    ) -> Result<(), Error> {
+    ) -> Result<ConversationKey, Error> {
         within(async {
             let mut transaction = self.database.write().await?;
             let row = owned_and_locked(&mut transaction, owner, id.as_str()).await?;
             if row.held {
                 return Err(Error::Held);
             }
-            let (_, wrapped) = self.key.new_data_key(row.key()?, &self.ambient)?;
+            let key = row.key()?;
+            let (_, wrapped) = self.key.new_data_key(key, &self.ambient)?;
             let values = [row.number.into(), wrapped.into(), now.as_micros().into()];
             transaction.execute(CLEAR, values).await?;
-            transaction.commit().await
+            transaction.commit().await?;
+            Ok(key)
         })
         .await
     }

@@ -2,6 +2,18 @@ use wardgate_rpc::client::Which;
 
 use super::*;
 
+fn of_other_issuer(subject: &str) -> Caller {
+    Caller::from_verified(CallerClaims {
+        issuer: "https://other.example".to_owned(),
+        subject: subject.to_owned(),
+        tenant: String::new(),
+        roles: Vec::new(),
+        attributes: BTreeMap::new(),
+        token_id: "t".to_owned(),
+        expires_at: Timestamp::from_seconds(0),
+    })
+}
+
 #[tokio::test]
 async fn what_is_said_comes_back_as_it_was_said_after_a_restart_too() {
     for setup in Setup::each().await {
@@ -75,15 +87,7 @@ async fn anothers_conversation_is_as_unknown_as_none() {
         for other in [
             caller("nurse.jim", ""),
             caller("nurse.joy", "north"),
-            Caller::from_verified(CallerClaims {
-                issuer: "https://other.example".to_owned(),
-                subject: "nurse.joy".to_owned(),
-                tenant: String::new(),
-                roles: Vec::new(),
-                attributes: BTreeMap::new(),
-                token_id: "t".to_owned(),
-                expires_at: Timestamp::from_seconds(0),
-            }),
+            of_other_issuer("nurse.joy"),
         ] {
             let of = of(&other);
             let memory = &setup.memory;
@@ -147,6 +151,16 @@ async fn a_conversation_is_shared_only_where_the_policy_says_so_and_only_for_rea
         let shared = read().await.unwrap();
         assert!(shared.conversation.shared);
         assert_eq!(texts(&shared.messages), ["hello", "a result", "bye"]);
+        // Not with another tenant, nor with a namesake of another issuer, whatever the policy says.
+        let elsewhere = caller("nurse.jim", "north");
+        let namesake = of_other_issuer("nurse.joy");
+        setup.policy.share("nurse.joy", key);
+        for stranger in [&elsewhere, &namesake] {
+            let read = setup
+                .memory
+                .read_conversation(of(stranger), Which::Key(key), 0, 0);
+            assert_eq!(reason(read.await), ErrorReason::UnknownConversation);
+        }
         // With the rights of the one who reads.
         setup.policy.deny("nurse.jim", "read");
         assert_eq!(texts(&read().await.unwrap().messages), ["hello", "", ""]);
@@ -266,13 +280,13 @@ async fn what_is_too_much_is_refused_by_name_without_repeating_it() {
             assert!(!format!("{error} {error:?}").contains("canary"));
         }
         let query = "canary ".repeat(40);
-        let words: String = (0..40).map(|n| format!("canary{n} ")).collect();
+        let words: Vec<_> = (0..40).map(|n| format!("canary{n}")).collect();
         setup
             .memory
             .search(of(&joy), &query, None, 0)
             .await
             .unwrap();
-        for query in [words, "canary".repeat(100)] {
+        for query in [words.join(" "), "canary".repeat(100)] {
             let refused = setup.memory.search(of(&joy), &query, None, 0).await;
             assert_eq!(reason(refused), ErrorReason::InvalidMessage);
         }

@@ -117,7 +117,8 @@ impl Setup {
             messages,
             turn: None,
         };
-        self.memory.add_messages(of(caller), id, &addition).await
+        let added = self.memory.add_messages(of(caller), id, &addition).await;
+        added.map(|added| added.messages)
     }
 
     async fn add_to_turn(
@@ -132,7 +133,8 @@ impl Setup {
             messages,
             turn: Some((turn_id(turn), state)),
         };
-        self.memory.add_messages(of(caller), id, &addition).await
+        let added = self.memory.add_messages(of(caller), id, &addition).await;
+        added.map(|added| added.messages)
     }
 
     async fn context(&self, caller: &Caller, id: &ConversationId) -> ContextWindow {

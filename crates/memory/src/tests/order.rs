@@ -101,7 +101,7 @@ fn step() -> impl Strategy<Value = Step> {
 struct Client<'a> {
     setup: &'a Setup,
     mine: ConversationId,
-    sent: Vec<(Vec<NewMessage>, Option<(TurnId, TurnState)>)>,
+    sent: Vec<Addition>,
     /// Position and text by id, of everything since the last time it was cleared.
     stored: BTreeMap<String, (u64, String)>,
     last: u64,
@@ -126,23 +126,22 @@ impl Client<'_> {
             .add_messages(of(&joy), &self.mine, &addition)
             .await;
         let added = match added {
-            Ok(added) => added,
+            Ok(added) => added.messages,
             // The turn was over already, and nothing of it is stored.
             Err(error) => return assert_eq!(error.reason(), ErrorReason::Conflict),
         };
         for (message, given) in added.iter().zip(&addition.messages) {
             let id = message.id.as_str().to_owned();
             let entry = (message.position, given.content.clone());
-            match self.stored.get(&id) {
-                Some(known) => assert_eq!(known, &entry, "a repetition changes nothing"),
-                None => {
-                    self.last += 1;
-                    assert_eq!(message.position, self.last, "no gap");
-                    self.stored.insert(id, entry);
-                }
+            if let Some(known) = self.stored.get(&id) {
+                assert_eq!(known, &entry, "a repetition changes nothing");
+            } else {
+                self.last += 1;
+                assert_eq!(message.position, self.last, "no gap");
+                self.stored.insert(id, entry);
             }
         }
-        self.sent.push((addition.messages, addition.turn));
+        self.sent.push(addition);
     }
 
     async fn run(&mut self, step: Step) {
@@ -155,7 +154,7 @@ impl Client<'_> {
                 let Some(index) = usize::from(which).checked_rem(self.sent.len()) else {
                     return;
                 };
-                let (messages, turn) = self.sent[index].clone();
+                let Addition { messages, turn } = self.sent[index].clone();
                 self.send(messages, turn).await;
             }
             Step::ToTurn { turn, end } => {

@@ -30,6 +30,7 @@ use futures::future::BoxFuture;
 use serde_json::{Map, Value};
 use tokio::time::Instant;
 use wardgate_domain::{Ambient, Caller};
+use wardgate_rpc::client::MemoryClient;
 
 use crate::Error;
 use crate::catalogue::{Fields, Scope, Shape, SourceKind, SourceSettings, Statement};
@@ -131,6 +132,7 @@ pub(crate) struct Invocation<'a> {
 #[derive(Clone)]
 pub(crate) struct Sources {
     platform: Arc<Platform>,
+    memory: Option<MemoryClient>,
     open: BTreeMap<String, OpenSource>,
 }
 
@@ -152,9 +154,10 @@ pub(crate) enum Source {
 }
 
 impl Sources {
-    pub(crate) fn new(platform: &Arc<Platform>) -> Self {
+    pub(crate) fn new(platform: &Arc<Platform>, memory: Option<MemoryClient>) -> Self {
         Self {
             platform: Arc::clone(platform),
+            memory,
             open: BTreeMap::new(),
         }
     }
@@ -208,6 +211,11 @@ impl Sources {
     pub(crate) fn guards(&self) -> impl Iterator<Item = (&str, &SourceGuard)> {
         let open = self.open.iter();
         open.map(|(name, open)| (name.as_str(), &*open.guard))
+    }
+
+    /// Remembered conversations.
+    pub(crate) fn memory(&self) -> Result<&MemoryClient, Error> {
+        self.memory.as_ref().ok_or(Error::NoMemory)
     }
 
     pub(crate) fn platform(&self) -> &Arc<Platform> {

@@ -24,7 +24,7 @@ use wardgate_redact::PseudonymKey;
 pub(crate) use super::database::Database;
 use crate::Config;
 use crate::imported::Importer;
-use crate::loaded::Keys;
+use crate::loaded::{Keys, Shared};
 use crate::service::{Runner, start};
 use crate::store::{SealingKey, Store};
 use crate::switchboard::Switchboard;
@@ -199,7 +199,8 @@ impl Harness {
             .await
             .unwrap();
         let importer = Importer::new(&config.catalogue, audit.client(), ambient.clone());
-        let runner = start(config, keys, switchboard, importer, ambient.clone()).unwrap();
+        let shared = Shared::new(&config, switchboard.store().clone(), ambient.clone());
+        let runner = start(config, keys, switchboard, importer, shared).unwrap();
         Self {
             client: ToolRunnerServiceClient::new(ToolRunnerServiceServer::from_arc(Arc::clone(
                 &runner,

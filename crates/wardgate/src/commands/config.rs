@@ -46,10 +46,17 @@ fn check(settings: &Settings) -> Result<(), Failure> {
     if settings.has("agent.links") {
         settings.service::<wardgate_agent::Config, AgentWiring>("agent")?;
     }
+    if settings.has("memory") {
+        settings.unwired::<wardgate_memory::Config>("memory", |section| {
+            // `up` names one.
+            let none = "sqlite:memory.sqlite".to_owned();
+            section.entry("store".to_owned()).or_insert(none.into());
+        })?;
+    }
     if settings.has("operator") {
         settings.wiring::<OperatorWiring>("operator")?;
     }
-    for service in ["policy", "tool_runner", "audit"] {
+    for service in ["policy", "tool_runner", "audit", "memory"] {
         if settings.has(&format!("{service}.listen")) {
             settings.service::<figment::value::Dict, ServiceWiring>(service)?;
         }

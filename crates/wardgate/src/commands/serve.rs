@@ -1,4 +1,4 @@
-//! `wardgate gateway | policy | tool-runner | audit --config FILE`: one service a process.
+//! `wardgate gateway | policy | tool-runner | audit | memory --config FILE`: one service a process.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -70,15 +70,18 @@ pub(crate) async fn tool_runner(arguments: &ConfigFile) -> Result<(), Failure> {
         wiring.pseudonym_key_file.as_ref(),
         "tool_runner.pseudonym_key_file",
     )?;
-    let links = wiring.links.as_ref().ok_or(
-        "tool_runner.links.audit is missing: name the audit service's address, for example https://127.0.0.1:7003",
-    )?;
+    let (links, tls) = (&wiring.links, wiring.tls.as_ref());
+    let audit = linked(links.audit.as_ref(), "tool_runner.links.audit", 7003)?;
+    let memory = links.memory.as_ref();
     let (service, closing) = wardgate_tool_runner::service(
         config,
         verifier,
         data_dir::pseudonym_key(pseudonyms)?,
         data_dir::sealing_key(pseudonyms)?,
-        compose::remote_record(&links.audit, wiring.tls.as_ref())?,
+        compose::remote_record(audit, tls)?,
+        memory
+            .map(|url| compose::remote_conversations(url, tls))
+            .transpose()?,
         Ambient::system(),
     )
     .await?;
@@ -95,6 +98,35 @@ pub(crate) async fn audit(config: &Path) -> Result<(), Failure> {
     let service =
         wardgate_audit::service(config, data_dir::mac_key(key)?, Ambient::system()).await?;
     serve("audit", &wiring, service, telemetry.metrics()).await
+}
+
+pub(crate) async fn memory(arguments: &ConfigFile) -> Result<(), Failure> {
+    let settings = Settings::load(&arguments.config)?;
+    let (config, wiring): (wardgate_memory::Config, ServiceWiring) = settings.service("memory")?;
+    let telemetry = wardgate_telemetry::init(&settings.optional("telemetry")?, "memory")?;
+    let key = required(wiring.master_key_file.as_ref(), "memory.master_key_file")?;
+    let (links, tls) = (&wiring.links, wiring.tls.as_ref());
+    let policy = linked(links.policy.as_ref(), "memory.links.policy", 7001)?;
+    let audit = linked(links.audit.as_ref(), "memory.links.audit", 7003)?;
+    let service = wardgate_memory::service(
+        config,
+        data_dir::memory_key(key)?,
+        compose::remote_rights(policy, tls)?,
+        compose::remote_record(audit, tls)?,
+        Ambient::system(),
+    )
+    .await?;
+    serve("memory", &wiring, service, telemetry.metrics()).await
+}
+
+/// The address of a neighbour that a service cannot do without.
+fn linked<'a>(url: Option<&'a String>, key: &str, port: u16) -> Result<&'a str, Failure> {
+    url.map(String::as_str).ok_or_else(|| {
+        format!(
+            "{key} is missing: name the service's address, for example https://127.0.0.1:{port}"
+        )
+        .into()
+    })
 }
 
 /// A service by itself makes no keys: it would not share them with its peers.

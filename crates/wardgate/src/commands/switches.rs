@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use wardgate_domain::{Switch, SwitchAction, SwitchKind, SwitchScope, SwitchTarget};
 use wardgate_rpc::client::ToolRunnerClient;
-use wardgate_rpc::operator;
 
 use crate::Failure;
 use crate::cli::{RunningSystem, SwitchChange};
 use crate::compose;
 use crate::config::{OperatorWiring, Settings};
-use crate::data_dir::DataDir;
+
+use super::running::operator_socket;
 
 /// Longer than any part of the way may take, the record and the store included.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -99,15 +99,7 @@ fn client(system: &RunningSystem) -> Result<ToolRunnerClient, Failure> {
         let wiring: OperatorWiring = Settings::load(file)?.wiring("operator")?;
         compose::tool_runner(&wiring.links.tool_runner, wiring.tls.as_ref())?.link
     } else {
-        let socket = DataDir::existing(&system.data_dir)?.operator_socket();
-        if !socket.exists() {
-            let socket = socket.display();
-            return Err(format!(
-                "{socket} is not there: start `wardgate up` on this directory, or name services that run by themselves with --config"
-            )
-            .into());
-        }
-        operator::connect(&socket)?
+        operator_socket(system)?
     };
     Ok(ToolRunnerClient::new(link, LIMIT))
 }

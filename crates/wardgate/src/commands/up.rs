@@ -141,11 +141,15 @@ fn parts(settings: &Settings, dir: &DataDir, demo: Option<&Unpacked>) -> Result<
         policy: settings.unwired("policy", |_| {})?,
         tool_runner,
         audit: settings.unwired("audit", |section| set(section, "store", dir.record()))?,
+        memory: settings.unwired("memory", |section| {
+            set(section, "store", dir.memory_store())
+        })?,
         permit_signer: data_dir::permit_signer(&dir.permit_key())?,
         permit_verifier: data_dir::permit_verifier(&[dir.permit_public_key()])?,
         pseudonym_key: data_dir::pseudonym_key(&dir.pseudonym_key())?,
         sealing_key: data_dir::sealing_key(&dir.pseudonym_key())?,
         mac_key: data_dir::mac_key(&dir.mac_key())?,
+        memory_key: data_dir::memory_key(&dir.memory_key())?,
     })
 }
 

@@ -258,3 +258,16 @@ async fn nothing_is_sent_for_a_turn_that_is_already_over() {
     assert_eq!(outcome.ending, CallEnding::Cancelled);
     assert!(script.seen().is_empty());
 }
+
+#[tokio::test]
+async fn a_gateway_in_the_same_process_hears_who_calls() {
+    let script =
+        Script::new(|seen| seen.result(&json!({ "resultType": "complete", "content": [] })));
+    let peer = "192.0.2.7:50000".parse().unwrap();
+    let token = token("secret").of_peer(Some(peer));
+    let params = json!({ "conversation_id": "c" });
+    let gateway = script.in_process();
+    let answer = gateway.memory(&token, "memory/clear", params).await;
+    answer.unwrap();
+    assert_eq!(script.seen()[0].peer, Some(peer));
+}

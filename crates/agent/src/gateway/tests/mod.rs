@@ -5,6 +5,7 @@ mod calls;
 mod lists;
 mod turns;
 
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
 use axum::Router;
@@ -24,6 +25,8 @@ use super::*;
 struct Seen {
     path: String,
     headers: HeaderMap,
+    /// Who calls, as the listener would say.
+    peer: Option<SocketAddr>,
     text: String,
     body: Value,
 }
@@ -81,6 +84,7 @@ impl Script {
                 let text = String::from_utf8(body.to_vec()).unwrap();
                 let request = Seen {
                     path: head.uri.path().to_owned(),
+                    peer: head.extensions.get().copied(),
                     headers: head.headers,
                     body: serde_json::from_str(&text).unwrap(),
                     text,

@@ -115,3 +115,14 @@ fn what_cannot_be_used_is_refused_without_showing_it() {
         assert!(!problem.contains("canary"), "{problem}");
     }
 }
+
+#[test]
+fn a_key_that_is_a_number_is_refused_without_showing_it() {
+    let yaml = "{ type: openai, base_url: 'https://h/', api_key: 271828 }";
+    let error = serde_saphyr::from_str::<ProviderSettings>(yaml).unwrap_err();
+    assert!(error.to_string().contains("put it in quotes"), "{error}");
+    let value =
+        serde_json::json!({"type": "openai", "base_url": "https://h/", "headers": {"x": 271_828}});
+    let error = serde_json::from_value::<ProviderSettings>(value).unwrap_err();
+    assert!(!error.to_string().contains("271828"), "{error}");
+}

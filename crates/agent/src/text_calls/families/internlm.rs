@@ -1,4 +1,4 @@
-//! `<|action_start|><|plugin|>{"name": …, "parameters": …}<|action_end|>`: `InternLM` 2 and 3.
+//! `<|action_start|><|plugin|>{"name": …, "parameters": …}<|action_end|>`: InternLM 2 and 3.
 //!
 //! Sources: `InternLM/InternLM`, `chat/chat_format.md`; `vllm-project/vllm`,
 //! `vllm/entrypoints/openai/tool_parsers/internlm2_tool_parser.py`.

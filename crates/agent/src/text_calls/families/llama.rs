@@ -20,8 +20,8 @@ fn read(cursor: &mut Cursor, reading: &Reading) -> Parsed<Found> {
         '{' | '[' => reading.json(cursor),
         _ => {
             let mut call = pythonic::call(cursor, reading, Opening::Unmistakable)?;
-            if call.name.ends_with(".call") {
-                call.name.truncate(call.name.len() - ".call".len());
+            if let Some(length) = call.name.strip_suffix(".call").map(str::len) {
+                call.name.truncate(length);
             }
             Ok(call.into())
         }

@@ -1,4 +1,4 @@
-//! `MiniMax`. M2: `<minimax:tool_call><invoke name="…">…`; M1: `<tool_calls>` around an object a line, as Hunyuan and Jamba
+//! MiniMax. M2: `<minimax:tool_call><invoke name="…">…`; M1: `<tool_calls>` around an object a line, as Hunyuan and Jamba
 //! write it around a list.
 //!
 //! Sources: `docs/tool_calling_guide.md` of `MiniMax-AI/MiniMax-M2` and `docs/function_call_guide.md` of `-M1`;

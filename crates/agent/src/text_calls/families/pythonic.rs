@@ -1,6 +1,6 @@
 //! Calls as Python writes them: `[get_weather(city="Oslo", days=3), list_cities()]`.
 //!
-//! Sources: Llama 4 (`meta-llama/llama-models`, `models/llama4/prompts`), Llama 3.2 of 1B and 3B, `ToolACE`, `OLMo` 3
+//! Sources: Llama 4 (`meta-llama/llama-models`, `models/llama4/prompts`), Llama 3.2 of 1B and 3B, ToolACE, OLMo 3
 //! (`<function_calls>` with a call a line), LFM2 (`<|tool_call_start|>`). Arguments are named; a single object
 //! may stand for all of them.
 

@@ -1,4 +1,4 @@
-//! JSON after a tag that no one else uses: Nemotron's `<TOOLCALL>[…]</TOOLCALL>`, `LongCat`'s `<longcat_tool_call>{…}`, and
+//! JSON after a tag that no one else uses: Nemotron's `<TOOLCALL>[…]</TOOLCALL>`, LongCat's `<longcat_tool_call>{…}`, and
 //! LFM2's `<|tool_call_start|>[{…}]` where it is asked for JSON.
 //!
 //! Sources: the chat template of `nvidia/Nemotron-Nano-9B-v2`; `vllm-project/vllm`,

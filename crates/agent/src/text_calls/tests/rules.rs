@@ -130,6 +130,8 @@ fn a_tool_said_to_be_used_is_mentioned() {
             "Let me use the hospital.records-v2 tool, then use the list tool.",
             vec!["hospital.records-v2", "list"],
         ),
+        ("No problem: I use the list tool.", vec!["list"]),
+        ("“Hm,” and then use the list tool", vec!["list"]),
         ("Use the list tool. Again, use the list tool.", vec!["list"]),
         ("It is not clear. I will use the list tool.", vec!["list"]),
     ] {
@@ -152,6 +154,8 @@ fn what_is_negated_quoted_asked_or_longer_is_not_mentioned() {
         "The words 'use the list tool' mean a call.",
         "The words `use the list tool` mean a call.",
         "```\nuse the list tool\n```",
+        "They said \"Stop. Then use the list tool.\"",
+        "There is no reason to stop; I would rather wait than use the list tool.",
         "Should I use the list tool?",
         "Use the list tools.",
         "Use the get_weather_now tool.",

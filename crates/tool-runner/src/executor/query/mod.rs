@@ -3,6 +3,7 @@
 //! ```text
 //!   interface: catalog   the databases of the configured sources, their tables and columns
 //!   interface: node      health, version and load of this process
+//!   interface: memory    the caller's remembered conversations
 //!   interface: metrics   figures of the process and of the tools it ran
 //!   interface: results   the caller's results that were too large for an answer
 //!   interface: tools     the tools of the catalogue in force
@@ -11,6 +12,7 @@
 //! A new interface is a file here and a line in [`INTERFACES`]; a new question to one is YAML.
 
 mod catalog;
+mod memory;
 mod metrics;
 mod node;
 mod results;
@@ -30,8 +32,9 @@ pub(super) const KIND: Kind = Kind {
 };
 
 /// Every interface by its name, with what makes one.
-const INTERFACES: [(&str, &dyn Interface); 5] = [
+const INTERFACES: [(&str, &dyn Interface); 6] = [
     ("catalog", &catalog::Catalog),
+    ("memory", &memory::Memory),
     ("metrics", &metrics::Metrics),
     ("node", &node::Node),
     ("results", &results::Results),
@@ -46,6 +49,11 @@ trait Interface: Send + Sync {
     /// It answers from results that were too large for an answer.
     fn reads_kept_results(&self) -> bool {
         false
+    }
+
+    /// Whether it could answer, with what this process was given.
+    fn check(&self, _: &Sources) -> Result<(), Error> {
+        Ok(())
     }
 
     /// The answer to one of [`Self::questions`].
@@ -124,6 +132,7 @@ impl Plan for QueryPlan {
     }
 
     fn open(&self, sources: &Sources) -> Result<Arc<dyn Executor>, Error> {
+        self.interface.check(sources)?;
         Ok(Arc::new(QueryExecutor {
             plan: self.clone(),
             sources: sources.clone(),

@@ -1,0 +1,224 @@
+//! The caller's remembered conversations, for clients that know only tools.
+//!
+//! What comes back was judged for this caller by the memory service: what they may no longer read is withheld. A tool
+//! that adds is called by a model, so whoever it says speaks, the text counts as a model's.
+
+use futures::future::BoxFuture;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use wardgate_domain::{ConversationId, Message, NewMessage, Role, Source};
+use wardgate_proto::common::v1::ErrorReason;
+use wardgate_rpc::client::{Addition, CallError, MemoryClient, OnBehalfOf};
+
+use super::{Interface, unanswered};
+use crate::Error;
+use crate::executor::{ExecutorError, Invocation, Output, Sources};
+
+/// Conversations and their messages.
+pub(super) struct Memory;
+
+impl Interface for Memory {
+    fn questions(&self) -> &'static [(&'static str, &'static [&'static str])] {
+        &[
+            ("search", &["query"]),
+            ("get_context", &["conversation_id"]),
+            ("list_conversations", &[]),
+            ("add_message", &["conversation_id", "content"]),
+        ]
+    }
+
+    fn check(&self, sources: &Sources) -> Result<(), Error> {
+        sources.memory().map(drop)
+    }
+
+    fn answer<'a>(
+        &'a self,
+        question: &'a str,
+        call: &'a Invocation<'a>,
+        sources: &'a Sources,
+        out: &'a mut Output<'_>,
+    ) -> BoxFuture<'a, Result<(), ExecutorError>> {
+        Box::pin(async move {
+            let memory = sources
+                .memory()
+                .map_err(|error| ExecutorError::Unreachable(error.to_string()))?;
+            let desk = Desk {
+                memory,
+                of: OnBehalfOf {
+                    caller: call.caller,
+                    client_ip: "",
+                },
+            };
+            let arguments = call.arguments;
+            let answer = match question {
+                "search" => desk.search(read(arguments)?).await?,
+                "get_context" => desk.context(read(arguments)?).await?,
+                "list_conversations" => desk.list(read(arguments)?).await?,
+                "add_message" => desk.add(read(arguments)?).await?,
+                other => return Err(unanswered(other)),
+            };
+            out.document(answer)?;
+            Ok(())
+        })
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Search {
+    query: String,
+    conversation_id: Option<String>,
+    #[serde(default)]
+    limit: u32,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Context {
+    conversation_id: String,
+    #[serde(default)]
+    max_messages: u32,
+    #[serde(default)]
+    max_tokens: u32,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct List {
+    #[serde(default)]
+    limit: u32,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Add {
+    conversation_id: String,
+    content: String,
+    #[serde(default)]
+    role: Speaker,
+    message_id: Option<String>,
+}
+
+/// Who may be said to speak.
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Speaker {
+    User,
+    #[default]
+    Assistant,
+}
+
+struct Desk<'a> {
+    memory: &'a MemoryClient,
+    of: OnBehalfOf<'a>,
+}
+
+impl Desk<'_> {
+    async fn search(&self, asked: Search) -> Result<Value, ExecutorError> {
+        let within = asked.conversation_id.as_deref().map(id).transpose()?;
+        let hits = self
+            .memory
+            .search(self.of, &asked.query, within.as_ref(), asked.limit)
+            .await
+            .map_err(failed)?;
+        let rows = hits.iter().map(|hit| {
+            let mut row = row(&hit.message);
+            row["conversation_id"] = hit.conversation_id.as_str().into();
+            row
+        });
+        Ok(rows.collect())
+    }
+
+    async fn context(&self, asked: Context) -> Result<Value, ExecutorError> {
+        let id = id(&asked.conversation_id)?;
+        let window = self
+            .memory
+            .get_context(self.of, &id, asked.max_messages, asked.max_tokens)
+            .await
+            .map_err(failed)?;
+        let messages = window.summary.iter().chain(&window.messages);
+        Ok(messages.map(row).collect())
+    }
+
+    async fn list(&self, asked: List) -> Result<Value, ExecutorError> {
+        let listed = self.memory.list_conversations(self.of, asked.limit, "");
+        let (conversations, _) = listed.await.map_err(failed)?;
+        let rows = conversations.iter().map(|conversation| {
+            json!({
+                "conversation_id": conversation.id.as_str(),
+                "messages": conversation.messages,
+                "created_at": conversation.created_at.to_string(),
+                "updated_at": conversation.updated_at.to_string(),
+            })
+        });
+        Ok(rows.collect())
+    }
+
+    /// Adds to the conversation, which is made when there is none: such clients have no other way to begin one.
+    async fn add(&self, asked: Add) -> Result<Value, ExecutorError> {
+        let id = id(&asked.conversation_id)?;
+        let role = match asked.role {
+            Speaker::User => Role::User,
+            Speaker::Assistant => Role::Assistant,
+        };
+        let message_id = asked.message_id.as_deref().map(str::parse).transpose();
+        let message = NewMessage {
+            id: message_id.map_err(|error| bad(&format!("`message_id` {error}")))?,
+            ..NewMessage::text(role, Source::Model, asked.content)
+        };
+        let addition = Addition {
+            messages: vec![message],
+            turn: None,
+        };
+        self.memory
+            .get_or_create(self.of, Some(&id))
+            .await
+            .map_err(failed)?;
+        let added = self.memory.add_messages(self.of, &id, &addition);
+        let added = added.await.map_err(failed)?;
+        let rows = added.messages.iter().map(
+            |message| json!({ "message_id": message.id.as_str(), "position": message.position }),
+        );
+        Ok(rows.collect())
+    }
+}
+
+fn row(message: &Message) -> Value {
+    json!({
+        "role": message.role.as_str(),
+        "source": message.source.as_str(),
+        "author": message.author,
+        "content": message.content,
+        "withheld": message.withheld,
+        "time": message.time.to_string(),
+    })
+}
+
+/// Arguments that fit the tool's own schema, and not the question, are a fault of `tools.yaml`.
+fn read<'de, T: Deserialize<'de>>(arguments: &'de Map<String, Value>) -> Result<T, ExecutorError> {
+    T::deserialize(arguments).map_err(|_| {
+        bad("the arguments do not fit the question; give the tool's `input_schema` the types of its reference")
+    })
+}
+
+fn id(text: &str) -> Result<ConversationId, ExecutorError> {
+    text.parse()
+        .map_err(|error| bad(&format!("`conversation_id` {error}")))
+}
+
+fn bad(text: &str) -> ExecutorError {
+    ExecutorError::BadArgument {
+        text: text.to_owned(),
+    }
+}
+
+fn failed(error: CallError) -> ExecutorError {
+    match error.reason() {
+        ErrorReason::UnknownConversation => bad("Unknown conversation"),
+        ErrorReason::InvalidMessage | ErrorReason::Conflict | ErrorReason::Held => {
+            bad(&error.to_string())
+        }
+        ErrorReason::DeadlineExceeded => ExecutorError::Timeout,
+        _ => ExecutorError::Unreachable(error.to_string()),
+    }
+}

@@ -1,0 +1,190 @@
+//! `wardgate conversations`: skeletons, erasure and legal holds of a running system. Never a text.
+
+use std::io::Write;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use wardgate_domain::{Hold, HoldTarget, Skeleton};
+use wardgate_rpc::client::MemoryClient;
+
+use crate::Failure;
+use crate::cli::{Conversations, ConversationsCommand, HoldChange, Listing, RunningSystem};
+use crate::compose;
+use crate::config::{OperatorWiring, Settings};
+
+use super::running::operator_socket;
+
+/// Longer than any part of the way may take, the record and the store included.
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// Skeletons asked for at once.
+const PAGE: u32 = 200;
+
+pub(crate) async fn run(arguments: Conversations) -> Result<(), Failure> {
+    match arguments.command {
+        ConversationsCommand::List(listing) => list(listing).await,
+        ConversationsCommand::Export { whose, system } => {
+            let every = Listing {
+                whose,
+                system,
+                limit: u32::MAX,
+                json: true,
+            };
+            list(every).await
+        }
+        ConversationsCommand::Erase { key, by, system } => {
+            client(&system)?.erase(key, &name(by)?).await?;
+            println!("conversation {key} is erased");
+            Ok(())
+        }
+        ConversationsCommand::Hold(change) => hold(change, true).await,
+        ConversationsCommand::Release(change) => hold(change, false).await,
+        ConversationsCommand::Holds { system, json } => holds(&system, json).await,
+    }
+}
+
+async fn list(listing: Listing) -> Result<(), Failure> {
+    let client = client(&listing.system)?;
+    let mut out = std::io::stdout().lock();
+    if !listing.json {
+        writeln!(out, "{HEADING}")?;
+    }
+    let (mut left, mut token) = (listing.limit, String::new());
+    while left > 0 {
+        let (tenant, subject) = (&listing.whose.tenant, &listing.whose.user);
+        let asked = client.survey(tenant, subject, left.min(PAGE), &token);
+        let (skeletons, next) = asked.await?;
+        left -= left.min(u32::try_from(skeletons.len()).unwrap_or(u32::MAX));
+        for skeleton in &skeletons {
+            let line = if listing.json {
+                line(skeleton).to_string()
+            } else {
+                row(skeleton)
+            };
+            // A reader that has seen enough (`| head`) closes the pipe; that is no failure.
+            match writeln!(out, "{line}") {
+                Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => return Ok(()),
+                written => written?,
+            }
+        }
+        match next {
+            Some(next) => token = next,
+            None => break,
+        }
+    }
+    Ok(())
+}
+
+/// Over the columns of [`row`].
+const HEADING: &str = "KEY                                   USER              TENANT            MESSAGES  UPDATED                      STATE";
+
+fn row(skeleton: &Skeleton) -> String {
+    let state = match (skeleton.erased_at, skeleton.held) {
+        (Some(_), _) => "erased",
+        (None, true) => "held",
+        (None, false) => "-",
+    };
+    format!(
+        "{}  {:<16}  {:<16}  {:>8}  {:<27}  {state}",
+        skeleton.key,
+        shown(&skeleton.subject),
+        shown(&skeleton.tenant),
+        skeleton.messages,
+        skeleton.updated_at.to_string(),
+    )
+}
+
+/// A word from a token: as it is where it is plain, quoted otherwise.
+fn shown(text: &str) -> String {
+    match text {
+        "" => "-".to_owned(),
+        text if text.chars().all(|c| c.is_ascii_graphic()) => text.to_owned(),
+        text => Value::from(text).to_string(),
+    }
+}
+
+fn line(skeleton: &Skeleton) -> Value {
+    json!({
+        "key": skeleton.key.to_string(),
+        "tenant": skeleton.tenant,
+        "issuer": skeleton.issuer,
+        "user": skeleton.subject,
+        "created_at": skeleton.created_at.to_string(),
+        "updated_at": skeleton.updated_at.to_string(),
+        "messages": skeleton.messages,
+        "held": skeleton.held,
+        "erased_at": skeleton.erased_at.map(|time| time.to_string()),
+    })
+}
+
+async fn hold(change: HoldChange, held: bool) -> Result<(), Failure> {
+    let target = match (change.key, change.user, change.tenant) {
+        (Some(key), ..) => HoldTarget::Conversation(key),
+        (None, Some(subject), tenant) => HoldTarget::Person {
+            tenant: tenant.unwrap_or_default(),
+            subject,
+        },
+        (None, None, tenant) => HoldTarget::Tenant(tenant.unwrap_or_default()),
+    };
+    let by = name(change.by)?;
+    client(&change.system)?.set_hold(&target, held, &by).await?;
+    let done = if held { "held" } else { "no longer held" };
+    println!("{} is {done}", words(&target));
+    Ok(())
+}
+
+async fn holds(system: &RunningSystem, json: bool) -> Result<(), Failure> {
+    for hold in client(system)?.list_holds().await? {
+        if json {
+            println!("{}", hold_line(&hold));
+        } else {
+            println!("{} {} by {}", words(&hold.target), hold.set_at, hold.set_by);
+        }
+    }
+    Ok(())
+}
+
+fn words(target: &HoldTarget) -> String {
+    match target {
+        HoldTarget::Conversation(key) => format!("conversation {key}"),
+        HoldTarget::Person { tenant, subject } if tenant.is_empty() => {
+            format!("everything of user {}", shown(subject))
+        }
+        HoldTarget::Person { tenant, subject } => {
+            let (subject, tenant) = (shown(subject), shown(tenant));
+            format!("everything of user {subject} of tenant {tenant}")
+        }
+        HoldTarget::Tenant(tenant) => format!("everything of tenant {}", shown(tenant)),
+    }
+}
+
+fn hold_line(hold: &Hold) -> Value {
+    let mut line = json!({ "set_by": hold.set_by, "set_at": hold.set_at.to_string() });
+    match &hold.target {
+        HoldTarget::Conversation(key) => line["key"] = key.to_string().into(),
+        HoldTarget::Person { tenant, subject } => {
+            line["user"] = subject.as_str().into();
+            line["tenant"] = tenant.as_str().into();
+        }
+        HoldTarget::Tenant(tenant) => line["tenant"] = tenant.as_str().into(),
+    }
+    line
+}
+
+fn name(by: Option<String>) -> Result<String, Failure> {
+    by.ok_or_else(|| "say who you are with --by NAME".into())
+}
+
+/// The memory service of a running system.
+fn client(system: &RunningSystem) -> Result<MemoryClient, Failure> {
+    let link = if let Some(file) = &system.config {
+        let wiring: OperatorWiring = Settings::load(file)?.wiring("operator")?;
+        let url = wiring.links.memory.ok_or(
+            "operator.links.memory is missing: name the service's address, for example https://127.0.0.1:7004",
+        )?;
+        compose::memory(&url, wiring.tls.as_ref())?.link
+    } else {
+        operator_socket(system)?
+    };
+    Ok(MemoryClient::new(link, LIMIT))
+}
