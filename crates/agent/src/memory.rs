@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
+use wardgate_arguments::Strict;
 
 use crate::model::FunctionCall;
 use crate::seam::{GatewayClient, GatewayFailure};
@@ -65,28 +66,47 @@ pub(crate) struct Message {
 pub(crate) struct StoredCall {
     id: String,
     name: String,
-    /// As the model wrote them: JSON text, which may be broken.
-    arguments: String,
+    /// Memory takes objects only. What a model wrote that is none stands as a text under [`UNREADABLE`], so that it is
+    /// judged the same when it is read again.
+    #[serde(default)]
+    arguments: Map<String, Value>,
 }
+
+/// Name of the one member of arguments that are no object. No tool has an argument without a name.
+const UNREADABLE: &str = "";
 
 impl From<&FunctionCall> for StoredCall {
     fn from(call: &FunctionCall) -> Self {
+        let arguments = match serde_json::from_str(&call.arguments) {
+            Ok(Strict(Value::Object(arguments))) => arguments,
+            _ => Map::from_iter([(UNREADABLE.to_owned(), storable(&call.arguments).into())]),
+        };
         Self {
-            id: call.id.clone(),
-            name: call.name.clone(),
-            arguments: call.arguments.clone(),
+            id: storable(&call.id),
+            name: storable(&call.name),
+            arguments,
         }
     }
 }
 
 impl From<StoredCall> for FunctionCall {
     fn from(call: StoredCall) -> Self {
+        let unreadable = call.arguments.get(UNREADABLE).and_then(Value::as_str);
+        let arguments = match unreadable.filter(|_| call.arguments.len() == 1) {
+            Some(text) => text.to_owned(),
+            None => Value::Object(call.arguments).to_string(),
+        };
         Self {
             id: call.id,
             name: call.name,
-            arguments: call.arguments,
+            arguments,
         }
     }
+}
+
+/// The gateway takes no NUL character, not even escaped.
+fn storable(text: &str) -> String {
+    text.replace('\0', "\u{fffd}")
 }
 
 /// A message to be added.
@@ -113,7 +133,7 @@ impl NewMessage {
             role,
             source,
             author: String::new(),
-            content: content.to_owned(),
+            content: storable(content),
             tool_calls: Vec::new(),
             tool: None,
             covers_to: None,
@@ -211,9 +231,16 @@ impl Conversation {
         read(self.gateway.memory("memory/get_context", params).await?)
     }
 
+    /// Everything of a turn. A conversation that is not there has none.
     pub(crate) async fn turn(&self, turn: &str) -> Result<StoredTurn, GatewayFailure> {
         let params = json!({"conversation_id": self.id, "turn_id": turn});
-        read(self.gateway.memory("memory/get_turn", params).await?)
+        match self.gateway.memory("memory/get_turn", params).await {
+            Err(GatewayFailure::Refused { code: -32602, .. }) => Ok(StoredTurn {
+                state: TurnState::None,
+                messages: Vec::new(),
+            }),
+            answer => read(answer?),
+        }
     }
 
     /// Adds messages to a turn, all or none.
@@ -242,4 +269,31 @@ impl Conversation {
 
 fn read<T: for<'de> Deserialize<'de>>(value: Value) -> Result<T, GatewayFailure> {
     serde_json::from_value(value).map_err(|_| GatewayFailure::Unreadable)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_come_back_as_the_model_wrote_them_whatever_that_was() {
+        for (written, stored) in [
+            (r#"{"b":1,"a":[2]}"#, r#"{"b":1,"a":[2]}"#),
+            (r#"{"a": "#, r#"{"":"{\"a\": "}"#),
+            (r#"{"a":1,"a":2}"#, r#"{"":"{\"a\":1,\"a\":2}"}"#),
+            ("[1]", r#"{"":"[1]"}"#),
+            ("", r#"{"":""}"#),
+        ] {
+            let call = FunctionCall {
+                id: "c".to_owned(),
+                name: "t".to_owned(),
+                arguments: written.to_owned(),
+            };
+            let kept = StoredCall::from(&call);
+            assert_eq!(Value::Object(kept.arguments.clone()).to_string(), stored);
+            assert_eq!(FunctionCall::from(kept), call);
+        }
+        let message = NewMessage::text("m", Role::Assistant, Source::Model, "a\0b");
+        assert_eq!(message.content, "a\u{fffd}b");
+    }
 }

@@ -182,6 +182,10 @@ impl Reader<'_> {
             let problem = format!("assistant `{name}`: every limit is at least 1");
             self.faults.add(Some(settings.name.referenced), problem);
         }
+        if !(1..=500).contains(&settings.context.messages) {
+            let problem = format!("assistant `{name}`: `context.messages` is 1 to 500");
+            self.faults.add(Some(settings.name.referenced), problem);
+        }
         let guardrail = match guardrail {
             None => None,
             Some((Some(model), Some((questions, refusals)))) => Some(Guardrail {

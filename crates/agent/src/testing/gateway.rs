@@ -142,8 +142,13 @@ impl FakeGateway {
     /// How many rounds of the turn are in memory.
     pub(crate) fn rounds_kept(&self, conversation: &str, turn: &str) -> usize {
         let params = json!({"conversation_id": conversation, "turn_id": turn});
-        let turn = self.memory_now("memory/get_turn", &params);
-        let messages = turn["messages"].as_array().unwrap();
+        let turn = self
+            .memory
+            .lock()
+            .unwrap()
+            .answer("memory/get_turn", &params);
+        let messages = turn.map_or_else(|_| json!([]), |turn| turn["messages"].clone());
+        let messages = messages.as_array().unwrap();
         messages
             .iter()
             .filter(|message| message["role"] == "assistant")

@@ -30,6 +30,9 @@ impl FakeMemory {
         match method {
             "memory/get_or_create" => Ok(self.get_or_create(id)),
             "memory/get_context" => Ok(self.context(&id, params)),
+            "memory/get_turn" if !self.conversations.contains_key(&id) => {
+                Err(refused("Unknown conversation"))
+            }
             "memory/get_turn" => Ok(self.turn(&id, &text(params, "turn_id"))),
             "memory/add_message" => self.add(&id, params),
             other => panic!("{other}"),
@@ -128,6 +131,13 @@ impl FakeMemory {
         let mut fresh = Vec::new();
         for message in params["messages"].as_array().unwrap() {
             let mut message = message.clone();
+            let calls = message["tool_calls"]
+                .as_array()
+                .cloned()
+                .unwrap_or_default();
+            if calls.iter().any(|call| !call["arguments"].is_object()) {
+                return Err(refused("`arguments` must be an object"));
+            }
             if let Some(turn) = turn {
                 message["turn_id"] = turn.into();
             }

@@ -262,7 +262,7 @@ mod tests {
         let said = earlier(window(json!([
             {"role": "tool", "content": "orphan", "turn_id": "1", "tool_call_id": "x"},
             {"role": "assistant", "content": "", "turn_id": "1", "tool_calls": [
-                {"id": "c1", "name": "t", "arguments": "{}"}, {"id": "c2", "name": "t", "arguments": "{}"}]},
+                {"id": "c1", "name": "t", "arguments": {}}, {"id": "c2", "name": "t", "arguments": {}}]},
             {"role": "user", "content": "{}", "source": "approval", "turn_id": "1"},
             {"role": "tool", "content": "hidden", "withheld": true, "turn_id": "1", "tool_call_id": "c2"},
         ])));

@@ -388,6 +388,7 @@ impl Turn {
         .await?;
         let language = assistant.language(journal.question());
         let summary = window.summary.as_ref().map(|it| it.content.clone());
+        let summary = summary.filter(|text| !text.is_empty());
         let template = assistant
             .prompts
             .of(language)
@@ -597,7 +598,7 @@ impl Turn {
     fn sum_up(&self, journal: &Journal, prepared: Option<&Prepared>) {
         let uncovered = prepared.map_or(0, |prepared| prepared.uncovered);
         if self.setup.assistant.context.summarise && uncovered > 0 {
-            summary::write(&self.setup, journal.conversation(), uncovered);
+            summary::write(&self.setup, journal.conversation());
         }
     }
 }

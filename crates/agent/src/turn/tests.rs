@@ -7,3 +7,4 @@ mod errors;
 mod fixture;
 mod guardrail;
 mod journey;
+mod summary;
