@@ -4,9 +4,9 @@
 //! cargo run --release -p wardgate-memory --example growth -- [MESSAGES] [STORE]
 //! ```
 //!
-//! MESSAGES is up to 10,000,000 and by default 100,000. STORE is `sqlite:PATH` or `postgres://…`, empty and to be thrown
-//! away, and by default a file in a temporary directory. Most messages are filled in behind the service's back; those that are
-//! read were added through it.
+//! MESSAGES is up to 10,000,000 and by default 100,000. STORE is `sqlite:PATH` or `postgres://…`, empty and to be
+//! thrown away, and by default a file in a temporary directory. Most messages are filled in behind the service's back;
+//! those that are read were added through it.
 
 use std::collections::BTreeMap;
 use std::error::Error;

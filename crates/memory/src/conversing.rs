@@ -308,7 +308,8 @@ impl<R: Rights> Conversing<R> {
     }
 }
 
-fn at_most(asked: u32, default: u32, most: u32) -> u32 {
+/// What was asked for within bounds; 0 stands for the default.
+pub(crate) fn at_most(asked: u32, default: u32, most: u32) -> u32 {
     if asked == 0 { default } else { asked.min(most) }
 }
 

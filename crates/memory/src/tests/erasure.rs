@@ -347,3 +347,57 @@ async fn clearing_and_adding_at_once_leave_no_gap_and_no_rest() {
         assert_eq!((rows, words), (0, 0));
     }
 }
+
+#[tokio::test]
+async fn what_is_cleared_and_not_yet_removed_is_as_good_as_gone() {
+    for setup in Setup::each().await {
+        let joy = joy();
+        let mine = setup.make(&joy, "chat").await;
+        let first = || {
+            vec![
+                with_id("m-1", person("tooth")),
+                with_id("m-2", model("ache")),
+            ]
+        };
+        setup
+            .add_to_turn(&joy, &mine, "t", TurnState::Open, first())
+            .await
+            .unwrap();
+        setup
+            .add(&joy, &mine, vec![with_id("m-3", person("tooth"))])
+            .await
+            .unwrap();
+        // As after a crash right behind it.
+        let clear = "UPDATE memory.conversation SET cleared_to = positions, messages = 0";
+        setup.database.execute(clear).await;
+
+        assert!(setup.context(&joy, &mine).await.messages.is_empty());
+        let turn = setup.memory.get_turn(of(&joy), &mine, &turn_id("t")).await;
+        assert!(turn.unwrap().is_none());
+        let hits = setup.memory.search(of(&joy), "tooth", None, 0).await;
+        assert!(hits.unwrap().is_empty());
+        let again = vec![with_id("m-1", person("other"))];
+        let complete = TurnState::Complete;
+        let added = setup
+            .add_to_turn(&joy, &mine, "t", complete, again)
+            .await
+            .unwrap();
+        assert_eq!(added[0].position, 4);
+        for _ in 0..2 {
+            let read = setup
+                .memory
+                .read_conversation(of(&joy), Which::Own(&mine), 0, 0);
+            let read = read.await.unwrap();
+            assert_eq!(texts(&read.messages), ["other"]);
+            assert_eq!(read.conversation.messages, 1);
+            setup.keeper.sweep().await;
+        }
+        assert_eq!(
+            setup
+                .database
+                .number("SELECT count(*) FROM memory.message")
+                .await,
+            1
+        );
+    }
+}

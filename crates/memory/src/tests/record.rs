@@ -16,11 +16,14 @@ use wardgate_rpc::{Peer, Readiness, Service, link};
 
 use super::database::Database;
 
+/// What happens to which database.
+type Then = (Arc<Database>, &'static str);
+
 /// A record that keeps what it is told, or refuses.
 #[derive(Clone, Default)]
 pub(crate) struct Audit {
     down: Arc<AtomicBool>,
-    on_record: Arc<Mutex<Option<(Arc<Database>, &'static str)>>>,
+    then: Arc<Mutex<Option<Then>>>,
     changes: Arc<Mutex<Vec<AdminChange>>>,
 }
 
@@ -42,7 +45,7 @@ impl Audit {
 
     /// When it is told something next, this happens to the database before it answers.
     pub(crate) fn then(&self, database: &Arc<Database>, sql: &'static str) {
-        *self.on_record.lock().unwrap() = Some((Arc::clone(database), sql));
+        *self.then.lock().unwrap() = Some((Arc::clone(database), sql));
     }
 
     /// Everything that was recorded, in order.
@@ -65,7 +68,7 @@ impl AuditService for Audit {
             panic!("{record:?}");
         };
         self.changes.lock().unwrap().push(change);
-        let then = self.on_record.lock().unwrap().take();
+        let then = self.then.lock().unwrap().take();
         if let Some((database, sql)) = then {
             database.execute(sql).await;
         }
