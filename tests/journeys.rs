@@ -30,6 +30,7 @@ mod journeys {
     mod direct_methods;
     mod examples;
     mod hospital;
+    mod memory;
     mod postgres;
     mod promises {
         mod p1_permit;

@@ -1,4 +1,4 @@
-//! The same product as four processes, linked by mTLS.
+//! The same product as five processes, linked by mTLS.
 
 use serde_json::json;
 use wardgate_testkit::{Separate, System};
@@ -12,7 +12,7 @@ async fn start() -> Separate {
 }
 
 #[tokio::test]
-async fn the_main_calls_work_between_four_processes() {
+async fn the_main_calls_work_between_five_processes() {
     main_calls(&start().await).await;
 }
 
@@ -32,6 +32,7 @@ async fn every_process_ends_in_order_when_asked_to() {
     for process in [
         &mut system.gateway,
         &mut system.tool_runner,
+        &mut system.memory,
         &mut system.policy,
         &mut system.audit,
     ] {

@@ -1,4 +1,4 @@
-//! The four services as four processes, linked by mTLS.
+//! The five services as five processes, linked by mTLS.
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -21,13 +21,15 @@ pub struct Separate {
     pub tool_runner: Process,
     /// The audit service.
     pub audit: Process,
+    /// The memory service.
+    pub memory: Process,
     /// The gateway.
     pub gateway: Process,
     client: Client,
 }
 
 impl Separate {
-    /// Starts the four processes, each on a port of its own.
+    /// Starts the five processes, each on a port of its own.
     pub async fn start(binary: &str, repository: &Path) -> Self {
         Self::start_with(binary, repository, &[]).await
     }
@@ -49,6 +51,7 @@ impl Separate {
             .collect();
         let start = |name| service(&binary, dir.path(), &environment, name);
         let (policy, tool_runner, audit) = (start("policy"), start("tool-runner"), start("audit"));
+        let memory = start("memory");
         let gateway = start("gateway");
         let client = Client::new(&base_url(&gateway));
         let separate = Self {
@@ -58,6 +61,7 @@ impl Separate {
             policy,
             tool_runner,
             audit,
+            memory,
             gateway,
             client,
         };
@@ -71,6 +75,7 @@ impl Separate {
             "policy" => &mut self.policy,
             "tool-runner" => &mut self.tool_runner,
             "audit" => &mut self.audit,
+            "memory" => &mut self.memory,
             "gateway" => &mut self.gateway,
             _ => panic!("no service is called {name}"),
         };
@@ -81,7 +86,7 @@ impl Separate {
         self.client = Client::new(&base_url(&self.gateway));
     }
 
-    /// The configuration file of all four.
+    /// The configuration file of all five.
     pub fn config(&self) -> PathBuf {
         self.dir.path().join("separate/wardgate.yaml")
     }
@@ -131,7 +136,7 @@ fn copy_example(repository: &Path, dir: &Path) {
     let examples = repository.join("deploy/examples");
     let config = examples.join("separate/wardgate.yaml");
     let mut text = std::fs::read_to_string(config).expect("the example");
-    for port in ["8080", "7001", "7002", "7003"] {
+    for port in ["8080", "7001", "7002", "7003", "7004"] {
         text = text.replace(
             &format!("127.0.0.1:{port}"),
             &format!("127.0.0.1:{}", free_port()),

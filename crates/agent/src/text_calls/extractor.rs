@@ -17,7 +17,7 @@ use std::collections::BTreeSet;
 use super::cursor::{Cursor, Parsed, Stop, is_in_name};
 use super::reading::{Form, Found, Reading};
 use super::state::{Fence, State};
-use super::tokens::{CLOSINGS, THOUGHTS};
+use super::tokens::{CLOSINGS, QUIET};
 use super::tools::Tools;
 use super::{Family, Piece};
 use crate::model::Function;
@@ -33,7 +33,7 @@ const AGAIN_FREE: usize = 64 * 1024;
 #[derive(Debug)]
 pub(crate) struct Extractor {
     forms: Vec<&'static Form>,
-    /// What a form or thoughts can begin with.
+    /// What a form can begin with, or where none is looked for.
     starts: String,
     tools: Tools,
     /// Not yet decided.
@@ -74,10 +74,10 @@ impl Extractor {
     pub(crate) fn new(family: Family, functions: &[Function]) -> Self {
         let forms = family.forms();
         let of_forms = forms.iter().flat_map(|it| it.starts.chars());
-        let of_thoughts = THOUGHTS.iter().filter_map(|it| it.0.chars().next());
+        let of_quiet = QUIET.iter().filter_map(|it| it.0.chars().next());
         Self {
             starts: of_forms
-                .chain(of_thoughts)
+                .chain(of_quiet)
                 .collect::<BTreeSet<char>>()
                 .into_iter()
                 .collect(),
@@ -188,10 +188,10 @@ impl Extractor {
         let Some(first) = rest.chars().next() else {
             return Next::Undecided;
         };
-        if let Some(ends) = self.state.thoughts {
-            match self.thoughts(rest, ends) {
+        if let Some(ends) = self.state.quiet {
+            match self.quiet(rest, ends) {
                 // Their end may begin a form.
-                Next::Text(0) => self.state.thoughts = None,
+                Next::Text(0) => self.state.quiet = None,
                 next => return next,
             }
         }
@@ -209,7 +209,7 @@ impl Extractor {
         if !self.may_start(first) {
             return Next::Text(self.plain(rest));
         }
-        match self.opened_thoughts(rest) {
+        match self.opened_quiet(rest) {
             Ok(bytes) => return Next::Text(bytes),
             Err(Stop::Incomplete) => return Next::Undecided,
             Err(Stop::No) => {}
@@ -217,8 +217,8 @@ impl Extractor {
         self.read(rest, first)
     }
 
-    /// Text of thoughts, up to where they end or may end.
-    fn thoughts(&self, rest: &str, ends: &[&str]) -> Next {
+    /// Text in which no call is looked for, up to where that ends or may end.
+    fn quiet(&self, rest: &str, ends: &[&str]) -> Next {
         for (at, _) in rest.char_indices() {
             let mut cursor = Cursor::new(&rest[at..], &self.steps);
             match cursor.any_of(ends) {
@@ -230,14 +230,14 @@ impl Extractor {
         Next::Text(rest.len())
     }
 
-    fn opened_thoughts(&mut self, rest: &str) -> Parsed<usize> {
+    fn opened_quiet(&mut self, rest: &str) -> Parsed<usize> {
         if self.state.is_quoted() {
             return Err(Stop::No);
         }
-        for (open, ends) in THOUGHTS {
+        for (open, ends) in QUIET {
             let mut cursor = Cursor::new(rest, &self.steps);
             if cursor.optional(open)? {
-                self.state.thoughts = Some(ends);
+                self.state.quiet = Some(ends);
                 return Ok(open.len());
             }
         }

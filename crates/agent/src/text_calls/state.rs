@@ -15,8 +15,8 @@ pub(super) struct State {
     ticks: u8,
     pub(super) fence: Fence,
     pub(super) after_call: bool,
-    /// In thoughts, which end with one of these.
-    pub(super) thoughts: Option<&'static [&'static str]>,
+    /// Where no call is looked for before one of these.
+    pub(super) quiet: Option<&'static [&'static str]>,
 }
 
 /// Whether the text is in a code fence.
@@ -39,7 +39,7 @@ impl State {
             ticks: 0,
             fence: Fence::None,
             after_call: false,
-            thoughts: None,
+            quiet: None,
         }
     }
 

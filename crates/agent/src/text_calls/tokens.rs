@@ -1,7 +1,7 @@
 //! Tokens that stand around calls.
 
-/// Thoughts: no call is looked for before one of the words that end them.
-pub(super) const THOUGHTS: [(&str, &[&str]); 8] = [
+/// Where no call is looked for, before one of the words that end it: thoughts, and results that a model makes up.
+pub(super) const QUIET: [(&str, &[&str]); 16] = [
     ("<think>", &["</think>"]),
     ("<thinking>", &["</thinking>"]),
     ("<reasoning>", &["</reasoning>"]),
@@ -13,10 +13,18 @@ pub(super) const THOUGHTS: [(&str, &[&str]); 8] = [
         "<|channel|>analysis<|message|>",
         &["<|end|>", "<|start|>", "<|return|>", "<|call|>"],
     ),
+    ("[Tool Result", &["\n\n", "\nTOOL:"]),
+    ("[TOOL_RESULTS]", &["[/TOOL_RESULTS]"]),
+    ("<tool_response>", &["</tool_response>"]),
+    ("<function_results>", &["</function_results>"]),
+    ("<start_function_response>", &["<end_function_response>"]),
+    ("<|tool_response>", &["<tool_response|>"]),
+    ("<｜tool▁outputs▁begin｜>", &["<｜tool▁outputs▁end｜>"]),
+    ("<|START_TOOL_RESULT|>", &["<|END_TOOL_RESULT|>"]),
 ];
 
 /// What follows a call and belongs to it. It needs not be there: servers cut at such tokens.
-pub(super) const CLOSINGS: [&str; 43] = [
+pub(super) const CLOSINGS: [&str; 44] = [
     "</tool_call>",
     "</tool_calls>",
     "</function_call>",
@@ -60,5 +68,6 @@ pub(super) const CLOSINGS: [&str; 43] = [
     "<tool_call|>",
     // One too many, or what stands between objects.
     "}",
+    ",",
     ";",
 ];

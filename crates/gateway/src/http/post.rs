@@ -53,9 +53,11 @@ pub(super) async fn handle(gateway: Arc<Gateway>, door: Door, request: Request) 
         .await;
     let mut response = match admitted {
         Ok(Admitted { caller, body }) => {
+            let toolset = parts.uri.path().strip_prefix("/mcp/").map(str::to_owned);
             let headers = parts.headers;
             let post = Post {
                 door,
+                toolset,
                 caller,
                 client_ip,
                 headers,

@@ -293,3 +293,57 @@ async fn operators_survey_skeletons_a_page_at_a_time() {
         }
     }
 }
+
+#[tokio::test]
+async fn what_was_recorded_and_then_not_done_is_recorded_as_failed() {
+    const HOLD: &str = "INSERT INTO memory.hold VALUES ('tenant', '', '', 'quicker', 0)";
+    for setup in Setup::each().await {
+        let joy = joy();
+        let mine = setup.make(&joy, "chat").await;
+        setup.add(&joy, &mine, vec![person("hello")]).await.unwrap();
+        setup.audit.then(&setup.database, HOLD);
+        let deleted = setup.memory.delete(of(&joy), &mine).await;
+        assert_eq!(reason(deleted), ErrorReason::Held);
+        let changes = setup.audit.changes();
+        let failed: Vec<_> = changes.iter().map(|change| change.failed).collect();
+        assert_eq!(failed, [false, true]);
+        assert_eq!(changes[0].target, changes[1].target);
+        let context = setup.context(&joy, &mine).await;
+        assert_eq!(texts(&context.messages), ["hello"]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clearing_and_adding_at_once_leave_no_gap_and_no_rest() {
+    for setup in Setup::each().await {
+        let joy = joy();
+        let mine = setup.make(&joy, "chat").await;
+        let clears = async {
+            for _ in 0..10 {
+                setup.memory.clear(of(&joy), &mine).await.unwrap();
+            }
+        };
+        let adds = async {
+            let mut last = 0;
+            for n in 0..40 {
+                // The same few ids again and again, as of a client that repeats itself.
+                let message = with_id(&format!("m-{}", n % 3), person("same"));
+                let added = setup.add(&joy, &mine, vec![message, model("new")]).await;
+                let position = added.unwrap()[1].position;
+                assert!(position == last + 1 || position == last + 2);
+                last = position;
+            }
+        };
+        tokio::join!(clears, adds);
+        setup.memory.clear(of(&joy), &mine).await.unwrap();
+        let rows = setup
+            .database
+            .number("SELECT count(*) FROM memory.message")
+            .await;
+        let words = setup
+            .database
+            .number("SELECT count(*) FROM memory.message_words")
+            .await;
+        assert_eq!((rows, words), (0, 0));
+    }
+}

@@ -14,10 +14,13 @@ use wardgate_proto::audit::v1::audit_service_server::{AuditService, AuditService
 use wardgate_rpc::client::AuditClient;
 use wardgate_rpc::{Peer, Readiness, Service, link};
 
+use super::database::Database;
+
 /// A record that keeps what it is told, or refuses.
 #[derive(Clone, Default)]
 pub(crate) struct Audit {
     down: Arc<AtomicBool>,
+    on_record: Arc<Mutex<Option<(Arc<Database>, &'static str)>>>,
     changes: Arc<Mutex<Vec<AdminChange>>>,
 }
 
@@ -35,6 +38,11 @@ impl Audit {
         };
         let link = link::local(service, Peer::Memory).link;
         AuditClient::new(link, Duration::from_secs(1))
+    }
+
+    /// When it is told something next, this happens to the database before it answers.
+    pub(crate) fn then(&self, database: &Arc<Database>, sql: &'static str) {
+        *self.on_record.lock().unwrap() = Some((Arc::clone(database), sql));
     }
 
     /// Everything that was recorded, in order.
@@ -57,6 +65,10 @@ impl AuditService for Audit {
             panic!("{record:?}");
         };
         self.changes.lock().unwrap().push(change);
+        let then = self.on_record.lock().unwrap().take();
+        if let Some((database, sql)) = then {
+            database.execute(sql).await;
+        }
         Ok(Response::new(pb::AppendResponse {
             receipt: Some(Receipt::for_durable(0, Digest::of(b"")).into()),
         }))

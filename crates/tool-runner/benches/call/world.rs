@@ -123,6 +123,7 @@ impl World {
                 PseudonymKey::new([7; 32]),
                 SealingKey::derive(&[7; 32]),
                 AuditClient::new(nobody(), LIMIT),
+                None,
                 ambient.clone(),
             );
             let (service, _closing) = service.await.unwrap();

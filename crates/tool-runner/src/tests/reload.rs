@@ -156,6 +156,7 @@ async fn a_faulty_catalogue_does_not_start_and_a_good_one_is_ready() {
             PseudonymKey::new([7; 32]),
             SealingKey::derive(&[7; 32]),
             Audit::default().client(),
+            None,
             Ambient::system(),
         )
     };

@@ -31,7 +31,7 @@ impl Outcome {
     }
 }
 
-fn function(name: &str, properties: Value) -> Function {
+fn function(name: &str, properties: &Value) -> Function {
     Function {
         name: name.to_owned(),
         description: String::new(),
@@ -44,12 +44,12 @@ static TOOLS: LazyLock<Vec<Function>> = LazyLock::new(|| {
     vec![
         function(
             "get_weather",
-            json!({ "city": { "type": "string" }, "days": { "type": "integer" } }),
+            &json!({ "city": { "type": "string" }, "days": { "type": "integer" } }),
         ),
-        function("list_cities", json!({})),
+        function("list_cities", &json!({})),
         function(
             "send_mail",
-            json!({
+            &json!({
                 "to": { "type": "string" },
                 "body": { "type": ["string", "null"] },
                 "urgent": { "type": "boolean" },
@@ -58,9 +58,9 @@ static TOOLS: LazyLock<Vec<Function>> = LazyLock::new(|| {
         ),
         function(
             "write_file",
-            json!({ "path": { "type": "string" }, "content": { "type": "string" } }),
+            &json!({ "path": { "type": "string" }, "content": { "type": "string" } }),
         ),
-        function("hospital.records-v2", json!({})),
+        function("hospital.records-v2", &json!({})),
     ]
 });
 

@@ -43,6 +43,8 @@ fn text_stays_byte_for_byte() {
         "TOOL:\nPARAMETERS: {}",
         "<think>\nand never an end <tool_call>{\"name\": \"list_cities\", \"arguments\": {}}",
         "\"\\ud800\"",
+        "[Tool Result: list_cities]\n{\"name\": \"list_cities\", \"arguments\": {}}",
+        "<tool_response>\nTOOL: f\nPARAMETERS: {}\n</tool_response>",
     ] {
         let outcome = whole(text);
         assert!(outcome.calls.is_empty(), "{text}");

@@ -1,0 +1,377 @@
+//! Conversations that outlive the process, belong to one caller, and show no more than their reader may see today.
+
+use serde_json::{Value, json};
+use wardgate_testkit::{Ended, Reply, Separate, System, TestApp, run, until};
+
+use super::extra_tools;
+use super::people::{doctor, nurse};
+use super::postgres::Database;
+use crate::{REPOSITORY, WARDGATE};
+
+const CHAT: &str = "chat_123456";
+const SAID: &str = "Does NUGWI take Lisinopril?";
+const ANSWERED: &str = "Yes, 10 mg daily.";
+
+async fn ask(system: &impl System, token: &str, method: &str, params: Value) -> Reply {
+    system.client().modern(token, method, params).await
+}
+
+async fn create(system: &impl System, token: &str) {
+    let params = json!({ "conversation_id": CHAT });
+    let reply = ask(system, token, "memory/get_or_create", params).await;
+    assert_eq!(reply.result()["conversation_id"], CHAT);
+}
+
+async fn add(system: &impl System, token: &str, role: &str, content: &str) {
+    let params = json!({ "conversation_id": CHAT, "role": role, "content": content });
+    let reply = ask(system, token, "memory/add_message", params).await;
+    assert_eq!(reply.result()["status"], "success");
+}
+
+/// The texts that a reader gets as context.
+async fn context(system: &impl System, token: &str) -> Vec<String> {
+    let messages = messages(system, token).await;
+    let content = |message: &Value| message["content"].as_str().unwrap().to_owned();
+    messages.iter().map(content).collect()
+}
+
+async fn messages(system: &impl System, token: &str) -> Vec<Value> {
+    let params = json!({ "conversation_id": CHAT, "max_messages": 20 });
+    let reply = ask(system, token, "memory/get_context", params).await;
+    reply.result()["messages"].as_array().unwrap().clone()
+}
+
+/// Reads a conversation as a resource.
+async fn read(system: &impl System, token: &str, id: &str) -> Reply {
+    let uri = json!({ "uri": format!("memory://conversation/{id}") });
+    let client = system.client();
+    client
+        .legacy(token, "2025-11-25", "resources/read", uri)
+        .await
+}
+
+/// The text of a resource.
+fn exported(reply: &Reply) -> Value {
+    let result = reply.result();
+    serde_json::from_str(result["contents"][0]["text"].as_str().unwrap()).unwrap()
+}
+
+/// What was said is there, for its owner alone, on record without a word of it.
+async fn remembers(system: &impl System) {
+    let (doctor, nurse) = (doctor(system), nurse(system));
+    create(system, &doctor).await;
+    add(system, &doctor, "user", SAID).await;
+    add(system, &doctor, "assistant", ANSWERED).await;
+    assert_eq!(context(system, &doctor).await, [SAID, ANSWERED]);
+    assert!(context(system, &nurse).await.is_empty());
+
+    let params = json!({ "query": "lisinopril" });
+    let found = ask(system, &doctor, "memory/search", params.clone()).await;
+    assert_eq!(found.result()["hits"][0]["message"]["content"], SAID);
+    let found = ask(system, &nurse, "memory/search", params).await;
+    assert_eq!(found.result()["hits"], json!([]));
+
+    let listed = ask(system, &doctor, "resources/list", json!({})).await;
+    let resource = listed.result()["resources"][0].clone();
+    assert_eq!(resource["uri"], format!("memory://conversation/{CHAT}"));
+    assert_eq!(resource["name"], "Conversation chat_123");
+    let export = exported(&read(system, &doctor, CHAT).await);
+    assert_eq!(export["messages"][1]["content"], ANSWERED);
+    assert_eq!(read(system, &nurse, CHAT).await.error().0, -32002);
+
+    let key = export["key"].as_str().unwrap();
+    let records = system.records_with(&["--tool", key]);
+    assert!(records.len() >= 5, "{records:?}");
+    assert!(records.iter().all(|record| {
+        record["table_name"] == "Memory"
+            && record["record_id"] == key
+            && record["user"] == "dr.yenji"
+    }));
+    let everything = format!("{:?}", system.records());
+    for typed in [CHAT, SAID, ANSWERED, "isinopril"] {
+        assert!(!everything.contains(typed), "{typed}");
+    }
+}
+
+#[tokio::test]
+async fn a_conversation_outlives_a_restart_and_a_kill() {
+    let mut app = TestApp::start(WARDGATE);
+    remembers(&app).await;
+    assert!(app.process.terminate().success(), "{}", app.process.log());
+    app.restart();
+    let token = doctor(&app);
+    assert_eq!(context(&app, &token).await, [SAID, ANSWERED]);
+    add(&app, &token, "user", "And since when?").await;
+    app.process.kill();
+    app.restart();
+    let token = doctor(&app);
+    assert_eq!(
+        context(&app, &token).await,
+        [SAID, ANSWERED, "And since when?"]
+    );
+}
+
+#[tokio::test]
+async fn conversations_are_kept_by_a_process_of_their_own_over_mtls() {
+    let mut system = Separate::start(WARDGATE, REPOSITORY.as_ref()).await;
+    remembers(&system).await;
+    system.memory.kill();
+    let token = doctor(&system);
+    let params = json!({ "conversation_id": CHAT });
+    let lost = ask(&system, &token, "memory/get_context", params).await;
+    assert_eq!(lost.error().0, -32603, "{}", lost.body);
+    system.until_ready(true).await;
+    system.restart("memory");
+    let said = until("the memory is found again", async || {
+        let params = json!({ "conversation_id": CHAT });
+        let reply = ask(&system, &token, "memory/get_context", params).await;
+        let messages = reply.json()["result"]["messages"].clone();
+        messages.is_array().then_some(messages)
+    })
+    .await;
+    assert_eq!(said[0]["content"], SAID);
+
+    let config = system.config().display().to_string();
+    let listed = conversations(&["list", "--json", "--config", &config]).success();
+    let skeleton: Value = serde_json::from_str(listed.lines().next().unwrap()).unwrap();
+    assert_eq!(
+        [&skeleton["user"], &skeleton["messages"]],
+        [&json!("dr.yenji"), &json!(2)]
+    );
+}
+
+#[tokio::test]
+async fn conversations_are_kept_on_postgresql() {
+    let Some(database) = Database::make().await else {
+        return;
+    };
+    let store = ("WARDGATE_MEMORY__STORE", database.url.as_str());
+    let mut app = TestApp::start_with(WARDGATE, &[store]);
+    remembers(&app).await;
+    assert!(!app.data_dir().join("memory.sqlite").exists());
+    app.process.kill();
+    app.restart();
+    assert_eq!(context(&app, &doctor(&app)).await, [SAID, ANSWERED]);
+    drop(app);
+    database.remove().await;
+}
+
+/// `wardgate conversations …`.
+fn conversations(arguments: &[&str]) -> Ended {
+    run(
+        WARDGATE.as_ref(),
+        &[&["conversations"], arguments].concat(),
+        &[],
+    )
+}
+
+
+/// Replaces a file of the policies whole.
+fn write_policy(system: &impl System, name: &str, text: &str) {
+    let file = system.example_dir().join("policies").join(name);
+    let beside = file.with_extension("new");
+    std::fs::write(&beside, text).unwrap();
+    std::fs::rename(&beside, &file).unwrap();
+}
+
+fn policy(system: &impl System, name: &str) -> String {
+    std::fs::read_to_string(system.example_dir().join("policies").join(name)).unwrap()
+}
+
+#[tokio::test]
+async fn a_conversation_is_shared_by_policy_alone() {
+    let app = TestApp::start(WARDGATE);
+    let (doctor, nurse) = (doctor(&app), nurse(&app));
+    create(&app, &doctor).await;
+    add(&app, &doctor, "user", SAID).await;
+    let export = exported(&read(&app, &doctor, CHAT).await);
+    let key = export["key"].as_str().unwrap();
+    assert_eq!(read(&app, &nurse, key).await.error().0, -32002);
+
+    let words = "
+entity Conversation { owner: User, tenant: String };
+action recall appliesTo { principal: [User], resource: [Conversation] };
+";
+    let schema = policy(&app, "hospital.cedarschema") + words;
+    write_policy(&app, "hospital.cedarschema", &schema);
+    let rule = r#"
+@id("nurses-recall-what-doctor-yenji-said")
+permit (principal in Role::"Nurse", action == Action::"recall", resource)
+when { resource.owner == User::"dr.yenji" && resource.tenant == principal.tenant };
+"#;
+    write_policy(&app, "sharing.cedar", rule);
+    let shared = until("the nurse may read it", async || {
+        let reply = read(&app, &nurse, key).await;
+        reply.json()["result"].is_object().then(|| exported(&reply))
+    })
+    .await;
+    assert_eq!(shared["messages"][0]["content"], SAID);
+    assert_eq!(shared["shared"], true);
+    let reading = app.records_with(&["--tool", key]).pop().unwrap();
+    assert_eq!(
+        [&reading["user"], &reading["action"]],
+        ["nurse.joy", "resources/read"]
+    );
+    // To read is not to own.
+    let params = json!({ "conversation_id": key });
+    let refused = ask(&app, &nurse, "memory/delete", params).await;
+    assert_eq!(refused.error(), (-32602, "Unknown conversation".to_owned()));
+}
+
+#[tokio::test]
+async fn what_one_may_no_longer_ask_a_tool_is_withheld_from_memory_too() {
+    let app = TestApp::start(WARDGATE);
+    let token = doctor(&app);
+    create(&app, &token).await;
+    let tool = json!({ "call_id": "c1", "name": "get_patient_records", "arguments": { "patient_id": "NUGWI" } });
+    let turn = json!({ "id": "t1", "state": "complete" });
+    let params = json!({ "conversation_id": CHAT, "turn": turn, "messages": [
+        { "role": "user", "content": "What does NUGWI take?" },
+        { "role": "tool", "content": "Lisinopril", "tool": tool },
+        { "role": "assistant", "content": "She takes Lisinopril." },
+    ]});
+    let reply = ask(&app, &token, "memory/add_message", params).await;
+    assert_eq!(reply.result()["status"], "success");
+    let shown = messages(&app, &token).await;
+    assert_eq!(shown[1]["content"], "Lisinopril");
+    assert_eq!(shown[1]["tool_name"], "get_medical_records");
+    assert_eq!(shown[1]["trust"], "data");
+    assert_eq!(
+        app.records().pop().unwrap()["is_phi_access"],
+        true,
+        "the tool gives health information"
+    );
+
+    let narrowed = policy(&app, "doctor.cedar").replacen(
+        r#"[Tag::"clinical", Tag::"staff"]"#,
+        r#"[Tag::"staff"]"#,
+        1,
+    );
+    write_policy(&app, "doctor.cedar", &narrowed);
+    let shown = until("the result is withheld", async || {
+        let shown = messages(&app, &token).await;
+        (shown[1]["withheld"] == true).then_some(shown)
+    })
+    .await;
+    assert_eq!(shown[0]["content"], "What does NUGWI take?");
+    assert_eq!(shown[1]["content"], "");
+    // It was written from what is withheld.
+    assert_eq!(
+        [&shown[2]["withheld"], &shown[2]["content"]],
+        [&json!(true), &json!("")]
+    );
+    assert_eq!(app.records().pop().unwrap()["withheld"], 2);
+    // A result of a tool that one may not call is not taken either.
+    let params = json!({ "conversation_id": CHAT, "role": "tool", "content": "x", "tool": tool });
+    let refused = ask(&app, &token, "memory/add_message", params).await;
+    assert_eq!(
+        refused.error(),
+        (-32602, "Unknown tool: get_patient_records".to_owned())
+    );
+}
+
+#[tokio::test]
+async fn an_operator_holds_and_erases_and_sees_no_word() {
+    let app = TestApp::start(WARDGATE);
+    let token = doctor(&app);
+    create(&app, &token).await;
+    add(&app, &token, "user", SAID).await;
+    let dir = app.data_dir().display().to_string();
+    let how = ["--data-dir", &dir];
+    let operate = |arguments: &[&str]| conversations(&[arguments, &how].concat());
+    let listed = operate(&["list", "--json"]).success();
+    let skeleton: Value = serde_json::from_str(&listed).unwrap();
+    let key = skeleton["key"].as_str().unwrap();
+    assert_eq!(
+        [&skeleton["user"], &skeleton["messages"]],
+        [&json!("dr.yenji"), &json!(1)]
+    );
+    for text in [
+        &listed,
+        &operate(&["list"]).success(),
+        &operate(&["export"]).success(),
+    ] {
+        assert!(text.contains(key) && !text.contains(CHAT) && !text.contains("Lisinopril"));
+    }
+
+    operate(&["hold", "--user", "dr.yenji", "--by", "ada"]).success();
+    let holds = operate(&["holds", "--json"]).success();
+    let hold: Value = serde_json::from_str(&holds).unwrap();
+    assert_eq!([&hold["user"], &hold["set_by"]], ["dr.yenji", "ada"]);
+    let refused = operate(&["erase", key, "--by", "ada"]);
+    assert_eq!(refused.code, Some(1), "{}", refused.stdout);
+    assert!(refused.stderr.contains("hold"), "{}", refused.stderr);
+    let of = json!({ "conversation_id": CHAT });
+    let refused = ask(&app, &token, "memory/delete", of).await;
+    assert_eq!(refused.error().0, -32602, "{}", refused.body);
+    assert_eq!(context(&app, &token).await, [SAID]);
+
+    operate(&["release", "--user", "dr.yenji", "--by", "ada"]).success();
+    operate(&["erase", key, "--by", "ada"]).success();
+    assert!(context(&app, &token).await.is_empty());
+    let left: Value = serde_json::from_str(&operate(&["list", "--json"]).success()).unwrap();
+    assert!(left["erased_at"].is_string(), "the skeleton stays: {left}");
+    let changes = app.records_with(&["--user", "ada"]);
+    let actions: Vec<&str> = changes
+        .iter()
+        .map(|change| change["action"].as_str().unwrap())
+        .collect();
+    assert!(actions.contains(&"conversation.erase"), "{actions:?}");
+    let erased = changes
+        .iter()
+        .find(|change| change["action"] == "conversation.erase");
+    assert_eq!(erased.unwrap()["record_id"], key);
+}
+
+/// Two tools about conversations, for clients that know only tools.
+const MEMORY_TOOLS: [&str; 2] = [
+    r"
+  - name: remember
+    description: Keeps a text in a conversation of the caller's.
+    tags: [staff]
+    input_schema:
+      type: object
+      properties: { conversation_id: { type: string }, content: { type: string } }
+      required: [conversation_id, content]
+    execute: { type: query, interface: memory, query_type: add_message }
+    result: { classes: { message_id: none, position: none } }
+",
+    r"
+  - name: look_up
+    description: Finds what was kept, by its words.
+    tags: [staff]
+    annotations: { readOnlyHint: true }
+    input_schema:
+      type: object
+      properties: { query: { type: string } }
+      required: [query]
+    execute: { type: query, interface: memory, query_type: search }
+    result: { classes: { content: none, role: none, conversation_id: none } }
+",
+];
+
+#[tokio::test]
+async fn clients_that_know_only_tools_remember_by_tools() {
+    let app = TestApp::start_with(WARDGATE, &[extra_tools::LOOK_OFTEN]);
+    for tool in MEMORY_TOOLS {
+        extra_tools::add(&app, tool).await;
+    }
+    let (doctor, nurse) = (doctor(&app), nurse(&app));
+    let client = app.client();
+    let kept = json!({ "conversation_id": CHAT, "content": ANSWERED });
+    assert_eq!(
+        client.call(&doctor, "remember", kept).await.result()["isError"],
+        false
+    );
+    let query = json!({ "query": "daily" });
+    let found = client.call(&doctor, "look_up", query.clone()).await;
+    assert!(found.body.contains(ANSWERED), "{}", found.body);
+    let found = client.call(&nurse, "look_up", query).await;
+    assert!(!found.body.contains(ANSWERED), "{}", found.body);
+    assert_eq!(context(&app, &doctor).await, [ANSWERED]);
+    let shown = messages(&app, &doctor).await;
+    assert_eq!(
+        shown[0]["trust"], "model",
+        "a model wrote it, whoever it says speaks"
+    );
+}
