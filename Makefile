@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 CARGO ?= cargo
 
-.PHONY: help run test lint format release clean
+.PHONY: help run test bench lint format release clean
 
 help: ## Show what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -12,6 +12,9 @@ run: ## Build, start everything with the hospital demo, print URLs, tokens and a
 
 test: ## Install what the tests need, then run them all
 	tests/run
+
+bench: ## Measure what the tool-runner itself costs a call: time by stage, allocations
+	$(CARGO) bench --locked --package wardgate-tool-runner --bench call
 
 lint: ## Formatting and lints, as the tests check them
 	$(CARGO) fmt --all --check

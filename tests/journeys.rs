@@ -20,7 +20,9 @@ mod journeys {
     mod people;
     mod refusals;
 
+    mod agent;
     mod architecture;
+    mod arguments;
     mod bad_bodies;
     mod bad_input;
     mod bad_tokens;
@@ -39,6 +41,7 @@ mod journeys {
         mod p6_refusals;
         mod p7_kill;
         mod p8_sources;
+        mod p9_pins;
     }
     mod record;
     mod samples;

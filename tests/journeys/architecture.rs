@@ -21,7 +21,7 @@ const ARROWS: [(&str, &[&str]); 15] = [
     ("audit", &["domain", "proto", "rpc", "telemetry"]),
     (
         "tool-runner",
-        &["domain", "proto", "redact", "rpc", "telemetry"],
+        &["arguments", "domain", "proto", "redact", "rpc", "telemetry"],
     ),
     ("memory", &["domain", "proto", "rpc", "telemetry"]),
     // It reaches tools and conversations as any client of the gateway does.
@@ -30,6 +30,8 @@ const ARROWS: [(&str, &[&str]); 15] = [
     (
         "wardgate",
         &[
+            "agent",
+            "arguments",
             "audit",
             "domain",
             "edge",

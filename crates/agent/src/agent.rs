@@ -1,85 +1,210 @@
 //! The service: assistants in force, and what can be asked of them.
 
+use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
-use futures::StreamExt;
+use arc_swap::ArcSwap;
+use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream};
+use futures::{FutureExt, StreamExt};
+use tokio::sync::{Semaphore, mpsc};
+use tokio_stream::wrappers::ReceiverStream;
+use tracing::Instrument;
 use wardgate_domain::{Ambient, Caller};
+use wardgate_telemetry::names;
 
 use crate::approval::ApprovalKey;
-use crate::event::{AgentEvent, ErrorKind, EventBody, FinishReason};
+use crate::as_caller::AsCaller;
+use crate::assistant::{Assistant, Assistants, OpenProvider, parse, texts};
+use crate::event::AgentEvent;
 use crate::gateway::Gateway;
+use crate::model::{ModelError, ModelRequest, ModelStream};
+use crate::provider::{Provider, ProviderSettings};
+use crate::reload::{self, Parse};
 use crate::request::{ApprovalDecision, BearerToken, ChatRequest, Model};
+use crate::seam::{GatewayClient, ModelClient};
+use crate::turn::{self, Failure, Setup};
 use crate::{Config, Error};
 
 /// The events of one request. The last is always `done`; dropping the stream ends the work.
 pub type EventStream = BoxStream<'static, AgentEvent>;
 
+/// Events that may wait for a slow client before the turn waits too.
+const WAITING_EVENTS: usize = 16;
+/// Summaries that may be written at a time.
+const SUMMARIES: usize = 4;
+
+/// The gateway with a caller's token.
+type OpenGateway = dyn Fn(BearerToken) -> Arc<dyn GatewayClient> + Send + Sync;
+
 /// Assistants, ready to be talked to. Cheap to clone.
 #[derive(Clone)]
 pub struct Agent {
+    assistants: Arc<ArcSwap<Assistants>>,
+    gateway: Arc<OpenGateway>,
+    key: ApprovalKey,
     ambient: Ambient,
+    summaries: Arc<Semaphore>,
 }
 
 impl Agent {
-    /// Reads the assistants. Providers are not tried: one that is down, or not configured, shows when it is asked.
-    #[expect(clippy::unused_async, reason = "its body is the next commit")]
+    /// Reads the assistants, and looks for changes of their files from then on. Providers are not tried: one that is
+    /// down, or not configured, shows when it is asked.
     pub async fn open(
-        _config: &Config,
-        _gateway: Gateway,
-        _key: ApprovalKey,
+        config: &Config,
+        gateway: Gateway,
+        key: ApprovalKey,
         ambient: Ambient,
     ) -> Result<Self, Error> {
-        Ok(Self { ambient })
+        let clock = ambient.clone();
+        let provider = move |name: &str, settings: serde_json::Value| {
+            let settings: ProviderSettings = serde_json::from_value(settings)
+                .map_err(|error| format!("provider `{name}`: {error}"))?;
+            let provider = Provider::open(name, &settings, clock.clone());
+            provider
+                .map(|provider| Arc::new(provider) as Arc<dyn ModelClient>)
+                .map_err(|error| error.to_string())
+        };
+        let gateway = move |token| {
+            let client: Arc<dyn GatewayClient> = Arc::new(AsCaller::new(gateway.clone(), token));
+            client
+        };
+        Self::with(config, Arc::new(provider), Arc::new(gateway), key, ambient).await
+    }
+
+    pub(crate) async fn with(
+        config: &Config,
+        provider: Arc<OpenProvider>,
+        gateway: Arc<OpenGateway>,
+        key: ApprovalKey,
+        ambient: Ambient,
+    ) -> Result<Self, Error> {
+        let variables = config.variables.clone();
+        let read: Arc<Parse> = Arc::new(move |texts| parse(texts, &variables, &*provider));
+        let assistants = match &config.assistants {
+            None => Arc::new(ArcSwap::from_pointee(Assistants::default())),
+            Some(path) => {
+                let at = path.clone();
+                let files = tokio::task::spawn_blocking(move || texts(&at)).await;
+                let files = match files {
+                    Ok(Ok(files)) => files,
+                    Ok(Err(error)) => {
+                        let path = path.display();
+                        return Err(Error::Assistants(format!(
+                            "{path}: cannot be read: {error}"
+                        )));
+                    }
+                    Err(_) => return Err(Error::Assistants("their files were not read".into())),
+                };
+                let assistants = Arc::new(ArcSwap::from_pointee(read(&files)?));
+                let interval = Duration::from_secs(config.reload_seconds.max(1));
+                reload::watch(&assistants, path.clone(), files, read, interval);
+                assistants
+            }
+        };
+        Ok(Self {
+            assistants,
+            gateway,
+            key,
+            ambient,
+            summaries: Arc::new(Semaphore::new(SUMMARIES)),
+        })
     }
 
     /// Says something to an assistant, and tells what comes of it.
     pub fn chat(
         &self,
-        _caller: Arc<Caller>,
-        _token: BearerToken,
-        _request: ChatRequest,
+        caller: Arc<Caller>,
+        token: BearerToken,
+        request: ChatRequest,
     ) -> EventStream {
-        self.nothing_yet()
+        let (out, events) = mpsc::channel(WAITING_EVENTS);
+        let assistants = self.assistants.load();
+        match assistants.find(request.model.as_deref()) {
+            Some(assistant) => {
+                let span = invocation(assistant, &caller);
+                let setup = self.setup(Arc::clone(assistant), caller, token);
+                told(turn::chat(setup, request, out).instrument(span), events)
+            }
+            None => told(
+                turn::fail(Failure::UnknownModel, self.ambient.clone(), out),
+                events,
+            ),
+        }
     }
 
     /// Decides about a call that waits, and goes on with its turn.
     pub fn decide_approval(
         &self,
-        _caller: Arc<Caller>,
-        _token: BearerToken,
-        _approval_id: &str,
-        _decision: ApprovalDecision,
+        caller: Arc<Caller>,
+        token: BearerToken,
+        approval_id: &str,
+        decision: ApprovalDecision,
     ) -> EventStream {
-        self.nothing_yet()
+        let (out, events) = mpsc::channel(WAITING_EVENTS);
+        let opened = self.key.open(approval_id, &caller, self.ambient.now());
+        let assistants = self.assistants.load();
+        let found = opened.map_err(Failure::from).and_then(|approval| {
+            let assistant = assistants.find(Some(&approval.assistant));
+            let assistant = assistant.cloned().ok_or(Failure::UnknownModel)?;
+            Ok((approval, assistant))
+        });
+        match found {
+            Ok((approval, assistant)) => {
+                let span = invocation(&assistant, &caller);
+                let setup = self.setup(assistant, caller, token);
+                let turn = turn::decide(setup, approval, decision, out);
+                told(turn.instrument(span), events)
+            }
+            Err(failure) => told(turn::fail(failure, self.ambient.clone(), out), events),
+        }
     }
 
-    /// The assistants, in the order of their file.
+    /// The assistants, in the order of their files. Which tools one has depends on the caller; that it is there does
+    /// not.
     pub fn models(&self, _caller: &Caller) -> Vec<Model> {
-        Vec::new()
+        self.assistants.load().models()
     }
 
-    fn nothing_yet(&self) -> EventStream {
-        let timestamp = self.ambient.now();
-        stream::iter([
-            EventBody::Error {
-                kind: ErrorKind::UnknownModel,
-                message: "there is no assistant".to_owned(),
-            },
-            EventBody::Done {
-                finish_reason: FinishReason::Error,
-                conversation_id: None,
-                turn_id: String::new(),
-                message_id: None,
-                cap: None,
-            },
-        ])
-        .enumerate()
-        .map(move |(id, body)| AgentEvent {
-            id: id as u64,
-            body,
-            timestamp,
-        })
-        .boxed()
+    fn setup(&self, assistant: Arc<Assistant>, caller: Arc<Caller>, token: BearerToken) -> Setup {
+        Setup {
+            assistant,
+            caller,
+            gateway: (self.gateway)(token),
+            key: self.key.clone(),
+            ambient: self.ambient.clone(),
+            summaries: Arc::clone(&self.summaries),
+        }
+    }
+}
+
+fn invocation(assistant: &Assistant, caller: &Caller) -> tracing::Span {
+    tracing::info_span!(
+        "invoke_agent",
+        otel.name = format!("invoke_agent {}", assistant.name),
+        gen_ai.operation.name = "invoke_agent",
+        gen_ai.agent.name = assistant.name,
+        gen_ai.request.model = assistant.model.model,
+        { names::CALLER } = caller.subject(),
+    )
+}
+
+/// What `turn` tells. It runs as the stream is read: a client that reads slowly slows it down, one that hangs up drops it.
+fn told(
+    turn: impl Future<Output = ()> + Send + 'static,
+    events: mpsc::Receiver<AgentEvent>,
+) -> EventStream {
+    let turn = turn.into_stream().filter_map(async |()| None);
+    stream::select(turn, ReceiverStream::new(events)).boxed()
+}
+
+impl ModelClient for Provider {
+    fn stream(&self, request: ModelRequest) -> BoxFuture<'_, Result<ModelStream, ModelError>> {
+        async move { Self::stream(self, &request).await }.boxed()
+    }
+
+    fn carries_calls(&self) -> bool {
+        Self::carries_calls(self)
     }
 }

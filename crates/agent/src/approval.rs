@@ -1,20 +1,172 @@
 //! Calls that wait for a person: what is handed out for the decision.
+//!
+//! An approval id holds everything about the call it is for, sealed, so that any replica can take the decision and none
+//! has to remember it. That it is used once is the conversation's to say: the decision is a message of its turn, under
+//! an id made from the call.
 
 use std::fmt;
 
+use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde::{Deserialize, Serialize};
+use wardgate_domain::{Ambient, Caller, Digest, Timestamp};
+
+/// Tells these sealed texts from any others under the same key.
+const PURPOSE: &[u8] = b"wardgate approval 1";
+
+/// The longest id that is looked at.
+const MAX_ID: usize = 4_096;
+
 /// The key that approvals are sealed under; every replica has the same one.
 #[derive(Clone)]
-pub struct ApprovalKey(#[expect(dead_code, reason = "its user is the next commit")] [u8; 32]);
+pub struct ApprovalKey([u8; 32]);
 
 impl ApprovalKey {
     /// A key of 32 random bytes.
     pub fn from_bytes(bytes: &[u8; 32]) -> Self {
         Self(*bytes)
     }
+
+    fn key(&self) -> Option<LessSafeKey> {
+        let key = UnboundKey::new(&AES_256_GCM, &self.0).ok()?;
+        Some(LessSafeKey::new(key))
+    }
+
+    /// The id of an approval, fit for a URL.
+    pub(crate) fn seal(&self, approval: &Approval, ambient: &Ambient) -> Option<String> {
+        let mut text = serde_json::to_vec(approval).ok()?;
+        let nonce: [u8; NONCE_LEN] = ambient.random();
+        let unique = Nonce::assume_unique_for_key(nonce);
+        self.key()?
+            .seal_in_place_append_tag(unique, Aad::from(PURPOSE), &mut text)
+            .ok()?;
+        Some(URL_SAFE_NO_PAD.encode([&nonce[..], &text].concat()))
+    }
+
+    /// The approval of an id, if `caller` may decide about it at this time.
+    pub(crate) fn open(
+        &self,
+        id: &str,
+        caller: &Caller,
+        now: Timestamp,
+    ) -> Result<Approval, InvalidApproval> {
+        let approval = self.unseal(id).ok_or(InvalidApproval::Unknown)?;
+        if approval.person != Person::of(caller) {
+            return Err(InvalidApproval::Foreign);
+        }
+        if now.as_micros() >= approval.expires_at_micros {
+            return Err(InvalidApproval::Expired);
+        }
+        Ok(approval)
+    }
+
+    fn unseal(&self, id: &str) -> Option<Approval> {
+        if id.len() > MAX_ID {
+            return None;
+        }
+        let mut sealed = URL_SAFE_NO_PAD.decode(id).ok()?;
+        let (nonce, text) = sealed.split_at_mut_checked(NONCE_LEN)?;
+        let nonce = Nonce::try_assume_unique_for_key(nonce).ok()?;
+        let key = self.key()?;
+        let text = key.open_in_place(nonce, Aad::from(PURPOSE), text).ok()?;
+        serde_json::from_slice(text).ok()
+    }
 }
 
 impl fmt::Debug for ApprovalKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("ApprovalKey")
+    }
+}
+
+/// A call that waits.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Approval {
+    /// Whom it is for.
+    pub(crate) person: Person,
+    pub(crate) assistant: String,
+    pub(crate) conversation: String,
+    pub(crate) turn: String,
+    pub(crate) call_id: String,
+    /// Digest of the tool and exactly what it would run with.
+    pub(crate) terms: String,
+    /// Place of its event in the turn's stream.
+    pub(crate) event: u64,
+    pub(crate) expires_at_micros: i64,
+}
+
+/// Who somebody is, whatever their rights at the moment: a digest of issuer, subject and tenant.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct Person(String);
+
+impl Person {
+    pub(crate) fn of(caller: &Caller) -> Self {
+        let parts = [caller.issuer(), caller.subject(), caller.tenant()];
+        let parts = serde_json::Value::from(parts.as_slice()).to_string();
+        Self(Digest::of(parts.as_bytes()).to_string())
+    }
+}
+
+/// Why a decision is not taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum InvalidApproval {
+    #[error("this is no approval id of this service")]
+    Unknown,
+    #[error("this approval is for somebody else")]
+    Foreign,
+    #[error(
+        "this approval has expired; send the message again with its message_id to be asked anew"
+    )]
+    Expired,
+    #[error("this call is decided already; send the message again with its message_id to go on")]
+    Used,
+    #[error(
+        "the call is not the one that was shown; send the message again with its message_id to be asked anew"
+    )]
+    Changed,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::caller;
+    use std::time::Duration;
+
+    #[test]
+    fn an_approval_is_for_one_person_for_a_time_and_cannot_be_forged() {
+        let ambient = Ambient::system();
+        let key = ApprovalKey::from_bytes(&[7; 32]);
+        let yenji = caller("dr.yenji", &["Doctor"]);
+        let now = Timestamp::from_seconds(1_000);
+        let expires = now.plus(Duration::from_secs(60));
+        let approval = Approval {
+            person: Person::of(&yenji),
+            assistant: "clinic".to_owned(),
+            conversation: "c".to_owned(),
+            turn: "t".to_owned(),
+            call_id: "call-1".to_owned(),
+            terms: "terms".to_owned(),
+            event: 7,
+            expires_at_micros: expires.as_micros(),
+        };
+        let id = key.seal(&approval, &ambient).unwrap();
+        assert!(!id.contains("clinic"));
+        assert!(key.open(&id, &yenji, now).unwrap() == approval);
+        let refused = |key: &ApprovalKey, id: &str, caller: &Caller, now| {
+            key.open(id, caller, now).err().unwrap()
+        };
+        assert_eq!(
+            refused(&key, &id, &yenji, expires),
+            InvalidApproval::Expired
+        );
+        let other = caller("billing.bo", &["Doctor"]);
+        assert_eq!(refused(&key, &id, &other, now), InvalidApproval::Foreign);
+        for forged in ["", "junk", &id[1..], &format!("{id}A")] {
+            assert_eq!(refused(&key, forged, &yenji, now), InvalidApproval::Unknown);
+        }
+        let other = ApprovalKey::from_bytes(&[8; 32]);
+        assert_eq!(refused(&other, &id, &yenji, now), InvalidApproval::Unknown);
     }
 }

@@ -151,6 +151,38 @@ pub enum ErrorKind {
     InvalidApproval,
 }
 
+impl FinishReason {
+    /// As it is written.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Stop => "stop",
+            Self::Length => "length",
+            Self::ContentFilter => "content_filter",
+            Self::Refused => "refused",
+            Self::ApprovalRequired => "approval_required",
+            Self::Error => "error",
+        }
+    }
+}
+
+impl ErrorKind {
+    /// As it is written.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::InvalidRequest => "invalid_request",
+            Self::UnknownModel => "unknown_model",
+            Self::ModelNotConfigured => "model_not_configured",
+            Self::ModelFailed => "model_failed",
+            Self::EmptyAnswer => "empty_answer",
+            Self::ToolNotAvailable => "tool_not_available",
+            Self::GuardrailFailed => "guardrail_failed",
+            Self::GatewayFailed => "gateway_failed",
+            Self::Conflict => "conflict",
+            Self::InvalidApproval => "invalid_approval",
+        }
+    }
+}
+
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
 fn rfc_3339<S: Serializer>(time: &Timestamp, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(time)

@@ -11,19 +11,33 @@
 
 mod agent;
 mod approval;
+mod as_caller;
+mod assistant;
 mod config;
 mod event;
+mod functions;
 mod gateway;
-#[expect(dead_code, reason = "its users are the next commits")]
+mod guardrail;
+mod http;
+mod memory;
 mod model;
+mod provider;
+mod reload;
 mod request;
+mod seam;
+#[cfg(test)]
+mod testing;
+mod text_calls;
+mod turn;
 
 pub use agent::{Agent, EventStream};
 pub use approval::ApprovalKey;
 pub use config::Config;
 pub use event::{AgentEvent, Cap, ErrorKind, EventBody, FinishReason};
 pub use gateway::Gateway;
+pub use http::{Endpoints, HttpLimits};
 pub use request::{ApprovalDecision, BearerToken, ChatRequest, HistoryMessage, Model, Speaker};
+pub use text_calls::{FailedLines, Family, UnknownFamily, extract_calls};
 
 /// Why the service cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -31,4 +45,7 @@ pub enum Error {
     /// Files of assistants that cannot be used, one line a fault.
     #[error("the assistants cannot be used:\n{0}")]
     Assistants(String),
+    /// The URL of the gateway that cannot be used.
+    #[error("the gateway's URL cannot be used: {0}")]
+    GatewayUrl(&'static str),
 }

@@ -121,5 +121,24 @@ pub(crate) enum ModelError {
     TooLarge,
 }
 
+impl ModelError {
+    /// In one word, for events, spans and metrics.
+    pub(crate) fn kind(&self) -> &'static str {
+        match self {
+            Self::Unreachable => "unreachable",
+            Self::Late => "timeout",
+            Self::Busy { .. } => "busy",
+            Self::Credentials { .. } => "credentials",
+            Self::UnknownModel => "unknown_model",
+            Self::TooLong => "too_long",
+            Self::Refused { .. } => "refused",
+            Self::Failed { .. } => "failed",
+            Self::Cut => "cut",
+            Self::Unreadable => "unreadable",
+            Self::TooLarge => "too_large",
+        }
+    }
+}
+
 /// Events of one answer. Dropping it ends the request.
 pub(crate) type ModelStream = BoxStream<'static, Result<ModelEvent, ModelError>>;

@@ -1,21 +1,38 @@
 //! What a client of a chat sends.
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
-/// A verified caller's own token, passed on to the gateway and shown nowhere.
+/// A verified caller's own token, passed on to the gateway and shown nowhere; and where it came from.
 #[derive(Clone)]
-pub struct BearerToken(Arc<str>);
+pub struct BearerToken {
+    token: Arc<str>,
+    peer: Option<SocketAddr>,
+}
 
 impl BearerToken {
     /// The token as it stood behind `Bearer`.
     pub fn new(token: &str) -> Self {
-        Self(Arc::from(token))
+        Self {
+            token: Arc::from(token),
+            peer: None,
+        }
+    }
+
+    /// The same, of a caller at this address: a gateway in the same process records it.
+    #[must_use]
+    pub fn of_peer(self, peer: Option<SocketAddr>) -> Self {
+        Self { peer, ..self }
     }
 
     /// For the one header it belongs in.
     pub fn as_str(&self) -> &str {
-        &self.0
+        &self.token
+    }
+
+    pub(crate) fn peer(&self) -> Option<SocketAddr> {
+        self.peer
     }
 }
 

@@ -16,6 +16,7 @@ mod caller;
 mod conversation;
 mod decision;
 mod digest;
+pub mod duration;
 mod ids;
 mod memory_access;
 mod permit;

@@ -10,6 +10,7 @@
 //! One job: what is wrong with a request whatever it asks for is found here, in the same way for every service.
 //! Each service asks for these steps itself, in this order, and words the refusals as its own clients expect.
 
+mod admission;
 mod auth;
 mod body;
 mod cors;
@@ -17,6 +18,7 @@ mod error;
 mod listener;
 mod origins;
 
+pub use admission::Admission;
 pub use auth::{
     AuthConfig, Authenticator, CallerToken, IssuerConfig, JwksSource, TokenRefusal, TokenType,
 };

@@ -37,6 +37,8 @@ pub(crate) struct ToolCall {
     pub(crate) token: CallerToken,
     pub(crate) idempotency_key: Option<String>,
     pub(crate) client_ip: String,
+    /// The only toolset it may reach into.
+    pub(crate) toolset: Option<String>,
     /// The name the client asked for.
     pub(crate) name: String,
     /// The arguments, byte for byte as they came.
@@ -155,6 +157,7 @@ async fn decide(
         .catalogue()
         .current()
         .find(&call.name)
+        .filter(|tool| tool.is_in(call.toolset.as_deref()))
         .cloned()
         .ok_or(Stop::UnknownTool)?;
     facts.tool = Some(tool.facts.name.clone());

@@ -23,6 +23,15 @@ pub(crate) struct Tool {
     pub(crate) needs_caller_token: bool,
     /// Whom it is on for.
     pub(crate) switches: ToolSwitches,
+    /// Those it is in.
+    pub(crate) toolsets: Vec<String>,
+}
+
+impl Tool {
+    /// Whether it is there for a request to that toolset; to none: always.
+    pub(crate) fn is_in(&self, toolset: Option<&str>) -> bool {
+        toolset.is_none_or(|name| self.toolsets.iter().any(|it| it == name))
+    }
 }
 
 /// Every tool, by the names it answers to.
@@ -65,6 +74,7 @@ impl From<Listed> for Index {
                 facts: tool.facts,
                 time_limit: tool.time_limit,
                 needs_caller_token: tool.needs_caller_token,
+                toolsets: tool.toolsets,
                 switches: tool.switches,
             });
             for alias in tool.aliases {

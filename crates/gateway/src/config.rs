@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
-use wardgate_edge::AuthConfig;
+use wardgate_edge::{AuthConfig, BodyLimits};
 
 use crate::Error;
 
@@ -64,6 +64,16 @@ impl Default for Limits {
             header_seconds: 10,
             body_seconds: 30,
             connections: 4_096,
+        }
+    }
+}
+
+impl Limits {
+    /// Those of a body.
+    pub(crate) fn body(&self) -> BodyLimits {
+        BodyLimits {
+            bytes: self.body_bytes,
+            seconds: self.body_seconds,
         }
     }
 }

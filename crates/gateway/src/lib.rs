@@ -32,7 +32,7 @@ use axum::Router;
 use tokio::sync::watch;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 use wardgate_domain::Ambient;
-use wardgate_edge::{Authenticator, Bound, ConnectionLimits, Origins};
+use wardgate_edge::{Admission, Authenticator, Bound, ConnectionLimits, Origins};
 use wardgate_rpc::client::{MemoryClient, PolicyClient, ToolRunnerClient};
 use wardgate_rpc::{Neighbour, Readiness};
 use wardgate_telemetry::Metrics;
@@ -80,7 +80,7 @@ pub struct Gateway {
     public_url: String,
     origins: Origins,
     ambient: Ambient,
-    auth: Authenticator,
+    auth: Arc<Authenticator>,
     authority: Authority,
     catalogue: Catalogue,
     runner: ToolRunnerClient,
@@ -112,7 +112,7 @@ impl Gateway {
             config.allowed_hosts.clone(),
             config.allowed_origins.clone(),
         )?;
-        let auth = Authenticator::new(config.auth.clone(), ambient.clone()).await?;
+        let auth = Arc::new(Authenticator::new(config.auth.clone(), ambient.clone()).await?);
         let runner = ToolRunnerClient::new(neighbours.tool_runner.link, NEIGHBOUR_LIMIT);
         let policy = PolicyClient::new(neighbours.policy.link, NEIGHBOUR_LIMIT);
         let catalogue = Catalogue::follow(runner.clone());
@@ -166,6 +166,15 @@ impl Gateway {
     /// Every path.
     pub fn router(self: &Arc<Self>) -> Router {
         http::router(self)
+    }
+
+    /// Whom it lets in, for whatever else has the same address.
+    pub fn admission(&self) -> Admission {
+        Admission {
+            auth: Arc::clone(&self.auth),
+            origins: self.origins.clone(),
+            body: self.config.limits.body(),
+        }
     }
 
     /// Serves `router`, which is the gateway's and whatever else has the same address, until `shutdown`. Then

@@ -4,9 +4,9 @@
 //! cargo run --release -p wardgate-memory --example growth -- [MESSAGES] [STORE]
 //! ```
 //!
-//! MESSAGES is up to 10,000,000 and by default 100,000. STORE is `sqlite:PATH` or `postgres://…`, empty and to be thrown
-//! away, and by default a file in a temporary directory. Most messages are filled in behind the service's back; those that are
-//! read were added through it.
+//! MESSAGES is up to 10,000,000 and by default 100,000. STORE is `sqlite:PATH` or `postgres://…`, empty and to be
+//! thrown away, and by default a file in a temporary directory. Most messages are filled in behind the service's back;
+//! those that are read were added through it.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -90,10 +90,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
 /// 10,000, then ten times as many each time, and at last `most`.
 fn sizes(most: i64) -> Vec<i64> {
-    let mut sizes: Vec<_> = (4..)
-        .map(|power| 10_i64.pow(power))
-        .take_while(|size| *size < most)
-        .collect();
+    let below = [10_000, 100_000, 1_000_000].into_iter();
+    let mut sizes: Vec<_> = below.filter(|size| *size < most).collect();
     sizes.push(most);
     sizes
 }
@@ -129,10 +127,10 @@ fn percentile(durations: &mut [Duration], percent: usize) -> Duration {
 
 /// Messages from number `from` up to `to`, of others.
 async fn fill(store: &str, from: i64, to: i64) -> Result<(), Box<dyn Error>> {
-    let first = i64::from_be_bytes(Ambient::system().random()).unsigned_abs() >> 1;
-    let first = i64::try_from(first)?;
     let mut from = from;
     while from < to {
+        // Part of every id, so that no two fillings share one.
+        let first = u64::from_be_bytes(Ambient::system().random());
         let next = to.min(from + 100_000);
         let (conversations, messages) = (next / EACH - from / EACH, next - from);
         let statements = format!(

@@ -68,9 +68,9 @@ impl<R: Rights> Conversing<R> {
         };
         let key = window.reading.conversation.key.to_string();
         let mut messages = self.shown(asker, window.reading).await;
-        let is_summary = |first: &&Message| first.source == Source::Summary;
-        let summary = messages.first().filter(is_summary).is_some();
-        let summary = summary.then(|| messages.remove(0));
+        let first = messages.first();
+        let with_summary = first.is_some_and(|first| first.source == Source::Summary);
+        let summary = with_summary.then(|| messages.remove(0));
         Ok(pb::GetContextResponse {
             summary: summary.map(Into::into),
             messages: messages.into_iter().map(Into::into).collect(),
@@ -308,7 +308,8 @@ impl<R: Rights> Conversing<R> {
     }
 }
 
-fn at_most(asked: u32, default: u32, most: u32) -> u32 {
+/// What was asked for within bounds; 0 stands for the default.
+pub(crate) fn at_most(asked: u32, default: u32, most: u32) -> u32 {
     if asked == 0 { default } else { asked.min(most) }
 }
 

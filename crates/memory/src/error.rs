@@ -102,8 +102,10 @@ impl ServiceError for Error {
             }
             Self::Invalid(_) => ErrorReason::InvalidMessage,
             Self::UnknownConversation => ErrorReason::UnknownConversation,
-            Self::OtherMessage | Self::TurnOver(_) | Self::TurnFull { .. } => ErrorReason::Conflict,
-            Self::TooManyHolds(_) => ErrorReason::Conflict,
+            Self::OtherMessage
+            | Self::TurnOver(_)
+            | Self::TurnFull { .. }
+            | Self::TooManyHolds(_) => ErrorReason::Conflict,
             Self::Held => ErrorReason::Held,
             Self::Denied => ErrorReason::Denied,
             Self::NotRecorded(_) => ErrorReason::NotDurable,

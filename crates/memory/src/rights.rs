@@ -144,11 +144,27 @@ pub(crate) fn facts(tool: &ToolFacts) -> Digest {
     about.digest()
 }
 
+/// What the policy says to one call.
+#[derive(Clone, Copy)]
+enum Answer {
+    Allowed(Standing),
+    Denied,
+}
+
+impl Answer {
+    fn standing(self) -> Option<Standing> {
+        match self {
+            Self::Allowed(standing) => Some(standing),
+            Self::Denied => None,
+        }
+    }
+}
+
 /// What the policy says to the calls of one request, each question asked once.
 struct Answers {
     /// By tool, where the arguments make no difference.
-    by_tool: HashMap<Digest, Option<Standing>>,
-    by_call: HashMap<(Digest, Bytes), Option<Standing>>,
+    by_tool: HashMap<Digest, Answer>,
+    by_call: HashMap<(Digest, Bytes), Answer>,
 }
 
 impl Answers {
@@ -186,7 +202,7 @@ impl Answers {
         let questions: Vec<_> = calls
             .map(|(tool, call)| async move {
                 let answer = rights.of_call(asker, &call.tool, call.arguments.clone());
-                let answer = answer.await?;
+                let answer = answer.await?.map_or(Answer::Denied, Answer::Allowed);
                 Ok::<_, CallError>(((*tool, call.arguments.clone()), answer))
             })
             .collect();
@@ -195,7 +211,10 @@ impl Answers {
             .try_collect()
             .await?;
         for ((tool, arguments), answer) in answered {
-            if answer.is_some_and(|standing| !standing.by_arguments) {
+            if answer
+                .standing()
+                .is_some_and(|standing| !standing.by_arguments)
+            {
                 self.by_tool.insert(tool, answer);
             }
             self.by_call.insert((tool, arguments), answer);
@@ -203,15 +222,16 @@ impl Answers {
         Ok(())
     }
 
-    fn get(&self, tool: Digest, call: &AnsweredCall) -> Option<Option<Standing>> {
+    fn get(&self, tool: Digest, call: &AnsweredCall) -> Option<Answer> {
         let by_call = || self.by_call.get(&(tool, call.arguments.clone()));
         self.by_tool.get(&tool).or_else(by_call).copied()
     }
 
     /// Whether the caller sees as much of that call as when its result was given.
     fn unchanged(&self, call: &AnsweredCall, given_under: Digest) -> bool {
-        let answer = self.get(facts(&call.tool), call).flatten();
-        answer.is_some_and(|standing| standing.rights == given_under)
+        let answer = self.get(facts(&call.tool), call);
+        let standing = answer.and_then(Answer::standing);
+        standing.is_some_and(|standing| standing.rights == given_under)
     }
 }
 
@@ -222,7 +242,11 @@ pub(crate) async fn standings(
     calls: &[&AnsweredCall],
 ) -> Result<Vec<Option<Standing>>, CallError> {
     let answers = Answers::ask(rights, asker, calls.iter().copied()).await?;
-    let standing = |call: &&AnsweredCall| answers.get(facts(&call.tool), call).flatten();
+    let standing = |call: &&AnsweredCall| {
+        answers
+            .get(facts(&call.tool), call)
+            .and_then(Answer::standing)
+    };
     Ok(calls.iter().map(standing).collect())
 }
 

@@ -129,10 +129,9 @@ impl WordKey {
     /// What stands in the index for `word`: 64 bits of a keyed digest.
     pub(crate) fn blind(&self, word: &str) -> String {
         let tag = hmac::sign(&self.0, word.as_bytes());
-        tag.as_ref()[..8]
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect()
+        let mut first = [0; 8];
+        first.copy_from_slice(&tag.as_ref()[..8]);
+        format!("{:016x}", u64::from_be_bytes(first))
     }
 }
 

@@ -13,7 +13,7 @@ use wardgate_rpc::client::{AuditClient, PolicyClient};
 use wardgate_rpc::{Service, ServiceError};
 use wardgate_telemetry::names;
 
-use crate::conversing::Conversing;
+use crate::conversing::{Conversing, at_most};
 use crate::erasure::{By, Erasure};
 use crate::keeping::Keeper;
 use crate::rights::Rights;
@@ -80,10 +80,7 @@ impl<R: Rights> Memory<R> {
 
     async fn survey(&self, request: pb::SurveyRequest) -> Result<pb::SurveyResponse, Error> {
         let whose = (request.tenant.as_str(), request.subject.as_str());
-        let limit = match request.limit {
-            0 => 50,
-            limit => limit.min(200),
-        };
+        let limit = at_most(request.limit, 50, 200);
         let page = self.store.survey(whose, limit, &request.page_token);
         let (skeletons, next_page_token) = page.await?;
         Ok(pb::SurveyResponse {

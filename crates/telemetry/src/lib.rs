@@ -16,7 +16,7 @@ pub mod trace_context;
 use std::io::IsTerminal;
 use std::time::Duration;
 
-use metrics_exporter_prometheus::{BuildError, PrometheusBuilder, PrometheusHandle};
+use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
 use opentelemetry::trace::TracerProvider as _;
 use opentelemetry_otlp::{ExporterBuildError, SpanExporter, WithExportConfig};
 use opentelemetry_sdk::{Resource, propagation::TraceContextPropagator, trace::SdkTracerProvider};
@@ -123,6 +123,14 @@ pub fn init(config: &Config, role: &'static str) -> Result<Guard, Error> {
     let metrics = Metrics(
         PrometheusBuilder::new()
             .set_buckets(names::SECONDS_BUCKETS)?
+            .set_buckets_for_metric(
+                Matcher::Full(names::GENAI_TOKENS.to_owned()),
+                names::GENAI_TOKENS_BUCKETS,
+            )?
+            .set_buckets_for_metric(
+                Matcher::Prefix("gen_ai.client.operation.".to_owned()),
+                names::GENAI_SECONDS_BUCKETS,
+            )?
             .install_recorder()?,
     );
     let upkeep = metrics.clone();

@@ -6,6 +6,26 @@ pub const SECONDS_BUCKETS: &[f64] = &[
     5.0, 10.0, 30.0,
 ];
 
+/// The same for answers of language models, which may take minutes (OpenTelemetry GenAI conventions).
+pub const GENAI_SECONDS_BUCKETS: &[f64] = &[
+    0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92, 163.84,
+    327.68,
+];
+/// Upper bounds of histograms of tokens (OpenTelemetry GenAI conventions).
+pub const GENAI_TOKENS_BUCKETS: &[f64] = &[
+    1.0,
+    4.0,
+    16.0,
+    64.0,
+    256.0,
+    1_024.0,
+    4_096.0,
+    16_384.0,
+    65_536.0,
+    262_144.0,
+    1_048_576.0,
+];
+
 // === fields of spans and log lines ===
 
 /// Id of one tool call, the same in the record and in the answer.
@@ -14,6 +34,36 @@ pub const CALL_ID: &str = "wardgate.call.id";
 pub const CALLER: &str = "user.id";
 /// Canonical name of the tool (OpenTelemetry GenAI conventions).
 pub const TOOL: &str = "gen_ai.tool.name";
+
+// === language models and agents: OpenTelemetry GenAI conventions, fields and labels ===
+
+/// `chat`, `execute_tool` or `invoke_agent`.
+pub const GENAI_OPERATION: &str = "gen_ai.operation.name";
+/// What is spoken with the provider, for example `openai`.
+pub const GENAI_PROVIDER: &str = "gen_ai.provider.name";
+/// The model, as it was asked for.
+pub const GENAI_REQUEST_MODEL: &str = "gen_ai.request.model";
+/// Tokens a model read.
+pub const GENAI_INPUT_TOKENS: &str = "gen_ai.usage.input_tokens";
+/// Tokens a model wrote.
+pub const GENAI_OUTPUT_TOKENS: &str = "gen_ai.usage.output_tokens";
+/// `input` or `output`.
+pub const GENAI_TOKEN_TYPE: &str = "gen_ai.token.type";
+/// Public name of the assistant.
+pub const GENAI_AGENT: &str = "gen_ai.agent.name";
+/// Id of the conversation.
+pub const GENAI_CONVERSATION: &str = "gen_ai.conversation.id";
+/// Id that a model gave its call of a tool.
+pub const GENAI_TOOL_CALL: &str = "gen_ai.tool.call.id";
+/// What went wrong, in one of few words.
+pub const ERROR_TYPE: &str = "error.type";
+
+/// Histogram: tokens of one answer by `gen_ai.token.type`.
+pub const GENAI_TOKENS: &str = "gen_ai.client.token.usage";
+/// Histogram, seconds: one whole answer; `error.type` if it is none.
+pub const GENAI_SECONDS: &str = "gen_ai.client.operation.duration";
+/// Histogram, seconds: until an answer begins.
+pub const GENAI_FIRST_CHUNK_SECONDS: &str = "gen_ai.client.operation.time_to_first_chunk";
 
 // === gateway ===
 
@@ -87,3 +137,12 @@ pub const MESSAGES_WITHHELD: &str = "wardgate_memory_messages_withheld_total";
 pub const CONVERSATIONS_ERASED: &str = "wardgate_memory_conversations_erased_total";
 /// Counter: times the memory store could not be used.
 pub const MEMORY_STORE_FAILURES: &str = "wardgate_memory_store_failures_total";
+
+// === agent ===
+
+/// Counter: turns by `finish`, as the last event of their stream says.
+pub const AGENT_TURNS: &str = "wardgate_agent_turns_total";
+/// Counter: calls of models that never came to a tool, by `reason`: `not_available`, arguments or repeated.
+pub const AGENT_REFUSED_CALLS: &str = "wardgate_agent_refused_calls_total";
+/// Counter: changed files of assistants by `outcome`, swapped or refused.
+pub const AGENT_RELOADS: &str = "wardgate_assistant_reloads_total";

@@ -14,12 +14,12 @@ use serde_json::{Map, Value};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tracing::{info, warn};
+use wardgate_arguments::{Arguments, InvalidArguments};
 use wardgate_domain::{CallId, CallToRun, Caller, Digest, Permit, SignedPermit, Timestamp};
 use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_telemetry::names;
 
 use crate::Error;
-use crate::arguments::{Arguments, InvalidArguments};
 use crate::compiled::CompiledPermit;
 use crate::digest;
 use crate::executor::{Executor, ExecutorError, Invocation, Kept, Output, Progress};
@@ -153,7 +153,7 @@ impl AdmittedCall {
     async fn once(
         self,
         key: &str,
-        arguments: &Arguments,
+        arguments: &Map<String, Value>,
         deadline: Instant,
         shared: &Shared,
         progress: &mpsc::Sender<Progress>,
@@ -164,7 +164,7 @@ impl AdmittedCall {
             caller: &self.caller,
             tool: tool.tool.facts().name.as_str(),
             key,
-            arguments: Digest::of(sorted(arguments.values()).as_bytes()),
+            arguments: Digest::of(sorted(arguments).as_bytes()),
             terms: digest::of_texts(&self.terms().each_ref().map(String::as_str)),
             deadline: now.plus(tool.time_limit),
         };
@@ -195,17 +195,24 @@ impl AdmittedCall {
         ended.result
     }
 
-    fn arguments(&self) -> Result<Arguments, InvalidArguments> {
+    fn arguments(&self) -> Result<Map<String, Value>, InvalidArguments> {
         let tool = &self.tool.tool;
         let is_decided_on = self.permit.terms().arguments_digest.is_some();
-        let mut arguments = Arguments::read(tool.input(), &self.arguments, is_decided_on)?;
-        arguments.derive(tool.derive())?;
+        let read = if is_decided_on {
+            Arguments::read_as_decided
+        } else {
+            Arguments::read
+        };
+        let mut arguments = read(tool.input(), &self.arguments)?.into_values();
+        tool.derive()
+            .extend(&mut arguments)
+            .map_err(|unfit| InvalidArguments::because(unfit.to_string()))?;
         Ok(arguments)
     }
 
     /// Everything that the result depends on. Callers share one only where neither the rows nor the source can
     /// tell them apart.
-    fn cache_key(&self, arguments: &Arguments) -> Digest {
+    fn cache_key(&self, arguments: &Map<String, Value>) -> Digest {
         let terms = self.permit.terms();
         let is_personal = terms.row_rule.as_ref().is_some_and(|rule| !rule.all)
             || self.tool.tool.plan().needs_caller_token();
@@ -215,13 +222,7 @@ impl AdmittedCall {
             self.caller.tenant().to_owned()
         };
         let [definition, policy, shown] = self.terms();
-        digest::of_texts(&[
-            &definition,
-            &policy,
-            &shown,
-            &sorted(arguments.values()),
-            &who,
-        ])
+        digest::of_texts(&[&definition, &policy, &shown, &sorted(arguments), &who])
     }
 
     /// What decides how much of a result may be seen: definition, policies, rows and columns.
@@ -237,7 +238,7 @@ impl AdmittedCall {
     /// Runs it past its limits and its source's breaker, and makes a result of what came out.
     async fn perform(
         mut self,
-        arguments: &Arguments,
+        arguments: &Map<String, Value>,
         deadline: Instant,
         shared: &Shared,
         progress: &mpsc::Sender<Progress>,
@@ -246,7 +247,7 @@ impl AdmittedCall {
         let compiled = Arc::clone(&self.compiled);
         let gate = compiled.gate.as_ref();
         let mut output = Output::new(tool.tool.result(), gate, tool.caps(), Some(progress))
-            .with_page(tool.page(arguments.values()));
+            .with_page(tool.page(arguments));
         let call = GuardedCall {
             caller: &self.caller,
             repeatable: tool.tool.is_repeatable(),
@@ -285,14 +286,14 @@ impl AdmittedCall {
 
     fn invocation<'a>(
         &'a self,
-        arguments: &'a Arguments,
+        arguments: &'a Map<String, Value>,
         deadline: Instant,
         shared: &'a Shared,
     ) -> Invocation<'a> {
         Invocation {
             caller: &self.caller,
             caller_token: self.caller_token.as_deref(),
-            arguments: arguments.values(),
+            arguments,
             raw_arguments: &self.arguments,
             deadline,
             read_only: self.tool.tool.facts().read_only,
@@ -338,7 +339,12 @@ impl AdmittedCall {
     }
 
     /// Redacts what was kept and makes the result of it.
-    fn release(mut self, kept: Kept, handle: Option<Handle>, arguments: &Arguments) -> Ended {
+    fn release(
+        mut self,
+        kept: Kept,
+        handle: Option<Handle>,
+        arguments: &Map<String, Value>,
+    ) -> Ended {
         let tool = Arc::clone(&self.tool);
         let shape = tool.tool.result();
         if kept.rows.is_empty()
@@ -346,7 +352,7 @@ impl AdmittedCall {
             && let Some(template) = &shape.empty_error
         {
             // A text placeholder of a message takes any value.
-            let text = template.fill_plain(arguments.values()).unwrap_or_default();
+            let text = template.fill_plain(arguments).unwrap_or_default();
             return self.fail(&Failure::new("no_rows", text), kept.withheld);
         }
         let (rows, counts) = kept.released.unwrap_or_else(|| {

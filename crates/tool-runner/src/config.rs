@@ -6,8 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-
-use crate::duration;
+use wardgate_domain::duration;
 
 /// Section `tool_runner`. Lengths of time are written like `30s` or as whole seconds.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -10,14 +10,13 @@
 //! One job: run a configured tool for a call that the policy service permitted, and let nothing leave that
 //! the permit does not cover. No code here knows any tool; `call` is the story of one call.
 
-mod arguments;
 mod call;
 mod catalogue;
+mod closing;
 mod command;
 mod compiled;
 mod config;
 mod digest;
-mod duration;
 mod egress;
 mod error;
 mod executor;
@@ -41,6 +40,7 @@ mod store;
 mod switchboard;
 
 pub use catalogue::{Catalogue, Fault, Tool, Toolset};
+pub use closing::Closing;
 pub use command::{LAUNCH, launch};
 pub use config::Config;
 pub use error::Error;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Map, Value};
+use wardgate_arguments::integral;
 use wardgate_domain::{
     Ambient, ColumnClass, Digest, PermitVerifier, SwitchKind, SwitchTarget, ToolSwitches,
 };
@@ -12,7 +13,6 @@ use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_redact::{PseudonymKey, Row};
 use wardgate_rpc::client::MemoryClient;
 
-use crate::arguments::integral;
 use crate::catalogue::{Catalogue, MaxRows, Tool, Toolset};
 use crate::compiled::CompiledPermits;
 use crate::executor::{Beyond, Caps, Executor, Sources};
@@ -237,6 +237,11 @@ impl Loaded {
     /// The MCP servers whose tools are imported, by name of their source.
     pub(crate) fn upstreams(&self) -> &BTreeMap<String, Arc<Upstream>> {
         &self.upstreams
+    }
+
+    /// Every MCP server, whether its tools are imported or configured one by one.
+    pub(crate) fn servers(&self) -> Vec<Arc<Upstream>> {
+        self.sources.servers().cloned().collect()
     }
 
     /// Whether there is anything a switch of this target could concern.

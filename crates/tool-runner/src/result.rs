@@ -5,11 +5,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde::Serialize;
 use serde_json::Value;
+use wardgate_domain::duration;
 use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_redact::{Redacted, Row};
 
 use crate::catalogue::{ResultShape, Shape, VALUE};
-use crate::duration;
 
 /// Column of content that an upstream gave whole, and member of an MCP result.
 pub(crate) const CONTENT: &str = "content";

@@ -28,10 +28,12 @@ use wardgate_telemetry::names;
 
 use crate::call::{self, AdmittedCall, Call};
 use crate::catalogue::Catalogue;
+use crate::closing::Closing;
 use crate::executor::Progress;
 use crate::files::Files;
 use crate::imported::Importer;
 use crate::loaded::{Keys, Loaded, Shared};
+use crate::mcp::Upstream;
 use crate::platform::Counted;
 use crate::store::{SealingKey, Store};
 use crate::switchboard::{Switchboard, Switches};
@@ -42,7 +44,8 @@ use crate::{Config, Error};
 /// connected to when they are first used, so a dead one stops nothing but its own tools.
 ///
 /// It is ready once it knows which tools are switched off, and says so when a change of the file is faulty.
-/// Changes of switches are recorded with `audit`. Tools about conversations ask `memory`.
+/// Changes of switches are recorded with `audit`. Tools about conversations ask `memory`. What it starts is ended by
+/// the [`Closing`].
 pub async fn service(
     config: Config,
     permits: PermitVerifier,
@@ -51,7 +54,13 @@ pub async fn service(
     audit: AuditClient,
     memory: Option<MemoryClient>,
     ambient: Ambient,
-) -> Result<Service<ToolRunnerServiceServer<impl ToolRunnerService>>, Error> {
+) -> Result<
+    (
+        Service<ToolRunnerServiceServer<impl ToolRunnerService>>,
+        Closing,
+    ),
+    Error,
+> {
     let keys = Keys {
         permits,
         pseudonyms: Arc::new(pseudonym_key),
@@ -64,10 +73,12 @@ pub async fn service(
         ..Shared::new(&config, switchboard.store().clone(), ambient)
     };
     let runner = start(config, keys, switchboard, importer, shared)?;
-    Ok(Service {
+    let closing = Closing::of(&runner);
+    let service = Service {
         readiness: runner.readiness(),
         server: ToolRunnerServiceServer::from_arc(runner),
-    })
+    };
+    Ok((service, closing))
 }
 
 /// The loaded runner, its files and switches followed.
@@ -315,6 +326,11 @@ impl Runner {
 
     pub(crate) fn readiness(&self) -> watch::Receiver<Readiness> {
         self.readiness.subscribe()
+    }
+
+    /// The MCP servers of the catalogue in force.
+    pub(crate) fn upstreams(&self) -> Vec<Arc<Upstream>> {
+        self.loaded.load().servers()
     }
 
     /// Tells whoever watches when it is ready in another way than before.

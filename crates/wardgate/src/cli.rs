@@ -1,5 +1,6 @@
 //! The command line.
 
+mod agent;
 mod conversations;
 mod import;
 
@@ -10,6 +11,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use wardgate_domain::{Status, Timestamp};
 
+pub(crate) use agent::{Agent, AgentCommand, Extract};
 pub(crate) use conversations::{Conversations, ConversationsCommand, HoldChange, Listing};
 pub(crate) use import::{Import, ImportFrom};
 
@@ -33,6 +35,8 @@ pub(crate) enum Command {
     ToolRunner(ConfigFile),
     /// Run the audit service alone, or read the record.
     Audit(Audit),
+    /// Run the agent alone, or find tool calls in what models wrote.
+    Agent(Agent),
     /// Run the memory service alone.
     Memory(ConfigFile),
     /// See, erase and hold the conversations of a running system, without a word of what was said.
@@ -210,6 +214,9 @@ pub(crate) enum ToolsCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Check arguments against input schemas, as a call does: JSON lines `{"id", "schema", "arguments"}` from
+    /// standard input, `{"id", "ok", "arguments" or "error" and "path"}` to standard output.
+    Validate,
     /// Show what the tools of MCP servers are now, against what was approved in `tools.lock`.
     Diff {
         #[command(flatten)]

@@ -1,18 +1,21 @@
 //! Putting services together: the only place that knows where a neighbour is.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use wardgate_agent::{Agent, ApprovalKey, Endpoints};
 use wardgate_domain::{Ambient, PermitSigner, PermitVerifier};
-use wardgate_gateway::Neighbours;
+use wardgate_edge::{Admission, Authenticator, Origins};
+use wardgate_gateway::{Gateway, Neighbours};
 use wardgate_redact::PseudonymKey;
 use wardgate_rpc::client::{AuditClient, MemoryClient, PolicyClient};
 use wardgate_rpc::link::TlsFiles;
 use wardgate_rpc::operator::Offered;
 use wardgate_rpc::{Neighbour, Peer, link};
-use wardgate_tool_runner::SealingKey;
+use wardgate_tool_runner::{Closing, SealingKey};
 
 use crate::Failure;
-use crate::config::GatewayWiring;
+use crate::config::{AgentWiring, GatewayWiring};
 
 /// How long a reader of conversations waits for the policy.
 const RIGHTS_LIMIT: Duration = Duration::from_secs(1);
@@ -38,11 +41,12 @@ pub(crate) struct Parts {
     pub(crate) memory_key: wardgate_memory::MasterKey,
 }
 
-/// Every service in this process: for the gateway each behind a local link, and for the operator.
+/// Every service in this process: for the gateway each behind a local link, and for the operator; and what ends
+/// what they started.
 pub(crate) async fn local(
     parts: Parts,
     ambient: &Ambient,
-) -> Result<(Neighbours, Offered), Failure> {
+) -> Result<(Neighbours, Offered, Closing), Failure> {
     let audit = wardgate_audit::service(parts.audit, parts.mac_key, ambient.clone()).await?;
     let policy =
         wardgate_policy::service(parts.policy, parts.permit_signer, ambient.clone()).await?;
@@ -54,7 +58,7 @@ pub(crate) async fn local(
         ambient.clone(),
     )
     .await?;
-    let tool_runner = wardgate_tool_runner::service(
+    let (tool_runner, closing) = wardgate_tool_runner::service(
         parts.tool_runner,
         parts.permit_verifier,
         parts.pseudonym_key,
@@ -75,7 +79,7 @@ pub(crate) async fn local(
         audit: link::local(audit, Peer::Gateway),
         memory: Some(link::local(memory, Peer::Gateway)),
     };
-    Ok((neighbours, offered))
+    Ok((neighbours, offered, closing))
 }
 
 /// Every service behind a socket.
@@ -90,6 +94,45 @@ pub(crate) fn remote(wiring: &GatewayWiring) -> Result<Neighbours, Failure> {
             Some(url) => Some(memory(url, tls)?),
             None => None,
         },
+    })
+}
+
+/// The agent on the address of a gateway in this process, which it calls without a socket.
+pub(crate) async fn local_agent(
+    config: &wardgate_agent::Config,
+    approvals: ApprovalKey,
+    gateway: &Arc<Gateway>,
+    ambient: &Ambient,
+) -> Result<Endpoints, Failure> {
+    let inside = wardgate_agent::Gateway::in_process(gateway.router());
+    Ok(Endpoints {
+        agent: Agent::open(config, inside, approvals, ambient.clone()).await?,
+        admission: gateway.admission(),
+        ambient: ambient.clone(),
+    })
+}
+
+/// The agent on an address of its own.
+pub(crate) async fn remote_agent(
+    config: &wardgate_agent::Config,
+    approvals: ApprovalKey,
+    wiring: AgentWiring,
+    ambient: &Ambient,
+) -> Result<Endpoints, Failure> {
+    let gateway = wardgate_agent::Gateway::over_http(&wiring.links.gateway)?;
+    Ok(Endpoints {
+        agent: Agent::open(config, gateway, approvals, ambient.clone()).await?,
+        admission: Admission {
+            origins: Origins::new(
+                "agent",
+                wiring.public_url.as_deref(),
+                wiring.allowed_hosts,
+                wiring.allowed_origins,
+            )?,
+            auth: Arc::new(Authenticator::new(wiring.auth, ambient.clone()).await?),
+            body: wiring.limits.body(),
+        },
+        ambient: ambient.clone(),
     })
 }
 

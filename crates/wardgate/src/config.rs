@@ -3,25 +3,29 @@
 //! Defaults, then the file, then the environment (`WARDGATE_GATEWAY__LISTEN` is `gateway.listen`). Relative
 //! paths are relative to the file. A key nobody knows is an error.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use figment::Figment;
 use figment::providers::{Env, Serialized};
 use figment::value::{Dict, Value};
-use serde::Deserialize;
-use serde::de::DeserializeOwned;
+use reqwest::Url;
+use serde::de::{DeserializeOwned, Error as _};
+use serde::{Deserialize, Deserializer};
+use wardgate_agent::HttpLimits;
+use wardgate_edge::AuthConfig;
 use wardgate_rpc::link::TlsFiles;
 use wardgate_rpc::server::ListenConfig;
 
 /// Sections a file can have.
-const SECTIONS: [&str; 8] = [
+const SECTIONS: [&str; 9] = [
     "telemetry",
     "local_issuer",
     "gateway",
     "policy",
     "tool_runner",
     "audit",
+    "agent",
     "memory",
     "operator",
 ];
@@ -36,6 +40,18 @@ const WIRING: [&str; 10] = [
     "pseudonym_key_file",
     "mac_key_file",
     "master_key_file",
+    "links",
+];
+
+/// The same of an agent that runs by itself.
+const AGENT_WIRING: [&str; 8] = [
+    "listen",
+    "public_url",
+    "allowed_hosts",
+    "allowed_origins",
+    "limits",
+    "auth",
+    "approval_key_file",
     "links",
 ];
 
@@ -129,6 +145,49 @@ pub(crate) struct ServiceLinks {
     /// Where tools about conversations ask.
     #[serde(default)]
     pub(crate) memory: Option<String>,
+}
+
+/// How an agent that runs by itself listens, whom it lets in, and where its gateway is. In `up` it shares the
+/// gateway's address, and the gateway's settings hold.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct AgentWiring {
+    #[serde(default = "agent_listen")]
+    pub(crate) listen: SocketAddr,
+    /// How clients reach it; its host may be named.
+    #[serde(default)]
+    pub(crate) public_url: Option<String>,
+    /// Hosts clients may name, without port, besides loopback and the public URL's.
+    #[serde(default)]
+    pub(crate) allowed_hosts: Vec<String>,
+    /// Origins of web pages that may call, besides those on an allowed host.
+    #[serde(default)]
+    pub(crate) allowed_origins: Vec<String>,
+    #[serde(default)]
+    pub(crate) limits: HttpLimits,
+    /// Whose tokens are accepted; the same issuers as the gateway's, which gets the same tokens.
+    pub(crate) auth: AuthConfig,
+    #[serde(default)]
+    pub(crate) approval_key_file: Option<PathBuf>,
+    pub(crate) links: AgentLinks,
+}
+
+/// Whom an agent calls.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct AgentLinks {
+    /// Where the gateway's paths begin.
+    #[serde(deserialize_with = "url")]
+    pub(crate) gateway: Url,
+}
+
+fn url<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Url, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    Url::parse(&text).map_err(|error| D::Error::custom(format!("not a URL: {error}")))
+}
+
+fn agent_listen() -> SocketAddr {
+    (Ipv4Addr::LOCALHOST, 8081).into()
 }
 
 /// How an operator reaches services that run by themselves.
@@ -270,9 +329,13 @@ impl Settings {
     }
 
     fn halves(&self, name: &str) -> Result<(Dict, Dict), Error> {
-        Ok(self.section(name)?.into_iter().partition(|(key, _)| {
-            !WIRING.contains(&key.as_str()) || (name == "gateway" && key == "listen")
-        }))
+        let is_wiring = |key: &str| match name {
+            "agent" => AGENT_WIRING.contains(&key),
+            "gateway" => key != "listen" && WIRING.contains(&key),
+            _ => WIRING.contains(&key),
+        };
+        let section = self.section(name)?.into_iter();
+        Ok(section.partition(|(key, _)| !is_wiring(key)))
     }
 
     fn read<T: DeserializeOwned>(&self, name: &str, half: Dict) -> Result<T, Error> {
@@ -333,7 +396,7 @@ fn plainly(error: &figment::Error) -> String {
 fn is_path(key: &str) -> bool {
     matches!(
         key,
-        "ca" | "cert" | "key" | "file" | "policies" | "catalogue"
+        "ca" | "cert" | "key" | "file" | "policies" | "catalogue" | "assistants"
     ) || key.ends_with("_file")
         || key.ends_with("_files")
 }

@@ -9,6 +9,7 @@ use aws_lc_rs::encoding::AsDer;
 use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use wardgate_agent::ApprovalKey;
 use wardgate_audit::MacKey;
 use wardgate_domain::{Ambient, PermitSigner, PermitVerifier};
 use wardgate_memory::MasterKey;
@@ -111,6 +112,10 @@ impl DataDir {
         self.keys().join("audit-mac.key")
     }
 
+    pub(crate) fn approval_key(&self) -> PathBuf {
+        self.keys().join("approval.key")
+    }
+
     pub(crate) fn memory_key(&self) -> PathBuf {
         self.keys().join("memory.key")
     }
@@ -128,7 +133,12 @@ impl DataDir {
                 hex(pair.public_key().as_ref()).as_bytes(),
             )?;
         }
-        for path in [self.pseudonym_key(), self.mac_key(), self.memory_key()] {
+        for path in [
+            self.pseudonym_key(),
+            self.mac_key(),
+            self.memory_key(),
+            self.approval_key(),
+        ] {
             if !path.exists() {
                 write_new(&path, hex(&ambient.random::<32>()).as_bytes())?;
             }
@@ -203,6 +213,11 @@ pub(crate) fn sealing_key(pseudonym_key: &Path) -> Result<SealingKey, Error> {
 /// The key of the record's keyed digests.
 pub(crate) fn mac_key(path: &Path) -> Result<MacKey, Error> {
     read_32_bytes(path).map(|bytes| MacKey::from_bytes(&bytes))
+}
+
+/// The key that calls waiting for a person are sealed under.
+pub(crate) fn approval_key(path: &Path) -> Result<ApprovalKey, Error> {
+    read_32_bytes(path).map(|bytes| ApprovalKey::from_bytes(&bytes))
 }
 
 /// The key that wraps the keys of conversations.

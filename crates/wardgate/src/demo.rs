@@ -20,8 +20,9 @@ macro_rules! file {
     };
 }
 
-const HOSPITAL: [(&str, &str); 11] = [
+const HOSPITAL: [(&str, &str); 12] = [
     file!("wardgate.yaml"),
+    file!("assistants.yaml"),
     file!("tools.yaml"),
     file!("people.yaml"),
     file!("schema.sql"),

@@ -1,8 +1,9 @@
 //! `wardgate`: every service and every tool of an operator, as subcommands of one binary.
 //!
 //! ```text
-//!  main ─▶ cli ─▶ commands/up ────────▶ compose: policy · tool-runner · audit · memory by local links ─▶ gateway
+//!  main ─▶ cli ─▶ commands/up ────────▶ compose: policy · tool-runner · audit · memory by local links ─▶ gateway (─▶ agent)
 //!            ├──▶ commands/serve ─────▶ one service behind a socket, or the gateway with its links
+//!            ├──▶ commands/agent ─────▶ the agent, with its gateway over HTTP
 //!            ├──▶ commands/{token, audit, tools, policy, certs, config, health}
 //!            └──▶ launch: becomes a program of a tool, within its limits
 //! ```
@@ -55,6 +56,7 @@ async fn run(command: Command) -> Result<(), Failure> {
         Command::Policy(arguments) => commands::policy::run(arguments).await,
         Command::ToolRunner(arguments) => commands::serve::tool_runner(&arguments).await,
         Command::Audit(arguments) => commands::audit::run(arguments).await,
+        Command::Agent(arguments) => commands::agent::run(arguments).await,
         Command::Memory(arguments) => commands::serve::memory(&arguments).await,
         Command::Conversations(arguments) => commands::conversations::run(arguments).await,
         Command::Token(arguments) => commands::token::run(&arguments),

@@ -1,5 +1,124 @@
-//! The gateway, as an MCP client sees it.
+//! The gateway, as an MCP client sees it (protocol 2026-07-28): each request is one POST with the caller's own token.
+//!
+//! ```text
+//!   list_tools ─▶ tool_cache ─┐
+//!   call_tool ────────────────┼─▶ exchange: one request, one answer ─▶ door ─▶ axum Router, or HTTP
+//!   memory ───────────────────┘   headers, limits, JSON or SSE
+//! ```
+//!
+//! Dropping a future hangs up, and in this version of the protocol that cancels what it asked for.
 
-/// How the gateway is reached.
-#[derive(Debug, Clone)]
-pub struct Gateway;
+mod call;
+mod door;
+mod exchange;
+mod fault;
+mod list;
+mod tool_cache;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use serde_json::Value;
+use url::Url;
+
+use crate::Error;
+use crate::request::BearerToken;
+use door::Door;
+use exchange::Request;
+use tool_cache::ToolCache;
+
+pub(crate) use call::{CallEnding, CallOutcome, ToolCall, ToolResult};
+pub(crate) use fault::GatewayError;
+pub(crate) use list::{ListedTool, ToolList};
+
+/// Where every tool is; below it, the toolsets.
+const MCP_PATH: &str = "/mcp";
+
+/// How long anything but a call of a tool may take.
+const TIME_LIMIT: Duration = Duration::from_secs(30);
+
+/// How the gateway is reached. Cheap to clone; clones share what they remember.
+#[derive(Clone)]
+pub struct Gateway(Arc<Inner>);
+
+struct Inner {
+    door: Door,
+    tools: ToolCache,
+}
+
+impl Gateway {
+    /// A gateway in this process: its router is called without a socket.
+    pub fn in_process(router: Router) -> Self {
+        Self::through(Door::router(router))
+    }
+
+    /// A gateway elsewhere; `url` is where its paths begin, for example `https://mcp.example.org`.
+    pub fn over_http(url: &Url) -> Result<Self, Error> {
+        Ok(Self::through(Door::http(url)?))
+    }
+
+    fn through(door: Door) -> Self {
+        Self(Arc::new(Inner {
+            door,
+            tools: ToolCache::default(),
+        }))
+    }
+
+    /// The tools that this caller may see; of `toolset` alone, where one is named. It is asked anew when the gateway
+    /// says that the last answer is no longer to be used.
+    pub(crate) async fn list_tools(
+        &self,
+        token: &BearerToken,
+        toolset: Option<&str>,
+    ) -> Result<Arc<ToolList>, GatewayError> {
+        if let Some(list) = self.0.tools.get(token, toolset) {
+            return Ok(list);
+        }
+        let list = Arc::new(list::fetch(&self.0.door, token, toolset).await?);
+        self.0.tools.put(token, toolset, &list);
+        Ok(list)
+    }
+
+    /// Runs a tool, under one key once. Dropping the future cancels the call, as `cancel` does.
+    pub(crate) async fn call_tool(
+        &self,
+        token: &BearerToken,
+        call: &ToolCall<'_>,
+    ) -> Result<CallOutcome, GatewayError> {
+        call::call(&self.0.door, token, call).await
+    }
+
+    /// A `memory/…` method, and its result.
+    pub(crate) async fn memory(
+        &self,
+        token: &BearerToken,
+        method: &str,
+        params: Value,
+    ) -> Result<Value, GatewayError> {
+        let Value::Object(params) = params else {
+            return Err(GatewayError::Unreadable);
+        };
+        let request = Request {
+            path: MCP_PATH.to_owned(),
+            method,
+            name: None,
+            params,
+            arguments: None,
+            meta: &[],
+            limit: TIME_LIMIT,
+        };
+        let result = exchange::exchange(&self.0.door, token, request).await?;
+        serde_json::from_str(result.get()).map_err(|_| GatewayError::Unreadable)
+    }
+}
+
+impl fmt::Debug for Gateway {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Gateway").field(&self.0.door).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -44,6 +44,7 @@ pub(crate) fn router(gateway: &Arc<Gateway>) -> Router {
     };
     Router::new()
         .route("/mcp", door(Door::Mcp))
+        .route("/mcp/{toolset}", door(Door::Mcp))
         .route("/message", door(Door::Message))
         .route("/.well-known/oauth-protected-resource", metadata.clone())
         .route("/.well-known/oauth-protected-resource/mcp", metadata)

@@ -11,7 +11,6 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use tracing::Instrument;
 use wardgate_domain::Caller;
-use wardgate_edge::BodyLimits;
 use wardgate_telemetry::trace_context;
 
 use super::{GRANTS, metadata, problem};
@@ -54,9 +53,11 @@ pub(super) async fn handle(gateway: Arc<Gateway>, door: Door, request: Request) 
         .await;
     let mut response = match admitted {
         Ok(Admitted { caller, body }) => {
+            let toolset = parts.uri.path().strip_prefix("/mcp/").map(str::to_owned);
             let headers = parts.headers;
             let post = Post {
                 door,
+                toolset,
                 caller,
                 client_ip,
                 headers,
@@ -167,11 +168,7 @@ fn media_types(headers: &HeaderMap) -> Result<(), Refusal> {
 }
 
 async fn read(body: &mut Body, limits: Limits) -> Result<Bytes, Refusal> {
-    let limits = BodyLimits {
-        bytes: limits.body_bytes,
-        seconds: limits.body_seconds,
-    };
-    wardgate_edge::read(body, limits)
+    wardgate_edge::read(body, limits.body())
         .await
         .map_err(|refused| Refusal::new(refused.status(), refused.reason(), &refused.description()))
 }

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use wardgate_domain::{Caller, ToolName};
+use wardgate_domain::ToolName;
 
-use super::Version;
 use super::envelope::Request;
+use super::{Post, Version};
 use crate::Gateway;
 use crate::catalogue::Tool;
 use crate::reply::{Answer, RpcError};
@@ -74,10 +74,11 @@ fn is_schema_of_object(schema: &str) -> bool {
 
 pub(super) async fn list_tools(
     gateway: &Gateway,
-    caller: &Caller,
+    post: &Post,
     request: &Request<'_>,
     version: Version,
 ) -> Result<Answer, RpcError> {
+    let caller = &*post.caller;
     if request.params.cursor.is_some() {
         return Err(RpcError::invalid_params(
             "unknown `cursor`: the list has one page",
@@ -86,7 +87,7 @@ pub(super) async fn list_tools(
     let catalogue = gateway.catalogue().current();
     let enabled = || {
         let tools = catalogue.tools();
-        tools.filter(|tool| tool.switches.allow(caller))
+        tools.filter(|tool| tool.is_in(post.toolset.as_deref()) && tool.switches.allow(caller))
     };
     let visible = gateway
         .authority()

@@ -52,6 +52,8 @@ pub(crate) enum Door {
 #[derive(Debug)]
 pub(crate) struct Post {
     pub(crate) door: Door,
+    /// The only toolset there is for this request; none: all of them.
+    pub(crate) toolset: Option<String>,
     pub(crate) caller: Arc<Caller>,
     pub(crate) client_ip: String,
     pub(crate) headers: HeaderMap,
@@ -183,7 +185,7 @@ async fn dispatch(
             let call = tool_call(post, request, version, name.into_owned(), Dialect::Mcp)?;
             Ok(call_tool::call_tool(gateway, call).await)
         }
-        "tools/list" => list_tools::list_tools(gateway, &post.caller, request, version).await,
+        "tools/list" => list_tools::list_tools(gateway, post, request, version).await,
         "server/discover" if version.is_modern() => {
             Ok(discover::discover(gateway, request, version))
         }
@@ -235,6 +237,7 @@ fn tool_call(
         token: CallerToken::of(&post.headers),
         idempotency_key: idempotency::key_of(request, &post.headers)?,
         client_ip: post.client_ip.clone(),
+        toolset: post.toolset.clone(),
         name,
         arguments,
         dialect,

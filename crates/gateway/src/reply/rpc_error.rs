@@ -170,8 +170,9 @@ impl RpcError {
     pub(crate) fn of_call(mut self, call_id: CallId, receipt: Option<Receipt>) -> Self {
         let mut data = String::from("{");
         write_call(&mut data, call_id, receipt, None);
+        // Writing to a string cannot fail.
+        let _ = write!(data, r#","reason":"{}""#, self.reason);
         if let Some(seconds) = self.retry_after {
-            // Writing to a string cannot fail.
             let _ = write!(data, r#","retryAfterSeconds":{seconds}"#);
         }
         data.push('}');

@@ -30,6 +30,52 @@ async fn the_list_follows_the_catalogue() {
 }
 
 #[tokio::test]
+async fn a_toolset_has_a_path_where_there_is_nothing_else() {
+    let world = World::start().await;
+    let mut inside = tool("inside", &definition());
+    inside.toolsets = vec!["ward".to_owned()];
+    let outside = tool("outside", &definition());
+    world.tool_runner.configure(vec![outside, inside]);
+    until("both are listed", async || names(&world).await.len() == 2).await;
+
+    let at = async |toolset: &str, request: reqwest::RequestBuilder| {
+        let (client, request) = request.build_split();
+        let mut request = request.unwrap();
+        request.url_mut().set_path(&format!("/mcp/{toolset}"));
+        Reply::to(reqwest::RequestBuilder::from_parts(client, request)).await
+    };
+    let listed = at("ward", world.message(MODERN, "tools/list", "")).await;
+    let tools = listed.at("/result/tools");
+    assert_eq!(tools.as_array().unwrap().len(), 1);
+    assert_eq!(tools[0]["name"], "inside");
+    let none = at("nonesuch", world.message(MODERN, "tools/list", "")).await;
+    assert_eq!(none.at("/result/tools"), json!([]));
+
+    let called = at("ward", world.tools_call(MODERN, "inside", "{}")).await;
+    assert!(called.is_released());
+    let refused = at("ward", world.tools_call(MODERN, "outside", "{}")).await;
+    assert_eq!(refused.at("/error/message"), "Unknown tool: outside");
+    assert!(world.call("outside").await.is_released());
+}
+
+#[tokio::test]
+async fn a_thousand_tools_are_listed_without_asking_the_tool_runner() {
+    let world = World::start().await;
+    let many = (0..1_000).map(|number| tool(&format!("t{number}"), &definition()));
+    world.tool_runner.configure(many.collect());
+    until("all are listed", async || {
+        names(&world).await.len() == 1_000
+    })
+    .await;
+    let before = world.tool_runner.listed.count();
+    for _ in 0..20 {
+        assert_eq!(names(&world).await.len(), 1_000);
+    }
+    assert_eq!(world.tool_runner.listed.count(), before);
+    assert_eq!(world.tool_runner.asked.count(), 0);
+}
+
+#[tokio::test]
 async fn a_list_names_the_missing_upstreams_of_the_tools_in_it_and_no_others() {
     let world = World::start().await;
     let key = "/result/_meta/dev.wardgate~1missingUpstreams";

@@ -58,7 +58,7 @@ pub(super) const TURN: &str = "
 
 const END_TURN: &str = "
     UPDATE memory.message SET state = $3
-    WHERE conversation = $1 AND turn = $2 AND state = 0";
+    WHERE conversation = $1 AND turn = $2 AND state = 0 AND position > $4";
 
 /// A message of that id that was cleared and is not yet gone.
 const FORGET: &str =
@@ -96,8 +96,8 @@ struct TurnSoFar {
 }
 
 impl Store {
-    /// Adds to the owner's conversation, and gives its key and what is stored, in the order given, without the texts. A message
-    /// whose id is there already with the same content counts as added.
+    /// Adds to the owner's conversation, and gives its key and what is stored, in the order given, without the texts.
+    /// A message whose id is there already with the same content counts as added.
     pub(crate) async fn add(
         &self,
         owner: &Owner,
@@ -349,6 +349,7 @@ impl Adding<'_> {
                     self.conversation.number.into(),
                     id.as_str().into(),
                     state_number(wanted).into(),
+                    self.conversation.cleared_to.into(),
                 ];
                 let ended = self.transaction.execute(END_TURN, values).await?;
                 if wanted == TurnState::Complete {

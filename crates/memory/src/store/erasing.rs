@@ -37,7 +37,7 @@ const ERASE: &str = "
 
 pub(super) const TO_EMPTY: &str = "
     SELECT number, emptied_to, cleared_to, erased_at FROM memory.conversation
-    WHERE emptied_to < cleared_to ORDER BY number LIMIT 1";
+    WHERE emptied_to < cleared_to ORDER BY number LIMIT 1 FOR UPDATE";
 
 const REMOVE_WORDS: Statement = Statement::Each {
     sqlite: "DELETE FROM message_words WHERE rowid IN (SELECT number FROM message

@@ -95,8 +95,8 @@ impl Store {
 
     /// The first start says which master key it is.
     async fn claim(&self) -> Result<(), Error> {
-        const CLAIM: &str = "INSERT INTO memory.master_key (known_by)
-            SELECT $1 WHERE NOT EXISTS (SELECT 1 FROM memory.master_key)";
+        const CLAIM: &str = "INSERT INTO memory.master_key (number, known_by) VALUES (1, $1)
+            ON CONFLICT (number) DO NOTHING";
         let ours = self.key.known_by();
         let mut transaction = self.database.write().await?;
         let known_by = [ours.as_bytes()[..].into()];

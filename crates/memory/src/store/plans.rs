@@ -199,17 +199,17 @@ async fn on_postgresql_every_hot_statement_goes_by_its_index() {
 
 /// A value of the type that the statement of that name wants there.
 fn value(name: &str, parameter: &str, number: i64) -> String {
+    let text = |text: &str| format!("'{text}'");
     match (name, parameter) {
-        ("find" | "list", "$1") => r"'\x6f776e657231'::bytea".to_owned(),
-        ("search", "$1") => "'7'".to_owned(),
-        ("search", "$2") => r"'\x6f776e657231'::bytea".to_owned(),
-        ("search", "$3") => "''".to_owned(),
-        ("find", "$2") | ("by key" | "next tenant" | "expired", "$1") => "'key7'".to_owned(),
-        ("list", "$3") => "'key7'".to_owned(),
-        ("survey", "$1") => "'z'".to_owned(),
-        ("survey", "$2") => "''".to_owned(),
-        ("survey", "$4") => "'subject7'".to_owned(),
-        ("turn" | "repeated?" | "turn so far", "$2") => "'id7'".to_owned(),
+        ("find" | "list", "$1") | ("search", "$2") => r"'\x6f776e657231'::bytea".to_owned(),
+        ("find", "$2") | ("by key" | "next tenant" | "expired", "$1") | ("list", "$3") => {
+            text("key7")
+        }
+        ("search", "$1") => text("7"),
+        ("search", "$3") | ("survey", "$2") => text(""),
+        ("survey", "$1") => text("z"),
+        ("survey", "$4") => text("subject7"),
+        ("turn" | "repeated?" | "turn so far", "$2") => text("id7"),
         ("stale turns", "$1") => "100".to_owned(),
         _ => number.to_string(),
     }

@@ -1,8 +1,11 @@
 //! SQLite: one file beside its write-ahead log; readers never wait for the writer.
 
 use std::path::Path;
+use std::time::Duration;
 
-use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
+use sqlx::sqlite::{
+    SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous,
+};
 use sqlx::{AssertSqlSafe, SqlitePool};
 
 use super::{LIMIT, to_migrate};
@@ -12,6 +15,8 @@ use crate::Error;
 const MIGRATIONS: &[&str] = &[include_str!("sqlite/0001_conversations.sql")];
 
 const READERS: u32 = 4;
+
+const CHECKPOINT_WAITS: Duration = Duration::from_millis(200);
 
 fn options(path: &Path) -> SqliteConnectOptions {
     SqliteConnectOptions::new()
@@ -57,10 +62,21 @@ pub(super) async fn migrate(pool: &SqlitePool) -> Result<(), Error> {
     Ok(transaction.commit().await?)
 }
 
-/// Writes the write-ahead log back into the file and empties it; false when a reader stands in the way.
+/// Writes the write-ahead log back into the file and empties it; false when readers stand in the way.
 pub(super) async fn checkpoint(pool: &SqlitePool) -> Result<bool, Error> {
-    let (busy, _, _): (i64, i64, i64) = sqlx::query_as("PRAGMA wal_checkpoint(TRUNCATE)")
-        .fetch_one(pool)
-        .await?;
+    let mut connection = pool.acquire().await?;
+    // Nobody can write while it waits for readers.
+    set_patience(&mut connection, CHECKPOINT_WAITS).await?;
+    let checkpoint = sqlx::query_as("PRAGMA wal_checkpoint(TRUNCATE)");
+    let answer: Result<(i64, i64, i64), _> = checkpoint.fetch_one(&mut *connection).await;
+    set_patience(&mut connection, LIMIT).await?;
+    let (busy, _, _) = answer?;
     Ok(busy == 0)
+}
+
+async fn set_patience(connection: &mut SqliteConnection, time: Duration) -> Result<(), Error> {
+    let pragma = format!("PRAGMA busy_timeout = {}", time.as_millis());
+    let pragma = sqlx::raw_sql(AssertSqlSafe(pragma));
+    pragma.execute(connection).await?;
+    Ok(())
 }

@@ -293,3 +293,111 @@ async fn operators_survey_skeletons_a_page_at_a_time() {
         }
     }
 }
+
+#[tokio::test]
+async fn what_was_recorded_and_then_not_done_is_recorded_as_failed() {
+    const HOLD: &str = "INSERT INTO memory.hold VALUES ('tenant', '', '', 'quicker', 0)";
+    for setup in Setup::each().await {
+        let joy = joy();
+        let mine = setup.make(&joy, "chat").await;
+        setup.add(&joy, &mine, vec![person("hello")]).await.unwrap();
+        setup.audit.then(&setup.database, HOLD);
+        let deleted = setup.memory.delete(of(&joy), &mine).await;
+        assert_eq!(reason(deleted), ErrorReason::Held);
+        let changes = setup.audit.changes();
+        let failed: Vec<_> = changes.iter().map(|change| change.failed).collect();
+        assert_eq!(failed, [false, true]);
+        assert_eq!(changes[0].target, changes[1].target);
+        let context = setup.context(&joy, &mine).await;
+        assert_eq!(texts(&context.messages), ["hello"]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clearing_and_adding_at_once_leave_no_gap_and_no_rest() {
+    for setup in Setup::each().await {
+        let joy = joy();
+        let mine = setup.make(&joy, "chat").await;
+        let clears = async {
+            for _ in 0..10 {
+                setup.memory.clear(of(&joy), &mine).await.unwrap();
+            }
+        };
+        let adds = async {
+            let mut last = 0;
+            for n in 0..40 {
+                // The same few ids again and again, as of a client that repeats itself.
+                let message = with_id(&format!("m-{}", n % 3), person("same"));
+                let added = setup.add(&joy, &mine, vec![message, model("new")]).await;
+                let position = added.unwrap()[1].position;
+                assert!(position == last + 1 || position == last + 2);
+                last = position;
+            }
+        };
+        tokio::join!(clears, adds);
+        setup.memory.clear(of(&joy), &mine).await.unwrap();
+        let rows = setup
+            .database
+            .number("SELECT count(*) FROM memory.message")
+            .await;
+        let words = setup
+            .database
+            .number("SELECT count(*) FROM memory.message_words")
+            .await;
+        assert_eq!((rows, words), (0, 0));
+    }
+}
+
+#[tokio::test]
+async fn what_is_cleared_and_not_yet_removed_is_as_good_as_gone() {
+    for setup in Setup::each().await {
+        let joy = joy();
+        let mine = setup.make(&joy, "chat").await;
+        let first = || {
+            vec![
+                with_id("m-1", person("tooth")),
+                with_id("m-2", model("ache")),
+            ]
+        };
+        setup
+            .add_to_turn(&joy, &mine, "t", TurnState::Open, first())
+            .await
+            .unwrap();
+        setup
+            .add(&joy, &mine, vec![with_id("m-3", person("tooth"))])
+            .await
+            .unwrap();
+        // As after a crash right behind it.
+        let clear = "UPDATE memory.conversation SET cleared_to = positions, messages = 0";
+        setup.database.execute(clear).await;
+
+        assert!(setup.context(&joy, &mine).await.messages.is_empty());
+        let turn = setup.memory.get_turn(of(&joy), &mine, &turn_id("t")).await;
+        assert!(turn.unwrap().is_none());
+        let hits = setup.memory.search(of(&joy), "tooth", None, 0).await;
+        assert!(hits.unwrap().is_empty());
+        let again = vec![with_id("m-1", person("other"))];
+        let complete = TurnState::Complete;
+        let added = setup
+            .add_to_turn(&joy, &mine, "t", complete, again)
+            .await
+            .unwrap();
+        assert_eq!(added[0].position, 4);
+        for _ in 0..2 {
+            let read = setup
+                .memory
+                .read_conversation(of(&joy), Which::Own(&mine), 0, 0);
+            let read = read.await.unwrap();
+            assert_eq!(texts(&read.messages), ["other"]);
+            assert_eq!(read.conversation.messages, 1);
+            setup.keeper.sweep().await;
+        }
+        assert_eq!(
+            setup
+                .database
+                .number("SELECT count(*) FROM memory.message")
+                .await,
+            1
+        );
+    }
+}

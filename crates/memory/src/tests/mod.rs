@@ -3,8 +3,10 @@
 mod conversations;
 pub(crate) mod database;
 mod erasure;
+mod logs;
 mod order;
 mod policy;
+mod policy_client;
 mod record;
 mod rights;
 mod search;
@@ -33,7 +35,7 @@ use record::Audit;
 
 /// A running service over a database of its own.
 struct Setup {
-    database: Database,
+    database: Arc<Database>,
     policy: Policy,
     audit: Audit,
     clock: Arc<AtomicI64>,
@@ -63,12 +65,12 @@ impl Setup {
         let mut setups = Vec::new();
         for database in Database::each().await {
             let config = config(database.url());
-            setups.push(Self::over(database, config).await);
+            setups.push(Self::over(Arc::new(database), config).await);
         }
         setups
     }
 
-    async fn over(database: Database, config: Config) -> Self {
+    async fn over(database: Arc<Database>, config: Config) -> Self {
         let (policy, audit) = (Policy::default(), Audit::default());
         let clock = Arc::new(AtomicI64::new(1_800_000_000_000_000));
         let ambient = Ambient::new(Arc::new(At(clock.clone())), Arc::new(SystemEntropy));

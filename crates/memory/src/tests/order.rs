@@ -101,7 +101,7 @@ fn step() -> impl Strategy<Value = Step> {
 struct Client<'a> {
     setup: &'a Setup,
     mine: ConversationId,
-    sent: Vec<(Vec<NewMessage>, Option<(TurnId, TurnState)>)>,
+    sent: Vec<Addition>,
     /// Position and text by id, of everything since the last time it was cleared.
     stored: BTreeMap<String, (u64, String)>,
     last: u64,
@@ -133,16 +133,15 @@ impl Client<'_> {
         for (message, given) in added.iter().zip(&addition.messages) {
             let id = message.id.as_str().to_owned();
             let entry = (message.position, given.content.clone());
-            match self.stored.get(&id) {
-                Some(known) => assert_eq!(known, &entry, "a repetition changes nothing"),
-                None => {
-                    self.last += 1;
-                    assert_eq!(message.position, self.last, "no gap");
-                    self.stored.insert(id, entry);
-                }
+            if let Some(known) = self.stored.get(&id) {
+                assert_eq!(known, &entry, "a repetition changes nothing");
+            } else {
+                self.last += 1;
+                assert_eq!(message.position, self.last, "no gap");
+                self.stored.insert(id, entry);
             }
         }
-        self.sent.push((addition.messages, addition.turn));
+        self.sent.push(addition);
     }
 
     async fn run(&mut self, step: Step) {
@@ -155,7 +154,7 @@ impl Client<'_> {
                 let Some(index) = usize::from(which).checked_rem(self.sent.len()) else {
                     return;
                 };
-                let (messages, turn) = self.sent[index].clone();
+                let Addition { messages, turn } = self.sent[index].clone();
                 self.send(messages, turn).await;
             }
             Step::ToTurn { turn, end } => {

@@ -14,10 +14,16 @@ use wardgate_proto::audit::v1::audit_service_server::{AuditService, AuditService
 use wardgate_rpc::client::AuditClient;
 use wardgate_rpc::{Peer, Readiness, Service, link};
 
+use super::database::Database;
+
+/// What happens to which database.
+type Then = (Arc<Database>, &'static str);
+
 /// A record that keeps what it is told, or refuses.
 #[derive(Clone, Default)]
 pub(crate) struct Audit {
     down: Arc<AtomicBool>,
+    then: Arc<Mutex<Option<Then>>>,
     changes: Arc<Mutex<Vec<AdminChange>>>,
 }
 
@@ -35,6 +41,11 @@ impl Audit {
         };
         let link = link::local(service, Peer::Memory).link;
         AuditClient::new(link, Duration::from_secs(1))
+    }
+
+    /// When it is told something next, this happens to the database before it answers.
+    pub(crate) fn then(&self, database: &Arc<Database>, sql: &'static str) {
+        *self.then.lock().unwrap() = Some((Arc::clone(database), sql));
     }
 
     /// Everything that was recorded, in order.
@@ -57,6 +68,10 @@ impl AuditService for Audit {
             panic!("{record:?}");
         };
         self.changes.lock().unwrap().push(change);
+        let then = self.then.lock().unwrap().take();
+        if let Some((database, sql)) = then {
+            database.execute(sql).await;
+        }
         Ok(Response::new(pb::AppendResponse {
             receipt: Some(Receipt::for_durable(0, Digest::of(b"")).into()),
         }))

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
+use wardgate_arguments::{InputSchema, JsonType, Property};
 
 use super::fault::{Faults, Fields};
-use super::schema::{InputSchema, JsonType, Property};
 use super::template::{Filter, Template, UnfitValue};
 use super::yaml::{Node, Yaml};
 

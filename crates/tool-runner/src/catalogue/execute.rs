@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use wardgate_arguments::InputSchema;
+
 use super::derive::Derive;
 use super::fault::{Faults, Fields};
-use super::schema::InputSchema;
 use super::source::SourceSettings;
 use super::template::{JsonTemplate, Place, Template};
 use super::yaml::{Key, Mark, Node, Yaml};

@@ -4,8 +4,9 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use wardgate_domain::duration;
+
 use super::yaml::{Key, Mark, Node, Yaml};
-use crate::duration;
 
 /// One fault of a `tools.yaml`. Shown as `FILE:LINE:COLUMN: problem; fix`.
 #[derive(Debug, Clone, PartialEq, Eq)]

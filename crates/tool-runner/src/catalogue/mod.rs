@@ -14,17 +14,16 @@ mod tool;
 mod toolset;
 mod yaml;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use wardgate_domain::Digest;
 
-pub(crate) use derive::{Derive, Derived};
+pub(crate) use derive::Derived;
 pub(crate) use execute::Scope;
 pub use fault::Fault;
 pub(crate) use fault::{Faults, Fields};
 pub(crate) use result_shape::{MaxRows, ResultShape, RowEntity, Shape, VALUE};
-pub(crate) use schema::{InputSchema, JsonType};
 pub(crate) use source::{
     GrpcSettings, HttpSettings, McpSettings, Offered, PinMode, SourceKind, SourceSettings,
     SqlSettings, header_name,
@@ -210,6 +209,16 @@ impl Catalogue {
         self.imported = imports.sources;
         self.missing = imports.missing;
         self.version = version(&self.tools, &self.toolsets, &self.missing);
+    }
+
+    /// Tools that toolsets name and that there are not: nobody offers them now.
+    pub(crate) fn absent(&self) -> BTreeSet<String> {
+        let named = self.toolsets.iter().flat_map(|toolset| &toolset.tools);
+        let is_absent = |name: &&String| {
+            let mut tools = self.tools.iter();
+            !tools.any(|tool| tool.facts.name.as_str() == name.as_str())
+        };
+        named.filter(is_absent).cloned().collect()
     }
 
     /// Names of the sources whose tools are imported.

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use serde_json::Value;
+use wardgate_arguments::{Arguments, InputSchema, JsonType, Property};
 use wardgate_domain::{Digest, ToolFacts, ToolName};
 
 use super::File;
@@ -14,10 +15,9 @@ use super::execute::{Execution, Scope, is_execute};
 use super::fault::{Faults, Fields};
 use super::limits::read_limits;
 use super::result_shape::{MaxRows, ResultShape, Shape};
-use super::schema::{self, InputSchema, JsonType, Property};
+use super::schema;
 use super::statement::Statement;
 use super::yaml::{KeyOrder, Mark, Node, Yaml};
-use crate::arguments::Arguments;
 use crate::executor::Plan;
 use crate::resilience::LimitSettings;
 
@@ -136,7 +136,7 @@ impl Tool {
             "add `input_schema: { type: object, properties: {} }`",
             faults,
         );
-        let input = input_node.and_then(|node| InputSchema::read(node, faults));
+        let input = input_node.and_then(|node| schema::read(node, faults));
         let output = fields.optional("output_schema");
         if let Some(output) = output {
             schema::compile(output, "output_schema", faults);
@@ -196,10 +196,10 @@ impl Tool {
                     .as_ref()
                     .map(|entity| entity.type_name.to_string()),
                 classes: result.released_classes(),
-                argument_defaults: input.argument_defaults(),
+                argument_defaults: schema::argument_defaults(&input),
             },
             aliases,
-            definition_json: definition_json(texts, &input, examples, output, annotations),
+            definition_json: definition_json(texts, input_node?, examples, output, annotations),
             time_limit,
             repeatable: hints.read_only || hints.idempotent,
             limits: limits.unwrap_or_default(),
@@ -312,7 +312,7 @@ fn check_examples(node: &Node, input: &InputSchema, faults: &mut Faults) {
             continue;
         };
         let raw = arguments.to_json(KeyOrder::Author);
-        if let Err(invalid) = Arguments::read(input, raw.as_bytes(), false) {
+        if let Err(invalid) = Arguments::read(input, raw.as_bytes()) {
             faults.add(
                 arguments.at,
                 format!("the example does not fit `input_schema`: {invalid}"),
@@ -408,7 +408,7 @@ fn definition_digest(node: &Node, word: Option<&Node>) -> Digest {
 
 fn definition_json(
     [title, description]: [Option<&str>; 2],
-    input: &InputSchema,
+    input: &Node,
     examples: Option<&Node>,
     output: Option<&Node>,
     annotations: Option<&Node>,
@@ -418,7 +418,7 @@ fn definition_json(
     let members = [
         ("title", title.map(text)),
         ("description", description.map(text)),
-        ("inputSchema", Some(input.definition(examples))),
+        ("inputSchema", Some(schema::definition(input, examples))),
         ("outputSchema", output.map(node)),
         ("annotations", annotations.map(node)),
     ];

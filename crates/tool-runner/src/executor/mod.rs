@@ -248,6 +248,14 @@ impl Sources {
         }
     }
 
+    /// Every MCP server.
+    pub(crate) fn servers(&self) -> impl Iterator<Item = &Arc<Upstream>> {
+        self.open.values().filter_map(|open| match &open.source {
+            Source::Mcp(upstream) => Some(upstream),
+            Source::Sql(_) | Source::Http(_) | Source::Grpc(_) => None,
+        })
+    }
+
     /// The HTTP service of that name.
     pub(crate) fn http(&self, name: &str) -> Result<Arc<HttpSource>, Error> {
         match self.open.get(name).map(|open| &open.source) {

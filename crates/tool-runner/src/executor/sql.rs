@@ -10,11 +10,11 @@ use std::sync::Arc;
 use cedar_policy::PolicySet;
 use futures::future::BoxFuture;
 use serde_json::{Map, Value};
+use wardgate_arguments::{JsonType, integral};
 
 use super::{Executor, ExecutorError, Invocation, Kind, Output, Plan, Sources};
 use crate::Error;
-use crate::arguments::integral;
-use crate::catalogue::{Derived, Dialect, Fields, JsonType, Node, Scope, SourceKind, Statement};
+use crate::catalogue::{Derived, Dialect, Fields, Node, Scope, SourceKind, Statement};
 use crate::pushdown;
 use crate::sql::{Bound, Database};
 

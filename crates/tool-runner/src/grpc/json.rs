@@ -11,9 +11,9 @@ use prost_reflect::{
     DynamicMessage, MessageDescriptor, ReflectMessage, SerializeOptions, Value as ProtoValue,
 };
 use serde_json::Value;
+use wardgate_arguments::Strict;
 
 use super::misfit::{self, Misfit};
-use crate::arguments::Strict;
 
 /// Messages inside one another, an `Any` and its content included. prost has the same limit, but counts
 /// anew inside each `Any`.

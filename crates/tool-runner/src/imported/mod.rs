@@ -18,7 +18,7 @@ mod review;
 mod roster;
 mod standing;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -62,6 +62,8 @@ struct State {
     /// What sources with `pins: first_use` offered when they were first seen.
     first_seen: Pins,
     standings: Standings,
+    /// Tools that toolsets named and nobody offered.
+    absent: BTreeSet<String>,
     /// Of the lock file in force.
     lock: Option<Digest>,
 }
@@ -135,6 +137,11 @@ impl Importer {
                 .collect(),
             sources: importing.into_iter().map(|it| it.name).collect(),
         });
+        let absent = catalogue.absent();
+        for tool in absent.difference(&state.absent) {
+            warn!(tool, "a toolset names a tool that nobody offers now");
+        }
+        state.absent = absent;
         Ok(())
     }
 

@@ -286,6 +286,20 @@ async fn a_toolset_may_name_imported_tools() {
     assert!(parse(&toolsets("files__read")).is_ok());
     let faults = parse(&toolsets("other")).unwrap_err();
     assert_eq!(faults[0].problem, "there is no tool `other`");
+
+    let world = World::new();
+    let yaml = toolsets("files__read, files__list");
+    world.answers("files", &[tool("read")]);
+    let pins = pinned(&[tool("read"), tool("list")]);
+    let catalogue = world.import(&yaml, &pins);
+    let toolset = &catalogue.toolsets()[0];
+    assert!(toolset.holds(catalogue.tools()[0].facts()));
+    assert_eq!(
+        catalogue.absent().into_iter().collect::<Vec<_>>(),
+        ["files__list"]
+    );
+    world.answers("files", &[tool("read"), tool("list")]);
+    assert!(world.import(&yaml, &pins).absent().is_empty());
 }
 
 #[tokio::test(start_paused = true)]

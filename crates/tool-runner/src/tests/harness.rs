@@ -421,7 +421,7 @@ pub(super) fn rule(policies: &[&str]) -> RowRule {
     }
 }
 
-/// Asks again and again, for at most five seconds, until it is so.
+/// Asks again and again, for at most twenty seconds, until it is so.
 pub(crate) async fn eventually<F: Future<Output = bool>>(what: &str, mut is_so: impl FnMut() -> F) {
     let asking = async {
         let mut pause = tokio::time::interval(Duration::from_millis(20));
@@ -429,6 +429,6 @@ pub(crate) async fn eventually<F: Future<Output = bool>>(what: &str, mut is_so: 
             pause.tick().await;
         }
     };
-    let so = tokio::time::timeout(Duration::from_secs(5), asking).await;
+    let so = tokio::time::timeout(Duration::from_secs(20), asking).await;
     assert!(so.is_ok(), "not in time: {what}");
 }

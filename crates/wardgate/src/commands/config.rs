@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::Failure;
 use crate::cli::{Config, ConfigCommand};
-use crate::config::{GatewayWiring, OperatorWiring, ServiceWiring, Settings};
+use crate::config::{AgentWiring, GatewayWiring, OperatorWiring, ServiceWiring, Settings};
 
 pub(crate) fn run(arguments: &Config) -> Result<(), Failure> {
     match &arguments.command {
@@ -39,6 +39,12 @@ fn check(settings: &Settings) -> Result<(), Failure> {
     }
     if settings.has("audit") {
         settings.unwired::<wardgate_audit::Config>("audit", |_| {})?;
+    }
+    if settings.has("agent") {
+        settings.unwired::<wardgate_agent::Config>("agent", |_| {})?;
+    }
+    if settings.has("agent.links") {
+        settings.service::<wardgate_agent::Config, AgentWiring>("agent")?;
     }
     if settings.has("memory") {
         settings.unwired::<wardgate_memory::Config>("memory", |section| {

@@ -1,9 +1,11 @@
 //! One command, one file.
 
+pub(crate) mod agent;
 pub(crate) mod audit;
 pub(crate) mod certs;
 pub(crate) mod config;
 pub(crate) mod conversations;
+pub(crate) mod extract;
 pub(crate) mod health;
 pub(crate) mod import;
 pub(crate) mod pins;
@@ -14,3 +16,4 @@ pub(crate) mod switches;
 pub(crate) mod token;
 pub(crate) mod tools;
 pub(crate) mod up;
+pub(crate) mod validate;

@@ -73,7 +73,7 @@ pub(crate) async fn tool_runner(arguments: &ConfigFile) -> Result<(), Failure> {
     let (links, tls) = (&wiring.links, wiring.tls.as_ref());
     let audit = linked(links.audit.as_ref(), "tool_runner.links.audit", 7003)?;
     let memory = links.memory.as_ref();
-    let service = wardgate_tool_runner::service(
+    let (service, closing) = wardgate_tool_runner::service(
         config,
         verifier,
         data_dir::pseudonym_key(pseudonyms)?,
@@ -85,7 +85,9 @@ pub(crate) async fn tool_runner(arguments: &ConfigFile) -> Result<(), Failure> {
         Ambient::system(),
     )
     .await?;
-    serve("tool-runner", &wiring, service, telemetry.metrics()).await
+    let served = serve("tool-runner", &wiring, service, telemetry.metrics()).await;
+    closing.close().await;
+    served
 }
 
 pub(crate) async fn audit(config: &Path) -> Result<(), Failure> {
@@ -128,7 +130,7 @@ fn linked<'a>(url: Option<&'a String>, key: &str, port: u16) -> Result<&'a str, 
 }
 
 /// A service by itself makes no keys: it would not share them with its peers.
-fn required<'a>(file: Option<&'a PathBuf>, key: &str) -> Result<&'a PathBuf, Failure> {
+pub(crate) fn required<'a>(file: Option<&'a PathBuf>, key: &str) -> Result<&'a PathBuf, Failure> {
     file.ok_or_else(|| {
         format!("{key} is missing: name a key file; `wardgate certs dev` makes one for trials")
             .into()

@@ -1,5 +1,5 @@
-//! `wardgate tools`: a catalogue, checked and listed without running anything; the pins of imported tools; and
-//! the switches of a running system.
+//! `wardgate tools`: a catalogue, checked and listed without running anything; the pins of imported tools;
+//! arguments against input schemas; and the switches of a running system.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,7 +9,7 @@ use wardgate_tool_runner::Catalogue;
 
 use crate::Failure;
 use crate::cli::{Tools, ToolsCommand};
-use crate::commands::{import, pins, switches};
+use crate::commands::{import, pins, switches, validate};
 
 pub(crate) async fn run(arguments: Tools) -> Result<(), Failure> {
     match arguments.command {
@@ -43,6 +43,7 @@ pub(crate) async fn run(arguments: Tools) -> Result<(), Failure> {
                 }
             }
         }
+        ToolsCommand::Validate => validate::run(std::io::stdin().lock(), std::io::stdout().lock())?,
         ToolsCommand::Diff { catalogue, json } => pins::diff(&catalogue, json).await?,
         ToolsCommand::Approve(arguments) => pins::approve(arguments).await?,
         ToolsCommand::Import(arguments) => import::run(arguments).await?,

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use figment::value::Dict;
+use wardgate_agent::Endpoints;
 use wardgate_domain::Ambient;
 use wardgate_edge::Bound;
 use wardgate_gateway::Gateway;
@@ -45,31 +46,41 @@ pub(crate) async fn run(arguments: Up) -> Result<(), Failure> {
     tokio::pin!(stop);
     let starting = async {
         let parts = parts(&settings, &dir, demo.as_ref())?;
-        let (neighbours, offered) = compose::local(parts, &ambient).await?;
+        let (neighbours, offered, closing) = Box::pin(compose::local(parts, &ambient)).await?;
         let metrics = telemetry.metrics();
         let gateway = Gateway::new(config, &bound, neighbours, metrics, ambient.clone()).await?;
         gateway.ready().await;
-        Ok::<_, Failure>((gateway, offered))
+        let agent = agent(&settings, &dir, &gateway, &ambient).await?;
+        Ok::<_, Failure>((gateway, agent, offered, closing))
     };
     // What it waits for may never come: a signal ends the wait too.
-    let (gateway, offered) = tokio::select! {
+    let (gateway, agent, offered, closing) = tokio::select! {
         started = starting => started?,
         () = &mut stop => return Ok(()),
     };
 
     let operator = operator_door(&dir, offered);
     let url = format!("http://{address}");
+    let chats = match &agent {
+        Some(_) => format!("{url}/api/chat/message/, {url}/v1, "),
+        None => String::new(),
+    };
     println!(
-        "ready {url}/mcp (also {url}/message, {url}/ready, {url}/metrics; record in {})",
+        "ready {url}/mcp (also {url}/message, {chats}{url}/ready, {url}/metrics; record in {})",
         dir.path().display()
     );
+    let mut router = gateway.router();
+    if let Some(agent) = agent {
+        router = router.merge(agent.router());
+    }
     if let Some(demo) = &demo {
         introduce(demo, &url, &dir, &ambient)?;
     }
     tokio::select! {
-        () = Arc::clone(&gateway).serve(bound, gateway.router(), stop) => {}
+        () = Arc::clone(&gateway).serve(bound, router, stop) => {}
         () = operator => {}
     }
+    closing.close().await;
     Ok(())
 }
 
@@ -87,6 +98,22 @@ fn operator_door(dir: &DataDir, offered: Offered) -> impl Future<Output = ()> {
         }
         std::future::pending::<()>().await;
     }
+}
+
+/// The agent, where the configuration has one.
+async fn agent(
+    settings: &Settings,
+    dir: &DataDir,
+    gateway: &Arc<Gateway>,
+    ambient: &Ambient,
+) -> Result<Option<Endpoints>, Failure> {
+    if !settings.has("agent") {
+        return Ok(None);
+    }
+    let config = settings.unwired("agent", |_| {})?;
+    let approvals = data_dir::approval_key(&dir.approval_key())?;
+    let agent = compose::local_agent(&config, approvals, gateway, ambient).await?;
+    Ok(Some(agent))
 }
 
 /// The gateway's section; without issuers of its own, the local one is trusted.
@@ -115,7 +142,7 @@ fn parts(settings: &Settings, dir: &DataDir, demo: Option<&Unpacked>) -> Result<
         tool_runner,
         audit: settings.unwired("audit", |section| set(section, "store", dir.record()))?,
         memory: settings.unwired("memory", |section| {
-            set(section, "store", dir.memory_store())
+            set(section, "store", dir.memory_store());
         })?,
         permit_signer: data_dir::permit_signer(&dir.permit_key())?,
         permit_verifier: data_dir::permit_verifier(&[dir.permit_public_key()])?,

@@ -38,6 +38,8 @@ pub(crate) enum Run {
 
 pub(crate) struct ToolRunner {
     pub(crate) asked: Log<pb::CallToolRequest>,
+    /// How often its tools were listed.
+    pub(crate) listed: Log<()>,
     /// Calls whose stream was dropped before its end.
     pub(crate) dropped: Arc<Log<String>>,
     /// Watchers that were refused because the catalogue is withdrawn.
@@ -110,6 +112,7 @@ impl ToolRunner {
     pub(crate) fn new(permit_key: [u8; 32], ambient: Ambient, tools: Vec<pb::Tool>) -> Self {
         Self {
             asked: Log::default(),
+            listed: Log::default(),
             dropped: Arc::default(),
             turned_away: Log::default(),
             readiness: watch::Sender::new(Readiness::Ready),
@@ -185,6 +188,7 @@ impl ToolRunnerService for ToolRunner {
         &self,
         _request: Request<pb::ListToolsRequest>,
     ) -> Result<Response<pb::ListToolsResponse>, Status> {
+        self.listed.push(());
         let tools = self.catalogue.borrow().clone();
         let tools = tools.ok_or_else(|| failure(ErrorReason::Unavailable))?;
         Ok(Response::new(pb::ListToolsResponse {

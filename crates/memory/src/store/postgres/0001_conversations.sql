@@ -71,4 +71,7 @@ CREATE TABLE memory.hold (
 );
 
 -- The master key that everything is under, by a digest of it.
-CREATE TABLE memory.master_key (known_by bytea NOT NULL);
+CREATE TABLE memory.master_key (
+    number   bigint PRIMARY KEY CHECK (number = 1), -- there is one
+    known_by bytea NOT NULL
+);

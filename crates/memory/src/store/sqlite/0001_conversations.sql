@@ -65,4 +65,7 @@ CREATE TABLE hold (
 ) STRICT;
 
 -- The master key that everything is under, by a digest of it.
-CREATE TABLE master_key (known_by BLOB NOT NULL) STRICT;
+CREATE TABLE master_key (
+    number   INTEGER PRIMARY KEY CHECK (number = 1), -- there is one
+    known_by BLOB NOT NULL
+) STRICT;

@@ -7,7 +7,7 @@ use wardgate_domain::{ColumnClass, Digest, ToolFacts, ToolName};
 use super::{Tool, is_name};
 use crate::catalogue::derive::Derive;
 use crate::catalogue::result_shape::{ResultShape, Shape};
-use crate::catalogue::schema::InputSchema;
+use crate::catalogue::schema;
 use crate::catalogue::source::McpSettings;
 use crate::executor;
 use crate::pins::Definition;
@@ -24,7 +24,7 @@ impl Tool {
         let name = format!("{}{}", settings.prefix, definition.name());
         let name = name.parse().ok().filter(|_| is_name(&name));
         let name: ToolName = name.ok_or("its name is not one that every client accepts")?;
-        let input = InputSchema::of_upstream(&definition.input_schema())?;
+        let input = schema::of_upstream(&definition.input_schema())?;
         let read_only = definition.hints("readOnlyHint");
         let mut result = ResultShape::plain(Shape::Content);
         result.classes.clone_from(&settings.classes);
@@ -38,7 +38,7 @@ impl Tool {
                 tags,
                 entity: None,
                 classes: result.released_classes(),
-                argument_defaults: input.argument_defaults(),
+                argument_defaults: schema::argument_defaults(&input),
             },
             aliases: Vec::new(),
             definition_json: definition.without_name().into(),

@@ -1,8 +1,9 @@
 //! A configured call against the server's descriptors, where they are there when the file is read.
 
 use prost_reflect::{DescriptorPool, Kind, MessageDescriptor};
+use wardgate_arguments::InputSchema;
 
-use crate::catalogue::{InputSchema, Node, Scope, Yaml};
+use crate::catalogue::{Node, Scope, Yaml};
 use crate::grpc::{GrpcError, MethodName, field, field_names, has_own_form};
 
 /// The message that the method takes.

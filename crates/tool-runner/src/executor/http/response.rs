@@ -7,9 +7,9 @@ use bytes::Bytes;
 use http::StatusCode;
 use http::header::{CONTENT_TYPE, HeaderMap, RETRY_AFTER};
 use serde_json::Value;
+use wardgate_arguments::Strict;
 use wardgate_redact::Row;
 
-use crate::arguments::Strict;
 use crate::egress::Response;
 use crate::executor::{ExecutorError, Output};
 

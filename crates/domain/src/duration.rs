@@ -7,7 +7,7 @@ use serde::de::{self, Visitor};
 use serde::{Deserializer, Serializer};
 
 /// Reads a length of time.
-pub(crate) fn parse(text: &str) -> Option<Duration> {
+pub fn parse(text: &str) -> Option<Duration> {
     let digits = text
         .find(|c: char| !c.is_ascii_digit())
         .unwrap_or(text.len());
@@ -23,7 +23,7 @@ pub(crate) fn parse(text: &str) -> Option<Duration> {
 }
 
 /// Writes a length of time so that [`parse`] reads it: whole seconds or milliseconds.
-pub(crate) fn show(duration: Duration) -> String {
+pub fn show(duration: Duration) -> String {
     if duration.subsec_millis() == 0 {
         format!("{}s", duration.as_secs())
     } else {
@@ -31,16 +31,13 @@ pub(crate) fn show(duration: Duration) -> String {
     }
 }
 
-pub(crate) fn serialize<S: Serializer>(
-    duration: &Duration,
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
+/// For `#[serde(with = "…")]`: as [`show`] writes it.
+pub fn serialize<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(&show(*duration))
 }
 
-pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
-    deserializer: D,
-) -> Result<Duration, D::Error> {
+/// For `#[serde(with = "…")]`: a text as [`parse`] reads it, or a number of seconds.
+pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
     deserializer.deserialize_any(DurationVisitor)
 }
 

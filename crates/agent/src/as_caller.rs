@@ -1,0 +1,143 @@
+//! The gateway with one caller's token, in the words of a turn.
+
+use std::collections::HashSet;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use serde_json::value::to_raw_value;
+use serde_json::{Map, Value};
+use tokio_util::sync::CancellationToken;
+use wardgate_telemetry::names;
+
+use crate::functions::result_text;
+use crate::gateway::{CallEnding, Gateway, GatewayError, ToolCall};
+use crate::request::BearerToken;
+use crate::seam::{GatewayClient, GatewayFailure, GatewayTool, ToolAnswer};
+
+/// JSON-RPC's code for parameters that do not fit; also that of a tool that is not there for the caller.
+const INVALID_PARAMS: i64 = -32602;
+
+/// JSON-RPC's code for a failure of the platform.
+const INTERNAL: i64 = -32603;
+
+/// The gateway, asked on behalf of one caller.
+#[derive(Debug, Clone)]
+pub(crate) struct AsCaller {
+    gateway: Gateway,
+    token: BearerToken,
+}
+
+impl AsCaller {
+    pub(crate) fn new(gateway: Gateway, token: BearerToken) -> Self {
+        Self { gateway, token }
+    }
+
+    async fn list(&self, toolsets: &[String]) -> Result<Vec<GatewayTool>, GatewayFailure> {
+        if toolsets.is_empty() {
+            let list = self.gateway.list_tools(&self.token, None).await?;
+            return Ok(list.offerable().to_vec());
+        }
+        let mut tools = Vec::new();
+        let mut seen = HashSet::new();
+        for toolset in toolsets {
+            let list = self.gateway.list_tools(&self.token, Some(toolset)).await?;
+            let fresh = list.offerable().iter();
+            tools.extend(fresh.filter(|tool| seen.insert(tool.name.clone())).cloned());
+        }
+        Ok(tools)
+    }
+
+    async fn run(
+        &self,
+        tool: &str,
+        arguments: &Map<String, Value>,
+        key: &str,
+    ) -> Result<ToolAnswer, GatewayFailure> {
+        let arguments = to_raw_value(arguments).map_err(|_| GatewayFailure::Unreadable)?;
+        let call = ToolCall {
+            name: tool,
+            arguments: &arguments,
+            idempotency_key: key,
+            // A turn cancels by letting go of this future.
+            cancel: &CancellationToken::new(),
+        };
+        let refused = |code, message| Err(GatewayFailure::Refused { code, message });
+        let outcome = self.gateway.call_tool(&self.token, &call).await?;
+        tracing::debug!(
+            { names::CALL_ID } = outcome.call_id,
+            recorded = outcome.receipt.is_some(),
+            "the gateway ended a call of an assistant"
+        );
+        match outcome.ending {
+            CallEnding::Result(result) => Ok(ToolAnswer {
+                text: result_text(&result),
+                is_error: result.is_error,
+            }),
+            CallEnding::Denied { decision_id, text } => {
+                tracing::info!(
+                    decision_id,
+                    tool,
+                    "the policy denied a call of an assistant"
+                );
+                refused(INVALID_PARAMS, text)
+            }
+            CallEnding::UnknownTool => refused(INVALID_PARAMS, format!("Unknown tool: {tool}")),
+            CallEnding::Refused { message } => refused(INVALID_PARAMS, message),
+            CallEnding::RateLimited { retry_after } => {
+                let when = retry_after.map_or_else(String::new, |wait| {
+                    format!(" It may be called again in {} seconds.", wait.as_secs())
+                });
+                refused(INTERNAL, format!("The tool is called too often.{when}"))
+            }
+            CallEnding::TimedOut { message } | CallEnding::Unavailable { message } => {
+                refused(INTERNAL, message)
+            }
+            CallEnding::Cancelled => refused(INTERNAL, "The call was cancelled.".to_owned()),
+        }
+    }
+}
+
+impl GatewayClient for AsCaller {
+    fn tools<'a>(
+        &'a self,
+        toolsets: &'a [String],
+    ) -> BoxFuture<'a, Result<Vec<GatewayTool>, GatewayFailure>> {
+        self.list(toolsets).boxed()
+    }
+
+    fn call<'a>(
+        &'a self,
+        tool: &'a str,
+        arguments: &'a Map<String, Value>,
+        key: &'a str,
+    ) -> BoxFuture<'a, Result<ToolAnswer, GatewayFailure>> {
+        self.run(tool, arguments, key).boxed()
+    }
+
+    fn memory<'a>(
+        &'a self,
+        method: &'static str,
+        params: Value,
+    ) -> BoxFuture<'a, Result<Value, GatewayFailure>> {
+        async move { Ok(self.gateway.memory(&self.token, method, params).await?) }.boxed()
+    }
+}
+
+impl From<GatewayError> for GatewayFailure {
+    fn from(error: GatewayError) -> Self {
+        let message = error.to_string();
+        match error {
+            GatewayError::Refused(fault) => Self::Refused {
+                code: fault.code,
+                message,
+            },
+            GatewayError::Unauthorized | GatewayError::UnknownToolset => Self::Refused {
+                code: INVALID_PARAMS,
+                message,
+            },
+            GatewayError::Unreachable => Self::Unreachable,
+            GatewayError::Late => Self::Late,
+            GatewayError::TooLarge | GatewayError::Unreadable => Self::Unreadable,
+        }
+    }
+}

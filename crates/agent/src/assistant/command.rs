@@ -1,0 +1,205 @@
+//! Calls that the configuration asks for, not the model.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+
+use super::prompt::Template;
+use super::settings::Answer;
+
+/// A call with holes in its arguments.
+#[derive(Debug, Clone)]
+pub(crate) struct ConfiguredCall {
+    /// The model's name for the tool.
+    pub(crate) tool: String,
+    pub(crate) arguments: BTreeMap<String, Argument>,
+}
+
+/// A value with holes in its texts.
+#[derive(Debug, Clone)]
+pub(crate) enum Argument {
+    Text(Template),
+    List(Vec<Argument>),
+    Object(Vec<(String, Argument)>),
+    Plain(Value),
+}
+
+impl Argument {
+    /// Checks every text of `value`: its syntax, and that it names nothing but `known`.
+    pub(super) fn parse(value: &Value, known: &[&str]) -> Result<Self, String> {
+        Ok(match value {
+            Value::String(text) => Self::Text(Template::parse(text, known)?),
+            Value::Array(items) => {
+                let items = items.iter().map(|item| Self::parse(item, known));
+                Self::List(items.collect::<Result<_, _>>()?)
+            }
+            Value::Object(members) => {
+                let members = members
+                    .iter()
+                    .map(|(name, item)| Ok((name.clone(), Self::parse(item, known)?)));
+                Self::Object(members.collect::<Result<_, String>>()?)
+            }
+            plain => Self::Plain(plain.clone()),
+        })
+    }
+
+    fn fill(&self, words: &BTreeMap<&str, &str>) -> Option<Value> {
+        match self {
+            Self::Text(template) => Some(Value::String(template.render(words).ok()?)),
+            Self::List(items) => items.iter().map(|item| item.fill(words)).collect(),
+            Self::Object(members) => members
+                .iter()
+                .map(|(name, item)| Some((name.clone(), item.fill(words)?)))
+                .collect(),
+            Self::Plain(value) => Some(value.clone()),
+        }
+    }
+}
+
+impl ConfiguredCall {
+    /// The arguments as JSON text, as a model would write them.
+    fn fill(&self, words: &BTreeMap<&str, &str>) -> Option<String> {
+        let filled = self
+            .arguments
+            .iter()
+            .map(|(name, argument)| Some((name.clone(), argument.fill(words)?)))
+            .collect::<Option<Map<_, _>>>()?;
+        Some(Value::Object(filled).to_string())
+    }
+}
+
+/// A word with a slash, and what it calls.
+#[derive(Debug, Clone)]
+pub(crate) struct Command {
+    /// With its slash.
+    pub(crate) name: String,
+    pub(crate) words: Vec<String>,
+    pub(crate) call: ConfiguredCall,
+    pub(crate) answer: Answer,
+}
+
+/// What the configuration makes of a message before any model is asked.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Opening {
+    /// Nothing: the model decides.
+    None,
+    /// A call, as if the model had asked for it.
+    Call {
+        tool: String,
+        arguments: String,
+        answer: Answer,
+        /// The person wrote it as a command.
+        is_command: bool,
+    },
+    /// A command that lacks a word, and how it is written.
+    Usage(String),
+}
+
+/// What `message` opens with.
+pub(crate) fn opening(
+    message: &str,
+    commands: &[Command],
+    always: Option<&ConfiguredCall>,
+) -> Opening {
+    let message = message.trim();
+    let (first, rest) = message
+        .split_once(char::is_whitespace)
+        .unwrap_or((message, ""));
+    if let Some(command) = commands.iter().find(|command| command.name == first) {
+        return command.open(rest.trim());
+    }
+    match always.and_then(|call| Some((call, call.fill(&BTreeMap::from([("message", message)]))?)))
+    {
+        Some((call, arguments)) => Opening::Call {
+            tool: call.tool.clone(),
+            arguments,
+            answer: Answer::Model,
+            is_command: false,
+        },
+        None => Opening::None,
+    }
+}
+
+impl Command {
+    fn open(&self, rest: &str) -> Opening {
+        let mut parts = rest.splitn(self.words.len().max(1), char::is_whitespace);
+        let words: BTreeMap<&str, &str> = self
+            .words
+            .iter()
+            .filter_map(|name| Some((name.as_str(), parts.next()?.trim())))
+            .filter(|(_, word)| !word.is_empty())
+            .collect();
+        let all = (words.len() == self.words.len() && (!self.words.is_empty() || rest.is_empty()))
+            .then(|| self.call.fill(&words))
+            .flatten();
+        match all {
+            Some(arguments) => Opening::Call {
+                tool: self.call.tool.clone(),
+                arguments,
+                answer: self.answer,
+                is_command: true,
+            },
+            None => Opening::Usage(self.usage()),
+        }
+    }
+
+    /// `/record <uuid>`
+    fn usage(&self) -> String {
+        let words = self.words.iter().map(|word| format!("<{word}>"));
+        std::iter::once(self.name.clone())
+            .chain(words)
+            .collect::<Vec<_>>()
+            .join(" ")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn call(argument: &str, text: &str, known: &[&str]) -> ConfiguredCall {
+        ConfiguredCall {
+            tool: "look_up".to_owned(),
+            arguments: BTreeMap::from([(
+                argument.to_owned(),
+                Argument::parse(&text.into(), known).unwrap(),
+            )]),
+        }
+    }
+
+    fn command() -> Command {
+        Command {
+            name: "/record".to_owned(),
+            words: vec!["uuid".to_owned()],
+            call: call("uuid", "{{ uuid }}", &["uuid"]),
+            answer: Answer::Result,
+        }
+    }
+
+    #[test]
+    fn a_command_fills_in_its_words_and_says_which_it_lacks() {
+        let commands = [command()];
+        let open = |message| opening(message, &commands, None);
+        assert_eq!(
+            open("/record  a\"b c "),
+            Opening::Call {
+                tool: "look_up".to_owned(),
+                arguments: r#"{"uuid":"a\"b c"}"#.to_owned(),
+                answer: Answer::Result,
+                is_command: true,
+            }
+        );
+        assert_eq!(open("/record"), Opening::Usage("/record <uuid>".to_owned()));
+        assert_eq!(open("/recorder x"), Opening::None);
+        assert_eq!(open("what is /record x"), Opening::None);
+    }
+
+    #[test]
+    fn a_call_for_every_message_has_the_message_in_it() {
+        let always = call("query", "{{ message }}", &["message"]);
+        let Opening::Call { arguments, .. } = opening("toothache?", &[], Some(&always)) else {
+            panic!("no call");
+        };
+        assert_eq!(arguments, r#"{"query":"toothache?"}"#);
+    }
+}

@@ -1,0 +1,178 @@
+//! Which language a person writes in.
+
+use std::collections::BTreeMap;
+
+use whatlang::{Detector, Lang};
+
+/// A language, by its two letters (ISO 639-1), or three (ISO 639-3) where it has no two.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Language(Lang);
+
+/// Two letters of the languages that can be told apart; those left out have three only.
+const TWO_LETTERS: [(&str, Lang); 66] = [
+    ("af", Lang::Afr),
+    ("am", Lang::Amh),
+    ("ar", Lang::Ara),
+    ("az", Lang::Aze),
+    ("be", Lang::Bel),
+    ("bg", Lang::Bul),
+    ("bn", Lang::Ben),
+    ("ca", Lang::Cat),
+    ("cs", Lang::Ces),
+    ("da", Lang::Dan),
+    ("de", Lang::Deu),
+    ("el", Lang::Ell),
+    ("en", Lang::Eng),
+    ("eo", Lang::Epo),
+    ("es", Lang::Spa),
+    ("et", Lang::Est),
+    ("fa", Lang::Pes),
+    ("fi", Lang::Fin),
+    ("fr", Lang::Fra),
+    ("gu", Lang::Guj),
+    ("he", Lang::Heb),
+    ("hi", Lang::Hin),
+    ("hr", Lang::Hrv),
+    ("hu", Lang::Hun),
+    ("hy", Lang::Hye),
+    ("id", Lang::Ind),
+    ("it", Lang::Ita),
+    ("ja", Lang::Jpn),
+    ("jv", Lang::Jav),
+    ("ka", Lang::Kat),
+    ("km", Lang::Khm),
+    ("kn", Lang::Kan),
+    ("ko", Lang::Kor),
+    ("la", Lang::Lat),
+    ("lt", Lang::Lit),
+    ("lv", Lang::Lav),
+    ("mk", Lang::Mkd),
+    ("ml", Lang::Mal),
+    ("mr", Lang::Mar),
+    ("my", Lang::Mya),
+    ("nb", Lang::Nob),
+    ("ne", Lang::Nep),
+    ("nl", Lang::Nld),
+    ("or", Lang::Ori),
+    ("pa", Lang::Pan),
+    ("pl", Lang::Pol),
+    ("pt", Lang::Por),
+    ("ro", Lang::Ron),
+    ("ru", Lang::Rus),
+    ("si", Lang::Sin),
+    ("sk", Lang::Slk),
+    ("sl", Lang::Slv),
+    ("sn", Lang::Sna),
+    ("sr", Lang::Srp),
+    ("sv", Lang::Swe),
+    ("ta", Lang::Tam),
+    ("te", Lang::Tel),
+    ("th", Lang::Tha),
+    ("tk", Lang::Tuk),
+    ("tl", Lang::Tgl),
+    ("tr", Lang::Tur),
+    ("uk", Lang::Ukr),
+    ("ur", Lang::Urd),
+    ("vi", Lang::Vie),
+    ("zh", Lang::Cmn),
+    ("zu", Lang::Zul),
+];
+
+impl Language {
+    /// By two or three letters.
+    pub(crate) fn from_code(code: &str) -> Option<Self> {
+        let two = TWO_LETTERS.iter().find(|(two, _)| *two == code);
+        two.map(|(_, lang)| *lang)
+            .or_else(|| Lang::from_code(code))
+            .map(Self)
+    }
+
+    /// Two letters, or three where there are no two.
+    pub(crate) fn code(self) -> &'static str {
+        TWO_LETTERS
+            .iter()
+            .find(|(_, lang)| *lang == self.0)
+            .map_or(self.0.code(), |(two, _)| two)
+    }
+
+    /// In English.
+    pub(crate) fn name(self) -> &'static str {
+        self.0.eng_name()
+    }
+}
+
+/// Texts by language, one of them for everybody else.
+#[derive(Debug, Clone)]
+pub(crate) struct ByLanguage<T> {
+    default: String,
+    texts: BTreeMap<String, T>,
+}
+
+impl<T> ByLanguage<T> {
+    /// `default` is one of `texts`.
+    pub(crate) fn new(default: &str, texts: BTreeMap<String, T>) -> Option<Self> {
+        texts.contains_key(default).then(|| Self {
+            default: default.to_owned(),
+            texts,
+        })
+    }
+
+    /// The text in `language`, or the default one.
+    pub(crate) fn of(&self, language: Option<Language>) -> Option<&T> {
+        language
+            .and_then(|language| self.texts.get(language.code()))
+            .or_else(|| self.texts.get(&self.default))
+    }
+
+    pub(crate) fn codes(&self) -> impl Iterator<Item = &str> {
+        self.texts.keys().map(String::as_str)
+    }
+}
+
+/// The language of `text`. Short texts say little; then it is the likeliest of `expected`, and unknown where there is
+/// none.
+pub(crate) fn detect<'a>(text: &str, expected: impl Iterator<Item = &'a str>) -> Option<Language> {
+    let sure = whatlang::detect(text).filter(whatlang::Info::is_reliable);
+    if let Some(sure) = sure {
+        return Some(Language(sure.lang()));
+    }
+    let expected: Vec<Lang> = expected
+        .filter_map(Language::from_code)
+        .map(|language| language.0)
+        .collect();
+    // An empty list would allow every language.
+    if expected.is_empty() {
+        return None;
+    }
+    Detector::with_allowlist(expected)
+        .detect_lang(text)
+        .map(Language)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_texts_show_their_language_and_short_ones_the_likeliest_expected() {
+        let of = |text: &str| detect(text, ["en", "vi"].into_iter()).map(Language::code);
+        assert_eq!(of("Một ngày nên đánh răng bao nhiêu lần?"), Some("vi"));
+        assert_eq!(
+            of("How many times a day should I brush my teeth?"),
+            Some("en")
+        );
+        assert_eq!(
+            of("Wie oft am Tag sollte ich mir eigentlich die Zähne putzen?"),
+            Some("de")
+        );
+        assert_eq!(of("đau răng"), Some("vi"));
+    }
+
+    #[test]
+    fn every_two_letters_read_back() {
+        for (two, _) in TWO_LETTERS {
+            assert_eq!(Language::from_code(two).unwrap().code(), two);
+        }
+        assert!(Language::from_code("xx").is_none());
+    }
+}

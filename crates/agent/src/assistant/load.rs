@@ -1,0 +1,402 @@
+//! Reads and checks `assistants.yaml`, whole.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use regex::Regex;
+use serde_json::Value;
+use serde_saphyr::{Location, Spanned};
+
+use super::command::{Argument, Command, ConfiguredCall};
+use super::fault::{Faults, without_place};
+use super::language::{ByLanguage, Language};
+use super::prompt::{Prompt, Template};
+use super::settings::{self, File, Texts};
+use super::variables::Variables;
+use super::{Assistant, Assistants, Check, Guardrail, ModelChoice, NotConfigured};
+use crate::Error;
+use crate::seam::ModelClient;
+use crate::text_calls::Family;
+
+/// Opens a provider by its name and settings. The error says what is wrong with them.
+pub(crate) type OpenProvider =
+    dyn Fn(&str, Value) -> Result<Arc<dyn ModelClient>, String> + Send + Sync;
+
+/// A file as it was read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Text {
+    pub(crate) path: PathBuf,
+    pub(crate) text: String,
+}
+
+/// Reads a file, or every `*.yaml` and `*.yml` of a directory in the order of their names.
+pub(crate) fn texts(path: &Path) -> std::io::Result<Vec<Text>> {
+    let mut paths = Vec::new();
+    if path.is_dir() {
+        for entry in std::fs::read_dir(path)? {
+            let path = entry?.path();
+            let extension = path.extension().and_then(|it| it.to_str());
+            if matches!(extension, Some("yaml" | "yml")) && path.is_file() {
+                paths.push(path);
+            }
+        }
+        paths.sort();
+    } else {
+        paths.push(path.to_owned());
+    }
+    let read = |path: PathBuf| {
+        let text = std::fs::read_to_string(&path)?;
+        Ok(Text { path, text })
+    };
+    paths.into_iter().map(read).collect()
+}
+
+type Provider = Result<Arc<dyn ModelClient>, NotConfigured>;
+
+struct Reader<'a> {
+    faults: Faults,
+    variables: &'a BTreeMap<String, String>,
+    /// `None`: at fault, which is said already.
+    providers: BTreeMap<String, Option<Provider>>,
+}
+
+/// Checks what was read. Every fault that can be told apart is in the error.
+pub(crate) fn parse(
+    texts: &[Text],
+    variables: &BTreeMap<String, String>,
+    open: &OpenProvider,
+) -> Result<Assistants, Error> {
+    let mut reader = Reader {
+        faults: Faults::default(),
+        variables,
+        providers: BTreeMap::new(),
+    };
+    let files: Vec<_> = texts
+        .iter()
+        .filter_map(|text| Some((text.path.as_path(), reader.file(text)?)))
+        .collect();
+    for (path, file) in &files {
+        reader.faults.in_file(path);
+        for (name, settings) in &file.providers {
+            reader.provider(name, settings, open);
+        }
+    }
+    let mut assistants: Vec<Arc<Assistant>> = Vec::new();
+    for (path, file) in files {
+        reader.faults.in_file(path);
+        for settings in file.assistants {
+            let at = settings.value.name.referenced;
+            let name = settings.value.name.value.clone();
+            if assistants.iter().any(|other| other.name == name) {
+                let problem = format!("there are two assistants `{name}`; give each its own name");
+                reader.faults.add(Some(at), problem);
+            }
+            assistants.extend(reader.assistant(settings.value).map(Arc::new));
+        }
+    }
+    match reader.faults.into_text() {
+        None => Ok(Assistants(assistants)),
+        Some(text) => Err(Error::Assistants(text)),
+    }
+}
+
+impl Reader<'_> {
+    fn file(&mut self, text: &Text) -> Option<File> {
+        self.faults.in_file(&text.path);
+        let options = serde_saphyr::options! {
+            strict_booleans: true,
+            with_snippet: false,
+        };
+        match serde_saphyr::from_str_with_options(&text.text, options) {
+            Ok(file) => Some(file),
+            Err(error) => {
+                let problem = without_place(&error.to_string());
+                self.faults.add(error.location(), problem);
+                None
+            }
+        }
+    }
+
+    fn provider(&mut self, name: &str, settings: &Spanned<Value>, open: &OpenProvider) {
+        let at = Some(settings.referenced);
+        let mut variables = Variables::new(self.variables);
+        let mut filled = settings.value.clone();
+        let provider = if variables.fill(&mut filled).is_err() {
+            self.faults.add(
+                at,
+                format!("provider `{name}` has a `${{` that is never closed"),
+            );
+            None
+        } else {
+            let missing = variables.missing();
+            if missing.is_empty() {
+                match open(name, filled) {
+                    Ok(client) => Some(Ok(client)),
+                    Err(problem) => {
+                        self.faults.add(at, problem);
+                        None
+                    }
+                }
+            } else {
+                Some(Err(NotConfigured(missing)))
+            }
+        };
+        if self.providers.insert(name.to_owned(), provider).is_some() {
+            self.faults
+                .add(at, format!("another file has a provider `{name}`"));
+        }
+    }
+
+    fn assistant(&mut self, settings: settings::Assistant) -> Option<Assistant> {
+        let name = settings.name.value;
+        let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | ':');
+        if name.is_empty() || name.len() > 64 || !name.chars().all(is_name) {
+            let problem = "a `name` is 1 to 64 characters of A-Z a-z 0-9 - _ . :";
+            self.faults.add(Some(settings.name.referenced), problem);
+        }
+        let model = self.model(
+            &settings.provider,
+            &settings.model,
+            settings.temperature,
+            settings.max_output_tokens,
+        );
+        let guardrail = settings.guardrail.map(|guardrail| {
+            let model = self.guardrail_model(&guardrail.value, &settings.provider, &settings.model);
+            (model, self.guardrail(guardrail))
+        });
+        let family = self.family(settings.family);
+        let prompts = self.texts(settings.prompts, Prompt::parse);
+        let input = self.checks(settings.checks.input);
+        let output = self.checks(settings.checks.output);
+        let commands = settings
+            .commands
+            .into_iter()
+            .filter_map(|(name, command)| self.command(name, command))
+            .collect();
+        let opening = settings
+            .opening
+            .map(|call| self.call(call.value.tool, call.value.arguments, &["message"]));
+        let limits = settings.limits;
+        if limits.turns == 0 || limits.parallel == 0 || limits.seconds == 0 {
+            let problem = format!("assistant `{name}`: every limit is at least 1");
+            self.faults.add(Some(settings.name.referenced), problem);
+        }
+        if !(1..=500).contains(&settings.context.messages) {
+            let problem = format!("assistant `{name}`: `context.messages` is 1 to 500");
+            self.faults.add(Some(settings.name.referenced), problem);
+        }
+        let guardrail = match guardrail {
+            None => None,
+            Some((Some(model), Some((questions, refusals)))) => Some(Guardrail {
+                model,
+                questions,
+                refusals,
+            }),
+            Some(_) => return None,
+        };
+        Some(Assistant {
+            name,
+            description: settings.description,
+            model: model?,
+            calls: settings.calls,
+            family: family?,
+            tools: settings.tools,
+            prompts: prompts?,
+            context: settings.context,
+            limits,
+            guardrail,
+            input,
+            output,
+            approval: settings.approval,
+            commands,
+            opening,
+        })
+    }
+
+    fn family(&mut self, name: Option<Spanned<String>>) -> Option<Family> {
+        let Some(name) = name else {
+            return Some(Family::UNKNOWN);
+        };
+        let family = name.value.parse();
+        if family.is_err() {
+            let problem = format!("there is no family `{}` of models", name.value);
+            self.faults.add(Some(name.referenced), problem);
+        }
+        family.ok()
+    }
+
+    fn model(
+        &mut self,
+        provider: &Spanned<String>,
+        model: &Spanned<String>,
+        temperature: Option<f64>,
+        max_output_tokens: Option<u32>,
+    ) -> Option<ModelChoice> {
+        let client = self.providers.get(&provider.value).cloned();
+        if client.is_none() {
+            let problem = format!("there is no provider `{}`", provider.value);
+            self.faults.add(Some(provider.referenced), problem);
+        }
+        let client = client.flatten();
+        let mut variables = Variables::new(self.variables);
+        let Ok(name) = variables.text(&model.value) else {
+            let problem = "`model` has a `${` that is never closed";
+            self.faults.add(Some(model.referenced), problem);
+            return None;
+        };
+        let mut missing = variables.missing();
+        let client = match client? {
+            Ok(client) if missing.is_empty() => Ok(client),
+            Ok(_) => Err(NotConfigured(missing)),
+            Err(NotConfigured(of_provider)) => {
+                missing.extend(of_provider);
+                Err(NotConfigured(missing))
+            }
+        };
+        Some(ModelChoice {
+            client,
+            model: name,
+            temperature,
+            max_output_tokens,
+        })
+    }
+
+    fn guardrail_model(
+        &mut self,
+        guardrail: &settings::Guardrail,
+        provider: &Spanned<String>,
+        model: &Spanned<String>,
+    ) -> Option<ModelChoice> {
+        self.model(
+            guardrail.provider.as_ref().unwrap_or(provider),
+            guardrail.model.as_ref().unwrap_or(model),
+            Some(0.0),
+            Some(16),
+        )
+    }
+
+    fn guardrail(
+        &mut self,
+        guardrail: Spanned<settings::Guardrail>,
+    ) -> Option<(ByLanguage<Template>, ByLanguage<String>)> {
+        let at = guardrail.referenced;
+        let spanned = |texts| Spanned::new(texts, at, at);
+        let known = &["message"];
+        let questions = self.texts(spanned(guardrail.value.questions), |text| {
+            Template::parse(text, known)
+        });
+        let refusals = self.texts(
+            spanned(guardrail.value.refusals),
+            |text| Ok(text.to_owned()),
+        );
+        Some((questions?, refusals?))
+    }
+
+    /// Texts by language. Without a `default` the only one is it, or English.
+    fn texts<T>(
+        &mut self,
+        texts: Spanned<Texts>,
+        read: impl Fn(&str) -> Result<T, String>,
+    ) -> Option<ByLanguage<T>> {
+        let at = texts.referenced;
+        let mut default = None;
+        let mut read_texts = BTreeMap::new();
+        let mut is_whole = true;
+        for (key, text) in texts.value {
+            if key == "default" {
+                default = Some(text);
+                continue;
+            }
+            let Some(language) = Language::from_code(&key) else {
+                let problem = format!("`{key}` is no language; write two letters such as en");
+                self.faults.add(Some(text.referenced), problem);
+                is_whole = false;
+                continue;
+            };
+            match read(&text.value) {
+                Ok(read) => {
+                    read_texts.insert(language.code().to_owned(), read);
+                }
+                Err(problem) => {
+                    self.faults.add(Some(text.referenced), problem);
+                    is_whole = false;
+                }
+            }
+        }
+        if !is_whole {
+            return None;
+        }
+        let (default, place): (String, Location) = match default {
+            Some(default) => (default.value, default.referenced),
+            None if read_texts.len() == 1 => {
+                (read_texts.keys().next().cloned().unwrap_or_default(), at)
+            }
+            None => ("en".to_owned(), at),
+        };
+        let texts = ByLanguage::new(&default, read_texts);
+        if texts.is_none() {
+            let problem = format!("there is no text for the default language `{default}`");
+            self.faults.add(Some(place), problem);
+        }
+        texts
+    }
+
+    fn checks(&mut self, checks: Vec<settings::Check>) -> Vec<Check> {
+        let mut read = Vec::new();
+        for check in checks {
+            if let Ok(pattern) = Regex::new(&check.pattern.value) {
+                read.push(Check {
+                    pattern,
+                    refusal: check.refusal,
+                });
+            } else {
+                let problem = "`pattern` is no regular expression";
+                self.faults.add(Some(check.pattern.referenced), problem);
+            }
+        }
+        read
+    }
+
+    fn command(&mut self, name: String, command: Spanned<settings::Command>) -> Option<Command> {
+        let at = command.referenced;
+        let command = command.value;
+        if !name.starts_with('/') || name.contains(char::is_whitespace) || name.len() < 2 {
+            let problem = format!("the command `{name}` is not one word that begins with `/`");
+            self.faults.add(Some(at), problem);
+            return None;
+        }
+        let known: Vec<&str> = command.words.iter().map(String::as_str).collect();
+        if known.iter().collect::<BTreeSet<_>>().len() < known.len() {
+            let problem = format!("the command `{name}` has a word twice");
+            self.faults.add(Some(at), problem);
+        }
+        Some(Command {
+            call: self.call(command.tool, command.arguments, &known),
+            words: command.words,
+            answer: command.answer,
+            name,
+        })
+    }
+
+    fn call(
+        &mut self,
+        tool: String,
+        arguments: BTreeMap<String, Spanned<Value>>,
+        known: &[&str],
+    ) -> ConfiguredCall {
+        let mut filled = BTreeMap::new();
+        for (name, value) in arguments {
+            match Argument::parse(&value.value, known) {
+                Ok(argument) => {
+                    filled.insert(name, argument);
+                }
+                Err(problem) => self.faults.add(Some(value.referenced), problem),
+            }
+        }
+        ConfiguredCall {
+            tool,
+            arguments: filled,
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! Assistants: `assistants.yaml`, read, checked whole, and turned into what a turn needs.
+
+mod command;
+mod fault;
+mod language;
+mod load;
+mod prompt;
+mod settings;
+mod variables;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use regex::Regex;
+
+pub(crate) use command::{Command, ConfiguredCall, Opening, opening};
+pub(crate) use language::{ByLanguage, Language, detect};
+pub(crate) use load::{OpenProvider, Text, parse, texts};
+pub(crate) use prompt::{Prompt, PromptFacts, Template};
+pub(crate) use settings::{Answer, Approval, Calls, Context, Limits, Tools};
+
+use crate::request::Model;
+use crate::seam::ModelClient;
+use crate::text_calls::Family;
+
+/// All of them, in the order of their files.
+#[derive(Debug, Default)]
+pub(crate) struct Assistants(Vec<Arc<Assistant>>);
+
+/// One assistant.
+#[derive(Debug)]
+pub(crate) struct Assistant {
+    pub(crate) name: String,
+    pub(crate) description: String,
+    pub(crate) model: ModelChoice,
+    pub(crate) calls: Calls,
+    pub(crate) family: Family,
+    pub(crate) tools: Tools,
+    pub(crate) prompts: ByLanguage<Prompt>,
+    pub(crate) context: Context,
+    pub(crate) limits: Limits,
+    pub(crate) guardrail: Option<Guardrail>,
+    /// Of what a person says.
+    pub(crate) input: Vec<Check>,
+    /// Of what the model says.
+    pub(crate) output: Vec<Check>,
+    pub(crate) approval: Approval,
+    pub(crate) commands: Vec<Command>,
+    pub(crate) opening: Option<ConfiguredCall>,
+}
+
+/// A model, and where it is asked.
+#[derive(Clone)]
+pub(crate) struct ModelChoice {
+    pub(crate) client: Result<Arc<dyn ModelClient>, NotConfigured>,
+    /// As the provider calls it.
+    pub(crate) model: String,
+    pub(crate) temperature: Option<f64>,
+    pub(crate) max_output_tokens: Option<u32>,
+}
+
+impl std::fmt::Debug for ModelChoice {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ModelChoice")
+            .field("model", &self.model)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Variables without which there is no model. An example runs without one, and says so when it is asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct NotConfigured(pub(crate) BTreeSet<String>);
+
+/// A question about every message.
+#[derive(Debug)]
+pub(crate) struct Guardrail {
+    pub(crate) model: ModelChoice,
+    pub(crate) questions: ByLanguage<Template>,
+    pub(crate) refusals: ByLanguage<String>,
+}
+
+/// A text that must not be said, and what is said instead.
+#[derive(Debug)]
+pub(crate) struct Check {
+    pub(crate) pattern: Regex,
+    pub(crate) refusal: String,
+}
+
+impl Assistants {
+    /// By its public name; without one the first.
+    pub(crate) fn find(&self, name: Option<&str>) -> Option<&Arc<Assistant>> {
+        self.0
+            .iter()
+            .find(|assistant| name.is_none_or(|name| assistant.name == name))
+    }
+
+    pub(crate) fn models(&self) -> Vec<Model> {
+        self.0.iter().map(|assistant| assistant.shown()).collect()
+    }
+}
+
+impl Assistant {
+    fn shown(&self) -> Model {
+        Model {
+            name: self.name.clone(),
+            description: self.description.clone(),
+            missing: match &self.model.client {
+                Ok(_) => Vec::new(),
+                Err(NotConfigured(names)) => names.iter().cloned().collect(),
+            },
+        }
+    }
+
+    /// The language of what a person says, as far as it tells.
+    pub(crate) fn language(&self, message: &str) -> Option<Language> {
+        let guardrail = self.guardrail.iter().flat_map(|it| it.refusals.codes());
+        detect(message, self.prompts.codes().chain(guardrail))
+    }
+}
+
+#[cfg(test)]
+mod tests;

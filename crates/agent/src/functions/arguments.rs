@@ -1,0 +1,102 @@
+//! The arguments of a call, as a model wrote them.
+
+use std::borrow::Cow;
+
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+use wardgate_arguments::{Arguments, InputSchema, InvalidArguments};
+
+use crate::text_calls::mended;
+
+/// Reads `text` as the tool-runner will, so that the model hears at once what does not fit. What is not quite JSON is
+/// mended where it can have one meaning only; nothing is made up.
+pub(crate) fn read_arguments(
+    schema: &InputSchema,
+    text: &str,
+) -> Result<Map<String, Value>, InvalidArguments> {
+    let json = match text.trim() {
+        // How models write that there are none.
+        "" => Cow::Borrowed("{}"),
+        text if is_json(text) => Cow::Borrowed(text),
+        text => mended(text).map_or(Cow::Borrowed(text), Cow::Owned),
+    };
+    // Some write the object as a text in a text.
+    let inner = serde_json::from_str::<String>(&json).ok();
+    let json = inner.as_deref().unwrap_or(&json);
+    Arguments::read(schema, json.as_bytes()).map(Arguments::into_values)
+}
+
+fn is_json(text: &str) -> bool {
+    serde_json::from_str::<&RawValue>(text).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn read(text: &str) -> Result<Value, String> {
+        let schema = InputSchema::open(&json!({
+            "type": "object",
+            "properties": {
+                "city": { "type": "string" },
+                "days": { "type": "integer", "default": 3 },
+                "wind": { "type": "boolean" },
+            },
+            "required": ["city"],
+        }))
+        .unwrap();
+        read_arguments(&schema, text)
+            .map(Value::from)
+            .map_err(|invalid| invalid.to_string())
+    }
+
+    #[test]
+    fn what_fits_is_coerced_with_defaults_filled_in() {
+        assert_eq!(
+            read(r#" {"city": "Hue", "days": "5"} "#),
+            Ok(json!({ "city": "Hue", "days": 5 }))
+        );
+        let text_in_text = json!(r#"{"city": "Hue"}"#).to_string();
+        assert_eq!(read(&text_in_text), Ok(json!({ "city": "Hue", "days": 3 })));
+    }
+
+    #[test]
+    fn what_has_one_meaning_is_mended() {
+        for text in [
+            r#"{"city": "Hue", "wind": true,}"#,
+            "{'city': 'Hue', 'wind': True}",
+            r#"{city: "Hue", "wind": true}"#,
+        ] {
+            let expected = json!({ "city": "Hue", "wind": true, "days": 3 });
+            assert_eq!(read(text), Ok(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_made_up() {
+        for text in [
+            r#"{"city": "Hue""#,
+            r#"{"city": "Hu"#,
+            r#"{"city": }"#,
+            "Hue",
+            "[]",
+            "null",
+        ] {
+            assert_eq!(
+                read(text),
+                Err("Invalid arguments: send one JSON object".to_owned()),
+                "{text}"
+            );
+        }
+        for text in ["", "{}"] {
+            assert_eq!(
+                read(text),
+                Err("Invalid arguments: `city` is required".to_owned())
+            );
+        }
+        let twice = read(r#"{"city": "Hue", "city": "Da Nang"}"#).unwrap_err();
+        assert!(twice.contains("given twice"), "{twice}");
+    }
+}

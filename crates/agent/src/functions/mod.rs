@@ -1,0 +1,83 @@
+//! Tools as models know them, and what tools give as models read it.
+//!
+//! ```text
+//!   list of tools ─▶ name: 1 to 64 of [A-Za-z0-9_-], no two alike ─▶ schema: what every provider takes ─▶ GatewayTool
+//!   text of a call ─▶ arguments: mended, validated, coerced ─▶ gateway ─▶ result ─▶ text for the model
+//! ```
+
+mod arguments;
+mod name;
+mod result;
+mod schema;
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use serde_json::Value;
+use wardgate_arguments::InputSchema;
+
+use crate::gateway::ListedTool;
+use crate::model::Function;
+use crate::seam::GatewayTool;
+use name::Names;
+
+pub(crate) use arguments::read_arguments;
+pub(crate) use result::result_text;
+
+/// The tools of a list that a model can be told of, in its order. One that no provider would take is left out alone:
+/// with it, the others would be refused too.
+pub(crate) fn offerable(tools: &[ListedTool]) -> Vec<GatewayTool> {
+    let mut names = Names::of(tools.iter().map(|tool| tool.name.as_str()));
+    let mut seen = HashSet::new();
+    let mut offered = Vec::new();
+    for tool in tools.iter().filter(|tool| !is_for_apps_only(tool)) {
+        if !seen.insert(tool.name.as_str()) {
+            tracing::warn!(
+                tool = tool.name,
+                "a tool is listed twice; the first one counts"
+            );
+            continue;
+        }
+        match offer(tool, &mut names) {
+            Ok(tool) => offered.push(tool),
+            Err(problem) => {
+                tracing::warn!(tool = tool.name, problem, "a tool is not offered to models");
+            }
+        }
+    }
+    offered
+}
+
+fn offer(tool: &ListedTool, names: &mut Names) -> Result<GatewayTool, String> {
+    let parameters = schema::parameters(&tool.input_schema).map_err(|unfit| unfit.to_string())?;
+    // The tool's own schema decides, not what providers take of it.
+    let schema = InputSchema::open(&tool.input_schema).map_err(|unusable| unusable.to_string())?;
+    let description = [&tool.description, &tool.title]
+        .into_iter()
+        .flatten()
+        .next();
+    Ok(GatewayTool {
+        name: tool.name.clone(),
+        function: Function {
+            name: names.name(&tool.name),
+            description: description.cloned().unwrap_or_default(),
+            parameters,
+        },
+        schema: Arc::new(schema),
+        read_only: tool.annotations.read_only == Some(true),
+        needs_approval: tool.meta.get(NEEDS_APPROVAL) == Some(&Value::Bool(true)),
+    })
+}
+
+/// Key in `_meta` of a tool that a person has to agree to each call of.
+const NEEDS_APPROVAL: &str = "dev.wardgate/approval";
+
+/// MCP Apps: `_meta.ui.visibility` without `model` keeps a tool from models.
+fn is_for_apps_only(tool: &ListedTool) -> bool {
+    let visibility = tool.meta.get("ui").and_then(|ui| ui.get("visibility"));
+    let visibility = visibility.and_then(Value::as_array);
+    visibility.is_some_and(|who| !who.iter().any(|who| who == "model"))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,135 @@
+//! Names that every provider takes: 1 to 64 of `[A-Za-z0-9_-]`. MCP allows dots, and 128 characters.
+
+use std::collections::{HashMap, HashSet};
+
+use wardgate_domain::Digest;
+
+/// Longest name of a function that providers take.
+const MAX_NAME: usize = 64;
+
+/// Digits of the digest behind a changed name; more where two names would still be alike.
+const DIGITS: [usize; 3] = [8, 16, 32];
+
+/// The models' names of the tools of one list: the same for the same list, and no two alike.
+#[derive(Debug, Default)]
+pub(super) struct Names {
+    /// By the tool's own name.
+    given: HashMap<String, String>,
+    taken: HashSet<String>,
+}
+
+impl Names {
+    pub(super) fn of<'t>(tools: impl Iterator<Item = &'t str> + Clone) -> Self {
+        let mut names = Self::default();
+        // A name that can stay as it is, stays, whoever else would have got it.
+        for name in tools.clone().filter(|name| is_legal(name)) {
+            names.give(name, name.to_owned());
+        }
+        for name in tools {
+            names.name(name);
+        }
+        names
+    }
+
+    /// The models' name of a tool.
+    pub(super) fn name(&mut self, tool: &str) -> String {
+        if let Some(given) = self.given.get(tool) {
+            return given.clone();
+        }
+        let mut candidates = DIGITS.iter().map(|digits| changed(tool, *digits));
+        let free = candidates.find(|name| !self.taken.contains(name));
+        // Two texts with the same 128 bits of SHA-256 do not occur.
+        let name = free.unwrap_or_else(|| changed(tool, MAX_NAME));
+        self.give(tool, name.clone());
+        name
+    }
+
+    fn give(&mut self, tool: &str, name: String) {
+        self.taken.insert(name.clone());
+        self.given.insert(tool.to_owned(), name);
+    }
+}
+
+fn is_legal(name: &str) -> bool {
+    (1..=MAX_NAME).contains(&name.len()) && name.chars().all(is_in_name)
+}
+
+fn is_in_name(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '_' | '-')
+}
+
+/// As much of the name as can stay, then that many digits of its digest.
+fn changed(tool: &str, digits: usize) -> String {
+    let digest = Digest::of(tool.as_bytes()).to_string();
+    let kept = MAX_NAME.saturating_sub(digits + 1);
+    let mut name: String = tool
+        .chars()
+        .map(|c| if is_in_name(c) { c } else { '_' })
+        .take(kept)
+        .collect();
+    if kept > 0 {
+        name.push('_');
+    }
+    name.extend(digest.chars().take(digits));
+    name
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn names(tools: &[&str]) -> Vec<String> {
+        let mut names = Names::of(tools.iter().copied());
+        tools.iter().map(|tool| names.name(tool)).collect()
+    }
+
+    #[test]
+    fn a_name_that_every_provider_takes_stays() {
+        let longest = "a".repeat(64);
+        assert_eq!(
+            names(&["get_x", "Get-X", &longest]),
+            ["get_x", "Get-X", &longest]
+        );
+    }
+
+    #[test]
+    fn any_other_keeps_what_it_can_and_stays_itself() {
+        assert_eq!(
+            names(&["files.read", "files/read"]),
+            ["files_read_601e4eb6", "files_read_2b733164"]
+        );
+    }
+
+    #[test]
+    fn a_name_that_looks_like_anothers_keeps_its_place() {
+        let looks = changed("files.read", 8);
+        let [dotted, looking] = names(&["files.read", &looks]).try_into().unwrap();
+        assert_eq!(looking, looks);
+        assert_eq!(dotted, changed("files.read", 16));
+    }
+
+    proptest! {
+        #[test]
+        fn no_two_tools_have_one_name_and_each_is_legal(
+            tools in prop::collection::hash_set("[a-b._é]{0,6}|[a-z.]{60,130}|\\PC{0,80}", 0..40)
+        ) {
+            let tools: Vec<&str> = tools.iter().map(String::as_str).collect();
+            let given = names(&tools);
+            for name in &given {
+                prop_assert!(is_legal(name), "{}", name);
+            }
+            let distinct: HashSet<&String> = given.iter().collect();
+            prop_assert_eq!(distinct.len(), tools.len());
+        }
+
+        #[test]
+        fn a_name_does_not_depend_on_the_others(tool in "[a-z.]{1,80}", other in "[a-z/]{1,80}") {
+            prop_assume!(tool != other);
+            let alone = names(&[&tool]);
+            let beside = names(&[&other, &tool]);
+            prop_assert_eq!(&alone[0], &beside[1]);
+        }
+    }
+}

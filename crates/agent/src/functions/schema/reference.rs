@@ -1,0 +1,42 @@
+//! References of a schema to parts of itself.
+
+use percent_encoding::percent_decode_str;
+use serde_json::Value;
+
+use super::Unfit;
+
+pub(super) struct References<'s> {
+    root: &'s Value,
+    /// What is being written, the outermost first.
+    inside: Vec<&'s Value>,
+}
+
+impl<'s> References<'s> {
+    pub(super) fn new(root: &'s Value) -> Self {
+        Self {
+            root,
+            inside: Vec::new(),
+        }
+    }
+
+    /// What a reference stands for; nothing is ever fetched.
+    pub(super) fn follow(&self, reference: &str) -> Result<&'s Value, Unfit> {
+        let fragment = reference.strip_prefix('#').ok_or(Unfit::Remote)?;
+        let pointer = percent_decode_str(fragment).decode_utf8();
+        let pointer = pointer.map_err(|_| Unfit::Remote)?;
+        self.root.pointer(&pointer).ok_or(Unfit::Remote)
+    }
+
+    /// Begins to write `target`. False where that is under way already.
+    pub(super) fn enter(&mut self, target: &'s Value) -> bool {
+        let is_new = !self.inside.iter().any(|it| std::ptr::eq(*it, target));
+        if is_new {
+            self.inside.push(target);
+        }
+        is_new
+    }
+
+    pub(super) fn leave(&mut self) {
+        self.inside.pop();
+    }
+}

@@ -1,0 +1,197 @@
+//! `tools/call`: one call, and what became of it.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
+use tokio_util::sync::CancellationToken;
+
+use super::MCP_PATH;
+use super::door::Door;
+use super::exchange::{Request, exchange};
+use super::fault::{GatewayError, RpcFault};
+use crate::request::BearerToken;
+
+/// The gateway ends every call within 5 minutes itself; this catches one that does not.
+const TIME_LIMIT: Duration = Duration::from_secs(310);
+
+/// A call to make.
+pub(crate) struct ToolCall<'c> {
+    pub(crate) name: &'c str,
+    /// A JSON object; it goes as it is written.
+    pub(crate) arguments: &'c RawValue,
+    /// Under one key a tool that may write runs once. 1 to 128 visible ASCII characters.
+    pub(crate) idempotency_key: &'c str,
+    pub(crate) cancel: &'c CancellationToken,
+}
+
+/// What became of a call, and where it is on record.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct CallOutcome {
+    /// None where the gateway never took it up, or was not heard.
+    pub(crate) call_id: Option<String>,
+    /// That the outcome is on record.
+    pub(crate) receipt: Option<Value>,
+    pub(crate) ending: CallEnding,
+}
+
+/// How a call ended. The texts are fit for a model.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum CallEnding {
+    /// The tool's own answer, which may say that it failed.
+    Result(ToolResult),
+    /// The policy refused these arguments.
+    Denied {
+        decision_id: String,
+        text: String,
+    },
+    /// There is no such tool, or not for this caller.
+    UnknownTool,
+    /// The call itself is at fault.
+    Refused {
+        message: String,
+    },
+    RateLimited {
+        retry_after: Option<Duration>,
+    },
+    TimedOut {
+        message: String,
+    },
+    /// The platform failed. The message says where it is not known whether the tool ran.
+    Unavailable {
+        message: String,
+    },
+    Cancelled,
+}
+
+/// A tool's answer (MCP 2026-07-28, `CallToolResult`).
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct ToolResult {
+    pub(crate) content: Vec<Value>,
+    /// May be any JSON, `null` too.
+    pub(crate) structured: Option<Value>,
+    pub(crate) is_error: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Members {
+    #[serde(default)]
+    result_type: Option<String>,
+    #[serde(default)]
+    content: Vec<Value>,
+    #[serde(default, deserialize_with = "present")]
+    structured_content: Option<Value>,
+    #[serde(default)]
+    is_error: bool,
+    #[serde(default, rename = "_meta")]
+    meta: Meta,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Meta {
+    #[serde(rename = "dev.wardgate/callId")]
+    call_id: Option<String>,
+    #[serde(rename = "dev.wardgate/receipt")]
+    receipt: Option<Value>,
+    #[serde(rename = "dev.wardgate/decisionId")]
+    decision_id: Option<String>,
+}
+
+/// A member that is there, even as `null`.
+fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
+    Value::deserialize(deserializer).map(Some)
+}
+
+pub(super) async fn call(
+    door: &Door,
+    token: &BearerToken,
+    call: &ToolCall<'_>,
+) -> Result<CallOutcome, GatewayError> {
+    let mut params = Map::new();
+    params.insert("name".to_owned(), json!(call.name));
+    let request = Request {
+        path: MCP_PATH.to_owned(),
+        method: "tools/call",
+        name: Some(call.name),
+        params,
+        arguments: Some(call.arguments),
+        meta: &[("dev.wardgate/idempotencyKey", call.idempotency_key)],
+        limit: TIME_LIMIT,
+    };
+    let answer = tokio::select! {
+        // First, so that nothing is sent for a turn that is already over.
+        biased;
+        () = call.cancel.cancelled() => return Ok(CallOutcome {
+            call_id: None,
+            receipt: None,
+            ending: CallEnding::Cancelled,
+        }),
+        answer = exchange(door, token, request) => answer,
+    };
+    match answer {
+        Ok(result) => ended(&result),
+        Err(GatewayError::Refused(fault)) => Ok(failed(*fault)),
+        Err(error) => Err(error),
+    }
+}
+
+fn ended(result: &RawValue) -> Result<CallOutcome, GatewayError> {
+    let Members {
+        result_type,
+        content,
+        structured_content,
+        is_error,
+        meta,
+    } = serde_json::from_str(result.get()).map_err(|_| GatewayError::Unreadable)?;
+    // Nothing else was asked for: no capability was declared.
+    if result_type.is_some_and(|kind| kind != "complete") {
+        return Err(GatewayError::Unreadable);
+    }
+    let ending = match meta.decision_id {
+        Some(decision_id) if is_error => {
+            let text = content.first().and_then(|block| block["text"].as_str());
+            CallEnding::Denied {
+                decision_id,
+                text: text
+                    .unwrap_or("Not permitted with these arguments.")
+                    .to_owned(),
+            }
+        }
+        _ => CallEnding::Result(ToolResult {
+            content,
+            structured: structured_content,
+            is_error,
+        }),
+    };
+    Ok(CallOutcome {
+        call_id: meta.call_id,
+        receipt: meta.receipt,
+        ending,
+    })
+}
+
+fn failed(fault: RpcFault) -> CallOutcome {
+    let RpcFault {
+        code,
+        message,
+        data,
+        is_rate_limit,
+    } = fault;
+    let retry_after = data.retry_after();
+    let ending = match data.reason.as_deref() {
+        _ if is_rate_limit => CallEnding::RateLimited { retry_after },
+        Some("unknown_tool") => CallEnding::UnknownTool,
+        Some("timeout") => CallEnding::TimedOut { message },
+        Some("cancelled") => CallEnding::Cancelled,
+        _ if code == -32603 => CallEnding::Unavailable { message },
+        _ => CallEnding::Refused { message },
+    };
+    CallOutcome {
+        call_id: data.call_id,
+        receipt: data.receipt,
+        ending,
+    }
+}

@@ -1,0 +1,135 @@
+//! The client against a scripted gateway, in process and over HTTP.
+
+mod answers;
+mod calls;
+mod lists;
+mod turns;
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::Request as HttpRequest;
+use axum::response::{IntoResponse, Response};
+use futures::future::BoxFuture;
+use http::{HeaderMap, StatusCode};
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use super::*;
+
+/// A request as the gateway got it.
+#[derive(Debug, Clone)]
+struct Seen {
+    path: String,
+    headers: HeaderMap,
+    /// Who calls, as the listener would say.
+    peer: Option<SocketAddr>,
+    text: String,
+    body: Value,
+}
+
+impl Seen {
+    fn header(&self, name: &str) -> &str {
+        self.headers[name].to_str().unwrap()
+    }
+
+    /// The answer to this request with `members` of its result.
+    fn result(&self, members: &Value) -> Response {
+        json_body(&json!({ "jsonrpc": "2.0", "id": self.body["id"], "result": members }))
+    }
+
+    fn error(&self, status: u16, code: i64, message: &str, data: &Value) -> Response {
+        let error = json!({ "code": code, "message": message, "data": data });
+        let answer = json!({ "jsonrpc": "2.0", "id": self.body["id"], "error": error });
+        (StatusCode::from_u16(status).unwrap(), json_body(&answer)).into_response()
+    }
+}
+
+fn json_body(body: &Value) -> Response {
+    ([("content-type", "application/json")], body.to_string()).into_response()
+}
+
+fn events(body: impl Into<Body>) -> Response {
+    ([("content-type", "text/event-stream")], body.into()).into_response()
+}
+
+/// A gateway that answers as its script says, and remembers what it was asked.
+#[derive(Clone)]
+struct Script {
+    router: Router,
+    seen: Arc<Mutex<Vec<Seen>>>,
+}
+
+impl Script {
+    fn new(answer: impl Fn(&Seen) -> Response + Send + Sync + 'static) -> Self {
+        Self::slow(move |seen| {
+            let answer = answer(&seen);
+            Box::pin(async move { answer })
+        })
+    }
+
+    /// One that may take its time.
+    fn slow(answer: impl Fn(Seen) -> BoxFuture<'static, Response> + Send + Sync + 'static) -> Self {
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let remembered = Arc::clone(&seen);
+        let answer = Arc::new(answer);
+        let router = Router::new().fallback(move |request: HttpRequest| {
+            let (remembered, answer) = (Arc::clone(&remembered), Arc::clone(&answer));
+            async move {
+                let (head, body) = request.into_parts();
+                let body = axum::body::to_bytes(body, usize::MAX).await.unwrap();
+                let text = String::from_utf8(body.to_vec()).unwrap();
+                let request = Seen {
+                    path: head.uri.path().to_owned(),
+                    peer: head.extensions.get().copied(),
+                    headers: head.headers,
+                    body: serde_json::from_str(&text).unwrap(),
+                    text,
+                };
+                remembered.lock().unwrap().push(request.clone());
+                answer(request).await
+            }
+        });
+        Self { router, seen }
+    }
+
+    fn in_process(&self) -> Gateway {
+        Gateway::in_process(self.router.clone())
+    }
+
+    /// The same script through both doors.
+    async fn doors(&self) -> [Gateway; 2] {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/", listener.local_addr().unwrap());
+        let router = self.router.clone();
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        let over_http = Gateway::over_http(&url.parse().unwrap()).unwrap();
+        [self.in_process(), over_http]
+    }
+
+    fn seen(&self) -> Vec<Seen> {
+        self.seen.lock().unwrap().clone()
+    }
+}
+
+fn token(text: &str) -> BearerToken {
+    BearerToken::new(text)
+}
+
+fn raw(text: &str) -> Box<RawValue> {
+    RawValue::from_string(text.to_owned()).unwrap()
+}
+
+/// Calls `name` without anything that could cancel it.
+async fn call(gateway: &Gateway, name: &str) -> Result<CallOutcome, GatewayError> {
+    let call = ToolCall {
+        name,
+        arguments: &raw("{}"),
+        idempotency_key: "k",
+        cancel: &CancellationToken::new(),
+    };
+    gateway.call_tool(&token("t"), &call).await
+}

@@ -1,0 +1,97 @@
+//! The gateway in the words of a turn.
+
+use serde_json::Map;
+
+use super::*;
+use crate::as_caller::AsCaller;
+use crate::seam::{GatewayClient, GatewayFailure, ToolAnswer};
+
+fn caller(script: &Script) -> AsCaller {
+    AsCaller::new(script.in_process(), token("t"))
+}
+
+#[tokio::test]
+async fn tools_of_several_toolsets_come_once_each_and_in_order() {
+    let script = Script::new(|seen| {
+        let tool = |name: &str| json!({ "name": name, "inputSchema": { "type": "object" } });
+        let tools = match seen.path.as_str() {
+            "/mcp/a" => json!([tool("x"), tool("y.z")]),
+            "/mcp/b" => json!([tool("y.z"), tool("w")]),
+            _ => json!([tool("all")]),
+        };
+        seen.result(&json!({ "tools": tools }))
+    });
+    let caller = caller(&script);
+    let both = ["a".to_owned(), "b".to_owned()];
+    for (toolsets, expected) in [(&both[..], vec!["x", "y.z", "w"]), (&[], vec!["all"])] {
+        let tools = caller.tools(toolsets).await.unwrap();
+        let names: Vec<_> = tools.iter().map(|tool| tool.name.as_str()).collect();
+        assert_eq!(names, expected);
+    }
+}
+
+#[tokio::test]
+async fn a_result_is_text_and_what_gave_none_is_a_refusal() {
+    let script = Script::new(|seen| match seen.body["params"]["name"].as_str() {
+        Some("fails") => seen.result(&json!({
+            "content": [{ "type": "text", "text": "no such patient" }], "isError": true,
+        })),
+        Some("hidden") => seen.error(
+            200,
+            -32602,
+            "Unknown tool: hidden",
+            &json!({ "reason": "unknown_tool" }),
+        ),
+        Some("busy") => seen.error(429, -32603, "slow down", &json!({ "retryAfterSeconds": 3 })),
+        Some("slow") => seen.error(
+            200,
+            -32603,
+            "Timeout after 30s",
+            &json!({ "reason": "timeout" }),
+        ),
+        _ => seen.result(
+            &json!({ "content": [], "structuredContent": seen.body["params"]["arguments"] }),
+        ),
+    });
+    let caller = caller(&script);
+    let mut arguments = Map::new();
+    arguments.insert("n".to_owned(), json!(1));
+    let called = |name: &'static str| {
+        let (caller, arguments) = (caller.clone(), arguments.clone());
+        async move { caller.call(name, &arguments, "k").await }
+    };
+    let answer = |text: &str, is_error| {
+        Ok(ToolAnswer {
+            text: text.to_owned(),
+            is_error,
+        })
+    };
+    let refusal = |code, message: &str| {
+        Err(GatewayFailure::Refused {
+            code,
+            message: message.to_owned(),
+        })
+    };
+    assert_eq!(called("echo").await, answer("{\n  \"n\": 1\n}", false));
+    assert_eq!(called("fails").await, answer("no such patient", true));
+    assert_eq!(
+        called("hidden").await,
+        refusal(-32602, "Unknown tool: hidden")
+    );
+    assert_eq!(called("slow").await, refusal(-32603, "Timeout after 30s"));
+    let busy = "The tool is called too often. It may be called again in 3 seconds.";
+    assert_eq!(called("busy").await, refusal(-32603, busy));
+}
+
+#[tokio::test]
+async fn an_error_of_memory_keeps_its_code_and_words() {
+    let script = Script::new(|seen| seen.error(200, -32602, "Unknown conversation", &json!({})));
+    let refused = caller(&script).memory("memory/clear", json!({})).await;
+    assert_eq!(
+        refused,
+        Err(GatewayFailure::Refused {
+            code: -32602,
+            message: "Unknown conversation".to_owned(),
+        })
+    );
+}

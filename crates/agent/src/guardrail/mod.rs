@@ -1,0 +1,138 @@
+//! What may be asked, what may be answered, and what a tool's result may not do.
+//!
+//! ```text
+//!   message ─▶ input checks ─▶ guardrail model ─▶ the turn        result ─▶ screening ─▶ the model
+//!                   │               │ NO, or it failed
+//!                   └── refusal ────┘ in the person's language; no tool runs, nothing is kept
+//! ```
+
+pub(crate) mod screening;
+
+use serde::Deserialize;
+
+use crate::assistant::{Assistant, Check, Guardrail, Language};
+use crate::model::{FunctionChoice, ModelError, ModelMessage, ModelRequest};
+use crate::seam::in_words;
+
+/// The longest reply that is read; the verdict is its first word.
+const MAX_REPLY: usize = 4_096;
+
+/// A message that is not answered, and what is said instead.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Refusal {
+    pub(crate) text: String,
+    /// The guardrail gave no verdict.
+    pub(crate) because_it_failed: bool,
+}
+
+/// What, if anything, keeps a message from being answered. What the configuration makes of a command needs no
+/// verdict of a model.
+pub(crate) async fn refusal(
+    assistant: &Assistant,
+    message: &str,
+    language: Option<Language>,
+    is_command: bool,
+) -> Option<Refusal> {
+    if let Some(text) = matched(&assistant.input, message) {
+        return Some(Refusal {
+            text: text.to_owned(),
+            because_it_failed: false,
+        });
+    }
+    let guardrail = assistant.guardrail.as_ref().filter(|_| !is_command)?;
+    let because_it_failed = match guardrail.verdict(message, language).await {
+        Ok(true) => return None,
+        Ok(false) => false,
+        Err(cause) => {
+            tracing::warn!(assistant = assistant.name, %cause, "the guardrail gave no verdict; the message is refused");
+            true
+        }
+    };
+    Some(Refusal {
+        text: guardrail.refusals.of(language).cloned().unwrap_or_default(),
+        because_it_failed,
+    })
+}
+
+/// The refusal of the first check that `text` does not pass.
+pub(crate) fn matched<'c>(checks: &'c [Check], text: &str) -> Option<&'c str> {
+    checks
+        .iter()
+        .find(|check| check.pattern.is_match(text))
+        .map(|check| check.refusal.as_str())
+}
+
+/// Why there is no verdict.
+#[derive(Debug, thiserror::Error)]
+enum NoVerdict {
+    #[error(transparent)]
+    Model(#[from] ModelError),
+    #[error("its model is not configured")]
+    NotConfigured,
+    #[error("its question cannot be asked")]
+    Question,
+    #[error("its reply begins with neither yes nor no")]
+    Reply,
+}
+
+impl Guardrail {
+    async fn verdict(&self, message: &str, language: Option<Language>) -> Result<bool, NoVerdict> {
+        let client = self
+            .model
+            .client
+            .as_ref()
+            .map_err(|_| NoVerdict::NotConfigured)?;
+        let question = self.questions.of(language).ok_or(NoVerdict::Question)?;
+        let values = std::collections::BTreeMap::from([("message", message)]);
+        let question = question.render(&values).map_err(|_| NoVerdict::Question)?;
+        let request = ModelRequest {
+            model: self.model.model.clone(),
+            messages: vec![ModelMessage::User(question)],
+            functions: Vec::new(),
+            choice: FunctionChoice::None,
+            temperature: self.model.temperature,
+            max_output_tokens: self.model.max_output_tokens,
+        };
+        let reply = in_words(client.as_ref(), request, MAX_REPLY).await?;
+        yes_or_no(&reply).ok_or(NoVerdict::Reply)
+    }
+}
+
+/// The first word of the reply, or its member `verdict`.
+fn yes_or_no(reply: &str) -> Option<bool> {
+    #[derive(Deserialize)]
+    struct Structured {
+        verdict: String,
+    }
+    let reply = reply.trim();
+    let structured = serde_json::from_str(reply).map(|Structured { verdict }| verdict);
+    let text = structured.unwrap_or_else(|_| reply.to_owned());
+    let word = text
+        .split(|c: char| !c.is_alphanumeric())
+        .find(|word| !word.is_empty())?;
+    match word.to_lowercase().as_str() {
+        "yes" => Some(true),
+        "no" => Some(false),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_verdict_is_the_first_word_and_nothing_later() {
+        for (reply, verdict) in [
+            ("YES", Some(true)),
+            ("**Yes**, it is.", Some(true)),
+            ("NO, though one might say YES", Some(false)),
+            (r#"{"verdict": "no", "why": "YES"}"#, Some(false)),
+            ("Well, YES", None),
+            ("YESTERDAY", None),
+            ("", None),
+        ] {
+            assert_eq!(yes_or_no(reply), verdict, "{reply}");
+        }
+    }
+}

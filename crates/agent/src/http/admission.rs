@@ -1,0 +1,124 @@
+//! What a request passes, in this order, before anyone reads it.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::Request;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{MethodRouter, any};
+use bytes::Bytes;
+use http::request::Parts;
+use http::{Method, StatusCode};
+use metrics::counter;
+use tracing::Instrument;
+use wardgate_domain::Caller;
+use wardgate_edge::CallerToken;
+use wardgate_telemetry::{names, trace_context};
+
+use super::{Endpoints, GRANTS, Problem};
+use crate::BearerToken;
+
+/// A request that may be read.
+pub(super) struct Admitted {
+    pub(super) caller: Arc<Caller>,
+    pub(super) token: BearerToken,
+    pub(super) parts: Parts,
+    /// Empty where the method has none.
+    pub(super) body: Bytes,
+}
+
+/// A path that takes `method` and lets `work` answer.
+pub(super) fn endpoint<W, A>(here: &Arc<Endpoints>, method: Method, work: W) -> MethodRouter
+where
+    W: Fn(Arc<Endpoints>, Admitted) -> A + Clone + Send + Sync + 'static,
+    A: Future<Output = Result<Response, Problem>> + Send + 'static,
+{
+    let here = Arc::clone(here);
+    let preflight = {
+        let here = Arc::clone(&here);
+        move |request: Parts| async move {
+            GRANTS
+                .preflight(&here.admission.origins, &request)
+                .map_err(|what| refused_origin(&what))
+        }
+    };
+    any(move |request: Request| {
+        let span = tracing::debug_span!("http", http.request.method = %request.method());
+        trace_context::adopt(&span, request.headers());
+        answer(here, method, request, work).instrument(span)
+    })
+    .options(preflight)
+}
+
+async fn answer<W, A>(here: Arc<Endpoints>, method: Method, request: Request, work: W) -> Response
+where
+    W: Fn(Arc<Endpoints>, Admitted) -> A,
+    A: Future<Output = Result<Response, Problem>>,
+{
+    let (parts, mut body) = request.into_parts();
+    let origin = here.admission.origins.welcome(&parts);
+    let mut response = match admit(&here, &method, &parts, &mut body).await {
+        Ok((caller, token, body)) => {
+            let admitted = Admitted {
+                caller,
+                token,
+                parts,
+                body,
+            };
+            work(here, admitted)
+                .await
+                .unwrap_or_else(IntoResponse::into_response)
+        }
+        Err(problem) => {
+            counter!(names::REFUSED_REQUESTS, "reason" => problem.code()).increment(1);
+            wardgate_edge::drain(&parts.headers, body).await;
+            problem.into_response()
+        }
+    };
+    GRANTS.allow(origin, response.headers_mut());
+    response
+}
+
+/// The ordered list. Each step costs more than the one before, and trusts what that one checked.
+async fn admit(
+    here: &Endpoints,
+    method: &Method,
+    request: &Parts,
+    body: &mut Body,
+) -> Result<(Arc<Caller>, BearerToken, Bytes), Problem> {
+    let headers = &request.headers;
+    // 1. Host and Origin: a web page that rebinds a name to this address gets no further.
+    here.admission
+        .origins
+        .check(&request.uri, headers)
+        .map_err(|what| refused_origin(&what))?;
+    // 2. The token: nobody unknown gets as far as a model.
+    let caller = here.admission.auth.caller_of_request(headers).await?;
+    let token = CallerToken::of(headers);
+    let token = BearerToken::new(token.expose().unwrap_or_default())
+        .of_peer(request.extensions.get::<SocketAddr>().copied());
+    // 3. The method.
+    if request.method != method {
+        let allowed = if method == Method::GET { "GET" } else { "POST" };
+        return Err(Problem::method_not_allowed(allowed));
+    }
+    if method == Method::GET {
+        return Ok((caller, token, Bytes::new()));
+    }
+    // 4. The media type: what is not JSON is not read as JSON.
+    if !wardgate_edge::is_json(headers) {
+        return Err(Problem::new(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "unsupported_media_type",
+            "Send Content-Type: application/json.",
+        ));
+    }
+    // 5. The body: bounded in size and time.
+    let body = wardgate_edge::read(body, here.admission.body).await?;
+    Ok((caller, token, body))
+}
+
+fn refused_origin(what: &str) -> Problem {
+    Problem::new(StatusCode::FORBIDDEN, "origin_refused", what)
+}

@@ -1,0 +1,59 @@
+//! `POST /api/chat/approvals/{id}`: a person decides about a call that waits, and its turn goes on.
+
+use std::sync::Arc;
+
+use axum::extract::{FromRequestParts, Path};
+use axum::response::Response;
+
+use super::admission::Admitted;
+use super::fields::Fields;
+use super::{Endpoints, Problem, ndjson};
+use crate::ApprovalDecision;
+
+pub(super) async fn post(here: Arc<Endpoints>, mut request: Admitted) -> Result<Response, Problem> {
+    let decision = read(&request.body)?;
+    let Path(id) = Path::<String>::from_request_parts(&mut request.parts, &())
+        .await
+        .map_err(|_| Problem::not_found("No approval has this id."))?;
+    let events = here
+        .agent
+        .decide_approval(request.caller, request.token, &id, decision);
+    Ok(ndjson::reply(events))
+}
+
+fn read(body: &[u8]) -> Result<ApprovalDecision, Problem> {
+    let decision = Fields::parse(body)?.only(&["decision"])?.text("decision")?;
+    match decision.as_deref() {
+        Some("approve") => Ok(ApprovalDecision::Approve),
+        Some("refuse") => Ok(ApprovalDecision::Refuse),
+        _ => Err(Problem::field(
+            "decision",
+            "Send `decision`: \"approve\" or \"refuse\".",
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_decision_is_one_of_two_words() {
+        assert_eq!(
+            read(br#"{"decision":"approve"}"#).unwrap(),
+            ApprovalDecision::Approve
+        );
+        assert_eq!(
+            read(br#"{"decision":"refuse"}"#).unwrap(),
+            ApprovalDecision::Refuse
+        );
+        for body in [
+            r#"{"decision":"yes"}"#,
+            r#"{"decision":true}"#,
+            "{}",
+            r#"{"decision":"approve","all":true}"#,
+        ] {
+            assert!(read(body.as_bytes()).is_err(), "{body}");
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! A turn as a stream of chunks (server-sent events).
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+use super::super::Problem;
+use super::{Head, finish_reason, usage};
+use crate::{AgentEvent, EventBody, FinishReason};
+
+/// Makes chunks of events.
+pub(super) struct Chunks {
+    head: Head,
+    include_usage: bool,
+    begun: bool,
+    usage: (u64, u64),
+    /// The last error: what a turn that fails has failed of.
+    failure: Option<EventBody>,
+}
+
+impl Chunks {
+    pub(super) fn new(head: Head, include_usage: bool) -> Self {
+        Self {
+            head,
+            include_usage,
+            begun: false,
+            usage: (0, 0),
+            failure: None,
+        }
+    }
+
+    /// The server-sent events of one event of the turn; for some there is none.
+    pub(super) fn render(&mut self, event: &AgentEvent) -> Bytes {
+        let mut out = String::new();
+        if !self.begun {
+            self.begun = true;
+            let delta = json!({ "role": "assistant", "content": "" });
+            put(&mut out, &self.chunk(&delta, None));
+        }
+        match &event.body {
+            EventBody::Token { text } => {
+                put(&mut out, &self.chunk(&json!({ "content": text }), None));
+            }
+            EventBody::Usage {
+                input_tokens,
+                output_tokens,
+            } => {
+                self.usage = (*input_tokens, *output_tokens);
+            }
+            EventBody::Done {
+                finish_reason,
+                conversation_id,
+                ..
+            } => {
+                if conversation_id.is_some() {
+                    self.head.chat_id.clone_from(conversation_id);
+                }
+                self.end(&mut out, event, *finish_reason);
+            }
+            other => {
+                if let EventBody::Error { .. } = other {
+                    self.failure = Some(other.clone());
+                }
+                put(&mut out, &self.extended(&json!({}), None, event));
+            }
+        }
+        out.into()
+    }
+
+    fn end(&self, out: &mut String, event: &AgentEvent, reason: FinishReason) {
+        if reason == FinishReason::Error {
+            put(out, &Problem::of_failed_turn(&self.failure).body());
+        } else {
+            put(
+                out,
+                &self.extended(&json!({}), Some(finish_reason(reason)), event),
+            );
+        }
+        if self.include_usage {
+            let mut chunk = self.chunk(&Value::Null, None);
+            chunk["choices"] = json!([]);
+            chunk["usage"] = usage(self.usage.0, self.usage.1);
+            put(out, &chunk);
+        }
+        out.push_str("data: [DONE]\n\n");
+    }
+
+    fn chunk(&self, delta: &Value, finish_reason: Option<&str>) -> Value {
+        let mut chunk = json!({
+            "id": self.head.id,
+            "object": "chat.completion.chunk",
+            "created": self.head.created,
+            "model": self.head.model,
+            "system_fingerprint": self.head.chat_id,
+            "choices": [{ "index": 0, "delta": delta, "finish_reason": finish_reason }],
+        });
+        if self.include_usage {
+            chunk["usage"] = Value::Null;
+        }
+        chunk
+    }
+
+    /// A chunk that also tells what OpenAI has no words for.
+    fn extended(&self, delta: &Value, finish_reason: Option<&str>, event: &AgentEvent) -> Value {
+        let mut chunk = self.chunk(delta, finish_reason);
+        chunk["wardgate"] = json!(event);
+        chunk
+    }
+}
+
+fn put(out: &mut String, data: &Value) {
+    out.push_str("data: ");
+    out.push_str(&data.to_string());
+    out.push_str("\n\n");
+}

@@ -1,0 +1,118 @@
+//! `POST /v1/chat/completions`: what OpenAI's clients speak.
+//!
+//! The assistant's prompt, tools and sampling are its configuration: those of a request are not taken. `chat_id` names
+//! the conversation; without one, earlier messages of the request are the history, and nothing of them is kept.
+
+mod chunks;
+mod request;
+mod whole;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::response::{IntoResponse, Response};
+use futures::StreamExt;
+use futures::stream;
+use http::header;
+use serde_json::{Value, json};
+use tokio::time::{Instant, timeout_at};
+use wardgate_domain::CallId;
+
+use super::admission::Admitted;
+use super::{Endpoints, Problem, outflow};
+use crate::{AgentEvent, EventBody, EventStream, FinishReason};
+use chunks::Chunks;
+use request::Completion;
+
+/// So long a stream waits for its first event, so that what fails at once fails with an HTTP status.
+const OPENING: Duration = Duration::from_secs(2);
+
+pub(super) async fn post(here: Arc<Endpoints>, request: Admitted) -> Result<Response, Problem> {
+    let Completion {
+        chat,
+        stream,
+        include_usage,
+    } = Completion::read(&request.body, &request.parts.headers)?;
+    let model = chat.model.clone().or_else(|| {
+        let mut models = here.agent.models(&request.caller).into_iter();
+        models.next().map(|model| model.name)
+    });
+    let head = Head {
+        id: format!("chatcmpl-{}", CallId::new(&here.ambient)),
+        created: here.ambient.now().as_seconds(),
+        model: model.unwrap_or_default(),
+        chat_id: chat.conversation_id.clone(),
+    };
+    let events = here.agent.chat(request.caller, request.token, chat);
+    if stream {
+        streamed(events, head, include_usage).await
+    } else {
+        let body = whole::reply(events, head).await?;
+        let media = [(header::CONTENT_TYPE, "application/json")];
+        Ok((media, body.to_string()).into_response())
+    }
+}
+
+/// What every chunk, and a whole reply, begins with.
+struct Head {
+    id: String,
+    created: i64,
+    model: String,
+    chat_id: Option<String>,
+}
+
+async fn streamed(
+    mut events: EventStream,
+    head: Head,
+    include_usage: bool,
+) -> Result<Response, Problem> {
+    let opening = opening(&mut events).await?;
+    let events = stream::iter(opening).chain(events).boxed();
+    let mut chunks = Chunks::new(head, include_usage);
+    let headers = [
+        (header::CONTENT_TYPE, "text/event-stream"),
+        (header::CACHE_CONTROL, "no-store"),
+        outflow::UNBUFFERED,
+    ];
+    let body = outflow::body(events, ": alive\n\n", move |event| chunks.render(&event));
+    Ok((headers, body).into_response())
+}
+
+/// The first events, up to one that says the answer began; or the failure, where the turn ended before.
+async fn opening(events: &mut EventStream) -> Result<Vec<AgentEvent>, Problem> {
+    let until = Instant::now() + OPENING;
+    let mut told = Vec::new();
+    while let Ok(Some(event)) = timeout_at(until, events.next()).await {
+        let begun = match &event.body {
+            EventBody::Error { .. } | EventBody::Usage { .. } => false,
+            EventBody::Done { finish_reason, .. } if *finish_reason == FinishReason::Error => {
+                return Err(Problem::of_failed_turn(
+                    told.iter().map(|event: &AgentEvent| &event.body),
+                ));
+            }
+            _ => true,
+        };
+        told.push(event);
+        if begun {
+            break;
+        }
+    }
+    Ok(told)
+}
+
+/// OpenAI's word.
+fn finish_reason(reason: FinishReason) -> &'static str {
+    match reason {
+        // A call that waits for a person is no call for the client to run.
+        FinishReason::Stop | FinishReason::ApprovalRequired | FinishReason::Error => "stop",
+        FinishReason::Length => "length",
+        FinishReason::ContentFilter | FinishReason::Refused => "content_filter",
+    }
+}
+
+fn usage(input: u64, output: u64) -> Value {
+    json!({ "prompt_tokens": input, "completion_tokens": output, "total_tokens": input + output })
+}

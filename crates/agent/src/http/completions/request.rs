@@ -1,0 +1,122 @@
+//! A request of OpenAI's chat completions, and what of it an assistant is told.
+
+use http::HeaderMap;
+use serde_json::Value;
+
+use super::super::Problem;
+use super::super::fields::Fields;
+use crate::{ChatRequest, HistoryMessage, Speaker};
+
+/// A request.
+pub(super) struct Completion {
+    pub(super) chat: ChatRequest,
+    pub(super) stream: bool,
+    pub(super) include_usage: bool,
+}
+
+impl Completion {
+    pub(super) fn read(body: &[u8], headers: &HeaderMap) -> Result<Self, Problem> {
+        let mut fields = Fields::parse(body)?;
+        refuse_unmeant(&mut fields)?;
+        let stream = fields.flag("stream")?;
+        let include_usage = match fields.take("stream_options") {
+            None => false,
+            Some(options) => options["include_usage"].as_bool().unwrap_or(false),
+        };
+        let conversation_id = fields.text("chat_id")?;
+        let (history, message) = messages(fields.take("messages"))?;
+        Ok(Self {
+            chat: ChatRequest {
+                model: fields.text("model")?,
+                message,
+                // A client that sends its request again must not have it done again.
+                message_id: conversation_id
+                    .as_ref()
+                    .and(headers.get("idempotency-key"))
+                    .and_then(|key| key.to_str().ok())
+                    .map(ToOwned::to_owned),
+                history: if conversation_id.is_none() {
+                    history
+                } else {
+                    Vec::new()
+                },
+                conversation_id,
+                after: None,
+            },
+            stream,
+            include_usage,
+        })
+    }
+}
+
+/// Refuses what would make the client read an answer that is not there.
+fn refuse_unmeant(fields: &mut Fields) -> Result<(), Problem> {
+    if fields.take("n").is_some_and(|n| n != 1) {
+        return Err(Problem::field(
+            "n",
+            "An assistant gives one answer; leave `n` out.",
+        ));
+    }
+    let format = fields.take("response_format");
+    if format.is_some_and(|format| format["type"] != "text") {
+        return Err(Problem::field(
+            "response_format",
+            "An assistant answers in text; leave `response_format` out.",
+        ));
+    }
+    Ok(())
+}
+
+/// What was said before, and the last thing the person says.
+fn messages(messages: Option<Value>) -> Result<(Vec<HistoryMessage>, String), Problem> {
+    let wrong = |message: &str| Problem::field("messages", message);
+    let Some(Value::Array(messages)) = messages else {
+        return Err(wrong(
+            "Send `messages`: an array of objects with `role` and `content`.",
+        ));
+    };
+    let mut said = Vec::new();
+    for message in &messages {
+        // Instructions are the assistant's configuration, and results of tools its own.
+        let speaker = match message["role"].as_str() {
+            Some("user") => Speaker::User,
+            Some("assistant") => Speaker::Assistant,
+            Some("system" | "developer" | "tool" | "function") => continue,
+            _ => {
+                return Err(wrong(
+                    "Every message needs a `role`: user, assistant, system, developer or tool.",
+                ));
+            }
+        };
+        let text = text(&message["content"]).ok_or_else(|| {
+            wrong("The `content` of a message is a string, or an array of parts of the type text.")
+        })?;
+        said.push(HistoryMessage { speaker, text });
+    }
+    let last = said
+        .iter()
+        .rposition(|message| message.speaker == Speaker::User);
+    let Some(question) = last.map(|last| {
+        said.truncate(last + 1);
+        said.pop()
+    }) else {
+        return Err(wrong("`messages` needs one with the role user."));
+    };
+    Ok((
+        said,
+        question.map(|message| message.text).unwrap_or_default(),
+    ))
+}
+
+fn text(content: &Value) -> Option<String> {
+    match content {
+        // An assistant that only called tools said nothing.
+        Value::Null => Some(String::new()),
+        Value::String(text) => Some(text.clone()),
+        Value::Array(parts) => parts
+            .iter()
+            .map(|part| (part["type"] == "text").then(|| part["text"].as_str())?)
+            .collect(),
+        _ => None,
+    }
+}

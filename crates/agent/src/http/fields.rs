@@ -1,0 +1,66 @@
+//! The fields of a JSON body, each named where it is wrong. What stands in them is never repeated.
+
+use serde_json::{Map, Value};
+
+use super::Problem;
+
+/// A JSON object that came from outside.
+pub(super) struct Fields(Map<String, Value>);
+
+impl Fields {
+    pub(super) fn parse(body: &[u8]) -> Result<Self, Problem> {
+        match serde_json::from_slice(body) {
+            Ok(Value::Object(fields)) => Ok(Self(fields)),
+            Ok(_) => Err(Problem::field(
+                "body",
+                "The body is JSON, but not an object.",
+            )),
+            Err(error) => Err(Problem::field(
+                "body",
+                format!(
+                    "The body is not JSON: line {}, column {}.",
+                    error.line(),
+                    error.column()
+                ),
+            )),
+        }
+    }
+
+    /// Refuses fields that nobody reads: a misspelt one would silently change what happens.
+    pub(super) fn only(self, known: &[&str]) -> Result<Self, Problem> {
+        if self.0.keys().all(|name| known.contains(&name.as_str())) {
+            return Ok(self);
+        }
+        Err(Problem::field(
+            "body",
+            format!(
+                "The body has a field that is not known; known are {}.",
+                known.join(", ")
+            ),
+        ))
+    }
+
+    /// A field; `null` is none.
+    pub(super) fn take(&mut self, name: &str) -> Option<Value> {
+        self.0.remove(name).filter(|value| !value.is_null())
+    }
+
+    pub(super) fn text(&mut self, name: &'static str) -> Result<Option<String>, Problem> {
+        match self.take(name) {
+            None => Ok(None),
+            Some(Value::String(text)) => Ok(Some(text)),
+            Some(_) => Err(Problem::field(name, format!("`{name}` is not a string."))),
+        }
+    }
+
+    pub(super) fn flag(&mut self, name: &'static str) -> Result<bool, Problem> {
+        match self.take(name) {
+            None => Ok(false),
+            Some(Value::Bool(flag)) => Ok(flag),
+            Some(_) => Err(Problem::field(
+                name,
+                format!("`{name}` is neither true nor false."),
+            )),
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! An issuer of tokens, endpoints that trust it, and turns with a script.
+
+use std::sync::Arc;
+
+use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair};
+use axum::Router;
+use axum::body::Body;
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use futures::{StreamExt, stream};
+use http::{Request, Response};
+use http_body_util::BodyExt;
+use serde_json::{Value, json};
+use tower::ServiceExt;
+use wardgate_domain::{Ambient, Clock, SystemEntropy, Timestamp};
+use wardgate_edge::{Admission, AuthConfig, Authenticator, IssuerConfig, JwksSource, Origins};
+
+use super::{Endpoints, HttpLimits};
+use crate::{
+    Agent, AgentEvent, ApprovalKey, Config, EventBody, EventStream, FinishReason, Gateway,
+};
+
+/// 2025-11-11T13:50:00Z.
+pub(super) const NOW: i64 = 1_762_869_000;
+
+struct FixedClock;
+
+impl Clock for FixedClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_seconds(NOW)
+    }
+}
+
+/// The endpoints of an agent without assistants, and a token that they accept.
+pub(super) struct World {
+    router: Router,
+    pub(super) token: String,
+    _keys: tempfile::NamedTempFile,
+}
+
+impl World {
+    pub(super) async fn start() -> Self {
+        let key = Ed25519KeyPair::generate().unwrap();
+        let encode = |bytes: &[u8]| URL_SAFE_NO_PAD.encode(bytes);
+        let public = encode(key.public_key().as_ref());
+        let keys = tempfile::NamedTempFile::new().unwrap();
+        let set = json!({ "keys": [{ "kty": "OKP", "crv": "Ed25519", "kid": "k", "x": public }] });
+        std::fs::write(&keys, set.to_string()).unwrap();
+        let claims = json!({
+            "iss": "https://id.example", "aud": "wardgate", "sub": "dr.yenji", "exp": NOW + 600,
+        });
+        let message = [json!({ "alg": "EdDSA", "kid": "k" }), claims]
+            .map(|part| encode(part.to_string().as_bytes()))
+            .join(".");
+        let token = format!(
+            "{message}.{}",
+            encode(key.sign(message.as_bytes()).as_ref())
+        );
+
+        let ambient = Ambient::new(Arc::new(FixedClock), Arc::new(SystemEntropy));
+        let jwks = JwksSource::File(keys.path().to_owned());
+        let auth = AuthConfig {
+            issuers: vec![IssuerConfig::new("https://id.example", "wardgate", jwks)],
+        };
+        let gateway = Gateway::in_process(Router::new());
+        let key = ApprovalKey::from_bytes(&[7; 32]);
+        let agent = Agent::open(&Config::default(), gateway, key, ambient.clone()).await;
+        let endpoints = Endpoints {
+            agent: agent.unwrap(),
+            admission: Admission {
+                origins: Origins::new("agent", None, Vec::new(), Vec::new()).unwrap(),
+                auth: Arc::new(Authenticator::new(auth, ambient.clone()).await.unwrap()),
+                body: HttpLimits::default().body(),
+            },
+            ambient,
+        };
+        Self {
+            router: endpoints.alone(Router::new()),
+            token,
+            _keys: keys,
+        }
+    }
+
+    /// A request with a good token; `change` makes it another.
+    pub(super) async fn send(
+        &self,
+        method: &str,
+        path: &str,
+        body: &str,
+        change: impl FnOnce(&mut Request<Body>),
+    ) -> Response<Body> {
+        let mut request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header("host", "localhost")
+            .header("content-type", "application/json")
+            .header("authorization", format!("Bearer {}", self.token))
+            .body(Body::from(body.to_owned()))
+            .unwrap();
+        change(&mut request);
+        self.router.clone().oneshot(request).await.unwrap()
+    }
+}
+
+pub(super) async fn text(body: Body) -> String {
+    let bytes = body.collect().await.unwrap().to_bytes();
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+/// What can be told again, whatever was told before: the same event with its place and time.
+pub(super) fn event(id: u64, body: EventBody) -> AgentEvent {
+    AgentEvent {
+        id,
+        body,
+        timestamp: Timestamp::from_seconds(NOW),
+    }
+}
+
+pub(super) fn script(bodies: Vec<EventBody>) -> EventStream {
+    stream::iter(bodies)
+        .enumerate()
+        .map(|(id, body)| event(id as u64, body))
+        .boxed()
+}
+
+pub(super) fn token(text: &str) -> EventBody {
+    EventBody::Token {
+        text: text.to_owned(),
+    }
+}
+
+pub(super) fn done(finish_reason: FinishReason) -> EventBody {
+    EventBody::Done {
+        finish_reason,
+        conversation_id: Some("chat_123456".to_owned()),
+        turn_id: "m1".to_owned(),
+        message_id: Some("m2".to_owned()),
+        cap: None,
+    }
+}
+
+/// A question that took one tool to answer.
+pub(super) fn an_answer() -> Vec<EventBody> {
+    vec![
+        token("Let me look. "),
+        EventBody::ToolCall {
+            call_id: "c1".to_owned(),
+            tool_name: "get_patient_records".to_owned(),
+            arguments: json!({ "patient_id": "NUGWI" }),
+        },
+        EventBody::ToolResult {
+            call_id: "c1".to_owned(),
+            tool_name: "get_patient_records".to_owned(),
+            success: true,
+            data: json!([{ "content": "Hypertension" }]),
+            error: None,
+        },
+        token("Hypertension."),
+        EventBody::Usage {
+            input_tokens: 40,
+            output_tokens: 9,
+        },
+        done(FinishReason::Stop),
+    ]
+}
+
+/// The data of server-sent events; the last may be no JSON.
+pub(super) fn data(events: &str) -> Vec<Value> {
+    let data = events
+        .split("\n\n")
+        .filter_map(|event| event.strip_prefix("data: "));
+    data.map(|data| serde_json::from_str(data).unwrap_or_else(|_| data.into()))
+        .collect()
+}

@@ -1,0 +1,299 @@
+//! The conversation's memory, as the gateway's `memory/…` methods give it.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+use wardgate_arguments::Strict;
+
+use crate::model::FunctionCall;
+use crate::seam::{GatewayClient, GatewayFailure};
+
+/// One conversation of the caller.
+#[derive(Clone)]
+pub(crate) struct Conversation {
+    gateway: Arc<dyn GatewayClient>,
+    id: String,
+}
+
+/// Who says a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Role {
+    User,
+    Assistant,
+    Tool,
+    System,
+}
+
+/// Where its text comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Source {
+    Person,
+    Model,
+    Tool,
+    Summary,
+    Approval,
+}
+
+/// A message as it comes back.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct Message {
+    pub(crate) role: Role,
+    #[serde(default)]
+    pub(crate) content: String,
+    #[serde(default, rename = "message_id")]
+    pub(crate) id: String,
+    #[serde(default)]
+    pub(crate) source: Option<Source>,
+    #[serde(default)]
+    pub(crate) tool_calls: Vec<StoredCall>,
+    #[serde(default)]
+    pub(crate) tool_call_id: String,
+    #[serde(default)]
+    pub(crate) is_error: bool,
+    #[serde(default)]
+    pub(crate) withheld: bool,
+    #[serde(default)]
+    pub(crate) turn_id: String,
+    #[serde(default)]
+    pub(crate) position: u64,
+}
+
+/// A call that a model asked for.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct StoredCall {
+    id: String,
+    name: String,
+    /// Memory takes objects only. What a model wrote that is none stands as a text under [`UNREADABLE`], so that it is
+    /// judged the same when it is read again.
+    #[serde(default)]
+    arguments: Map<String, Value>,
+}
+
+/// Name of the one member of arguments that are no object. No tool has an argument without a name.
+const UNREADABLE: &str = "";
+
+impl From<&FunctionCall> for StoredCall {
+    fn from(call: &FunctionCall) -> Self {
+        let arguments = match serde_json::from_str(&call.arguments) {
+            Ok(Strict(Value::Object(arguments))) => arguments,
+            _ => Map::from_iter([(UNREADABLE.to_owned(), storable(&call.arguments).into())]),
+        };
+        Self {
+            id: storable(&call.id),
+            name: storable(&call.name),
+            arguments,
+        }
+    }
+}
+
+impl From<StoredCall> for FunctionCall {
+    fn from(call: StoredCall) -> Self {
+        let unreadable = call.arguments.get(UNREADABLE).and_then(Value::as_str);
+        let arguments = match unreadable.filter(|_| call.arguments.len() == 1) {
+            Some(text) => text.to_owned(),
+            None => Value::Object(call.arguments).to_string(),
+        };
+        Self {
+            id: call.id,
+            name: call.name,
+            arguments,
+        }
+    }
+}
+
+/// The gateway takes no NUL character, not even escaped.
+fn storable(text: &str) -> String {
+    text.replace('\0', "\u{fffd}")
+}
+
+/// A message to be added.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct NewMessage {
+    pub(crate) message_id: String,
+    pub(crate) role: Role,
+    pub(crate) source: Source,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(crate) author: String,
+    pub(crate) content: String,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) tool_calls: Vec<StoredCall>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) tool: Option<AnsweredCall>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) covers_to: Option<u64>,
+}
+
+impl NewMessage {
+    pub(crate) fn text(message_id: &str, role: Role, source: Source, content: &str) -> Self {
+        Self {
+            message_id: message_id.to_owned(),
+            role,
+            source,
+            author: String::new(),
+            content: storable(content),
+            tool_calls: Vec::new(),
+            tool: None,
+            covers_to: None,
+        }
+    }
+}
+
+/// The call that a tool's result answers.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct AnsweredCall {
+    pub(crate) call_id: String,
+    /// The gateway's name of the tool.
+    pub(crate) name: String,
+    pub(crate) arguments: Map<String, Value>,
+    pub(crate) is_error: bool,
+}
+
+/// How far a turn is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum TurnState {
+    None,
+    Open,
+    Complete,
+    Abandoned,
+}
+
+/// What the model may be shown of earlier turns.
+#[derive(Debug, Default, Deserialize)]
+pub(crate) struct Window {
+    pub(crate) messages: Vec<Message>,
+    #[serde(default)]
+    pub(crate) summary: Option<Summary>,
+    /// Messages before the window that no summary covers.
+    #[serde(default)]
+    pub(crate) uncovered: u64,
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct Summary {
+    pub(crate) content: String,
+}
+
+/// Everything of one turn.
+#[derive(Debug, Deserialize)]
+pub(crate) struct StoredTurn {
+    pub(crate) state: TurnState,
+    #[serde(default)]
+    pub(crate) messages: Vec<Message>,
+}
+
+impl Conversation {
+    /// The conversation of that id, without asking whether there is one.
+    pub(crate) fn named(gateway: Arc<dyn GatewayClient>, id: &str) -> Self {
+        Self {
+            gateway,
+            id: id.to_owned(),
+        }
+    }
+
+    /// The conversation of that id, made when there is none; without an id a new one.
+    pub(crate) async fn get_or_create(
+        gateway: Arc<dyn GatewayClient>,
+        id: Option<&str>,
+    ) -> Result<Self, GatewayFailure> {
+        #[derive(Deserialize)]
+        struct Created {
+            conversation_id: String,
+        }
+        let params = match id {
+            Some(id) => json!({"conversation_id": id}),
+            None => json!({}),
+        };
+        let created: Created = read(gateway.memory("memory/get_or_create", params).await?)?;
+        Ok(Self {
+            gateway,
+            id: created.conversation_id,
+        })
+    }
+
+    pub(crate) fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// The last messages that fit; 0 tokens is no limit.
+    pub(crate) async fn window(
+        &self,
+        messages: u32,
+        tokens: u32,
+    ) -> Result<Window, GatewayFailure> {
+        let mut params = json!({"conversation_id": self.id, "max_messages": messages});
+        if tokens > 0 {
+            params["max_tokens"] = tokens.into();
+        }
+        read(self.gateway.memory("memory/get_context", params).await?)
+    }
+
+    /// Everything of a turn. A conversation that is not there has none.
+    pub(crate) async fn turn(&self, turn: &str) -> Result<StoredTurn, GatewayFailure> {
+        let params = json!({"conversation_id": self.id, "turn_id": turn});
+        match self.gateway.memory("memory/get_turn", params).await {
+            Err(GatewayFailure::Refused { code: -32602, .. }) => Ok(StoredTurn {
+                state: TurnState::None,
+                messages: Vec::new(),
+            }),
+            answer => read(answer?),
+        }
+    }
+
+    /// Adds messages to a turn, all or none.
+    pub(crate) async fn add(
+        &self,
+        messages: &[NewMessage],
+        turn: &str,
+        state: TurnState,
+    ) -> Result<(), GatewayFailure> {
+        let params = json!({
+            "conversation_id": self.id,
+            "messages": messages,
+            "turn": {"id": turn, "state": state},
+        });
+        self.gateway.memory("memory/add_message", params).await?;
+        Ok(())
+    }
+
+    /// Adds one message that is a turn of its own.
+    pub(crate) async fn add_alone(&self, message: &NewMessage) -> Result<(), GatewayFailure> {
+        let params = json!({"conversation_id": self.id, "messages": [message]});
+        self.gateway.memory("memory/add_message", params).await?;
+        Ok(())
+    }
+}
+
+fn read<T: for<'de> Deserialize<'de>>(value: Value) -> Result<T, GatewayFailure> {
+    serde_json::from_value(value).map_err(|_| GatewayFailure::Unreadable)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_come_back_as_the_model_wrote_them_whatever_that_was() {
+        for (written, stored) in [
+            (r#"{"b":1,"a":[2]}"#, r#"{"b":1,"a":[2]}"#),
+            (r#"{"a": "#, r#"{"":"{\"a\": "}"#),
+            (r#"{"a":1,"a":2}"#, r#"{"":"{\"a\":1,\"a\":2}"}"#),
+            ("[1]", r#"{"":"[1]"}"#),
+            ("", r#"{"":""}"#),
+        ] {
+            let call = FunctionCall {
+                id: "c".to_owned(),
+                name: "t".to_owned(),
+                arguments: written.to_owned(),
+            };
+            let kept = StoredCall::from(&call);
+            assert_eq!(Value::Object(kept.arguments.clone()).to_string(), stored);
+            assert_eq!(FunctionCall::from(kept), call);
+        }
+        let message = NewMessage::text("m", Role::Assistant, Source::Model, "a\0b");
+        assert_eq!(message.content, "a\u{fffd}b");
+    }
+}

@@ -1,0 +1,304 @@
+//! The pieces an answer comes in: server-sent events, or JSON values one after the other. Which of them is
+//! told by the first byte, since servers answer with one document where a stream was asked for, and name
+//! content types that are not what they send.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bytes::{Buf, Bytes};
+use futures::stream::{self, BoxStream};
+use futures::{StreamExt, TryStreamExt};
+use sse_stream::SseByteStream;
+
+use crate::model::ModelError;
+
+/// Bytes of an answer as they arrive; no two of its errors.
+pub(super) type Body = BoxStream<'static, Result<Bytes, ModelError>>;
+
+/// No event and no JSON value is larger.
+const MAX_FRAME_BYTES: usize = 4 << 20;
+
+pub(super) enum Frames {
+    Events(Events),
+    Values(Values),
+}
+
+impl Frames {
+    /// Waits for the first byte.
+    pub(super) async fn open(mut body: Body) -> Result<Self, ModelError> {
+        let mut head = Vec::new();
+        loop {
+            match kind_of(&head) {
+                Some(Kind::Events) => {
+                    let body = with_head(head, body);
+                    return Ok(Self::Events(Events::new(body, MAX_FRAME_BYTES)));
+                }
+                Some(Kind::Values) => {
+                    let body = with_head(head, body);
+                    return Ok(Self::Values(Values::new(body, MAX_FRAME_BYTES)));
+                }
+                Some(Kind::Page) => return Err(ModelError::Unreadable),
+                None if head.len() > MAX_FRAME_BYTES => return Err(ModelError::TooLarge),
+                None => {}
+            }
+            match body.next().await {
+                Some(bytes) => head.extend_from_slice(&bytes?),
+                None => return Err(ModelError::Cut),
+            }
+        }
+    }
+
+    /// The text of the next piece; `None` when the body ended well.
+    pub(super) async fn next(&mut self) -> Result<Option<String>, ModelError> {
+        match self {
+            Self::Events(events) => events.next().await,
+            Self::Values(values) => values.next().await,
+        }
+    }
+}
+
+enum Kind {
+    Events,
+    Values,
+    /// Of a proxy or a wrong address.
+    Page,
+}
+
+fn kind_of(head: &[u8]) -> Option<Kind> {
+    match start(head).first()? {
+        b'{' | b'[' => Some(Kind::Values),
+        b'<' => Some(Kind::Page),
+        // Perhaps the first bytes of a byte order mark.
+        0xEF if start(head).len() < 3 => None,
+        _ => Some(Kind::Events),
+    }
+}
+
+/// What follows a byte order mark and white space.
+fn start(head: &[u8]) -> &[u8] {
+    head.strip_prefix(b"\xEF\xBB\xBF")
+        .unwrap_or(head)
+        .trim_ascii_start()
+}
+
+fn with_head(head: Vec<u8>, body: Body) -> Body {
+    let skipped = head.len() - start(&head).len();
+    let mut head = Bytes::from(head);
+    head.advance(skipped);
+    stream::once(async { Ok(head) }).chain(body).boxed()
+}
+
+/// Server-sent events. Only their data matters: every wire names its events inside it too.
+pub(super) struct Events {
+    events: SseByteStream<Body>,
+    /// Bytes since the last event, counted where they go into the parser, which has no limit of its own.
+    pending: Arc<AtomicUsize>,
+}
+
+impl Events {
+    fn new(body: Body, max_bytes: usize) -> Self {
+        let pending = Arc::new(AtomicUsize::new(0));
+        let counter = Arc::clone(&pending);
+        // A last event that lacks its empty line is taken nevertheless; what is in it shows whether it is whole.
+        let end = stream::once(async { Ok(Bytes::from_static(b"\n\n")) });
+        let limited = body
+            .chain(end)
+            .map(move |bytes| {
+                let bytes = bytes?;
+                let before = counter.fetch_add(bytes.len(), Ordering::Relaxed);
+                if before + bytes.len() > max_bytes {
+                    return Err(ModelError::TooLarge);
+                }
+                Ok(bytes)
+            })
+            .boxed();
+        Self {
+            events: SseByteStream::new(limited),
+            pending,
+        }
+    }
+
+    async fn next(&mut self) -> Result<Option<String>, ModelError> {
+        while let Some(event) = self.events.try_next().await.map_err(model_error)? {
+            self.pending.store(0, Ordering::Relaxed);
+            if let Some(data) = event.data {
+                return Ok(Some(data));
+            }
+        }
+        Ok(None)
+    }
+}
+
+fn model_error(error: sse_stream::Error) -> ModelError {
+    match error {
+        sse_stream::Error::Body(error) => error
+            .downcast()
+            .map_or(ModelError::Cut, |error: Box<ModelError>| *error),
+        _ => ModelError::Unreadable,
+    }
+}
+
+/// JSON objects or arrays: one document, or one a line.
+pub(super) struct Values {
+    body: Body,
+    /// Arrived and not yet read.
+    rest: Bytes,
+    /// The value being read.
+    value: Vec<u8>,
+    depth: usize,
+    in_text: bool,
+    escaped: bool,
+    max_bytes: usize,
+}
+
+impl Values {
+    fn new(body: Body, max_bytes: usize) -> Self {
+        Self {
+            body,
+            rest: Bytes::new(),
+            value: Vec::new(),
+            depth: 0,
+            in_text: false,
+            escaped: false,
+            max_bytes,
+        }
+    }
+
+    async fn next(&mut self) -> Result<Option<String>, ModelError> {
+        loop {
+            while self.rest.has_remaining() {
+                let byte = self.rest.get_u8();
+                if self.ends_value(byte)? {
+                    let value = std::mem::take(&mut self.value);
+                    let text = String::from_utf8(value).map_err(|_| ModelError::Unreadable)?;
+                    return Ok(Some(text));
+                }
+            }
+            match self.body.next().await {
+                Some(bytes) => self.rest = bytes?,
+                None if self.depth == 0 => return Ok(None),
+                None => return Err(ModelError::Cut),
+            }
+        }
+    }
+
+    fn ends_value(&mut self, byte: u8) -> Result<bool, ModelError> {
+        match byte {
+            _ if self.escaped => self.escaped = false,
+            b'\\' if self.in_text => self.escaped = true,
+            b'"' => self.in_text = !self.in_text,
+            _ if self.in_text => {}
+            b'{' | b'[' => self.depth += 1,
+            b'}' | b']' => {
+                self.depth = self.depth.checked_sub(1).ok_or(ModelError::Unreadable)?;
+                self.value.push(byte);
+                return Ok(self.depth == 0);
+            }
+            _ => {}
+        }
+        if self.depth == 0 {
+            return if byte.is_ascii_whitespace() {
+                Ok(false)
+            } else {
+                Err(ModelError::Unreadable)
+            };
+        }
+        if self.value.len() >= self.max_bytes {
+            return Err(ModelError::TooLarge);
+        }
+        self.value.push(byte);
+        Ok(false)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn body(pieces: &[&[u8]]) -> Body {
+        let pieces: Vec<_> = pieces
+            .iter()
+            .map(|piece| Ok(Bytes::copy_from_slice(piece)))
+            .collect();
+        stream::iter(pieces).boxed()
+    }
+
+    async fn read(body: Body) -> (Vec<String>, Option<ModelError>) {
+        let mut texts = Vec::new();
+        let mut frames = match Frames::open(body).await {
+            Ok(frames) => frames,
+            Err(error) => return (texts, Some(error)),
+        };
+        loop {
+            match frames.next().await {
+                Ok(Some(text)) => texts.push(text),
+                Ok(None) => return (texts, None),
+                Err(error) => return (texts, Some(error)),
+            }
+        }
+    }
+
+    async fn assert_read(bytes: &[u8], expected: &[&str], error: Option<ModelError>) {
+        for size in 1..=bytes.len() {
+            let pieces: Vec<_> = bytes.chunks(size).collect();
+            let (texts, failed) = read(body(&pieces)).await;
+            assert_eq!(texts, expected, "pieces of {size}");
+            assert_eq!(failed, error, "pieces of {size}");
+        }
+    }
+
+    #[tokio::test]
+    async fn events_are_the_same_however_the_bytes_arrive() {
+        let bytes = "\u{feff}: keep-alive\r\n\r\nevent: x\r\nid: 1\r\ndata: {\"a\":\r\ndata:1}\r\n\r\nunknown: y\nodd\n\
+                     data: é\n\n: again\n\ndata\r\rdata: [DONE]"
+            .as_bytes();
+        assert_read(bytes, &["{\"a\":\n1}", "é", "", "[DONE]"], None).await;
+    }
+
+    #[tokio::test]
+    async fn json_is_read_by_the_line_and_as_one_document() {
+        let lines = "\u{feff}\n{\"a\":\"}\\\"é\"}\r\n{\"b\":[{}]}\n".as_bytes();
+        assert_read(lines, &["{\"a\":\"}\\\"é\"}", "{\"b\":[{}]}"], None).await;
+        let document = b" {\n \"a\": {\n }\n}\n";
+        assert_read(document, &["{\n \"a\": {\n }\n}"], None).await;
+    }
+
+    #[tokio::test]
+    async fn what_is_cut_or_no_answer_at_all_is_an_error() {
+        assert_read(b"{\"a\":1}{\"b\"", &["{\"a\":1}"], Some(ModelError::Cut)).await;
+        assert_read(b"{} x", &["{}"], Some(ModelError::Unreadable)).await;
+        assert_read(b"<html>", &[], Some(ModelError::Unreadable)).await;
+        assert_read(b" \n", &[], Some(ModelError::Cut)).await;
+        assert_eq!(read(body(&[])).await, (vec![], Some(ModelError::Cut)));
+        assert_read(b"data: \xff\n\n", &[], Some(ModelError::Unreadable)).await;
+    }
+
+    #[tokio::test]
+    async fn an_endless_frame_is_refused_at_the_limit() {
+        let endless =
+            |bytes: &'static [u8]| stream::repeat_with(move || Ok(Bytes::from_static(bytes)));
+        for bytes in [&b"data: x\n"[..], b": comment\n"] {
+            let mut events = Events::new(endless(bytes).boxed(), 1_000);
+            assert_eq!(events.next().await, Err(ModelError::TooLarge));
+        }
+        let body = with_head(b"{".to_vec(), endless(b"\"x\",").boxed());
+        let mut values = Values::new(body, 1_000);
+        assert_eq!(values.next().await, Err(ModelError::TooLarge));
+        let many = body_of_events(10_000);
+        let mut events = Events::new(many, 1_000);
+        for _ in 0..10_000 {
+            assert_eq!(events.next().await, Ok(Some("x".to_owned())));
+        }
+        assert_eq!(
+            events.next().await,
+            Ok(None),
+            "only one event is limited, not their sum"
+        );
+    }
+
+    fn body_of_events(count: usize) -> Body {
+        stream::repeat_with(|| Ok(Bytes::from_static(b"data: x\n\n")))
+            .take(count)
+            .boxed()
+    }
+}

@@ -1,0 +1,234 @@
+//! Model providers: one request out, one stream of events back, whichever wire they speak.
+//!
+//! ```text
+//!  ModelRequest ─ body ─▶ Http ─▶ Frames ─ read ─▶ Answer ─▶ ModelEvent …
+//!     (openai · anthropic · ollama)  │ server-sent events   │ calls put together, counts, limits
+//!                                    │ or JSON values        └ ends with Finished, or it was cut
+//!                      again after a pause, but only before the first event
+//! ```
+//!
+//! Servers differ in small things and the wires take all of it that is clear. What ends early is an error and
+//! gives no call. Memory and time are bounded: by event, by answer, to the first byte, between two, in all.
+//! No key, prompt or answer is in any error or log line.
+
+mod answer;
+mod anthropic;
+mod calls;
+mod failure;
+mod frames;
+mod http;
+mod ollama;
+mod openai;
+#[cfg(test)]
+mod real_model;
+#[cfg(test)]
+mod replay;
+mod retry;
+mod secret;
+mod settings;
+mod telemetry;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::{Stream, StreamExt, stream};
+use tokio::time::{Instant, sleep, timeout};
+use tracing::{Instrument, info, warn};
+use wardgate_domain::Ambient;
+
+use self::answer::Answer;
+use self::calls::Ids;
+use self::frames::Frames;
+use self::http::{Http, Limits};
+pub(crate) use self::settings::{ProviderKind, ProviderSettings, SettingsError};
+use self::telemetry::Watch;
+use crate::model::{ModelError, ModelEvent, ModelMessage, ModelRequest, ModelStream};
+
+/// Once the model stopped, only counts may follow, and they are not waited for longer than this.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// One configured provider. Its connections are pooled and shared.
+#[derive(Debug)]
+pub(crate) struct Provider {
+    name: String,
+    kind: ProviderKind,
+    http: Http,
+    is_openai_itself: bool,
+    attempts: u32,
+    total: Duration,
+    max_answer_bytes: usize,
+    ambient: Ambient,
+}
+
+impl Provider {
+    /// Connects to nothing yet. `name` is its key in `providers`.
+    pub(crate) fn open(
+        name: &str,
+        settings: &ProviderSettings,
+        ambient: Ambient,
+    ) -> Result<Self, SettingsError> {
+        let (url, headers) = settings.target(name)?;
+        let is_openai_itself = url.host_str() == Some("api.openai.com");
+        let limits = Limits {
+            first_byte: settings.timeout,
+            idle: settings.idle_timeout,
+        };
+        let http = Http::open(url, headers, limits)
+            .map_err(|_| SettingsError::new(name, "no TLS client can be set up here"))?;
+        Ok(Self {
+            name: name.to_owned(),
+            kind: settings.kind,
+            http,
+            is_openai_itself,
+            attempts: settings.attempts,
+            total: settings.total_timeout,
+            max_answer_bytes: settings.max_answer_bytes,
+            ambient,
+        })
+    }
+
+    /// Whether it can be told of functions and call them; if not, they are a matter of its prompt.
+    pub(crate) fn carries_calls(&self) -> bool {
+        self.kind.carries_calls()
+    }
+
+    /// Asks for an answer and waits until it begins. Dropping the future or the stream ends the request.
+    pub(crate) async fn stream(&self, request: &ModelRequest) -> Result<ModelStream, ModelError> {
+        let mut watch = Watch::start(self.kind, &request.model);
+        let begun = self.begin(request).instrument(watch.span()).await;
+        match begun {
+            Ok((first, reading)) => {
+                watch.saw(&first);
+                let first = stream::once(async { Ok(first) });
+                Ok(first.chain(reading.watched(watch)).boxed())
+            }
+            Err(error) => {
+                watch.failed(&error);
+                Err(error)
+            }
+        }
+    }
+
+    async fn begin(&self, request: &ModelRequest) -> Result<(ModelEvent, Reading), ModelError> {
+        let body = match self.kind {
+            ProviderKind::OpenAi => openai::body(request, self.is_openai_itself),
+            ProviderKind::Anthropic => anthropic::body(request),
+            ProviderKind::Ollama => ollama::body(request),
+        };
+        let body = Bytes::from(body.to_string());
+        let deadline = Instant::now() + self.total;
+        let mut made = 0;
+        loop {
+            made += 1;
+            let error = match self.attempt(body.clone(), request, deadline).await {
+                Ok(begun) => return Ok(begun),
+                Err(error) => error,
+            };
+            let pause = retry::pause(made, self.attempts, &error, &self.ambient)
+                .filter(|pause| Instant::now() + *pause < deadline);
+            let Some(pause) = pause else {
+                warn!(provider = self.name, attempt = made, %error, "a model gave no answer");
+                return Err(error);
+            };
+            info!(provider = self.name, attempt = made, %error, ?pause, "a model is asked again");
+            sleep(pause).await;
+        }
+    }
+
+    async fn attempt(
+        &self,
+        body: Bytes,
+        request: &ModelRequest,
+        deadline: Instant,
+    ) -> Result<(ModelEvent, Reading), ModelError> {
+        let body = self.http.post(body, deadline, &self.ambient).await?;
+        let ids = Ids::new(call_ids(request), self.ambient.clone());
+        let mut reading = Reading {
+            kind: self.kind,
+            frames: Frames::open(body).await?,
+            answer: Answer::new(self.max_answer_bytes, ids),
+            is_done: false,
+        };
+        let first = reading.next().await?.ok_or(ModelError::Cut)?;
+        Ok((first, reading))
+    }
+}
+
+fn call_ids(request: &ModelRequest) -> HashSet<String> {
+    let calls = request.messages.iter().flat_map(|message| match message {
+        ModelMessage::Assistant { calls, .. } => calls.as_slice(),
+        _ => &[],
+    });
+    calls.map(|call| call.id.clone()).collect()
+}
+
+/// An answer being read.
+struct Reading {
+    kind: ProviderKind,
+    frames: Frames,
+    answer: Answer,
+    is_done: bool,
+}
+
+impl Reading {
+    /// The next event; `None` after the last.
+    async fn next(&mut self) -> Result<Option<ModelEvent>, ModelError> {
+        loop {
+            if let Some(event) = self.answer.event() {
+                return Ok(Some(event));
+            }
+            if self.is_done {
+                return Ok(None);
+            }
+            if !self.read_frame().await? {
+                self.is_done = true;
+                self.answer.end()?;
+            }
+        }
+    }
+
+    /// Whether there may be another. Nothing that goes wrong after the model stopped takes its answer back.
+    async fn read_frame(&mut self) -> Result<bool, ModelError> {
+        let had_stopped = self.answer.has_stopped();
+        let frame = if had_stopped {
+            timeout(GRACE, self.frames.next()).await.unwrap_or(Ok(None))
+        } else {
+            self.frames.next().await
+        };
+        let is_more = match frame {
+            Ok(Some(frame)) => self.read(&frame).map(|()| !self.answer.is_over()),
+            Ok(None) => Ok(false),
+            Err(error) => Err(error),
+        };
+        match is_more {
+            Err(_) if had_stopped => Ok(false),
+            is_more => is_more,
+        }
+    }
+
+    fn read(&mut self, frame: &str) -> Result<(), ModelError> {
+        match self.kind {
+            ProviderKind::OpenAi => openai::read(frame, &mut self.answer),
+            ProviderKind::Anthropic => anthropic::read(frame, &mut self.answer),
+            ProviderKind::Ollama => ollama::read(frame, &mut self.answer),
+        }
+    }
+
+    /// The rest of the events, each counted as it passes.
+    fn watched(self, watch: Watch) -> impl Stream<Item = Result<ModelEvent, ModelError>> + Send {
+        stream::try_unfold((self, watch), |(mut reading, mut watch)| async move {
+            let next = reading.next().instrument(watch.span()).await;
+            match &next {
+                Ok(Some(event)) => watch.saw(event),
+                Ok(None) => {}
+                Err(error) => watch.failed(error),
+            }
+            Ok(next?.map(|event| (event, (reading, watch))))
+        })
+    }
+}

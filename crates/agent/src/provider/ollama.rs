@@ -1,0 +1,85 @@
+//! Ollama's `/api/generate`: a text goes in and a text comes out, by the line or in one piece. It knows neither
+//! messages nor functions: those that several messages make up are written as a dialogue, and tools are a
+//! matter of the prompt.
+
+use serde_json::{Value, json};
+
+use super::answer::Answer;
+use super::failure;
+use crate::model::{FinishReason, ModelError, ModelMessage, ModelRequest};
+
+/// The body of a request.
+pub(super) fn body(request: &ModelRequest) -> Value {
+    let mut body = json!({
+        "model": request.model,
+        "prompt": prompt(&request.messages),
+        "stream": true,
+    });
+    let system: Vec<_> = request
+        .messages
+        .iter()
+        .filter_map(|message| match message {
+            ModelMessage::System(text) => Some(text.as_str()),
+            _ => None,
+        })
+        .collect();
+    if !system.is_empty() {
+        body["system"] = json!(system.join("\n\n"));
+    }
+    if let Some(temperature) = request.temperature {
+        body["options"]["temperature"] = json!(temperature);
+    }
+    if let Some(limit) = request.max_output_tokens {
+        body["options"]["num_predict"] = json!(limit);
+    }
+    body
+}
+
+/// One message stands for itself.
+fn prompt(messages: &[ModelMessage]) -> String {
+    let said: Vec<_> = messages
+        .iter()
+        .filter_map(|message| match message {
+            ModelMessage::System(_) => None,
+            ModelMessage::User(text) => Some(("User", text)),
+            ModelMessage::Assistant { text, .. } => Some(("Assistant", text)),
+            ModelMessage::Result { text, .. } => Some(("Tool Result", text)),
+        })
+        .collect();
+    if let [("User", text)] = said.as_slice() {
+        return (*text).clone();
+    }
+    let mut dialogue = String::new();
+    for (who, text) in said {
+        dialogue.push_str(&format!("{who}: {text}\n\n"));
+    }
+    dialogue.push_str("Assistant:");
+    dialogue
+}
+
+/// Reads one line of a stream, or a whole answer.
+pub(super) fn read(frame: &str, answer: &mut Answer) -> Result<(), ModelError> {
+    let Ok(Value::Object(line)) = serde_json::from_str(frame) else {
+        return Err(ModelError::Unreadable);
+    };
+    if let Some(error) = line.get("error").filter(|error| !error.is_null()) {
+        return Err(failure::of_object(error));
+    }
+    let text = |key: &str| line.get(key).and_then(Value::as_str).unwrap_or_default();
+    answer.reasoning(text("thinking"))?;
+    answer.text(text("response"))?;
+    if line.get("done").and_then(Value::as_bool) == Some(true) {
+        let count = |key: &str| line.get(key).and_then(Value::as_u64);
+        answer.usage(count("prompt_eval_count"), count("eval_count"));
+        answer.stopped(match text("done_reason") {
+            "" | "stop" => FinishReason::Stop,
+            "length" => FinishReason::Length,
+            other => FinishReason::Other(other.chars().take(64).collect()),
+        });
+        answer.over();
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

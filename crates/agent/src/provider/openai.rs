@@ -1,0 +1,177 @@
+//! Chat completions, as OpenAI fixed them and vLLM, llama.cpp, Ollama, LM Studio and many others speak them,
+//! each a little differently.
+
+use serde_json::{Map, Value, json};
+
+use super::answer::Answer;
+use super::calls::{Arguments, CallPiece};
+use super::failure;
+use crate::model::{
+    FinishReason, Function, FunctionCall, FunctionChoice, ModelError, ModelMessage, ModelRequest,
+};
+
+/// The body of a request. Newer models of OpenAI's own refuse `max_tokens`, which is all that others know.
+pub(super) fn body(request: &ModelRequest, is_openai_itself: bool) -> Value {
+    let mut body = json!({
+        "model": request.model,
+        "messages": request.messages.iter().map(message).collect::<Vec<_>>(),
+        "stream": true,
+        "stream_options": {"include_usage": true},
+    });
+    if !request.functions.is_empty() {
+        body["tools"] = request.functions.iter().map(tool).collect();
+        body["tool_choice"] = match request.choice {
+            FunctionChoice::Auto => json!("auto"),
+            FunctionChoice::None => json!("none"),
+        };
+    }
+    if let Some(temperature) = request.temperature {
+        body["temperature"] = json!(temperature);
+    }
+    if let Some(limit) = request.max_output_tokens {
+        let key = if is_openai_itself {
+            "max_completion_tokens"
+        } else {
+            "max_tokens"
+        };
+        body[key] = json!(limit);
+    }
+    body
+}
+
+fn message(message: &ModelMessage) -> Value {
+    match message {
+        ModelMessage::System(text) => json!({"role": "system", "content": text}),
+        ModelMessage::User(text) => json!({"role": "user", "content": text}),
+        ModelMessage::Assistant { text, calls } if calls.is_empty() => {
+            json!({"role": "assistant", "content": text})
+        }
+        ModelMessage::Assistant { text, calls } => json!({
+            "role": "assistant",
+            "content": text,
+            "tool_calls": calls.iter().map(call).collect::<Vec<_>>(),
+        }),
+        ModelMessage::Result { call_id, text, .. } => {
+            json!({"role": "tool", "tool_call_id": call_id, "content": text})
+        }
+    }
+}
+
+/// Never strict: that would make every optional argument a required one.
+fn tool(function: &Function) -> Value {
+    json!({"type": "function", "function": {
+        "name": function.name,
+        "description": function.description,
+        "parameters": function.parameters,
+        "strict": false,
+    }})
+}
+
+/// Servers that render the arguments into a template refuse what is no object; the result that follows tells
+/// the model what was wrong with them.
+fn call(call: &FunctionCall) -> Value {
+    let is_object = serde_json::from_str::<Map<String, Value>>(&call.arguments).is_ok();
+    let arguments = if is_object { &call.arguments } else { "{}" };
+    json!({"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments}})
+}
+
+/// Reads one event of a stream, or a whole answer of a server that does not stream.
+pub(super) fn read(frame: &str, answer: &mut Answer) -> Result<(), ModelError> {
+    let frame = frame.trim();
+    if frame == "[DONE]" {
+        answer.over();
+        return Ok(());
+    }
+    if frame.is_empty() {
+        return Ok(());
+    }
+    let Ok(Value::Object(chunk)) = serde_json::from_str(frame) else {
+        return Err(ModelError::Unreadable);
+    };
+    if let Some(error) = chunk.get("error").filter(|error| !error.is_null()) {
+        return Err(failure::of_object(error));
+    }
+    let choices = chunk.get("choices").and_then(Value::as_array);
+    // Only one answer was asked for.
+    let first = choices.and_then(|choices| {
+        choices
+            .iter()
+            .find(|choice| choice.get("index").and_then(Value::as_u64).unwrap_or(0) == 0)
+    });
+    if let Some(choice) = first {
+        read_choice(choice, answer)?;
+    }
+    if let Some(usage) = chunk.get("usage") {
+        let count = |key: &str| usage.get(key).and_then(Value::as_u64);
+        answer.usage(count("prompt_tokens"), count("completion_tokens"));
+    }
+    Ok(())
+}
+
+fn read_choice(choice: &Value, answer: &mut Answer) -> Result<(), ModelError> {
+    for key in ["delta", "message"] {
+        if let Some(Value::Object(said)) = choice.get(key) {
+            read_said(said, answer)?;
+        }
+    }
+    let reason = choice.get("finish_reason").and_then(Value::as_str);
+    if let Some(reason) = reason.filter(|reason| !reason.is_empty()) {
+        answer.stopped(match reason {
+            "stop" | "eos" | "eos_token" | "end_turn" => FinishReason::Stop,
+            "tool_calls" | "function_call" => FinishReason::Calls,
+            "length" | "max_tokens" => FinishReason::Length,
+            "content_filter" => FinishReason::Filtered,
+            other => FinishReason::Other(other.chars().take(64).collect()),
+        });
+    }
+    Ok(())
+}
+
+fn read_said(said: &Map<String, Value>, answer: &mut Answer) -> Result<(), ModelError> {
+    // Some servers send the same thoughts under both names.
+    let thoughts = ["reasoning_content", "reasoning"]
+        .into_iter()
+        .find_map(|key| said.get(key)?.as_str());
+    answer.reasoning(thoughts.unwrap_or_default())?;
+    match said.get("content") {
+        Some(Value::String(text)) => answer.text(text)?,
+        Some(Value::Array(parts)) => {
+            for text in parts.iter().filter_map(|part| part.get("text")?.as_str()) {
+                answer.text(text)?;
+            }
+        }
+        _ => {}
+    }
+    answer.text(
+        said.get("refusal")
+            .and_then(Value::as_str)
+            .unwrap_or_default(),
+    )?;
+    let calls = said.get("tool_calls").and_then(Value::as_array);
+    for call in calls.into_iter().flatten() {
+        read_call(call, answer)?;
+    }
+    Ok(())
+}
+
+fn read_call(call: &Value, answer: &mut Answer) -> Result<(), ModelError> {
+    let function = call.get("function");
+    let arguments = match function.and_then(|function| function.get("arguments")) {
+        Some(Value::String(text)) => Some(Arguments::More(text)),
+        None | Some(Value::Null) => None,
+        Some(value) => Some(Arguments::Whole(value)),
+    };
+    answer.call(&CallPiece {
+        index: call.get("index").and_then(Value::as_u64),
+        id: said(call.get("id")),
+        name: said(function.and_then(|function| function.get("name"))),
+        arguments,
+    })
+}
+
+fn said(value: Option<&Value>) -> Option<&str> {
+    value?.as_str().filter(|text| !text.is_empty())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,121 @@
+//! When an attempt at an answer is made again: exponential backoff with full jitter.
+
+use std::time::Duration;
+
+use wardgate_domain::Ambient;
+
+use crate::model::ModelError;
+
+/// The longest wait before the second attempt; it doubles for every further one.
+const FIRST: Duration = Duration::from_millis(500);
+/// No wait is longer, unless the provider asked for it.
+const LONGEST: Duration = Duration::from_secs(8);
+/// A provider that asks for more than this is not waited for: the person is told instead.
+const MOST_ASKED_FOR: Duration = Duration::from_secs(30);
+
+/// How long to wait before the attempt after the `made`th, which failed; never less than the provider asked
+/// for. `None` when another one is of no use.
+pub(super) fn pause(
+    made: u32,
+    attempts: u32,
+    error: &ModelError,
+    ambient: &Ambient,
+) -> Option<Duration> {
+    let asked_for = match error {
+        ModelError::Busy { retry_after } => retry_after.unwrap_or_default(),
+        ModelError::Unreachable | ModelError::Failed { .. } | ModelError::Cut => Duration::ZERO,
+        _ => return None,
+    };
+    if made >= attempts || asked_for > MOST_ASKED_FOR {
+        return None;
+    }
+    // Most likely a kept connection that the server had closed: some do after every stream, announced or not.
+    if made == 1 && *error == ModelError::Cut {
+        return Some(Duration::ZERO);
+    }
+    let longest = 2_u32
+        .checked_pow(made.saturating_sub(1))
+        .map_or(LONGEST, |factor| FIRST.saturating_mul(factor))
+        .min(LONGEST);
+    Some(asked_for + up_to(longest, ambient))
+}
+
+/// Any length of time from zero to `longest`, each as likely.
+fn up_to(longest: Duration, ambient: &Ambient) -> Duration {
+    let nanos = u64::try_from(longest.as_nanos()).unwrap_or(u64::MAX);
+    let fraction = u64::from_ne_bytes(ambient.random());
+    let product = u128::from(nanos) * u128::from(fraction);
+    Duration::from_nanos(u64::try_from(product >> u64::BITS).unwrap_or(nanos))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::provider::testing::{highest_chance, lowest_chance};
+
+    const BUSY: ModelError = ModelError::Busy { retry_after: None };
+
+    fn busy_for(seconds: u64) -> ModelError {
+        ModelError::Busy {
+            retry_after: Some(Duration::from_secs(seconds)),
+        }
+    }
+
+    #[test]
+    fn the_longest_wait_doubles_up_to_the_limit() {
+        let longest: Vec<_> = (1..60)
+            .map(|made| pause(made, 60, &BUSY, &highest_chance()).unwrap())
+            .map(|pause| pause.as_millis() + 1)
+            .collect();
+        assert_eq!(longest[..5], [500, 1_000, 2_000, 4_000, 8_000]);
+        assert!(longest[5..].iter().all(|&millis| millis == 8_000));
+    }
+
+    #[test]
+    fn jitter_is_full_and_never_undercuts_what_the_provider_asked_for() {
+        let pause = |ambient: &Ambient| pause(1, 3, &busy_for(3), ambient).unwrap();
+        assert_eq!(pause(&lowest_chance()), Duration::from_secs(3));
+        assert!(pause(&highest_chance()) <= Duration::from_millis(3_500));
+    }
+
+    #[test]
+    fn attempts_end_and_a_provider_that_asks_for_too_much_is_not_waited_for() {
+        let ambient = lowest_chance();
+        assert!(pause(2, 3, &BUSY, &ambient).is_some());
+        assert_eq!(pause(3, 3, &BUSY, &ambient), None);
+        assert_eq!(pause(1, 1, &BUSY, &ambient), None);
+        assert!(pause(1, 3, &busy_for(30), &ambient).is_some());
+        assert_eq!(pause(1, 3, &busy_for(31), &ambient), None);
+    }
+
+    #[test]
+    fn a_connection_that_broke_is_replaced_at_once() {
+        let ambient = highest_chance();
+        let pause = |made| pause(made, 3, &ModelError::Cut, &ambient).unwrap();
+        assert_eq!(pause(1), Duration::ZERO);
+        assert!(pause(2) > Duration::ZERO);
+    }
+
+    #[test]
+    fn only_what_may_pass_is_tried_again() {
+        let ambient = lowest_chance();
+        for error in [
+            ModelError::Unreachable,
+            ModelError::Failed { status: 500 },
+            ModelError::Cut,
+        ] {
+            assert!(pause(1, 3, &error, &ambient).is_some(), "{error}");
+        }
+        for error in [
+            ModelError::Late,
+            ModelError::Credentials { status: 401 },
+            ModelError::UnknownModel,
+            ModelError::TooLong,
+            ModelError::Refused { status: 400 },
+            ModelError::Unreadable,
+            ModelError::TooLarge,
+        ] {
+            assert_eq!(pause(1, 3, &error, &ambient), None, "{error}");
+        }
+    }
+}

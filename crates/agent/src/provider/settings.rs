@@ -1,0 +1,222 @@
+//! `providers` of the configuration: where a provider is, what it is sent, how long it is waited for.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use http::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HOST, TRANSFER_ENCODING};
+use http::{HeaderMap, HeaderName, HeaderValue};
+use serde::Deserialize;
+use url::{Host, Url};
+use wardgate_domain::duration;
+
+use super::secret::Secret;
+
+const LONGEST_LIMIT: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// One entry of `providers`. Lengths of time are written like `30s` or as whole seconds.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ProviderSettings {
+    /// The wire it speaks.
+    #[serde(rename = "type")]
+    pub(crate) kind: ProviderKind,
+    /// What the wire's paths are appended to: up to `/v1` for `openai`, the bare server for the others.
+    pub(crate) base_url: String,
+    /// An empty one is none.
+    #[serde(default)]
+    pub(crate) api_key: Option<Secret>,
+    /// Sent with every request.
+    #[serde(default)]
+    pub(crate) headers: BTreeMap<String, Secret>,
+    /// Plain http to another machine, as inside a cluster.
+    #[serde(default)]
+    pub(crate) allow_http: bool,
+    /// From the request to the first byte of the answer.
+    #[serde(with = "duration", default = "one_minute")]
+    pub(crate) timeout: Duration,
+    /// Between two pieces of an answer.
+    #[serde(with = "duration", default = "one_minute")]
+    pub(crate) idle_timeout: Duration,
+    /// For the whole answer, all attempts at it included.
+    #[serde(with = "duration", default = "ten_minutes")]
+    pub(crate) total_timeout: Duration,
+    /// Attempts at one answer, the first one included.
+    #[serde(default = "three")]
+    pub(crate) attempts: u32,
+    /// Text, thoughts and calls of one answer together.
+    #[serde(default = "one_mebibyte")]
+    pub(crate) max_answer_bytes: usize,
+}
+
+/// What is spoken with a provider.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum ProviderKind {
+    /// Chat completions, as many servers offer them.
+    OpenAi,
+    /// Anthropic messages.
+    Anthropic,
+    /// `/api/generate`: text in, text out.
+    Ollama,
+}
+
+impl ProviderKind {
+    /// As the configuration and the telemetry conventions write it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::OpenAi => "openai",
+            Self::Anthropic => "anthropic",
+            Self::Ollama => "ollama",
+        }
+    }
+
+    /// Whether the wire carries functions and calls; with others, tools are described in the prompt.
+    pub(crate) fn carries_calls(self) -> bool {
+        self != Self::Ollama
+    }
+}
+
+fn one_minute() -> Duration {
+    Duration::from_secs(60)
+}
+
+fn ten_minutes() -> Duration {
+    Duration::from_secs(600)
+}
+
+fn three() -> u32 {
+    3
+}
+
+fn one_mebibyte() -> usize {
+    1 << 20
+}
+
+/// Settings that no provider can be opened with. Shows no value: it may hold a key.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("provider `{provider}`: {problem}")]
+pub(crate) struct SettingsError {
+    provider: String,
+    problem: String,
+}
+
+impl SettingsError {
+    pub(super) fn new(provider: &str, problem: impl Into<String>) -> Self {
+        Self {
+            provider: provider.to_owned(),
+            problem: problem.into(),
+        }
+    }
+}
+
+impl ProviderSettings {
+    /// Where to post to, and the headers to post with.
+    pub(super) fn target(&self, name: &str) -> Result<(Url, HeaderMap), SettingsError> {
+        let faulty = |problem: String| SettingsError::new(name, problem);
+        if self.attempts == 0 || self.max_answer_bytes == 0 {
+            let problem = "`attempts` and `max_answer_bytes` are at least 1".to_owned();
+            return Err(faulty(problem));
+        }
+        let limits = [self.timeout, self.idle_timeout, self.total_timeout];
+        if limits
+            .into_iter()
+            .any(|limit| limit.is_zero() || limit > LONGEST_LIMIT)
+        {
+            let problem = "a time limit is longer than nothing and at most 24h".to_owned();
+            return Err(faulty(problem));
+        }
+        let url = self.url().map_err(|why| {
+            faulty(format!(
+                "`base_url` {why}; write a URL like https://api.example.com/v1"
+            ))
+        })?;
+        Ok((url, self.headers().map_err(faulty)?))
+    }
+
+    fn url(&self) -> Result<Url, &'static str> {
+        let mut url = Url::parse(&self.base_url).map_err(|_| "is no URL")?;
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err("holds user info, which belongs in `api_key` or `headers`");
+        }
+        if url.query().is_some() || url.fragment().is_some() {
+            return Err("holds a query or a fragment");
+        }
+        match url.scheme() {
+            "https" => {}
+            "http" if self.allow_http || is_loopback(&url) => {}
+            "http" => {
+                return Err(
+                    "is plain http to another machine; use https, or set `allow_http: true`",
+                );
+            }
+            _ => return Err("is no http(s) URL"),
+        }
+        let base = url.path().trim_end_matches('/');
+        let path = match self.kind {
+            ProviderKind::OpenAi => format!("{base}/chat/completions"),
+            ProviderKind::Anthropic if base.ends_with("/v1") => format!("{base}/messages"),
+            ProviderKind::Anthropic => format!("{base}/v1/messages"),
+            ProviderKind::Ollama => format!("{base}/api/generate"),
+        };
+        url.set_path(&path);
+        Ok(url)
+    }
+
+    fn headers(&self) -> Result<HeaderMap, String> {
+        const ANTHROPIC_VERSION: HeaderName = HeaderName::from_static("anthropic-version");
+        const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
+
+        let mut headers = HeaderMap::new();
+        if self.kind == ProviderKind::Anthropic {
+            headers.insert(ANTHROPIC_VERSION, HeaderValue::from_static("2023-06-01"));
+        }
+        for (name, secret) in &self.headers {
+            let framing = [CONTENT_LENGTH, CONTENT_TYPE, HOST, TRANSFER_ENCODING];
+            let name = HeaderName::try_from(name)
+                .ok()
+                .filter(|name| !framing.contains(name))
+                .ok_or_else(|| {
+                    "`headers` has a name that cannot be set; use letters, digits and `-`"
+                        .to_owned()
+                })?;
+            let value = sensitive(secret.expose()).ok_or_else(|| not_a_value("headers"))?;
+            headers.insert(name, value);
+        }
+        let key = self.api_key.as_ref().map(Secret::expose);
+        if let Some(key) = key.filter(|key| !key.is_empty()) {
+            let (name, text) = match self.kind {
+                ProviderKind::Anthropic => (API_KEY, key.to_owned()),
+                ProviderKind::OpenAi | ProviderKind::Ollama => {
+                    (AUTHORIZATION, format!("Bearer {key}"))
+                }
+            };
+            let value = sensitive(&text).ok_or_else(|| not_a_value("api_key"))?;
+            if headers.insert(name, value).is_some() {
+                return Err("`api_key` is also in `headers`; keep one of them".to_owned());
+            }
+        }
+        Ok(headers)
+    }
+}
+
+fn sensitive(text: &str) -> Option<HeaderValue> {
+    let mut value = HeaderValue::from_str(text).ok()?;
+    value.set_sensitive(true);
+    Some(value)
+}
+
+fn not_a_value(key: &str) -> String {
+    format!("`{key}` has characters a header cannot hold; use printable ASCII characters")
+}
+
+fn is_loopback(url: &Url) -> bool {
+    match url.host() {
+        Some(Host::Domain(name)) => name == "localhost",
+        Some(Host::Ipv4(address)) => address.is_loopback(),
+        Some(Host::Ipv6(address)) => address.is_loopback(),
+        None => false,
+    }
+}
+
+#[cfg(test)]
+mod tests;

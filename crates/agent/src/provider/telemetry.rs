@@ -1,0 +1,99 @@
+//! What is measured of every answer: a span and three metrics, named as the OpenTelemetry GenAI conventions do.
+//! Contents are in none of them.
+
+use metrics::{Label, histogram};
+use tokio::time::Instant;
+use tracing::{Span, field, info_span};
+use wardgate_telemetry::names;
+
+use super::settings::ProviderKind;
+use crate::model::{ModelError, ModelEvent, TokenUsage};
+
+const CHAT: &str = "chat";
+
+/// From the request to the end of its answer, whichever end that is.
+pub(super) struct Watch {
+    started: Instant,
+    span: Span,
+    labels: Vec<Label>,
+    has_begun: bool,
+    /// `None` once the answer is whole.
+    failure: Option<&'static str>,
+}
+
+impl Watch {
+    pub(super) fn start(kind: ProviderKind, model: &str) -> Self {
+        let provider = kind.name();
+        let span = info_span!(
+            "chat",
+            otel.name = format!("{CHAT} {model}"),
+            otel.kind = "client",
+            { names::GENAI_OPERATION } = CHAT,
+            { names::GENAI_PROVIDER } = provider,
+            { names::GENAI_REQUEST_MODEL } = model,
+            { names::GENAI_INPUT_TOKENS } = field::Empty,
+            { names::GENAI_OUTPUT_TOKENS } = field::Empty,
+            { names::ERROR_TYPE } = field::Empty,
+            otel.status_code = field::Empty,
+        );
+        let labels = vec![
+            Label::new(names::GENAI_OPERATION, CHAT),
+            Label::new(names::GENAI_PROVIDER, provider),
+            Label::new(names::GENAI_REQUEST_MODEL, model.to_owned()),
+        ];
+        Self {
+            started: Instant::now(),
+            span,
+            labels,
+            has_begun: false,
+            failure: Some("cancelled"),
+        }
+    }
+
+    pub(super) fn span(&self) -> Span {
+        self.span.clone()
+    }
+
+    pub(super) fn saw(&mut self, event: &ModelEvent) {
+        if !self.has_begun {
+            self.has_begun = true;
+            histogram!(names::GENAI_FIRST_CHUNK_SECONDS, self.labels.clone())
+                .record(self.started.elapsed());
+        }
+        match event {
+            ModelEvent::Usage(usage) => self.count(*usage),
+            ModelEvent::Finished(_) => self.failure = None,
+            _ => {}
+        }
+    }
+
+    pub(super) fn failed(&mut self, error: &ModelError) {
+        self.failure = Some(error.kind());
+    }
+
+    fn count(&self, usage: TokenUsage) {
+        for (kind, field, tokens) in [
+            ("input", names::GENAI_INPUT_TOKENS, usage.input),
+            ("output", names::GENAI_OUTPUT_TOKENS, usage.output),
+        ] {
+            self.span.record(field, tokens);
+            let mut labels = self.labels.clone();
+            labels.push(Label::new(names::GENAI_TOKEN_TYPE, kind));
+            // No answer has more.
+            let tokens = u32::try_from(tokens).unwrap_or(u32::MAX);
+            histogram!(names::GENAI_TOKENS, labels).record(tokens);
+        }
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        let mut labels = std::mem::take(&mut self.labels);
+        if let Some(failure) = self.failure {
+            self.span.record(names::ERROR_TYPE, failure);
+            self.span.record("otel.status_code", "ERROR");
+            labels.push(Label::new(names::ERROR_TYPE, failure));
+        }
+        histogram!(names::GENAI_SECONDS, labels).record(self.started.elapsed());
+    }
+}

@@ -1,0 +1,62 @@
+//! Takes up changed assistants, if what their files hold is usable.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use tokio::time::MissedTickBehavior;
+use wardgate_telemetry::names;
+
+use crate::Error;
+use crate::assistant::{Assistants, Text, texts};
+
+/// Makes assistants of files.
+pub(crate) type Parse = dyn Fn(&[Text]) -> Result<Assistants, Error> + Send + Sync;
+
+/// Looks at the files every `interval`, for as long as `in_force` is in use. A set is tried once.
+pub(crate) fn watch(
+    in_force: &Arc<ArcSwap<Assistants>>,
+    path: PathBuf,
+    mut seen: Vec<Text>,
+    parse: Arc<Parse>,
+    interval: Duration,
+) {
+    let in_force = Arc::downgrade(in_force);
+    tokio::spawn(async move {
+        let mut ticker = tokio::time::interval(interval);
+        ticker.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            ticker.tick().await;
+            let path = path.clone();
+            let read = tokio::task::spawn_blocking(move || texts(&path)).await;
+            if in_force.strong_count() == 0 {
+                return;
+            }
+            // Files that cannot be read now may be in the middle of being replaced.
+            if let Ok(Ok(now)) = read
+                && now != seen
+            {
+                take_up(&in_force, &now, &*parse);
+                seen = now;
+            }
+        }
+    });
+}
+
+fn take_up(in_force: &Weak<ArcSwap<Assistants>>, texts: &[Text], parse: &Parse) {
+    let Some(in_force) = in_force.upgrade() else {
+        return;
+    };
+    match parse(texts) {
+        Ok(assistants) => {
+            in_force.store(Arc::new(assistants));
+            metrics::counter!(names::AGENT_RELOADS, "outcome" => "swapped").increment(1);
+            tracing::info!("changed assistants are in force");
+        }
+        Err(error) => {
+            metrics::counter!(names::AGENT_RELOADS, "outcome" => "refused").increment(1);
+            tracing::error!(cause = %error, "changed assistants are not usable; the ones in force stay");
+        }
+    }
+}

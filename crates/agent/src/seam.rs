@@ -1,0 +1,105 @@
+//! What a turn needs of others: a model to ask, and the gateway with the caller's token.
+
+use std::sync::Arc;
+
+use futures::StreamExt;
+use futures::future::BoxFuture;
+use serde_json::{Map, Value};
+use wardgate_arguments::InputSchema;
+
+use crate::model::{Function, ModelError, ModelEvent, ModelRequest, ModelStream};
+
+/// A model provider.
+pub(crate) trait ModelClient: Send + Sync {
+    /// Begins an answer.
+    fn stream(&self, request: ModelRequest) -> BoxFuture<'_, Result<ModelStream, ModelError>>;
+
+    /// Whether its wire carries functions; with others, tools are described in the prompt.
+    fn carries_calls(&self) -> bool;
+}
+
+/// A whole answer in words, or the first `max` bytes of it and a little more.
+pub(crate) async fn in_words(
+    client: &dyn ModelClient,
+    request: ModelRequest,
+    max: usize,
+) -> Result<String, ModelError> {
+    let mut events = client.stream(request).await?;
+    let mut words = String::new();
+    let mut is_over = false;
+    while let Some(event) = events.next().await {
+        match event? {
+            ModelEvent::Text(text) if words.len() < max => words.push_str(&text),
+            ModelEvent::Finished(_) => is_over = true,
+            _ => {}
+        }
+    }
+    // A stream that does not say that it is over was cut.
+    if is_over {
+        Ok(words)
+    } else {
+        Err(ModelError::Cut)
+    }
+}
+
+/// The gateway, as one caller sees it.
+pub(crate) trait GatewayClient: Send + Sync {
+    /// The tools this caller may use, of these toolsets; none: all.
+    fn tools<'a>(
+        &'a self,
+        toolsets: &'a [String],
+    ) -> BoxFuture<'a, Result<Vec<GatewayTool>, GatewayFailure>>;
+
+    /// Runs a tool. The same key never runs one with effects twice. Dropping the future cancels the call.
+    fn call<'a>(
+        &'a self,
+        tool: &'a str,
+        arguments: &'a Map<String, Value>,
+        key: &'a str,
+    ) -> BoxFuture<'a, Result<ToolAnswer, GatewayFailure>>;
+
+    /// A `memory/…` method.
+    fn memory<'a>(
+        &'a self,
+        method: &'static str,
+        params: Value,
+    ) -> BoxFuture<'a, Result<Value, GatewayFailure>>;
+}
+
+/// A tool of the caller's list.
+#[derive(Debug, Clone)]
+pub(crate) struct GatewayTool {
+    /// The gateway's name for it.
+    pub(crate) name: String,
+    /// As models are told of it, under its own name.
+    pub(crate) function: Function,
+    /// Of its arguments, as the tool defines them.
+    pub(crate) schema: Arc<InputSchema>,
+    /// It says that it changes nothing.
+    pub(crate) read_only: bool,
+    /// It says that a person has to agree to each call.
+    pub(crate) needs_approval: bool,
+}
+
+/// What a tool gave.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ToolAnswer {
+    /// For the model and the conversation.
+    pub(crate) text: String,
+    /// The tool itself says that it failed.
+    pub(crate) is_error: bool,
+}
+
+/// Why the gateway did not do what was asked. Its texts are the gateway's own, fit to be shown.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum GatewayFailure {
+    /// It answered with an error: for a tool, nothing ran or the record says what did.
+    #[error("{message}")]
+    Refused { code: i64, message: String },
+    #[error("the gateway cannot be reached")]
+    Unreachable,
+    #[error("the gateway did not answer in time")]
+    Late,
+    #[error("the gateway's answer cannot be read")]
+    Unreadable,
+}

@@ -1,0 +1,309 @@
+//! A gateway with a few tools and a memory. It can stop for ever before or after any step, as a process does that is
+//! killed there.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use futures::FutureExt;
+use futures::future::{self, BoxFuture};
+use serde_json::{Map, Value, json};
+use tokio::sync::Notify;
+use wardgate_arguments::InputSchema;
+
+use super::memory::FakeMemory;
+use crate::model::Function;
+use crate::seam::{GatewayClient, GatewayFailure, GatewayTool, ToolAnswer};
+
+/// What a tool does with its arguments.
+type Run = dyn Fn(&Map<String, Value>) -> Result<ToolAnswer, GatewayFailure> + Send + Sync;
+
+/// A tool of the fake.
+pub(crate) struct FakeTool {
+    name: String,
+    schema: Value,
+    read_only: bool,
+    needs_approval: bool,
+    hangs: bool,
+    run: Arc<Run>,
+}
+
+impl FakeTool {
+    /// A tool that gives `text`.
+    pub(crate) fn gives(name: &str, text: &str) -> Self {
+        let text = text.to_owned();
+        Self::runs(name, move |_| Ok(answer(&text)))
+    }
+
+    pub(crate) fn runs(
+        name: &str,
+        run: impl Fn(&Map<String, Value>) -> Result<ToolAnswer, GatewayFailure> + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            name: name.to_owned(),
+            schema: json!({"type": "object", "properties": {}}),
+            read_only: true,
+            needs_approval: false,
+            hangs: false,
+            run: Arc::new(run),
+        }
+    }
+
+    pub(crate) fn takes(mut self, schema: Value) -> Self {
+        self.schema = schema;
+        self
+    }
+
+    pub(crate) fn writes(mut self) -> Self {
+        self.read_only = false;
+        self
+    }
+
+    pub(crate) fn to_be_approved(mut self) -> Self {
+        self.needs_approval = true;
+        self
+    }
+
+    /// It never ends.
+    pub(crate) fn hangs(mut self) -> Self {
+        self.hangs = true;
+        self
+    }
+}
+
+pub(crate) fn answer(text: &str) -> ToolAnswer {
+    ToolAnswer {
+        text: text.to_owned(),
+        is_error: false,
+    }
+}
+
+#[derive(Default)]
+pub(crate) struct FakeGateway {
+    tools: Mutex<Vec<FakeTool>>,
+    memory: Mutex<FakeMemory>,
+    /// Effects by idempotency key: what a tool that writes gave, once.
+    effects: Mutex<BTreeMap<String, ToolAnswer>>,
+    called: Mutex<Vec<(String, Value)>>,
+    running: AtomicUsize,
+    most_running: AtomicUsize,
+    cancelled: AtomicUsize,
+    steps: AtomicUsize,
+    /// At which step the process dies; odd ones before their effect, even ones after it.
+    dies_at: AtomicUsize,
+    pub(crate) died: Notify,
+    memory_is_down: Mutex<bool>,
+}
+
+impl FakeGateway {
+    pub(crate) fn new(tools: impl IntoIterator<Item = FakeTool>) -> Self {
+        Self {
+            tools: Mutex::new(tools.into_iter().collect()),
+            ..Self::default()
+        }
+    }
+
+    pub(crate) fn set_tools(&self, tools: impl IntoIterator<Item = FakeTool>) {
+        *self.tools.lock().unwrap() = tools.into_iter().collect();
+    }
+
+    pub(crate) fn lose_memory(&self) {
+        *self.memory_is_down.lock().unwrap() = true;
+    }
+
+    /// The calls that were made, with their arguments.
+    pub(crate) fn called(&self) -> Vec<(String, Value)> {
+        self.called.lock().unwrap().clone()
+    }
+
+    /// How often something was written.
+    pub(crate) fn effects(&self) -> usize {
+        self.effects.lock().unwrap().len()
+    }
+
+    pub(crate) fn most_running(&self) -> usize {
+        self.most_running.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn cancelled(&self) -> usize {
+        self.cancelled.load(Ordering::SeqCst)
+    }
+
+    /// What a context of the conversation could show, as role and content.
+    pub(crate) fn said(&self, conversation: &str) -> Vec<(String, String)> {
+        let text = |message: &Value, name: &str| message[name].as_str().unwrap_or("").to_owned();
+        let complete = self.memory.lock().unwrap().complete(conversation);
+        complete
+            .iter()
+            .map(|message| (text(message, "role"), text(message, "content")))
+            .collect()
+    }
+
+    /// How many rounds of the turn are in memory.
+    pub(crate) fn rounds_kept(&self, conversation: &str, turn: &str) -> usize {
+        let params = json!({"conversation_id": conversation, "turn_id": turn});
+        let turn = self
+            .memory
+            .lock()
+            .unwrap()
+            .answer("memory/get_turn", &params);
+        let messages = turn.map_or_else(|_| json!([]), |turn| turn["messages"].clone());
+        let messages = messages.as_array().unwrap();
+        messages
+            .iter()
+            .filter(|message| message["role"] == "assistant")
+            .count()
+    }
+
+    /// Steps that were taken so far.
+    pub(crate) fn steps(&self) -> usize {
+        self.steps.load(Ordering::SeqCst)
+    }
+
+    /// Id and state of the one turn of a conversation.
+    pub(crate) fn only_turn(&self, conversation: &str) -> (String, String) {
+        self.memory.lock().unwrap().only_turn(conversation)
+    }
+
+    pub(crate) fn remembers_nothing(&self) -> bool {
+        self.memory.lock().unwrap().is_empty()
+    }
+
+    pub(crate) fn state(&self, conversation: &str, turn: &str) -> String {
+        let memory = self.memory.lock().unwrap();
+        memory.state(conversation, turn).to_owned()
+    }
+
+    /// For conversations that others write.
+    pub(crate) fn memory_now(&self, method: &str, params: &Value) -> Value {
+        self.memory.lock().unwrap().answer(method, params).unwrap()
+    }
+
+    /// Dies at a step from here on; 0 never.
+    pub(crate) fn die_at(&self, step: usize) {
+        self.steps.store(0, Ordering::SeqCst);
+        self.dies_at.store(step, Ordering::SeqCst);
+    }
+
+    /// Waits for ever where it is to die.
+    async fn step(&self) {
+        let step = self.steps.fetch_add(1, Ordering::SeqCst) + 1;
+        if step == self.dies_at.load(Ordering::SeqCst) {
+            self.died.notify_one();
+            future::pending::<()>().await;
+        }
+    }
+
+    fn run(
+        &self,
+        name: &str,
+        arguments: &Map<String, Value>,
+        key: &str,
+    ) -> Result<ToolAnswer, GatewayFailure> {
+        let tools = self.tools.lock().unwrap();
+        let tool = tools.iter().find(|tool| tool.name == name);
+        let Some(tool) = tool else {
+            return Err(GatewayFailure::Refused {
+                code: -32602,
+                message: format!("Unknown tool: {name}"),
+            });
+        };
+        if tool.read_only {
+            self.note(name, arguments);
+            return (tool.run)(arguments);
+        }
+        if let Some(answer) = self.effects.lock().unwrap().get(key) {
+            return Ok(answer.clone());
+        }
+        self.note(name, arguments);
+        let answer = (tool.run)(arguments)?;
+        self.effects
+            .lock()
+            .unwrap()
+            .insert(key.to_owned(), answer.clone());
+        Ok(answer)
+    }
+
+    fn note(&self, name: &str, arguments: &Map<String, Value>) {
+        let mut called = self.called.lock().unwrap();
+        called.push((name.to_owned(), arguments.clone().into()));
+    }
+
+    fn hangs(&self, name: &str) -> bool {
+        let tools = self.tools.lock().unwrap();
+        tools.iter().any(|tool| tool.name == name && tool.hangs)
+    }
+}
+
+/// Counts a call that is dropped before it ends.
+struct Watch<'g>(&'g FakeGateway, bool);
+
+impl Drop for Watch<'_> {
+    fn drop(&mut self) {
+        self.0.running.fetch_sub(1, Ordering::SeqCst);
+        if !self.1 {
+            self.0.cancelled.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+}
+
+impl GatewayClient for FakeGateway {
+    fn tools<'a>(
+        &'a self,
+        _toolsets: &'a [String],
+    ) -> BoxFuture<'a, Result<Vec<GatewayTool>, GatewayFailure>> {
+        let listed = |tool: &FakeTool| GatewayTool {
+            name: tool.name.clone(),
+            function: Function {
+                name: tool.name.clone(),
+                description: String::new(),
+                parameters: tool.schema.clone(),
+            },
+            schema: Arc::new(InputSchema::open(&tool.schema).unwrap()),
+            read_only: tool.read_only,
+            needs_approval: tool.needs_approval,
+        };
+        let tools = self.tools.lock().unwrap().iter().map(listed).collect();
+        future::ready(Ok(tools)).boxed()
+    }
+
+    fn call<'a>(
+        &'a self,
+        tool: &'a str,
+        arguments: &'a Map<String, Value>,
+        key: &'a str,
+    ) -> BoxFuture<'a, Result<ToolAnswer, GatewayFailure>> {
+        async move {
+            let running = self.running.fetch_add(1, Ordering::SeqCst) + 1;
+            self.most_running.fetch_max(running, Ordering::SeqCst);
+            let mut watch = Watch(self, false);
+            self.step().await;
+            if self.hangs(tool) {
+                future::pending::<()>().await;
+            }
+            tokio::task::yield_now().await;
+            let answer = self.run(tool, arguments, key);
+            self.step().await;
+            watch.1 = true;
+            answer
+        }
+        .boxed()
+    }
+
+    fn memory<'a>(
+        &'a self,
+        method: &'static str,
+        params: Value,
+    ) -> BoxFuture<'a, Result<Value, GatewayFailure>> {
+        async move {
+            if *self.memory_is_down.lock().unwrap() {
+                return Err(GatewayFailure::Unreachable);
+            }
+            self.step().await;
+            let answer = self.memory.lock().unwrap().answer(method, &params);
+            self.step().await;
+            answer
+        }
+        .boxed()
+    }
+}

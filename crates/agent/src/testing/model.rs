@@ -1,0 +1,130 @@
+//! A model that follows a script.
+
+use std::collections::VecDeque;
+use std::sync::Mutex;
+
+use futures::future::{self, BoxFuture};
+use futures::{FutureExt, StreamExt, stream};
+
+use crate::model::{
+    FinishReason, FunctionCall, ModelError, ModelEvent, ModelMessage, ModelRequest, ModelStream,
+    TokenUsage,
+};
+use crate::seam::ModelClient;
+
+type Answer = Vec<Result<ModelEvent, ModelError>>;
+
+/// Gives its answers one after the other, and keeps what it was asked.
+#[derive(Default)]
+pub(crate) struct ScriptedModel {
+    answers: Mutex<VecDeque<Answer>>,
+    requests: Mutex<Vec<ModelRequest>>,
+    pub(crate) speaks_text_only: bool,
+    /// Whoever asks for a round gets the same answer to it.
+    answers_by_round: bool,
+}
+
+impl ScriptedModel {
+    pub(crate) fn new(answers: impl IntoIterator<Item = Answer>) -> Self {
+        Self {
+            answers: Mutex::new(answers.into_iter().collect()),
+            ..Self::default()
+        }
+    }
+
+    /// Gives the answer of each round, however often it is asked for it.
+    pub(crate) fn by_round(answers: impl IntoIterator<Item = Answer>) -> Self {
+        Self {
+            answers_by_round: true,
+            ..Self::new(answers)
+        }
+    }
+
+    pub(crate) fn then(&self, answer: Answer) {
+        self.answers.lock().unwrap().push_back(answer);
+    }
+
+    /// Its script from here on.
+    pub(crate) fn rewind(&self, answers: Vec<Answer>) {
+        *self.answers.lock().unwrap() = answers.into();
+    }
+
+    pub(crate) fn requests(&self) -> Vec<ModelRequest> {
+        self.requests.lock().unwrap().clone()
+    }
+
+    /// The messages of the last request that hold results, as text.
+    pub(crate) fn last_results(&self) -> Vec<String> {
+        let requests = self.requests.lock().unwrap();
+        let messages = requests.last().map(|request| request.messages.clone());
+        messages
+            .into_iter()
+            .flatten()
+            .filter_map(|message| match message {
+                ModelMessage::Result { text, .. } => Some(text),
+                _ => None,
+            })
+            .collect()
+    }
+}
+
+impl ModelClient for ScriptedModel {
+    fn stream(&self, request: ModelRequest) -> BoxFuture<'_, Result<ModelStream, ModelError>> {
+        let round = request.messages.iter().filter(asks_for_tools).count();
+        self.requests.lock().unwrap().push(request);
+        let mut answers = self.answers.lock().unwrap();
+        let answer = if self.answers_by_round {
+            answers.get(round).cloned()
+        } else {
+            answers.pop_front()
+        };
+        let answer = answer.unwrap_or_else(|| vec![Err(ModelError::Failed { status: 599 })]);
+        future::ready(match answer.first() {
+            Some(Err(error)) => Err(error.clone()),
+            _ => Ok(stream::iter(answer).boxed()),
+        })
+        .boxed()
+    }
+
+    fn carries_calls(&self) -> bool {
+        !self.speaks_text_only
+    }
+}
+
+fn asks_for_tools(message: &&ModelMessage) -> bool {
+    matches!(message, ModelMessage::Assistant { calls, .. } if !calls.is_empty())
+}
+
+/// An answer in words, a piece at a time.
+pub(crate) fn words(text: &str) -> Answer {
+    let mut answer: Answer = text
+        .split_inclusive(' ')
+        .map(|piece| Ok(ModelEvent::Text(piece.to_owned())))
+        .collect();
+    answer.push(Ok(ModelEvent::Usage(TokenUsage {
+        input: 10,
+        output: 5,
+    })));
+    answer.push(Ok(ModelEvent::Finished(FinishReason::Stop)));
+    answer
+}
+
+/// An answer that asks for tools.
+pub(crate) fn says(text: &str, calls: &[FunctionCall]) -> Answer {
+    let mut answer = Vec::new();
+    if !text.is_empty() {
+        answer.push(Ok(ModelEvent::Text(text.to_owned())));
+    }
+    answer.extend(calls.iter().cloned().map(|call| Ok(ModelEvent::Call(call))));
+    answer.push(Ok(ModelEvent::Finished(FinishReason::Calls)));
+    answer
+}
+
+/// A call as a model writes it.
+pub(crate) fn call(id: &str, name: &str, arguments: &str) -> FunctionCall {
+    FunctionCall {
+        id: id.to_owned(),
+        name: name.to_owned(),
+        arguments: arguments.to_owned(),
+    }
+}

@@ -1,0 +1,25 @@
+//! `<function_calls><invoke name="…"><parameter name="…">…</parameter></invoke></function_calls>`.
+//!
+//! Source: Anthropic's guide to tools in prompts (`anthropics/anthropic-tools`, `tool_use_package`); other models copy it
+//! from prompts.
+
+use super::super::cursor::{Cursor, Parsed};
+use super::super::reading::{Form, Found, Place, Reading};
+use super::invoke::{self, Tags};
+
+pub(in super::super) static FORM: Form = Form {
+    starts: "<",
+    place: Place::Anywhere,
+    read,
+};
+
+fn read(cursor: &mut Cursor, reading: &Reading) -> Parsed<Found> {
+    const TAGS: Tags = Tags {
+        around: &["<function_calls>"],
+        invoke: "<invoke",
+        parameter: "<parameter",
+        parameter_end: "</parameter>",
+        invoke_end: "</invoke>",
+    };
+    invoke::read(cursor, reading, &TAGS)
+}

@@ -1,0 +1,35 @@
+//! `<|tools_prefix|>[{"name": {…}}]<|tools_suffix|>`: Apertus, whose objects have the tool's name as their only key.
+//!
+//! Source: `vllm-project/vllm`, `vllm/entrypoints/openai/tool_parsers/apertus_tool_parser.py`.
+
+use super::super::cursor::{Cursor, Parsed, Stop};
+use super::super::json::{self, Json};
+use super::super::reading::{Form, Found, Opening, Place, Reading};
+
+pub(in super::super) static FORM: Form = Form {
+    starts: "<",
+    place: Place::Anywhere,
+    read,
+};
+
+fn read(cursor: &mut Cursor, reading: &Reading) -> Parsed<Found> {
+    cursor.literal("<|tools_prefix|>")?;
+    cursor.blanks();
+    let Json::List(items) = json::value(cursor)? else {
+        return Err(Stop::No);
+    };
+    let mut calls = Vec::new();
+    for item in &items {
+        match item {
+            Json::Object(members) if members.len() == 1 => {
+                let (name, arguments) = &members[0];
+                calls.push(reading.call(name, arguments, Opening::Unmistakable)?);
+            }
+            _ => return Err(Stop::No),
+        }
+    }
+    if calls.is_empty() {
+        return Err(Stop::No);
+    }
+    Ok(Found::calls(calls))
+}

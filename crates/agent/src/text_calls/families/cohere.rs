@@ -1,0 +1,34 @@
+//! `<|START_ACTION|>[{"tool_name": …, "parameters": …}]<|END_ACTION|>`: Command R7B and A; and `Action: ` with a list in a
+//! code fence: Command R and R+.
+//!
+//! Sources: Cohere's prompt formats (the chat templates of `CohereLabs/c4ai-command-r-08-2024` and `-r7b-12-2024`);
+//! `ggml-org/llama.cpp`, `common/chat.cpp`. LangChain's structured agents write a single object after `Action:`.
+
+use super::super::cursor::{Cursor, Parsed};
+use super::super::json;
+use super::super::reading::{Form, Found, Opening, Place, Reading, maybe_fenced};
+
+pub(in super::super) static FORM: Form = Form {
+    starts: "<",
+    place: Place::Anywhere,
+    read: |cursor, reading| {
+        cursor.literal("<|START_ACTION|>")?;
+        reading.json(cursor)
+    },
+};
+
+pub(in super::super) static ACTION: Form = Form {
+    starts: "A",
+    place: Place::Word,
+    read,
+};
+
+fn read(cursor: &mut Cursor, reading: &Reading) -> Parsed<Found> {
+    cursor.literal("Action:")?;
+    cursor.blanks();
+    let fenced = maybe_fenced(cursor)?;
+    let value = json::value(cursor)?;
+    // "directly-answer" is an action too, and no tool.
+    let found = reading.spelled(&value, Opening::Common)?;
+    Ok(Found { fenced, ..found })
+}

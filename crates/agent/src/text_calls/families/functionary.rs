@@ -1,0 +1,51 @@
+//! A tool's name alone on a line and an object on the next: functionary 3.2, with `>>>` before all names but the first,
+//! and GLM 4 of 2024; functionary 2 with tokens. Functionary 3.1 writes `<function=name>{…}`.
+//!
+//! Sources: `MeetKai/functionary`, `functionary/prompt_template/{prompt_template_v2,llama3_prompt_template_v3}.py`; the
+//! chat template of `zai-org/glm-4-9b-chat`.
+
+use super::super::cursor::{Cursor, Parsed};
+use super::super::reading::{Form, Found, Opening, Place, Reading};
+
+pub(in super::super) static FORM: Form = Form {
+    starts: ">",
+    place: Place::Anywhere,
+    read: |cursor, reading| {
+        cursor.literal(">>>")?;
+        read_lines(cursor, reading)
+    },
+};
+
+pub(in super::super) static NAME_LINE: Form = Form {
+    starts: "",
+    place: Place::Line,
+    read: read_lines,
+};
+
+pub(in super::super) static V2: Form = Form {
+    starts: "<",
+    place: Place::Anywhere,
+    read: read_v2,
+};
+
+fn read_lines(cursor: &mut Cursor, reading: &Reading) -> Parsed<Found> {
+    let name = reading.resolve(cursor.name()?, Opening::Common)?;
+    cursor.line_end()?;
+    let call = reading.object(cursor, name, Opening::Common)?;
+    Ok(call.into())
+}
+
+fn read_v2(cursor: &mut Cursor, reading: &Reading) -> Parsed<Found> {
+    if cursor.optional("<|from|>")? {
+        cursor.literal("assistant")?;
+        cursor.blanks();
+    }
+    cursor.literal("<|recipient|>")?;
+    cursor.blanks();
+    let name = cursor.name()?;
+    cursor.blanks();
+    cursor.literal("<|content|>")?;
+    cursor.blanks();
+    let call = reading.object(cursor, name, Opening::Unmistakable)?;
+    Ok(call.into())
+}

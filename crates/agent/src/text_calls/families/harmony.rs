@@ -1,0 +1,57 @@
+//! `<|channel|>commentary to=functions.name <|constrain|>json<|message|>{…}<|call|>`: gpt-oss.
+//!
+//! Sources: `openai/harmony`, `docs/format.md`; `ggml-org/llama.cpp`, `tests/test-chat.cpp`. The recipient stands before
+//! or after the channel. Where a server drops the tokens, `commentary to=functions.name json{…}` is left.
+
+use super::super::cursor::{Cursor, Parsed, Stop};
+use super::super::reading::{Form, Found, Opening, Place, Reading};
+
+pub(in super::super) static FORM: Form = Form {
+    starts: "<",
+    place: Place::Anywhere,
+    read,
+};
+
+pub(in super::super) static BARE: Form = Form {
+    starts: "c",
+    place: Place::Anywhere,
+    read: read_bare,
+};
+
+fn read(cursor: &mut Cursor, reading: &Reading) -> Parsed<Found> {
+    if cursor.peek()? != '<' {
+        return Err(Stop::No);
+    }
+    let mut recipient = None;
+    loop {
+        cursor.blanks();
+        if cursor.optional("<|message|>")? {
+            break;
+        }
+        if cursor.optional("to=")? {
+            recipient = Some(cursor.name()?);
+        } else if cursor.optional("<|start|>")? {
+            cursor.literal("assistant")?;
+        } else if cursor.optional("<|channel|>")? {
+            cursor.any_of(&["commentary", "analysis"])?;
+        } else if !cursor.optional("<|constrain|>")? {
+            cursor.any_of(&["json", "code"])?;
+        }
+    }
+    cursor.blanks();
+    let name = recipient.ok_or(Stop::No)?;
+    let call = reading.object(cursor, name, Opening::Unmistakable)?;
+    Ok(call.into())
+}
+
+fn read_bare(cursor: &mut Cursor, reading: &Reading) -> Parsed<Found> {
+    cursor.literal("commentary to=functions.")?;
+    let name = cursor.name()?;
+    cursor.blanks();
+    if cursor.peek()? != '{' {
+        cursor.any_of(&["json", "code"])?;
+        cursor.blanks();
+    }
+    let call = reading.object(cursor, name, Opening::Common)?;
+    Ok(call.into())
+}

@@ -1,0 +1,34 @@
+//! `<tool_call>{"name": …, "arguments": …}</tool_call>`: Hermes 2 and 3, Qwen 2.5, Qwen 3, QwQ, and many after them.
+//!
+//! Sources: the chat template of `NousResearch/Hermes-2-Pro-Llama-3-8B`, `QwenLM/Qwen-Agent`
+//! (`qwen_agent/llm/fncall_prompts/nous_fncall_prompt.py`). Qwen2.5-Coder also writes `<tools>` and
+//! `<function_call>` around the object.
+
+use super::super::cursor::{Cursor, Parsed};
+use super::super::json;
+use super::super::reading::{Form, Found, Opening, Place, Reading};
+
+pub(in super::super) static FORM: Form = Form {
+    starts: "<",
+    place: Place::Anywhere,
+    read,
+};
+
+/// Tags that also stand around other things.
+pub(in super::super) static COMMON_TAGS: Form = Form {
+    starts: "<",
+    place: Place::Anywhere,
+    read: read_common,
+};
+
+fn read(cursor: &mut Cursor, reading: &Reading) -> Parsed<Found> {
+    cursor.any_of(&["<tool_call>", "<function_call>", "<toolcall>"])?;
+    reading.json(cursor)
+}
+
+fn read_common(cursor: &mut Cursor, reading: &Reading) -> Parsed<Found> {
+    cursor.any_of(&["<tools>", "<tool>", "<json>"])?;
+    cursor.blanks();
+    let value = json::value(cursor)?;
+    reading.spelled(&value, Opening::Common)
+}

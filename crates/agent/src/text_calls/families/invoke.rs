@@ -1,0 +1,77 @@
+//! `<invoke name="…"><parameter name="…">value</parameter></invoke>`, which several families put into tags of their own.
+
+use super::super::cursor::{Cursor, Parsed, Stop};
+use super::super::json::{self, Json};
+use super::super::reading::{Found, Opening, Reading};
+use super::qwen_coder::without_line_ends;
+
+/// How a family writes the tags.
+pub(super) struct Tags {
+    /// Around all calls; it may be missing.
+    pub(super) around: &'static [&'static str],
+    /// Up to its attributes.
+    pub(super) invoke: &'static str,
+    pub(super) parameter: &'static str,
+    pub(super) parameter_end: &'static str,
+    pub(super) invoke_end: &'static str,
+}
+
+pub(super) fn read(cursor: &mut Cursor, reading: &Reading, tags: &Tags) -> Parsed<Found> {
+    for around in tags.around {
+        if cursor.optional(around)? {
+            cursor.blanks();
+            break;
+        }
+    }
+    cursor.literal(tags.invoke)?;
+    let attributes = attributes(cursor)?;
+    let name = reading.resolve(name_of(&attributes)?, Opening::Unmistakable)?;
+    let mut members = Vec::new();
+    loop {
+        cursor.blanks();
+        if cursor.optional(tags.invoke_end)? {
+            let call = reading.call(name, &Json::Object(members), Opening::Unmistakable)?;
+            return Ok(call.into());
+        }
+        cursor.literal(tags.parameter)?;
+        let attributes = self::attributes(cursor)?;
+        let key = name_of(&attributes)?.to_owned();
+        let (value, _) = cursor.until(&[tags.parameter_end])?;
+        // DeepSeek says itself whether a value is text.
+        let value = match attribute(&attributes, "string") {
+            Some("true") => Json::Text(value.to_owned()),
+            Some("false") => json::whole(value).ok_or(Stop::No)?,
+            _ => reading.tools.typed(name, &key, without_line_ends(value)),
+        };
+        members.push((key, value));
+    }
+}
+
+type Attributes<'a> = Vec<(&'a str, &'a str)>;
+
+/// What stands in a tag after its name, and its end.
+fn attributes<'a>(cursor: &mut Cursor<'a>) -> Parsed<Attributes<'a>> {
+    let mut attributes = Vec::new();
+    loop {
+        cursor.blanks();
+        if cursor.optional(">")? {
+            return Ok(attributes);
+        }
+        let name = cursor.run_of(|c| c.is_ascii_alphabetic())?;
+        cursor.literal("=")?;
+        let value = if cursor.optional("\"")? {
+            cursor.until(&["\""])?.0
+        } else {
+            cursor.name()?
+        };
+        attributes.push((name, value));
+    }
+}
+
+fn attribute<'a>(attributes: &Attributes<'a>, name: &str) -> Option<&'a str> {
+    attributes.iter().find(|it| it.0 == name).map(|it| it.1)
+}
+
+fn name_of<'a>(attributes: &Attributes<'a>) -> Parsed<&'a str> {
+    attribute(attributes, "name").ok_or(Stop::No)
+}

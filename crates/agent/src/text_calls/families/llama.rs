@@ -1,0 +1,29 @@
+//! `<|python_tag|>` and then `{"name": …, "parameters": …}`, or a call of a built-in tool as `name.call(query="…")`.
+//!
+//! Sources: `meta-llama/llama-models`, `models/llama3_1/prompt_format.md` and `models/llama3/tool_utils.py`;
+//! `vllm-project/vllm`, `vllm/entrypoints/openai/tool_parsers/llama_tool_parser.py`. Several objects have `;` between them.
+
+use super::super::cursor::{Cursor, Parsed};
+use super::super::reading::{Form, Found, Opening, Place, Reading};
+use super::pythonic;
+
+pub(in super::super) static FORM: Form = Form {
+    starts: "<",
+    place: Place::Anywhere,
+    read,
+};
+
+fn read(cursor: &mut Cursor, reading: &Reading) -> Parsed<Found> {
+    cursor.literal("<|python_tag|>")?;
+    cursor.blanks();
+    match cursor.peek()? {
+        '{' | '[' => reading.json(cursor),
+        _ => {
+            let mut call = pythonic::call(cursor, reading, Opening::Unmistakable)?;
+            if let Some(length) = call.name.strip_suffix(".call").map(str::len) {
+                call.name.truncate(length);
+            }
+            Ok(call.into())
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! MiniMax. M2: `<minimax:tool_call><invoke name="…">…`; M1: `<tool_calls>` around an object a line, as Hunyuan and Jamba
+//! write it around a list.
+//!
+//! Sources: `docs/tool_calling_guide.md` of `MiniMax-AI/MiniMax-M2` and `docs/function_call_guide.md` of `-M1`;
+//! `vllm-project/vllm`, `vllm/entrypoints/openai/tool_parsers/{minimax,minimax_m2,hunyuan_a13b,jamba}_tool_parser.py`.
+
+use super::super::cursor::{Cursor, Parsed};
+use super::super::reading::{Form, Found, Place, Reading};
+use super::invoke::{self, Tags};
+
+pub(in super::super) static M2: Form = Form {
+    starts: "<",
+    place: Place::Anywhere,
+    read: read_m2,
+};
+
+pub(in super::super) static M1: Form = Form {
+    starts: "<",
+    place: Place::Anywhere,
+    read: read_m1,
+};
+
+fn read_m2(cursor: &mut Cursor, reading: &Reading) -> Parsed<Found> {
+    const TAGS: Tags = Tags {
+        around: &["<minimax:tool_call>"],
+        invoke: "<invoke",
+        parameter: "<parameter",
+        parameter_end: "</parameter>",
+        invoke_end: "</invoke>",
+    };
+    invoke::read(cursor, reading, &TAGS)
+}
+
+fn read_m1(cursor: &mut Cursor, reading: &Reading) -> Parsed<Found> {
+    cursor.literal("<tool_calls>")?;
+    reading.json(cursor)
+}

@@ -1,0 +1,32 @@
+//! `[TOOL_CALLS]`, and then a list of objects, or `name[ARGS]{…}`, perhaps with `[CALL_ID]` between.
+//!
+//! Sources: `mistralai/mistral-common`, `src/mistral_common/tokens/tokenizers/instruct.py` (tokenizers v3, v7, v11 and
+//! v13); `vllm-project/vllm`, `vllm/entrypoints/openai/tool_parsers/mistral_tool_parser.py`.
+
+use super::super::cursor::{Cursor, Parsed};
+use super::super::reading::{Form, Found, Opening, Place, Reading};
+
+pub(in super::super) static FORM: Form = Form {
+    starts: "[",
+    place: Place::Anywhere,
+    read,
+};
+
+fn read(cursor: &mut Cursor, reading: &Reading) -> Parsed<Found> {
+    cursor.literal("[TOOL_CALLS]")?;
+    cursor.blanks();
+    if matches!(cursor.peek()?, '[' | '{') {
+        return reading.json(cursor);
+    }
+    let name = cursor.name()?;
+    cursor.blanks();
+    if cursor.optional("[CALL_ID]")? {
+        cursor.name()?;
+        cursor.blanks();
+    }
+    if cursor.optional("[ARGS]")? {
+        cursor.blanks();
+    }
+    let call = reading.object(cursor, name, Opening::Unmistakable)?;
+    Ok(call.into())
+}

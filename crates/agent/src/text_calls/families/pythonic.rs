@@ -1,0 +1,108 @@
+//! Calls as Python writes them: `[get_weather(city="Oslo", days=3), list_cities()]`.
+//!
+//! Sources: Llama 4 (`meta-llama/llama-models`, `models/llama4/prompts`), Llama 3.2 of 1B and 3B, ToolACE, OLMo 3
+//! (`<function_calls>` with a call a line), LFM2 (`<|tool_call_start|>`). Arguments are named; a single object
+//! may stand for all of them.
+
+use super::super::cursor::{Cursor, Parsed, Stop, is_in_name};
+use super::super::json::{self, Json};
+use super::super::reading::{Call, Form, Found, Opening, Place, Reading};
+
+pub(in super::super) static LIST: Form = Form {
+    starts: "[",
+    place: Place::Word,
+    read: |cursor, reading| {
+        if !reading.announced {
+            return Err(Stop::No);
+        }
+        list(cursor, reading, Opening::Common)
+    },
+};
+
+pub(in super::super) static TAGGED: Form = Form {
+    starts: "<",
+    place: Place::Anywhere,
+    read: read_tagged,
+};
+
+fn read_tagged(cursor: &mut Cursor, reading: &Reading) -> Parsed<Found> {
+    let open = cursor.any_of(&[
+        "<|python_start|>",
+        "<|tool_call_start|>",
+        "<function_calls>",
+    ])?;
+    cursor.blanks();
+    match (open, cursor.peek()?) {
+        (_, '[') => list(cursor, reading, Opening::Unmistakable),
+        ("<function_calls>", _) => {
+            lines(cursor, reading, Opening::Unmistakable, "</function_calls>")
+        }
+        _ => Err(Stop::No),
+    }
+}
+
+fn list(cursor: &mut Cursor, reading: &Reading, opening: Opening) -> Parsed<Found> {
+    cursor.literal("[")?;
+    let mut calls = Vec::new();
+    loop {
+        cursor.blanks();
+        calls.push(call(cursor, reading, opening)?);
+        cursor.blanks();
+        if cursor.optional("]")? {
+            return Ok(Found::calls(calls));
+        }
+        cursor.literal(",")?;
+    }
+}
+
+/// A call a line, up to this end; `print(…)` around one is passed over.
+pub(super) fn lines(
+    cursor: &mut Cursor,
+    reading: &Reading,
+    opening: Opening,
+    end: &str,
+) -> Parsed<Found> {
+    let mut calls = Vec::new();
+    loop {
+        cursor.blanks();
+        if !calls.is_empty() && cursor.optional(end)? {
+            return Ok(Found::calls(calls));
+        }
+        let printed = cursor.optional("print(")?;
+        calls.push(call(cursor, reading, opening)?);
+        if printed {
+            cursor.literal(")")?;
+        }
+    }
+}
+
+/// `name(a=1, b="x")`.
+pub(super) fn call(cursor: &mut Cursor, reading: &Reading, opening: Opening) -> Parsed<Call> {
+    let name = cursor.run_of(|c| is_in_name(c) && c != ':')?;
+    cursor.literal("(")?;
+    let mut members = Vec::new();
+    loop {
+        cursor.blanks();
+        match cursor.peek()? {
+            ')' => break,
+            '{' if members.is_empty() => {
+                let object = json::object(cursor)?;
+                cursor.blanks();
+                cursor.literal(")")?;
+                return reading.call(name, &object, opening);
+            }
+            _ => {}
+        }
+        let key = cursor.run_of(|c| c.is_alphanumeric() || c == '_')?;
+        cursor.blanks();
+        cursor.literal("=")?;
+        cursor.blanks();
+        members.push((key.to_owned(), json::value(cursor)?));
+        cursor.blanks();
+        if cursor.peek()? != ')' {
+            cursor.literal(",")?;
+        }
+    }
+    cursor.literal(")")?;
+    reading.call(name, &Json::Object(members), opening)
+}

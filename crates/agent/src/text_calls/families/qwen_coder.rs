@@ -1,0 +1,61 @@
+//! `<tool_call><function=name><parameter=key>value</parameter></function></tool_call>`: Qwen3-Coder, and Seed-OSS with
+//! a tag of its own around it. With an object instead of parameters, `<function=name>{…}</function>`: Llama 3.1 and
+//! functionary 3.1.
+//!
+//! Sources: the chat template of `Qwen/Qwen3-Coder-30B-A3B-Instruct` and its `qwen3coder_tool_parser.py`;
+//! `vllm-project/vllm`, `vllm/entrypoints/openai/tool_parsers/{qwen3coder,seed_oss}_tool_parser.py`;
+//! `meta-llama/llama-models`, `models/llama3_1/prompt_format.md`. Values are plain text between two line ends, typed by
+//! the tool's schema. Models forget `</parameter>`.
+
+use super::super::cursor::{Cursor, Parsed};
+use super::super::json::Json;
+use super::super::reading::{Form, Found, Opening, Place, Reading};
+
+pub(in super::super) static FORM: Form = Form {
+    starts: "<",
+    place: Place::Anywhere,
+    read,
+};
+
+fn read(cursor: &mut Cursor, reading: &Reading) -> Parsed<Found> {
+    for wrapper in ["<tool_call>", "<seed:tool_call>"] {
+        if cursor.optional(wrapper)? {
+            cursor.blanks();
+            break;
+        }
+    }
+    cursor.literal("<function=")?;
+    cursor.skip(|c| c == '"');
+    let name = reading.resolve(cursor.name()?, Opening::Unmistakable)?;
+    // Llama forgets the bracket, or puts a comma.
+    cursor.skip(|c| c.is_whitespace() || matches!(c, '"' | ',' | '>'));
+    if cursor.peek()? == '{' {
+        let call = reading.object(cursor, name, Opening::Unmistakable)?;
+        return Ok(call.into());
+    }
+    let mut members = Vec::new();
+    loop {
+        cursor.blanks();
+        if cursor.optional("</function>")? {
+            let call = reading.call(name, &Json::Object(members), Opening::Unmistakable)?;
+            return Ok(call.into());
+        }
+        cursor.literal("<parameter=")?;
+        let (key, _) = cursor.until(&[">"])?;
+        let key = key.trim().trim_matches('"');
+        let (value, end) = cursor.until(&["</parameter>", "<parameter=", "</function>"])?;
+        if end != "</parameter>" {
+            cursor.back(end);
+        }
+        let value = without_line_ends(value);
+        members.push((key.to_owned(), reading.tools.typed(name, key, value)));
+    }
+}
+
+/// The value without the line ends that set it off from its tags.
+pub(super) fn without_line_ends(value: &str) -> &str {
+    let value = value.strip_prefix('\r').unwrap_or(value);
+    let value = value.strip_prefix('\n').unwrap_or(value);
+    let value = value.strip_suffix('\n').unwrap_or(value);
+    value.strip_suffix('\r').unwrap_or(value)
+}

@@ -1,0 +1,29 @@
+//! `Action: name`, and on a later line `Action Input: {…}`: what prompts in the style of `ReAct` ask for.
+//!
+//! Source: `langchain-ai/langchain`, `langchain/agents/output_parsers/react_single_input.py`. An input that is no object
+//! names no argument, and so is no call.
+
+use super::super::cursor::{Cursor, Parsed};
+use super::super::reading::{Form, Found, Opening, Place, Reading, maybe_fenced};
+
+pub(in super::super) static FORM: Form = Form {
+    starts: "A",
+    place: Place::Word,
+    read,
+};
+
+fn read(cursor: &mut Cursor, reading: &Reading) -> Parsed<Found> {
+    let around = |c: char| c.is_whitespace() || matches!(c, '`' | '"' | '\'' | '[' | ']' | '*');
+    cursor.literal("Action:")?;
+    cursor.skip(around);
+    let name = cursor.name()?;
+    cursor.skip(around);
+    cursor.literal("Action Input:")?;
+    cursor.blanks();
+    let fenced = maybe_fenced(cursor)?;
+    let call = reading.object(cursor, name, Opening::Common)?;
+    Ok(Found {
+        fenced,
+        ..call.into()
+    })
+}

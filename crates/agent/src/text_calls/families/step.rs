@@ -1,0 +1,34 @@
+//! Step 3: `<｜tool_call_begin｜>function<｜tool_sep｜><steptml:invoke name="…"><steptml:parameter name="…">…`.
+//!
+//! Source: `vllm-project/vllm`, `vllm/entrypoints/openai/tool_parsers/step3_tool_parser.py`.
+
+use super::super::cursor::{Cursor, Parsed};
+use super::super::reading::{Form, Found, Place, Reading};
+use super::invoke::{self, Tags};
+
+pub(in super::super) static FORM: Form = Form {
+    starts: "<",
+    place: Place::Anywhere,
+    read,
+};
+
+fn read(cursor: &mut Cursor, reading: &Reading) -> Parsed<Found> {
+    const TAGS: Tags = Tags {
+        around: &[],
+        invoke: "<steptml:invoke",
+        parameter: "<steptml:parameter",
+        parameter_end: "</steptml:parameter>",
+        invoke_end: "</steptml:invoke>",
+    };
+    for token in [
+        "<｜tool_calls_begin｜>",
+        "<｜tool_call_begin｜>",
+        "function",
+        "<｜tool_sep｜>",
+    ] {
+        if cursor.optional(token)? {
+            cursor.blanks();
+        }
+    }
+    invoke::read(cursor, reading, &TAGS)
+}

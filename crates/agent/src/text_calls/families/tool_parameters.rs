@@ -1,0 +1,54 @@
+//! `TOOL: name`, and on the next line `PARAMETERS: {…}`: what assistants in text mode are asked to write.
+//!
+//! The object ends where JSON says so. Spaces, line ends of either sort, bold print, quotes around the name and a
+//! code fence around the object are passed over.
+
+use super::super::cursor::{Cursor, Parsed, Stop};
+use super::super::reading::{Form, Found, Opening, Place, Reading, maybe_fenced};
+
+pub(in super::super) static FORM: Form = Form {
+    starts: "Tt*",
+    place: Place::Word,
+    read,
+};
+
+fn read(cursor: &mut Cursor, reading: &Reading) -> Parsed<Found> {
+    let as_asked = keyword(cursor, "TOOL")?;
+    decoration(cursor);
+    let name = cursor.name()?.trim_end_matches(['.', ':', '/']);
+    decoration(cursor);
+    keyword(cursor, "PARAMETERS")?;
+    cursor.blanks();
+    let fenced = maybe_fenced(cursor)?;
+    let opening = if as_asked {
+        Opening::Unmistakable
+    } else {
+        Opening::Common
+    };
+    let call = reading.object(cursor, name, opening)?;
+    Ok(Found {
+        fenced,
+        ..call.into()
+    })
+}
+
+/// The word and a colon, perhaps in bold; true if in capitals.
+fn keyword(cursor: &mut Cursor, word: &str) -> Parsed<bool> {
+    cursor.optional("**")?;
+    let written = cursor.run_of(|c| c.is_ascii_alphabetic())?;
+    if !written.eq_ignore_ascii_case(word) {
+        return Err(Stop::No);
+    }
+    let bold = cursor.optional("**")?;
+    cursor.spaces();
+    cursor.literal(":")?;
+    if !bold && cursor.peek()? == '*' {
+        cursor.literal("**")?;
+    }
+    Ok(written == word)
+}
+
+/// Blanks and what people put around a name.
+fn decoration(cursor: &mut Cursor) {
+    cursor.skip(|c| c.is_whitespace() || matches!(c, '`' | '"' | '\''));
+}

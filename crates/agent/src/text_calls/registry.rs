@@ -1,0 +1,216 @@
+//! Which family writes calls in which forms.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::families::{
+    anthropic, apertus, bare_json, cohere, deepseek, fenced, functionary, gemma, glm, granite,
+    harmony, hermes, internlm, kimi, llama, minimax, mistral, pythonic, qwen_coder, react, step,
+    tagged_json, tool_parameters,
+};
+use super::reading::Form;
+
+/// Models that write calls alike.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Family(Option<&'static Known>);
+
+#[derive(Debug)]
+struct Known {
+    /// The first one is its name; the others are how names of its models begin.
+    names: &'static [&'static str],
+    forms: &'static [&'static Form],
+}
+
+const UNKNOWN: &str = "unknown";
+
+/// What any model may write, whatever its family: what the prompt asks for, and plain JSON.
+static COMMON: [&Form; 3] = [&tool_parameters::FORM, &fenced::FORM, &bare_json::FORM];
+
+/// Each family's own forms. Where two of them begin alike, the stricter one stands first.
+static FAMILIES: [Known; 23] = [
+    Known {
+        names: &[
+            "json",
+            "xlam",
+            "hammer",
+            "openai",
+            "tool-parameters",
+            "text",
+        ],
+        forms: &[],
+    },
+    Known {
+        names: &[
+            "qwen-coder",
+            "qwen3-coder",
+            "qwen3-next",
+            "seed",
+            "nemotron-3",
+            "step3p5",
+        ],
+        forms: &[&qwen_coder::FORM, &hermes::FORM, &hermes::COMMON_TAGS],
+    },
+    Known {
+        names: &["hermes", "qwen", "qwq", "nous", "ernie", "exaone", "mimo"],
+        forms: &[&hermes::FORM, &hermes::COMMON_TAGS, &qwen_coder::FORM],
+    },
+    Known {
+        names: &["glm", "chatglm"],
+        forms: &[&glm::FORM, &hermes::FORM, &functionary::NAME_LINE],
+    },
+    Known {
+        names: &["llama", "meta-llama"],
+        forms: &[
+            &llama::FORM,
+            &qwen_coder::FORM,
+            &pythonic::TAGGED,
+            &pythonic::LIST,
+        ],
+    },
+    Known {
+        names: &["pythonic", "olmo", "lfm", "toolace"],
+        forms: &[&pythonic::TAGGED, &pythonic::LIST, &tagged_json::FORM],
+    },
+    Known {
+        names: &[
+            "mistral",
+            "mixtral",
+            "ministral",
+            "codestral",
+            "devstral",
+            "magistral",
+        ],
+        forms: &[&mistral::FORM],
+    },
+    Known {
+        names: &["deepseek"],
+        forms: &[&deepseek::FORM, &deepseek::DSML],
+    },
+    Known {
+        names: &["kimi", "moonshot"],
+        forms: &[&kimi::FORM],
+    },
+    Known {
+        names: &["minimax"],
+        forms: &[&minimax::M2, &minimax::M1],
+    },
+    Known {
+        names: &["hunyuan", "jamba"],
+        forms: &[&minimax::M1],
+    },
+    Known {
+        names: &["cohere", "command", "c4ai"],
+        forms: &[&cohere::FORM, &cohere::ACTION],
+    },
+    Known {
+        names: &["granite"],
+        forms: &[&granite::FORM, &hermes::FORM],
+    },
+    Known {
+        names: &["phi", "firefunction"],
+        forms: &[&granite::FORM, &granite::FUNCTOOLS],
+    },
+    Known {
+        names: &["gemma", "functiongemma"],
+        forms: &[&gemma::FORM, &gemma::TOOL_CODE, &pythonic::LIST],
+    },
+    Known {
+        names: &["harmony", "gpt-oss"],
+        forms: &[&harmony::FORM, &harmony::BARE],
+    },
+    Known {
+        names: &["functionary", "meetkai"],
+        forms: &[
+            &functionary::FORM,
+            &functionary::V2,
+            &qwen_coder::FORM,
+            &functionary::NAME_LINE,
+        ],
+    },
+    Known {
+        names: &["anthropic", "claude"],
+        forms: &[&anthropic::FORM],
+    },
+    Known {
+        names: &["react", "langchain"],
+        forms: &[&cohere::ACTION, &react::FORM],
+    },
+    Known {
+        names: &["internlm"],
+        forms: &[&internlm::FORM],
+    },
+    Known {
+        names: &["step"],
+        forms: &[&step::FORM],
+    },
+    Known {
+        names: &["apertus"],
+        forms: &[&apertus::FORM],
+    },
+    Known {
+        names: &["nemotron", "longcat"],
+        forms: &[&tagged_json::FORM],
+    },
+];
+
+impl Family {
+    /// Any of them, told by their openings.
+    pub const UNKNOWN: Self = Self(None);
+
+    /// The names of all families.
+    pub fn names() -> Vec<&'static str> {
+        let each = FAMILIES.iter().filter_map(|it| it.names.first().copied());
+        std::iter::once(UNKNOWN).chain(each).collect()
+    }
+
+    /// Its forms, in the order in which they are tried.
+    pub(super) fn forms(self) -> Vec<&'static Form> {
+        let own: Vec<&Known> = match self.0 {
+            Some(known) => vec![known],
+            None => FAMILIES.iter().collect(),
+        };
+        let own = own.into_iter().flat_map(|it| it.forms);
+        let mut forms: Vec<&'static Form> = Vec::new();
+        for form in own.chain(&COMMON).copied() {
+            if !forms.iter().any(|it| std::ptr::eq(*it, form)) {
+                forms.push(form);
+            }
+        }
+        forms
+    }
+}
+
+impl fmt::Display for Family {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = self.0.and_then(|it| it.names.first());
+        f.write_str(name.unwrap_or(&UNKNOWN))
+    }
+}
+
+/// A family that is not in the registry.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("unknown family of models; use one of {}", Family::names().join(", "))]
+pub struct UnknownFamily;
+
+impl FromStr for Family {
+    type Err = UnknownFamily;
+
+    /// A family's name, or the name of a model of it, such as `Qwen/Qwen3-Coder-30B`.
+    fn from_str(text: &str) -> Result<Self, UnknownFamily> {
+        let model = text.trim().rsplit('/').next().unwrap_or_default();
+        let model = model.to_ascii_lowercase().replace(['_', '.', ' '], "-");
+        if matches!(model.as_str(), UNKNOWN | "auto") {
+            return Ok(Self::UNKNOWN);
+        }
+        // The longest name is the closest one.
+        let named = |known: &Known| {
+            let fits = known.names.iter().filter(|it| model.starts_with(**it));
+            fits.map(|it| it.len()).max()
+        };
+        let best = FAMILIES
+            .iter()
+            .filter_map(|known| Some((named(known)?, known)))
+            .max_by_key(|it| it.0);
+        best.map(|it| Self(Some(it.1))).ok_or(UnknownFamily)
+    }
+}

@@ -1,0 +1,93 @@
+//! The shapes in which models put a call into JSON.
+
+use super::json::{self, Json};
+
+/// Where the name stands, and where the arguments may stand beside it.
+const SHAPES: [(&str, &[&str]); 7] = [
+    (
+        "name",
+        &["arguments", "parameters", "args", "params", "input"],
+    ),
+    ("tool_name", &["parameters", "arguments", "args", "input"]),
+    (
+        "tool",
+        &[
+            "arguments",
+            "parameters",
+            "args",
+            "params",
+            "input",
+            "tool_input",
+        ],
+    ),
+    ("function_name", &["arguments", "parameters", "args"]),
+    ("recipient_name", &["parameters"]),
+    ("action", &["action_input"]),
+    ("function", &["arguments", "parameters", "args"]),
+];
+
+/// A name and the arguments beside it.
+#[derive(Debug)]
+pub(super) struct Shaped {
+    pub(super) name: String,
+    /// An object; none if the model wrote none.
+    pub(super) arguments: Option<Json>,
+}
+
+/// The calls that a value spells, or none if it is anything else. Of a list, every item must be one.
+pub(super) fn calls(value: &Json) -> Option<Vec<Shaped>> {
+    match value {
+        Json::List(items) => {
+            let each: Option<Vec<Vec<Shaped>>> = items.iter().map(calls).collect();
+            Some(each?.into_iter().flatten().collect())
+        }
+        Json::Object(_) => {
+            for several in ["tool_calls", "tool_uses"] {
+                if let Some(several @ Json::List(_)) = value.member(several) {
+                    return calls(several);
+                }
+            }
+            for wrapper in ["function", "function_call", "tool_call"] {
+                if let Some(inner @ Json::Object(_)) = value.member(wrapper) {
+                    return call(inner).map(|it| vec![it]);
+                }
+            }
+            call(value).map(|it| vec![it])
+        }
+        _ => None,
+    }
+}
+
+fn call(object: &Json) -> Option<Shaped> {
+    let (name, places) = SHAPES.iter().find_map(|(key, places)| {
+        let name = object.member(key)?.as_text()?;
+        Some((name.to_owned(), *places))
+    })?;
+    let given = places.iter().find_map(|place| object.member(place));
+    if given.is_some_and(|it| is_definition(object, it)) {
+        return None;
+    }
+    let arguments = match given {
+        None => None,
+        Some(value) => Some(arguments(value)?),
+    };
+    Some(Shaped { name, arguments })
+}
+
+/// The object that stands for the arguments: itself, or JSON in a text as the chat completions API has it.
+fn arguments(value: &Json) -> Option<Json> {
+    match value {
+        Json::Object(_) => Some(value.clone()),
+        Json::Text(text) if text.trim().is_empty() => Some(Json::Object(Vec::new())),
+        Json::Text(text) => json::whole(text).filter(|it| matches!(it, Json::Object(_))),
+        value if value.is_null() => Some(Json::Object(Vec::new())),
+        _ => None,
+    }
+}
+
+/// Whether this tells what a tool is, as in a list of tools that a model repeats.
+fn is_definition(object: &Json, parameters: &Json) -> bool {
+    object.member("description").is_some()
+        || (parameters.member("type").and_then(Json::as_text) == Some("object")
+            && matches!(parameters.member("properties"), Some(Json::Object(_))))
+}

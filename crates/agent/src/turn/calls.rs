@@ -1,0 +1,375 @@
+//! What becomes of the calls of one round.
+//!
+//! ```text
+//!   known name? ─▶ arguments fit? ─▶ made too often? ─▶ to be approved? ─▶ the gateway ─▶ journal ─▶ told
+//!        │               │                  │                 │
+//!        └───────────────┴──────────────────┴── refused       └── waits, and with it those behind it
+//! ```
+//!
+//! Calls that only read run at once, up to the limit; one that may write runs alone and in its turn. Results are told in
+//! the order of the calls.
+
+use futures::StreamExt;
+use futures::stream;
+use serde_json::{Map, Value};
+use tokio::time::{Instant, timeout_at};
+use tracing::Instrument;
+use wardgate_domain::Digest;
+use wardgate_telemetry::names;
+
+use crate::approval::{Approval, InvalidApproval, Person};
+use crate::event::{ErrorKind, EventBody};
+use crate::functions::read_arguments;
+use crate::model::FunctionCall;
+use crate::seam::{GatewayFailure, GatewayTool, ToolAnswer};
+
+use super::context::{WITHHELD, not_run};
+use super::failure::Failure;
+use super::journal::Journal;
+use super::sink::{Sink, approval_id};
+use super::{Offer, Setup, Spent};
+
+/// Whether the turn goes on.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Carried {
+    /// Every call has its result.
+    Out,
+    /// One waits for a person.
+    Waits,
+}
+
+/// What is to become of a call.
+enum Plan<'t> {
+    /// It ran, in this stream or an earlier one.
+    Known(ToolAnswer),
+    Refused(Refused),
+    Asks(Ready<'t>),
+    Runs(Ready<'t>),
+}
+
+/// A call that never comes to its tool.
+struct Refused {
+    /// Set where the person is told of it as an error of its own.
+    kind: Option<ErrorKind>,
+    text: String,
+}
+
+/// A call that could run.
+struct Ready<'t> {
+    tool: &'t GatewayTool,
+    arguments: Map<String, Value>,
+    terms: Digest,
+}
+
+impl Plan<'_> {
+    /// Whether others may run at the same time.
+    fn in_company(&self) -> bool {
+        match self {
+            Self::Known(_) | Self::Refused(_) => true,
+            Self::Runs(ready) => ready.tool.read_only,
+            Self::Asks(_) => false,
+        }
+    }
+}
+
+/// Tells a round again whose calls are all over.
+pub(super) async fn retell(
+    journal: &Journal,
+    round: usize,
+    calls: &[FunctionCall],
+    sink: &mut Sink,
+) -> Vec<ToolAnswer> {
+    ask(round, calls, sink).await;
+    let mut answers = Vec::new();
+    for (index, call) in calls.iter().enumerate() {
+        let answer = journal.answer(call).cloned().unwrap_or_else(not_run);
+        tell(round, index, call, &answer, sink).await;
+        answers.push(answer);
+    }
+    answers
+}
+
+async fn ask(round: usize, calls: &[FunctionCall], sink: &mut Sink) {
+    for (index, call) in calls.iter().enumerate() {
+        let body = EventBody::ToolCall {
+            call_id: call.id.clone(),
+            tool_name: call.name.clone(),
+            arguments: arguments_shown(&call.arguments),
+        };
+        sink.call(round, index, body).await;
+    }
+}
+
+/// Carries out the calls of a round as far as they go.
+pub(super) async fn carry_out(
+    setup: &Setup,
+    offer: &Offer,
+    journal: &mut Journal,
+    spent: &Spent,
+    round: usize,
+    calls: &[(FunctionCall, bool)],
+    sink: &mut Sink,
+) -> Result<(Carried, Vec<ToolAnswer>), Failure> {
+    let asked: Vec<FunctionCall> = calls.iter().map(|(call, _)| call.clone()).collect();
+    ask(round, &asked, sink).await;
+    let plans: Vec<Plan<'_>> = calls
+        .iter()
+        .map(|(call, may)| plan(setup, offer, journal, call, *may))
+        .collect();
+    let mut answers = Vec::new();
+    let mut at = 0;
+    while at < plans.len() {
+        if let Plan::Asks(ready) = &plans[at] {
+            wait(setup, journal, round, at, &asked[at], ready, sink).await?;
+            return Ok((Carried::Waits, answers));
+        }
+        let company = plans[at..].iter().take_while(|plan| plan.in_company());
+        let end = at + company.count().max(1);
+        let mut running = stream::iter(at..end)
+            .map(|index| {
+                let (plan, call) = (&plans[index], &asked[index]);
+                run(setup, journal, spent.deadline(), (round, index), call, plan)
+            })
+            .buffered(setup.assistant.limits.parallel);
+        let mut fresh = Vec::new();
+        while let Some(ran) = running.next().await {
+            let (answer, kept) = ran?;
+            let index = at + fresh.len();
+            if let Plan::Refused(Refused {
+                kind: Some(kind),
+                text,
+            }) = &plans[index]
+            {
+                sink.call_error(round, index, *kind, text).await;
+            }
+            tell(round, index, &asked[index], &answer, sink).await;
+            fresh.push((answer, kept));
+        }
+        drop(running);
+        for (offset, (answer, kept)) in fresh.into_iter().enumerate() {
+            if kept {
+                journal.keep_answer(&asked[at + offset], answer.clone());
+            }
+            answers.push(answer);
+        }
+        at = end;
+    }
+    Ok((Carried::Out, answers))
+}
+
+fn plan<'t>(
+    setup: &Setup,
+    offer: &'t Offer,
+    journal: &Journal,
+    call: &FunctionCall,
+    may_repeat: bool,
+) -> Plan<'t> {
+    let refused = |kind, text| Plan::Refused(Refused { kind, text });
+    if let Some(answer) = journal.answer(call) {
+        return Plan::Known(answer.clone());
+    }
+    // The gateway is not asked about a name that was not offered: it might let the caller do what the assistant is
+    // not made for.
+    let Some(tool) = offer.find(&call.name) else {
+        metrics::counter!(names::AGENT_REFUSED_CALLS, "reason" => "not_available").increment(1);
+        tracing::warn!(
+            assistant = setup.assistant.name,
+            { names::CALLER } = setup.caller.subject(),
+            "the model asked for a tool that it was not offered; nothing ran"
+        );
+        let text = format!(
+            "Tool '{}' not available for role '{}'",
+            call.name,
+            setup.caller.roles().join(", ")
+        );
+        return refused(Some(ErrorKind::ToolNotAvailable), text);
+    };
+    if !may_repeat {
+        metrics::counter!(names::AGENT_REFUSED_CALLS, "reason" => "repeated").increment(1);
+        let text = "This call was made already with the same arguments. Use the result you have.";
+        return refused(None, text.to_owned());
+    }
+    let arguments = match read_arguments(&tool.schema, &call.arguments) {
+        Ok(arguments) => arguments,
+        Err(invalid) => {
+            metrics::counter!(names::AGENT_REFUSED_CALLS, "reason" => "arguments").increment(1);
+            return refused(None, invalid.to_string());
+        }
+    };
+    let terms = terms(&tool.name, &arguments);
+    let ready = Ready {
+        tool,
+        arguments,
+        terms,
+    };
+    let listed = |name: &String| *name == tool.name || *name == call.name;
+    if !tool.needs_approval && !setup.assistant.approval.tools.iter().any(listed) {
+        return Plan::Runs(ready);
+    }
+    match journal.decision(call) {
+        None => Plan::Asks(ready),
+        Some(decision) if !decision.approved => refused(
+            None,
+            "The person refused this call. Do not try it again.".to_owned(),
+        ),
+        Some(decision) if decision.terms == ready.terms.to_string() => Plan::Runs(ready),
+        Some(_) => refused(
+            Some(ErrorKind::InvalidApproval),
+            InvalidApproval::Changed.to_string(),
+        ),
+    }
+}
+
+/// The tool and exactly what it would run with.
+fn terms(tool: &str, arguments: &Map<String, Value>) -> Digest {
+    Digest::of(
+        Value::from(vec![Value::from(tool), arguments.clone().into()])
+            .to_string()
+            .as_bytes(),
+    )
+}
+
+/// Asks for a person's decision.
+async fn wait(
+    setup: &Setup,
+    journal: &Journal,
+    round: usize,
+    index: usize,
+    call: &FunctionCall,
+    ready: &Ready<'_>,
+    sink: &mut Sink,
+) -> Result<(), Failure> {
+    let expires_at = sink.now().plus(setup.assistant.approval.expires);
+    let approval = Approval {
+        person: Person::of(&setup.caller),
+        assistant: setup.assistant.name.clone(),
+        conversation: journal.conversation().id().to_owned(),
+        turn: journal.turn().to_owned(),
+        call_id: call.id.clone(),
+        terms: ready.terms.to_string(),
+        event: approval_id(round, index),
+        expires_at_micros: expires_at.as_micros(),
+    };
+    let approval_id = setup
+        .key
+        .seal(&approval, &setup.ambient)
+        .ok_or(InvalidApproval::Unknown)?;
+    let body = EventBody::ApprovalRequired {
+        approval_id,
+        call_id: call.id.clone(),
+        tool_name: call.name.clone(),
+        arguments: ready.arguments.clone().into(),
+        expires_at,
+    };
+    sink.approval(round, index, body).await;
+    Ok(())
+}
+
+/// What the call gives, and whether the journal has it.
+async fn run(
+    setup: &Setup,
+    journal: &Journal,
+    deadline: Instant,
+    place: (usize, usize),
+    call: &FunctionCall,
+    plan: &Plan<'_>,
+) -> Result<(ToolAnswer, bool), Failure> {
+    let ready = match plan {
+        Plan::Known(answer) => return Ok((answer.clone(), true)),
+        Plan::Refused(Refused { text, .. }) => return Ok((failed(text.clone()), false)),
+        Plan::Runs(ready) | Plan::Asks(ready) => ready,
+    };
+    let tool = ready.tool.name.as_str();
+    let span = tracing::info_span!(
+        "execute_tool",
+        otel.name = format!("execute_tool {tool}"),
+        gen_ai.operation.name = "execute_tool",
+        { names::TOOL } = tool,
+        gen_ai.tool.call.id = call.id,
+    );
+    let answered = async {
+        tracing::info!("Executing MCP tool");
+        let key = idempotency_key(journal, place, tool, ready);
+        let called = setup.gateway.call(tool, &ready.arguments, &key);
+        match timeout_at(deadline, called).await {
+            Ok(answered) => answered,
+            Err(_) => Err(GatewayFailure::Late),
+        }
+    };
+    match answered.instrument(span).await {
+        Ok(answer) => {
+            let arguments = &ready.arguments;
+            let stored = journal.store_answer(place, call, tool, arguments, &answer);
+            if stored.await? {
+                Ok((answer, true))
+            } else {
+                // The caller's rights ended meanwhile.
+                Ok((failed(WITHHELD.to_owned()), false))
+            }
+        }
+        Err(GatewayFailure::Refused { message, .. }) => Ok((failed(message), false)),
+        Err(failure) => Ok((failed(format!("Tool execution failed: {failure}")), false)),
+    }
+}
+
+/// The same for this call whenever and wherever it is made, and another for every other call.
+fn idempotency_key(
+    journal: &Journal,
+    (round, index): (usize, usize),
+    tool: &str,
+    ready: &Ready<'_>,
+) -> String {
+    let parts = Value::from(vec![
+        Value::from(journal.conversation().id()),
+        Value::from(journal.turn()),
+        Value::from(round),
+        Value::from(index),
+        Value::from(tool),
+        Value::from(ready.terms.to_string()),
+    ]);
+    Digest::of(parts.to_string().as_bytes()).to_string()
+}
+
+fn failed(text: String) -> ToolAnswer {
+    ToolAnswer {
+        text,
+        is_error: true,
+    }
+}
+
+async fn tell(
+    round: usize,
+    index: usize,
+    call: &FunctionCall,
+    answer: &ToolAnswer,
+    sink: &mut Sink,
+) {
+    let body = EventBody::ToolResult {
+        call_id: call.id.clone(),
+        tool_name: call.name.clone(),
+        success: !answer.is_error,
+        data: if answer.is_error {
+            Value::Null
+        } else {
+            data(&answer.text)
+        },
+        error: answer.is_error.then(|| answer.text.clone()),
+    };
+    sink.result(round, index, body).await;
+}
+
+/// The data in a result's text: its rows where it has any, else all of it.
+fn data(text: &str) -> Value {
+    match serde_json::from_str(text) {
+        Ok(Value::Object(mut members)) => match members.shift_remove("data") {
+            Some(data) => data,
+            None => Value::Object(members),
+        },
+        Ok(value) => value,
+        Err(_) => Value::from(text),
+    }
+}
+
+fn arguments_shown(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|_| Value::from(text))
+}

@@ -1,0 +1,43 @@
+//! Why a stream ends without an answer.
+
+use crate::approval::InvalidApproval;
+use crate::assistant::NotConfigured;
+use crate::event::ErrorKind;
+use crate::model::ModelError;
+use crate::seam::GatewayFailure;
+
+/// What ends it. The turn stays as far as its journal is, so that the same message id goes on.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Failure {
+    #[error("{0}")]
+    Request(String),
+    #[error("there is no assistant of that name; ask for the list of models")]
+    UnknownModel,
+    #[error("assistant `{0}` has no model here: set {names}", names = .1.0.iter().map(String::as_str).collect::<Vec<_>>().join(", "))]
+    NotConfigured(String, NotConfigured),
+    #[error(transparent)]
+    Model(#[from] ModelError),
+    #[error("the model gave neither words nor a call")]
+    Empty,
+    #[error("{0}")]
+    Gateway(#[from] GatewayFailure),
+    #[error("{0}")]
+    Conflict(String),
+    #[error(transparent)]
+    Approval(#[from] InvalidApproval),
+}
+
+impl Failure {
+    pub(crate) fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Request(_) => ErrorKind::InvalidRequest,
+            Self::UnknownModel => ErrorKind::UnknownModel,
+            Self::NotConfigured(..) => ErrorKind::ModelNotConfigured,
+            Self::Model(_) => ErrorKind::ModelFailed,
+            Self::Empty => ErrorKind::EmptyAnswer,
+            Self::Gateway(_) => ErrorKind::GatewayFailed,
+            Self::Conflict(_) => ErrorKind::Conflict,
+            Self::Approval(_) => ErrorKind::InvalidApproval,
+        }
+    }
+}

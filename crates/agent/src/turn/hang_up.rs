@@ -1,0 +1,57 @@
+//! What becomes of a turn whose client is gone.
+//!
+//! A turn that its client can name stays open: the same message id goes on with it. One that nobody can name is given up.
+
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+
+use crate::memory::{Conversation, TurnState};
+
+/// How long giving up may take.
+const LIMIT: Duration = Duration::from_secs(5);
+
+/// Gives a turn up when it is dropped while armed.
+#[derive(Default)]
+pub(super) struct HangUp {
+    turn: Option<(Conversation, String)>,
+    is_armed: bool,
+}
+
+impl HangUp {
+    pub(super) fn watching(conversation: &Conversation, turn: &str) -> Self {
+        Self {
+            turn: Some((conversation.clone(), turn.to_owned())),
+            is_armed: false,
+        }
+    }
+
+    /// Only what is in memory and not complete has to be given up.
+    pub(super) fn arm(&mut self, is_open: bool) {
+        self.is_armed = is_open;
+    }
+
+    /// The stream ends in order, whatever it says.
+    pub(super) fn disarm(&mut self) {
+        self.is_armed = false;
+    }
+}
+
+impl Drop for HangUp {
+    fn drop(&mut self) {
+        let Some((conversation, turn)) = self.turn.take().filter(|_| self.is_armed) else {
+            return;
+        };
+        let Ok(runtime) = Handle::try_current() else {
+            return;
+        };
+        runtime.spawn(async move {
+            let given_up = conversation.add(&[], &turn, TurnState::Abandoned);
+            if !matches!(tokio::time::timeout(LIMIT, given_up).await, Ok(Ok(()))) {
+                tracing::warn!(
+                    "a turn whose client is gone could not be given up; the memory's sweep will"
+                );
+            }
+        });
+    }
+}

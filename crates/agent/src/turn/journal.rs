@@ -1,0 +1,356 @@
+//! What a turn has done so far, in the conversation's memory: enough for any replica to go on.
+//!
+//! ```text
+//!   message                      id                    when it is added
+//!   what the person says         TURN                  with the first round
+//!   a round of the model         TURN/ROUND            before its calls run; without calls it is the answer,
+//!                                TURN/ROUND-ENDING     and completes the turn
+//!   what a tool gave             TURN/ROUND.CALL       before it is told
+//!   a decision about a call      TURN/ROUND.CALL/approval
+//! ```
+//!
+//! A call that never came to a tool (an unknown name, unfit arguments, a denial) has no message of its own: it has no
+//! effects, so it is judged again.
+
+use std::collections::HashMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::approval::InvalidApproval;
+use crate::event::{Cap, FinishReason};
+use crate::memory::{AnsweredCall, Conversation, Message, NewMessage, Role, Source, TurnState};
+use crate::model::FunctionCall;
+use crate::request::ApprovalDecision;
+use crate::seam::{GatewayFailure, ToolAnswer};
+
+use super::failure::Failure;
+
+/// The journal of one turn.
+pub(super) struct Journal {
+    conversation: Conversation,
+    turn: String,
+    /// Name of the assistant, who is the author of what its model says.
+    author: String,
+    question: String,
+    /// Whether anything is in memory yet.
+    is_begun: bool,
+    is_over: bool,
+    rounds: Vec<Round>,
+    answers: HashMap<String, ToolAnswer>,
+    decisions: HashMap<String, Decision>,
+}
+
+/// What the model said and asked for, once.
+#[derive(Debug, Clone)]
+pub(super) struct Round {
+    pub(super) text: String,
+    pub(super) calls: Vec<FunctionCall>,
+    /// How the answer ended; of a round with calls it says nothing.
+    pub(super) ending: Ending,
+}
+
+/// How an answer ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ending {
+    Stop,
+    Length,
+    Filtered,
+    Capped(Cap),
+}
+
+impl Ending {
+    const ALL: [Self; 7] = [
+        Self::Stop,
+        Self::Length,
+        Self::Filtered,
+        Self::Capped(Cap::Turns),
+        Self::Capped(Cap::Tokens),
+        Self::Capped(Cap::Seconds),
+        Self::Capped(Cap::IdenticalCalls),
+    ];
+
+    /// As ids end.
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Self::Stop => "",
+            Self::Length => "-length",
+            Self::Filtered => "-filtered",
+            Self::Capped(Cap::Turns) => "-turns",
+            Self::Capped(Cap::Tokens) => "-tokens",
+            Self::Capped(Cap::Seconds) => "-seconds",
+            Self::Capped(Cap::IdenticalCalls) => "-identical-calls",
+        }
+    }
+
+    pub(super) fn reason(self) -> FinishReason {
+        match self {
+            Self::Stop | Self::Capped(_) => FinishReason::Stop,
+            Self::Length => FinishReason::Length,
+            Self::Filtered => FinishReason::ContentFilter,
+        }
+    }
+
+    pub(super) fn cap(self) -> Option<Cap> {
+        match self {
+            Self::Capped(cap) => Some(cap),
+            _ => None,
+        }
+    }
+}
+
+/// What a person decided about a call.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Decision {
+    pub(super) approved: bool,
+    pub(super) call_id: String,
+    /// The model's name for the tool.
+    pub(super) tool: String,
+    /// Of the tool and exactly what it was to run with.
+    pub(super) terms: String,
+    /// Makes each decision another message, so that only the first is taken.
+    nonce: String,
+}
+
+impl Decision {
+    pub(super) fn new(
+        decision: ApprovalDecision,
+        call: &FunctionCall,
+        terms: &str,
+        nonce: [u8; 16],
+    ) -> Self {
+        Self {
+            approved: decision == ApprovalDecision::Approve,
+            call_id: call.id.clone(),
+            tool: call.name.clone(),
+            terms: terms.to_owned(),
+            nonce: u128::from_be_bytes(nonce).to_string(),
+        }
+    }
+}
+
+impl Journal {
+    /// Of a turn that has not begun.
+    pub(super) fn new(
+        conversation: Conversation,
+        turn: &str,
+        author: &str,
+        question: &str,
+    ) -> Self {
+        Self {
+            conversation,
+            turn: turn.to_owned(),
+            author: author.to_owned(),
+            question: question.to_owned(),
+            is_begun: false,
+            is_over: false,
+            rounds: Vec::new(),
+            answers: HashMap::new(),
+            decisions: HashMap::new(),
+        }
+    }
+
+    /// As far as a turn is; none: it has not begun.
+    pub(super) async fn read(
+        conversation: Conversation,
+        turn: &str,
+        author: &str,
+    ) -> Result<Option<Self>, Failure> {
+        let stored = conversation.turn(turn).await?;
+        match stored.state {
+            TurnState::None => return Ok(None),
+            TurnState::Abandoned => {
+                let problem = "this turn was given up; send the message under another message_id";
+                return Err(Failure::Conflict(problem.to_owned()));
+            }
+            TurnState::Open | TurnState::Complete => {}
+        }
+        let mut journal = Self::new(conversation, turn, author, "");
+        journal.is_begun = true;
+        journal.is_over = stored.state == TurnState::Complete;
+        for message in stored.messages {
+            journal.take(message);
+        }
+        Ok(Some(journal))
+    }
+
+    fn take(&mut self, message: Message) {
+        match (message.role, message.source) {
+            (_, Some(Source::Approval)) => {
+                if let Ok(decision) = serde_json::from_str::<Decision>(&message.content) {
+                    self.decisions.insert(decision.call_id.clone(), decision);
+                }
+            }
+            (Role::User, _) => self.question = message.content,
+            (Role::Assistant, _) => {
+                let ending = Ending::ALL
+                    .into_iter()
+                    .rev()
+                    .find(|ending| message.id.ends_with(ending.word()))
+                    .unwrap_or(Ending::Stop);
+                self.rounds.push(Round {
+                    text: message.content,
+                    calls: message.tool_calls.into_iter().map(Into::into).collect(),
+                    ending,
+                });
+            }
+            (Role::Tool, _) => {
+                let text = if message.withheld {
+                    super::context::WITHHELD.to_owned()
+                } else {
+                    message.content
+                };
+                let answer = ToolAnswer {
+                    text,
+                    is_error: message.is_error || message.withheld,
+                };
+                self.answers.insert(message.tool_call_id, answer);
+            }
+            (Role::System, _) => {}
+        }
+    }
+
+    pub(super) fn conversation(&self) -> &Conversation {
+        &self.conversation
+    }
+
+    pub(super) fn turn(&self) -> &str {
+        &self.turn
+    }
+
+    pub(super) fn question(&self) -> &str {
+        &self.question
+    }
+
+    /// Something is in memory, and more is to come.
+    pub(super) fn is_open(&self) -> bool {
+        self.is_begun && !self.is_over
+    }
+
+    /// Whether `round` is the last one so far, and what it asks for may not all be done.
+    pub(super) fn stops_at(&self, round: usize) -> bool {
+        !self.is_over && self.rounds.len() == round + 1
+    }
+
+    pub(super) fn rounds(&self) -> &[Round] {
+        &self.rounds
+    }
+
+    /// What the tool gave, as far as it is known.
+    pub(super) fn answer(&self, call: &FunctionCall) -> Option<&ToolAnswer> {
+        self.answers.get(&call.id)
+    }
+
+    pub(super) fn decision(&self, call: &FunctionCall) -> Option<&Decision> {
+        self.decisions.get(&call.id)
+    }
+
+    /// Whether an id is taken by a call of an earlier round.
+    pub(super) fn knows_call(&self, id: &str) -> bool {
+        self.rounds
+            .iter()
+            .flat_map(|round| &round.calls)
+            .any(|call| call.id == id)
+    }
+
+    /// Id of a round's message.
+    pub(super) fn round_id(&self, round: usize, ending: Ending) -> String {
+        format!("{}/{round}{}", self.turn, ending.word())
+    }
+
+    /// Notes a round before anything of it runs. One without calls is the answer, and completes the turn.
+    pub(super) async fn add_round(&mut self, round: Round) -> Result<(), Failure> {
+        let id = self.round_id(self.rounds.len(), round.ending);
+        let mut messages = Vec::new();
+        if !self.is_begun {
+            messages.push(NewMessage::text(
+                &self.turn,
+                Role::User,
+                Source::Person,
+                &self.question,
+            ));
+        }
+        messages.push(NewMessage {
+            author: self.author.clone(),
+            tool_calls: round.calls.iter().map(Into::into).collect(),
+            ..NewMessage::text(&id, Role::Assistant, Source::Model, &round.text)
+        });
+        let is_answer = round.calls.is_empty();
+        let state = if is_answer {
+            TurnState::Complete
+        } else {
+            TurnState::Open
+        };
+        self.add(&messages, state).await?;
+        self.is_begun = true;
+        self.is_over = is_answer;
+        self.rounds.push(round);
+        Ok(())
+    }
+
+    /// Notes what a tool gave, before anybody is told. A tool that the caller may no longer call is not remembered:
+    /// false.
+    pub(super) async fn store_answer(
+        &self,
+        place: (usize, usize),
+        call: &FunctionCall,
+        tool: &str,
+        arguments: &Map<String, Value>,
+        answer: &ToolAnswer,
+    ) -> Result<bool, Failure> {
+        let (round, index) = place;
+        let id = format!("{}/{round}.{index}", self.turn);
+        let message = NewMessage {
+            tool: Some(AnsweredCall {
+                call_id: call.id.clone(),
+                name: tool.to_owned(),
+                arguments: arguments.clone(),
+                is_error: answer.is_error,
+            }),
+            ..NewMessage::text(&id, Role::Tool, Source::Tool, &answer.text)
+        };
+        let added = self
+            .conversation
+            .add(&[message], &self.turn, TurnState::Open)
+            .await;
+        match added {
+            Ok(()) => Ok(true),
+            Err(GatewayFailure::Refused { .. }) => Ok(false),
+            Err(failure) => Err(failure.into()),
+        }
+    }
+
+    /// Keeps what [`Self::store_answer`] stored.
+    pub(super) fn keep_answer(&mut self, call: &FunctionCall, answer: ToolAnswer) {
+        self.answers.insert(call.id.clone(), answer);
+    }
+
+    /// Notes a decision. Only the first one about a call is taken.
+    pub(super) async fn add_decision(
+        &mut self,
+        round: usize,
+        index: usize,
+        decision: Decision,
+    ) -> Result<(), Failure> {
+        let id = format!("{}/{round}.{index}/approval", self.turn);
+        let content = serde_json::to_string(&decision).map_err(|_| InvalidApproval::Unknown)?;
+        let message = NewMessage::text(&id, Role::User, Source::Approval, &content);
+        self.add(&[message], TurnState::Open).await?;
+        self.decisions.insert(decision.call_id.clone(), decision);
+        Ok(())
+    }
+
+    /// What is noted elsewhere under the same id is the work of another request.
+    async fn add(&self, messages: &[NewMessage], state: TurnState) -> Result<(), Failure> {
+        let added = self.conversation.add(messages, &self.turn, state).await;
+        added.map_err(|failure| match failure {
+            GatewayFailure::Refused {
+                code: -32602,
+                message,
+            } => Failure::Conflict(format!(
+                "the conversation does not take this step, perhaps because another request is at work on its turn: {message}"
+            )),
+            failure => failure.into(),
+        })
+    }
+}

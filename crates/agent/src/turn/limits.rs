@@ -1,0 +1,136 @@
+//! What a turn has taken, and the limit it came to.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::time::Instant;
+use wardgate_domain::Digest;
+
+use crate::assistant::Limits;
+use crate::event::Cap;
+use crate::model::{FunctionCall, TokenUsage};
+
+/// What a turn has taken so far.
+#[derive(Debug)]
+pub(super) struct Spent {
+    limits: Limits,
+    deadline: Instant,
+    usage: TokenUsage,
+    calls: HashMap<Digest, u32>,
+    repeated: bool,
+}
+
+impl Spent {
+    pub(super) fn nothing(limits: Limits) -> Self {
+        Self {
+            limits,
+            deadline: Instant::now() + Duration::from_secs(limits.seconds),
+            usage: TokenUsage::default(),
+            calls: HashMap::new(),
+            repeated: false,
+        }
+    }
+
+    /// When no tool may run any more.
+    pub(super) fn deadline(&self) -> Instant {
+        self.deadline
+    }
+
+    /// When no model is waited for any more: the last answer gets as long again.
+    pub(super) fn last_deadline(&self) -> Instant {
+        self.deadline + Duration::from_secs(self.limits.seconds)
+    }
+
+    pub(super) fn usage(&self) -> TokenUsage {
+        self.usage
+    }
+
+    pub(super) fn add(&mut self, usage: TokenUsage) {
+        self.usage.input = self.usage.input.saturating_add(usage.input);
+        self.usage.output = self.usage.output.saturating_add(usage.output);
+    }
+
+    /// Notes a call; false when it was made as often as it may.
+    pub(super) fn may_call(&mut self, call: &FunctionCall) -> bool {
+        let made = self.calls.entry(identity(call)).or_default();
+        *made += 1;
+        let may = *made <= self.limits.identical_calls;
+        self.repeated |= !may;
+        may
+    }
+
+    /// The limit that leaves `round` without tools.
+    pub(super) fn cap(&self, round: usize) -> Option<Cap> {
+        if self.repeated {
+            Some(Cap::IdenticalCalls)
+        } else if round as u64 >= u64::from(self.limits.turns) {
+            Some(Cap::Turns)
+        } else if self.usage.input.saturating_add(self.usage.output) >= self.limits.tokens {
+            Some(Cap::Tokens)
+        } else if Instant::now() >= self.deadline {
+            Some(Cap::Seconds)
+        } else {
+            None
+        }
+    }
+}
+
+/// Of the tool and its arguments, however their members are ordered and spaced.
+fn identity(call: &FunctionCall) -> Digest {
+    let arguments = match serde_json::from_str::<Value>(&call.arguments) {
+        Ok(mut arguments) => {
+            arguments.sort_all_objects();
+            arguments.to_string()
+        }
+        Err(_) => call.arguments.clone(),
+    };
+    Digest::of(
+        Value::from(vec![call.name.as_str(), &arguments])
+            .to_string()
+            .as_bytes(),
+    )
+}
+
+/// Tokens of a text, where the provider does not count: a quarter of its characters.
+pub(super) fn estimate(characters: usize) -> u64 {
+    (characters as u64).div_ceil(4)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn call(arguments: &str) -> FunctionCall {
+        FunctionCall {
+            id: String::new(),
+            name: "t".to_owned(),
+            arguments: arguments.to_owned(),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_same_call_is_the_same_however_it_is_written() {
+        let mut spent = Spent::nothing(Limits::default());
+        assert!(spent.may_call(&call(r#"{"a":1,"b":[2]}"#)));
+        assert!(spent.may_call(&call(r#"{ "b": [2], "a": 1 }"#)));
+        assert!(spent.may_call(&call(r#"{"a":2,"b":[2]}"#)));
+        assert_eq!(spent.cap(1), None);
+        assert!(!spent.may_call(&call(r#"{"b":[2],"a":1}"#)));
+        assert_eq!(spent.cap(1), Some(Cap::IdenticalCalls));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn rounds_tokens_and_time_come_to_their_limits() {
+        let limits = Limits::default();
+        let mut spent = Spent::nothing(limits);
+        assert_eq!(spent.cap(limits.turns as usize), Some(Cap::Turns));
+        tokio::time::advance(Duration::from_secs(limits.seconds)).await;
+        assert_eq!(spent.cap(0), Some(Cap::Seconds));
+        spent.add(TokenUsage {
+            input: limits.tokens,
+            output: 0,
+        });
+        assert_eq!(spent.cap(0), Some(Cap::Tokens));
+    }
+}

@@ -1,0 +1,666 @@
+//! One turn: from what a person says to the answer.
+//!
+//! ```text
+//!   screen ─▶ conversation ─▶ ┌▶ ask the model ─▶ journal ─▶ carry out its calls ─▶ journal ┐ ─▶ answer, turn complete
+//!      │                      └──────────────────────────────────────────────────────────────┘       │
+//!      └ refused: nothing is kept         waits for an approval: the turn stays open                  └▶ summary
+//! ```
+//!
+//! Everything a turn does goes through its journal, and a turn that is begun again walks through the same steps: those
+//! the journal has are told, the first one it lacks is done. So resuming, replaying and beginning are one path.
+
+mod calls;
+mod context;
+mod failure;
+mod hang_up;
+mod journal;
+mod limits;
+mod offer;
+mod sink;
+mod speech;
+mod summary;
+
+use std::sync::Arc;
+
+use tokio::sync::{Semaphore, mpsc};
+use tokio::time::timeout_at;
+use wardgate_domain::{Ambient, Caller};
+
+use crate::approval::{Approval, ApprovalKey, InvalidApproval};
+use crate::assistant::{Answer, Assistant, Calls, Opening, PromptFacts, opening};
+use crate::event::{AgentEvent, Cap, ErrorKind, FinishReason};
+use crate::guardrail;
+use crate::memory::Conversation;
+use crate::model::{
+    FinishReason as ModelFinish, Function, FunctionCall, FunctionChoice, ModelError, ModelMessage,
+    ModelRequest, TokenUsage,
+};
+use crate::request::{ApprovalDecision, ChatRequest, HistoryMessage};
+use crate::seam::{GatewayClient, ToolAnswer};
+
+use calls::Carried;
+use context::{Dialect, Said};
+pub(crate) use failure::Failure;
+use hang_up::HangUp;
+use journal::{Decision, Ending, Journal, Round};
+use limits::Spent;
+use offer::Offer;
+use sink::{Done, Sink};
+use speech::Ear;
+
+/// The longest message that is taken, in bytes.
+const MAX_MESSAGE: usize = 256 << 10;
+/// The longest id of a message; the ids of a turn's steps are made from it.
+const MAX_MESSAGE_ID: usize = 96;
+/// The longest id of a conversation.
+const MAX_CONVERSATION_ID: usize = 256;
+/// Most calls of one round.
+const MAX_CALLS: usize = 64;
+
+/// What every turn of a request needs.
+pub(crate) struct Setup {
+    pub(crate) assistant: Arc<Assistant>,
+    pub(crate) caller: Arc<Caller>,
+    pub(crate) gateway: Arc<dyn GatewayClient>,
+    pub(crate) key: ApprovalKey,
+    pub(crate) ambient: Ambient,
+    /// Summaries that may be written at a time.
+    pub(crate) summaries: Arc<Semaphore>,
+}
+
+/// How a stream ends that did not fail.
+enum Ended {
+    Answered {
+        round: usize,
+        ending: Ending,
+    },
+    Waits,
+    /// Something was said, and nothing kept.
+    Unkept(FinishReason),
+}
+
+struct Turn {
+    setup: Arc<Setup>,
+    sink: Sink,
+    id: String,
+    conversation_id: Option<String>,
+    spent: Spent,
+    hang_up: HangUp,
+}
+
+/// What is needed to ask the model, fetched when it is first needed.
+struct Prepared {
+    offer: Offer,
+    functions: Vec<Function>,
+    dialect: Dialect,
+    prompt: String,
+    summary: Option<String>,
+    before: Vec<Said>,
+    uncovered: u64,
+}
+
+/// Says something to an assistant. Every event goes to `out`; the last is `done`.
+pub(crate) async fn chat(setup: Setup, request: ChatRequest, out: mpsc::Sender<AgentEvent>) {
+    let turn_id = match &request.message_id {
+        Some(id) => id.clone(),
+        None => wardgate_domain::CallId::new(&setup.ambient).to_string(),
+    };
+    let sink = Sink::new(out, setup.ambient.clone(), request.after);
+    let mut turn = Turn::new(setup, sink, turn_id);
+    let told = turn.tell(request).await;
+    turn.end(told).await;
+}
+
+/// Takes a decision about a call that waits, and goes on with its turn.
+pub(crate) async fn decide(
+    setup: Setup,
+    approval: Approval,
+    decision: ApprovalDecision,
+    out: mpsc::Sender<AgentEvent>,
+) {
+    let sink = Sink::new(out, setup.ambient.clone(), Some(approval.event));
+    let mut turn = Turn::new(setup, sink, approval.turn.clone());
+    turn.conversation_id = Some(approval.conversation.clone());
+    let told = turn.decided(&approval, decision).await;
+    turn.end(told).await;
+}
+
+/// A stream that says only what is wrong.
+pub(crate) async fn fail(failure: Failure, ambient: Ambient, out: mpsc::Sender<AgentEvent>) {
+    let mut sink = Sink::new(out, ambient, None);
+    sink.error(failure.kind(), &failure.to_string()).await;
+    sink.done(Done {
+        reason: FinishReason::Error,
+        conversation_id: None,
+        turn_id: String::new(),
+        message_id: None,
+        cap: None,
+    })
+    .await;
+}
+
+impl Turn {
+    fn new(setup: Setup, sink: Sink, id: String) -> Self {
+        Self {
+            spent: Spent::nothing(setup.assistant.limits),
+            setup: Arc::new(setup),
+            sink,
+            id,
+            conversation_id: None,
+            hang_up: HangUp::default(),
+        }
+    }
+
+    // === the story ===
+
+    async fn tell(&mut self, request: ChatRequest) -> Result<Ended, Failure> {
+        check(&request)?;
+        if let Some(journal) = self.resumed(&request).await? {
+            return self.go_on(journal, Vec::new()).await;
+        }
+        let opening = self.opening(&request.message);
+        self.has_model(&opening)?;
+        if let Opening::Usage(usage) = opening {
+            self.sink.whole_text(0, &usage).await;
+            return Ok(Ended::Unkept(FinishReason::Stop));
+        }
+        if let Some(ended) = self.screen(&request.message, &opening).await {
+            return Ok(ended);
+        }
+        let gateway = Arc::clone(&self.setup.gateway);
+        let id = request.conversation_id.as_deref();
+        let conversation = Conversation::get_or_create(gateway, id).await?;
+        self.conversation_id = Some(conversation.id().to_owned());
+        if request.message_id.is_none() || id.is_none() {
+            // Nobody could name the turn to go on with it.
+            self.hang_up = HangUp::watching(&conversation, &self.id);
+        }
+        let author = &self.setup.assistant.name;
+        let journal = Journal::new(conversation, &self.id, author, &request.message);
+        let history = if id.is_none() {
+            request.history
+        } else {
+            Vec::new()
+        };
+        self.go_on(journal, history).await
+    }
+
+    async fn decided(
+        &mut self,
+        approval: &Approval,
+        decision: ApprovalDecision,
+    ) -> Result<Ended, Failure> {
+        let gateway = Arc::clone(&self.setup.gateway);
+        let conversation = Conversation::named(gateway, &approval.conversation);
+        let author = &self.setup.assistant.name;
+        let journal = Journal::read(conversation, &approval.turn, author).await?;
+        let mut journal = journal.ok_or(InvalidApproval::Unknown)?;
+        let round = journal.rounds().len().saturating_sub(1);
+        let asked = journal.rounds().last().map(|round| round.calls.clone());
+        let mut asked = asked.into_iter().flatten().enumerate();
+        let waiting = asked.find(|(_, call)| call.id == approval.call_id);
+        let (index, call) = waiting.ok_or(InvalidApproval::Used)?;
+        let is_decided = journal.decision(&call).is_some() || journal.answer(&call).is_some();
+        if is_decided || !journal.is_open() {
+            return Err(InvalidApproval::Used.into());
+        }
+        let nonce = self.setup.ambient.random();
+        let decision = Decision::new(decision, &call, &approval.terms, nonce);
+        journal
+            .add_decision(round, index, decision)
+            .await
+            .map_err(|failure| match failure {
+                Failure::Conflict(_) => InvalidApproval::Used.into(),
+                failure => failure,
+            })?;
+        self.go_on(journal, Vec::new()).await
+    }
+
+    /// Walks through the turn: tells what the journal has, does what it lacks.
+    async fn go_on(
+        &mut self,
+        mut journal: Journal,
+        history: Vec<HistoryMessage>,
+    ) -> Result<Ended, Failure> {
+        let mut prepared = None;
+        let mut history = Some(history);
+        let mut said = Vec::new();
+        for round in 0.. {
+            let known = journal.rounds().get(round).cloned();
+            if prepared.is_none() && (known.is_none() || journal.stops_at(round)) {
+                let history = history.take().unwrap_or_default();
+                prepared = Some(self.prepare(&journal, history).await?);
+            }
+            let step = if let Some(step) = known {
+                self.sink.whole_text(round, &step.text).await;
+                step
+            } else {
+                let prepared = prepared.as_ref();
+                self.step(round, &mut journal, prepared, &said).await?
+            };
+            if step.calls.is_empty() {
+                self.sum_up(&journal, prepared.as_ref());
+                let ending = step.ending;
+                return Ok(Ended::Answered { round, ending });
+            }
+            let answers = if journal.stops_at(round) {
+                let prepared = prepared.as_ref();
+                match self.carry_out(round, &mut journal, prepared, &step).await? {
+                    (Carried::Out, answers) => answers,
+                    (Carried::Waits, _) => return Ok(Ended::Waits),
+                }
+            } else {
+                for call in &step.calls {
+                    self.spent.may_call(call);
+                }
+                calls::retell(&journal, round, &step.calls, &mut self.sink).await
+            };
+            said.push(Said::Model {
+                text: step.text,
+                calls: step.calls.into_iter().zip(answers).collect(),
+            });
+        }
+        Err(Failure::Empty)
+    }
+
+    async fn end(mut self, told: Result<Ended, Failure>) {
+        self.hang_up.disarm();
+        let usage = self.spent.usage();
+        let (reason, message_id, cap) = match told {
+            Ok(Ended::Answered { round, ending }) => {
+                self.sink.answered(round);
+                let id = format!("{}/{round}{}", self.id, ending.word());
+                (ending.reason(), Some(id), ending.cap())
+            }
+            Ok(Ended::Waits) => (FinishReason::ApprovalRequired, None, None),
+            Ok(Ended::Unkept(reason)) => (reason, None, None),
+            Err(failure) => {
+                tracing::warn!(
+                    assistant = self.setup.assistant.name,
+                    cause = %failure.kind().word(),
+                    "a turn ended without an answer"
+                );
+                self.sink.error(failure.kind(), &failure.to_string()).await;
+                (FinishReason::Error, None, None)
+            }
+        };
+        metrics::counter!(wardgate_telemetry::names::AGENT_TURNS, "finish" => reason.word())
+            .increment(1);
+        self.sink.usage(usage.input, usage.output).await;
+        self.sink
+            .done(Done {
+                reason,
+                conversation_id: self.conversation_id,
+                turn_id: self.id,
+                message_id,
+                cap,
+            })
+            .await;
+    }
+
+    // === its parts ===
+
+    /// The turn, if it has begun already.
+    async fn resumed(&mut self, request: &ChatRequest) -> Result<Option<Journal>, Failure> {
+        let (Some(conversation), Some(message_id)) =
+            (&request.conversation_id, &request.message_id)
+        else {
+            return Ok(None);
+        };
+        let gateway = Arc::clone(&self.setup.gateway);
+        let conversation = Conversation::named(gateway, conversation);
+        let author = &self.setup.assistant.name;
+        let journal = Journal::read(conversation, message_id, author).await?;
+        if let Some(journal) = &journal {
+            self.conversation_id.clone_from(&request.conversation_id);
+            if journal.question() != request.message {
+                let problem =
+                    "this message_id is taken by another message; send this one under its own";
+                return Err(Failure::Conflict(problem.to_owned()));
+            }
+        }
+        Ok(journal)
+    }
+
+    fn opening(&self, message: &str) -> Opening {
+        let assistant = &self.setup.assistant;
+        opening(message, &assistant.commands, assistant.opening.as_ref())
+    }
+
+    /// A command that shows its result needs no model.
+    fn has_model(&self, opening: &Opening) -> Result<(), Failure> {
+        let needs_none = matches!(
+            opening,
+            Opening::Usage(_)
+                | Opening::Call {
+                    answer: Answer::Result,
+                    ..
+                }
+        );
+        match &self.setup.assistant.model.client {
+            Err(missing) if !needs_none => Err(Failure::NotConfigured(
+                self.setup.assistant.name.clone(),
+                missing.clone(),
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// What comes instead of a turn, where the message is not to be answered.
+    async fn screen(&mut self, message: &str, opening: &Opening) -> Option<Ended> {
+        let assistant = &self.setup.assistant;
+        let language = assistant.language(message);
+        let is_command = matches!(
+            opening,
+            Opening::Call {
+                is_command: true,
+                ..
+            }
+        );
+        let refusal = guardrail::refusal(assistant, message, language, is_command).await?;
+        if refusal.because_it_failed {
+            let kind = ErrorKind::GuardrailFailed;
+            self.sink
+                .error(
+                    kind,
+                    "the guardrail could not decide, so the message is refused",
+                )
+                .await;
+        }
+        self.sink.whole_text(0, &refusal.text).await;
+        Some(Ended::Unkept(FinishReason::Refused))
+    }
+
+    /// Fetches the caller's tools and what was said before.
+    async fn prepare(
+        &self,
+        journal: &Journal,
+        history: Vec<HistoryMessage>,
+    ) -> Result<Prepared, Failure> {
+        let assistant = &self.setup.assistant;
+        let window = assistant.context;
+        let (tools, window) = futures::future::try_join(
+            self.setup.gateway.tools(&assistant.tools.toolsets),
+            journal
+                .conversation()
+                .window(window.messages, window.tokens),
+        )
+        .await?;
+        let language = assistant.language(journal.question());
+        let summary = window.summary.as_ref().map(|it| it.content.clone());
+        let summary = summary.filter(|text| !text.is_empty());
+        let template = assistant
+            .prompts
+            .of(language)
+            .ok_or(Failure::Request("the assistant has no prompt".to_owned()))?;
+        let prompt = template
+            .render(&PromptFacts {
+                caller: &self.setup.caller,
+                summary: summary.as_deref().unwrap_or_default(),
+                now: self.sink.now(),
+                language,
+            })
+            .map_err(|why| Failure::Request(format!("the assistant's prompt: {why}")))?;
+        let carries = matches!(&assistant.model.client, Ok(client) if client.carries_calls());
+        let offer = Offer::of(tools, &assistant.tools);
+        let uncovered = window.uncovered;
+        let mut before = context::earlier(window);
+        before.extend(context::told(history));
+        context::merge(&mut before, journal.question());
+        Ok(Prepared {
+            functions: offer.functions(),
+            offer,
+            dialect: if carries && assistant.calls == Calls::Native {
+                Dialect::Native
+            } else {
+                Dialect::Text
+            },
+            summary: summary.filter(|_| !template.shows_summary()),
+            prompt,
+            before,
+            uncovered,
+        })
+    }
+
+    /// The next round: what the configuration asks for, what a command shows, or what the model says.
+    async fn step(
+        &mut self,
+        round: usize,
+        journal: &mut Journal,
+        prepared: Option<&Prepared>,
+        said: &[Said],
+    ) -> Result<Round, Failure> {
+        let step = match (round, self.opening(journal.question())) {
+            (
+                0,
+                Opening::Call {
+                    tool, arguments, ..
+                },
+            ) => Round {
+                text: String::new(),
+                calls: vec![FunctionCall {
+                    id: format!("call_{round}_0"),
+                    name: tool,
+                    arguments,
+                }],
+                ending: Ending::Stop,
+            },
+            (
+                1,
+                Opening::Call {
+                    answer: Answer::Result,
+                    ..
+                },
+            ) => {
+                let text = result_of(said).unwrap_or_default();
+                self.sink.whole_text(round, &text).await;
+                Round {
+                    text,
+                    calls: Vec::new(),
+                    ending: Ending::Stop,
+                }
+            }
+            _ => match prepared {
+                Some(prepared) => self.ask(round, journal, prepared, said).await?,
+                None => return Err(Failure::Empty),
+            },
+        };
+        journal.add_round(step.clone()).await?;
+        self.hang_up.arm(journal.is_open());
+        Ok(step)
+    }
+
+    /// Asks the model. Once a limit is reached it must answer in words.
+    async fn ask(
+        &mut self,
+        round: usize,
+        journal: &Journal,
+        prepared: &Prepared,
+        said: &[Said],
+    ) -> Result<Round, Failure> {
+        let setup = Arc::clone(&self.setup);
+        let assistant = &setup.assistant;
+        let client = match &assistant.model.client {
+            Ok(client) => client,
+            Err(missing) => {
+                return Err(Failure::NotConfigured(
+                    assistant.name.clone(),
+                    missing.clone(),
+                ));
+            }
+        };
+        let cap = self.spent.cap(round);
+        let request = self.request(prepared, said, cap);
+        let asked: usize = request.messages.iter().map(characters).sum();
+        self.sink.anew(round);
+        let until = self.spent.last_deadline();
+        let stream = timeout_at(until, client.stream(request))
+            .await
+            .map_err(|_| ModelError::Late)??;
+        let is_checked = !assistant.output.is_empty();
+        let ear = Ear {
+            functions: &prepared.functions,
+            family: assistant.family,
+            takes_mentions: assistant.calls == Calls::Text,
+            held: is_checked,
+            round,
+            until,
+        };
+        let speech = speech::listen(&ear, stream, &mut self.sink).await?;
+        self.spent.add(speech.usage.unwrap_or(TokenUsage {
+            input: limits::estimate(asked),
+            output: limits::estimate(speech.characters),
+        }));
+        let mut step = Round {
+            ending: match (cap, &speech.finish) {
+                (Some(cap), _) => Ending::Capped(cap),
+                (None, ModelFinish::Length) => Ending::Length,
+                (None, ModelFinish::Filtered) => Ending::Filtered,
+                (None, _) => Ending::Stop,
+            },
+            text: speech.text,
+            calls: if cap.is_some() {
+                Vec::new()
+            } else {
+                named(speech.calls, round, journal)
+            },
+        };
+        if let Some(refusal) = guardrail::matched(&assistant.output, &step.text) {
+            step = Round {
+                text: refusal.to_owned(),
+                calls: Vec::new(),
+                ending: Ending::Filtered,
+            };
+        }
+        if is_checked {
+            self.sink.whole_text(round, &step.text).await;
+        }
+        if !step.calls.is_empty() {
+            step.ending = Ending::Stop;
+        } else if step.text.trim().is_empty() {
+            return Err(Failure::Empty);
+        }
+        Ok(step)
+    }
+
+    fn request(&self, prepared: &Prepared, said: &[Said], cap: Option<Cap>) -> ModelRequest {
+        let model = &self.setup.assistant.model;
+        let (dialect, functions) = (prepared.dialect, &prepared.functions);
+        // In words there is no other way to take tools away than not to speak of them.
+        let described: &[Function] = match dialect {
+            Dialect::Text if cap.is_some() => &[],
+            _ => functions,
+        };
+        let summary = prepared.summary.as_deref();
+        let mut messages = vec![context::system(
+            &prepared.prompt,
+            summary,
+            described,
+            dialect,
+        )];
+        messages.extend(context::messages(&prepared.before, dialect));
+        messages.extend(context::messages(said, dialect));
+        let functions = match dialect {
+            Dialect::Native => functions.clone(),
+            Dialect::Text => Vec::new(),
+        };
+        ModelRequest {
+            model: model.model.clone(),
+            messages,
+            choice: if cap.is_some() || functions.is_empty() {
+                FunctionChoice::None
+            } else {
+                FunctionChoice::Auto
+            },
+            functions,
+            temperature: model.temperature,
+            max_output_tokens: model.max_output_tokens,
+        }
+    }
+
+    async fn carry_out(
+        &mut self,
+        round: usize,
+        journal: &mut Journal,
+        prepared: Option<&Prepared>,
+        step: &Round,
+    ) -> Result<(Carried, Vec<ToolAnswer>), Failure> {
+        let prepared = prepared.ok_or(Failure::Empty)?;
+        let mut calls = Vec::new();
+        for call in &step.calls {
+            calls.push((call.clone(), self.spent.may_call(call)));
+        }
+        let (setup, offer) = (&self.setup, &prepared.offer);
+        let sink = &mut self.sink;
+        calls::carry_out(setup, offer, journal, &self.spent, round, &calls, sink).await
+    }
+
+    fn sum_up(&self, journal: &Journal, prepared: Option<&Prepared>) {
+        let uncovered = prepared.map_or(0, |prepared| prepared.uncovered);
+        if self.setup.assistant.context.summarise && uncovered > 0 {
+            summary::write(&self.setup, journal.conversation());
+        }
+    }
+}
+
+/// What cannot be a message, and how to mend it.
+fn check(request: &ChatRequest) -> Result<(), Failure> {
+    let wrong = |what: &str| Err(Failure::Request(what.to_owned()));
+    let is_id = |id: &Option<String>, max: usize| {
+        id.as_ref().is_none_or(|id| {
+            !id.is_empty() && id.chars().count() <= max && !id.contains(char::is_control)
+        })
+    };
+    if request.message.trim().is_empty() {
+        return wrong("`message` is empty");
+    }
+    if request.message.len() > MAX_MESSAGE {
+        return wrong("`message` is longer than 256 KiB; say it in parts");
+    }
+    if request.message.contains('\0') {
+        return wrong("`message` holds a NUL character");
+    }
+    if !is_id(&request.message_id, MAX_MESSAGE_ID) {
+        return wrong("`message_id` is not 1 to 96 characters without control characters");
+    }
+    if !is_id(&request.conversation_id, MAX_CONVERSATION_ID) {
+        return wrong("`conversation_id` is not 1 to 256 characters without control characters");
+    }
+    Ok(())
+}
+
+/// The calls with ids that are unique in the turn.
+fn named(calls: Vec<FunctionCall>, round: usize, journal: &Journal) -> Vec<FunctionCall> {
+    let mut named: Vec<FunctionCall> = Vec::new();
+    for (index, mut call) in calls.into_iter().take(MAX_CALLS).enumerate() {
+        let is_taken = journal.knows_call(&call.id) || named.iter().any(|it| it.id == call.id);
+        if call.id.is_empty() || is_taken {
+            call.id = format!("call_{round}_{index}");
+        }
+        named.push(call);
+    }
+    named
+}
+
+/// What the last call gave.
+fn result_of(said: &[Said]) -> Option<String> {
+    match said.last()? {
+        Said::Model { calls, .. } => calls.last().map(|(_, answer)| answer.text.clone()),
+        Said::Person(_) => None,
+    }
+}
+
+fn characters(message: &ModelMessage) -> usize {
+    match message {
+        ModelMessage::System(text)
+        | ModelMessage::User(text)
+        | ModelMessage::Result { text, .. } => text.chars().count(),
+        ModelMessage::Assistant { text, calls } => {
+            let calls: usize = calls.iter().map(|call| call.arguments.len()).sum();
+            text.chars().count() + calls
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

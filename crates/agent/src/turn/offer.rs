@@ -1,0 +1,96 @@
+//! The tools a model is offered: the caller's, as far as they are the assistant's.
+
+use std::collections::HashSet;
+
+use crate::assistant::Tools;
+use crate::model::Function;
+use crate::seam::GatewayTool;
+
+/// Providers refuse a request with more.
+const MAX_FUNCTIONS: usize = 128;
+
+/// Tools under the model's names for them.
+#[derive(Debug, Default)]
+pub(super) struct Offer(Vec<GatewayTool>);
+
+impl Offer {
+    /// Of what the caller may use, what the assistant has. The order is the gateway's, which helps a provider's cache.
+    pub(super) fn of(tools: Vec<GatewayTool>, settings: &Tools) -> Self {
+        let mut offered = Vec::new();
+        let mut names = HashSet::new();
+        for mut tool in tools {
+            if offered.len() == MAX_FUNCTIONS {
+                tracing::warn!(
+                    "tools beyond the first {MAX_FUNCTIONS} are not offered: narrow `tools` of the assistant"
+                );
+                break;
+            }
+            let is_allowed = |pattern: &String| matches(pattern, &tool.name);
+            if !settings.allow.iter().any(is_allowed) {
+                continue;
+            }
+            let mut renamed = settings.rename.iter();
+            if let Some((name, _)) = renamed.find(|(_, tools_own)| **tools_own == tool.name) {
+                tool.function.name.clone_from(name);
+            }
+            if names.insert(tool.function.name.clone()) {
+                offered.push(tool);
+            } else {
+                tracing::warn!(
+                    tool = tool.name,
+                    "a tool is not offered: another one has its name"
+                );
+            }
+        }
+        Self(offered)
+    }
+
+    /// By the model's name.
+    pub(super) fn find(&self, name: &str) -> Option<&GatewayTool> {
+        self.0.iter().find(|tool| tool.function.name == name)
+    }
+
+    pub(super) fn functions(&self) -> Vec<Function> {
+        self.0.iter().map(|tool| tool.function.clone()).collect()
+    }
+}
+
+/// Whether `name` is as `pattern` says; `*` stands for any characters.
+fn matches(pattern: &str, name: &str) -> bool {
+    let mut parts = pattern.split('*');
+    let Some(mut rest) = parts.next().and_then(|first| name.strip_prefix(first)) else {
+        return false;
+    };
+    let mut parts: Vec<&str> = parts.collect();
+    let Some(last) = parts.pop() else {
+        return rest.is_empty();
+    };
+    for part in parts {
+        match rest.find(part) {
+            Some(at) => rest = &rest[at + part.len()..],
+            None => return false,
+        }
+    }
+    rest.ends_with(last)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_star_stands_for_any_characters() {
+        for (pattern, name, fits) in [
+            ("*", "get_x", true),
+            ("get_*", "get_x", true),
+            ("get_*", "set_x", false),
+            ("*_x", "get_x", true),
+            ("g*_*x", "get_my_x", true),
+            ("get_x", "get_x", true),
+            ("get", "get_x", false),
+            ("a*a", "a", false),
+        ] {
+            assert_eq!(matches(pattern, name), fits, "{pattern} {name}");
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! Where the events of a turn go, and the ids they get.
+//!
+//! ```text
+//!   id = (round + 1) · 10 000 000 + place in the round
+//!        text up to byte n: n │ call i asked for: 9 000 000 + i │ what became of it: 9 100 000 + 4 i + …
+//! ```
+//!
+//! An id says where in the turn something stands, so a turn that is told again from its journal, by whichever replica,
+//! has the same ids, and a client that says which it saw last gets what comes after, to the byte. What ends a stream
+//! before the turn is over has no place of its own: it shares the id of what came last.
+
+use tokio::sync::mpsc;
+use wardgate_domain::{Ambient, Timestamp};
+
+use crate::event::{AgentEvent, Cap, ErrorKind, EventBody, FinishReason};
+
+const ROUND: u64 = 10_000_000;
+const CALLS: u64 = 9_000_000;
+const RESULTS: u64 = 9_100_000;
+const END: u64 = 9_900_000;
+
+/// Events on their way to the client. A slow client makes the turn wait.
+pub(super) struct Sink {
+    out: mpsc::Sender<AgentEvent>,
+    ambient: Ambient,
+    /// What the client has already.
+    after: u64,
+    last: u64,
+}
+
+/// What became of a call, in the order it is told.
+#[derive(Debug, Clone, Copy)]
+enum Step {
+    ApprovalRequired = 0,
+    Error = 1,
+    Result = 2,
+}
+
+/// How a stream ends.
+#[derive(Debug)]
+pub(super) struct Done {
+    pub(super) reason: FinishReason,
+    pub(super) conversation_id: Option<String>,
+    pub(super) turn_id: String,
+    pub(super) message_id: Option<String>,
+    pub(super) cap: Option<Cap>,
+}
+
+fn base(round: usize) -> u64 {
+    (round as u64 + 1) * ROUND
+}
+
+fn of_call(round: usize, call: usize, step: Step) -> u64 {
+    base(round) + RESULTS + 4 * call as u64 + step as u64
+}
+
+/// Place of the event that asks for an approval.
+pub(super) fn approval_id(round: usize, call: usize) -> u64 {
+    of_call(round, call, Step::ApprovalRequired)
+}
+
+impl Sink {
+    pub(super) fn new(out: mpsc::Sender<AgentEvent>, ambient: Ambient, after: Option<u64>) -> Self {
+        Self {
+            out,
+            ambient,
+            after: after.unwrap_or(0),
+            last: 0,
+        }
+    }
+
+    pub(super) fn now(&self) -> Timestamp {
+        self.ambient.now()
+    }
+
+    /// The round is told anew: what the client has of it is void.
+    pub(super) fn anew(&mut self, round: usize) {
+        self.after = self.after.min(base(round));
+    }
+
+    /// The text of a round that is finished, or what the client lacks of it.
+    pub(super) async fn whole_text(&mut self, round: usize, text: &str) {
+        let has = usize::try_from(self.after.saturating_sub(base(round))).unwrap_or(usize::MAX);
+        let rest = text.get(has.min(text.len())..).unwrap_or(text);
+        self.text(round, text.len(), rest).await;
+    }
+
+    /// More text of a round, which is `whole` bytes with it.
+    pub(super) async fn text(&mut self, round: usize, whole: usize, more: &str) {
+        if !more.is_empty() {
+            let text = more.to_owned();
+            let place = (whole as u64).min(CALLS - 1);
+            self.send(base(round) + place, EventBody::Token { text })
+                .await;
+        }
+    }
+
+    pub(super) async fn call(&mut self, round: usize, call: usize, body: EventBody) {
+        self.send(base(round) + CALLS + call as u64, body).await;
+    }
+
+    pub(super) async fn approval(&mut self, round: usize, call: usize, body: EventBody) {
+        self.send(approval_id(round, call), body).await;
+    }
+
+    pub(super) async fn call_error(
+        &mut self,
+        round: usize,
+        call: usize,
+        kind: ErrorKind,
+        message: &str,
+    ) {
+        let message = message.to_owned();
+        let id = of_call(round, call, Step::Error);
+        self.send(id, EventBody::Error { kind, message }).await;
+    }
+
+    pub(super) async fn result(&mut self, round: usize, call: usize, body: EventBody) {
+        self.send(of_call(round, call, Step::Result), body).await;
+    }
+
+    /// An error that ends the stream, or tells why it says so little.
+    pub(super) async fn error(&mut self, kind: ErrorKind, message: &str) {
+        let message = message.to_owned();
+        self.force(self.last, EventBody::Error { kind, message })
+            .await;
+    }
+
+    /// What was used, where something was.
+    pub(super) async fn usage(&mut self, input_tokens: u64, output_tokens: u64) {
+        if input_tokens + output_tokens > 0 {
+            let body = EventBody::Usage {
+                input_tokens,
+                output_tokens,
+            };
+            self.force(self.last, body).await;
+        }
+    }
+
+    /// The answer is whole: what follows has a place of its own.
+    pub(super) fn answered(&mut self, round: usize) {
+        self.last = base(round) + END;
+    }
+
+    pub(super) async fn done(&mut self, done: Done) {
+        let body = EventBody::Done {
+            finish_reason: done.reason,
+            conversation_id: done.conversation_id,
+            turn_id: done.turn_id,
+            message_id: done.message_id,
+            cap: done.cap,
+        };
+        self.force(self.last, body).await;
+    }
+
+    async fn send(&mut self, id: u64, body: EventBody) {
+        self.last = self.last.max(id);
+        if id > self.after {
+            self.force(id, body).await;
+        }
+    }
+
+    /// A client that is gone needs nothing more; its stream, and this with it, is about to be dropped.
+    async fn force(&mut self, id: u64, body: EventBody) {
+        let timestamp = self.now();
+        let event = AgentEvent {
+            id,
+            body,
+            timestamp,
+        };
+        let _ = self.out.send(event).await;
+    }
+}

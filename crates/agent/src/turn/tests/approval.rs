@@ -1,0 +1,167 @@
+//! A call that waits for a person runs exactly as it was shown, once, or not at all.
+
+use serde_json::json;
+
+use super::fixture::{Events, Fixture};
+use crate::request::ApprovalDecision::{Approve, Refuse};
+use crate::testing::{FakeGateway, FakeTool, ScriptedModel, call, says, words};
+
+fn gateway() -> FakeGateway {
+    let schema = json!({"type": "object", "properties": {"day": {"type": "string"}, "room": {"type": "string", "default": "A"}}});
+    FakeGateway::new([
+        FakeTool::gives("look", "free"),
+        FakeTool::gives("book", "booked").writes().takes(schema),
+        FakeTool::gives("wipe", "wiped").writes().to_be_approved(),
+    ])
+}
+
+const APPROVED: &str = "    approval: { tools: [book], expires: 15m }\n";
+
+fn book() -> ScriptedModel {
+    let calls = [
+        call("c1", "look", "{}"),
+        call("c2", "book", r#"{"day":"Monday"}"#),
+        call("c3", "look", r#"{"n":2}"#),
+    ];
+    ScriptedModel::new([says("I book. ", &calls), words("Booked.")])
+}
+
+async fn asked(fixture: &Fixture) -> (Events, String) {
+    let events = fixture.says("book Monday").await;
+    assert_eq!(events.last()["finish_reason"], "approval_required");
+    let asks = events.one("approval_required");
+    let id = asks["approval_id"].as_str().unwrap().to_owned();
+    (events, id)
+}
+
+#[tokio::test]
+async fn an_approved_call_runs_as_it_was_shown_and_the_turn_goes_on() {
+    let fixture = Fixture::new(book(), gateway(), APPROVED).await;
+    let (events, id) = asked(&fixture).await;
+    let asks = events.one("approval_required");
+    assert_eq!(asks["arguments"], json!({"day": "Monday", "room": "A"}));
+    assert!(asks["expires_at"].as_str().unwrap().ends_with('Z'));
+    assert_eq!(fixture.gateway.effects(), 0);
+    assert!(fixture.gateway.said("c").is_empty(), "the turn is open");
+    // What was told before is not told again.
+    let rest = fixture.decides(&id, Approve).await;
+    assert_eq!(rest.kinds()[..2], ["tool_result", "tool_result"]);
+    assert_eq!(rest.text(), "Booked.");
+    assert!(rest.0[0]["id"].as_u64() > events.last()["id"].as_u64());
+    assert_eq!(fixture.gateway.effects(), 1);
+    assert!(
+        fixture
+            .gateway
+            .called()
+            .contains(&("book".to_owned(), json!({"day": "Monday", "room": "A"})))
+    );
+    assert_eq!(fixture.gateway.state("c", "m"), "complete");
+    // The decision is in the conversation, and told as data to no model.
+    let said = fixture.gateway.said("c");
+    assert!(
+        said.iter()
+            .any(|(_, text)| text.contains(r#""approved":true"#)),
+        "{said:?}"
+    );
+    let requests = fixture.model.requests();
+    assert!(!format!("{requests:?}").contains("nonce"));
+    // And the whole turn can be told again.
+    let again = fixture.says("book Monday").await;
+    assert_eq!(again.text(), "I book. Booked.");
+    assert_eq!(again.all("tool_result").len(), 3);
+    assert_eq!(fixture.gateway.effects(), 1);
+}
+
+#[tokio::test]
+async fn a_refused_call_does_not_run_and_the_model_is_told() {
+    let fixture = Fixture::new(book(), gateway(), APPROVED).await;
+    let (_, id) = asked(&fixture).await;
+    let rest = fixture.decides(&id, Refuse).await;
+    assert_eq!(rest.all("tool_result")[0]["success"], false);
+    assert_eq!(fixture.gateway.effects(), 0);
+    let results = fixture.model.last_results();
+    assert!(results[1].contains("The person refused"), "{results:?}");
+    assert_eq!(rest.text(), "Booked.");
+}
+
+#[tokio::test]
+async fn a_decision_is_taken_once() {
+    for (first, second) in [(Approve, Approve), (Approve, Refuse), (Refuse, Approve)] {
+        let fixture = Fixture::new(book(), gateway(), APPROVED).await;
+        let (_, id) = asked(&fixture).await;
+        fixture.decides(&id, first).await;
+        let effects = fixture.gateway.effects();
+        let again = fixture.decides(&id, second).await;
+        let error = again.one("error");
+        assert_eq!(error["kind"], "invalid_approval");
+        assert_eq!(fixture.gateway.effects(), effects);
+    }
+}
+
+#[tokio::test]
+async fn of_two_decisions_at_once_one_is_taken() {
+    let fixture = Fixture::new(book(), gateway(), APPROVED).await;
+    fixture.model.then(words("Booked too."));
+    let (_, id) = asked(&fixture).await;
+    let (one, other) = tokio::join!(fixture.decides(&id, Approve), fixture.decides(&id, Refuse));
+    let refused = one.all("error").len() + other.all("error").len();
+    assert_eq!(refused, 1, "{one:?}\n{other:?}");
+}
+
+#[tokio::test]
+async fn somebody_elses_forged_and_late_decisions_are_refused() {
+    let fixture = Fixture::new(book(), gateway(), APPROVED).await;
+    let (_, id) = asked(&fixture).await;
+    for events in [
+        fixture.decides_as("billing.bo", &id, Approve).await,
+        fixture.decides("forged", Approve).await,
+    ] {
+        assert_eq!(events.one("error")["kind"], "invalid_approval");
+    }
+    fixture
+        .clock
+        .advance(std::time::Duration::from_secs(15 * 60));
+    let events = fixture.decides(&id, Approve).await;
+    let message = events.one("error")["message"].as_str().unwrap().to_owned();
+    assert!(message.contains("expired"), "{message}");
+    assert_eq!(fixture.gateway.effects(), 0);
+    // The message sent again asks anew.
+    let again = fixture.says("book Monday").await;
+    assert_eq!(again.all("approval_required").len(), 1);
+    assert_eq!(fixture.model.requests().len(), 1);
+}
+
+#[tokio::test]
+async fn a_call_that_would_now_run_otherwise_than_it_was_shown_does_not_run() {
+    let fixture = Fixture::new(book(), gateway(), APPROVED).await;
+    let (_, id) = asked(&fixture).await;
+    let changed = json!({"type": "object", "properties": {"day": {"type": "string"}, "room": {"type": "string", "default": "B"}}});
+    fixture.gateway.set_tools([
+        FakeTool::gives("look", "free"),
+        FakeTool::gives("book", "booked").writes().takes(changed),
+    ]);
+    let events = fixture.decides(&id, Approve).await;
+    assert_eq!(fixture.gateway.effects(), 0);
+    assert_eq!(events.one("error")["kind"], "invalid_approval");
+    assert_eq!(events.text(), "Booked.", "and the turn goes on");
+}
+
+#[tokio::test]
+async fn a_tool_may_ask_for_approval_itself_and_several_calls_ask_one_after_the_other() {
+    let calls = [
+        call("c1", "wipe", r#"{"n":1}"#),
+        call("c2", "wipe", r#"{"n":2}"#),
+    ];
+    let model = ScriptedModel::new([says("", &calls), words("Done.")]);
+    let fixture = Fixture::new(model, gateway(), "").await;
+    let (_, first) = asked(&fixture).await;
+    let events = fixture.decides(&first, Approve).await;
+    assert_eq!(events.last()["finish_reason"], "approval_required");
+    assert_eq!(fixture.gateway.effects(), 1);
+    let asks = events.one("approval_required");
+    assert_eq!(asks["call_id"], "c2");
+    let second = asks["approval_id"].as_str().unwrap().to_owned();
+    let events = fixture.decides(&second, Refuse).await;
+    assert_eq!(events.text(), "Done.");
+    assert_eq!(fixture.gateway.effects(), 1);
+}

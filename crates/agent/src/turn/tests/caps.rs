@@ -1,0 +1,125 @@
+//! Limits of a turn: on each the model gets one last round without tools, and the stream says which it was.
+
+use serde_json::json;
+
+use super::fixture::{Events, Fixture};
+use crate::model::{FunctionCall, FunctionChoice, ModelEvent, ModelMessage, TokenUsage};
+use crate::testing::{FakeGateway, FakeTool, ScriptedModel, call, says, words};
+
+fn gateway() -> FakeGateway {
+    FakeGateway::new([
+        FakeTool::gives("look", "1"),
+        FakeTool::gives("slow", "late").hangs(),
+    ])
+}
+
+fn look(n: usize) -> FunctionCall {
+    call(&format!("c{n}"), "look", &json!({ "n": n }).to_string())
+}
+
+async fn capped(model: ScriptedModel, limits: &str) -> (Fixture, Events) {
+    let fixture = Fixture::new(model, gateway(), limits).await;
+    let events = fixture.says("look").await;
+    assert_eq!(events.text(), "Enough.");
+    assert_eq!(events.last()["finish_reason"], "stop");
+    let last = fixture.model.requests().pop().unwrap();
+    assert_eq!(last.choice, FunctionChoice::None);
+    let again = fixture.says("look").await;
+    assert_eq!(
+        again.last()["cap"],
+        events.last()["cap"],
+        "told again as it was"
+    );
+    (fixture, events)
+}
+
+#[tokio::test]
+async fn rounds_are_limited() {
+    let model = ScriptedModel::new([
+        says("", &[look(1)]),
+        says("", &[look(2)]),
+        // Whatever it asks for in its last round does not run.
+        says("Enough.", &[look(3)]),
+    ]);
+    let (fixture, events) = capped(model, "    limits: { turns: 2 }\n").await;
+    assert_eq!(events.last()["cap"], "turns");
+    assert_eq!(fixture.gateway.called().len(), 2);
+}
+
+#[tokio::test]
+async fn identical_calls_are_limited_however_they_are_written() {
+    let write = |id: &str, arguments: &str| says("", &[call(id, "look", arguments)]);
+    let model = ScriptedModel::new([
+        write("a", r#"{"a":1,"b":2}"#),
+        write("b", r#"{"b":2, "a":1}"#),
+        write("c", r#"{"a":1,"b":2}"#),
+        words("Enough."),
+    ]);
+    let (fixture, events) = capped(model, "    limits: { identical_calls: 2 }\n").await;
+    assert_eq!(events.last()["cap"], "identical_calls");
+    assert_eq!(fixture.gateway.called().len(), 2);
+    let results = fixture.model.last_results();
+    assert!(
+        results[2].contains("Use the result you have"),
+        "{results:?}"
+    );
+}
+
+#[tokio::test]
+async fn tokens_are_limited_and_estimated_where_they_are_not_counted() {
+    let mut counted = says("", &[look(1)]);
+    counted.push(Ok(ModelEvent::Usage(TokenUsage {
+        input: 900,
+        output: 200,
+    })));
+    let (_, events) = capped(
+        ScriptedModel::new([counted, words("Enough.")]),
+        "    limits: { tokens: 1000 }\n",
+    )
+    .await;
+    assert_eq!(events.last()["cap"], "tokens");
+    assert_eq!(events.one("usage")["input_tokens"], 910);
+    let (_, events) = capped(
+        ScriptedModel::new([says("", &[look(1)]), words("Enough.")]),
+        "    limits: { tokens: 5 }\n",
+    )
+    .await;
+    assert_eq!(events.last()["cap"], "tokens");
+}
+
+#[tokio::test(start_paused = true)]
+async fn time_is_limited_and_ends_the_tool_that_takes_it() {
+    let model = ScriptedModel::new([says("", &[call("c", "slow", "{}")]), words("Enough.")]);
+    let (fixture, events) = capped(model, "    limits: { seconds: 30 }\n").await;
+    assert_eq!(events.last()["cap"], "seconds");
+    let error = events.one("tool_result")["error"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    assert_eq!(
+        error,
+        "Tool execution failed: the gateway did not answer in time"
+    );
+    assert_eq!(fixture.gateway.cancelled(), 1);
+}
+
+#[tokio::test]
+async fn a_model_in_text_mode_is_no_longer_told_of_tools_and_its_call_is_not_shown() {
+    let ask = "TOOL: look\nPARAMETERS: {}";
+    let model = ScriptedModel::new([words(ask), words(&format!("Enough. {ask}"))]);
+    let fixture = Fixture::new(
+        model,
+        gateway(),
+        "    calls: text\n    limits: { turns: 1 }\n",
+    )
+    .await;
+    let events = fixture.says("look").await;
+    assert_eq!(events.text().trim(), "Enough.");
+    assert_eq!(events.last()["cap"], "turns");
+    let requests = fixture.model.requests();
+    let speaks_of_tools = |n: usize| match &requests[n].messages[0] {
+        ModelMessage::System(text) => text.contains("TOOL: name"),
+        other => panic!("{other:?}"),
+    };
+    assert!(speaks_of_tools(0) && !speaks_of_tools(1));
+}

@@ -1,0 +1,263 @@
+//! Whatever goes wrong, the stream ends well and the conversation stays usable.
+
+use std::time::Duration;
+
+use futures::StreamExt;
+use serde_json::json;
+
+use super::fixture::{Fixture, PLAIN, named};
+use crate::model::{FinishReason, ModelError, ModelEvent};
+use crate::request::ChatRequest;
+use crate::seam::GatewayFailure;
+use crate::testing::{FakeGateway, FakeTool, ScriptedModel, call, says, words};
+
+fn clock() -> FakeGateway {
+    FakeGateway::new([
+        FakeTool::gives("clock", "noon").takes(json!({
+            "type": "object",
+            "properties": {"zone": {"type": "string"}},
+            "required": ["zone"],
+            "additionalProperties": false
+        })),
+        FakeTool::runs("broken", |_| {
+            Err(GatewayFailure::Refused {
+                code: -32603,
+                message: "The tool did not answer within 30 s.".to_owned(),
+            })
+        }),
+        FakeTool::runs("unplugged", |_| Err(GatewayFailure::Unreachable)),
+    ])
+}
+
+#[tokio::test]
+async fn every_class_of_error_goes_back_to_the_model_and_the_turn_goes_on() {
+    let zone = r#"{"zone":"UTC"}"#;
+    for (name, arguments, error) in [
+        (
+            "nothing",
+            "{}",
+            "Tool 'nothing' not available for role 'Doctor'",
+        ),
+        ("", "{}", "Tool '' not available for role 'Doctor'"),
+        ("clock", r#"{"zone": "#, "send one JSON object"),
+        ("clock", "{}", "`zone` is required"),
+        ("clock", r#"{"zone":"UTC","x":1}"#, "x"),
+        ("broken", zone, "did not answer within 30 s"),
+        (
+            "unplugged",
+            zone,
+            "Tool execution failed: the gateway cannot be reached",
+        ),
+    ] {
+        let model = ScriptedModel::new([says("", &[call("c1", name, arguments)]), words("Sorry.")]);
+        let fixture = Fixture::new(model, clock(), PLAIN).await;
+        let events = fixture.says("when?").await;
+        let result = events.one("tool_result");
+        assert_eq!(result["success"], false);
+        assert_eq!(result["data"], json!(null));
+        let told = result["error"].as_str().unwrap();
+        assert!(told.contains(error), "{told}");
+        assert_eq!(fixture.model.last_results(), [told]);
+        assert_eq!(events.text(), "Sorry.");
+        assert_eq!(events.last()["finish_reason"], "stop");
+        let is_denied = told.contains("not available");
+        assert_eq!(
+            events.all("error").len(),
+            usize::from(is_denied),
+            "{events:?}"
+        );
+        assert_eq!(
+            fixture.gateway.called().is_empty(),
+            !matches!(name, "broken" | "unplugged")
+        );
+        // The next turn tells the model as much as is still known.
+        fixture.model.then(words("Yes."));
+        let next = ChatRequest {
+            message_id: None,
+            ..named("really?")
+        };
+        assert_eq!(fixture.hears(next).await.text(), "Yes.");
+        assert_eq!(fixture.model.last_results().len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn a_stream_that_is_cut_ends_in_an_error_and_the_same_message_goes_on() {
+    let cut = || {
+        vec![
+            Ok(ModelEvent::Text("Well, ".to_owned())),
+            Err(ModelError::Cut),
+        ]
+    };
+    let endless = || {
+        let call = call("c1", "clock", r#"{"zone":"UTC"}"#);
+        vec![
+            Ok(ModelEvent::Text("I ".to_owned())),
+            Ok(ModelEvent::Call(call)),
+        ]
+    };
+    for answer in [
+        cut(),
+        endless(),
+        vec![Err(ModelError::Busy { retry_after: None })],
+    ] {
+        let fixture = Fixture::new(ScriptedModel::new([answer]), clock(), PLAIN).await;
+        let events = fixture.says("when?").await;
+        assert_eq!(events.one("error")["kind"], "model_failed");
+        assert_eq!(events.last()["finish_reason"], "error");
+        assert!(
+            fixture.gateway.called().is_empty(),
+            "half an answer runs nothing"
+        );
+        assert!(
+            fixture.gateway.said("c").is_empty(),
+            "and is not remembered"
+        );
+        fixture.model.then(words("At noon."));
+        let mut again = named("when?");
+        again.after = events.last()["id"].as_u64();
+        let events = fixture.hears(again).await;
+        // What the client had of the cut answer is void.
+        assert_eq!(events.text(), "At noon.");
+        assert_eq!(fixture.gateway.said("c").len(), 2);
+    }
+}
+
+#[tokio::test]
+async fn an_answer_without_words_is_an_error_that_can_be_tried_again() {
+    for answer in [
+        words("  \n"),
+        vec![Ok(ModelEvent::Finished(FinishReason::Stop))],
+    ] {
+        let fixture = Fixture::new(ScriptedModel::new([answer]), clock(), PLAIN).await;
+        let events = fixture.says("when?").await;
+        assert_eq!(events.one("error")["kind"], "empty_answer");
+        assert_eq!(events.text(), "");
+        fixture.model.then(words("At noon."));
+        assert_eq!(fixture.says("when?").await.text(), "At noon.");
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_came_to_its_limit_says_so_then_and_later() {
+    let answer = vec![
+        Ok(ModelEvent::Text("It is no".to_owned())),
+        Ok(ModelEvent::Finished(FinishReason::Length)),
+    ];
+    let fixture = Fixture::new(ScriptedModel::new([answer]), clock(), PLAIN).await;
+    assert_eq!(
+        fixture.says("when?").await.last()["finish_reason"],
+        "length"
+    );
+    assert_eq!(
+        fixture.says("when?").await.last()["finish_reason"],
+        "length"
+    );
+}
+
+#[tokio::test]
+async fn without_memory_nothing_is_asked_and_nothing_runs() {
+    let fixture = Fixture::new(ScriptedModel::new([words("x")]), clock(), PLAIN).await;
+    fixture.gateway.lose_memory();
+    let events = fixture.says("when?").await;
+    assert_eq!(events.one("error")["kind"], "gateway_failed");
+    assert!(fixture.model.requests().is_empty());
+}
+
+#[tokio::test]
+async fn what_cannot_be_a_message_is_refused_with_its_remedy() {
+    let fixture = Fixture::new(ScriptedModel::default(), clock(), PLAIN).await;
+    let request = |change: fn(&mut ChatRequest)| {
+        let mut request = named("hello");
+        change(&mut request);
+        request
+    };
+    for (request, kind, message) in [
+        (
+            request(|it| it.message = "  ".to_owned()),
+            "invalid_request",
+            "`message` is empty",
+        ),
+        (
+            request(|it| it.message = "x".repeat(300_000)),
+            "invalid_request",
+            "256 KiB",
+        ),
+        (
+            request(|it| it.message_id = Some("x".repeat(97))),
+            "invalid_request",
+            "`message_id`",
+        ),
+        (
+            request(|it| it.conversation_id = Some("a\nb".to_owned())),
+            "invalid_request",
+            "`conversation_id`",
+        ),
+        (
+            request(|it| it.model = Some("nobody".to_owned())),
+            "unknown_model",
+            "list of models",
+        ),
+    ] {
+        let events = fixture.hears(request).await;
+        let error = events.one("error");
+        assert_eq!(error["kind"], kind);
+        assert!(
+            error["message"].as_str().unwrap().contains(message),
+            "{error}"
+        );
+    }
+    assert!(fixture.gateway.remembers_nothing());
+}
+
+#[tokio::test]
+async fn hanging_up_cancels_the_tool_and_gives_up_a_turn_that_nobody_can_name() {
+    for (message_id, state) in [(None, "abandoned"), (Some("m"), "open")] {
+        let gateway = FakeGateway::new([FakeTool::gives("slow", "late").hangs()]);
+        let model = ScriptedModel::new([says("", &[call("c1", "slow", "{}")])]);
+        let fixture = Fixture::new(model, gateway, PLAIN).await;
+        let mut request = named("go");
+        request.message_id = message_id.map(str::to_owned);
+        let mut stream = fixture.stream(request);
+        let first = stream.next().await.unwrap();
+        assert_eq!(serde_json::to_value(first).unwrap()["type"], "tool_call");
+        // Let the call begin.
+        let _ = tokio::time::timeout(Duration::from_millis(20), stream.next()).await;
+        drop(stream);
+        assert_eq!(fixture.gateway.cancelled(), 1);
+        tokio::time::timeout(Duration::from_secs(5), async {
+            while fixture.gateway.only_turn("c").1 != state {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await
+        .unwrap();
+        assert!(
+            fixture.gateway.said("c").is_empty(),
+            "half a turn is never shown"
+        );
+    }
+}
+
+#[tokio::test]
+async fn an_assistant_without_a_model_is_listed_and_says_what_to_set() {
+    let fixture = Fixture::new(
+        ScriptedModel::default(),
+        clock(),
+        "  - name: later\n    provider: scripted\n    model: \"${WARDGATE_TEST_NO_SUCH_VARIABLE}\"\n    prompts: { en: x }\n",
+    )
+    .await;
+    let caller = crate::testing::caller("a", &[]);
+    let models = fixture.agent.models(&caller);
+    assert_eq!(models[0].missing, Vec::<String>::new());
+    assert_eq!(models[1].missing, ["WARDGATE_TEST_NO_SUCH_VARIABLE"]);
+    let mut request = named("hello");
+    request.model = Some("later".to_owned());
+    let events = fixture.hears(request).await;
+    let error = events.one("error");
+    assert_eq!(error["kind"], "model_not_configured");
+    assert_eq!(
+        error["message"],
+        "assistant `later` has no model here: set WARDGATE_TEST_NO_SUCH_VARIABLE"
+    );
+}

@@ -1,0 +1,202 @@
+//! The arguments of one call: parsed once, coerced without loss, checked against the input schema.
+//!
+//! What is wrong is said by name and rule; a value never shows in a message.
+
+use jsonschema::ValidationError;
+use jsonschema::error::ValidationErrorKind;
+use serde_json::{Map, Value};
+
+use crate::coerce::{read_value, wanted};
+use crate::compiled::Unfit;
+use crate::schema::InputSchema;
+use crate::strict::Members;
+
+/// More complaints than this help nobody.
+const MAX_COMPLAINTS: usize = 8;
+
+/// Longest part of an unknown argument's name that is repeated.
+const MAX_SHOWN_NAME: usize = 64;
+
+/// Arguments that fit the input schema, defaults filled in.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Arguments(Map<String, Value>);
+
+/// Why arguments do not fit: what to mend, one sentence a fault.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("Invalid arguments: {}", sentences(.0))]
+pub struct InvalidArguments(Vec<Complaint>);
+
+/// One fault of the arguments of a call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Complaint {
+    /// JSON Pointer (RFC 6901) to what is at fault in the arguments, or to what is missing; empty for all of them.
+    pub path: String,
+    /// What to mend, by name and rule.
+    pub message: String,
+}
+
+impl Complaint {
+    fn new(name: &str, message: String) -> Self {
+        Self {
+            path: format!("/{}", name.replace('~', "~0").replace('/', "~1")),
+            message,
+        }
+    }
+}
+
+impl InvalidArguments {
+    /// Arguments that are at fault as a whole.
+    pub fn because(message: impl Into<String>) -> Self {
+        Self(vec![Complaint {
+            path: String::new(),
+            message: message.into(),
+        }])
+    }
+
+    /// Every fault that is told, the first one first; there is one at least.
+    pub fn complaints(&self) -> &[Complaint] {
+        &self.0
+    }
+}
+
+fn sentences(complaints: &[Complaint]) -> String {
+    let messages: Vec<_> = complaints.iter().map(|it| it.message.as_str()).collect();
+    messages.join("; ")
+}
+
+impl Arguments {
+    /// Reads `raw`, one JSON object.
+    pub fn read(schema: &InputSchema, raw: &[u8]) -> Result<Self, InvalidArguments> {
+        read(schema, raw, false)
+    }
+
+    /// The same for arguments that a policy has looked at: a value that coercion would make into something else
+    /// than it saw is refused.
+    pub fn read_as_decided(schema: &InputSchema, raw: &[u8]) -> Result<Self, InvalidArguments> {
+        read(schema, raw, true)
+    }
+
+    /// By name.
+    pub fn values(&self) -> &Map<String, Value> {
+        &self.0
+    }
+
+    /// By name, to keep.
+    pub fn into_values(self) -> Map<String, Value> {
+        self.0
+    }
+}
+
+fn read(schema: &InputSchema, raw: &[u8], as_decided: bool) -> Result<Arguments, InvalidArguments> {
+    let Ok(Members(members)) = serde_json::from_slice(raw) else {
+        return Err(InvalidArguments::because("send one JSON object"));
+    };
+    let mut complaints = Vec::new();
+    let mut arguments = Map::new();
+    for (name, raw) in members {
+        let mut complain = |problem: String| {
+            let message = format!("`{}` {problem}", shown(&name));
+            complaints.push(Complaint::new(&name, message));
+        };
+        let property = schema.property(&name);
+        if property.is_none() && !schema.is_open() {
+            complain(unknown(schema));
+            continue;
+        }
+        let types = property.map_or(&[][..], |property| &property.types);
+        match read_value(raw.get(), types) {
+            Ok(_) if arguments.contains_key(&name) => complain("is given twice".to_owned()),
+            Ok(value) if as_decided && !is_as_decided(raw.get(), &value) => complain(format!(
+                "{}, written as such: this call is decided on its arguments",
+                wanted(types)
+            )),
+            Ok(value) => {
+                arguments.insert(name, value);
+            }
+            Err(problem) => complain(problem),
+        }
+    }
+    if !complaints.is_empty() {
+        complaints.truncate(MAX_COMPLAINTS);
+        return Err(InvalidArguments(complaints));
+    }
+    for property in schema.properties() {
+        if let Some(default) = &property.default
+            && !arguments.contains_key(&property.name)
+        {
+            arguments.insert(property.name.clone(), default.clone());
+        }
+    }
+    let arguments = Value::Object(arguments);
+    match schema.compiled().check(&arguments, MAX_COMPLAINTS) {
+        Err(Unfit::Rules(errors)) => {
+            return Err(InvalidArguments(errors.iter().map(complaint).collect()));
+        }
+        Err(Unfit::TooMuch) => {
+            return Err(InvalidArguments::because(
+                "they are too large or too deeply nested to be checked against the schema of this tool",
+            ));
+        }
+        Ok(()) => {}
+    }
+    match arguments {
+        Value::Object(arguments) => Ok(Arguments(arguments)),
+        _ => Err(InvalidArguments::because("send one JSON object")),
+    }
+}
+
+/// Whether the policy saw `value` when it saw `raw`: both as the text that policies compare.
+fn is_as_decided(raw: &str, value: &Value) -> bool {
+    serde_json::from_str(raw).is_ok_and(|seen: Value| as_seen(&seen) == as_seen(value))
+}
+
+/// An argument as policies see it: a text as it is, anything else as its JSON text.
+pub fn as_seen(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+fn unknown(schema: &InputSchema) -> String {
+    let known: Vec<_> = schema
+        .properties()
+        .iter()
+        .map(|property| format!("`{}`", property.name))
+        .collect();
+    let known = match known.as_slice() {
+        [] => "this tool takes none".to_owned(),
+        names => format!("known are {}", names.join(", ")),
+    };
+    format!("is not an argument of this tool, {known}")
+}
+
+fn shown(name: &str) -> String {
+    let name: String = name.chars().take(MAX_SHOWN_NAME).collect();
+    name.escape_debug().to_string()
+}
+
+fn complaint(error: &ValidationError<'_>) -> Complaint {
+    let path = error.instance_path().as_str().to_owned();
+    if let ValidationErrorKind::Required { property } = error.kind() {
+        let name = property.as_str().unwrap_or_default();
+        let missing = Complaint::new(name, format!("`{name}` is required"));
+        return Complaint {
+            path: path + &missing.path,
+            ..missing
+        };
+    }
+    let message = error.masked().to_string();
+    let at = shown(path.trim_start_matches('/'));
+    Complaint {
+        message: if at.is_empty() {
+            message
+        } else {
+            format!("`{at}`: {message}")
+        },
+        path,
+    }
+}
+
+#[cfg(test)]
+mod tests;

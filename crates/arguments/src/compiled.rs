@@ -1,0 +1,59 @@
+//! A schema compiled once. Whatever it says, checking a value against it takes bounded time, memory and stack.
+
+mod effort;
+mod outline;
+
+use jsonschema::{PatternOptions, ValidationError, Validator};
+use serde_json::Value;
+
+use crate::schema::UnusableSchema;
+use effort::is_bearable;
+use outline::Outline;
+
+/// Nothing is fetched, and patterns run in linear time.
+#[derive(Debug)]
+pub(crate) struct Compiled {
+    validator: Validator,
+    /// Of a schema that leads from one part of it to another, where a short text can ask for endless work.
+    winding: Option<(Value, Outline)>,
+}
+
+/// What is wrong with a value.
+pub(crate) enum Unfit<'i> {
+    /// It breaks these rules; there is one at least.
+    Rules(Vec<ValidationError<'i>>),
+    /// To check it would take too long.
+    TooMuch,
+}
+
+impl Compiled {
+    pub(crate) fn new(schema: Value) -> Result<Self, UnusableSchema> {
+        let outline = Outline::of(&schema)?;
+        let validator = jsonschema::options()
+            .offline()
+            .should_validate_formats(true)
+            .should_ignore_unknown_formats(true)
+            .with_pattern_options(PatternOptions::regex())
+            .build(&schema)
+            .map_err(|error| UnusableSchema::Invalid {
+                path: error.instance_path().as_str().to_owned(),
+                problem: error.to_string(),
+            })?;
+        let winding = outline.is_winding().then_some((schema, outline));
+        Ok(Self { validator, winding })
+    }
+
+    /// Tells `most` faults of `value` at most.
+    pub(crate) fn check<'i>(&'i self, value: &'i Value, most: usize) -> Result<(), Unfit<'i>> {
+        if let Some((schema, outline)) = &self.winding
+            && !is_bearable(schema, outline, value)
+        {
+            return Err(Unfit::TooMuch);
+        }
+        if self.validator.is_valid(value) {
+            return Ok(());
+        }
+        let errors = self.validator.iter_errors(value);
+        Err(Unfit::Rules(errors.take(most).collect()))
+    }
+}

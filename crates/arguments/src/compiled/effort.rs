@@ -1,0 +1,149 @@
+//! How much work it is to check a value against a schema that refers to itself: counted before it is done.
+//!
+//! ```text
+//!   { "allOf": [{ "$ref": "#/$defs/next" }, { "$ref": "#/$defs/next" }] }     twice the work at each step
+//! ```
+
+use std::collections::HashMap;
+
+use serde_json::Value;
+
+use super::outline::Outline;
+
+/// Looks at one part of a value by one part of a schema.
+const MAX_STEPS: u64 = 500_000;
+
+/// Looks inside looks; each takes some of the stack.
+const MAX_DEPTH: usize = 1_000;
+
+/// Names of members are texts, and texts have no parts.
+const NAME: Value = Value::Null;
+
+/// One part of the schema, one part of the value.
+type Look = (*const Value, *const Value);
+
+/// Why the work is too much, or has no end.
+struct TooMuch;
+
+/// Whether checking `value` against `schema` is few enough steps.
+pub(super) fn is_bearable(schema: &Value, outline: &Outline, value: &Value) -> bool {
+    let mut effort = Effort {
+        schema,
+        outline,
+        steps: HashMap::new(),
+    };
+    effort.look(schema, value, 0).is_ok()
+}
+
+/// A count under way.
+struct Effort<'s> {
+    schema: &'s Value,
+    outline: &'s Outline,
+    /// Steps of each look; none yet for one that is under way.
+    steps: HashMap<Look, Option<u64>>,
+}
+
+impl<'s> Effort<'s> {
+    fn look(&mut self, schema: &'s Value, value: &Value, depth: usize) -> Result<u64, TooMuch> {
+        let Value::Object(keywords) = schema else {
+            return Ok(1);
+        };
+        let look = (std::ptr::from_ref(schema), std::ptr::from_ref(value));
+        match self.steps.get(&look) {
+            Some(Some(steps)) => return Ok(*steps),
+            // It leads to itself without going into the value, so it would never end.
+            Some(None) => return Err(TooMuch),
+            None if depth > MAX_DEPTH => return Err(TooMuch),
+            None => self.steps.insert(look, None),
+        };
+        let mut steps = 1;
+        for (keyword, operand) in keywords {
+            steps += self.keyword(keyword, operand, value, depth + 1)?;
+        }
+        if keywords.contains_key("unevaluatedProperties")
+            || keywords.contains_key("unevaluatedItems")
+        {
+            // It asks once more what each of the others has looked at.
+            steps *= 3;
+        }
+        if steps > MAX_STEPS {
+            return Err(TooMuch);
+        }
+        self.steps.insert(look, Some(steps));
+        Ok(steps)
+    }
+
+    /// The keywords that apply schemas (2020-12, core, section 10; and those of earlier drafts).
+    fn keyword(
+        &mut self,
+        keyword: &str,
+        operand: &'s Value,
+        value: &Value,
+        depth: usize,
+    ) -> Result<u64, TooMuch> {
+        let members = value.as_object();
+        let members = || members.into_iter().flatten();
+        let items = value.as_array();
+        let items = || items.into_iter().flatten();
+        let mut steps = 0;
+        match keyword {
+            "$ref" | "$dynamicRef" | "$recursiveRef" => {
+                let Some(reference) = operand.as_str() else {
+                    return Ok(0);
+                };
+                let target = self.outline.follow(reference, self.schema).ok_or(TooMuch)?;
+                steps += self.look(target, value, depth)?;
+            }
+            "allOf" | "anyOf" | "oneOf" | "not" | "if" | "then" | "else" | "dependentSchemas"
+            | "dependencies" => {
+                for schema in each(operand, keyword) {
+                    steps += self.look(schema, value, depth)?;
+                }
+            }
+            "properties" => {
+                for (name, member) in members() {
+                    if let Some(schema) = operand.get(name) {
+                        steps += self.look(schema, member, depth)?;
+                    }
+                }
+            }
+            "patternProperties" | "additionalProperties" | "unevaluatedProperties" => {
+                for schema in each(operand, keyword) {
+                    for (_, member) in members() {
+                        steps += self.look(schema, member, depth)?;
+                    }
+                }
+            }
+            "propertyNames" => {
+                for _ in members() {
+                    steps += self.look(operand, &NAME, depth)?;
+                }
+            }
+            "items" | "prefixItems" | "additionalItems" | "unevaluatedItems" | "contains" => {
+                for schema in each(operand, keyword) {
+                    for item in items() {
+                        steps += self.look(schema, item, depth)?;
+                    }
+                }
+            }
+            _ => {}
+        }
+        Ok(steps)
+    }
+}
+
+/// The schemas that a keyword holds: one, a list of them, or a map.
+fn each<'s>(operand: &'s Value, keyword: &str) -> Box<dyn Iterator<Item = &'s Value> + 's> {
+    match operand {
+        Value::Array(schemas) => Box::new(schemas.iter()),
+        Value::Object(schemas)
+            if matches!(
+                keyword,
+                "dependentSchemas" | "dependencies" | "patternProperties"
+            ) =>
+        {
+            Box::new(schemas.values())
+        }
+        _ => Box::new(std::iter::once(operand)),
+    }
+}

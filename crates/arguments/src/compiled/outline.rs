@@ -1,0 +1,141 @@
+//! What must be known of a schema before it may be compiled.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use crate::schema::UnusableSchema;
+
+/// JSON values in a schema.
+const MAX_VALUES: usize = 100_000;
+
+/// Places that references point at. The compiler goes through them one inside the other.
+const MAX_TARGETS: usize = 512;
+
+/// The same beside `unevaluatedProperties` or `unevaluatedItems`, which take far more of the stack.
+const MAX_TARGETS_UNEVALUATED: usize = 48;
+
+/// Where a schema leads.
+#[derive(Debug, Default)]
+pub(super) struct Outline {
+    /// JSON Pointers to what `$anchor` and `$dynamicAnchor` name.
+    anchors: BTreeMap<String, String>,
+    /// What references are written as.
+    references: Vec<String>,
+    /// `$id` of the root.
+    id: Option<String>,
+    evaluates: bool,
+}
+
+impl Outline {
+    pub(super) fn of(schema: &Value) -> Result<Self, UnusableSchema> {
+        let mut outline = Self {
+            id: schema.get("$id").and_then(Value::as_str).map(str::to_owned),
+            ..Self::default()
+        };
+        let mut inner_id = None;
+        let mut values = 0;
+        let mut ahead = vec![(schema, String::new())];
+        while let Some((value, path)) = ahead.pop() {
+            values += 1;
+            if values > MAX_VALUES {
+                return Err(invalid(path, "the schema is too large"));
+            }
+            match value {
+                Value::Array(items) => ahead.extend(
+                    items
+                        .iter()
+                        .enumerate()
+                        .map(|(index, item)| (item, format!("{path}/{index}"))),
+                ),
+                Value::Object(members) => {
+                    for (name, member) in members {
+                        match (name.as_str(), member) {
+                            ("$ref" | "$dynamicRef" | "$recursiveRef", Value::String(to)) => {
+                                outline.references.push(to.clone());
+                            }
+                            ("$anchor" | "$dynamicAnchor", Value::String(anchor)) => {
+                                outline.anchors.insert(anchor.clone(), path.clone());
+                            }
+                            ("$id", Value::String(_)) if !path.is_empty() => {
+                                inner_id = Some(path.clone());
+                            }
+                            ("unevaluatedProperties" | "unevaluatedItems", _) => {
+                                outline.evaluates = true;
+                            }
+                            _ => {}
+                        }
+                        let name = name.replace('~', "~0").replace('/', "~1");
+                        ahead.push((member, format!("{path}/{name}")));
+                    }
+                }
+                _ => {}
+            }
+        }
+        outline.references.sort_unstable();
+        outline.references.dedup();
+        let most = if outline.evaluates {
+            MAX_TARGETS_UNEVALUATED
+        } else {
+            MAX_TARGETS
+        };
+        if outline.references.len() > most {
+            let problem = format!("the schema refers to more than {most} places in itself");
+            return Err(invalid(String::new(), &problem));
+        }
+        match inner_id {
+            Some(path) if outline.is_winding() => Err(invalid(
+                path,
+                "`$id` inside a schema that also refers to parts of itself is not supported",
+            )),
+            _ => Ok(outline),
+        }
+    }
+
+    /// Whether checking a value can take more steps than the schema and the value have parts.
+    pub(super) fn is_winding(&self) -> bool {
+        self.evaluates || !self.references.is_empty()
+    }
+
+    /// What a reference stands for.
+    pub(super) fn follow<'s>(&self, reference: &str, schema: &'s Value) -> Option<&'s Value> {
+        let own = self.id.as_deref().map(|id| id.trim_end_matches('#'));
+        let reference = own
+            .and_then(|id| reference.strip_prefix(id))
+            .unwrap_or(reference);
+        let fragment = match reference {
+            "" => "",
+            _ => reference.strip_prefix('#')?,
+        };
+        let fragment = percent_decoded(fragment)?;
+        match self.anchors.get(&fragment) {
+            Some(path) => schema.pointer(path),
+            None => schema.pointer(&fragment),
+        }
+    }
+}
+
+fn invalid(path: String, problem: &str) -> UnusableSchema {
+    UnusableSchema::Invalid {
+        path,
+        problem: problem.to_owned(),
+    }
+}
+
+/// The fragment of a reference is that of a URL (RFC 3986, section 2.1).
+fn percent_decoded(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&byte, after)) = rest.split_first() {
+        rest = after;
+        if byte == b'%' {
+            let (digits, after) = rest.split_at_checked(2)?;
+            let digits = std::str::from_utf8(digits).ok()?;
+            bytes.push(u8::from_str_radix(digits, 16).ok()?);
+            rest = after;
+        } else {
+            bytes.push(byte);
+        }
+    }
+    String::from_utf8(bytes).ok()
+}

@@ -1,0 +1,118 @@
+use std::io::Write;
+use std::sync::Mutex;
+
+use tracing_subscriber::fmt::MakeWriter;
+use wardgate_domain::{ConversationKey, HoldTarget};
+use wardgate_rpc::client::Which;
+
+use super::*;
+
+/// Everything that is logged, whatever its level.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<'a> MakeWriter<'a> for Log {
+    type Writer = Self;
+
+    fn make_writer(&'a self) -> Self {
+        self.clone()
+    }
+}
+
+#[tokio::test]
+async fn neither_logs_nor_errors_repeat_what_a_person_wrote() {
+    let log = Log::default();
+    let subscriber = tracing_subscriber::fmt()
+        .with_writer(log.clone())
+        .with_max_level(tracing::Level::TRACE)
+        .finish();
+    let _logging = tracing::subscriber::set_default(subscriber);
+    let mut errors = String::new();
+    for setup in Setup::each().await {
+        let joy = joy();
+        let memory = &setup.memory;
+        let mine = setup.make(&joy, "canary id").await;
+        let key = memory
+            .get_or_create(of(&joy), Some(&mine))
+            .await
+            .unwrap()
+            .0
+            .key;
+        let turn = turn_id("canary turn");
+        let said = || {
+            vec![
+                with_id("canary message", person("canary text")),
+                model("canary answer"),
+            ]
+        };
+        let state = TurnState::Complete;
+        setup
+            .add_to_turn(&joy, &mine, turn.as_str(), state, said())
+            .await
+            .unwrap();
+        let result = || vec![result_of("read", r#"{"a":"canary"}"#, "canary result")];
+        setup.add(&joy, &mine, result()).await.unwrap();
+        memory.search(of(&joy), "canary", None, 0).await.unwrap();
+        setup.context(&joy, &mine).await;
+
+        let mut failed = |error: Option<CallError>| errors += &format!("{0} {0:?}", error.unwrap());
+        failed(setup.add(&joy, &mine, said()).await.err());
+        let open = TurnState::Open;
+        failed(
+            setup
+                .add_to_turn(&joy, &mine, turn.as_str(), open, result())
+                .await
+                .err(),
+        );
+        failed(memory.clear(of(&joy), &id("canary unknown")).await.err());
+        let bad_token = memory.list_conversations(of(&joy), 0, "canary").await;
+        failed(bad_token.err());
+        setup.policy.is_down(true);
+        failed(setup.add(&joy, &mine, result()).await.err());
+        setup.context(&joy, &mine).await;
+        setup.policy.is_down(false);
+        let unknown = HoldTarget::Conversation(ConversationKey::new(&Ambient::system()));
+        failed(setup.operator.set_hold(&unknown, true, "ada").await.err());
+        // Damage that shows when it is read.
+        setup
+            .database
+            .execute("UPDATE memory.message SET position = position + 7")
+            .await;
+        failed(memory.get_context(of(&joy), &mine, 0, 0).await.err());
+        failed(
+            memory
+                .read_conversation(of(&joy), Which::Key(key), 0, 0)
+                .await
+                .err(),
+        );
+        memory.delete(of(&joy), &mine).await.unwrap();
+        setup.database.execute("DROP TABLE memory.hold").await;
+        failed(
+            memory
+                .get_or_create(of(&joy), Some(&id("canary broken")))
+                .await
+                .err(),
+        );
+    }
+    let logged = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    assert!(
+        logged.contains("a conversation was erased"),
+        "the log is read"
+    );
+    assert!(logged.contains("cannot be used"), "failures are logged");
+    for text in [logged, errors] {
+        let found = text.lines().find(|line| line.contains("canary"));
+        assert_eq!(found, None);
+    }
+}

@@ -1,0 +1,32 @@
+//! The words of `wardgate agent`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use wardgate_agent::Family;
+
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+pub(crate) struct Agent {
+    #[command(subcommand)]
+    pub(crate) command: Option<AgentCommand>,
+    /// Run the service with this configuration file.
+    #[arg(long, value_name = "FILE", required = true)]
+    pub(crate) config: Option<PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum AgentCommand {
+    /// Find the tool calls in what models wrote: JSON lines from standard input to standard output.
+    ///
+    /// A line `{"id", "text", "tools", "family"?}`, with tools as in the chat completions API, gives a line
+    /// `{"id", "calls": [{"name", "arguments"}], "text"}`, or `{"id", "error"}` if it cannot be used.
+    Extract(Extract),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Extract {
+    /// Which models wrote it, for lines that do not say; `unknown` for any.
+    #[arg(long, value_name = "FAMILY", default_value_t = Family::UNKNOWN)]
+    pub(crate) family: Family,
+}

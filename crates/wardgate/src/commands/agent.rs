@@ -1,0 +1,84 @@
+//! `wardgate agent`: the service, and what it does with models' texts as a filter.
+
+use std::path::Path;
+use std::time::Duration;
+
+use reqwest::{Client, Url};
+use tokio::sync::watch;
+use wardgate_domain::Ambient;
+use wardgate_edge::Bound;
+use wardgate_rpc::{Readiness, probes};
+
+use crate::Failure;
+use crate::cli::{Agent, AgentCommand};
+use crate::commands::{extract, serve};
+use crate::compose;
+use crate::config::{AgentWiring, Settings};
+use crate::data_dir;
+use crate::shutdown;
+
+pub(crate) async fn run(arguments: Agent) -> Result<(), Failure> {
+    match (arguments.command, arguments.config) {
+        (Some(AgentCommand::Extract(arguments)), _) => extract::run(&arguments),
+        (None, Some(config)) => serve(&config).await,
+        (None, None) => Err("name a configuration file with --config".into()),
+    }
+}
+
+/// The service on an address of its own.
+async fn serve(config: &Path) -> Result<(), Failure> {
+    let settings = Settings::load(config)?;
+    let (config, wiring): (wardgate_agent::Config, AgentWiring) = settings.service("agent")?;
+    let telemetry = wardgate_telemetry::init(&settings.optional("telemetry")?, "agent")?;
+    let file = serve::required(wiring.approval_key_file.as_ref(), "agent.approval_key_file")?;
+    let approvals = data_dir::approval_key(file)?;
+    let stop = shutdown::signals()?;
+    let bound = Bound::bind(wiring.listen).await?;
+    let connections = wiring.limits.connections();
+    let gateway = follow(&wiring.links.gateway)?;
+    let agent = compose::remote_agent(&config, approvals, wiring, &Ambient::system()).await?;
+    let parts = vec![
+        ("keys", agent.admission.auth.readiness()),
+        ("gateway", gateway),
+    ];
+    let router = agent.alone(probes::router(parts, telemetry.metrics()));
+    let url = format!("http://{}", bound.address());
+    // It serves before its gateway is there: the probes tell.
+    println!("ready {url}/api/chat/message/ (also {url}/v1, {url}/ready, {url}/metrics)");
+    bound.serve(router, connections, stop, async {}).await;
+    Ok(())
+}
+
+/// How often the gateway is looked for.
+const INTERVAL: Duration = Duration::from_secs(5);
+
+/// Whether the gateway answers, followed for as long as somebody asks. A gateway that is away ends nothing.
+fn follow(url: &Url) -> Result<watch::Receiver<Readiness>, Failure> {
+    let url = format!("{}/health", url.as_str().trim_end_matches('/'));
+    let client = Client::builder().no_proxy().timeout(INTERVAL).build()?;
+    let (tell, told) = watch::channel(Readiness::NotReady("not asked yet".to_owned()));
+    tokio::spawn(async move {
+        let mut ticks = tokio::time::interval(INTERVAL);
+        while !tell.is_closed() {
+            ticks.tick().await;
+            let answer = client.get(&url).send().await;
+            let now = match answer.and_then(reqwest::Response::error_for_status) {
+                Ok(_) => Readiness::Ready,
+                Err(_) => Readiness::NotReady("the gateway does not answer".to_owned()),
+            };
+            let changed = tell.send_if_modified(|before| {
+                let changed = *before != now;
+                before.clone_from(&now);
+                changed
+            });
+            match (changed, now.is_ready()) {
+                (true, true) => tracing::info!("the gateway answers"),
+                (true, false) => tracing::warn!(
+                    "the gateway does not answer; chats fail until it does. See agent.links.gateway"
+                ),
+                (false, _) => {}
+            }
+        }
+    });
+    Ok(told)
+}

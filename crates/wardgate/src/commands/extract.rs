@@ -1,0 +1,91 @@
+//! `wardgate agent extract`: the tool calls in what models wrote.
+
+use std::io::{BufRead, Write};
+
+use wardgate_agent::FailedLines;
+
+use crate::Failure;
+use crate::cli::Extract;
+
+pub(crate) fn run(arguments: &Extract) -> Result<(), Failure> {
+    let output = std::io::BufWriter::new(std::io::stdout().lock());
+    filter(arguments, std::io::stdin().lock(), output)
+}
+
+fn filter(
+    arguments: &Extract,
+    mut input: impl BufRead,
+    mut output: impl Write,
+) -> Result<(), Failure> {
+    match wardgate_agent::extract_calls(&mut input, &mut output, arguments.family)? {
+        FailedLines(0) => Ok(()),
+        FailedLines(lines) => {
+            Err(format!("{lines} lines could not be used; their answers say why").into())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::cli::{AgentCommand, Cli, Command};
+
+    fn extract(words: &[&str], input: &str) -> (String, Result<(), String>) {
+        let words = ["wardgate", "agent", "extract"].iter().chain(words);
+        let Command::Agent(agent) = Cli::try_parse_from(words).unwrap().command else {
+            panic!("another command");
+        };
+        let Some(AgentCommand::Extract(arguments)) = agent.command else {
+            panic!("no command of the agent");
+        };
+        let mut output = Vec::new();
+        let done = filter(&arguments, input.as_bytes(), &mut output);
+        let output = String::from_utf8(output).unwrap();
+        (output, done.map_err(|error| error.to_string()))
+    }
+
+    #[test]
+    fn a_line_gives_a_line_and_a_bad_one_an_error_among_the_others() {
+        let (output, done) = extract(
+            &[],
+            concat!(
+                r#"{"id":1,"text":"TOOL: f\nPARAMETERS: {\"n\": 12345678901234567890123}","tools":[]}"#,
+                "\n\nnot json\n",
+                r#"{"id":"x","text":7}"#,
+                "\n",
+                r#"{"id":"y","text":"Hello","family":"hermes"}"#,
+            ),
+        );
+        assert_eq!(
+            output,
+            concat!(
+                r#"{"id":1,"calls":[{"name":"f","arguments":{"n":12345678901234567890123}}],"text":""}"#,
+                "\n",
+                r#"{"error":"the line is not JSON (column 2)"}"#,
+                "\n",
+                r#"{"id":"x","error":"\"text\" must be a string"}"#,
+                "\n",
+                r#"{"id":"y","calls":[],"text":"Hello"}"#,
+                "\n",
+            )
+        );
+        assert_eq!(
+            done,
+            Err("2 lines could not be used; their answers say why".to_owned())
+        );
+    }
+
+    #[test]
+    fn the_family_is_that_of_the_line_or_else_of_the_command_line() {
+        let line = r#"{"id":1,"text":"[TOOL_CALLS]f[ARGS]{}","tools":[]}"#;
+        let calls = r#"{"id":1,"calls":[{"name":"f","arguments":{}}],"text":""}"#;
+        let text = r#"{"id":1,"calls":[],"text":"[TOOL_CALLS]f[ARGS]{}"}"#;
+        assert_eq!(extract(&["--family", "mistral"], line).0.trim(), calls);
+        assert_eq!(extract(&[], line).0.trim(), calls);
+        assert_eq!(extract(&["--family", "qwen"], line).0.trim(), text);
+        let named = line.replace("\"tools\":[]", "\"tools\":[],\"family\":\"mistral\"");
+        assert_eq!(extract(&["--family", "qwen"], &named).0.trim(), calls);
+    }
+}

@@ -1,0 +1,225 @@
+//! `wardgate tools validate`: arguments against input schemas, as the tool-runner checks them. JSON lines in, JSON
+//! lines out.
+
+use std::io::{BufRead, Read, Write};
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
+use wardgate_arguments::{Arguments, Complaint, InputSchema, UnusableSchema};
+
+use crate::Failure;
+
+/// Longest line that is read, in bytes.
+const MAX_LINE: usize = 16 * 1024 * 1024;
+
+/// Longest answer to what is wrong, in characters: a schema is repeated in what is said of it.
+const MAX_ERROR: usize = 1_000;
+
+/// One line: what to check.
+#[derive(Deserialize)]
+struct Question<'l> {
+    #[serde(borrow)]
+    id: Option<&'l RawValue>,
+    #[serde(borrow)]
+    schema: Option<&'l RawValue>,
+    #[serde(borrow)]
+    arguments: Option<&'l RawValue>,
+}
+
+/// Why a line has no arguments to give back.
+struct Fault {
+    error: String,
+    /// JSON Pointer into the arguments.
+    path: String,
+}
+
+impl Fault {
+    fn new(error: impl Into<String>) -> Self {
+        Self {
+            error: error.into(),
+            path: String::new(),
+        }
+    }
+}
+
+/// Answers each line of `input` by one of `output`.
+pub(crate) fn run(mut input: impl BufRead, mut output: impl Write) -> Result<(), Failure> {
+    let mut line = Vec::new();
+    while read_line(&mut input, &mut line)? {
+        if !line.trim_ascii().is_empty() {
+            writeln!(output, "{}", answer(&line))?;
+        }
+    }
+    Ok(output.flush()?)
+}
+
+/// Reads a line, and no more of it than one byte too many. False at the end of the input.
+fn read_line(input: &mut impl BufRead, line: &mut Vec<u8>) -> Result<bool, Failure> {
+    line.clear();
+    let most = MAX_LINE as u64 + 1;
+    let read = input.by_ref().take(most).read_until(b'\n', line)?;
+    if line.len() > MAX_LINE && line.last() != Some(&b'\n') {
+        input.skip_until(b'\n')?;
+    }
+    Ok(read > 0)
+}
+
+fn answer(line: &[u8]) -> Value {
+    let (id, checked) = if line.len() > MAX_LINE {
+        let error = format!("the line is longer than {} MiB", MAX_LINE >> 20);
+        (None, Err(Fault::new(error)))
+    } else {
+        match serde_json::from_slice::<Question<'_>>(line) {
+            Ok(question) => (question.id.and_then(value), check(&question)),
+            Err(_) => (
+                None,
+                Err(Fault::new(
+                    "the line is not JSON of the form {\"id\", \"schema\", \"arguments\"}",
+                )),
+            ),
+        }
+    };
+    let mut answer = Map::new();
+    if let Some(id) = id {
+        answer.insert("id".to_owned(), id);
+    }
+    answer.insert("ok".to_owned(), json!(checked.is_ok()));
+    match checked {
+        Ok(arguments) => {
+            answer.insert("arguments".to_owned(), Value::Object(arguments));
+        }
+        Err(Fault { error, path }) => {
+            let error: String = error.chars().take(MAX_ERROR).collect();
+            answer.insert("error".to_owned(), json!(error));
+            if !path.is_empty() {
+                answer.insert("path".to_owned(), json!(path));
+            }
+        }
+    }
+    Value::Object(answer)
+}
+
+/// None where it is nested too deeply.
+fn value(raw: &RawValue) -> Option<Value> {
+    serde_json::from_str(raw.get()).ok()
+}
+
+fn check(question: &Question<'_>) -> Result<Map<String, Value>, Fault> {
+    let schema = question
+        .schema
+        .ok_or_else(|| Fault::new("`schema` is missing"))?;
+    let arguments = question
+        .arguments
+        .ok_or_else(|| Fault::new("`arguments` is missing"))?;
+    let schema = value(schema).ok_or_else(|| Fault::new("`schema` is nested too deeply"))?;
+    let schema = InputSchema::closed(&schema).map_err(|unusable| {
+        Fault::new(match unusable {
+            UnusableSchema::Invalid { path, problem } if !path.is_empty() => {
+                format!("the schema cannot be used: at `{path}`: {problem}")
+            }
+            unusable => format!("the schema cannot be used: {unusable}"),
+        })
+    })?;
+    // As models write them: a text that holds the JSON.
+    let text = serde_json::from_str::<String>(arguments.get());
+    let raw = text.as_deref().unwrap_or(arguments.get());
+    Arguments::read(&schema, raw.as_bytes())
+        .map(Arguments::into_values)
+        .map_err(|invalid| Fault {
+            error: invalid.to_string(),
+            path: invalid
+                .complaints()
+                .first()
+                .map_or_else(String::new, |Complaint { path, .. }| path.clone()),
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answers(input: &[u8]) -> Vec<Value> {
+        let mut output = Vec::new();
+        run(input, &mut output).unwrap();
+        String::from_utf8(output)
+            .unwrap()
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect()
+    }
+
+    fn answer_to(question: &Value) -> Value {
+        answers(question.to_string().as_bytes()).remove(0)
+    }
+
+    fn forecast() -> Value {
+        json!({
+            "type": "object",
+            "properties": { "city": { "type": "string" }, "days": { "type": "integer", "default": 3 } },
+            "required": ["city"],
+        })
+    }
+
+    #[test]
+    fn arguments_come_back_coerced_with_defaults_filled_in() {
+        for arguments in [json!({ "city": 7 }), json!(r#"{"city": "7"}"#)] {
+            assert_eq!(
+                answer_to(&json!({ "id": "a", "schema": forecast(), "arguments": arguments })),
+                json!({ "id": "a", "ok": true, "arguments": { "city": "7", "days": 3 } })
+            );
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_is_said_with_its_place() {
+        assert_eq!(
+            answer_to(&json!({ "id": 1, "schema": forecast(), "arguments": {} })),
+            json!({ "id": 1, "ok": false, "error": "Invalid arguments: `city` is required", "path": "/city" })
+        );
+    }
+
+    #[test]
+    fn a_bad_line_is_answered_and_the_next_one_too() {
+        let good = json!({ "id": 9, "schema": forecast(), "arguments": { "city": "Hue" } });
+        for bad in [
+            "not JSON",
+            "[]",
+            "{}",
+            r#"{"id": 1}"#,
+            r#"{"id": 1, "schema": {}}"#,
+            r#"{"id": 1, "schema": 5, "arguments": {}}"#,
+            r#"{"id": 1, "schema": {"type": "string"}, "arguments": {}}"#,
+            r#"{"id": 1, "schema": {}, "arguments": [1]}"#,
+            r#"{"id": 1, "schema": {}, "arguments": "{"}"#,
+            r#"{"id": 1, "schema": {"$ref": "https://example.com/x"}, "arguments": {}}"#,
+            "\u{feff}{}",
+        ] {
+            let answers = answers(format!("{bad}\n\n{good}").as_bytes());
+            assert_eq!(answers.len(), 2, "{bad}");
+            assert_eq!(answers[0]["ok"], false, "{bad}");
+            assert!(answers[0]["error"].is_string(), "{bad}");
+            assert_eq!(answers[1]["ok"], true, "{bad}");
+        }
+        let not_unicode = [b"\xff\xfe\n", good.to_string().as_bytes()].concat();
+        assert_eq!(answers(&not_unicode)[1]["ok"], true);
+    }
+
+    #[test]
+    fn a_line_that_is_too_long_is_skipped_whole() {
+        let mut input = vec![b'['; MAX_LINE + 10];
+        input.extend_from_slice(b"\n{}\n");
+        let answers = answers(&input);
+        assert_eq!(answers.len(), 2);
+        let error = answers[0]["error"].as_str().unwrap();
+        assert!(error.contains("longer than 16 MiB"), "{error}");
+    }
+
+    #[test]
+    fn an_answer_about_a_large_schema_is_short() {
+        let schema =
+            json!({ "type": "object", "properties": { "a": { "type": "x".repeat(1_000_000) } } });
+        let answer = answer_to(&json!({ "schema": schema, "arguments": {} }));
+        assert!(answer.to_string().len() < 5_000);
+    }
+}
