@@ -61,7 +61,7 @@ const recalled = async (token, conversation_id) => {
 // What the provider was asked, newest last.
 const asked = async () => {
   const journal = await (await fetch(new URL('/__aimock/journal', LLM_BASE_URL))).json();
-  return (journal.entries ?? journal).map(entry => entry.body);
+  return journal.map(entry => entry.body);
 };
 
 const STORIES = [
@@ -172,12 +172,11 @@ const CHECKS = [
     },
   ],
   [
-    'an unknown model is refused by name',
+    'an unknown model is an error, and nothing is kept',
     async () => {
-      const response = await post('/api/chat/message/', DOCTOR, { message: 'hello', model: 'nobody' });
-      const body = await response.text();
-      assert(response.status === 404 || body.includes('"error"'), body);
-      assert(body.includes('nobody'), body);
+      const seen = await chat(DOCTOR, 'hello', { model: 'nobody' });
+      assert.equal(one(seen, 'error').kind, 'unknown_model');
+      assert.equal(seen.at(-1).conversation_id, null);
     },
   ],
   [
@@ -229,7 +228,8 @@ const CHECKS = [
       const seen = await chat(DOCTOR, 'Read with care', { model: 'careful' });
       const pending = one(seen, 'approval_required');
       assert.equal(pending.tool_name, 'get_medical_records');
-      assert.deepEqual(pending.arguments, { patient_id: 'NUGWI' });
+      // Exactly what would run: the default is in it.
+      assert.deepEqual(pending.arguments, { patient_id: 'NUGWI', limit: 100 });
       assert.equal(of(seen, 'tool_result').length, 0);
       const path = `/api/chat/approvals/${encodeURIComponent(pending.approval_id)}`;
       const stranger = await post(path, BILLING, { decision: 'approve' });

@@ -16,6 +16,13 @@ function story(question, call, contains, answer) {
   mock.on(answered(question, contains), { content: answer });
 }
 
+// Text calls: the call is in the content, the result comes as a message.
+mock.on(
+  { model: 'text-model', predicate: request => !JSON.stringify(request.messages.at(-1)).includes('[Tool Result: get_patient_records]') },
+  { content: `I will look it up.\nTOOL: get_patient_records\nPARAMETERS: {"patient_id": "NUGWI"}\n` },
+);
+mock.on({ model: 'text-model' }, { content: 'Hypertension, treated with Lisinopril 10mg daily.' });
+
 const NUGWI = { patient_id: 'NUGWI' };
 story('Tell me about patient NUGWI', ['get_patient_overview', NUGWI], 'NUGWI', 'NUGWI is a patient of ward W2.');
 story("Show me NUGWI's medical records", ['get_patient_records', NUGWI], 'Lisinopril', 'Hypertension, treated with Lisinopril 10mg daily.');
@@ -27,11 +34,11 @@ story('Tell me about patient NOGWI', ['get_patient_overview', { patient_id: 'NOG
 mock.on(asked('Records and appointments of NUGWI'), calls(['get_patient_records', NUGWI], ['get_patient_appointments', NUGWI]));
 mock.on(answered('Records and appointments of NUGWI'), { content: 'Both were read.' });
 // Arguments that no schema takes, then better ones.
-mock.on({ ...asked('Records of nobody in particular') }, calls(['get_patient_records', { patient_id: 5 }]));
-mock.on({ ...answered('Records of nobody in particular'), turnIndex: 1 }, calls(['get_patient_records', NUGWI]));
+mock.on(asked('Records of nobody in particular'), calls(['get_patient_records', { patient_id: 5 }]));
+mock.on(answered('Records of nobody in particular', 'Invalid arguments'), calls(['get_patient_records', NUGWI]));
 mock.on(answered('Records of nobody in particular', 'Lisinopril'), { content: 'It worked in the end.' });
 // A model that never stops asking the same.
-mock.on({ userMessage: 'Go round in circles', predicate: request => (request.tools ?? []).length > 0 }, calls(['get_my_shifts', {}]));
+mock.on({ userMessage: 'Go round in circles', predicate: request => request.tool_choice !== 'none' }, calls(['get_my_shifts', {}]));
 mock.on({ userMessage: 'Go round in circles' }, { content: 'I stop here.' });
 // A tool that does not exist.
 mock.on(asked('Use a tool that is not there'), calls(['drop_all_tables', {}]));
@@ -47,12 +54,6 @@ mock.on(asked('Count slowly'), { content: 'one two three four five six seven eig
 mock.on({ ...asked('Read with care'), model: 'careful-model' }, calls(['get_medical_records', NUGWI]));
 mock.on(answered('Read with care', 'Lisinopril'), { content: 'Approved: Lisinopril 10mg daily.' });
 mock.on(answered('Read with care'), { content: 'It was not approved.' });
-// Text calls: the call is in the content, the result comes as a message.
-mock.on(
-  { model: 'text-model', predicate: request => !JSON.stringify(request.messages.at(-1)).includes('[Tool Result: get_patient_records]') },
-  { content: `I will look it up.\nTOOL: get_patient_records\nPARAMETERS: {"patient_id": "NUGWI"}\n` },
-);
-mock.on({ model: 'text-model' }, { content: 'Hypertension, treated with Lisinopril 10mg daily.' });
 mock.onMessage('hello', { content: 'Hello there.' });
 
 await mock.start();

@@ -59,7 +59,7 @@ impl FakeTool {
         self
     }
 
-    pub(crate) fn to_be_approved(mut self) -> Self {
+    pub(crate) fn asks_first(mut self) -> Self {
         self.needs_approval = true;
         self
     }

@@ -70,7 +70,11 @@ impl ScriptedModel {
 
 impl ModelClient for ScriptedModel {
     fn stream(&self, request: ModelRequest) -> BoxFuture<'_, Result<ModelStream, ModelError>> {
-        let round = request.messages.iter().filter(asks_for_tools).count();
+        let round = request
+            .messages
+            .iter()
+            .filter(|it| asks_for_tools(it))
+            .count();
         self.requests.lock().unwrap().push(request);
         let mut answers = self.answers.lock().unwrap();
         let answer = if self.answers_by_round {
@@ -91,7 +95,7 @@ impl ModelClient for ScriptedModel {
     }
 }
 
-fn asks_for_tools(message: &&ModelMessage) -> bool {
+fn asks_for_tools(message: &ModelMessage) -> bool {
     matches!(message, ModelMessage::Assistant { calls, .. } if !calls.is_empty())
 }
 

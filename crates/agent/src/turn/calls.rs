@@ -9,6 +9,8 @@
 //! Calls that only read run at once, up to the limit; one that may write runs alone and in its turn. Results are told in
 //! the order of the calls.
 
+use std::time::Duration;
+
 use futures::StreamExt;
 use futures::stream;
 use serde_json::{Map, Value};
@@ -26,8 +28,14 @@ use crate::seam::{GatewayFailure, GatewayTool, ToolAnswer};
 use super::context::{WITHHELD, not_run};
 use super::failure::Failure;
 use super::journal::Journal;
+use super::offer::Offer;
 use super::sink::{Sink, approval_id};
-use super::{Offer, Setup, Spent};
+use super::{Setup, Spent};
+
+/// What the platform says of a call whose key is in use; nothing but its text tells it from a tool's own failure.
+const STILL_RUNNING: &str = "idempotency key is still running";
+/// Between two looks at such a call.
+const PAUSE: Duration = Duration::from_millis(500);
 
 /// Whether the turn goes on.
 #[derive(Debug, PartialEq, Eq)]
@@ -290,7 +298,7 @@ async fn run(
     let answered = async {
         tracing::info!("Executing MCP tool");
         let key = idempotency_key(journal, place, tool, ready);
-        let called = setup.gateway.call(tool, &ready.arguments, &key);
+        let called = called(setup, tool, &ready.arguments, &key);
         match timeout_at(deadline, called).await {
             Ok(answered) => answered,
             Err(_) => Err(GatewayFailure::Late),
@@ -309,6 +317,22 @@ async fn run(
         }
         Err(GatewayFailure::Refused { message, .. }) => Ok((failed(message), false)),
         Err(failure) => Ok((failed(format!("Tool execution failed: {failure}")), false)),
+    }
+}
+
+/// Calls a tool. Where the call of an interrupted turn still runs under the same key, its end is waited for.
+async fn called(
+    setup: &Setup,
+    tool: &str,
+    arguments: &Map<String, Value>,
+    key: &str,
+) -> Result<ToolAnswer, GatewayFailure> {
+    loop {
+        let answer = setup.gateway.call(tool, arguments, key).await?;
+        if !answer.is_error || !answer.text.contains(STILL_RUNNING) {
+            return Ok(answer);
+        }
+        tokio::time::sleep(PAUSE).await;
     }
 }
 

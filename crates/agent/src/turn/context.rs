@@ -234,13 +234,13 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn window(messages: Value) -> Window {
+    fn window(messages: &Value) -> Window {
         serde_json::from_value(json!({ "messages": messages })).unwrap()
     }
 
     #[test]
     fn turns_that_ran_at_once_are_told_one_after_the_other() {
-        let said = earlier(window(json!([
+        let said = earlier(window(&json!([
             {"role": "user", "content": "a", "turn_id": "1"},
             {"role": "user", "content": "b", "turn_id": "2"},
             {"role": "assistant", "content": "A", "turn_id": "1"},
@@ -259,7 +259,7 @@ mod tests {
 
     #[test]
     fn a_call_is_told_with_its_result_and_a_result_without_its_call_is_not() {
-        let said = earlier(window(json!([
+        let said = earlier(window(&json!([
             {"role": "tool", "content": "orphan", "turn_id": "1", "tool_call_id": "x"},
             {"role": "assistant", "content": "", "turn_id": "1", "tool_calls": [
                 {"id": "c1", "name": "t", "arguments": {}}, {"id": "c2", "name": "t", "arguments": {}}]},

@@ -15,7 +15,9 @@ mod failure;
 mod hang_up;
 mod journal;
 mod limits;
+mod message;
 mod offer;
+mod prepared;
 mod sink;
 mod speech;
 mod summary;
@@ -27,33 +29,24 @@ use tokio::time::timeout_at;
 use wardgate_domain::{Ambient, Caller};
 
 use crate::approval::{Approval, ApprovalKey, InvalidApproval};
-use crate::assistant::{Answer, Assistant, Calls, Opening, PromptFacts, opening};
-use crate::event::{AgentEvent, Cap, ErrorKind, FinishReason};
+use crate::assistant::{Answer, Assistant, Calls, Opening, opening};
+use crate::event::{AgentEvent, ErrorKind, FinishReason};
 use crate::guardrail;
 use crate::memory::Conversation;
-use crate::model::{
-    FinishReason as ModelFinish, Function, FunctionCall, FunctionChoice, ModelError, ModelMessage,
-    ModelRequest, TokenUsage,
-};
+use crate::model::{FinishReason as ModelFinish, FunctionCall, ModelError, TokenUsage};
 use crate::request::{ApprovalDecision, ChatRequest, HistoryMessage};
 use crate::seam::{GatewayClient, ToolAnswer};
 
 use calls::Carried;
-use context::{Dialect, Said};
+use context::Said;
 pub(crate) use failure::Failure;
 use hang_up::HangUp;
 use journal::{Decision, Ending, Journal, Round};
 use limits::Spent;
-use offer::Offer;
+use prepared::Prepared;
 use sink::{Done, Sink};
 use speech::Ear;
 
-/// The longest message that is taken, in bytes.
-const MAX_MESSAGE: usize = 256 << 10;
-/// The longest id of a message; the ids of a turn's steps are made from it.
-const MAX_MESSAGE_ID: usize = 96;
-/// The longest id of a conversation.
-const MAX_CONVERSATION_ID: usize = 256;
 /// Most calls of one round.
 const MAX_CALLS: usize = 64;
 
@@ -86,17 +79,6 @@ struct Turn {
     conversation_id: Option<String>,
     spent: Spent,
     hang_up: HangUp,
-}
-
-/// What is needed to ask the model, fetched when it is first needed.
-struct Prepared {
-    offer: Offer,
-    functions: Vec<Function>,
-    dialect: Dialect,
-    prompt: String,
-    summary: Option<String>,
-    before: Vec<Said>,
-    uncovered: u64,
 }
 
 /// Says something to an assistant. Every event goes to `out`; the last is `done`.
@@ -154,7 +136,7 @@ impl Turn {
     // === the story ===
 
     async fn tell(&mut self, request: ChatRequest) -> Result<Ended, Failure> {
-        check(&request)?;
+        message::check(&request)?;
         if let Some(journal) = self.resumed(&request).await? {
             return self.go_on(journal, Vec::new()).await;
         }
@@ -229,7 +211,7 @@ impl Turn {
             let known = journal.rounds().get(round).cloned();
             if prepared.is_none() && (known.is_none() || journal.stops_at(round)) {
                 let history = history.take().unwrap_or_default();
-                prepared = Some(self.prepare(&journal, history).await?);
+                prepared = Some(Prepared::fetch(&self.setup, &journal, history).await?);
             }
             let step = if let Some(step) = known {
                 self.sink.whole_text(round, &step.text).await;
@@ -371,57 +353,6 @@ impl Turn {
         Some(Ended::Unkept(FinishReason::Refused))
     }
 
-    /// Fetches the caller's tools and what was said before.
-    async fn prepare(
-        &self,
-        journal: &Journal,
-        history: Vec<HistoryMessage>,
-    ) -> Result<Prepared, Failure> {
-        let assistant = &self.setup.assistant;
-        let window = assistant.context;
-        let (tools, window) = futures::future::try_join(
-            self.setup.gateway.tools(&assistant.tools.toolsets),
-            journal
-                .conversation()
-                .window(window.messages, window.tokens),
-        )
-        .await?;
-        let language = assistant.language(journal.question());
-        let summary = window.summary.as_ref().map(|it| it.content.clone());
-        let summary = summary.filter(|text| !text.is_empty());
-        let template = assistant
-            .prompts
-            .of(language)
-            .ok_or(Failure::Request("the assistant has no prompt".to_owned()))?;
-        let prompt = template
-            .render(&PromptFacts {
-                caller: &self.setup.caller,
-                summary: summary.as_deref().unwrap_or_default(),
-                now: self.sink.now(),
-                language,
-            })
-            .map_err(|why| Failure::Request(format!("the assistant's prompt: {why}")))?;
-        let carries = matches!(&assistant.model.client, Ok(client) if client.carries_calls());
-        let offer = Offer::of(tools, &assistant.tools);
-        let uncovered = window.uncovered;
-        let mut before = context::earlier(window);
-        before.extend(context::told(history));
-        context::merge(&mut before, journal.question());
-        Ok(Prepared {
-            functions: offer.functions(),
-            offer,
-            dialect: if carries && assistant.calls == Calls::Native {
-                Dialect::Native
-            } else {
-                Dialect::Text
-            },
-            summary: summary.filter(|_| !template.shows_summary()),
-            prompt,
-            before,
-            uncovered,
-        })
-    }
-
     /// The next round: what the configuration asks for, what a command shows, or what the model says.
     async fn step(
         &mut self,
@@ -490,8 +421,8 @@ impl Turn {
             }
         };
         let cap = self.spent.cap(round);
-        let request = self.request(prepared, said, cap);
-        let asked: usize = request.messages.iter().map(characters).sum();
+        let request = prepared.request(&assistant.model, said, cap);
+        let asked = prepared::characters(&request);
         self.sink.anew(round);
         let until = self.spent.last_deadline();
         let stream = timeout_at(until, client.stream(request))
@@ -543,41 +474,6 @@ impl Turn {
         Ok(step)
     }
 
-    fn request(&self, prepared: &Prepared, said: &[Said], cap: Option<Cap>) -> ModelRequest {
-        let model = &self.setup.assistant.model;
-        let (dialect, functions) = (prepared.dialect, &prepared.functions);
-        // In words there is no other way to take tools away than not to speak of them.
-        let described: &[Function] = match dialect {
-            Dialect::Text if cap.is_some() => &[],
-            _ => functions,
-        };
-        let summary = prepared.summary.as_deref();
-        let mut messages = vec![context::system(
-            &prepared.prompt,
-            summary,
-            described,
-            dialect,
-        )];
-        messages.extend(context::messages(&prepared.before, dialect));
-        messages.extend(context::messages(said, dialect));
-        let functions = match dialect {
-            Dialect::Native => functions.clone(),
-            Dialect::Text => Vec::new(),
-        };
-        ModelRequest {
-            model: model.model.clone(),
-            messages,
-            choice: if cap.is_some() || functions.is_empty() {
-                FunctionChoice::None
-            } else {
-                FunctionChoice::Auto
-            },
-            functions,
-            temperature: model.temperature,
-            max_output_tokens: model.max_output_tokens,
-        }
-    }
-
     async fn carry_out(
         &mut self,
         round: usize,
@@ -603,32 +499,6 @@ impl Turn {
     }
 }
 
-/// What cannot be a message, and how to mend it.
-fn check(request: &ChatRequest) -> Result<(), Failure> {
-    let wrong = |what: &str| Err(Failure::Request(what.to_owned()));
-    let is_id = |id: &Option<String>, max: usize| {
-        id.as_ref().is_none_or(|id| {
-            !id.is_empty() && id.chars().count() <= max && !id.contains(char::is_control)
-        })
-    };
-    if request.message.trim().is_empty() {
-        return wrong("`message` is empty");
-    }
-    if request.message.len() > MAX_MESSAGE {
-        return wrong("`message` is longer than 256 KiB; say it in parts");
-    }
-    if request.message.contains('\0') {
-        return wrong("`message` holds a NUL character");
-    }
-    if !is_id(&request.message_id, MAX_MESSAGE_ID) {
-        return wrong("`message_id` is not 1 to 96 characters without control characters");
-    }
-    if !is_id(&request.conversation_id, MAX_CONVERSATION_ID) {
-        return wrong("`conversation_id` is not 1 to 256 characters without control characters");
-    }
-    Ok(())
-}
-
 /// The calls with ids that are unique in the turn.
 fn named(calls: Vec<FunctionCall>, round: usize, journal: &Journal) -> Vec<FunctionCall> {
     let mut named: Vec<FunctionCall> = Vec::new();
@@ -647,18 +517,6 @@ fn result_of(said: &[Said]) -> Option<String> {
     match said.last()? {
         Said::Model { calls, .. } => calls.last().map(|(_, answer)| answer.text.clone()),
         Said::Person(_) => None,
-    }
-}
-
-fn characters(message: &ModelMessage) -> usize {
-    match message {
-        ModelMessage::System(text)
-        | ModelMessage::User(text)
-        | ModelMessage::Result { text, .. } => text.chars().count(),
-        ModelMessage::Assistant { text, calls } => {
-            let calls: usize = calls.iter().map(|call| call.arguments.len()).sum();
-            text.chars().count() + calls
-        }
     }
 }
 

@@ -103,6 +103,16 @@ fn arguments(fields: &Fields<'_>) -> Result<Bytes, RpcError> {
     }
 }
 
+/// Arguments as a model wrote them: an object, or a text, which may be anything.
+fn written(call: &Fields<'_>) -> Result<(), RpcError> {
+    match call.value("arguments").map(RawValue::get) {
+        Some(text) if !text.starts_with(['{', '"']) => {
+            Err(call.wrong("arguments", "must be an object or a string"))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// What a model asks for, as it came; empty when it asks for nothing.
 fn calls(fields: &Fields<'_>) -> Result<Bytes, RpcError> {
     let (Some(calls), Some(raw)) = (fields.objects("tool_calls")?, fields.value("tool_calls"))
@@ -113,7 +123,7 @@ fn calls(fields: &Fields<'_>) -> Result<Bytes, RpcError> {
         call.only(&["id", "name", "arguments"])?;
         call.required_text("id")?;
         call.required_text("name")?;
-        arguments(call)?;
+        written(call)?;
     }
     if calls.is_empty() {
         return Ok(Bytes::new());

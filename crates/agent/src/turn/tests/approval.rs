@@ -11,7 +11,7 @@ fn gateway() -> FakeGateway {
     FakeGateway::new([
         FakeTool::gives("look", "free"),
         FakeTool::gives("book", "booked").writes().takes(schema),
-        FakeTool::gives("wipe", "wiped").writes().to_be_approved(),
+        FakeTool::gives("wipe", "wiped").writes().asks_first(),
     ])
 }
 

@@ -261,3 +261,24 @@ async fn an_assistant_without_a_model_is_listed_and_says_what_to_set() {
         "assistant `later` has no model here: set WARDGATE_TEST_NO_SUCH_VARIABLE"
     );
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_still_runs_for_an_interrupted_turn_is_waited_for() {
+    let asked = std::sync::atomic::AtomicUsize::new(0);
+    let tool = FakeTool::runs("slow", move |_| {
+        let is_running = asked.fetch_add(1, std::sync::atomic::Ordering::SeqCst) < 3;
+        Ok(crate::seam::ToolAnswer {
+            text: if is_running {
+                "Tool execution failed: the call with its idempotency key is still running; ask again later"
+            } else {
+                "done"
+            }
+            .to_owned(),
+            is_error: is_running,
+        })
+    });
+    let model = ScriptedModel::new([says("", &[call("c1", "slow", "{}")]), words("Done.")]);
+    let fixture = Fixture::new(model, FakeGateway::new([tool]), PLAIN).await;
+    let events = fixture.says("go").await;
+    assert_eq!(events.one("tool_result")["data"], "done");
+}

@@ -1,0 +1,38 @@
+//! What can be a message.
+
+use crate::request::ChatRequest;
+
+use super::failure::Failure;
+
+/// The longest message that is taken, in bytes.
+const MAX_MESSAGE: usize = 256 << 10;
+/// The longest id of a message; the ids of a turn's steps are made from it.
+const MAX_MESSAGE_ID: usize = 96;
+/// The longest id of a conversation.
+const MAX_CONVERSATION_ID: usize = 256;
+
+/// What cannot be a message, and how to mend it.
+pub(super) fn check(request: &ChatRequest) -> Result<(), Failure> {
+    let wrong = |what: &str| Err(Failure::Request(what.to_owned()));
+    let is_id = |id: &Option<String>, max: usize| {
+        id.as_ref().is_none_or(|id| {
+            !id.is_empty() && id.chars().count() <= max && !id.contains(char::is_control)
+        })
+    };
+    if request.message.trim().is_empty() {
+        return wrong("`message` is empty");
+    }
+    if request.message.len() > MAX_MESSAGE {
+        return wrong("`message` is longer than 256 KiB; say it in parts");
+    }
+    if request.message.contains('\0') {
+        return wrong("`message` holds a NUL character");
+    }
+    if !is_id(&request.message_id, MAX_MESSAGE_ID) {
+        return wrong("`message_id` is not 1 to 96 characters without control characters");
+    }
+    if !is_id(&request.conversation_id, MAX_CONVERSATION_ID) {
+        return wrong("`conversation_id` is not 1 to 256 characters without control characters");
+    }
+    Ok(())
+}

@@ -1,0 +1,128 @@
+//! What is needed to ask the model: the caller's tools, what was said before, the rules.
+
+use crate::assistant::{Calls, ModelChoice, PromptFacts};
+use crate::event::Cap;
+use crate::model::{Function, FunctionChoice, ModelMessage, ModelRequest};
+use crate::request::HistoryMessage;
+
+use super::Setup;
+use super::context::{self, Dialect, Said};
+use super::failure::Failure;
+use super::journal::Journal;
+use super::offer::Offer;
+
+/// Fetched when it is first needed: a turn that is only told again needs none of it.
+pub(super) struct Prepared {
+    pub(super) offer: Offer,
+    pub(super) functions: Vec<Function>,
+    dialect: Dialect,
+    prompt: String,
+    summary: Option<String>,
+    before: Vec<Said>,
+    pub(super) uncovered: u64,
+}
+
+impl Prepared {
+    /// Fetches the caller's tools and what was said before.
+    pub(super) async fn fetch(
+        setup: &Setup,
+        journal: &Journal,
+        history: Vec<HistoryMessage>,
+    ) -> Result<Self, Failure> {
+        let assistant = &setup.assistant;
+        let window = assistant.context;
+        let (tools, window) = futures::future::try_join(
+            setup.gateway.tools(&assistant.tools.toolsets),
+            journal
+                .conversation()
+                .window(window.messages, window.tokens),
+        )
+        .await?;
+        let language = assistant.language(journal.question());
+        let summary = window.summary.as_ref().map(|it| it.content.clone());
+        let summary = summary.filter(|text| !text.is_empty());
+        let template = assistant
+            .prompts
+            .of(language)
+            .ok_or(Failure::Request("the assistant has no prompt".to_owned()))?;
+        let prompt = template
+            .render(&PromptFacts {
+                caller: &setup.caller,
+                summary: summary.as_deref().unwrap_or_default(),
+                now: setup.ambient.now(),
+                language,
+            })
+            .map_err(|why| Failure::Request(format!("the assistant's prompt: {why}")))?;
+        let carries = matches!(&assistant.model.client, Ok(client) if client.carries_calls());
+        let offer = Offer::of(tools, &assistant.tools);
+        let uncovered = window.uncovered;
+        let mut before = context::earlier(window);
+        before.extend(context::told(history));
+        context::merge(&mut before, journal.question());
+        Ok(Self {
+            functions: offer.functions(),
+            offer,
+            dialect: if carries && assistant.calls == Calls::Native {
+                Dialect::Native
+            } else {
+                Dialect::Text
+            },
+            summary: summary.filter(|_| !template.shows_summary()),
+            prompt,
+            before,
+            uncovered,
+        })
+    }
+
+    /// What to ask the model. Once a limit is reached it must answer in words.
+    pub(super) fn request(
+        &self,
+        model: &ModelChoice,
+        said: &[Said],
+        cap: Option<Cap>,
+    ) -> ModelRequest {
+        let (dialect, functions) = (self.dialect, &self.functions);
+        // In words there is no other way to take tools away than not to speak of them.
+        let described: &[Function] = match dialect {
+            Dialect::Text if cap.is_some() => &[],
+            _ => functions,
+        };
+        let summary = self.summary.as_deref();
+        let mut messages = vec![context::system(&self.prompt, summary, described, dialect)];
+        messages.extend(context::messages(&self.before, dialect));
+        messages.extend(context::messages(said, dialect));
+        let functions = match dialect {
+            Dialect::Native => functions.clone(),
+            Dialect::Text => Vec::new(),
+        };
+        ModelRequest {
+            model: model.model.clone(),
+            messages,
+            choice: if cap.is_some() || functions.is_empty() {
+                FunctionChoice::None
+            } else {
+                FunctionChoice::Auto
+            },
+            functions,
+            temperature: model.temperature,
+            max_output_tokens: model.max_output_tokens,
+        }
+    }
+}
+
+/// How long a request is, for where the provider does not count.
+pub(super) fn characters(request: &ModelRequest) -> usize {
+    request.messages.iter().map(of_message).sum()
+}
+
+fn of_message(message: &ModelMessage) -> usize {
+    match message {
+        ModelMessage::System(text)
+        | ModelMessage::User(text)
+        | ModelMessage::Result { text, .. } => text.chars().count(),
+        ModelMessage::Assistant { text, calls } => {
+            let calls: usize = calls.iter().map(|call| call.arguments.len()).sum();
+            text.chars().count() + calls
+        }
+    }
+}
