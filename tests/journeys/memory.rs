@@ -165,7 +165,6 @@ fn conversations(arguments: &[&str]) -> Ended {
     )
 }
 
-
 /// Replaces a file of the policies whole.
 fn write_policy(system: &impl System, name: &str, text: &str) {
     let file = system.example_dir().join("policies").join(name);
