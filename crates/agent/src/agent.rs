@@ -1,6 +1,7 @@
 //! The service: assistants in force, and what can be asked of them.
 
 use std::future::Future;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -57,20 +58,12 @@ impl Agent {
         key: ApprovalKey,
         ambient: Ambient,
     ) -> Result<Self, Error> {
-        let clock = ambient.clone();
-        let provider = move |name: &str, settings: serde_json::Value| {
-            let settings: ProviderSettings = serde_json::from_value(settings)
-                .map_err(|error| format!("provider `{name}`: {error}"))?;
-            let provider = Provider::open(name, &settings, clock.clone());
-            provider
-                .map(|provider| Arc::new(provider) as Arc<dyn ModelClient>)
-                .map_err(|error| error.to_string())
-        };
         let gateway = move |token| {
             let client: Arc<dyn GatewayClient> = Arc::new(AsCaller::new(gateway.clone(), token));
             client
         };
-        Self::with(config, Arc::new(provider), Arc::new(gateway), key, ambient).await
+        let provider = open_provider(ambient.clone());
+        Self::with(config, provider, Arc::new(gateway), key, ambient).await
     }
 
     pub(crate) async fn with(
@@ -89,12 +82,7 @@ impl Agent {
                 let files = tokio::task::spawn_blocking(move || texts(&at)).await;
                 let files = match files {
                     Ok(Ok(files)) => files,
-                    Ok(Err(error)) => {
-                        let path = path.display();
-                        return Err(Error::Assistants(format!(
-                            "{path}: cannot be read: {error}"
-                        )));
-                    }
+                    Ok(Err(error)) => return Err(unreadable(path, &error)),
                     Err(_) => return Err(Error::Assistants("their files were not read".into())),
                 };
                 let assistants = Arc::new(ArcSwap::from_pointee(read(&files)?));
@@ -177,6 +165,31 @@ impl Agent {
             summaries: Arc::clone(&self.summaries),
         }
     }
+}
+
+/// Reads and checks the files of assistants, and asks nobody.
+pub fn check(config: &Config) -> Result<(), Error> {
+    let Some(path) = &config.assistants else {
+        return Ok(());
+    };
+    let provider = open_provider(Ambient::system());
+    let files = texts(path).map_err(|error| unreadable(path, &error))?;
+    parse(&files, &config.variables, &*provider).map(drop)
+}
+
+fn unreadable(path: &Path, error: &std::io::Error) -> Error {
+    Error::Assistants(format!("{}: cannot be read: {error}", path.display()))
+}
+
+fn open_provider(ambient: Ambient) -> Arc<OpenProvider> {
+    Arc::new(move |name: &str, settings: serde_json::Value| {
+        let settings: ProviderSettings = serde_json::from_value(settings)
+            .map_err(|error| format!("provider `{name}`: {error}"))?;
+        let provider = Provider::open(name, &settings, ambient.clone());
+        provider
+            .map(|provider| Arc::new(provider) as Arc<dyn ModelClient>)
+            .map_err(|error| error.to_string())
+    })
 }
 
 fn invocation(assistant: &Assistant, caller: &Caller) -> tracing::Span {

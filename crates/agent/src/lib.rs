@@ -30,7 +30,7 @@ mod testing;
 mod text_calls;
 mod turn;
 
-pub use agent::{Agent, EventStream};
+pub use agent::{Agent, EventStream, check};
 pub use approval::ApprovalKey;
 pub use config::Config;
 pub use event::{AgentEvent, Cap, ErrorKind, EventBody, FinishReason};

@@ -41,7 +41,7 @@ fn check(settings: &Settings) -> Result<(), Failure> {
         settings.unwired::<wardgate_audit::Config>("audit", |_| {})?;
     }
     if settings.has("agent") {
-        settings.unwired::<wardgate_agent::Config>("agent", |_| {})?;
+        wardgate_agent::check(&settings.unwired("agent", |_| {})?)?;
     }
     if settings.has("agent.links") {
         settings.service::<wardgate_agent::Config, AgentWiring>("agent")?;
