@@ -358,10 +358,8 @@ async fn clients_that_know_only_tools_remember_by_tools() {
     let (doctor, nurse) = (doctor(&app), nurse(&app));
     let client = app.client();
     let kept = json!({ "conversation_id": CHAT, "content": ANSWERED });
-    assert_eq!(
-        client.call(&doctor, "remember", kept).await.result()["isError"],
-        false
-    );
+    let reply = client.call(&doctor, "remember", kept).await;
+    assert_eq!(reply.result()["isError"], false, "{}", reply.body);
     let query = json!({ "query": "daily" });
     let found = client.call(&doctor, "look_up", query.clone()).await;
     assert!(found.body.contains(ANSWERED), "{}", found.body);

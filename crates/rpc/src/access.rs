@@ -104,7 +104,7 @@ const TABLE: [(&str, &[Peer]); 24] = [
     ("/wardgate.audit.v1.AuditService/Query", &[Peer::Operator]),
     (
         "/wardgate.memory.v1.MemoryService/GetOrCreate",
-        &[Peer::Gateway],
+        &[Peer::Gateway, Peer::ToolRunner],
     ),
     (
         "/wardgate.memory.v1.MemoryService/GetContext",

@@ -46,7 +46,7 @@ pub(crate) async fn run(arguments: Up) -> Result<(), Failure> {
     tokio::pin!(stop);
     let starting = async {
         let parts = parts(&settings, &dir, demo.as_ref())?;
-        let (neighbours, offered, closing) = compose::local(parts, &ambient).await?;
+        let (neighbours, offered, closing) = Box::pin(compose::local(parts, &ambient)).await?;
         let metrics = telemetry.metrics();
         let gateway = Gateway::new(config, &bound, neighbours, metrics, ambient.clone()).await?;
         gateway.ready().await;
@@ -142,7 +142,7 @@ fn parts(settings: &Settings, dir: &DataDir, demo: Option<&Unpacked>) -> Result<
         tool_runner,
         audit: settings.unwired("audit", |section| set(section, "store", dir.record()))?,
         memory: settings.unwired("memory", |section| {
-            set(section, "store", dir.memory_store())
+            set(section, "store", dir.memory_store());
         })?,
         permit_signer: data_dir::permit_signer(&dir.permit_key())?,
         permit_verifier: data_dir::permit_verifier(&[dir.permit_public_key()])?,

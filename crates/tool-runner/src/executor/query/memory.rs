@@ -120,7 +120,7 @@ impl Desk<'_> {
             .memory
             .search(self.of, &asked.query, within.as_ref(), asked.limit)
             .await
-            .map_err(failed)?;
+            .map_err(|error| failed(&error))?;
         let rows = hits.iter().map(|hit| {
             let mut row = row(&hit.message);
             row["conversation_id"] = hit.conversation_id.as_str().into();
@@ -135,14 +135,14 @@ impl Desk<'_> {
             .memory
             .get_context(self.of, &id, asked.max_messages, asked.max_tokens)
             .await
-            .map_err(failed)?;
+            .map_err(|error| failed(&error))?;
         let messages = window.summary.iter().chain(&window.messages);
         Ok(messages.map(row).collect())
     }
 
     async fn list(&self, asked: List) -> Result<Value, ExecutorError> {
         let listed = self.memory.list_conversations(self.of, asked.limit, "");
-        let (conversations, _) = listed.await.map_err(failed)?;
+        let (conversations, _) = listed.await.map_err(|error| failed(&error))?;
         let rows = conversations.iter().map(|conversation| {
             json!({
                 "conversation_id": conversation.id.as_str(),
@@ -173,9 +173,9 @@ impl Desk<'_> {
         self.memory
             .get_or_create(self.of, Some(&id))
             .await
-            .map_err(failed)?;
+            .map_err(|error| failed(&error))?;
         let added = self.memory.add_messages(self.of, &id, &addition);
-        let added = added.await.map_err(failed)?;
+        let added = added.await.map_err(|error| failed(&error))?;
         let rows = added.messages.iter().map(
             |message| json!({ "message_id": message.id.as_str(), "position": message.position }),
         );
@@ -212,7 +212,7 @@ fn bad(text: &str) -> ExecutorError {
     }
 }
 
-fn failed(error: CallError) -> ExecutorError {
+fn failed(error: &CallError) -> ExecutorError {
     match error.reason() {
         ErrorReason::UnknownConversation => bad("Unknown conversation"),
         ErrorReason::InvalidMessage | ErrorReason::Conflict | ErrorReason::Held => {
@@ -220,5 +220,36 @@ fn failed(error: CallError) -> ExecutorError {
         }
         ErrorReason::DeadlineExceeded => ExecutorError::Timeout,
         _ => ExecutorError::Unreachable(error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::platform::Platform;
+
+    #[test]
+    fn without_a_memory_service_the_catalogue_says_what_to_configure() {
+        let alone = Sources::new(&Arc::new(Platform::new()), None);
+        let refused = Memory.check(&alone).unwrap_err().to_string();
+        assert!(
+            refused.starts_with("tool_runner.links.memory is missing"),
+            "{refused}"
+        );
+    }
+
+    #[test]
+    fn arguments_that_do_not_fit_the_question_are_refused_without_being_repeated() {
+        for arguments in [
+            json!({ "conversation_id": "secret", "content": 7 }),
+            json!({ "conversation_id": "secret", "content": "x", "role": "tool" }),
+            json!({ "conversation_id": "secret", "content": "x", "source": "person" }),
+        ] {
+            let arguments = arguments.as_object().unwrap().clone();
+            let refused = read::<Add>(&arguments).err().unwrap().to_string();
+            assert!(!refused.contains("secret"), "{refused}");
+        }
     }
 }
