@@ -36,7 +36,7 @@ pub(super) struct Ear<'a> {
     pub(super) until: Instant,
 }
 
-/// Listens to the end. The text of a call is never told.
+/// Listens to the end. The text of a call is never told, nor what is said after it.
 pub(super) async fn listen(
     ear: &Ear<'_>,
     mut stream: ModelStream,
@@ -119,6 +119,8 @@ impl Words {
     ) {
         for piece in pieces {
             match piece {
+                // Nothing has run yet: whatever the model goes on to say, it makes up.
+                Piece::Text(_) if !calls.is_empty() => {}
                 Piece::Text(text) => {
                     let more = if self.0.is_empty() {
                         text.trim_start()

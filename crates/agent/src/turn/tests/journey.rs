@@ -235,6 +235,23 @@ async fn a_model_that_calls_in_text_is_understood_and_its_call_never_shown() {
 }
 
 #[tokio::test]
+async fn what_a_model_says_of_a_result_before_there_is_one_is_neither_told_nor_kept() {
+    for calls in ["text", "native"] {
+        let call = "I look.\nTOOL: overview\nPARAMETERS: {\"patient_id\": \"NUGWI\"}";
+        let model = ScriptedModel::new([
+            words(&format!("{call}\n\nTool Result: there is no such patient.")),
+            words("All is well."),
+        ]);
+        let fixture = Fixture::new(model, hospital(), &format!("    calls: {calls}\n")).await;
+        let events = fixture.says("how is NUGWI?").await;
+        assert_eq!(events.text().replace('\n', ""), "I look.All is well.");
+        assert_eq!(events.one("tool_result")["success"], true);
+        let last = fixture.model.requests().pop().unwrap();
+        assert!(!format!("{last:?}").contains("no such patient"), "{last:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_model_in_text_mode_may_only_say_that_it_uses_a_tool() {
     let gateway = FakeGateway::new([FakeTool::gives("clock", "noon")]);
     let model = ScriptedModel::new([words("I will use the clock tool."), words("Noon.")]);
