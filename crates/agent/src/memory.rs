@@ -105,7 +105,7 @@ impl From<StoredCall> for FunctionCall {
 }
 
 /// The gateway takes no NUL character, not even escaped.
-fn storable(text: &str) -> String {
+pub(crate) fn storable(text: &str) -> String {
     text.replace('\0', "\u{fffd}")
 }
 
