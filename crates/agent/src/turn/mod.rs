@@ -159,11 +159,10 @@ impl Turn {
         }
         let author = &self.setup.assistant.name;
         let journal = Journal::new(conversation, &self.id, author, &request.message);
-        let history = if id.is_none() {
-            request.history
-        } else {
-            Vec::new()
-        };
+        let mut history = request.history;
+        // Neither is what the model is told of the past a way around the checks.
+        let input = &self.setup.assistant.input;
+        history.retain(|it| id.is_none() && guardrail::matched(input, &it.text).is_none());
         self.go_on(journal, history).await
     }
 
