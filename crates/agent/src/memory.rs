@@ -48,6 +48,8 @@ pub(crate) struct Message {
     #[serde(default)]
     pub(crate) source: Option<Source>,
     #[serde(default)]
+    pub(crate) author: String,
+    #[serde(default)]
     pub(crate) tool_calls: Vec<StoredCall>,
     #[serde(default)]
     pub(crate) tool_call_id: String,
