@@ -61,11 +61,12 @@ pub(super) fn approval_id(round: usize, call: usize) -> u64 {
 
 impl Sink {
     pub(super) fn new(out: mpsc::Sender<AgentEvent>, ambient: Ambient, after: Option<u64>) -> Self {
+        let after = after.unwrap_or(0);
         Self {
             out,
             ambient,
-            after: after.unwrap_or(0),
-            last: 0,
+            after,
+            last: after,
         }
     }
 
@@ -76,6 +77,7 @@ impl Sink {
     /// The round is told anew: what the client has of it is void.
     pub(super) fn anew(&mut self, round: usize) {
         self.after = self.after.min(base(round));
+        self.last = self.last.min(base(round));
     }
 
     /// The text of a round that is finished, or what the client lacks of it.

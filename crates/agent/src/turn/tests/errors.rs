@@ -162,6 +162,11 @@ async fn without_memory_nothing_is_asked_and_nothing_runs() {
     let events = fixture.says("when?").await;
     assert_eq!(events.one("error")["kind"], "gateway_failed");
     assert!(fixture.model.requests().is_empty());
+    // What the client has of the turn stays valid.
+    let mut again = named("when?");
+    again.after = Some(19_000_000);
+    let events = fixture.hears(again).await;
+    assert!(events.0.iter().all(|event| event["id"] == 19_000_000));
 }
 
 #[tokio::test]
