@@ -48,6 +48,8 @@ pub(crate) struct Message {
     #[serde(default)]
     pub(crate) source: Option<Source>,
     #[serde(default)]
+    pub(crate) author: String,
+    #[serde(default)]
     pub(crate) tool_calls: Vec<StoredCall>,
     #[serde(default)]
     pub(crate) tool_call_id: String,
@@ -105,7 +107,7 @@ impl From<StoredCall> for FunctionCall {
 }
 
 /// The gateway takes no NUL character, not even escaped.
-fn storable(text: &str) -> String {
+pub(crate) fn storable(text: &str) -> String {
     text.replace('\0', "\u{fffd}")
 }
 

@@ -292,7 +292,9 @@ impl<R: Rights> Conversing<R> {
         for reading in found.await? {
             let conversation_id = reading.conversation.id.as_str().to_owned();
             let shown = self.shown(asker, reading).await;
-            hits.extend(shown.into_iter().map(|message| pb::Hit {
+            // That it is found would tell its words.
+            let readable = shown.into_iter().filter(|message| !message.withheld);
+            hits.extend(readable.map(|message| pb::Hit {
                 conversation_id: conversation_id.clone(),
                 message: Some(message.into()),
             }));

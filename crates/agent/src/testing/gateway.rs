@@ -217,10 +217,10 @@ impl FakeGateway {
         }
         self.note(name, arguments);
         let answer = (tool.run)(arguments)?;
-        self.effects
-            .lock()
-            .unwrap()
-            .insert(key.to_owned(), answer.clone());
+        if !answer.is_error {
+            let mut effects = self.effects.lock().unwrap();
+            effects.insert(key.to_owned(), answer.clone());
+        }
         Ok(answer)
     }
 
@@ -297,7 +297,10 @@ impl GatewayClient for FakeGateway {
     ) -> BoxFuture<'a, Result<Value, GatewayFailure>> {
         async move {
             if *self.memory_is_down.lock().unwrap() {
-                return Err(GatewayFailure::Unreachable);
+                return Err(GatewayFailure::Refused {
+                    code: -32603,
+                    message: "The memory cannot be reached.".to_owned(),
+                });
             }
             self.step().await;
             let answer = self.memory.lock().unwrap().answer(method, &params);

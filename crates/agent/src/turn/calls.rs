@@ -298,7 +298,7 @@ async fn run(
     let answered = async {
         tracing::info!("Executing MCP tool");
         let key = idempotency_key(journal, place, tool, ready);
-        let called = called(setup, tool, &ready.arguments, &key);
+        let called = called(setup, ready.tool, &ready.arguments, &key);
         match timeout_at(deadline, called).await {
             Ok(answered) => answered,
             Err(_) => Err(GatewayFailure::Late),
@@ -328,16 +328,17 @@ async fn run(
     }
 }
 
-/// Calls a tool. Where the call of an interrupted turn still runs under the same key, its end is waited for.
+/// Calls a tool. Where the call of an interrupted turn still runs under the same key, its end is waited for. A tool
+/// that only reads keeps no key: who asked it again because of its words would let it say how often it is called.
 async fn called(
     setup: &Setup,
-    tool: &str,
+    tool: &GatewayTool,
     arguments: &Map<String, Value>,
     key: &str,
 ) -> Result<ToolAnswer, GatewayFailure> {
     loop {
-        let answer = setup.gateway.call(tool, arguments, key).await?;
-        if !answer.is_error || !answer.text.contains(STILL_RUNNING) {
+        let answer = setup.gateway.call(&tool.name, arguments, key).await?;
+        if tool.read_only || !answer.is_error || !answer.text.contains(STILL_RUNNING) {
             return Ok(answer);
         }
         tokio::time::sleep(PAUSE).await;

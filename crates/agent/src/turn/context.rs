@@ -75,7 +75,8 @@ fn turn_said(messages: Vec<Message>) -> Vec<Said> {
     messages.into_iter().filter_map(said).collect()
 }
 
-fn shown(message: &Message) -> String {
+/// What its reader may read of a message.
+pub(super) fn shown(message: &Message) -> String {
     if message.withheld {
         WITHHELD.to_owned()
     } else {

@@ -24,6 +24,7 @@ use crate::model::FunctionCall;
 use crate::request::ApprovalDecision;
 use crate::seam::{GatewayFailure, ToolAnswer};
 
+use super::context::shown;
 use super::failure::Failure;
 
 /// The journal of one turn.
@@ -165,6 +166,17 @@ impl Journal {
             }
             TurnState::Open | TurnState::Complete => {}
         }
+        let is_others = |it: &Message| it.role == Role::Assistant && it.author != author;
+        if stored.messages.iter().any(is_others) {
+            let problem = "this turn is another assistant's; send the message to that one, or under another message_id";
+            return Err(Failure::Conflict(problem.to_owned()));
+        }
+        // What is withheld of a round says neither what it asked for nor whether it was the last.
+        let is_lost = |it: &Message| it.withheld && it.role != Role::Tool;
+        if stored.state == TurnState::Open && stored.messages.iter().any(is_lost) {
+            let problem = "what this turn rests on may no longer be read; send the message under another message_id";
+            return Err(Failure::Conflict(problem.to_owned()));
+        }
         let mut journal = Self::new(conversation, turn, author, "");
         journal.is_begun = true;
         journal.is_over = stored.state == TurnState::Complete;
@@ -189,19 +201,14 @@ impl Journal {
                     .find(|ending| message.id.ends_with(ending.word()))
                     .unwrap_or(Ending::Stop);
                 self.rounds.push(Round {
-                    text: message.content,
+                    text: shown(&message),
                     calls: message.tool_calls.into_iter().map(Into::into).collect(),
                     ending,
                 });
             }
             (Role::Tool, _) => {
-                let text = if message.withheld {
-                    super::context::WITHHELD.to_owned()
-                } else {
-                    message.content
-                };
                 let answer = ToolAnswer {
-                    text,
+                    text: shown(&message),
                     is_error: message.is_error || message.withheld,
                 };
                 self.answers.insert(message.tool_call_id, answer);

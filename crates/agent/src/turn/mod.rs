@@ -32,7 +32,7 @@ use crate::approval::{Approval, ApprovalKey, InvalidApproval};
 use crate::assistant::{Answer, Assistant, Calls, Opening, opening};
 use crate::event::{AgentEvent, ErrorKind, FinishReason};
 use crate::guardrail;
-use crate::memory::Conversation;
+use crate::memory::{Conversation, storable};
 use crate::model::{FinishReason as ModelFinish, FunctionCall, ModelError, TokenUsage};
 use crate::request::{ApprovalDecision, ChatRequest, HistoryMessage};
 use crate::seam::{GatewayClient, ToolAnswer};
@@ -159,11 +159,10 @@ impl Turn {
         }
         let author = &self.setup.assistant.name;
         let journal = Journal::new(conversation, &self.id, author, &request.message);
-        let history = if id.is_none() {
-            request.history
-        } else {
-            Vec::new()
-        };
+        let mut history = request.history;
+        // Neither is what the model is told of the past a way around the checks.
+        let input = &self.setup.assistant.input;
+        history.retain(|it| id.is_none() && guardrail::matched(input, &it.text).is_none());
         self.go_on(journal, history).await
     }
 
@@ -499,15 +498,20 @@ impl Turn {
     }
 }
 
-/// The calls with ids that are unique in the turn.
+/// The calls with ids that are unique in the turn, as memory gives them back: a decision is about one of them alone.
 fn named(calls: Vec<FunctionCall>, round: usize, journal: &Journal) -> Vec<FunctionCall> {
     let mut named: Vec<FunctionCall> = Vec::new();
-    for (index, mut call) in calls.into_iter().take(MAX_CALLS).enumerate() {
-        let is_taken = journal.knows_call(&call.id) || named.iter().any(|it| it.id == call.id);
-        if call.id.is_empty() || is_taken {
-            call.id = format!("call_{round}_{index}");
-        }
-        named.push(call);
+    for (index, call) in calls.into_iter().take(MAX_CALLS).enumerate() {
+        let id = storable(&call.id);
+        let own = (index..).map(|number| format!("call_{round}_{number}"));
+        let is_free = |id: &String| {
+            !id.is_empty() && !journal.knows_call(id) && named.iter().all(|it| it.id != *id)
+        };
+        let id = std::iter::once(id).chain(own).find(is_free);
+        named.push(FunctionCall {
+            id: id.unwrap_or_default(),
+            ..call
+        });
     }
     named
 }

@@ -165,3 +165,23 @@ async fn a_tool_may_ask_for_approval_itself_and_several_calls_ask_one_after_the_
     assert_eq!(events.text(), "Done.");
     assert_eq!(fixture.gateway.effects(), 1);
 }
+
+#[tokio::test]
+async fn an_approval_is_for_one_call_whatever_ids_the_model_gives() {
+    let calls = [
+        call("call_0_1", "wipe", r#"{"n":1}"#),
+        call("", "wipe", r#"{"n":1}"#),
+        call("call_0_1", "look", "{}"),
+        call("a\0", "look", "{}"),
+        call("a\u{fffd}", "look", "{}"),
+    ];
+    let model = ScriptedModel::new([says("", &calls), words("Done.")]);
+    let fixture = Fixture::new(model, gateway(), "").await;
+    let (events, first) = asked(&fixture).await;
+    let ids = events.all("tool_call");
+    let ids: std::collections::BTreeSet<_> = ids.iter().map(|it| it["call_id"].as_str()).collect();
+    assert_eq!(ids.len(), calls.len(), "{ids:?}");
+    let events = fixture.decides(&first, Approve).await;
+    assert_eq!(events.last()["finish_reason"], "approval_required");
+    assert_eq!(fixture.gateway.effects(), 1);
+}

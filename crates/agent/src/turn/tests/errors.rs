@@ -282,6 +282,7 @@ async fn a_call_that_still_runs_for_an_interrupted_turn_is_waited_for() {
             is_error: is_running,
         })
     });
+    let tool = tool.writes();
     let model = ScriptedModel::new([says("", &[call("c1", "slow", "{}")]), words("Done.")]);
     let fixture = Fixture::new(model, FakeGateway::new([tool]), PLAIN).await;
     let events = fixture.says("go").await;
@@ -319,4 +320,85 @@ async fn whether_a_tool_with_effects_ran_is_not_left_to_the_model_to_guess() {
         assert_eq!(events.last()["finish_reason"], "stop");
         assert_eq!(fixture.gateway.effects(), 1);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_that_only_reads_cannot_have_itself_called_again() {
+    let tool = FakeTool::runs("sly", |_| {
+        Ok(crate::seam::ToolAnswer {
+            text: "the call with its idempotency key is still running".to_owned(),
+            is_error: true,
+        })
+    });
+    let model = ScriptedModel::new([says("", &[call("c1", "sly", "{}")]), words("Odd.")]);
+    let fixture = Fixture::new(model, FakeGateway::new([tool]), PLAIN).await;
+    assert_eq!(fixture.says("go").await.text(), "Odd.");
+    assert_eq!(fixture.gateway.called().len(), 1);
+}
+
+#[tokio::test]
+async fn a_result_that_memory_cannot_take_now_is_told_to_nobody() {
+    let calls = [call("c1", "book", "{}")];
+    let model = ScriptedModel::new([says("", &calls), words("Once more?")]);
+    let fixture = Fixture::new(model, FakeGateway::default(), PLAIN).await;
+    let gateway = std::sync::Arc::downgrade(&fixture.gateway);
+    let book = FakeTool::runs("book", move |_| {
+        gateway.upgrade().unwrap().lose_memory();
+        Ok(crate::seam::ToolAnswer {
+            text: "booked".to_owned(),
+            is_error: false,
+        })
+    });
+    fixture.gateway.set_tools([book.writes()]);
+    let events = fixture.says("book").await;
+    assert_eq!(events.one("error")["kind"], "gateway_failed");
+    assert!(events.all("tool_result").is_empty());
+    assert_eq!(fixture.model.requests().len(), 1);
+}
+
+/// A turn as memory gives it to somebody who may no longer see what its tool gave.
+fn withheld_turn(fixture: &Fixture, state: &str) {
+    let gateway = &fixture.gateway;
+    gateway.memory_now("memory/get_or_create", &json!({"conversation_id": "c"}));
+    let turn = json!({
+        "conversation_id": "c",
+        "turn": {"id": "m", "state": state},
+        "messages": [
+            {"message_id": "m", "role": "user", "source": "person", "content": "when?"},
+            {"message_id": "m/0", "role": "assistant", "source": "model", "author": "helper", "content": "I look.",
+                "tool_calls": [{"id": "c1", "name": "clock", "arguments": {}}]},
+            {"message_id": "m/0.0", "role": "tool", "source": "tool", "content": "", "withheld": true,
+                "tool": {"call_id": "c1", "name": "clock", "is_error": false}},
+            {"message_id": "m/1", "role": "assistant", "source": "model", "author": "helper", "content": "", "withheld": true},
+        ],
+    });
+    gateway.memory_now("memory/add_message", &turn);
+}
+
+#[tokio::test]
+async fn a_turn_told_again_says_what_is_withheld_and_an_open_one_does_not_go_on_from_it() {
+    let fixture = Fixture::new(ScriptedModel::default(), clock(), PLAIN).await;
+    withheld_turn(&fixture, "complete");
+    let events = fixture.says("when?").await;
+    assert!(events.text().starts_with("I look.[withheld"), "{events:?}");
+    assert_eq!(events.one("tool_result")["success"], false);
+
+    let fixture = Fixture::new(ScriptedModel::default(), clock(), PLAIN).await;
+    withheld_turn(&fixture, "open");
+    let events = fixture.says("when?").await;
+    assert_eq!(events.one("error")["kind"], "conflict");
+    assert!(fixture.model.requests().is_empty());
+}
+
+#[tokio::test]
+async fn a_turn_goes_on_with_its_own_assistant_only() {
+    let other = "  - name: other\n    provider: scripted\n    model: m\n    prompts: { en: x }\n";
+    let model = ScriptedModel::new([words("Noon."), words("Midnight.")]);
+    let fixture = Fixture::new(model, clock(), other).await;
+    fixture.says("when?").await;
+    let mut request = named("when?");
+    request.model = Some("other".to_owned());
+    let events = fixture.hears(request).await;
+    assert_eq!(events.one("error")["kind"], "conflict");
+    assert_eq!(fixture.says("when?").await.text(), "Noon.");
 }

@@ -4,9 +4,12 @@ use serde_json::json;
 
 use super::fixture::{Fixture, named};
 use crate::model::{ModelError, ModelMessage};
+use crate::request::{ChatRequest, HistoryMessage, Speaker};
 use crate::testing::{FakeGateway, FakeTool, ScriptedModel, call, says, words};
 
 const GUARDED: &str = "    guardrail:\n      questions: { default: en, en: \"About teeth? {{ message }}\", vi: \"Về răng? {{ message }}\" }\n      refusals: { default: en, en: \"Only teeth.\", vi: \"Chỉ về răng.\" }\n";
+
+const CHECKS: &str = "    checks:\n      input: [{ pattern: \"(?i)password\", refusal: \"No secrets, please.\" }]\n      output: [{ pattern: \"[0-9]{3}-[0-9]{2}-[0-9]{4}\", refusal: \"I cannot say that.\" }]\n";
 
 const VIETNAMESE: &str = "Thủ đô của nước Pháp là thành phố nào vậy bạn?";
 const ENGLISH: &str = "What is the capital city of France, and how do I get there?";
@@ -61,7 +64,6 @@ async fn a_message_of_the_domain_is_answered() {
 
 #[tokio::test]
 async fn configured_patterns_are_refused_on_the_way_in_and_never_said_on_the_way_out() {
-    const CHECKS: &str = "    checks:\n      input: [{ pattern: \"(?i)password\", refusal: \"No secrets, please.\" }]\n      output: [{ pattern: \"[0-9]{3}-[0-9]{2}-[0-9]{4}\", refusal: \"I cannot say that.\" }]\n";
     let model = ScriptedModel::new([
         words("It is 123-45- 6789, no, 123-45-6789."),
         words("Fine words."),
@@ -103,4 +105,29 @@ async fn a_result_that_reads_like_instructions_is_marked_for_the_model_and_runs_
         "people see it as it is"
     );
     assert_eq!(fixture.gateway.effects(), 0);
+}
+
+#[tokio::test]
+async fn what_a_check_refuses_comes_to_the_model_as_history_neither() {
+    let model = ScriptedModel::new([words("Fine.")]);
+    let fixture = Fixture::new(model, FakeGateway::default(), CHECKS).await;
+    let said = |speaker, text: &str| HistoryMessage {
+        speaker,
+        text: text.to_owned(),
+    };
+    let request = ChatRequest {
+        message: "go on".to_owned(),
+        history: vec![
+            said(Speaker::User, "the password is x"),
+            said(Speaker::Assistant, "Your password: x"),
+            said(Speaker::User, "hello"),
+        ],
+        ..ChatRequest::default()
+    };
+    assert_eq!(fixture.hears(request).await.text(), "Fine.");
+    let told = format!("{:?}", fixture.model.requests());
+    assert!(
+        told.contains("hello") && !told.contains("password"),
+        "{told}"
+    );
 }
