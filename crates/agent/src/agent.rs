@@ -21,6 +21,7 @@ use crate::assistant::{Assistant, Assistants, OpenProvider, parse, texts};
 use crate::event::AgentEvent;
 use crate::gateway::Gateway;
 use crate::model::{ModelError, ModelRequest, ModelStream};
+use crate::places::{Place, Places};
 use crate::provider::{Provider, ProviderSettings};
 use crate::reload::{self, Parse};
 use crate::request::{ApprovalDecision, BearerToken, ChatRequest, Model};
@@ -47,6 +48,7 @@ pub struct Agent {
     key: ApprovalKey,
     ambient: Ambient,
     summaries: Arc<Semaphore>,
+    places: Places,
 }
 
 impl Agent {
@@ -97,6 +99,7 @@ impl Agent {
             key,
             ambient,
             summaries: Arc::new(Semaphore::new(SUMMARIES)),
+            places: Places::default(),
         })
     }
 
@@ -109,16 +112,15 @@ impl Agent {
     ) -> EventStream {
         let (out, events) = mpsc::channel(WAITING_EVENTS);
         let assistants = self.assistants.load();
-        match assistants.find(request.model.as_deref()) {
-            Some(assistant) => {
-                let span = invocation(assistant, &caller);
-                let setup = self.setup(Arc::clone(assistant), caller, token);
-                told(turn::chat(setup, request, out).instrument(span), events)
+        let found = assistants.find(request.model.as_deref()).cloned();
+        match self.placed(&caller, found.ok_or(Failure::UnknownModel)) {
+            Ok((assistant, place)) => {
+                let span = invocation(&assistant, &caller);
+                let setup = self.setup(assistant, caller, token);
+                let turn = turn::chat(setup, request, out);
+                told(turn.instrument(span), Some(place), events)
             }
-            None => told(
-                turn::fail(Failure::UnknownModel, self.ambient.clone(), out),
-                events,
-            ),
+            Err(failure) => self.failed(failure, out, events),
         }
     }
 
@@ -138,15 +140,31 @@ impl Agent {
             let assistant = assistant.cloned().ok_or(Failure::UnknownModel)?;
             Ok((approval, assistant))
         });
-        match found {
-            Ok((approval, assistant)) => {
+        match self.placed(&caller, found) {
+            Ok(((approval, assistant), place)) => {
                 let span = invocation(&assistant, &caller);
                 let setup = self.setup(assistant, caller, token);
                 let turn = turn::decide(setup, approval, decision, out);
-                told(turn.instrument(span), events)
+                told(turn.instrument(span), Some(place), events)
             }
-            Err(failure) => told(turn::fail(failure, self.ambient.clone(), out), events),
+            Err(failure) => self.failed(failure, out, events),
         }
+    }
+
+    /// What was found, with a place for the caller's turn.
+    fn placed<T>(&self, caller: &Caller, found: Result<T, Failure>) -> Result<(T, Place), Failure> {
+        let found = found?;
+        let place = self.places.take(caller).ok_or(Failure::TooManyTurns)?;
+        Ok((found, place))
+    }
+
+    fn failed(
+        &self,
+        failure: Failure,
+        out: mpsc::Sender<AgentEvent>,
+        events: mpsc::Receiver<AgentEvent>,
+    ) -> EventStream {
+        told(turn::fail(failure, self.ambient.clone(), out), None, events)
     }
 
     /// The assistants, in the order of their files. Which tools one has depends on the caller; that it is there does
@@ -206,8 +224,13 @@ fn invocation(assistant: &Assistant, caller: &Caller) -> tracing::Span {
 /// What `turn` tells. It runs as the stream is read: a client that reads slowly slows it down, one that hangs up drops it.
 fn told(
     turn: impl Future<Output = ()> + Send + 'static,
+    place: Option<Place>,
     events: mpsc::Receiver<AgentEvent>,
 ) -> EventStream {
+    let turn = async move {
+        turn.await;
+        drop(place);
+    };
     let turn = turn.into_stream().filter_map(async |()| None);
     stream::select(turn, ReceiverStream::new(events)).boxed()
 }

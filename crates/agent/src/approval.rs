@@ -97,7 +97,7 @@ pub(crate) struct Approval {
 }
 
 /// Who somebody is, whatever their rights at the moment: a digest of issuer, subject and tenant.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct Person(String);
 

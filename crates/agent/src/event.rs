@@ -149,6 +149,8 @@ pub enum ErrorKind {
     Conflict,
     /// The approval is of somebody else, too late, used, or for another call.
     InvalidApproval,
+    /// The caller has as many turns under way as one person may; nothing was begun.
+    TooManyTurns,
 }
 
 impl FinishReason {
@@ -179,6 +181,7 @@ impl ErrorKind {
             Self::GatewayFailed => "gateway_failed",
             Self::Conflict => "conflict",
             Self::InvalidApproval => "invalid_approval",
+            Self::TooManyTurns => "too_many_turns",
         }
     }
 }

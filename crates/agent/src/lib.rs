@@ -21,6 +21,7 @@ mod guardrail;
 mod http;
 mod memory;
 mod model;
+mod places;
 mod provider;
 mod reload;
 mod request;

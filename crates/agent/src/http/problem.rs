@@ -85,6 +85,10 @@ impl Problem {
         let (status, code) = match kind {
             ErrorKind::InvalidRequest => (StatusCode::BAD_REQUEST, "invalid_request"),
             ErrorKind::UnknownModel => return Self::unknown_model(message),
+            // Nothing was begun: the one failure that is worth another try as it is.
+            ErrorKind::TooManyTurns => {
+                return Self::new(StatusCode::TOO_MANY_REQUESTS, "too_many_turns", message);
+            }
             ErrorKind::ModelNotConfigured => {
                 (StatusCode::SERVICE_UNAVAILABLE, "model_not_configured")
             }

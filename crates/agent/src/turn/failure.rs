@@ -25,6 +25,8 @@ pub(crate) enum Failure {
     Conflict(String),
     #[error(transparent)]
     Approval(#[from] InvalidApproval),
+    #[error("too many of your turns are under way; wait until one ends")]
+    TooManyTurns,
 }
 
 impl Failure {
@@ -38,6 +40,7 @@ impl Failure {
             Self::Gateway(_) => ErrorKind::GatewayFailed,
             Self::Conflict(_) => ErrorKind::Conflict,
             Self::Approval(_) => ErrorKind::InvalidApproval,
+            Self::TooManyTurns => ErrorKind::TooManyTurns,
         }
     }
 }

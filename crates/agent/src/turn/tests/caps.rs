@@ -1,10 +1,13 @@
 //! Limits of a turn: on each the model gets one last round without tools, and the stream says which it was.
 
+use futures::StreamExt;
 use serde_json::json;
 
-use super::fixture::{Events, Fixture};
+use super::fixture::{Events, Fixture, PLAIN, named};
 use crate::model::{FunctionCall, FunctionChoice, ModelEvent, ModelMessage, TokenUsage};
-use crate::testing::{FakeGateway, FakeTool, ScriptedModel, call, says, words};
+use crate::places::PLACES;
+use crate::request::{BearerToken, ChatRequest};
+use crate::testing::{FakeGateway, FakeTool, ScriptedModel, call, caller, says, words};
 
 fn gateway() -> FakeGateway {
     FakeGateway::new([
@@ -122,4 +125,34 @@ async fn a_model_in_text_mode_is_no_longer_told_of_tools_and_its_call_is_not_sho
         other => panic!("{other:?}"),
     };
     assert!(speaks_of_tools(0) && !speaks_of_tools(1));
+}
+
+#[tokio::test]
+async fn one_person_has_so_many_turns_at_a_time_and_takes_no_place_of_another() {
+    let tool = FakeTool::gives("look", "free").hangs();
+    let looks = (0..PLACES).map(|_| says("", &[call("c1", "look", "{}")]));
+    let model = ScriptedModel::new(looks.chain([words("Yes."), words("Yes.")]));
+    let fixture = Fixture::new(model, FakeGateway::new([tool]), PLAIN).await;
+    let mut streams: Vec<_> = (0..PLACES)
+        .map(|number| {
+            fixture.stream(ChatRequest {
+                message_id: Some(number.to_string()),
+                ..named("look")
+            })
+        })
+        .collect();
+    for stream in &mut streams {
+        stream.next().await.unwrap();
+    }
+    let refused = fixture.says("free?").await;
+    assert_eq!(refused.one("error")["kind"], "too_many_turns");
+    let other = caller("nurse.joy", &[]);
+    let stream = fixture
+        .agent
+        .chat(other, BearerToken::new("o"), named("free?"));
+    assert_eq!(Events::of(stream).await.text(), "Yes.");
+    streams.pop();
+    let mut again = named("free?");
+    again.conversation_id = Some("d".to_owned());
+    assert_eq!(fixture.hears(again).await.text(), "Yes.");
 }

@@ -1,0 +1,51 @@
+//! How many turns one person may have under way: each asks a model and holds a stream.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use wardgate_domain::Caller;
+
+use crate::approval::Person;
+
+/// Turns of one person at a time, in one process.
+pub(crate) const PLACES: usize = 32;
+
+/// Who has how many. Cheap to clone; clones count together.
+#[derive(Clone, Default)]
+pub(crate) struct Places(Arc<Mutex<HashMap<Person, usize>>>);
+
+/// One turn's, until it is dropped.
+pub(crate) struct Place {
+    places: Places,
+    person: Person,
+}
+
+impl Places {
+    /// A place for a turn of `caller`, while there is one.
+    pub(crate) fn take(&self, caller: &Caller) -> Option<Place> {
+        let person = Person::of(caller);
+        let mut taken = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = taken.entry(person.clone()).or_default();
+        if *count == PLACES {
+            return None;
+        }
+        *count += 1;
+        Some(Place {
+            places: self.clone(),
+            person,
+        })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut taken = self.places.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Entry::Occupied(mut count) = taken.entry(self.person.clone()) {
+            *count.get_mut() -= 1;
+            if *count.get() == 0 {
+                count.remove();
+            }
+        }
+    }
+}
