@@ -27,6 +27,7 @@ mod journeys {
     mod bad_input;
     mod bad_tokens;
     mod change;
+    mod chat;
     mod direct_methods;
     mod examples;
     mod hospital;

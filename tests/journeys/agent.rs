@@ -6,12 +6,12 @@ use serde_json::{Value, json};
 use wardgate_testkit::{Client, Process, Reply, System, TestApp, until};
 
 use super::people::doctor;
-use crate::WARDGATE;
+use crate::{REPOSITORY, WARDGATE};
 
 const CHAT: &str = "/api/chat/message/";
 const COMPLETIONS: &str = "/v1/chat/completions";
 
-/// Says something to the first assistant. The demo has none.
+/// Says something to the first assistant. The demo's has no model.
 async fn say(client: &Client, token: Option<&str>) -> Reply {
     client
         .post(CHAT, token, &[], r#"{"message":"hello"}"#)
@@ -49,7 +49,13 @@ async fn chats_are_served_beside_the_gateway_where_the_configuration_has_an_agen
 
 #[tokio::test]
 async fn without_a_section_of_its_own_there_is_no_agent() {
-    let app = TestApp::start(WARDGATE);
+    let example = tempfile::tempdir().unwrap();
+    let policies = format!("{REPOSITORY}/deploy/examples/hospital/policies");
+    let config =
+        json!({ "policy": { "policies": policies }, "tool_runner": { "catalogue": "tools.yaml" } });
+    std::fs::write(example.path().join("wardgate.yaml"), config.to_string()).unwrap();
+    std::fs::write(example.path().join("tools.yaml"), "tools: []\n").unwrap();
+    let app = TestApp::start_example(WARDGATE, example.path(), "bare", &[]);
     assert_eq!(say(app.client(), Some(&doctor(&app))).await.status, 404);
 }
 

@@ -326,7 +326,7 @@ async fn a_path_nobody_serves_is_not_found() {
     for path in [
         "/",
         "/mcp/",
-        "/mcp/admin",
+        "/mcp/a/b",
         "/message/",
         "/sse",
         "/metrics/x",

@@ -195,7 +195,7 @@ async fn methods_that_a_version_does_not_have_are_not_found_in_it() {
     ];
     for method in removed
         .into_iter()
-        .chain(["resources/list", "no/such", "Tools/List"])
+        .chain(["prompts/list", "no/such", "Tools/List"])
     {
         let reply = client.modern(&token, method, json!({})).await;
         assert_eq!((reply.status, reply.error().0), (404, -32601), "{method}");
@@ -204,7 +204,7 @@ async fn methods_that_a_version_does_not_have_are_not_found_in_it() {
     for version in LEGACY {
         for method in [
             "server/discover",
-            "resources/list",
+            "resources/subscribe",
             "prompts/list",
             "no/such",
         ] {

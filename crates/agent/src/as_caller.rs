@@ -89,9 +89,8 @@ impl AsCaller {
                 });
                 refused(INTERNAL, format!("The tool is called too often.{when}"))
             }
-            CallEnding::TimedOut { message } | CallEnding::Unavailable { message } => {
-                refused(INTERNAL, message)
-            }
+            CallEnding::TimedOut { message } => refused(INTERNAL, message),
+            CallEnding::Unavailable { message } => Err(GatewayFailure::Unavailable { message }),
             CallEnding::Cancelled => refused(INTERNAL, "The call was cancelled.".to_owned()),
         }
     }

@@ -96,6 +96,9 @@ pub(crate) enum GatewayFailure {
     /// It answered with an error: for a tool, nothing ran or the record says what did.
     #[error("{message}")]
     Refused { code: i64, message: String },
+    /// The platform failed. Whether a tool ran is for its key to tell: the same call under it is safe.
+    #[error("{message}")]
+    Unavailable { message: String },
     #[error("the gateway cannot be reached")]
     Unreachable,
     #[error("the gateway did not answer in time")]

@@ -145,12 +145,12 @@ pub(super) fn an_answer() -> Vec<EventBody> {
         token("Let me look. "),
         EventBody::ToolCall {
             call_id: "c1".to_owned(),
-            tool_name: "get_patient_records".to_owned(),
+            tool_name: "look_up".to_owned(),
             arguments: json!({ "patient_id": "NUGWI" }),
         },
         EventBody::ToolResult {
             call_id: "c1".to_owned(),
-            tool_name: "get_patient_records".to_owned(),
+            tool_name: "look_up".to_owned(),
             success: true,
             data: json!([{ "content": "Hypertension" }]),
             error: None,

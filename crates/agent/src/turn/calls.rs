@@ -315,7 +315,15 @@ async fn run(
                 Ok((failed(WITHHELD.to_owned()), false))
             }
         }
-        Err(GatewayFailure::Refused { message, .. }) => Ok((failed(message), false)),
+        // The model would have to guess whether it ran. The turn stays open instead: when it goes on, the same key tells.
+        Err(
+            failure @ (GatewayFailure::Unavailable { .. }
+            | GatewayFailure::Unreachable
+            | GatewayFailure::Unreadable),
+        ) if !ready.tool.read_only => Err(failure.into()),
+        Err(GatewayFailure::Refused { message, .. } | GatewayFailure::Unavailable { message }) => {
+            Ok((failed(message), false))
+        }
         Err(failure) => Ok((failed(format!("Tool execution failed: {failure}")), false)),
     }
 }

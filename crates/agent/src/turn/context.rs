@@ -14,7 +14,7 @@ use crate::seam::ToolAnswer;
 pub(super) const WITHHELD: &str = "[withheld: this may no longer be read]";
 
 /// In the place of a result that was never kept.
-pub(super) const NOT_RUN: &str = "This call was refused, and did not run.";
+pub(super) const NOT_RUN: &str = "This call gave no result.";
 
 /// How calls are written to a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -315,7 +315,8 @@ impl Journal {
             .await;
         match added {
             Ok(()) => Ok(true),
-            Err(GatewayFailure::Refused { .. }) => Ok(false),
+            Err(GatewayFailure::Refused { code: -32602, .. }) => Ok(false),
+            // Not refused but not kept: the tool ran, and the turn must not go on as if it had not.
             Err(failure) => Err(failure.into()),
         }
     }

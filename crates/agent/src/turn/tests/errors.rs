@@ -287,3 +287,36 @@ async fn a_call_that_still_runs_for_an_interrupted_turn_is_waited_for() {
     let events = fixture.says("go").await;
     assert_eq!(events.one("tool_result")["data"], "done");
 }
+
+#[tokio::test]
+async fn whether_a_tool_with_effects_ran_is_not_left_to_the_model_to_guess() {
+    let losses = [
+        GatewayFailure::Unreachable,
+        GatewayFailure::Unavailable {
+            message: "It is not known whether the tool ran.".to_owned(),
+        },
+    ];
+    for loss in losses {
+        let asked = std::sync::atomic::AtomicUsize::new(0);
+        let tool = FakeTool::runs("book", move |_| {
+            match asked.fetch_add(1, std::sync::atomic::Ordering::SeqCst) {
+                0 => Err(loss.clone()),
+                _ => Ok(crate::seam::ToolAnswer {
+                    text: "booked".to_owned(),
+                    is_error: false,
+                }),
+            }
+        });
+        let model = ScriptedModel::new([says("", &[call("c1", "book", "{}")]), words("Done.")]);
+        let fixture = Fixture::new(model, FakeGateway::new([tool.writes()]), PLAIN).await;
+        let events = fixture.hears(named("book")).await;
+        assert_eq!(events.one("error")["kind"], "gateway_failed");
+        assert!(events.all("tool_result").is_empty(), "{events:?}");
+        assert_eq!(events.last()["finish_reason"], "error");
+        // The same message under the same id: the call is settled, and the model goes on from there.
+        let events = fixture.hears(named("book")).await;
+        assert_eq!(events.one("tool_result")["data"], "booked");
+        assert_eq!(events.last()["finish_reason"], "stop");
+        assert_eq!(fixture.gateway.effects(), 1);
+    }
+}

@@ -1,0 +1,264 @@
+//! A turn outlives the death of any service at any moment.
+//!
+//! ```text
+//!   events       token │ tool_call │ tool_result │ tool_call │ tool_result │ token │ token │ usage │ done
+//!   boundaries 0       1           2             3           4             5       6       7       8
+//! ```
+//!
+//! For each service and each boundary there is a turn: when the client has the events before the boundary, the service
+//! is killed and started again, and the client sends its message again until the answer is whole.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+use wardgate_testkit::{Process, Separate, System, until};
+
+use super::super::extra_tools::{Counter, LOOK_OFTEN};
+use super::super::people::{doctor, of_patient};
+use super::provider::{Piece, Place, Provider};
+use super::talk::{Said, finish, of_type, say, text};
+use super::{context, roles};
+use crate::{REPOSITORY, WARDGATE};
+
+const SERVICES: [&str; 6] = [
+    "policy",
+    "tool-runner",
+    "audit",
+    "memory",
+    "gateway",
+    "agent",
+];
+
+/// Where the model waits while the service is away: what dies with it is what happens at the boundary, and no more.
+const BOUNDARIES: [Option<Place>; 9] = [
+    Some((0, 0)),
+    Some((0, 1)),
+    Some((1, 0)),
+    Some((1, 0)),
+    Some((2, 0)),
+    Some((2, 0)),
+    Some((2, 1)),
+    Some((2, 2)),
+    None,
+];
+
+/// The boundaries behind which the tools run, first the one that writes.
+const CALLS: [usize; 2] = [2, 4];
+
+const ANSWER: &str = "I note it.\nIt is noted.\nShe has hypertension.";
+
+/// `wardgate agent` beside the other services.
+struct Agent {
+    config: PathBuf,
+    process: Process,
+}
+
+impl Agent {
+    fn start(system: &Separate, provider: &Provider) -> Self {
+        let data = system.data_dir();
+        let assistants = json!({
+            "providers": { "scripted": { "type": "openai", "base_url": provider.url } },
+            "assistants": [{
+                "name": "clinic",
+                "provider": "scripted",
+                "model": "scripted",
+                "prompts": { "default": "en", "en": "Answer." },
+            }],
+        });
+        std::fs::write(data.join("assistants.yaml"), assistants.to_string()).unwrap();
+        let agent = json!({ "agent": {
+            "listen": "127.0.0.1:0",
+            "assistants": "assistants.yaml",
+            "approval_key_file": "keys/approval.key",
+            "auth": { "issuers": [{
+                "issuer": "https://issuer.wardgate.internal",
+                "audience": "wardgate",
+                "jwks": { "file": "keys/jwks.json" },
+            }]},
+            "links": { "gateway": system.client().base() },
+        }});
+        let config = data.join("agent.yaml");
+        std::fs::write(&config, agent.to_string()).unwrap();
+        let process = Self::run(&config);
+        Self { config, process }
+    }
+
+    fn run(config: &Path) -> Process {
+        let config = config.display().to_string();
+        Process::start(WARDGATE.as_ref(), &["agent", "--config", &config], &[])
+    }
+
+    fn restart(&mut self) {
+        self.process.kill();
+        self.process = Self::run(&self.config);
+    }
+
+    fn base(&self) -> &str {
+        let url = self.process.ready_line().split_whitespace().nth(1);
+        url.and_then(|url| url.strip_suffix("/api/chat/message/"))
+            .unwrap()
+    }
+}
+
+/// Everything, each service in a process of its own, and a client.
+struct Ward {
+    system: Separate,
+    agent: Agent,
+    provider: Provider,
+    counter: Counter,
+    token: String,
+}
+
+impl Ward {
+    async fn start() -> Self {
+        let system = Separate::start_with(WARDGATE, REPOSITORY.as_ref(), &[LOOK_OFTEN]).await;
+        let counter = Counter::add_to(&system).await;
+        let provider = Provider::start().await;
+        Self {
+            agent: Agent::start(&system, &provider),
+            token: doctor(&system),
+            system,
+            provider,
+            counter,
+        }
+    }
+
+    /// Kill -9, and a new process.
+    async fn replace(&mut self, service: &str) {
+        let system = &mut self.system;
+        match service {
+            "agent" => return tokio::task::block_in_place(|| self.agent.restart()),
+            // The gateway must have missed it, else it could take the old one's end for the new one's.
+            "policy" => system.policy.kill(),
+            "tool-runner" => system.tool_runner.kill(),
+            "audit" => system.audit.kill(),
+            _ => return tokio::task::block_in_place(|| system.restart(service)),
+        }
+        system.until_ready(false).await;
+        tokio::task::block_in_place(|| system.restart(service));
+        system.until_ready(true).await;
+    }
+
+    /// How often the tool wrote `note`.
+    async fn written(&mut self, note: &str) -> usize {
+        let notes = self.counter.notes().await;
+        notes.iter().filter(|written| *written == note).count()
+    }
+
+    /// One turn, in which `service` dies at `boundary`.
+    async fn survives(&mut self, service: &str, boundary: usize) {
+        let note = format!("{service}-{boundary}");
+        let said = Said {
+            conversation: format!("visit-{note}"),
+            message: format!("question-{note}"),
+            text: "Note that I was here, and tell me what she has.".to_owned(),
+        };
+        self.provider.plays(vec![
+            vec![
+                Piece::Text("I note it.\n"),
+                Piece::Call("count_up", json!({ "note": note })),
+            ],
+            vec![Piece::Call("get_medical_records", of_patient("NUGWI"))],
+            vec![
+                Piece::Text("It is noted.\n"),
+                Piece::Text("She has hypertension."),
+            ],
+        ]);
+        self.provider.hold(BOUNDARIES[boundary]);
+        let asked = self.provider.asked().len();
+        let mut acknowledged = BTreeMap::new();
+        let first = say(self.agent.base(), &self.token, &said).await;
+        let mut first = first.expect("everything runs");
+        if boundary == 0 {
+            self.provider.is_asked(asked).await;
+        }
+        while first.seen.len() < boundary {
+            assert!(first.next().await.is_some(), "{note}: {:?}", first.seen);
+        }
+        self.replace(service).await;
+        self.provider.hold(None);
+        let first = first.rest().await;
+        acknowledge(&mut acknowledged, &first);
+
+        // Sent again at least once, also where the answer came.
+        let events = until("the answer is whole", async || {
+            let events = say(self.agent.base(), &self.token, &said).await.ok()?;
+            let events = events.rest().await;
+            acknowledge(&mut acknowledged, &events);
+            (finish(&events) == "stop").then_some(events)
+        })
+        .await;
+        assert_eq!(text(&events), ANSWER, "{note}");
+        self.is_kept(&said, boundary, &note, &events, &acknowledged)
+            .await;
+    }
+
+    /// The conversation has all of the turn once, and so has the world.
+    async fn is_kept(
+        &mut self,
+        said: &Said,
+        boundary: usize,
+        note: &str,
+        events: &[Value],
+        acknowledged: &BTreeMap<String, Value>,
+    ) {
+        let kept = context(&self.system, &self.token, &said.conversation).await;
+        let written = self.written(note).await;
+        let mut expected = vec!["user"];
+        for (result, dies_with) in of_type(events, "tool_result").into_iter().zip(CALLS) {
+            expected.push("assistant");
+            let is_kept = kept
+                .iter()
+                .any(|it| it["tool_call_id"] == result["call_id"]);
+            // What failed may be kept as well, as a failure.
+            if is_kept {
+                expected.push("tool");
+            }
+            // Only the death of a service in the middle of a call can take its result.
+            let is_result = result["success"] == true;
+            assert!(
+                is_result && is_kept || boundary == dies_with,
+                "{note}: {result}"
+            );
+            if dies_with == CALLS[0] {
+                assert!(
+                    written == 1 || !is_result && written == 0,
+                    "{note}: {written}"
+                );
+            }
+        }
+        expected.push("assistant");
+        assert_eq!(roles(&kept), expected, "{note}");
+        assert!(kept.iter().all(|it| it["turn_id"] == said.message.as_str()));
+        for (call, data) in acknowledged {
+            let result = kept.iter().find(|it| it["tool_call_id"] == call.as_str());
+            let result = result.unwrap_or_else(|| panic!("{note}: {call} is lost: {kept:?}"));
+            let content = result["content"].as_str().unwrap();
+            let content: Value = serde_json::from_str(content).unwrap();
+            assert_eq!(&content["data"], data, "{note}: {call}");
+        }
+    }
+}
+
+/// Results that the client was shown, the same each time.
+fn acknowledge(results: &mut BTreeMap<String, Value>, events: &[Value]) {
+    for result in of_type(events, "tool_result") {
+        if result["success"] == true {
+            let call = result["call_id"].as_str().unwrap().to_owned();
+            let data = result["data"].clone();
+            let before = results.insert(call, data.clone());
+            assert!(before.is_none_or(|before| before == data), "{result}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_conversation_survives_kill_9_of_every_service_between_any_two_events() {
+    let mut ward = Ward::start().await;
+    for service in SERVICES {
+        for boundary in 0..BOUNDARIES.len() {
+            ward.survives(service, boundary).await;
+        }
+    }
+}

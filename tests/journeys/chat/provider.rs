@@ -1,0 +1,156 @@
+//! A model provider that says what a test tells it to, over a real socket (OpenAI's chat completions, streamed).
+//!
+//! ```text
+//!   script   round 0 ─ piece 0, piece 1, … end      a round is what the model says between two results of tools;
+//!            round 1 ─ …                            which one a request is for, its messages tell
+//! ```
+//!
+//! Like a model at temperature 0 it has no memory: the same request gives the same answer.
+
+use std::sync::{Arc, Mutex};
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::State;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::Response;
+use axum::routing::post;
+use futures::stream;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use wardgate_testkit::until;
+
+/// One event of an answer.
+#[derive(Debug, Clone)]
+pub(super) enum Piece {
+    Text(&'static str),
+    /// A tool by the model's name for it, and its arguments.
+    Call(&'static str, Value),
+    /// The connection ends here, in the middle of the answer.
+    Cut,
+}
+
+/// What the model says in each round.
+pub(super) type Script = Vec<Vec<Piece>>;
+
+/// A place in a script: a round, and so many pieces of it.
+pub(super) type Place = (usize, usize);
+
+#[derive(Debug, Default)]
+struct Play {
+    script: Script,
+    asked: Vec<Value>,
+}
+
+/// The running provider.
+#[derive(Debug)]
+pub(super) struct Provider {
+    /// Where its API begins.
+    pub(super) url: String,
+    play: Arc<Mutex<Play>>,
+    /// The place that no answer passes.
+    held: watch::Sender<Option<Place>>,
+}
+
+type Stage = (Arc<Mutex<Play>>, watch::Receiver<Option<Place>>);
+
+impl Provider {
+    pub(super) async fn start() -> Self {
+        let play = Arc::<Mutex<Play>>::default();
+        let (held, watched) = watch::channel(None);
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/v1", listener.local_addr().unwrap());
+        let router = Router::new()
+            .route("/v1/chat/completions", post(answer))
+            .with_state((Arc::clone(&play), watched));
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        Self { url, play, held }
+    }
+
+    /// What it says from now on.
+    pub(super) fn plays(&self, script: Script) {
+        self.play.lock().unwrap().script = script;
+    }
+
+    /// Its answers wait before this place.
+    pub(super) fn hold(&self, place: Option<Place>) {
+        self.held.send_replace(place);
+    }
+
+    /// The bodies of every request so far.
+    pub(super) fn asked(&self) -> Vec<Value> {
+        self.play.lock().unwrap().asked.clone()
+    }
+
+    /// Waits until there are more requests than `before`.
+    pub(super) async fn is_asked(&self, before: usize) {
+        until("the model is asked", async || {
+            (self.asked().len() > before).then_some(())
+        })
+        .await;
+    }
+}
+
+/// How many answers the model gave since the person spoke.
+fn round(request: &Value) -> usize {
+    let messages = request["messages"].as_array().expect("messages");
+    let since = messages.iter().rev();
+    since
+        .take_while(|message| message["role"] != "user")
+        .filter(|message| message["role"] == "assistant")
+        .count()
+}
+
+async fn answer(State((play, watched)): State<Stage>, request: Bytes) -> Response {
+    let request = serde_json::from_slice(&request).expect("JSON");
+    let round = round(&request);
+    let pieces = {
+        let mut play = play.lock().unwrap();
+        play.asked.push(request);
+        let pieces = play.script.get(round);
+        pieces
+            .unwrap_or_else(|| panic!("the script has no round {round}"))
+            .clone()
+    };
+    let frames = stream::unfold((0, watched), move |(at, mut watched)| {
+        let pieces = pieces.clone();
+        async move {
+            // The end of an answer is a place of its own.
+            if at > pieces.len() {
+                return None;
+            }
+            let passes = |held: &Option<Place>| *held != Some((round, at));
+            watched.wait_for(passes).await.ok()?;
+            Some((frame(round, at, &pieces), (at + 1, watched)))
+        }
+    });
+    Response::builder()
+        .header(CONTENT_TYPE, "text/event-stream")
+        .body(Body::from_stream(frames))
+        .unwrap()
+}
+
+/// The bytes of a piece; an error cuts the connection.
+fn frame(round: usize, at: usize, pieces: &[Piece]) -> Result<Bytes, std::io::Error> {
+    let (delta, finish) = match pieces.get(at) {
+        Some(Piece::Text(text)) => (json!({ "content": text }), Value::Null),
+        Some(Piece::Call(name, arguments)) => {
+            let call = json!({
+                "index": at,
+                "id": format!("call-{round}-{at}"),
+                "type": "function",
+                "function": { "name": name, "arguments": arguments.to_string() },
+            });
+            (json!({ "tool_calls": [call] }), Value::Null)
+        }
+        Some(Piece::Cut) => return Err(std::io::ErrorKind::ConnectionAborted.into()),
+        None => (json!({}), json!("stop")),
+    };
+    let chunk = json!({ "choices": [{ "index": 0, "delta": delta, "finish_reason": finish }] });
+    let end = if finish.is_null() {
+        ""
+    } else {
+        "data: [DONE]\n\n"
+    };
+    Ok(format!("data: {chunk}\n\n{end}").into())
+}

@@ -1,0 +1,110 @@
+//! One side of a chat: a message out, the events of its turn in.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+/// Longer than any turn of a test.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What a person says, under ids of the client's own.
+#[derive(Debug, Clone)]
+pub(super) struct Said {
+    pub(super) conversation: String,
+    pub(super) message: String,
+    pub(super) text: String,
+}
+
+/// The events of a stream, as they come.
+pub(super) struct Events {
+    response: reqwest::Response,
+    buffer: Vec<u8>,
+    /// Those so far.
+    pub(super) seen: Vec<Value>,
+    /// The connection was lost.
+    pub(super) is_lost: bool,
+}
+
+/// Says something to the agent at `base`.
+pub(super) async fn say(base: &str, token: &str, said: &Said) -> reqwest::Result<Events> {
+    let body = json!({
+        "message": said.text,
+        "conversation_id": said.conversation,
+        "message_id": said.message,
+    });
+    let client = reqwest::Client::builder().timeout(PATIENCE).build()?;
+    let request = client
+        .post(format!("{base}/api/chat/message/"))
+        .bearer_auth(token)
+        .header("content-type", "application/json")
+        .body(body.to_string());
+    let response = request.send().await?;
+    assert_eq!(response.status(), 200);
+    Ok(Events {
+        response,
+        buffer: Vec::new(),
+        seen: Vec::new(),
+        is_lost: false,
+    })
+}
+
+impl Events {
+    /// Waits for the next event; none after the last one.
+    pub(super) async fn next(&mut self) -> Option<&Value> {
+        let line = loop {
+            if let Some(end) = self.buffer.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = self.buffer.drain(..=end).collect();
+                // An empty line says that the stream lives.
+                if line.len() > 1 {
+                    break line;
+                }
+                continue;
+            }
+            match self.response.chunk().await {
+                Ok(Some(bytes)) => self.buffer.extend_from_slice(&bytes),
+                Ok(None) => {
+                    assert!(self.buffer.is_empty(), "half an event");
+                    return None;
+                }
+                Err(error) => {
+                    assert!(!error.is_timeout(), "no end after {:?}", self.seen);
+                    self.is_lost = true;
+                    return None;
+                }
+            }
+        };
+        let event = serde_json::from_slice(&line)
+            .unwrap_or_else(|_| panic!("no event: {}", String::from_utf8_lossy(&line)));
+        self.seen.push(event);
+        self.seen.last()
+    }
+
+    /// Reads to the end. A stream that was not lost says why it ends.
+    pub(super) async fn rest(mut self) -> Vec<Value> {
+        while self.next().await.is_some() {}
+        if !self.is_lost {
+            let last = self.seen.last().expect("a stream has events");
+            assert_eq!(last["type"], "done", "{:?}", self.seen);
+        }
+        self.seen
+    }
+}
+
+/// The events of one type.
+pub(super) fn of_type<'a>(events: &'a [Value], kind: &str) -> Vec<&'a Value> {
+    let events = events.iter();
+    events.filter(|event| event["type"] == kind).collect()
+}
+
+/// Everything that was said.
+pub(super) fn text(events: &[Value]) -> String {
+    let tokens = of_type(events, "token").into_iter();
+    tokens.filter_map(|token| token["text"].as_str()).collect()
+}
+
+/// Why the stream ended; empty if it did not.
+pub(super) fn finish(events: &[Value]) -> &str {
+    let last = events.last();
+    last.and_then(|event| event["finish_reason"].as_str())
+        .unwrap_or_default()
+}
