@@ -137,7 +137,7 @@ pub enum ErrorKind {
     ModelNotConfigured,
     /// The provider failed.
     ModelFailed,
-    /// The model gave neither words nor a call.
+    /// The model gave neither words nor a call that may run.
     EmptyAnswer,
     /// The model asked for a tool that it was not offered.
     ToolNotAvailable,

@@ -28,7 +28,7 @@ mod secret;
 mod settings;
 mod telemetry;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 

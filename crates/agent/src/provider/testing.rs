@@ -16,6 +16,7 @@ use wardgate_domain::{Ambient, Clock, Entropy, Timestamp};
 use super::answer::Answer;
 use super::calls::Ids;
 use super::frames::{Body, Frames};
+use super::replay::CASSETTES;
 use super::telemetry::Watch;
 use super::{Provider, ProviderKind, Reading};
 use crate::model::{FinishReason, FunctionCall, ModelError, ModelEvent, ModelRequest, ModelStream};
@@ -104,6 +105,15 @@ pub(super) async fn read_pieces(
         }
     }
     (joined, end)
+}
+
+/// What a real model once answered.
+pub(crate) async fn recorded(cassette: &str) -> Vec<ModelEvent> {
+    let path = format!("{CASSETTES}/{cassette}.sse");
+    let bytes = std::fs::read(path).unwrap();
+    let (events, end) = read_pieces(ProviderKind::OpenAi, vec![bytes]).await;
+    end.unwrap();
+    events
 }
 
 pub(super) async fn reading(kind: ProviderKind, body: Body) -> Result<Reading, ModelError> {

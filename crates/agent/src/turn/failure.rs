@@ -2,7 +2,7 @@
 
 use crate::approval::InvalidApproval;
 use crate::assistant::NotConfigured;
-use crate::event::ErrorKind;
+use crate::event::{Cap, ErrorKind};
 use crate::model::ModelError;
 use crate::seam::GatewayFailure;
 
@@ -19,6 +19,10 @@ pub(crate) enum Failure {
     Model(#[from] ModelError),
     #[error("the model gave neither words nor a call")]
     Empty,
+    #[error(
+        "the model asked for tools again instead of answering, after the turn came to a limit of its assistant; ask for less at once"
+    )]
+    Capped(Cap),
     #[error("{0}")]
     Gateway(#[from] GatewayFailure),
     #[error("{0}")]
@@ -36,11 +40,19 @@ impl Failure {
             Self::UnknownModel => ErrorKind::UnknownModel,
             Self::NotConfigured(..) => ErrorKind::ModelNotConfigured,
             Self::Model(_) => ErrorKind::ModelFailed,
-            Self::Empty => ErrorKind::EmptyAnswer,
+            Self::Empty | Self::Capped(_) => ErrorKind::EmptyAnswer,
             Self::Gateway(_) => ErrorKind::GatewayFailed,
             Self::Conflict(_) => ErrorKind::Conflict,
             Self::Approval(_) => ErrorKind::InvalidApproval,
             Self::TooManyTurns => ErrorKind::TooManyTurns,
+        }
+    }
+
+    /// The limit that the turn came to.
+    pub(crate) fn cap(&self) -> Option<Cap> {
+        match self {
+            Self::Capped(cap) => Some(*cap),
+            _ => None,
         }
     }
 }

@@ -262,7 +262,7 @@ impl Turn {
                     "a turn ended without an answer"
                 );
                 self.sink.error(failure.kind(), &failure.to_string()).await;
-                (FinishReason::Error, None, None)
+                (FinishReason::Error, None, failure.cap())
             }
         };
         metrics::counter!(wardgate_telemetry::names::AGENT_TURNS, "finish" => reason.word())
@@ -468,7 +468,7 @@ impl Turn {
         if !step.calls.is_empty() {
             step.ending = Ending::Stop;
         } else if step.text.trim().is_empty() {
-            return Err(Failure::Empty);
+            return Err(cap.map_or(Failure::Empty, Failure::Capped));
         }
         Ok(step)
     }

@@ -7,4 +7,5 @@ mod errors;
 mod fixture;
 mod guardrail;
 mod journey;
+mod recorded;
 mod summary;

@@ -69,6 +69,25 @@ async fn identical_calls_are_limited_however_they_are_written() {
 }
 
 #[tokio::test]
+async fn a_model_that_never_answers_is_stopped_and_the_stream_says_by_which_limit() {
+    let ask = words("TOOL: look\nPARAMETERS: {}\n\nTool Result: 1");
+    let model = ScriptedModel::new([ask.clone(), ask.clone(), ask.clone(), ask]);
+    let fixture = Fixture::new(
+        model,
+        gateway(),
+        "    calls: text\n    limits: { identical_calls: 2 }\n",
+    )
+    .await;
+    let events = fixture.says("look").await;
+    assert_eq!(events.text(), "");
+    assert_eq!(events.one("error")["kind"], "empty_answer");
+    assert_eq!(events.last()["finish_reason"], "error");
+    assert_eq!(events.last()["cap"], "identical_calls");
+    assert_eq!(fixture.gateway.called().len(), 2);
+    assert_eq!(fixture.model.requests().len(), 4);
+}
+
+#[tokio::test]
 async fn tokens_are_limited_and_estimated_where_they_are_not_counted() {
     let mut counted = says("", &[look(1)]);
     counted.push(Ok(ModelEvent::Usage(TokenUsage {

@@ -1,0 +1,39 @@
+//! Whole turns over what a real model once answered.
+
+use serde_json::json;
+
+use super::fixture::Fixture;
+use crate::provider::testing::recorded;
+use crate::testing::{FakeGateway, FakeTool, ScriptedModel};
+
+#[tokio::test]
+async fn a_real_model_calls_a_tool_and_answers_from_what_it_gave_however_it_writes_calls() {
+    for (calls, call, answer, text) in [
+        (
+            "native",
+            "native_call",
+            "native_answer",
+            "The parcel AB1234 is currently in transit to Hamburg and is expected to arrive on Tuesday.",
+        ),
+        // Offered tools on the wire, it writes its call into the text.
+        ("native", "stock_template", "text_answer", "Hamburg"),
+        // Behind its call it goes on with a result of its own making.
+        ("text", "text_call", "text_answer", "Hamburg"),
+    ] {
+        let mut answers = Vec::new();
+        for cassette in [call, answer] {
+            answers.push(recorded(cassette).await.into_iter().map(Ok).collect());
+        }
+        let tool = FakeTool::gives("parcel_status", "In transit to Hamburg.")
+            .takes(json!({"type": "object", "properties": {"parcel_id": {"type": "string"}}}));
+        let model = ScriptedModel::new(answers);
+        let more = format!("    calls: {calls}\n");
+        let fixture = Fixture::new(model, FakeGateway::new([tool]), &more).await;
+        let events = fixture.says("Where is parcel AB1234?").await;
+        assert_eq!(events.text(), text, "{call}");
+        let arguments = json!({ "parcel_id": "AB1234" });
+        assert_eq!(events.one("tool_call")["arguments"], arguments, "{call}");
+        assert_eq!(events.one("tool_result")["success"], true, "{call}");
+        assert_eq!(events.last()["finish_reason"], "stop", "{call}");
+    }
+}
