@@ -7,7 +7,7 @@ use wardgate_rpc::Readiness;
 use crate::world::{ISSUER, META, MODERN, PING, Reply, World};
 
 /// What takes messages: nobody is let in without a token.
-const CLOSED: [&str; 2] = ["/mcp", "/message"];
+const CLOSED: [&str; 3] = ["/mcp", "/mcp/x", "/message"];
 /// What everyone may read.
 const OPEN: [&str; 7] = [
     "/.well-known/oauth-protected-resource",
@@ -68,7 +68,7 @@ async fn no_path_but_the_open_ones_answers_a_stranger() {
         let posted = Reply::to(world.http.post(world.url(path)).body(PING)).await;
         assert_eq!(posted.status, 405, "{path}");
     }
-    for path in ["/", "/mcp/", "/mcp/x", "/sse", "/Mcp", "/console", "//mcp"] {
+    for path in ["/", "/mcp/", "/mcp/x/y", "/sse", "/Mcp", "/console", "//mcp"] {
         let reply = Reply::to(world.http.post(world.url(path)).body(PING)).await;
         assert_eq!(reply.status, 404, "{path}");
     }
