@@ -68,7 +68,9 @@ async fn no_path_but_the_open_ones_answers_a_stranger() {
         let posted = Reply::to(world.http.post(world.url(path)).body(PING)).await;
         assert_eq!(posted.status, 405, "{path}");
     }
-    for path in ["/", "/mcp/", "/mcp/x/y", "/sse", "/Mcp", "/console", "//mcp"] {
+    for path in [
+        "/", "/mcp/", "/mcp/x/y", "/sse", "/Mcp", "/console", "//mcp",
+    ] {
         let reply = Reply::to(world.http.post(world.url(path)).body(PING)).await;
         assert_eq!(reply.status, 404, "{path}");
     }
