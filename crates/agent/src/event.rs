@@ -119,6 +119,8 @@ pub enum Cap {
     Turns,
     /// Tokens of the model.
     Tokens,
+    /// What they cost.
+    Cost,
     /// Time.
     Seconds,
     /// The same call again.

@@ -61,12 +61,13 @@ pub(super) enum Ending {
 }
 
 impl Ending {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::Stop,
         Self::Length,
         Self::Filtered,
         Self::Capped(Cap::Turns),
         Self::Capped(Cap::Tokens),
+        Self::Capped(Cap::Cost),
         Self::Capped(Cap::Seconds),
         Self::Capped(Cap::IdenticalCalls),
     ];
@@ -79,6 +80,7 @@ impl Ending {
             Self::Filtered => "-filtered",
             Self::Capped(Cap::Turns) => "-turns",
             Self::Capped(Cap::Tokens) => "-tokens",
+            Self::Capped(Cap::Cost) => "-cost",
             Self::Capped(Cap::Seconds) => "-seconds",
             Self::Capped(Cap::IdenticalCalls) => "-identical-calls",
         }
