@@ -89,9 +89,13 @@ impl AsCaller {
                 });
                 refused(INTERNAL, format!("The tool is called too often.{when}"))
             }
-            CallEnding::TimedOut { message } => refused(INTERNAL, message),
-            CallEnding::Unavailable { message } => Err(GatewayFailure::Unavailable { message }),
-            CallEnding::Cancelled => refused(INTERNAL, "The call was cancelled.".to_owned()),
+            CallEnding::TimedOut { message } | CallEnding::Unavailable { message } => {
+                Err(GatewayFailure::Unavailable { message })
+            }
+            // Not by this turn, which would not be here to read it.
+            CallEnding::Cancelled => Err(GatewayFailure::Unavailable {
+                message: "The call was cancelled.".to_owned(),
+            }),
         }
     }
 }

@@ -96,7 +96,8 @@ pub(crate) enum GatewayFailure {
     /// It answered with an error: for a tool, nothing ran or the record says what did.
     #[error("{message}")]
     Refused { code: i64, message: String },
-    /// The platform failed. Whether a tool ran is for its key to tell: the same call under it is safe.
+    /// The platform failed, or a time limit passed. Whether a tool ran is for its key to tell: the same call under it is
+    /// safe.
     #[error("{message}")]
     Unavailable { message: String },
     #[error("the gateway cannot be reached")]
@@ -105,4 +106,14 @@ pub(crate) enum GatewayFailure {
     Late,
     #[error("the gateway's answer cannot be read")]
     Unreadable,
+}
+
+impl GatewayFailure {
+    /// Whether a tool may have run all the same.
+    pub(crate) fn leaves_open(&self) -> bool {
+        match self {
+            Self::Refused { .. } => false,
+            Self::Unavailable { .. } | Self::Unreachable | Self::Late | Self::Unreadable => true,
+        }
+    }
 }

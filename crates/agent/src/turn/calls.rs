@@ -315,12 +315,9 @@ async fn run(
                 Ok((failed(WITHHELD.to_owned()), false))
             }
         }
-        // The model would have to guess whether it ran. The turn stays open instead: when it goes on, the same key tells.
-        Err(
-            failure @ (GatewayFailure::Unavailable { .. }
-            | GatewayFailure::Unreachable
-            | GatewayFailure::Unreadable),
-        ) if !ready.tool.read_only => Err(failure.into()),
+        // The model would have to guess whether it ran, and might call again under another key. The turn stays open
+        // instead: when it goes on, the same key tells.
+        Err(failure) if !ready.tool.read_only && failure.leaves_open() => Err(failure.into()),
         Err(GatewayFailure::Refused { message, .. } | GatewayFailure::Unavailable { message }) => {
             Ok((failed(message), false))
         }

@@ -26,6 +26,11 @@ fn clock() -> FakeGateway {
             })
         }),
         FakeTool::runs("unplugged", |_| Err(GatewayFailure::Unreachable)),
+        FakeTool::runs("late", |_| {
+            Err(GatewayFailure::Unavailable {
+                message: "Timeout after 30s".to_owned(),
+            })
+        }),
     ])
 }
 
@@ -43,6 +48,7 @@ async fn every_class_of_error_goes_back_to_the_model_and_the_turn_goes_on() {
         ("clock", "{}", "`zone` is required"),
         ("clock", r#"{"zone":"UTC","x":1}"#, "x"),
         ("broken", zone, "did not answer within 30 s"),
+        ("late", zone, "Timeout after 30s"),
         (
             "unplugged",
             zone,
@@ -68,7 +74,7 @@ async fn every_class_of_error_goes_back_to_the_model_and_the_turn_goes_on() {
         );
         assert_eq!(
             fixture.gateway.called().is_empty(),
-            !matches!(name, "broken" | "unplugged")
+            !matches!(name, "broken" | "unplugged" | "late")
         );
         // The next turn tells the model as much as is still known.
         fixture.model.then(words("Yes."));
@@ -293,6 +299,7 @@ async fn a_call_that_still_runs_for_an_interrupted_turn_is_waited_for() {
 async fn whether_a_tool_with_effects_ran_is_not_left_to_the_model_to_guess() {
     let losses = [
         GatewayFailure::Unreachable,
+        GatewayFailure::Late,
         GatewayFailure::Unavailable {
             message: "It is not known whether the tool ran.".to_owned(),
         },
