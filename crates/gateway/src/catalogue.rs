@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
+use arc_swap::ArcSwapOption;
 use futures::StreamExt;
 use tokio::sync::watch;
 use wardgate_domain::{ToolFacts, ToolSwitches};
@@ -33,6 +33,12 @@ impl Tool {
         toolset.is_none_or(|name| self.toolsets.iter().any(|it| it == name))
     }
 }
+
+/// Why there is neither a list nor a call before the tool-runner was first heard of.
+pub(crate) const NOT_KNOWN: (&str, &str) = (
+    "catalogue_unavailable",
+    "The tools are not known yet. Try again later.",
+);
 
 /// Every tool, by the names it answers to.
 #[derive(Debug, Default)]
@@ -93,13 +99,14 @@ impl From<Listed> for Index {
 /// definition they are for, so a stale entry can mislead nobody.
 #[derive(Debug)]
 pub(crate) struct Catalogue {
-    current: Arc<ArcSwap<Index>>,
+    /// None before it was first heard of: not to know the tools is not to have none.
+    current: Arc<ArcSwapOption<Index>>,
     readiness: watch::Receiver<Readiness>,
 }
 
 impl Catalogue {
     pub(crate) fn follow(runner: ToolRunnerClient) -> Self {
-        let current = Arc::new(ArcSwap::from_pointee(Index::default()));
+        let current = Arc::new(ArcSwapOption::empty());
         let (sender, readiness) = watch::channel(Readiness::NotReady("not listed yet".to_owned()));
         let target = Arc::clone(&current);
         tokio::spawn(async move {
@@ -111,8 +118,9 @@ impl Catalogue {
         Self { current, readiness }
     }
 
-    pub(crate) fn current(&self) -> arc_swap::Guard<Arc<Index>> {
-        self.current.load()
+    /// None while the tool-runner was never heard of.
+    pub(crate) fn current(&self) -> Option<Arc<Index>> {
+        self.current.load_full()
     }
 
     pub(crate) fn readiness(&self) -> watch::Receiver<Readiness> {
@@ -122,7 +130,7 @@ impl Catalogue {
 
 async fn follow(
     runner: &ToolRunnerClient,
-    target: &ArcSwap<Index>,
+    target: &ArcSwapOption<Index>,
     sender: &watch::Sender<Readiness>,
 ) {
     loop {
@@ -135,7 +143,7 @@ async fn follow(
 
 async fn until_lost(
     runner: &ToolRunnerClient,
-    target: &ArcSwap<Index>,
+    target: &ArcSwapOption<Index>,
     sender: &watch::Sender<Readiness>,
 ) -> Result<(), CallError> {
     let mut versions = runner.watch_catalogue().await?;
@@ -143,7 +151,7 @@ async fn until_lost(
         version?;
         let listed = runner.list_tools().await?;
         tracing::info!(tools = listed.tools.len(), "catalogue loaded");
-        target.store(Arc::new(listed.into()));
+        target.store(Some(Arc::new(listed.into())));
         sender.send_replace(Readiness::Ready);
     }
     Ok(())
