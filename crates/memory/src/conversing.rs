@@ -1,5 +1,6 @@
 //! What callers do with their conversations.
 
+use std::cmp::Reverse;
 use std::sync::Arc;
 
 use metrics::counter;
@@ -294,12 +295,16 @@ impl<R: Rights> Conversing<R> {
             let shown = self.shown(asker, reading).await;
             // That it is found would tell its words.
             let readable = shown.into_iter().filter(|message| !message.withheld);
-            hits.extend(readable.map(|message| pb::Hit {
-                conversation_id: conversation_id.clone(),
-                message: Some(message.into()),
-            }));
+            hits.extend(readable.map(|message| (conversation_id.clone(), message)));
         }
-        Ok(pb::SearchResponse { hits })
+        hits.sort_by_key(|(_, message)| Reverse((message.time, message.position)));
+        let hits = hits.into_iter().map(|(conversation_id, message)| pb::Hit {
+            conversation_id,
+            message: Some(message.into()),
+        });
+        Ok(pb::SearchResponse {
+            hits: hits.collect(),
+        })
     }
 
     async fn shown(&self, asker: Asker<'_>, reading: Reading) -> Vec<Message> {

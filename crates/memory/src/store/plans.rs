@@ -51,11 +51,6 @@ fn hot() -> Vec<(&'static str, Statement, &'static [&'static str])> {
         ),
         ("turn", reading::OF_TURN.into(), &["message_turn"]),
         (
-            "earlier results",
-            reading::EARLIER_IN_TURNS.into(),
-            &["message_turn", "message_position"],
-        ),
-        (
             "grounds",
             reading::GROUNDS.into(),
             &["message_grounds", "message_position"],

@@ -117,7 +117,6 @@ pub(super) struct MessageRow {
 pub(super) struct GroundRow {
     pub(super) position: i64,
     id: Option<String>,
-    turn: Option<String>,
     rights: Option<Vec<u8>>,
     call: Option<Vec<u8>>,
 }
@@ -216,7 +215,6 @@ impl Unlocked {
         let id = row.id.ok_or_else(damaged)?;
         let call = row.call.ok_or_else(damaged)?;
         Ok(Ground {
-            turn: turn(row.turn)?,
             position: unsigned(row.position),
             call: self.open_call(&id, row.position, call)?,
             rights: digest(row.rights.ok_or_else(damaged)?)?,
