@@ -71,6 +71,9 @@ pub enum Error {
     /// A legal hold is on it.
     #[error("a legal hold is on this conversation; nothing of it is erased")]
     Held,
+    /// It was to be erased only if nothing had changed it.
+    #[error("this conversation was used in the meantime; it is kept")]
+    Changed,
     /// More holds than anyone can oversee.
     #[error("there are {0} holds already; lift those that are not needed")]
     TooManyHolds(i64),
@@ -105,6 +108,7 @@ impl ServiceError for Error {
             Self::OtherMessage
             | Self::TurnOver(_)
             | Self::TurnFull { .. }
+            | Self::Changed
             | Self::TooManyHolds(_) => ErrorReason::Conflict,
             Self::Held => ErrorReason::Held,
             Self::Denied => ErrorReason::Denied,
