@@ -7,7 +7,9 @@ use wardgate_domain::{Conversation, ConversationId, ConversationKey, Role, TurnI
 
 use super::conversations::{BY_KEY, owned};
 use super::database::{Transaction, Value};
-use super::row::{ConversationRow, GroundRow, MessageRow, Unlocked, message, role_number, state};
+use super::row::{
+    ConversationRow, GroundRow, MessageRow, Unlocked, ground, message, role_number, state,
+};
 use super::{Ground, Store, Stored, signed, unsigned, within};
 use crate::Error;
 use crate::owner::Owner;
@@ -63,14 +65,15 @@ pub(super) const OF_TURN: &str = concat!(
 );
 
 /// One tool result, the first, of each kind that the policy answers alike.
-pub(super) const GROUNDS: &str = "
-    SELECT t.position, t.id, t.rights, t.call FROM memory.message t
-    WHERE t.conversation = $1 AND t.position IN (
+pub(super) const GROUNDS: &str = concat!(
+    ground!(),
+    "WHERE t.conversation = $1 AND t.position IN (
         SELECT min(g.position) FROM memory.message g
         WHERE g.conversation = $1 AND g.grounds IS NOT NULL
             AND g.position > $2 AND g.position <= $3
         GROUP BY g.grounds ORDER BY min(g.position) LIMIT $4)
-    ORDER BY t.position";
+    ORDER BY t.position"
+);
 
 /// Which conversation.
 #[derive(Clone, Copy)]
