@@ -12,6 +12,7 @@ use wardgate_proto::memory::v1 as pb;
 use wardgate_telemetry::names;
 
 use crate::Error;
+use crate::config::Limits;
 use crate::erasure::{By, Erasure};
 use crate::owner::Owner;
 use crate::rights::{self, Asker, Rights};
@@ -32,6 +33,7 @@ pub(crate) struct Conversing<R> {
     pub(crate) erasure: Arc<Erasure>,
     pub(crate) rights: R,
     pub(crate) ambient: Ambient,
+    pub(crate) limits: Limits,
 }
 
 impl<R: Rights> Conversing<R> {
@@ -43,7 +45,8 @@ impl<R: Rights> Conversing<R> {
         let id = optional_id(&request.conversation_id)?;
         let now = self.ambient.now();
         let owner = Owner::from(&caller);
-        let found = self.store.get_or_create(&owner, id.as_ref(), now);
+        let most = self.limits.conversations.get();
+        let found = self.store.get_or_create(&owner, id.as_ref(), most, now);
         let (conversation, created) = found.await?;
         Ok(pb::GetOrCreateResponse {
             conversation: Some(conversation.into()),

@@ -54,6 +54,11 @@ pub enum Error {
     /// No such conversation, or none that this caller may know of.
     #[error("unknown conversation")]
     UnknownConversation,
+    /// The owner has as many conversations as one may have.
+    #[error(
+        "there are {0} conversations already, the limit of one owner; delete those that are not needed"
+    )]
+    TooManyConversations(u32),
     /// Another message has that id.
     #[error("another message of this conversation has that id; give every message its own")]
     OtherMessage,
@@ -109,6 +114,7 @@ impl ServiceError for Error {
             | Self::TurnOver(_)
             | Self::TurnFull { .. }
             | Self::Changed
+            | Self::TooManyConversations(_)
             | Self::TooManyHolds(_) => ErrorReason::Conflict,
             Self::Held => ErrorReason::Held,
             Self::Denied => ErrorReason::Denied,

@@ -400,3 +400,24 @@ async fn a_message_whose_columns_were_altered_cannot_be_read() {
         assert_eq!(reason(page(2, 1).await), ErrorReason::Internal);
     }
 }
+
+#[tokio::test]
+async fn an_owner_makes_no_more_conversations_than_the_limit() {
+    let two = |store| Config {
+        limits: serde_json::from_str(r#"{"conversations":2}"#).unwrap(),
+        ..Config::for_store(store)
+    };
+    for setup in Setup::each_with(two).await {
+        let joy = joy();
+        let first = setup.make(&joy, "first").await;
+        setup.make(&joy, "second").await;
+        for id in [None, Some(&id("third"))] {
+            let made = setup.memory.get_or_create(of(&joy), id).await;
+            assert_eq!(reason(made), ErrorReason::Conflict);
+        }
+        setup.make(&joy, "first").await;
+        setup.make(&caller("nurse.jim", ""), "third").await;
+        setup.memory.delete(of(&joy), &first).await.unwrap();
+        setup.make(&joy, "third").await;
+    }
+}
