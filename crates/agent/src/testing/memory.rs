@@ -16,6 +16,7 @@ pub(super) struct FakeMemory {
 fn refused(message: &str) -> GatewayFailure {
     GatewayFailure::Refused {
         code: -32602,
+        reason: None,
         message: message.to_owned(),
     }
 }
