@@ -95,7 +95,12 @@ pub(crate) struct ToolAnswer {
 pub(crate) enum GatewayFailure {
     /// It answered with an error: for a tool, nothing ran or the record says what did.
     #[error("{message}")]
-    Refused { code: i64, message: String },
+    Refused {
+        code: i64,
+        /// The kind, for programs, where the gateway says it.
+        reason: Option<String>,
+        message: String,
+    },
     /// The platform failed, or a time limit passed. Whether a tool ran is for its key to tell: the same call under it is
     /// safe.
     #[error("{message}")]

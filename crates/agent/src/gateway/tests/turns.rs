@@ -69,6 +69,7 @@ async fn a_result_is_text_and_what_gave_none_is_a_refusal() {
     let refusal = |code, message: &str| {
         Err(GatewayFailure::Refused {
             code,
+            reason: None,
             message: message.to_owned(),
         })
     };
@@ -88,13 +89,17 @@ async fn a_result_is_text_and_what_gave_none_is_a_refusal() {
 }
 
 #[tokio::test]
-async fn an_error_of_memory_keeps_its_code_and_words() {
-    let script = Script::new(|seen| seen.error(200, -32602, "Unknown conversation", &json!({})));
+async fn an_error_of_memory_keeps_its_code_its_reason_and_words() {
+    let script = Script::new(|seen| {
+        let data = json!({ "reason": "unknown_conversation" });
+        seen.error(200, -32602, "Unknown conversation", &data)
+    });
     let refused = caller(&script).memory("memory/clear", json!({})).await;
     assert_eq!(
         refused,
         Err(GatewayFailure::Refused {
             code: -32602,
+            reason: Some("unknown_conversation".to_owned()),
             message: "Unknown conversation".to_owned(),
         })
     );

@@ -22,6 +22,7 @@ fn clock() -> FakeGateway {
         FakeTool::runs("broken", |_| {
             Err(GatewayFailure::Refused {
                 code: -32603,
+                reason: None,
                 message: "The tool did not answer within 30 s.".to_owned(),
             })
         }),
@@ -361,6 +362,38 @@ async fn a_result_that_memory_cannot_take_now_is_told_to_nobody() {
     assert_eq!(events.one("error")["kind"], "gateway_failed");
     assert!(events.all("tool_result").is_empty());
     assert_eq!(fixture.model.requests().len(), 1);
+}
+
+#[tokio::test]
+async fn only_a_result_that_the_caller_may_no_longer_see_is_withheld_anything_else_ends_the_stream()
+{
+    for (reason, is_withheld) in [
+        ("denied", true),
+        ("unknown_tool", true),
+        ("conflict", false),
+        ("invalid_params", false),
+    ] {
+        let calls = [call("c1", "look", "{}")];
+        let model = ScriptedModel::new([says("", &calls), words("Done.")]);
+        let gateway = FakeGateway::new([FakeTool::gives("look", "secret")]);
+        gateway.refuse_results(Some(reason));
+        let fixture = Fixture::new(model, gateway, PLAIN).await;
+        let events = fixture.says("look").await;
+        if is_withheld {
+            let told = events.one("tool_result")["error"].as_str().unwrap();
+            assert!(told.starts_with("[withheld"), "{told}");
+            assert_eq!(events.text(), "Done.");
+            continue;
+        }
+        assert_eq!(events.one("error")["kind"], "conflict", "{reason}");
+        assert!(events.all("tool_result").is_empty(), "{events:?}");
+        assert_eq!(fixture.model.requests().len(), 1);
+        // The turn is open still.
+        fixture.gateway.refuse_results(None);
+        let events = fixture.says("look").await;
+        assert_eq!(events.one("tool_result")["data"], "secret");
+        assert_eq!(events.text(), "Done.");
+    }
 }
 
 /// A turn as memory gives it to somebody who may no longer see what its tool gave.
