@@ -141,6 +141,8 @@ pub enum ErrorKind {
     EmptyAnswer,
     /// The model asked for a tool that it was not offered.
     ToolNotAvailable,
+    /// The model repeated a call that stands in what a tool gave.
+    CallInData,
     /// The guardrail could not decide.
     GuardrailFailed,
     /// The gateway, or the memory behind it, could not be used.
@@ -177,6 +179,7 @@ impl ErrorKind {
             Self::ModelFailed => "model_failed",
             Self::EmptyAnswer => "empty_answer",
             Self::ToolNotAvailable => "tool_not_available",
+            Self::CallInData => "call_in_data",
             Self::GuardrailFailed => "guardrail_failed",
             Self::GatewayFailed => "gateway_failed",
             Self::Conflict => "conflict",

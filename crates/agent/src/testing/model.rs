@@ -12,7 +12,7 @@ use crate::model::{
 };
 use crate::seam::ModelClient;
 
-type Answer = Vec<Result<ModelEvent, ModelError>>;
+pub(crate) type Answer = Vec<Result<ModelEvent, ModelError>>;
 
 /// Gives its answers one after the other, and keeps what it was asked.
 #[derive(Default)]
