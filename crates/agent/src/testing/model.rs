@@ -53,6 +53,20 @@ impl ScriptedModel {
         self.requests.lock().unwrap().clone()
     }
 
+    /// Whether these words were in anything it was told.
+    pub(crate) fn was_told(&self, words: &str) -> bool {
+        let requests = self.requests();
+        let mut messages = requests.iter().flat_map(|request| &request.messages);
+        messages.any(|message| match message {
+            ModelMessage::System(text)
+            | ModelMessage::User(text)
+            | ModelMessage::Result { text, .. } => text.contains(words),
+            ModelMessage::Assistant { text, calls } => {
+                text.contains(words) || calls.iter().any(|call| call.arguments.contains(words))
+            }
+        })
+    }
+
     /// The messages of the last request that hold results, as text.
     pub(crate) fn last_results(&self) -> Vec<String> {
         let requests = self.requests.lock().unwrap();
