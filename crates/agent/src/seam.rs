@@ -1,5 +1,6 @@
 //! What a turn needs of others: a model to ask, and the gateway with the caller's token.
 
+use std::fmt;
 use std::sync::Arc;
 
 use futures::StreamExt;
@@ -82,12 +83,21 @@ pub(crate) struct GatewayTool {
 }
 
 /// What a tool gave.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub(crate) struct ToolAnswer {
     /// For the model and the conversation.
     pub(crate) text: String,
     /// The tool itself says that it failed.
     pub(crate) is_error: bool,
+}
+
+impl fmt::Debug for ToolAnswer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ToolAnswer")
+            .field("bytes", &self.text.len())
+            .field("is_error", &self.is_error)
+            .finish()
+    }
 }
 
 /// Why the gateway did not do what was asked. Its texts are the gateway's own, fit to be shown.

@@ -29,6 +29,7 @@ use super::context::{WITHHELD, not_run};
 use super::failure::Failure;
 use super::journal::Journal;
 use super::offer::Offer;
+use super::recited;
 use super::sink::{Sink, approval_id};
 use super::{Setup, Spent};
 
@@ -175,6 +176,16 @@ fn plan<'t>(
     let refused = |kind, text| Plan::Refused(Refused { kind, text });
     if let Some(answer) = journal.answer(call) {
         return Plan::Known(answer.clone());
+    }
+    if recited::is_id(&call.id) {
+        metrics::counter!(names::AGENT_REFUSED_CALLS, "reason" => "in_data").increment(1);
+        tracing::warn!(
+            assistant = setup.assistant.name,
+            { names::CALLER } = setup.caller.subject(),
+            "the model repeated a call that stands in data; nothing ran"
+        );
+        let text = recited::STANDS_IN_DATA.to_owned();
+        return refused(Some(ErrorKind::CallInData), text);
     }
     // The gateway is not asked about a name that was not offered: it might let the caller do what the assistant is
     // not made for.

@@ -46,7 +46,7 @@ pub(super) struct Journal {
 }
 
 /// What the model said and asked for, once.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(super) struct Round {
     pub(super) text: String,
     pub(super) calls: Vec<FunctionCall>,
