@@ -14,6 +14,8 @@ use wardgate_domain::{
 };
 use wardgate_rpc::client::{CallError, PolicyClient};
 
+use crate::listen::Changes;
+
 /// Permits kept at most.
 const KEPT: usize = 10_000;
 /// A kept permit is not used in its last second: it must still be valid when it reaches the tool-runner.
@@ -54,9 +56,9 @@ pub(crate) struct Authority {
 }
 
 impl Authority {
-    pub(crate) fn new(policy: PolicyClient, ambient: Ambient) -> Self {
+    pub(crate) fn new(policy: PolicyClient, ambient: Ambient, changes: Changes) -> Self {
         let version = Arc::new(ArcSwapOption::empty());
-        let watcher = tokio::spawn(watch(policy.clone(), Arc::clone(&version)));
+        let watcher = tokio::spawn(watch(policy.clone(), Arc::clone(&version), changes));
         Self {
             policy,
             ambient,
@@ -131,11 +133,17 @@ impl Authority {
 
 /// Follows the policy version. While the stream is down the version is unknown: a revoked right must not
 /// live on in a kept permit.
-async fn watch(policy: PolicyClient, version: Arc<ArcSwapOption<Digest>>) {
+async fn watch(policy: PolicyClient, version: Arc<ArcSwapOption<Digest>>, changes: Changes) {
+    let mut last_known = None;
     loop {
         if let Ok(mut versions) = policy.watch_version().await {
             while let Some(Ok(current)) = versions.next().await {
                 version.store(Some(Arc::new(current)));
+                let earlier = last_known.replace(current);
+                // Whom a tool is visible to is the policy's to say.
+                if earlier.is_some_and(|earlier| earlier != current) {
+                    changes.announce();
+                }
             }
         }
         version.store(None);

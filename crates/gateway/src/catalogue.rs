@@ -5,12 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
+use bytes::Bytes;
 use futures::StreamExt;
 use tokio::sync::watch;
 use wardgate_domain::{ToolFacts, ToolSwitches};
 use wardgate_rpc::Readiness;
 use wardgate_rpc::client::{CallError, Catalogue as Listed, ToolRunnerClient};
 
+use crate::listen::Changes;
 use crate::mcp::Definition;
 
 /// One tool.
@@ -46,6 +48,8 @@ pub(crate) struct Index {
     tools: Vec<Arc<Tool>>,
     by_name: HashMap<String, Arc<Tool>>,
     missing_upstreams: Vec<String>,
+    /// The tool-runner's word for all of this.
+    version: Bytes,
 }
 
 impl Index {
@@ -68,6 +72,7 @@ impl From<Listed> for Index {
     fn from(listed: Listed) -> Self {
         let mut index = Self {
             missing_upstreams: listed.missing_upstreams,
+            version: listed.version,
             ..Self::default()
         };
         for tool in listed.tools {
@@ -105,14 +110,14 @@ pub(crate) struct Catalogue {
 }
 
 impl Catalogue {
-    pub(crate) fn follow(runner: ToolRunnerClient) -> Self {
+    pub(crate) fn follow(runner: ToolRunnerClient, changes: Changes) -> Self {
         let current = Arc::new(ArcSwapOption::empty());
         let (sender, readiness) = watch::channel(Readiness::NotReady("not listed yet".to_owned()));
         let target = Arc::clone(&current);
         tokio::spawn(async move {
             tokio::select! {
                 () = sender.closed() => {}
-                () = follow(&runner, &target, &sender) => {}
+                () = follow(&runner, &target, &sender, &changes) => {}
             }
         });
         Self { current, readiness }
@@ -132,9 +137,10 @@ async fn follow(
     runner: &ToolRunnerClient,
     target: &ArcSwapOption<Index>,
     sender: &watch::Sender<Readiness>,
+    changes: &Changes,
 ) {
     loop {
-        if let Err(error) = until_lost(runner, target, sender).await {
+        if let Err(error) = until_lost(runner, target, sender, changes).await {
             tracing::warn!(%error, "the tool-runner's catalogue cannot be followed; trying again");
         }
         tokio::time::sleep(Duration::from_millis(250)).await;
@@ -145,13 +151,19 @@ async fn until_lost(
     runner: &ToolRunnerClient,
     target: &ArcSwapOption<Index>,
     sender: &watch::Sender<Readiness>,
+    changes: &Changes,
 ) -> Result<(), CallError> {
     let mut versions = runner.watch_catalogue().await?;
     while let Some(version) = versions.next().await {
         version?;
         let listed = runner.list_tools().await?;
         tracing::info!(tools = listed.tools.len(), "catalogue loaded");
-        target.store(Some(Arc::new(listed.into())));
+        let version = listed.version.clone();
+        let earlier = target.swap(Some(Arc::new(listed.into())));
+        // A connection that comes back says its version once more.
+        if earlier.is_none_or(|earlier| earlier.version != version) {
+            changes.announce();
+        }
         sender.send_replace(Readiness::Ready);
     }
     Ok(())

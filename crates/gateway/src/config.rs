@@ -54,6 +54,8 @@ pub struct Limits {
     pub body_seconds: u64,
     /// Open connections; further ones wait.
     pub connections: usize,
+    /// Open streams of changes, never more than half of `connections`: calls must get through.
+    pub streams: usize,
 }
 
 impl Default for Limits {
@@ -64,11 +66,17 @@ impl Default for Limits {
             header_seconds: 10,
             body_seconds: 30,
             connections: 4_096,
+            streams: 2_048,
         }
     }
 }
 
 impl Limits {
+    /// Streams of changes there may really be.
+    pub(crate) fn streams(&self) -> usize {
+        self.streams.min(self.connections / 2)
+    }
+
     /// Those of a body.
     pub(crate) fn body(&self) -> BodyLimits {
         BodyLimits {

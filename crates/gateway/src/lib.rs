@@ -17,6 +17,7 @@ mod call_tool;
 mod catalogue;
 mod config;
 mod http;
+mod listen;
 mod mcp;
 mod memory;
 mod refusals;
@@ -41,6 +42,7 @@ pub use config::{Config, Limits};
 
 use authority::Authority;
 use catalogue::Catalogue;
+use listen::{Changes, Listeners};
 use refusals::Refusals;
 use trail::Trail;
 
@@ -83,6 +85,7 @@ pub struct Gateway {
     auth: Arc<Authenticator>,
     authority: Authority,
     catalogue: Catalogue,
+    listeners: Listeners,
     runner: ToolRunnerClient,
     /// Not among the parts that must be ready: tools are of use without it.
     memory: Option<MemoryClient>,
@@ -115,7 +118,8 @@ impl Gateway {
         let auth = Arc::new(Authenticator::new(config.auth.clone(), ambient.clone()).await?);
         let runner = ToolRunnerClient::new(neighbours.tool_runner.link, NEIGHBOUR_LIMIT);
         let policy = PolicyClient::new(neighbours.policy.link, NEIGHBOUR_LIMIT);
-        let catalogue = Catalogue::follow(runner.clone());
+        let changes = Changes::default();
+        let catalogue = Catalogue::follow(runner.clone(), changes.clone());
         let memory = neighbours
             .memory
             .map(|memory| MemoryClient::new(memory.link, memory::LIMIT));
@@ -130,7 +134,8 @@ impl Gateway {
         let refusals = Arc::new(Refusals::default());
         let recorder = refusals::record(Arc::clone(&refusals), Arc::clone(&trail), ambient.clone());
         Ok(Arc::new(Self {
-            authority: Authority::new(policy, ambient.clone()),
+            authority: Authority::new(policy, ambient.clone(), changes.clone()),
+            listeners: Listeners::new(changes, config.limits.streams()),
             _recorder: AbortOnDropHandle::new(tokio::spawn(recorder)),
             public_url: config
                 .public_url
@@ -189,6 +194,10 @@ impl Gateway {
             connections: self.config.limits.connections,
             header_seconds: self.config.limits.header_seconds,
         };
+        let shutdown = async {
+            shutdown.await;
+            self.listeners.drain();
+        };
         bound.serve(router, limits, shutdown, self.finish()).await;
         self.refusals.flush(&self.trail, &self.ambient).await;
     }
@@ -222,6 +231,10 @@ impl Gateway {
 
     fn catalogue(&self) -> &Catalogue {
         &self.catalogue
+    }
+
+    fn listeners(&self) -> &Listeners {
+        &self.listeners
     }
 
     fn runner(&self) -> &ToolRunnerClient {

@@ -4,6 +4,7 @@ mod rpc_error;
 
 use std::fmt::Write;
 
+use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::Value;
@@ -42,12 +43,21 @@ pub(crate) enum Dialect {
 #[derive(Debug)]
 pub(crate) struct Answer {
     http: StatusCode,
-    /// Empty for messages that want no answer.
-    body: String,
+    body: Content,
     /// Why the message, or messages of the batch, never became a call.
     refused: Vec<&'static str>,
     /// `Retry-After`, seconds.
     retry_after: Option<u64>,
+}
+
+/// What it consists of.
+#[derive(Debug)]
+enum Content {
+    /// For messages that want no answer.
+    Nothing,
+    Json(String),
+    /// A stream of messages.
+    Events(Body),
 }
 
 impl Answer {
@@ -55,7 +65,7 @@ impl Answer {
     pub(crate) fn accepted() -> Self {
         Self {
             http: StatusCode::ACCEPTED,
-            body: String::new(),
+            body: Content::Nothing,
             refused: Vec::new(),
             retry_after: None,
         }
@@ -65,9 +75,17 @@ impl Answer {
     fn ok(body: String) -> Self {
         Self {
             http: StatusCode::OK,
-            body,
+            body: Content::Json(body),
             refused: Vec::new(),
             retry_after: None,
+        }
+    }
+
+    /// 200 with a stream of messages.
+    pub(crate) fn events(stream: Body) -> Self {
+        Self {
+            body: Content::Events(stream),
+            ..Self::ok(String::new())
         }
     }
 
@@ -146,7 +164,7 @@ impl Answer {
         body.push_str("}}");
         Self {
             http: error.http,
-            body,
+            body: Content::Json(body),
             refused: if error.of_call {
                 Vec::new()
             } else {
@@ -272,15 +290,18 @@ impl Answer {
             .collect();
         let bodies: Vec<String> = answers
             .into_iter()
-            .map(|answer| answer.body)
-            .filter(|body| !body.is_empty())
+            .filter_map(|answer| match answer.body {
+                Content::Json(body) => Some(body),
+                // No version with batches has methods that answer with a stream.
+                Content::Nothing | Content::Events(_) => None,
+            })
             .collect();
         if bodies.is_empty() {
             return Self::accepted();
         }
         Self {
             http: StatusCode::OK,
-            body: format!("[{}]", bodies.join(",")),
+            body: Content::Json(format!("[{}]", bodies.join(","))),
             refused,
             retry_after: None,
         }
@@ -294,11 +315,20 @@ impl Answer {
 
 impl IntoResponse for Answer {
     fn into_response(self) -> Response {
-        if self.body.is_empty() {
-            return self.http.into_response();
-        }
-        let json = HeaderValue::from_static("application/json");
-        let mut response = (self.http, [(header::CONTENT_TYPE, json)], self.body).into_response();
+        let mut response = match self.body {
+            Content::Nothing => return self.http.into_response(),
+            Content::Json(body) => {
+                let json = HeaderValue::from_static("application/json");
+                (self.http, [(header::CONTENT_TYPE, json)], body).into_response()
+            }
+            Content::Events(stream) => {
+                let headers = [
+                    (header::CONTENT_TYPE, "text/event-stream"),
+                    (header::CACHE_CONTROL, "no-store"),
+                ];
+                (self.http, headers, stream).into_response()
+            }
+        };
         if let Some(seconds) = self.retry_after {
             let headers = response.headers_mut();
             headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));

@@ -16,7 +16,9 @@ use wardgate_telemetry::trace_context;
 use super::{GRANTS, metadata, problem};
 use crate::Gateway;
 use crate::config::Limits;
+use crate::listen::{self, Script};
 use crate::mcp::{self, Door, Post};
+use crate::reply::Answer;
 
 /// A request refused before its body was read.
 struct Refusal {
@@ -48,11 +50,11 @@ pub(super) async fn handle(gateway: Arc<Gateway>, door: Door, request: Request) 
     trace_context::adopt(&span, request.headers());
     let (parts, mut body) = request.into_parts();
     let origin = gateway.origins.welcome(&parts);
-    let admitted = admit(&gateway, &parts, &mut body)
+    let admitted = admit(&gateway, door, &parts, &mut body)
         .instrument(span.clone())
         .await;
     let mut response = match admitted {
-        Ok(Admitted { caller, body }) => {
+        Ok(Admitted::Message { caller, body }) => {
             let toolset = parts.uri.path().strip_prefix("/mcp/").map(str::to_owned);
             let headers = parts.headers;
             let post = Post {
@@ -72,6 +74,16 @@ pub(super) async fn handle(gateway: Arc<Gateway>, door: Door, request: Request) 
             }
             answer.into_response()
         }
+        Ok(Admitted::Listener(caller)) => {
+            let opened = gateway
+                .listeners()
+                .open(&caller, Script::of_get(), &gateway.ambient);
+            let answer = opened.unwrap_or_else(|error| Answer::error(None, &error));
+            for reason in answer.refused() {
+                gateway.refusals.count(reason, &client_ip, caller.subject());
+            }
+            answer.into_response()
+        }
         Err(Refusal {
             reason,
             subject,
@@ -87,13 +99,22 @@ pub(super) async fn handle(gateway: Arc<Gateway>, door: Door, request: Request) 
 }
 
 /// A request that may be read.
-struct Admitted {
-    caller: Arc<Caller>,
-    body: Bytes,
+enum Admitted {
+    Message {
+        caller: Arc<Caller>,
+        body: Bytes,
+    },
+    /// There is nothing to read: it wants to hear of changes.
+    Listener(Arc<Caller>),
 }
 
 /// The ordered list. Each step costs more than the one before, and trusts what that one checked.
-async fn admit(gateway: &Gateway, request: &Parts, body: &mut Body) -> Result<Admitted, Refusal> {
+async fn admit(
+    gateway: &Gateway,
+    door: Door,
+    request: &Parts,
+    body: &mut Body,
+) -> Result<Admitted, Refusal> {
     let headers = &request.headers;
     // 1. Host and Origin: a web page that rebinds a name to this address gets no further.
     gateway
@@ -114,27 +135,37 @@ async fn admit(gateway: &Gateway, request: &Parts, body: &mut Body) -> Result<Ad
         subject: caller.subject().to_owned(),
         ..refusal
     };
-    // 3. The method: there is no stream to open and no session to end.
+    // 3. The method: messages come by POST, and there is no session to end.
+    if request.method == Method::GET && door == Door::Mcp && listen::is_asked_for(headers) {
+        return Ok(Admitted::Listener(caller));
+    }
     if request.method != Method::POST {
-        return Err(known(not_a_post()));
+        return Err(known(not_a_post(door)));
     }
     // 4. The media types: what is not JSON is not read as JSON.
     media_types(headers).map_err(known)?;
     // 5. The body: bounded in size and time.
     let body = read(body, gateway.limits()).await.map_err(known)?;
-    Ok(Admitted { caller, body })
+    Ok(Admitted::Message { caller, body })
 }
 
-fn not_a_post() -> Refusal {
+fn not_a_post(door: Door) -> Refusal {
+    let (allowed, description) = match door {
+        Door::Mcp => (
+            "GET, POST",
+            "Send messages by POST. Before 2026-07-28, GET with Accept: text/event-stream opens a stream of changes.",
+        ),
+        Door::Message => ("POST", "Send messages by POST."),
+    };
     let mut refusal = Refusal::new(
         StatusCode::METHOD_NOT_ALLOWED,
         "method_not_allowed",
-        "Send messages by POST; this server opens no stream of its own.",
+        description,
     );
     refusal
         .response
         .headers_mut()
-        .insert(header::ALLOW, HeaderValue::from_static("POST"));
+        .insert(header::ALLOW, HeaderValue::from_static(allowed));
     refusal
 }
 

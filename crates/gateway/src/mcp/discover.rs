@@ -12,10 +12,11 @@ pub(super) const INSTRUCTIONS: &str = "Tools reach an organisation's data under 
 
 /// What there is besides tools depends on the configuration, never on the caller.
 pub(super) fn capabilities(gateway: &Gateway) -> Value {
+    let tools = json!({ "listChanged": true });
     if gateway.memory().is_some() {
-        json!({ "tools": {}, "resources": {} })
+        json!({ "tools": tools, "resources": {} })
     } else {
-        json!({ "tools": {} })
+        json!({ "tools": tools })
     }
 }
 

@@ -28,6 +28,7 @@ use self::envelope::Message;
 use self::meta::Meta;
 use crate::Gateway;
 use crate::call_tool::{self, ToolCall};
+use crate::listen::Script;
 use crate::memory;
 use crate::reply::{Answer, Dialect, RpcError};
 
@@ -170,8 +171,8 @@ async fn dispatch(
     version: Version,
 ) -> Result<Answer, RpcError> {
     let method = match &*request.method {
-        known @ ("tools/call" | "tools/list" | TEMPLATES | "server/discover" | "initialize"
-        | "ping") => known,
+        known @ ("tools/call" | "tools/list" | TEMPLATES | LISTEN | "server/discover"
+        | "initialize" | "ping") => known,
         other => of_memory(other).map_or("other", MemoryMethod::as_str),
     };
     counter!(names::MCP_REQUESTS, "method" => method.to_owned()).increment(1);
@@ -189,6 +190,12 @@ async fn dispatch(
         "server/discover" if version.is_modern() => {
             Ok(discover::discover(gateway, request, version))
         }
+        // The plain endpoint has one answer to one POST.
+        LISTEN if version.is_modern() && post.door == Door::Mcp => {
+            let script = Script::of_subscription(request)?;
+            let listeners = gateway.listeners();
+            listeners.open(&post.caller, script, gateway.ambient())
+        }
         "initialize" if !version.is_modern() => {
             Ok(initialize::initialize(gateway, request, version))
         }
@@ -205,6 +212,8 @@ async fn dispatch(
     }
 }
 
+/// Opens a stream of changes.
+const LISTEN: &str = "subscriptions/listen";
 /// The one method about conversations that asks for none.
 const TEMPLATES: &str = "resources/templates/list";
 

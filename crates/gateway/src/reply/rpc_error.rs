@@ -171,6 +171,16 @@ impl RpcError {
         Self { reason, ..self }
     }
 
+    /// As many streams are open as there may be, of the caller's or of all.
+    pub(crate) fn too_many_streams() -> Self {
+        Self::new(
+            StatusCode::TOO_MANY_REQUESTS,
+            -32603,
+            "too_many_streams",
+            "Too many streams of changes are open. Close some, or list again from time to time.",
+        )
+    }
+
     /// Adds the call's id, and its receipt when the refusal was recorded.
     pub(crate) fn of_call(mut self, call_id: CallId, receipt: Option<Receipt>) -> Self {
         let mut data = String::from("{");

@@ -20,6 +20,7 @@ mod decisions;
 mod failures;
 mod hang_up;
 mod http;
+mod listen;
 mod memory;
 mod memory_fields;
 mod messages;

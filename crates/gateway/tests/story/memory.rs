@@ -136,7 +136,10 @@ async fn without_a_memory_service_there_are_no_such_methods() {
         assert_eq!(Reply::to(plain).await.code(), -32601, "{method}");
     }
     let reply = modern(&world, "server/discover", json!({})).await;
-    assert_eq!(reply.at("/result/capabilities"), json!({ "tools": {} }));
+    assert_eq!(
+        reply.at("/result/capabilities"),
+        json!({ "tools": { "listChanged": true } })
+    );
 }
 
 #[tokio::test]

@@ -54,7 +54,10 @@ async fn conversations_are_resources_in_every_version() {
     assert_eq!(wrong.code(), -32602);
     let initialized = world.message(LEGACY, "initialize", r#""protocolVersion":"2025-11-25""#);
     let capabilities = Reply::to(initialized).await.at("/result/capabilities");
-    assert_eq!(capabilities, json!({ "tools": {}, "resources": {} }));
+    assert_eq!(
+        capabilities,
+        json!({ "tools": { "listChanged": true }, "resources": {} })
+    );
 }
 
 #[tokio::test]

@@ -62,7 +62,9 @@ async fn discover() {
           "cacheScope": "public",
           "capabilities": {
             "resources": {},
-            "tools": {}
+            "tools": {
+              "listChanged": true
+            }
           },
           "instructions": "Tools reach an organisation's data under its policy. A result holds only the rows and fields you may see; identifiers may be masked. Every call is recorded.",
           "resultType": "complete",
@@ -99,7 +101,9 @@ async fn initialize() {
         "result": {
           "capabilities": {
             "resources": {},
-            "tools": {}
+            "tools": {
+              "listChanged": true
+            }
           },
           "instructions": "Tools reach an organisation's data under its policy. A result holds only the rows and fields you may see; identifiers may be masked. Every call is recorded.",
           "protocolVersion": "2025-11-25",

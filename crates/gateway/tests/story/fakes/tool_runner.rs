@@ -166,6 +166,11 @@ impl ToolRunner {
     }
 }
 
+/// Another one for any other tools.
+fn version(tools: &[pb::Tool]) -> bytes::Bytes {
+    Digest::of(format!("{tools:?}").as_bytes()).to_wire()
+}
+
 fn event(event: pb::call_tool_response::Event) -> pb::CallToolResponse {
     pb::CallToolResponse { event: Some(event) }
 }
@@ -192,7 +197,7 @@ impl ToolRunnerService for ToolRunner {
         let tools = self.catalogue.borrow().clone();
         let tools = tools.ok_or_else(|| failure(ErrorReason::Unavailable))?;
         Ok(Response::new(pb::ListToolsResponse {
-            catalogue_version: tools.len().to_string().into(),
+            catalogue_version: version(&tools),
             tools,
             missing_upstreams: self.missing.lock().unwrap().clone(),
             ..pb::ListToolsResponse::default()
@@ -211,7 +216,7 @@ impl ToolRunnerService for ToolRunner {
         }
         let versions = follow(self.catalogue.subscribe(), |tools: Vec<pb::Tool>| {
             pb::WatchCatalogueResponse {
-                catalogue_version: tools.len().to_string().into(),
+                catalogue_version: version(&tools),
             }
         });
         Ok(Response::new(versions))

@@ -1,0 +1,20 @@
+//! What may change a list of tools, counted.
+
+use std::sync::Arc;
+
+use tokio::sync::watch;
+
+/// How often anything changed what callers see.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Changes(Arc<watch::Sender<u64>>);
+
+impl Changes {
+    /// Something did.
+    pub(crate) fn announce(&self) {
+        self.0.send_modify(|count| *count += 1);
+    }
+
+    pub(super) fn follow(&self) -> watch::Receiver<u64> {
+        self.0.subscribe()
+    }
+}

@@ -1,0 +1,143 @@
+//! Streams on which connected clients hear that their list of tools may have changed.
+//!
+//! ```text
+//!  catalogue ──┐                            ┌──▶ POST subscriptions/listen, from 2026-07-28
+//!  (switches)  ├──▶ Changes ──▶ one stream ─┤
+//!  policy ─────┘    a number    per client  └──▶ GET /mcp, before
+//! ```
+//!
+//! A stream says that something changed, never what, so it tells nobody of tools they may not see. It is
+//! no session either: a client that lost its stream opens another, on any replica, and lists again.
+
+mod changes;
+mod places;
+mod script;
+
+use std::pin::Pin;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::{HeaderMap, header};
+use bytes::Bytes;
+use futures::{StreamExt, stream};
+use tokio::sync::watch;
+use tokio::time::{Sleep, sleep};
+use tokio_util::sync::CancellationToken;
+use wardgate_domain::{Ambient, Caller};
+
+use self::places::{Place, Places};
+use crate::mcp::Version;
+use crate::reply::{Answer, RpcError};
+
+pub(crate) use self::changes::Changes;
+pub(crate) use self::script::Script;
+
+/// From a change to the word of it. What else changes meanwhile needs no second word, and the other
+/// replicas know of it by then.
+const SETTLE: Duration = Duration::from_secs(1);
+/// Nothing is said for no longer, so that no proxy takes a quiet stream for a dead one.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+/// Whether a GET with these headers opens a stream: of a version that has it, by a client that says so.
+pub(crate) fn is_asked_for(headers: &HeaderMap) -> bool {
+    let accepted = headers.get_all(header::ACCEPT).iter();
+    let takes_events = accepted
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .filter_map(|range| range.split(';').next())
+        .any(|range| range.trim().eq_ignore_ascii_case("text/event-stream"));
+    let version = headers
+        .get("mcp-protocol-version")
+        .map(|named| named.to_str().unwrap_or_default().parse::<Version>());
+    takes_events && version.is_none_or(|named| named.is_ok_and(|version| !version.is_modern()))
+}
+
+/// Everyone who listens.
+#[derive(Debug)]
+pub(crate) struct Listeners {
+    changes: Changes,
+    places: Places,
+    draining: CancellationToken,
+}
+
+impl Listeners {
+    /// No more than `streams` at a time.
+    pub(crate) fn new(changes: Changes, streams: usize) -> Self {
+        Self {
+            changes,
+            places: Places::new(streams),
+            draining: CancellationToken::new(),
+        }
+    }
+
+    /// A stream for `caller`, until the token ends, the gateway drains or the client hangs up.
+    pub(crate) fn open(
+        &self,
+        caller: &Caller,
+        script: Script,
+        ambient: &Ambient,
+    ) -> Result<Answer, RpcError> {
+        let place = self
+            .places
+            .take(caller.subject())
+            .ok_or_else(RpcError::too_many_streams)?;
+        let changes = self.changes.follow();
+        let told = *changes.borrow();
+        let first = script.first.clone();
+        let listener = Listener {
+            changes,
+            told,
+            script,
+            draining: self.draining.clone(),
+            token_ends: Box::pin(sleep(caller.expires_at().since(ambient.now()))),
+            _place: place,
+        };
+        let rest = stream::unfold(Some(listener), async |listener| listener?.next().await);
+        let events = stream::iter([first]).chain(rest);
+        let events = events.map(Ok::<_, std::convert::Infallible>);
+        Ok(Answer::events(Body::from_stream(events)))
+    }
+
+    /// Ends every stream, so that nothing waits for them.
+    pub(crate) fn drain(&self) {
+        self.draining.cancel();
+    }
+}
+
+/// One stream.
+struct Listener {
+    script: Script,
+    changes: watch::Receiver<u64>,
+    /// The last change it was told of.
+    told: u64,
+    draining: CancellationToken,
+    token_ends: Pin<Box<Sleep>>,
+    _place: Place,
+}
+
+impl Listener {
+    /// What to say next, and who says what follows, if anything does.
+    async fn next(mut self) -> Option<(Bytes, Option<Self>)> {
+        tokio::select! {
+            biased;
+            () = self.draining.cancelled() => self.script.last.map(|last| (last, None)),
+            // Without a farewell: the client comes again, with the next token.
+            () = &mut self.token_ends => None,
+            change = settled(&mut self.changes, self.told), if self.script.changed.is_some() => {
+                self.told = change?;
+                self.script.changed.clone().map(|changed| (changed, Some(self)))
+            }
+            () = sleep(KEEP_ALIVE) => Some((Bytes::from_static(b":\n\n"), Some(self))),
+        }
+    }
+}
+
+/// The first change after `told`, with those that came soon after it.
+async fn settled(changes: &mut watch::Receiver<u64>, told: u64) -> Option<u64> {
+    changes.wait_for(|now| *now != told).await.ok()?;
+    sleep(SETTLE).await;
+    Some(*changes.borrow())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,93 @@
+//! How many streams there may be.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Streams of one subject.
+pub(super) const EACH: usize = 32;
+
+/// The places for streams, of which a subject takes only so many.
+#[derive(Debug)]
+pub(super) struct Places {
+    streams: usize,
+    taken: Arc<Taken>,
+}
+
+/// Subjects with their streams; who has none is not in it.
+#[derive(Debug, Default)]
+struct Taken(Mutex<HashMap<String, usize>>);
+
+impl Taken {
+    fn by_subject(&self) -> MutexGuard<'_, HashMap<String, usize>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The place of one stream; free again when it is dropped.
+#[derive(Debug)]
+pub(super) struct Place {
+    subject: String,
+    taken: Arc<Taken>,
+}
+
+impl Places {
+    pub(super) fn new(streams: usize) -> Self {
+        Self {
+            streams,
+            taken: Arc::default(),
+        }
+    }
+
+    /// A place, if one is left for this subject.
+    pub(super) fn take(&self, subject: &str) -> Option<Place> {
+        let mut by_subject = self.taken.by_subject();
+        let own = by_subject.get(subject).copied().unwrap_or_default();
+        if own >= EACH || by_subject.values().sum::<usize>() >= self.streams {
+            return None;
+        }
+        by_subject.insert(subject.to_owned(), own + 1);
+        Some(Place {
+            subject: subject.to_owned(),
+            taken: Arc::clone(&self.taken),
+        })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut by_subject = self.taken.by_subject();
+        if let Some(own) = by_subject.get_mut(&self.subject) {
+            *own -= 1;
+            if *own == 0 {
+                by_subject.remove(&self.subject);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_subject_has_so_many_places_and_another_has_its_own() {
+        let places = Places::new(100);
+        let mut own: Vec<_> = (0..EACH).map(|_| places.take("a").unwrap()).collect();
+        assert!(places.take("a").is_none());
+        assert!(places.take("b").is_some());
+        own.pop();
+        assert!(places.take("a").is_some());
+        drop(own);
+        assert!(places.taken.by_subject().is_empty());
+    }
+
+    #[test]
+    fn there_are_so_many_places_for_all_together() {
+        let places = Places::new(2);
+        let one = places.take("a").unwrap();
+        let _other = places.take("b").unwrap();
+        assert!(places.take("c").is_none());
+        drop(one);
+        assert!(places.take("c").is_some());
+    }
+}

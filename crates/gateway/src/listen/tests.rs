@@ -1,0 +1,89 @@
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use axum::body::BodyDataStream;
+use axum::response::IntoResponse;
+use futures::StreamExt;
+use tokio::time::{Instant, advance};
+use wardgate_domain::{Ambient, Caller, CallerClaims};
+
+use super::{Changes, Listeners, Script};
+
+const CHANGED: &str = "event: message\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\"}\n\n";
+const ALIVE: &str = ":\n\n";
+
+/// A stream for a caller whose token lasts so long, after its first sign of life.
+async fn open(listeners: &Listeners, token: Duration) -> BodyDataStream {
+    let ambient = Ambient::system();
+    let caller = Caller::from_verified(CallerClaims {
+        issuer: "i".to_owned(),
+        subject: "a".to_owned(),
+        tenant: String::new(),
+        roles: Vec::new(),
+        attributes: BTreeMap::new(),
+        token_id: "t".to_owned(),
+        expires_at: ambient.now().plus(token),
+    });
+    let answer = listeners.open(&caller, Script::of_get(), &ambient).unwrap();
+    let mut stream = answer.into_response().into_body().into_data_stream();
+    assert_eq!(stream.next().await.unwrap().unwrap(), ALIVE);
+    stream
+}
+
+const HOUR: Duration = Duration::from_secs(3_600);
+
+#[tokio::test(start_paused = true)]
+async fn a_burst_of_changes_is_told_once_a_second_later() {
+    let changes = Changes::default();
+    let listeners = Listeners::new(changes.clone(), 1);
+    let mut stream = open(&listeners, HOUR).await;
+    let began = Instant::now();
+    for _ in 0..5 {
+        changes.announce();
+        advance(Duration::from_millis(100)).await;
+    }
+    assert_eq!(stream.next().await.unwrap().unwrap(), CHANGED);
+    assert!(began.elapsed() >= Duration::from_secs(1));
+    assert_eq!(stream.next().await.unwrap().unwrap(), ALIVE);
+    changes.announce();
+    assert_eq!(stream.next().await.unwrap().unwrap(), CHANGED);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_before_the_stream_is_none_for_it() {
+    let changes = Changes::default();
+    changes.announce();
+    let listeners = Listeners::new(changes, 1);
+    let mut stream = open(&listeners, HOUR).await;
+    let began = Instant::now();
+    for _ in 0..4 {
+        assert_eq!(stream.next().await.unwrap().unwrap(), ALIVE);
+    }
+    assert_eq!(began.elapsed().as_secs(), 60);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_in_the_moment_of_a_sign_of_life_is_not_lost() {
+    let changes = Changes::default();
+    let listeners = Listeners::new(changes.clone(), 1);
+    let mut stream = open(&listeners, HOUR).await;
+    let later = changes.clone();
+    tokio::spawn(async move {
+        tokio::time::sleep(Duration::from_millis(14_500)).await;
+        later.announce();
+    });
+    assert_eq!(stream.next().await.unwrap().unwrap(), ALIVE);
+    assert_eq!(stream.next().await.unwrap().unwrap(), CHANGED);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_stream_ends_with_the_token_or_the_gateway_and_its_place_is_free() {
+    let listeners = Listeners::new(Changes::default(), 1);
+    let mut stream = open(&listeners, Duration::from_secs(20)).await;
+    assert_eq!(stream.next().await.unwrap().unwrap(), ALIVE);
+    assert!(stream.next().await.is_none());
+    drop(stream);
+    let mut stream = open(&listeners, HOUR).await;
+    listeners.drain();
+    assert!(stream.next().await.is_none());
+}

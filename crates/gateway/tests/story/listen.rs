@@ -1,0 +1,226 @@
+//! Clients that stay connected, to hear when their list of tools changed.
+
+use std::time::Duration;
+
+use reqwest::{RequestBuilder, Response};
+use serde_json::{Value, json};
+
+use crate::fakes::{PATIENCE, tool};
+use crate::world::{LEGACY, MODERN, OLDEST, Reply, World, definition};
+
+const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
+const ALL: &str = r#""notifications":{"toolsListChanged":true,"promptsListChanged":true,"resourceSubscriptions":["memory://conversation/a"]}"#;
+
+/// One open stream.
+struct Ear {
+    response: Response,
+    read: String,
+}
+
+impl Ear {
+    async fn on(request: RequestBuilder) -> Self {
+        let response = request.send().await.unwrap();
+        assert_eq!(response.status(), 200);
+        assert_eq!(response.headers()["content-type"], "text/event-stream");
+        Self {
+            response,
+            read: String::new(),
+        }
+    }
+
+    /// The next message; none at the end. What only keeps the stream alive is passed over.
+    async fn hears(&mut self) -> Option<Value> {
+        let heard = tokio::time::timeout(PATIENCE, self.next_message());
+        heard.await.unwrap()
+    }
+
+    async fn next_message(&mut self) -> Option<Value> {
+        loop {
+            while let Some((event, rest)) = self.read.split_once("\n\n") {
+                let data = event.strip_prefix("event: message\ndata: ");
+                let message = data.map(|data| serde_json::from_str(data).unwrap());
+                self.read = String::from(rest);
+                if message.is_some() {
+                    return message;
+                }
+            }
+            let chunk = self.response.chunk().await.unwrap()?;
+            self.read += std::str::from_utf8(&chunk).unwrap();
+        }
+    }
+}
+
+fn subscribe(world: &World, params: &str) -> RequestBuilder {
+    world.message(MODERN, "subscriptions/listen", params)
+}
+
+fn get(world: &World, path: &str, version: Option<&str>) -> RequestBuilder {
+    let request = world.http.get(world.url(path)).bearer_auth(&world.token);
+    let request = request.header("accept", "text/event-stream");
+    match version {
+        Some(version) => request.header("mcp-protocol-version", version),
+        None => request,
+    }
+}
+
+fn changed() -> Value {
+    json!({ "jsonrpc": "2.0", "method": "notifications/tools/list_changed" })
+}
+
+fn changed_of(id: &Value) -> Value {
+    let mut changed = changed();
+    changed["params"] = json!({ "_meta": { SUBSCRIPTION: id } });
+    changed
+}
+
+#[tokio::test]
+async fn both_eras_hear_of_a_changed_catalogue_and_of_changed_policies() {
+    let world = World::start().await;
+    let mut modern = Ear::on(subscribe(&world, ALL)).await;
+    let acknowledged = modern.hears().await.unwrap();
+    assert_eq!(
+        acknowledged,
+        json!({
+            "jsonrpc": "2.0",
+            "method": "notifications/subscriptions/acknowledged",
+            "params": {
+                "_meta": { SUBSCRIPTION: 7 },
+                "notifications": { "toolsListChanged": true },
+            },
+        })
+    );
+    let mut older = Vec::new();
+    for version in [None, Some(LEGACY), Some(OLDEST)] {
+        older.push(Ear::on(get(&world, "/mcp", version)).await);
+    }
+    older.push(Ear::on(get(&world, "/mcp/ward", Some(LEGACY))).await);
+
+    world
+        .tool_runner
+        .configure(vec![tool("new", &definition())]);
+    assert_eq!(modern.hears().await, Some(changed_of(&json!(7))));
+    for ear in &mut older {
+        assert_eq!(ear.hears().await, Some(changed()));
+    }
+    world.policy.change(b"others");
+    assert_eq!(modern.hears().await, Some(changed_of(&json!(7))));
+    for ear in &mut older {
+        assert_eq!(ear.hears().await, Some(changed()));
+    }
+}
+
+#[tokio::test]
+async fn what_was_not_asked_for_is_neither_acknowledged_nor_told() {
+    let world = World::start().await;
+    let prompts = r#""notifications":{"promptsListChanged":true}"#;
+    let mut deaf = Ear::on(subscribe(&world, prompts)).await;
+    let accepted = deaf.hears().await.unwrap()["params"]["notifications"].take();
+    assert_eq!(accepted, json!({}));
+    let mut other = Ear::on(get(&world, "/mcp", None)).await;
+    world
+        .tool_runner
+        .configure(vec![tool("new", &definition())]);
+    assert_eq!(other.hears().await, Some(changed()));
+    world.stop();
+    // The next it hears is the end.
+    assert_eq!(deaf.hears().await.unwrap()["id"], 7);
+}
+
+#[tokio::test]
+async fn a_tool_runner_that_comes_back_unchanged_is_no_change() {
+    let world = World::start().await;
+    let tools = || vec![tool("same", &definition())];
+    let mut ear = Ear::on(get(&world, "/mcp", None)).await;
+    world.tool_runner.configure(tools());
+    assert_eq!(ear.hears().await, Some(changed()));
+    world.tool_runner.withdraw_catalogue();
+    world.tool_runner.turned_away.reaches(1).await;
+    let listed = world.tool_runner.listed.count();
+    world.tool_runner.configure(tools());
+    world.tool_runner.listed.reaches(listed + 1).await;
+    let early = tokio::time::timeout(Duration::from_millis(1_500), ear.hears()).await;
+    assert!(early.is_err(), "{early:?}");
+}
+
+#[tokio::test]
+async fn a_gateway_that_is_told_to_stop_says_so_and_waits_for_no_listener() {
+    let world = World::start().await;
+    let mut modern = Ear::on(subscribe(&world, ALL)).await;
+    modern.hears().await.unwrap();
+    let mut older = Ear::on(get(&world, "/mcp", None)).await;
+    let stopped = world.stop();
+    let last = modern.hears().await.unwrap();
+    assert_eq!(last["id"], 7);
+    assert_eq!(last["result"]["resultType"], "complete");
+    assert_eq!(last["result"]["_meta"][SUBSCRIPTION], 7);
+    assert_eq!(modern.hears().await, None);
+    assert_eq!(older.hears().await, None);
+    tokio::time::timeout(PATIENCE, stopped)
+        .await
+        .unwrap()
+        .unwrap();
+}
+
+#[tokio::test]
+async fn a_stream_ends_with_the_token_it_was_opened_with() {
+    let world = World::start().await;
+    // Clocks may differ by 10 s, and this is the last of them.
+    let token = world.issuer.token_until("dr.lee", &[], 1_800_000_000 - 9);
+    let request = world.message_of(&token, MODERN, "subscriptions/listen", ALL);
+    let mut ear = Ear::on(request).await;
+    ear.hears().await.unwrap();
+    assert_eq!(ear.hears().await, None);
+}
+
+#[tokio::test]
+async fn nobody_listens_without_a_token_or_where_there_is_nothing_to_hear() {
+    let world = World::start().await;
+    let stranger = world.message_of("garbage", MODERN, "subscriptions/listen", ALL);
+    assert_eq!(Reply::to(stranger).await.status, 401);
+    let stranger = world.http.get(world.url("/mcp"));
+    let stranger = stranger.header("accept", "text/event-stream");
+    assert_eq!(Reply::to(stranger).await.status, 401);
+
+    for (path, version) in [
+        ("/mcp", Some(MODERN)),
+        ("/mcp", Some("2099-01-01")),
+        ("/message", None),
+    ] {
+        let reply = Reply::to(get(&world, path, version)).await;
+        assert_eq!(reply.status, 405, "{path} {version:?}");
+    }
+    let older = world.message(LEGACY, "subscriptions/listen", ALL);
+    assert_eq!(Reply::to(older).await.code(), -32601);
+}
+
+#[tokio::test]
+async fn a_subscription_that_says_not_what_for_is_refused() {
+    let world = World::start().await;
+    for params in [
+        "",
+        r#""notifications":[true]"#,
+        r#""notifications":null"#,
+        r#""notifications":{"toolsListChanged":"yes"}"#,
+    ] {
+        let reply = Reply::to(subscribe(&world, params)).await;
+        assert_eq!(reply.code(), -32602, "{params}");
+        assert!(reply.text.contains("params.notifications"), "{params}");
+    }
+}
+
+#[tokio::test]
+async fn streams_are_bounded_and_one_that_is_closed_makes_room() {
+    let world = World::start_with(json!({ "limits": { "streams": 2 } })).await;
+    let first = Ear::on(get(&world, "/mcp", None)).await;
+    let _second = Ear::on(subscribe(&world, ALL)).await;
+    for request in [get(&world, "/mcp", None), subscribe(&world, ALL)] {
+        let reply = Reply::to(request).await;
+        assert_eq!((reply.status, reply.code()), (429, -32603));
+    }
+    drop(first);
+    crate::world::until("there is room", async || {
+        let opened = get(&world, "/mcp", None).send().await.unwrap();
+        opened.status() == 200
+    })
+    .await;
+}
