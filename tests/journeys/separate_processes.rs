@@ -44,6 +44,20 @@ async fn every_process_ends_in_order_when_asked_to() {
     assert_eq!(records[1]["counts"][0]["reason"], "token_missing");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_gateway_that_never_heard_of_the_tools_says_so_and_not_that_there_are_none() {
+    let mut system = start().await;
+    let token = doctor(&system);
+    system.tool_runner.kill();
+    tokio::task::block_in_place(|| system.restart("gateway"));
+    let reply = system
+        .client()
+        .modern(&token, "tools/list", json!({}))
+        .await;
+    let words = "The tools are not known yet. Try again later.".to_owned();
+    assert_eq!(reply.error(), (-32603, words));
+}
+
 #[tokio::test]
 async fn readiness_names_the_part_that_is_missing() {
     let mut system = start().await;

@@ -61,7 +61,13 @@ impl AsCaller {
             // A turn cancels by letting go of this future.
             cancel: &CancellationToken::new(),
         };
-        let refused = |code, message| Err(GatewayFailure::Refused { code, message });
+        let refused = |code, message| {
+            Err(GatewayFailure::Refused {
+                code,
+                reason: None,
+                message,
+            })
+        };
         let outcome = self.gateway.call_tool(&self.token, &call).await?;
         tracing::debug!(
             { names::CALL_ID } = outcome.call_id,
@@ -89,9 +95,13 @@ impl AsCaller {
                 });
                 refused(INTERNAL, format!("The tool is called too often.{when}"))
             }
-            CallEnding::TimedOut { message } => refused(INTERNAL, message),
-            CallEnding::Unavailable { message } => Err(GatewayFailure::Unavailable { message }),
-            CallEnding::Cancelled => refused(INTERNAL, "The call was cancelled.".to_owned()),
+            CallEnding::TimedOut { message } | CallEnding::Unavailable { message } => {
+                Err(GatewayFailure::Unavailable { message })
+            }
+            // Not by this turn, which would not be here to read it.
+            CallEnding::Cancelled => Err(GatewayFailure::Unavailable {
+                message: "The call was cancelled.".to_owned(),
+            }),
         }
     }
 }
@@ -128,10 +138,12 @@ impl From<GatewayError> for GatewayFailure {
         match error {
             GatewayError::Refused(fault) => Self::Refused {
                 code: fault.code,
+                reason: fault.data.reason,
                 message,
             },
             GatewayError::Unauthorized | GatewayError::UnknownToolset => Self::Refused {
                 code: INVALID_PARAMS,
+                reason: None,
                 message,
             },
             GatewayError::Unreachable => Self::Unreachable,

@@ -1,5 +1,7 @@
 //! What a client of a chat gets: one event after another, each a line of JSON.
 
+use std::fmt;
+
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 use wardgate_domain::Timestamp;
@@ -19,7 +21,7 @@ pub struct AgentEvent {
 }
 
 /// What happened.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Clone, PartialEq, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum EventBody {
     /// Some more of the answer.
@@ -119,6 +121,8 @@ pub enum Cap {
     Turns,
     /// Tokens of the model.
     Tokens,
+    /// What they cost.
+    Cost,
     /// Time.
     Seconds,
     /// The same call again.
@@ -141,6 +145,8 @@ pub enum ErrorKind {
     EmptyAnswer,
     /// The model asked for a tool that it was not offered.
     ToolNotAvailable,
+    /// The model repeated a call that stands in what a tool gave.
+    CallInData,
     /// The guardrail could not decide.
     GuardrailFailed,
     /// The gateway, or the memory behind it, could not be used.
@@ -151,6 +157,28 @@ pub enum ErrorKind {
     InvalidApproval,
     /// The caller has as many turns under way as one person may; nothing was begun.
     TooManyTurns,
+}
+
+/// Without what was said, and without what tools were given and gave.
+impl fmt::Debug for EventBody {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Token { text } => write!(f, "Token({} bytes)", text.len()),
+            Self::ToolCall { call_id, .. } => write!(f, "ToolCall({call_id})"),
+            Self::ToolResult {
+                call_id, success, ..
+            } => write!(f, "ToolResult({call_id}, success: {success})"),
+            Self::ApprovalRequired { call_id, .. } => write!(f, "ApprovalRequired({call_id})"),
+            Self::Error { kind, .. } => write!(f, "Error({})", kind.word()),
+            Self::Usage {
+                input_tokens,
+                output_tokens,
+            } => write!(f, "Usage({input_tokens}, {output_tokens})"),
+            Self::Done {
+                finish_reason, cap, ..
+            } => write!(f, "Done({}, cap: {cap:?})", finish_reason.word()),
+        }
+    }
 }
 
 impl FinishReason {
@@ -177,6 +205,7 @@ impl ErrorKind {
             Self::ModelFailed => "model_failed",
             Self::EmptyAnswer => "empty_answer",
             Self::ToolNotAvailable => "tool_not_available",
+            Self::CallInData => "call_in_data",
             Self::GuardrailFailed => "guardrail_failed",
             Self::GatewayFailed => "gateway_failed",
             Self::Conflict => "conflict",
@@ -218,6 +247,28 @@ mod tests {
             line(body),
             r#"{"id":7,"type":"tool_result","call_id":"c1","tool_name":"t","success":true,"data":[{"content":"Hypertension"}],"error":null,"timestamp":"2025-11-11T13:50:00.000000Z"}"#
         );
+    }
+
+    #[test]
+    fn nothing_that_was_said_is_in_debug() {
+        let said = || "canary".to_owned();
+        let bodies = [
+            EventBody::Token { text: said() },
+            EventBody::ToolCall {
+                call_id: "c1".to_owned(),
+                tool_name: "t".to_owned(),
+                arguments: json!(said()),
+            },
+            EventBody::ToolResult {
+                call_id: "c1".to_owned(),
+                tool_name: "t".to_owned(),
+                success: true,
+                data: json!(said()),
+                error: Some(said()),
+            },
+        ];
+        let shown = format!("{bodies:?}");
+        assert!(!shown.contains("canary"), "{shown}");
     }
 
     #[test]

@@ -1,4 +1,6 @@
 //! The conversation's memory, as the gateway's `memory/…` methods give it.
+//!
+//! What holds texts has no `Debug`, so that none gets into a log.
 
 use std::sync::Arc;
 
@@ -38,7 +40,7 @@ pub(crate) enum Source {
 }
 
 /// A message as it comes back.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Clone, Deserialize)]
 pub(crate) struct Message {
     pub(crate) role: Role,
     #[serde(default)]
@@ -64,7 +66,7 @@ pub(crate) struct Message {
 }
 
 /// A call that a model asked for.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct StoredCall {
     id: String,
     name: String,
@@ -112,7 +114,7 @@ pub(crate) fn storable(text: &str) -> String {
 }
 
 /// A message to be added.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Clone, Serialize)]
 pub(crate) struct NewMessage {
     pub(crate) message_id: String,
     pub(crate) role: Role,
@@ -144,7 +146,7 @@ impl NewMessage {
 }
 
 /// The call that a tool's result answers.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Clone, Serialize)]
 pub(crate) struct AnsweredCall {
     pub(crate) call_id: String,
     /// The gateway's name of the tool.
@@ -164,7 +166,7 @@ pub(crate) enum TurnState {
 }
 
 /// What the model may be shown of earlier turns.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Default, Deserialize)]
 pub(crate) struct Window {
     pub(crate) messages: Vec<Message>,
     #[serde(default)]
@@ -174,13 +176,13 @@ pub(crate) struct Window {
     pub(crate) uncovered: u64,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Deserialize)]
 pub(crate) struct Summary {
     pub(crate) content: String,
 }
 
 /// Everything of one turn.
-#[derive(Debug, Deserialize)]
+#[derive(Deserialize)]
 pub(crate) struct StoredTurn {
     pub(crate) state: TurnState,
     #[serde(default)]

@@ -1,12 +1,13 @@
 //! What is said to a model and what comes back, whichever provider it is.
 
+use std::fmt;
 use std::time::Duration;
 
 use futures::stream::BoxStream;
 use serde_json::Value;
 
 /// One request to a model.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) struct ModelRequest {
     /// As the provider calls it.
     pub(crate) model: String,
@@ -19,7 +20,7 @@ pub(crate) struct ModelRequest {
 }
 
 /// One message to a model.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub(crate) enum ModelMessage {
     System(String),
     User(String),
@@ -54,7 +55,7 @@ pub(crate) enum FunctionChoice {
 }
 
 /// A whole call: one that the model did not finish never becomes one of these.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub(crate) struct FunctionCall {
     /// The provider's, or one of ours where it gives none; unique in its turn.
     pub(crate) id: String,
@@ -64,7 +65,7 @@ pub(crate) struct FunctionCall {
 }
 
 /// What a model's answer is made of, in the order it comes. The last one is `Finished`; a stream without it was cut.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub(crate) enum ModelEvent {
     Text(String),
     /// Thoughts that are not part of the answer; never shown, never kept.
@@ -142,3 +143,107 @@ impl ModelError {
 
 /// Events of one answer. Dropping it ends the request.
 pub(crate) type ModelStream = BoxStream<'static, Result<ModelEvent, ModelError>>;
+
+// What people, models and tools say is in no log, so not in `Debug` either: only how long it is.
+
+impl fmt::Debug for ModelRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ModelRequest")
+            .field("model", &self.model)
+            .field("messages", &self.messages)
+            .field("functions", &self.functions.len())
+            .field("choice", &self.choice)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for ModelMessage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::System(text) => write!(f, "System({} bytes)", text.len()),
+            Self::User(text) => write!(f, "User({} bytes)", text.len()),
+            Self::Assistant { text, calls } => f
+                .debug_struct("Assistant")
+                .field("bytes", &text.len())
+                .field("calls", calls)
+                .finish(),
+            Self::Result {
+                call_id,
+                name,
+                text,
+                is_error,
+            } => f
+                .debug_struct("Result")
+                .field("call_id", call_id)
+                .field("name", name)
+                .field("bytes", &text.len())
+                .field("is_error", is_error)
+                .finish(),
+        }
+    }
+}
+
+impl fmt::Debug for FunctionCall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FunctionCall")
+            .field("id", &self.id)
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for ModelEvent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Text(text) => write!(f, "Text({} bytes)", text.len()),
+            Self::Reasoning(text) => write!(f, "Reasoning({} bytes)", text.len()),
+            Self::Call(call) => f.debug_tuple("Call").field(call).finish(),
+            Self::Usage(usage) => f.debug_tuple("Usage").field(usage).finish(),
+            Self::Finished(reason) => f.debug_tuple("Finished").field(reason).finish(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_that_was_said_is_in_debug() {
+        let said = || "canary".to_owned();
+        let call = || FunctionCall {
+            id: "c1".to_owned(),
+            name: "look".to_owned(),
+            arguments: said(),
+        };
+        let request = ModelRequest {
+            model: "m".to_owned(),
+            messages: vec![
+                ModelMessage::System(said()),
+                ModelMessage::User(said()),
+                ModelMessage::Assistant {
+                    text: said(),
+                    calls: vec![call()],
+                },
+                ModelMessage::Result {
+                    call_id: "c1".to_owned(),
+                    name: "look".to_owned(),
+                    text: said(),
+                    is_error: false,
+                },
+            ],
+            functions: Vec::new(),
+            choice: FunctionChoice::Auto,
+            temperature: None,
+            max_output_tokens: None,
+        };
+        let events = [
+            ModelEvent::Text(said()),
+            ModelEvent::Reasoning(said()),
+            ModelEvent::Call(call()),
+        ];
+        let shown = format!("{request:?} {events:?}");
+        assert!(!shown.contains("canary"), "{shown}");
+        assert!(shown.contains("look"), "{shown}");
+    }
+}

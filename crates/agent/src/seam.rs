@@ -1,5 +1,6 @@
 //! What a turn needs of others: a model to ask, and the gateway with the caller's token.
 
+use std::fmt;
 use std::sync::Arc;
 
 use futures::StreamExt;
@@ -82,7 +83,7 @@ pub(crate) struct GatewayTool {
 }
 
 /// What a tool gave.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub(crate) struct ToolAnswer {
     /// For the model and the conversation.
     pub(crate) text: String,
@@ -90,13 +91,28 @@ pub(crate) struct ToolAnswer {
     pub(crate) is_error: bool,
 }
 
+impl fmt::Debug for ToolAnswer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ToolAnswer")
+            .field("bytes", &self.text.len())
+            .field("is_error", &self.is_error)
+            .finish()
+    }
+}
+
 /// Why the gateway did not do what was asked. Its texts are the gateway's own, fit to be shown.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum GatewayFailure {
     /// It answered with an error: for a tool, nothing ran or the record says what did.
     #[error("{message}")]
-    Refused { code: i64, message: String },
-    /// The platform failed. Whether a tool ran is for its key to tell: the same call under it is safe.
+    Refused {
+        code: i64,
+        /// The kind, for programs, where the gateway says it.
+        reason: Option<String>,
+        message: String,
+    },
+    /// The platform failed, or a time limit passed. Whether a tool ran is for its key to tell: the same call under it is
+    /// safe.
     #[error("{message}")]
     Unavailable { message: String },
     #[error("the gateway cannot be reached")]
@@ -105,4 +121,14 @@ pub(crate) enum GatewayFailure {
     Late,
     #[error("the gateway's answer cannot be read")]
     Unreadable,
+}
+
+impl GatewayFailure {
+    /// Whether a tool may have run all the same.
+    pub(crate) fn leaves_open(&self) -> bool {
+        match self {
+            Self::Refused { .. } => false,
+            Self::Unavailable { .. } | Self::Unreachable | Self::Late | Self::Unreadable => true,
+        }
+    }
 }

@@ -20,7 +20,7 @@ use wardgate_telemetry::names;
 
 use crate::Gateway;
 use crate::authority::{Authorization, Grant};
-use crate::catalogue::Tool;
+use crate::catalogue::{self, Tool};
 use crate::mcp::Version;
 use crate::reply::{Answer, Dialect, RpcError};
 use crate::stages::stage;
@@ -153,9 +153,10 @@ async fn decide(
     call: &ToolCall,
     facts: &mut CallFacts,
 ) -> Result<(Arc<Tool>, Arc<Grant>), Stop> {
-    let tool = gateway
-        .catalogue()
-        .current()
+    let (kind, message) = catalogue::NOT_KNOWN;
+    let tools = gateway.catalogue().current();
+    let tool = tools
+        .ok_or(Stop::Failed { kind, message })?
         .find(&call.name)
         .filter(|tool| tool.is_in(call.toolset.as_deref()))
         .cloned()

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
+use arc_swap::ArcSwapOption;
 use bytes::Bytes;
 use futures::StreamExt;
 use tokio::sync::watch;
@@ -35,6 +35,12 @@ impl Tool {
         toolset.is_none_or(|name| self.toolsets.iter().any(|it| it == name))
     }
 }
+
+/// Why there is neither a list nor a call before the tool-runner was first heard of.
+pub(crate) const NOT_KNOWN: (&str, &str) = (
+    "catalogue_unavailable",
+    "The tools are not known yet. Try again later.",
+);
 
 /// Every tool, by the names it answers to.
 #[derive(Debug, Default)]
@@ -98,13 +104,14 @@ impl From<Listed> for Index {
 /// definition they are for, so a stale entry can mislead nobody.
 #[derive(Debug)]
 pub(crate) struct Catalogue {
-    current: Arc<ArcSwap<Index>>,
+    /// None before it was first heard of: not to know the tools is not to have none.
+    current: Arc<ArcSwapOption<Index>>,
     readiness: watch::Receiver<Readiness>,
 }
 
 impl Catalogue {
     pub(crate) fn follow(runner: ToolRunnerClient, changes: Changes) -> Self {
-        let current = Arc::new(ArcSwap::from_pointee(Index::default()));
+        let current = Arc::new(ArcSwapOption::empty());
         let (sender, readiness) = watch::channel(Readiness::NotReady("not listed yet".to_owned()));
         let target = Arc::clone(&current);
         tokio::spawn(async move {
@@ -116,8 +123,9 @@ impl Catalogue {
         Self { current, readiness }
     }
 
-    pub(crate) fn current(&self) -> arc_swap::Guard<Arc<Index>> {
-        self.current.load()
+    /// None while the tool-runner was never heard of.
+    pub(crate) fn current(&self) -> Option<Arc<Index>> {
+        self.current.load_full()
     }
 
     pub(crate) fn readiness(&self) -> watch::Receiver<Readiness> {
@@ -127,7 +135,7 @@ impl Catalogue {
 
 async fn follow(
     runner: &ToolRunnerClient,
-    target: &ArcSwap<Index>,
+    target: &ArcSwapOption<Index>,
     sender: &watch::Sender<Readiness>,
     changes: &Changes,
 ) {
@@ -141,7 +149,7 @@ async fn follow(
 
 async fn until_lost(
     runner: &ToolRunnerClient,
-    target: &ArcSwap<Index>,
+    target: &ArcSwapOption<Index>,
     sender: &watch::Sender<Readiness>,
     changes: &Changes,
 ) -> Result<(), CallError> {
@@ -150,9 +158,10 @@ async fn until_lost(
         version?;
         let listed = runner.list_tools().await?;
         tracing::info!(tools = listed.tools.len(), "catalogue loaded");
-        let earlier = target.swap(Arc::new(listed.into()));
+        let version = listed.version.clone();
+        let earlier = target.swap(Some(Arc::new(listed.into())));
         // A connection that comes back says its version once more.
-        if earlier.version != target.load().version {
+        if earlier.is_none_or(|earlier| earlier.version != version) {
             changes.announce();
         }
         sender.send_replace(Readiness::Ready);

@@ -17,6 +17,25 @@ pub struct Config {
     /// without one they are kept for ever.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub retention: Vec<Retention>,
+    /// How much one owner may store.
+    #[serde(default)]
+    pub limits: Limits,
+}
+
+/// How much one owner may store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Limits {
+    /// Conversations that are not erased.
+    pub conversations: std::num::NonZeroU32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            conversations: std::num::NonZeroU32::MIN.saturating_add(9_999),
+        }
+    }
 }
 
 /// How long the conversations of a tenant are kept.
@@ -36,6 +55,7 @@ impl Config {
         Self {
             store: store.into(),
             retention: Vec::new(),
+            limits: Limits::default(),
         }
     }
 
@@ -51,6 +71,7 @@ impl fmt::Debug for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Config")
             .field("retention", &self.retention)
+            .field("limits", &self.limits)
             .finish_non_exhaustive()
     }
 }
@@ -68,8 +89,10 @@ mod tests {
         let config = read(r#"{"store":"sqlite:a"}"#).unwrap();
         assert_eq!(config, Config::for_store("sqlite:a"));
         assert_eq!(config.kept_for("north"), None);
+        assert_eq!(config.limits.conversations.get(), 10_000);
         assert!(read(r#"{"store":"sqlite:a","retentoin":[]}"#).is_err());
         assert!(read(r#"{"store":"sqlite:a","retention":[{"days":0}]}"#).is_err());
+        assert!(read(r#"{"store":"sqlite:a","limits":{"conversations":0}}"#).is_err());
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! What callers do with their conversations.
 
+use std::cmp::Reverse;
 use std::sync::Arc;
 
 use metrics::counter;
@@ -11,6 +12,7 @@ use wardgate_proto::memory::v1 as pb;
 use wardgate_telemetry::names;
 
 use crate::Error;
+use crate::config::Limits;
 use crate::erasure::{By, Erasure};
 use crate::owner::Owner;
 use crate::rights::{self, Asker, Rights};
@@ -31,6 +33,7 @@ pub(crate) struct Conversing<R> {
     pub(crate) erasure: Arc<Erasure>,
     pub(crate) rights: R,
     pub(crate) ambient: Ambient,
+    pub(crate) limits: Limits,
 }
 
 impl<R: Rights> Conversing<R> {
@@ -42,7 +45,8 @@ impl<R: Rights> Conversing<R> {
         let id = optional_id(&request.conversation_id)?;
         let now = self.ambient.now();
         let owner = Owner::from(&caller);
-        let found = self.store.get_or_create(&owner, id.as_ref(), now);
+        let most = self.limits.conversations.get();
+        let found = self.store.get_or_create(&owner, id.as_ref(), most, now);
         let (conversation, created) = found.await?;
         Ok(pb::GetOrCreateResponse {
             conversation: Some(conversation.into()),
@@ -294,12 +298,16 @@ impl<R: Rights> Conversing<R> {
             let shown = self.shown(asker, reading).await;
             // That it is found would tell its words.
             let readable = shown.into_iter().filter(|message| !message.withheld);
-            hits.extend(readable.map(|message| pb::Hit {
-                conversation_id: conversation_id.clone(),
-                message: Some(message.into()),
-            }));
+            hits.extend(readable.map(|message| (conversation_id.clone(), message)));
         }
-        Ok(pb::SearchResponse { hits })
+        hits.sort_by_key(|(_, message)| Reverse((message.time, message.position)));
+        let hits = hits.into_iter().map(|(conversation_id, message)| pb::Hit {
+            conversation_id,
+            message: Some(message.into()),
+        });
+        Ok(pb::SearchResponse {
+            hits: hits.collect(),
+        })
     }
 
     async fn shown(&self, asker: Asker<'_>, reading: Reading) -> Vec<Message> {

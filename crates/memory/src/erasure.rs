@@ -88,7 +88,7 @@ impl Erasure {
             failed: false,
         };
         self.append(&change).await?;
-        let erased = self.store.erase(doomed.key, self.ambient.now()).await;
+        let erased = self.store.erase(&doomed, self.ambient.now()).await;
         self.settle(change, erased).await?;
         self.to_scrub.store(true, Ordering::Release);
         counter!(names::CONVERSATIONS_ERASED, "by" => by.kind()).increment(1);

@@ -54,6 +54,11 @@ pub enum Error {
     /// No such conversation, or none that this caller may know of.
     #[error("unknown conversation")]
     UnknownConversation,
+    /// The owner has as many conversations as one may have.
+    #[error(
+        "there are {0} conversations already, the limit of one owner; delete those that are not needed"
+    )]
+    TooManyConversations(u32),
     /// Another message has that id.
     #[error("another message of this conversation has that id; give every message its own")]
     OtherMessage,
@@ -71,6 +76,9 @@ pub enum Error {
     /// A legal hold is on it.
     #[error("a legal hold is on this conversation; nothing of it is erased")]
     Held,
+    /// It was to be erased only if nothing had changed it.
+    #[error("this conversation was used in the meantime; it is kept")]
+    Changed,
     /// More holds than anyone can oversee.
     #[error("there are {0} holds already; lift those that are not needed")]
     TooManyHolds(i64),
@@ -105,6 +113,8 @@ impl ServiceError for Error {
             Self::OtherMessage
             | Self::TurnOver(_)
             | Self::TurnFull { .. }
+            | Self::Changed
+            | Self::TooManyConversations(_)
             | Self::TooManyHolds(_) => ErrorReason::Conflict,
             Self::Held => ErrorReason::Held,
             Self::Denied => ErrorReason::Denied,

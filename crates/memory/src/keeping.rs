@@ -134,7 +134,7 @@ impl Keeper {
             for doomed in self.store.expired(&tenant, unchanged_since).await? {
                 match self.erasure.record_and_erase(doomed, &By::Retention).await {
                     // A hold, or its owner, was quicker.
-                    Ok(()) | Err(Error::Held | Error::UnknownConversation) => {}
+                    Ok(()) | Err(Error::Held | Error::Changed | Error::UnknownConversation) => {}
                     Err(error) => return Err(error),
                 }
             }

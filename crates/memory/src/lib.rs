@@ -21,7 +21,7 @@ mod service;
 mod store;
 mod words;
 
-pub use config::{Config, Retention};
+pub use config::{Config, Limits, Retention};
 pub use error::Error;
 pub use sealing::{MasterKey, SealBroken};
 pub use service::service;

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   tool's result ─▶ would the policy let this reader make that call, and see as much of it?
-//!      yes ─▶ shown         no, or nobody can be asked ─▶ withheld, and so is what was written from it
+//!      yes ─▶ shown         no, or nobody can be asked ─▶ withheld, and so is what was written after it
 //! ```
 //!
 //! A result was given under certain rights: a row rule and column tiers. Under any others it is withheld, even under
@@ -15,7 +15,7 @@ use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, stream};
 use wardgate_domain::{
     AnsweredCall, AttributeType, Caller, ColumnTier, ConversationFacts, ConversationKey, Digest,
-    Message, PermitTerms, Source, ToolFacts, TurnId, Verdict,
+    Message, PermitTerms, Source, ToolFacts, Verdict,
 };
 use wardgate_rpc::client::{CallError, PolicyClient};
 
@@ -258,15 +258,14 @@ pub(crate) async fn shown(
 ) -> Vec<Message> {
     let Reading {
         messages,
-        earlier,
-        summarised,
+        grounds,
+        unjudged_from,
         ..
     } = reading;
     let own = messages
         .iter()
         .filter_map(|stored| stored.message.call.as_ref());
-    let grounds = earlier.iter().chain(summarised.iter().flatten());
-    let calls = own.chain(grounds.map(|ground| &ground.call));
+    let calls = own.chain(grounds.iter().map(|ground| &ground.call));
     let answers = Answers::ask(rights, asker, calls).await;
     // Nobody can be asked: nothing that came of a tool is shown.
     let answers = answers.inspect_err(|error| {
@@ -275,23 +274,15 @@ pub(crate) async fn shown(
     let judge = Judge {
         answers: answers.ok(),
     };
-    let tainted_from = judge.tainted_turns(&messages, &earlier);
-    let summaries_until = judge.summaries_until(summarised.as_deref());
+    let first_withheld = judge.first_withheld(&messages, &grounds);
+    // Kinds that are too many to ask about count as withheld.
+    let tainted_from = [first_withheld, unjudged_from].into_iter().flatten().min();
     messages
         .into_iter()
-        .map(|Stored { message, rights }| {
-            let withheld = match message.source {
-                Source::Tool => !judge.may_see(message.call.as_ref(), rights),
-                Source::Person => false,
-                Source::Summary if message.covers_to >= summaries_until => true,
-                Source::Model | Source::Summary | Source::Approval => {
-                    let turn = message
-                        .turn
-                        .as_ref()
-                        .and_then(|turn| tainted_from.get(turn));
-                    turn.is_some_and(|from| *from < message.position)
-                }
-            };
+        .map(|stored| {
+            let withheld = judge.withholds_result(&stored)
+                || tainted_from.is_some_and(|from| from <= stored.rests_up_to());
+            let message = stored.message;
             if withheld { emptied(message) } else { message }
         })
         .collect()
@@ -309,39 +300,21 @@ impl Judge {
         known.is_some_and(|((call, rights), answers)| answers.unchanged(call, rights))
     }
 
-    /// The position of the first result of each turn that is withheld.
-    fn tainted_turns(&self, messages: &[Stored], earlier: &[Ground]) -> HashMap<TurnId, u64> {
-        let mut tainted = HashMap::new();
-        let mut taint = |turn: &Option<TurnId>, position: u64| {
-            if let Some(turn) = turn {
-                let from = tainted.entry(turn.clone()).or_insert(position);
-                *from = position.min(*from);
-            }
-        };
-        for ground in earlier {
-            if !self.may_see(Some(&ground.call), Some(ground.rights)) {
-                taint(&ground.turn, ground.position);
-            }
-        }
-        for Stored { message, rights } in messages {
-            if message.source == Source::Tool && !self.may_see(message.call.as_ref(), *rights) {
-                taint(&message.turn, message.position);
-            }
-        }
-        tainted
+    fn withholds_result(&self, Stored { message, rights }: &Stored) -> bool {
+        message.source == Source::Tool && !self.may_see(message.call.as_ref(), *rights)
     }
 
-    /// The position of the first withheld result that a summary can rest on. Too many kinds of results to ask about
-    /// count as one at the very beginning.
-    fn summaries_until(&self, summarised: Option<&[Ground]>) -> u64 {
-        let Some(grounds) = summarised else { return 0 };
-        let withheld = grounds
+    /// The position of the first result that is withheld.
+    fn first_withheld(&self, messages: &[Stored], grounds: &[Ground]) -> Option<u64> {
+        let results = messages
             .iter()
-            .filter(|ground| !self.may_see(Some(&ground.call), Some(ground.rights)));
-        withheld
-            .map(|ground| ground.position)
-            .min()
-            .unwrap_or(u64::MAX)
+            .filter(|stored| self.withholds_result(stored))
+            .map(|stored| stored.message.position);
+        let grounds = grounds
+            .iter()
+            .filter(|ground| !self.may_see(Some(&ground.call), Some(ground.rights)))
+            .map(|ground| ground.position);
+        results.chain(grounds).min()
     }
 }
 

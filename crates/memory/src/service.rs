@@ -56,12 +56,14 @@ impl<R: Rights> Memory<R> {
     ) -> Result<Self, Error> {
         let store = Store::open(&config.store, key, ambient.clone())?;
         let erasure = Erasure::new(store.clone(), record, ambient.clone());
+        let limits = config.limits;
         let keeper = Keeper::start(config, store.clone(), erasure.clone(), ambient.clone()).await?;
         let conversing = Conversing {
             store: store.clone(),
             erasure: erasure.clone(),
             rights,
             ambient,
+            limits,
         };
         Ok(Self {
             conversing,

@@ -133,7 +133,11 @@ impl Ward {
             "policy" => system.policy.kill(),
             "tool-runner" => system.tool_runner.kill(),
             "audit" => system.audit.kill(),
-            _ => return tokio::task::block_in_place(|| system.restart(service)),
+            // A gateway answers before it knows the tools.
+            _ => {
+                tokio::task::block_in_place(|| system.restart(service));
+                return system.until_ready(true).await;
+            }
         }
         system.until_ready(false).await;
         tokio::task::block_in_place(|| system.restart(service));

@@ -122,8 +122,38 @@ pub(crate) struct Limits {
     /// Tokens, read and written.
     pub(crate) tokens: u64,
     pub(crate) seconds: u64,
+    /// Money; none: it is not counted.
+    pub(crate) cost: Option<Cost>,
     /// Calls at a time.
     pub(crate) parallel: usize,
+}
+
+/// What a turn may cost, in whatever currency the prices are in.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Cost {
+    pub(crate) most: Amount,
+    /// Of a million tokens read.
+    pub(crate) input: Amount,
+    /// Of a million tokens written.
+    pub(crate) output: Amount,
+}
+
+/// An amount of money: a number, not below zero.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(try_from = "f64")]
+pub(crate) struct Amount(pub(crate) f64);
+
+impl TryFrom<f64> for Amount {
+    type Error = &'static str;
+
+    fn try_from(amount: f64) -> Result<Self, Self::Error> {
+        if amount.is_finite() && amount >= 0.0 {
+            Ok(Self(amount))
+        } else {
+            Err("an amount of money is a number, not below zero")
+        }
+    }
 }
 
 impl Default for Limits {
@@ -133,6 +163,7 @@ impl Default for Limits {
             identical_calls: 2,
             tokens: 50_000,
             seconds: 120,
+            cost: None,
             parallel: 4,
         }
     }

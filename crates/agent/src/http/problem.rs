@@ -95,6 +95,7 @@ impl Problem {
             ErrorKind::ModelFailed => (StatusCode::BAD_GATEWAY, "model_failed"),
             ErrorKind::EmptyAnswer => (StatusCode::BAD_GATEWAY, "empty_answer"),
             ErrorKind::ToolNotAvailable => (StatusCode::BAD_GATEWAY, "tool_not_available"),
+            ErrorKind::CallInData => (StatusCode::BAD_GATEWAY, "call_in_data"),
             ErrorKind::GuardrailFailed => (StatusCode::SERVICE_UNAVAILABLE, "guardrail_failed"),
             ErrorKind::GatewayFailed => (StatusCode::SERVICE_UNAVAILABLE, "gateway_failed"),
             ErrorKind::Conflict => (StatusCode::CONFLICT, "conflict"),

@@ -93,6 +93,8 @@ pub(crate) struct FakeGateway {
     dies_at: AtomicUsize,
     pub(crate) died: Notify,
     memory_is_down: Mutex<bool>,
+    /// Why memory takes no results of tools.
+    takes_no_results: Mutex<Option<&'static str>>,
 }
 
 impl FakeGateway {
@@ -109,6 +111,11 @@ impl FakeGateway {
 
     pub(crate) fn lose_memory(&self) {
         *self.memory_is_down.lock().unwrap() = true;
+    }
+
+    /// Memory refuses results of tools from here on, for this reason; none: it takes them again.
+    pub(crate) fn refuse_results(&self, reason: Option<&'static str>) {
+        *self.takes_no_results.lock().unwrap() = reason;
     }
 
     /// The calls that were made, with their arguments.
@@ -205,6 +212,7 @@ impl FakeGateway {
         let Some(tool) = tool else {
             return Err(GatewayFailure::Refused {
                 code: -32602,
+                reason: Some("unknown_tool".to_owned()),
                 message: format!("Unknown tool: {name}"),
             });
         };
@@ -299,7 +307,17 @@ impl GatewayClient for FakeGateway {
             if *self.memory_is_down.lock().unwrap() {
                 return Err(GatewayFailure::Refused {
                     code: -32603,
+                    reason: None,
                     message: "The memory cannot be reached.".to_owned(),
+                });
+            }
+            if let Some(reason) = *self.takes_no_results.lock().unwrap()
+                && params["messages"][0]["tool"].is_object()
+            {
+                return Err(GatewayFailure::Refused {
+                    code: -32602,
+                    reason: Some(reason.to_owned()),
+                    message: "not kept".to_owned(),
                 });
             }
             self.step().await;

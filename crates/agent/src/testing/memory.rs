@@ -16,6 +16,7 @@ pub(super) struct FakeMemory {
 fn refused(message: &str) -> GatewayFailure {
     GatewayFailure::Refused {
         code: -32602,
+        reason: None,
         message: message.to_owned(),
     }
 }
@@ -118,12 +119,10 @@ impl FakeMemory {
     fn add(&mut self, id: &str, params: &Value) -> Result<Value, GatewayFailure> {
         let turn = params["turn"]["id"].as_str();
         let state = text(&params["turn"], "state");
-        if let Some(turn) = turn
-            && matches!(self.state(id, turn), "complete" | "abandoned")
-            && self.state(id, turn) != state
-        {
-            return Err(refused("the turn is over"));
-        }
+        let is_over = turn.is_some_and(|turn| {
+            let is = self.state(id, turn);
+            matches!(is, "complete" | "abandoned") && is != state
+        });
         let conversation = self
             .conversations
             .get_mut(id)
@@ -152,11 +151,18 @@ impl FakeMemory {
                 None => fresh.push(message),
             }
         }
+        // What is only said again changes nothing, however late.
+        let is_repeated = fresh.is_empty() && params["messages"] != json!([]);
+        if is_over && !is_repeated {
+            return Err(refused("the turn is over"));
+        }
         for mut message in fresh {
             message["position"] = (conversation.len() + 1).into();
             conversation.push(message);
         }
-        if let Some(turn) = turn {
+        if let Some(turn) = turn
+            && !is_over
+        {
             self.turns.insert((id.to_owned(), turn.to_owned()), state);
         }
         Ok(json!({"status": "success", "conversation_id": id}))

@@ -12,7 +12,7 @@ use std::time::Duration;
 use wardgate_domain::{Caller, CallerClaims, Clock, Timestamp};
 
 pub(crate) use gateway::{FakeGateway, FakeTool};
-pub(crate) use model::{ScriptedModel, call, says, words};
+pub(crate) use model::{Answer, ScriptedModel, call, says, words};
 
 /// A clock that stands until it is moved.
 #[derive(Default)]

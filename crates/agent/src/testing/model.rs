@@ -12,7 +12,7 @@ use crate::model::{
 };
 use crate::seam::ModelClient;
 
-type Answer = Vec<Result<ModelEvent, ModelError>>;
+pub(crate) type Answer = Vec<Result<ModelEvent, ModelError>>;
 
 /// Gives its answers one after the other, and keeps what it was asked.
 #[derive(Default)]
@@ -51,6 +51,20 @@ impl ScriptedModel {
 
     pub(crate) fn requests(&self) -> Vec<ModelRequest> {
         self.requests.lock().unwrap().clone()
+    }
+
+    /// Whether these words were in anything it was told.
+    pub(crate) fn was_told(&self, words: &str) -> bool {
+        let requests = self.requests();
+        let mut messages = requests.iter().flat_map(|request| &request.messages);
+        messages.any(|message| match message {
+            ModelMessage::System(text)
+            | ModelMessage::User(text)
+            | ModelMessage::Result { text, .. } => text.contains(words),
+            ModelMessage::Assistant { text, calls } => {
+                text.contains(words) || calls.iter().any(|call| call.arguments.contains(words))
+            }
+        })
     }
 
     /// The messages of the last request that hold results, as text.

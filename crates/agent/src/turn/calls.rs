@@ -29,6 +29,7 @@ use super::context::{WITHHELD, not_run};
 use super::failure::Failure;
 use super::journal::Journal;
 use super::offer::Offer;
+use super::recited;
 use super::sink::{Sink, approval_id};
 use super::{Setup, Spent};
 
@@ -176,6 +177,16 @@ fn plan<'t>(
     if let Some(answer) = journal.answer(call) {
         return Plan::Known(answer.clone());
     }
+    if recited::is_id(&call.id) {
+        metrics::counter!(names::AGENT_REFUSED_CALLS, "reason" => "in_data").increment(1);
+        tracing::warn!(
+            assistant = setup.assistant.name,
+            { names::CALLER } = setup.caller.subject(),
+            "the model repeated a call that stands in data; nothing ran"
+        );
+        let text = recited::STANDS_IN_DATA.to_owned();
+        return refused(Some(ErrorKind::CallInData), text);
+    }
     // The gateway is not asked about a name that was not offered: it might let the caller do what the assistant is
     // not made for.
     let Some(tool) = offer.find(&call.name) else {
@@ -315,12 +326,9 @@ async fn run(
                 Ok((failed(WITHHELD.to_owned()), false))
             }
         }
-        // The model would have to guess whether it ran. The turn stays open instead: when it goes on, the same key tells.
-        Err(
-            failure @ (GatewayFailure::Unavailable { .. }
-            | GatewayFailure::Unreachable
-            | GatewayFailure::Unreadable),
-        ) if !ready.tool.read_only => Err(failure.into()),
+        // The model would have to guess whether it ran, and might call again under another key. The turn stays open
+        // instead: when it goes on, the same key tells.
+        Err(failure) if !ready.tool.read_only && failure.leaves_open() => Err(failure.into()),
         Err(GatewayFailure::Refused { message, .. } | GatewayFailure::Unavailable { message }) => {
             Ok((failed(message), false))
         }

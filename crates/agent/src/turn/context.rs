@@ -30,7 +30,7 @@ pub(super) enum Dialect {
 }
 
 /// Something that was said.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub(super) enum Said {
     Person(String),
     Model {

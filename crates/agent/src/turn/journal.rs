@@ -27,6 +27,9 @@ use crate::seam::{GatewayFailure, ToolAnswer};
 use super::context::shown;
 use super::failure::Failure;
 
+/// Why memory does not take the result of a tool that its reader may no longer call.
+const RIGHTS_ENDED: [&str; 2] = ["denied", "unknown_tool"];
+
 /// The journal of one turn.
 pub(super) struct Journal {
     conversation: Conversation,
@@ -43,7 +46,7 @@ pub(super) struct Journal {
 }
 
 /// What the model said and asked for, once.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(super) struct Round {
     pub(super) text: String,
     pub(super) calls: Vec<FunctionCall>,
@@ -61,12 +64,13 @@ pub(super) enum Ending {
 }
 
 impl Ending {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::Stop,
         Self::Length,
         Self::Filtered,
         Self::Capped(Cap::Turns),
         Self::Capped(Cap::Tokens),
+        Self::Capped(Cap::Cost),
         Self::Capped(Cap::Seconds),
         Self::Capped(Cap::IdenticalCalls),
     ];
@@ -79,6 +83,7 @@ impl Ending {
             Self::Filtered => "-filtered",
             Self::Capped(Cap::Turns) => "-turns",
             Self::Capped(Cap::Tokens) => "-tokens",
+            Self::Capped(Cap::Cost) => "-cost",
             Self::Capped(Cap::Seconds) => "-seconds",
             Self::Capped(Cap::IdenticalCalls) => "-identical-calls",
         }
@@ -322,9 +327,12 @@ impl Journal {
             .await;
         match added {
             Ok(()) => Ok(true),
-            Err(GatewayFailure::Refused { code: -32602, .. }) => Ok(false),
-            // Not refused but not kept: the tool ran, and the turn must not go on as if it had not.
-            Err(failure) => Err(failure.into()),
+            Err(GatewayFailure::Refused {
+                reason: Some(reason),
+                ..
+            }) if RIGHTS_ENDED.contains(&reason.as_str()) => Ok(false),
+            // Not kept: the tool ran, and the turn must not go on as if it had not.
+            Err(failure) => Err(not_taken(failure)),
         }
     }
 
@@ -351,14 +359,19 @@ impl Journal {
     /// What is noted elsewhere under the same id is the work of another request.
     async fn add(&self, messages: &[NewMessage], state: TurnState) -> Result<(), Failure> {
         let added = self.conversation.add(messages, &self.turn, state).await;
-        added.map_err(|failure| match failure {
-            GatewayFailure::Refused {
-                code: -32602,
-                message,
-            } => Failure::Conflict(format!(
-                "the conversation does not take this step, perhaps because another request is at work on its turn: {message}"
-            )),
-            failure => failure.into(),
-        })
+        added.map_err(not_taken)
+    }
+}
+
+fn not_taken(failure: GatewayFailure) -> Failure {
+    match failure {
+        GatewayFailure::Refused {
+            code: -32602,
+            message,
+            ..
+        } => Failure::Conflict(format!(
+            "the conversation does not take this step, perhaps because another request is at work on its turn: {message}"
+        )),
+        failure => failure.into(),
     }
 }

@@ -68,11 +68,25 @@ impl Spent {
             Some(Cap::Turns)
         } else if self.usage.input.saturating_add(self.usage.output) >= self.limits.tokens {
             Some(Cap::Tokens)
+        } else if self.is_too_dear() {
+            Some(Cap::Cost)
         } else if Instant::now() >= self.deadline {
             Some(Cap::Seconds)
         } else {
             None
         }
+    }
+
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "no turn takes 2⁵³ tokens, and money is not counted to the last of them"
+    )]
+    fn is_too_dear(&self) -> bool {
+        self.limits.cost.is_some_and(|cost| {
+            let spent =
+                self.usage.input as f64 * cost.input.0 + self.usage.output as f64 * cost.output.0;
+            spent / 1_000_000.0 >= cost.most.0
+        })
     }
 }
 
@@ -100,6 +114,7 @@ pub(super) fn estimate(characters: usize) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     fn call(arguments: &str) -> FunctionCall {
         FunctionCall {
@@ -118,6 +133,30 @@ mod tests {
         assert_eq!(spent.cap(1), None);
         assert!(!spent.may_call(&call(r#"{"b":[2],"a":1}"#)));
         assert_eq!(spent.cap(1), Some(Cap::IdenticalCalls));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_spent_is_the_price_of_what_was_read_and_written() {
+        let cost = json!({"most": 0.5, "input": 2, "output": 10});
+        let mut spent = Spent::nothing(Limits {
+            cost: serde_json::from_value(cost).unwrap(),
+            tokens: u64::MAX,
+            ..Limits::default()
+        });
+        let mut add = |input, output| {
+            spent.add(TokenUsage { input, output });
+            spent.cap(1)
+        };
+        assert_eq!(add(9_999, 30_000), None);
+        assert_eq!(add(1, 18_000), Some(Cap::Cost));
+    }
+
+    #[test]
+    fn money_is_a_number_not_below_zero() {
+        for most in [json!(-1), json!("0.5"), json!(null)] {
+            let cost = json!({"most": most, "input": 1, "output": 1});
+            assert!(serde_json::from_value::<Limits>(json!({"cost": cost})).is_err());
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -18,6 +18,7 @@ mod limits;
 mod message;
 mod offer;
 mod prepared;
+mod recited;
 mod sink;
 mod speech;
 mod summary;
@@ -44,8 +45,9 @@ use hang_up::HangUp;
 use journal::{Decision, Ending, Journal, Round};
 use limits::Spent;
 use prepared::Prepared;
+use recited::Data;
 use sink::{Done, Sink};
-use speech::Ear;
+use speech::{Ear, Heard};
 
 /// Most calls of one round.
 const MAX_CALLS: usize = 64;
@@ -431,6 +433,10 @@ impl Turn {
         let ear = Ear {
             functions: &prepared.functions,
             family: assistant.family,
+            data: Data {
+                before: &prepared.before,
+                said,
+            },
             takes_mentions: assistant.calls == Calls::Text,
             held: is_checked,
             round,
@@ -499,13 +505,22 @@ impl Turn {
 }
 
 /// The calls with ids that are unique in the turn, as memory gives them back: a decision is about one of them alone.
-fn named(calls: Vec<FunctionCall>, round: usize, journal: &Journal) -> Vec<FunctionCall> {
+fn named(calls: Vec<Heard>, round: usize, journal: &Journal) -> Vec<FunctionCall> {
     let mut named: Vec<FunctionCall> = Vec::new();
-    for (index, call) in calls.into_iter().take(MAX_CALLS).enumerate() {
+    for (index, Heard { call, in_data }) in calls.into_iter().take(MAX_CALLS).enumerate() {
         let id = storable(&call.id);
-        let own = (index..).map(|number| format!("call_{round}_{number}"));
+        let own = (index..).map(|number| {
+            if in_data {
+                recited::id(round, number)
+            } else {
+                format!("call_{round}_{number}")
+            }
+        });
         let is_free = |id: &String| {
-            !id.is_empty() && !journal.knows_call(id) && named.iter().all(|it| it.id != *id)
+            recited::is_id(id) == in_data
+                && !id.is_empty()
+                && !journal.knows_call(id)
+                && named.iter().all(|it| it.id != *id)
         };
         let id = std::iter::once(id).chain(own).find(is_free);
         named.push(FunctionCall {

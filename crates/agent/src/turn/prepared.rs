@@ -18,7 +18,7 @@ pub(super) struct Prepared {
     dialect: Dialect,
     prompt: String,
     summary: Option<String>,
-    before: Vec<Said>,
+    pub(super) before: Vec<Said>,
     pub(super) uncovered: u64,
 }
 

@@ -9,18 +9,25 @@ use crate::model::{
 use crate::text_calls::{Extractor, Family, Piece, mentioned};
 
 use super::failure::Failure;
+use super::recited::Data;
 use super::sink::Sink;
 
 /// What a model said.
-#[derive(Debug)]
 pub(super) struct Speech {
     pub(super) text: String,
     /// Those of the wire, or where there are none those in the text; ids may be empty or taken.
-    pub(super) calls: Vec<FunctionCall>,
+    pub(super) calls: Vec<Heard>,
     pub(super) finish: FinishReason,
     pub(super) usage: Option<TokenUsage>,
     /// What was read of it, in characters.
     pub(super) characters: usize,
+}
+
+/// A call that a model made.
+pub(super) struct Heard {
+    pub(super) call: FunctionCall,
+    /// The model only repeats what a tool gave.
+    pub(super) in_data: bool,
 }
 
 /// How to listen.
@@ -28,6 +35,8 @@ pub(super) struct Ear<'a> {
     /// What the model could call.
     pub(super) functions: &'a [Function],
     pub(super) family: Family,
+    /// What is no word of the model's own.
+    pub(super) data: Data<'a>,
     /// A model that was told of tools in words may only say that it uses one.
     pub(super) takes_mentions: bool,
     /// Words are told once all are checked, not as they come.
@@ -80,7 +89,8 @@ pub(super) async fn listen(
     let finish = finish.ok_or(ModelError::Cut)?;
     let pieces = extractor.finish();
     words.take(pieces, &mut in_text, ear, sink).await;
-    if native.is_empty() && in_text.is_empty() && ear.takes_mentions {
+    let are_mentions = native.is_empty() && in_text.is_empty() && ear.takes_mentions;
+    if are_mentions {
         let names: Vec<&str> = ear.functions.iter().map(|it| it.name.as_str()).collect();
         in_text.extend(
             mentioned(&words.0, &names)
@@ -88,9 +98,21 @@ pub(super) async fn listen(
                 .map(without_arguments),
         );
     }
+    let (calls, in_data) = if native.is_empty() {
+        let in_data = ear
+            .data
+            .spells(&in_text, are_mentions, ear.family, ear.functions);
+        (in_text, in_data)
+    } else {
+        let in_data = vec![false; native.len()];
+        (native, in_data)
+    };
+    let heard = calls.into_iter().zip(in_data);
     Ok(Speech {
         text: words.0,
-        calls: if native.is_empty() { in_text } else { native },
+        calls: heard
+            .map(|(call, in_data)| Heard { call, in_data })
+            .collect(),
         finish,
         usage,
         characters,

@@ -7,5 +7,6 @@ mod errors;
 mod fixture;
 mod guardrail;
 mod journey;
+mod recited;
 mod recorded;
 mod summary;

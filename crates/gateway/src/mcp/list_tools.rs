@@ -10,7 +10,7 @@ use wardgate_domain::ToolName;
 use super::envelope::Request;
 use super::{Post, Version};
 use crate::Gateway;
-use crate::catalogue::Tool;
+use crate::catalogue::{self, Tool};
 use crate::reply::{Answer, RpcError};
 
 /// How long a client may keep its list, milliseconds. A list is a courtesy: every call is decided anew.
@@ -84,7 +84,9 @@ pub(super) async fn list_tools(
             "unknown `cursor`: the list has one page",
         ));
     }
+    let (reason, message) = catalogue::NOT_KNOWN;
     let catalogue = gateway.catalogue().current();
+    let catalogue = catalogue.ok_or_else(|| RpcError::internal(reason, message))?;
     let enabled = || {
         let tools = catalogue.tools();
         tools.filter(|tool| tool.is_in(post.toolset.as_deref()) && tool.switches.allow(caller))

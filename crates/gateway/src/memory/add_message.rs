@@ -11,7 +11,7 @@ use wardgate_rpc::client::Addition;
 
 use super::message::{FIELDS, Given, GivenCall};
 use super::{Desk, Done, Endpoint, Fields, Seen, Stop};
-use crate::catalogue::Tool;
+use crate::catalogue::{self, Tool};
 use crate::reply::RpcError;
 
 pub(super) struct AddMessage {
@@ -140,7 +140,9 @@ async fn tools(desk: &Desk<'_>, given: &[Given]) -> Result<Vec<Option<Arc<Tool>>
 }
 
 fn find(desk: &Desk<'_>, name: &str) -> Result<Arc<Tool>, Stop> {
+    let (reason, _) = catalogue::NOT_KNOWN;
     let catalogue = desk.gateway.catalogue().current();
+    let catalogue = catalogue.ok_or_else(|| Stop::unavailable(reason))?;
     let Some(tool) = catalogue.find(name) else {
         return Err(Stop::unknown_tool(
             Status::UnknownTool,

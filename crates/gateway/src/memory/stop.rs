@@ -38,14 +38,15 @@ impl Stop {
 impl From<CallError> for Stop {
     fn from(error: CallError) -> Self {
         let refused = |status, reason| {
-            let error = RpcError::invalid_params(error.to_string());
+            // A client tells by it what to do: what it may not have, and what it may try anew.
+            let error = RpcError::invalid_params(error.to_string()).because(reason);
             Self::new(status, reason, error)
         };
         match error.reason() {
             ErrorReason::UnknownConversation => Self::new(
                 Status::InvalidArguments,
                 "unknown_conversation",
-                RpcError::invalid_params("Unknown conversation"),
+                RpcError::invalid_params("Unknown conversation").because("unknown_conversation"),
             ),
             ErrorReason::InvalidMessage => refused(Status::InvalidArguments, "invalid_params"),
             ErrorReason::Conflict => refused(Status::InvalidArguments, "conflict"),
@@ -59,6 +60,38 @@ impl From<CallError> for Stop {
                 tracing::warn!(%error, "the memory service did not answer");
                 Self::unavailable("memory_unavailable")
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use wardgate_rpc::{ServiceError, status};
+
+    use super::*;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("refused")]
+    struct Refusal(ErrorReason);
+
+    impl ServiceError for Refusal {
+        fn reason(&self) -> ErrorReason {
+            self.0
+        }
+    }
+
+    #[test]
+    fn a_client_hears_the_reason_that_the_record_says() {
+        for (reason, word) in [
+            (ErrorReason::UnknownConversation, "unknown_conversation"),
+            (ErrorReason::InvalidMessage, "invalid_params"),
+            (ErrorReason::Conflict, "conflict"),
+            (ErrorReason::Held, "held"),
+            (ErrorReason::Denied, "denied"),
+            (ErrorReason::Unavailable, "memory_unavailable"),
+        ] {
+            let stop = Stop::from(CallError::from(status(&Refusal(reason))));
+            assert_eq!((stop.reason, stop.error.reason()), (word, word));
         }
     }
 }

@@ -176,6 +176,11 @@ impl RpcError {
         )
     }
 
+    /// The same under a closer reason.
+    pub(crate) fn because(self, reason: &'static str) -> Self {
+        Self { reason, ..self }
+    }
+
     /// Adds the call's id, and its receipt when the refusal was recorded.
     pub(crate) fn of_call(mut self, call_id: CallId, receipt: Option<Receipt>) -> Self {
         let mut data = String::from("{");

@@ -242,6 +242,7 @@ impl Adding<'_> {
         let sealed = self.unlocked.seal(
             &message,
             (id.as_str(), position),
+            turn.map(|(turn, _)| turn.as_str()),
             standing.as_ref(),
             self.store,
         )?;

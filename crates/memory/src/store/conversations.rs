@@ -31,6 +31,12 @@ const MAKE: &str = "
     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8, 0, 0, 0, 0)
     ON CONFLICT (owner, id) DO NOTHING";
 
+/// Counted no further than to the limit that is to be kept.
+pub(super) const COUNT: &str = "
+    SELECT count(*) FROM (
+        SELECT 1 FROM memory.conversation c WHERE c.owner = $1 AND c.erased_at IS NULL LIMIT $2
+    ) AS alive";
+
 pub(super) const RECENT: &str = concat!(
     conversation!(),
     "WHERE c.owner = $1 AND c.erased_at IS NULL AND (c.updated_at, c.key) < ($2, $3)
@@ -71,11 +77,12 @@ struct SkeletonRow {
 
 impl Store {
     /// The owner's conversation of that id, made when there is none, and whether it was made; without an id a new
-    /// one.
+    /// one. None is made beyond `most`; those who make some at the same instant can each have the last.
     pub(crate) async fn get_or_create(
         &self,
         owner: &Owner,
         id: Option<&ConversationId>,
+        most: u32,
         now: Timestamp,
     ) -> Result<(Conversation, bool), Error> {
         if let Some(id) = id
@@ -101,6 +108,16 @@ impl Store {
             ];
             let made = transaction.execute(MAKE, row).await? > 0;
             let found = owned(&mut transaction, owner, id).await?;
+            if made {
+                let enough = [
+                    owner_digest(owner).into(),
+                    Value::Integer(i64::from(most) + 1),
+                ];
+                let count: Option<(i64,)> = transaction.row(COUNT, enough).await?;
+                if count.is_some_and(|(count,)| count > i64::from(most)) {
+                    return Err(Error::TooManyConversations(most));
+                }
+            }
             transaction.commit().await?;
             Ok((found.shown()?, made))
         })

@@ -90,14 +90,17 @@ pub(crate) struct Doomed {
     pub(crate) key: ConversationKey,
     /// Says which id it had, to whoever knows the id.
     pub(crate) id_digest: Digest,
+    /// It is to be erased only if it did not change since.
+    unchanged_since: Option<Timestamp>,
 }
 
 impl Doomed {
-    fn of(row: &ConversationRow) -> Result<Self, Error> {
+    fn of(row: &ConversationRow, unchanged_since: Option<Timestamp>) -> Result<Self, Error> {
         let shown = row.shown()?;
         Ok(Self {
             key: shown.key,
             id_digest: Digest::of(shown.id.as_str().as_bytes()),
+            unchanged_since,
         })
     }
 }
@@ -131,16 +134,23 @@ impl Store {
         within(async {
             let mut transaction = self.database.write().await?;
             let row = erasable(&mut transaction, key).await?;
-            Doomed::of(&row)
+            Doomed::of(&row, None)
         })
         .await
     }
 
     /// Destroys the key and the id of a conversation. Its rows go with [`Store::empty`].
-    pub(crate) async fn erase(&self, key: ConversationKey, now: Timestamp) -> Result<(), Error> {
+    pub(crate) async fn erase(&self, doomed: &Doomed, now: Timestamp) -> Result<(), Error> {
         within(async {
             let mut transaction = self.database.write().await?;
-            let row = erasable(&mut transaction, key).await?;
+            let row = erasable(&mut transaction, doomed.key).await?;
+            let updated_at = row.shown()?.updated_at;
+            if doomed
+                .unchanged_since
+                .is_some_and(|since| updated_at >= since)
+            {
+                return Err(Error::Changed);
+            }
             let values = [row.number.into(), now.as_micros().into()];
             transaction.execute(ERASE, values).await?;
             transaction.commit().await
@@ -212,7 +222,10 @@ impl Store {
             ];
             let rows: Vec<ConversationRow> = transaction.rows(EXPIRED, bounds).await?;
             transaction.commit().await?;
-            rows.iter().map(Doomed::of).collect()
+            let doomed = rows.iter();
+            doomed
+                .map(|row| Doomed::of(row, Some(unchanged_since)))
+                .collect()
         })
         .await
     }

@@ -24,7 +24,7 @@ mod sqlite;
 use std::sync::Arc;
 use std::time::Duration;
 
-use wardgate_domain::{Ambient, AnsweredCall, Digest, Message, TurnId};
+use wardgate_domain::{Ambient, AnsweredCall, Digest, Message, Source};
 
 use crate::Error;
 use crate::sealing::MasterKey;
@@ -56,10 +56,21 @@ pub(crate) struct Stored {
     pub(crate) rights: Option<Digest>,
 }
 
-/// A tool's result that something was written from.
+impl Stored {
+    /// The last position whose result this can have been written from; 0: it rests on none. Whoever writes has all of
+    /// the conversation so far before its eyes, whichever turn it is of; only a summary outside of turns names its end.
+    pub(crate) fn rests_up_to(&self) -> u64 {
+        match self.message.source {
+            Source::Person | Source::Tool => 0,
+            Source::Summary if self.message.turn.is_none() => self.message.covers_to,
+            Source::Model | Source::Summary | Source::Approval => self.message.position,
+        }
+    }
+}
+
+/// A tool's result that something can have been written from.
 #[derive(Debug, Clone)]
 pub(crate) struct Ground {
-    pub(crate) turn: Option<TurnId>,
     pub(crate) position: u64,
     pub(crate) call: AnsweredCall,
     pub(crate) rights: Digest,

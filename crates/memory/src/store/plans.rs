@@ -27,6 +27,11 @@ fn hot() -> Vec<(&'static str, Statement, &'static [&'static str])> {
             &["conversation_recent"],
         ),
         (
+            "count",
+            conversations::COUNT.into(),
+            &["conversation_recent", "conversation_of_owner"],
+        ),
+        (
             "survey",
             conversations::SURVEY_OF_SUBJECT.into(),
             &["conversation_of_subject"],
@@ -50,11 +55,6 @@ fn hot() -> Vec<(&'static str, Statement, &'static [&'static str])> {
             &["message_position", "message_said"],
         ),
         ("turn", reading::OF_TURN.into(), &["message_turn"]),
-        (
-            "earlier results",
-            reading::EARLIER_IN_TURNS.into(),
-            &["message_turn", "message_position"],
-        ),
         (
             "grounds",
             reading::GROUNDS.into(),
@@ -201,7 +201,9 @@ async fn on_postgresql_every_hot_statement_goes_by_its_index() {
 fn value(name: &str, parameter: &str, number: i64) -> String {
     let text = |text: &str| format!("'{text}'");
     match (name, parameter) {
-        ("find" | "list", "$1") | ("search", "$2") => r"'\x6f776e657231'::bytea".to_owned(),
+        ("find" | "list" | "count", "$1") | ("search", "$2") => {
+            r"'\x6f776e657231'::bytea".to_owned()
+        }
         ("find", "$2") | ("by key" | "next tenant" | "expired", "$1") | ("list", "$3") => {
             text("key7")
         }

@@ -7,7 +7,9 @@ use wardgate_domain::{Conversation, ConversationId, ConversationKey, Role, TurnI
 
 use super::conversations::{BY_KEY, owned};
 use super::database::{Transaction, Value};
-use super::row::{ConversationRow, GroundRow, MessageRow, Unlocked, message, role_number, state};
+use super::row::{
+    ConversationRow, GroundRow, MessageRow, Unlocked, ground, message, role_number, state,
+};
 use super::{Ground, Store, Stored, signed, unsigned, within};
 use crate::Error;
 use crate::owner::Owner;
@@ -18,7 +20,7 @@ const MAX_ANSWER: i64 = 16 << 20;
 /// Messages before a window that are counted.
 const MAX_UNCOVERED: i64 = 10_000;
 
-/// Different tool results that one summary may rest on and still be judged.
+/// Kinds of tool results that a text may rest on and still be judged.
 const MAX_GROUNDS: i64 = 200;
 
 pub(super) const LAST: &str = "
@@ -62,21 +64,16 @@ pub(super) const OF_TURN: &str = concat!(
     "WHERE m.conversation = $1 AND m.turn = $2 AND m.position > $3 ORDER BY m.position"
 );
 
-/// Tool results before the first position, of turns that have a message between the two.
-pub(super) const EARLIER_IN_TURNS: &str = "
-    SELECT t.position, t.id, t.turn, t.rights, t.call FROM memory.message t
-    WHERE t.conversation = $1 AND t.position > $4 AND t.position < $2 AND t.role = 3
-        AND t.turn IN (SELECT m.turn FROM memory.message m
-            WHERE m.conversation = $1 AND m.position BETWEEN $2 AND $3 AND m.turn IS NOT NULL)";
-
 /// One tool result, the first, of each kind that the policy answers alike.
-pub(super) const GROUNDS: &str = "
-    SELECT t.position, t.id, t.turn, t.rights, t.call FROM memory.message t
-    WHERE t.conversation = $1 AND t.position IN (
+pub(super) const GROUNDS: &str = concat!(
+    ground!(),
+    "WHERE t.conversation = $1 AND t.position IN (
         SELECT min(g.position) FROM memory.message g
         WHERE g.conversation = $1 AND g.grounds IS NOT NULL
             AND g.position > $2 AND g.position <= $3
-        GROUP BY g.grounds LIMIT $4)";
+        GROUP BY g.grounds ORDER BY min(g.position) LIMIT $4)
+    ORDER BY t.position"
+);
 
 /// Which conversation.
 #[derive(Clone, Copy)]
@@ -93,10 +90,10 @@ pub(crate) struct Reading {
     pub(crate) conversation: Conversation,
     /// Oldest first.
     pub(crate) messages: Vec<Stored>,
-    /// Tool results of the same turns that are not among the messages.
-    pub(crate) earlier: Vec<Ground>,
-    /// Tool results that summaries among the messages rest on, one of each kind; none: too many kinds to judge.
-    pub(crate) summarised: Option<Vec<Ground>>,
+    /// Tool results that the messages can have been written from, the first of each kind.
+    pub(crate) grounds: Vec<Ground>,
+    /// From this position on there are further kinds, too many to judge.
+    pub(crate) unjudged_from: Option<u64>,
 }
 
 /// The end of a conversation.
@@ -226,7 +223,7 @@ impl Open {
             rows.insert(0, summary);
         }
         Ok(Window {
-            reading: self.reading(rows, first, last, covered).await?,
+            reading: self.reading(rows).await?,
             uncovered,
         })
     }
@@ -285,9 +282,7 @@ impl Open {
         };
         let span = self.span(first, last);
         let rows: Vec<MessageRow> = self.transaction.rows(ALL_BETWEEN, span).await?;
-        let summaries = rows.iter().map(|row| row.covers_to);
-        let covered = summaries.max().unwrap_or(0);
-        Ok((self.reading(rows, first, last, covered).await?, more))
+        Ok((self.reading(rows).await?, more))
     }
 
     async fn turn(&mut self, turn: &TurnId) -> Result<Option<(TurnState, Reading)>, Error> {
@@ -300,10 +295,7 @@ impl Open {
         let Some(state_number) = rows.first().map(|row| row.state) else {
             return Ok(None);
         };
-        let summaries = rows.iter().map(|row| row.covers_to);
-        let covered = summaries.max().unwrap_or(0);
-        // All of the turn is here, so nothing of it is earlier.
-        let reading = self.reading(rows, 0, 0, covered).await?;
+        let reading = self.reading(rows).await?;
         Ok(Some((state(state_number)?, reading)))
     }
 
@@ -311,51 +303,37 @@ impl Open {
         [self.row.number.into(), first.into(), last.into()]
     }
 
-    /// Opens `rows`, which are those from `first` to `last`, and adds what they rest on.
-    async fn reading(
-        &mut self,
-        rows: Vec<MessageRow>,
-        first: i64,
-        last: i64,
-        covered: i64,
-    ) -> Result<Reading, Error> {
-        let bounds = [
-            self.row.number.into(),
-            first.into(),
-            last.into(),
-            self.row.cleared_to.into(),
-        ];
-        let earlier = self.transaction.rows(EARLIER_IN_TURNS, bounds).await?;
-        let summarised = if covered > 0 {
-            self.grounds_up_to(covered).await?
-        } else {
-            Some(Vec::new())
-        };
+    async fn reading(&mut self, rows: Vec<MessageRow>) -> Result<Reading, Error> {
         let opened = rows.into_iter().map(|row| self.unlocked.open(row));
-        Ok(Reading {
-            conversation: self.row.shown()?,
-            messages: opened.collect::<Result<_, _>>()?,
-            earlier: self.open_grounds(earlier)?,
-            summarised,
-        })
+        let messages = opened.collect::<Result<_, _>>()?;
+        reading(&mut self.transaction, &self.row, &self.unlocked, messages).await
     }
+}
 
-    async fn grounds_up_to(&mut self, covered: i64) -> Result<Option<Vec<Ground>>, Error> {
-        let bounds = [
-            self.row.number.into(),
-            self.row.cleared_to.into(),
-            covered.into(),
-            (MAX_GROUNDS + 1).into(),
-        ];
-        let rows: Vec<GroundRow> = self.transaction.rows(GROUNDS, bounds).await?;
-        let few = signed(rows.len() as u64) <= MAX_GROUNDS;
-        few.then(|| self.open_grounds(rows)).transpose()
-    }
-
-    fn open_grounds(&self, rows: Vec<GroundRow>) -> Result<Vec<Ground>, Error> {
-        let opened = rows.into_iter().map(|row| self.unlocked.open_ground(row));
-        opened.collect()
-    }
+/// `messages` of the conversation `row` with what they rest on.
+pub(super) async fn reading(
+    transaction: &mut Transaction,
+    row: &ConversationRow,
+    unlocked: &Unlocked,
+    messages: Vec<Stored>,
+) -> Result<Reading, Error> {
+    let rests_up_to = messages.iter().map(Stored::rests_up_to).max();
+    let bounds = [
+        row.number.into(),
+        row.cleared_to.into(),
+        signed(rests_up_to.unwrap_or(0)).into(),
+        (MAX_GROUNDS + 1).into(),
+    ];
+    let mut grounds: Vec<GroundRow> = transaction.rows(GROUNDS, bounds).await?;
+    let too_many = signed(grounds.len() as u64) > MAX_GROUNDS;
+    let beyond = too_many.then(|| grounds.pop()).flatten();
+    let grounds = grounds.into_iter().map(|row| unlocked.open_ground(row));
+    Ok(Reading {
+        conversation: row.shown()?,
+        messages,
+        grounds: grounds.collect::<Result<_, _>>()?,
+        unjudged_from: beyond.map(|row| unsigned(row.position)),
+    })
 }
 
 /// How many of the newest messages make a window. It never begins with the results of calls that it leaves out: models

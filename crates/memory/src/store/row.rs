@@ -12,7 +12,7 @@ use wardgate_domain::{
 };
 use wardgate_proto::memory::v1 as pb;
 
-use super::{Ground, Standing, Store, Stored, unsigned};
+use super::{Ground, Standing, Store, Stored, signed, unsigned};
 use crate::Error;
 use crate::owner::Owner;
 use crate::sealing::{About, DataKey};
@@ -112,14 +112,37 @@ pub(super) struct MessageRow {
     body: Option<Vec<u8>>,
 }
 
+/// Columns of a [`GroundRow`], from `message t`.
+macro_rules! ground {
+    () => {
+        "SELECT t.position, t.id, t.turn, t.role, t.source, t.covers_to, t.rights, t.call
+            FROM memory.message t "
+    };
+}
+pub(super) use ground;
+
 /// Of a tool's result, only what a [`Ground`] needs.
 #[derive(FromRow)]
 pub(super) struct GroundRow {
     pub(super) position: i64,
     id: Option<String>,
     turn: Option<String>,
+    role: i64,
+    source: i64,
+    covers_to: i64,
     rights: Option<Vec<u8>>,
     call: Option<Vec<u8>>,
+}
+
+/// What stands in clear of a message and decides who reads it, and as what. Its state is not here: that changes.
+struct Clear<'a> {
+    id: &'a str,
+    position: i64,
+    turn: Option<&'a str>,
+    role: i64,
+    source: i64,
+    covers_to: i64,
+    rights: Option<&'a [u8]>,
 }
 
 /// What is sealed of every message.
@@ -150,6 +173,7 @@ impl Unlocked {
         &self,
         message: &NewMessage,
         (id, position): (&str, i64),
+        turn: Option<&str>,
         standing: Option<&Standing>,
         store: &Store,
     ) -> Result<SealedMessage, Error> {
@@ -161,8 +185,17 @@ impl Unlocked {
             is_error: message.is_error,
         };
         let body = serde_json::to_vec(&body).map_err(|_| Error::Damaged("message"))?;
+        let clear = Clear {
+            id,
+            position,
+            turn,
+            role: role_number(message.role),
+            source: source_number(message.source),
+            covers_to: signed(message.covers_to),
+            rights: standing.map(|given| &given.rights.as_bytes()[..]),
+        };
         let seal = |kind, plain: &[u8]| {
-            let about = self.about(kind, id, position);
+            let about = self.about(kind, &clear);
             self.data_key.seal(&about, plain, &store.ambient)
         };
         let call = message.call.as_ref().map(|call| {
@@ -183,12 +216,20 @@ impl Unlocked {
     pub(super) fn open(&self, row: MessageRow) -> Result<Stored, Error> {
         let damaged = || Error::Damaged("message");
         let id = row.id.as_deref().ok_or_else(damaged)?;
-        let about = self.about("body", id, row.position);
-        let body = self.data_key.open(&about, row.body.ok_or_else(damaged)?)?;
+        let clear = Clear {
+            id,
+            position: row.position,
+            turn: row.turn.as_deref(),
+            role: row.role,
+            source: row.source,
+            covers_to: row.covers_to,
+            rights: row.rights.as_deref(),
+        };
+        let body = row.body.ok_or_else(damaged)?;
+        let body = self.data_key.open(&self.about("body", &clear), body)?;
         let body: Body<'_> = serde_json::from_slice(&body).map_err(|_| damaged())?;
-        let call = row
-            .call
-            .map(|sealed| self.open_call(id, row.position, sealed));
+        let call = row.call.map(|sealed| self.open_call(&clear, sealed));
+        let call = call.transpose()?;
         let message = Message {
             id: id.parse().map_err(|_| damaged())?,
             position: unsigned(row.position),
@@ -199,7 +240,7 @@ impl Unlocked {
             author: body.author.into_owned(),
             content: body.content.into_owned(),
             calls: Bytes::from(body.calls.into_owned()),
-            call: call.transpose()?,
+            call,
             is_error: body.is_error,
             covers_to: unsigned(row.covers_to),
             policy_hash: row.policy_hash.map(digest).transpose()?,
@@ -213,28 +254,41 @@ impl Unlocked {
 
     pub(super) fn open_ground(&self, row: GroundRow) -> Result<Ground, Error> {
         let damaged = || Error::Damaged("message");
-        let id = row.id.ok_or_else(damaged)?;
+        let clear = Clear {
+            id: row.id.as_deref().ok_or_else(damaged)?,
+            position: row.position,
+            turn: row.turn.as_deref(),
+            role: row.role,
+            source: row.source,
+            covers_to: row.covers_to,
+            rights: row.rights.as_deref(),
+        };
         let call = row.call.ok_or_else(damaged)?;
         Ok(Ground {
-            turn: turn(row.turn)?,
             position: unsigned(row.position),
-            call: self.open_call(&id, row.position, call)?,
+            call: self.open_call(&clear, call)?,
             rights: digest(row.rights.ok_or_else(damaged)?)?,
         })
     }
 
-    fn open_call(&self, id: &str, position: i64, sealed: Vec<u8>) -> Result<AnsweredCall, Error> {
-        let about = self.about("call", id, position);
-        let call = self.data_key.open(&about, sealed)?;
+    fn open_call(&self, clear: &Clear<'_>, sealed: Vec<u8>) -> Result<AnsweredCall, Error> {
+        let call = self.data_key.open(&self.about("call", clear), sealed)?;
         let call = pb::ToolCall::decode(&call[..]).map_err(|_| Error::Damaged("message"))?;
         Ok(call.try_into()?)
     }
 
-    fn about(&self, kind: &'static str, id: &str, position: i64) -> About {
-        About::new(kind)
+    fn about(&self, kind: &'static str, clear: &Clear<'_>) -> About {
+        let about = About::new(kind)
             .and(self.key.to_string().as_bytes())
-            .and(id.as_bytes())
-            .and(&position.to_be_bytes())
+            .and(clear.id.as_bytes())
+            .and(&clear.position.to_be_bytes())
+            // Neither a turn nor a digest is empty.
+            .and(clear.turn.unwrap_or_default().as_bytes())
+            .and(clear.rights.unwrap_or_default());
+        let numbers = [clear.role, clear.source, clear.covers_to];
+        numbers
+            .iter()
+            .fold(about, |about, number| about.and(&number.to_be_bytes()))
     }
 }
 

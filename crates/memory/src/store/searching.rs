@@ -5,9 +5,9 @@
 use wardgate_domain::ConversationId;
 
 use super::database::{Statement, Value};
-use super::reading::Reading;
-use super::row::{ConversationRow, GroundRow, MessageRow, conversation, message, owner_digest};
-use super::{Store, within};
+use super::reading::{Reading, reading};
+use super::row::{ConversationRow, MessageRow, Unlocked, conversation, message, owner_digest};
+use super::{Store, Stored, within};
 use crate::Error;
 use crate::owner::Owner;
 
@@ -52,15 +52,9 @@ const CONVERSATION_OF: &str = concat!(
 
 const MESSAGE: &str = concat!(message!(), "WHERE m.number = $1");
 
-/// Tool results of the same turn that a message was written from.
-const BEFORE: &str = "
-    SELECT t.position, t.id, t.turn, t.rights, t.call FROM memory.message m
-    JOIN memory.message t ON t.conversation = m.conversation AND t.turn = m.turn
-    WHERE m.number = $1 AND t.position < m.position AND t.role = 3";
-
 impl Store {
-    /// Complete messages of the owner that hold every one of the blinded `words`, newest first; each as a reading of
-    /// one message.
+    /// The newest complete messages of the owner that hold every one of the blinded `words`; one reading for each
+    /// conversation.
     pub(crate) async fn search(
         &self,
         owner: &Owner,
@@ -83,7 +77,7 @@ impl Store {
                 Value::Integer(i64::from(limit)),
             ];
             let found: Vec<(i64, i64)> = transaction.rows(HITS, bounds).await?;
-            let mut hits = Vec::with_capacity(found.len());
+            let mut hits: Vec<(ConversationRow, Unlocked, Vec<Stored>)> = Vec::new();
             let mut bytes = 0;
             for (number, size) in found {
                 bytes += size;
@@ -93,19 +87,22 @@ impl Store {
                 let of = || [number.into()];
                 let row: Option<ConversationRow> = transaction.row(CONVERSATION_OF, of()).await?;
                 let message: Option<MessageRow> = transaction.row(MESSAGE, of()).await?;
-                let before: Vec<GroundRow> = transaction.rows(BEFORE, of()).await?;
                 let (row, message) = row.zip(message).ok_or(Error::Damaged("message"))?;
-                let unlocked = row.unlock(self)?;
-                let earlier = before.into_iter().map(|row| unlocked.open_ground(row));
-                hits.push(Reading {
-                    conversation: row.shown()?,
-                    messages: vec![unlocked.open(message)?],
-                    earlier: earlier.collect::<Result<_, _>>()?,
-                    summarised: Some(Vec::new()),
-                });
+                let same = |(known, ..): &(ConversationRow, _, _)| known.number == row.number;
+                if let Some((_, unlocked, messages)) = hits.iter_mut().find(|hit| same(hit)) {
+                    messages.push(unlocked.open(message)?);
+                } else {
+                    let unlocked = row.unlock(self)?;
+                    let messages = vec![unlocked.open(message)?];
+                    hits.push((row, unlocked, messages));
+                }
+            }
+            let mut readings = Vec::with_capacity(hits.len());
+            for (row, unlocked, messages) in hits {
+                readings.push(reading(&mut transaction, &row, &unlocked, messages).await?);
             }
             transaction.commit().await?;
-            Ok(hits)
+            Ok(readings)
         })
         .await
     }

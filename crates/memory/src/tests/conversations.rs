@@ -329,3 +329,95 @@ async fn a_store_of_a_newer_program_is_left_alone() {
         assert!(matches!(error, crate::Error::NewerSchema { found: 9, .. }));
     }
 }
+
+#[tokio::test]
+async fn a_message_whose_columns_were_altered_cannot_be_read() {
+    for setup in Setup::each().await {
+        let joy = joy();
+        let intact = setup.make(&joy, "intact").await;
+        let mine = setup.make(&joy, "chat").await;
+        setup
+            .add(&joy, &intact, vec![person("intact")])
+            .await
+            .unwrap();
+        let said = vec![person("tooth"), result_of("read", "{}", "x"), model("seen")];
+        let said = setup.add_to_turn(&joy, &mine, "t", TurnState::Complete, said);
+        said.await.unwrap();
+        let covered = vec![summary("covered", 1)];
+        setup.add(&joy, &mine, covered).await.unwrap();
+        let page = async |after, limit| {
+            let which = Which::Own(&mine);
+            let read = setup
+                .memory
+                .read_conversation(of(&joy), which, after, limit);
+            read.await.map(|page| page.messages.len())
+        };
+        // All columns are swapped for another value that a message may have there.
+        for (position, column, altered, back) in [
+            (2, "rights", "policy_hash", "rights_before"),
+            (3, "turn", "'other'", "'t'"),
+            (3, "turn", "NULL", "'t'"),
+            (3, "source", "1", "2"),
+            (2, "role", "2", "3"),
+            (3, "role", "1", "2"),
+            (4, "covers_to", "2", "1"),
+        ] {
+            let case = format!("{column} of {position}");
+            let alter = |value: &str| {
+                format!(
+                    "UPDATE memory.message SET {column} = {value} WHERE position = {position}
+                     AND body IS NOT NULL AND conversation =
+                        (SELECT number FROM memory.conversation WHERE id = 'chat')"
+                )
+            };
+            assert_eq!(page(0, 0).await.unwrap(), 4, "{case}");
+            if column == "rights" {
+                let keep = "ALTER TABLE memory.message ADD COLUMN rights_before BYTES;
+                    UPDATE memory.message SET rights_before = rights";
+                let kind = if setup.database.is_sqlite() {
+                    "BLOB"
+                } else {
+                    "bytea"
+                };
+                setup.database.execute(&keep.replace("BYTES", kind)).await;
+            }
+            setup.database.execute(&alter(altered)).await;
+            assert_eq!(reason(page(0, 0).await), ErrorReason::Internal, "{case}");
+            assert_eq!(
+                page(0, 1).await.unwrap(),
+                1,
+                "{case}: what is before it is read"
+            );
+            let other = setup.context(&joy, &intact).await;
+            assert_eq!(texts(&other.messages), ["intact"], "{case}");
+            setup.database.execute(&alter(back)).await;
+        }
+        // A result that cannot be judged cannot be passed over either.
+        setup
+            .database
+            .execute("UPDATE memory.message SET rights = NULL")
+            .await;
+        assert_eq!(reason(page(2, 1).await), ErrorReason::Internal);
+    }
+}
+
+#[tokio::test]
+async fn an_owner_makes_no_more_conversations_than_the_limit() {
+    let two = |store| Config {
+        limits: serde_json::from_str(r#"{"conversations":2}"#).unwrap(),
+        ..Config::for_store(store)
+    };
+    for setup in Setup::each_with(two).await {
+        let joy = joy();
+        let first = setup.make(&joy, "first").await;
+        setup.make(&joy, "second").await;
+        for id in [None, Some(&id("third"))] {
+            let made = setup.memory.get_or_create(of(&joy), id).await;
+            assert_eq!(reason(made), ErrorReason::Conflict);
+        }
+        setup.make(&joy, "first").await;
+        setup.make(&caller("nurse.jim", ""), "third").await;
+        setup.memory.delete(of(&joy), &first).await.unwrap();
+        setup.make(&joy, "third").await;
+    }
+}

@@ -265,6 +265,29 @@ async fn conversations_are_kept_as_long_as_the_rule_of_their_tenant_says() {
 }
 
 #[tokio::test]
+async fn what_is_used_while_it_is_about_to_expire_is_kept() {
+    const USE: &str = "UPDATE memory.conversation SET updated_at = 1900000000000000";
+    let keep_a_day = |store| Config {
+        retention: serde_json::from_str(r#"[{"days":1}]"#).unwrap(),
+        ..Config::for_store(store)
+    };
+    for setup in Setup::each_with(keep_a_day).await {
+        let joy = joy();
+        let mine = setup.make(&joy, "chat").await;
+        setup.add(&joy, &mine, vec![person("hello")]).await.unwrap();
+        setup.pass(Duration::from_hours(48));
+        setup.audit.then(&setup.database, USE);
+        setup.keeper.sweep().await;
+        assert_eq!(texts(&setup.context(&joy, &mine).await.messages), ["hello"]);
+        let failed = setup.audit.changes().into_iter().map(|one| one.failed);
+        assert_eq!(failed.collect::<Vec<_>>(), [false, true]);
+        // What its owner deletes goes however new it is.
+        setup.memory.delete(of(&joy), &mine).await.unwrap();
+        assert!(setup.context(&joy, &mine).await.messages.is_empty());
+    }
+}
+
+#[tokio::test]
 async fn operators_survey_skeletons_a_page_at_a_time() {
     for setup in Setup::each().await {
         for n in 0..5 {

@@ -37,7 +37,8 @@ async fn neither_logs_nor_errors_repeat_what_a_person_wrote() {
         .with_writer(log.clone())
         .with_max_level(tracing::Level::TRACE)
         .finish();
-    let _logging = tracing::subscriber::set_default(subscriber);
+    // For the whole process: what the other tests log is looked at too.
+    tracing::subscriber::set_global_default(subscriber).unwrap();
     let mut errors = String::new();
     for setup in Setup::each().await {
         let joy = joy();

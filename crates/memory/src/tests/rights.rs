@@ -35,16 +35,7 @@ const ALL: [&str; 8] = [
     "another turn",
 ];
 
-const WITHOUT_READ: [&str; 8] = [
-    "question",
-    "let me look",
-    "",
-    "",
-    "rain",
-    "",
-    "thanks",
-    "another turn",
-];
+const WITHOUT_READ: [&str; 8] = ["question", "let me look", "", "", "rain", "", "thanks", ""];
 
 #[tokio::test]
 async fn what_one_may_no_longer_call_is_withheld_with_what_was_written_from_it() {
@@ -132,16 +123,7 @@ async fn while_the_policy_cannot_be_asked_nothing_that_came_of_a_tool_is_shown()
         turn_with_results(&setup, &joy, &mine).await;
         setup.policy.is_down(true);
         let context = setup.context(&joy, &mine).await;
-        let shown = [
-            "question",
-            "let me look",
-            "",
-            "",
-            "",
-            "",
-            "thanks",
-            "another turn",
-        ];
+        let shown = ["question", "let me look", "", "", "", "", "thanks", ""];
         assert_eq!(texts(&context.messages), shown);
         let result = vec![result_of("read", "{}", "a result")];
         let added = setup.add(&joy, &mine, result).await;
@@ -231,5 +213,73 @@ async fn a_summary_is_withheld_when_a_result_it_covers_is() {
             .collect();
         let shown: Vec<_> = summaries.iter().map(|one| one.content.as_str()).collect();
         assert_eq!(shown, ["a question", ""]);
+    }
+}
+
+#[tokio::test]
+async fn what_a_model_wrote_in_later_turns_is_withheld_with_the_result() {
+    for setup in Setup::each().await {
+        let (joy, jim) = (joy(), caller("nurse.jim", ""));
+        let mine = setup.make(&joy, "chat").await;
+        let before = vec![person("hello"), model("hello, about rain?")];
+        setup.add(&joy, &mine, before).await.unwrap();
+        turn_with_results(&setup, &joy, &mine).await;
+        let later = vec![person("again?"), model("a result, as I said, and rain")];
+        let later = setup.add_to_turn(&joy, &mine, "later", TurnState::Complete, later);
+        later.await.unwrap();
+        let key = setup.memory.get_or_create(of(&joy), Some(&mine)).await;
+        let key = key.unwrap().0.key;
+        setup.policy.share("nurse.jim", key);
+
+        let read = async |reader: &Caller| {
+            let memory = &setup.memory;
+            // Begun behind the result, and its turn.
+            let page = memory.read_conversation(of(reader), Which::Key(key), 10, 0);
+            let page = page.await.unwrap();
+            texts(&page.messages).concat()
+        };
+        let found = async || {
+            let hits = setup.memory.search(of(&joy), "rain", None, 0).await;
+            let hits = hits.unwrap().into_iter();
+            hits.map(|hit| hit.message.content).collect::<Vec<_>>()
+        };
+        let said = "a result, as I said, and rain";
+        assert_eq!(read(&joy).await, format!("again?{said}"));
+        assert_eq!(read(&jim).await, format!("again?{said}"));
+        assert_eq!(found().await, [said, "and rain", "hello, about rain?"]);
+
+        setup.policy.deny("nurse.jim", "read");
+        assert_eq!(read(&joy).await, format!("again?{said}"));
+        assert_eq!(read(&jim).await, "again?");
+
+        setup.policy.deny("nurse.joy", "read");
+        assert_eq!(read(&joy).await, "again?");
+        assert_eq!(found().await, ["hello, about rain?"]);
+        let window = setup.memory.get_context(of(&joy), &mine, 2, 0).await;
+        assert_eq!(texts(&window.unwrap().messages), ["again?", ""]);
+        let turn = turn_id("later");
+        let turn = setup.memory.get_turn(of(&joy), &mine, &turn).await;
+        assert_eq!(texts(&turn.unwrap().unwrap().messages), ["again?", ""]);
+    }
+}
+
+#[tokio::test]
+async fn what_rests_on_more_kinds_of_results_than_can_be_judged_is_withheld() {
+    for setup in Setup::each().await {
+        let joy = joy();
+        let mine = setup.make(&joy, "chat").await;
+        setup.policy.judge_arguments("read");
+        let results = |numbers: std::ops::Range<u32>| {
+            let arguments = numbers.map(|number| format!(r#"{{"id":{number}}}"#).leak());
+            let results = arguments.map(|arguments| result_of("read", arguments, "x"));
+            results.collect::<Vec<_>>()
+        };
+        setup.add(&joy, &mine, results(0..200)).await.unwrap();
+        setup.add(&joy, &mine, vec![model("of 200")]).await.unwrap();
+        setup.add(&joy, &mine, results(200..201)).await.unwrap();
+        setup.add(&joy, &mine, vec![model("of 201")]).await.unwrap();
+        let context = setup.context(&joy, &mine).await;
+        let shown = texts(&context.messages);
+        assert_eq!(shown[199..], ["x", "of 200", "x", ""]);
     }
 }

@@ -69,6 +69,7 @@ async fn a_result_is_text_and_what_gave_none_is_a_refusal() {
     let refusal = |code, message: &str| {
         Err(GatewayFailure::Refused {
             code,
+            reason: None,
             message: message.to_owned(),
         })
     };
@@ -78,19 +79,27 @@ async fn a_result_is_text_and_what_gave_none_is_a_refusal() {
         called("hidden").await,
         refusal(-32602, "Unknown tool: hidden")
     );
-    assert_eq!(called("slow").await, refusal(-32603, "Timeout after 30s"));
+    // Nothing says whether it ran.
+    let timeout = GatewayFailure::Unavailable {
+        message: "Timeout after 30s".to_owned(),
+    };
+    assert_eq!(called("slow").await, Err(timeout));
     let busy = "The tool is called too often. It may be called again in 3 seconds.";
     assert_eq!(called("busy").await, refusal(-32603, busy));
 }
 
 #[tokio::test]
-async fn an_error_of_memory_keeps_its_code_and_words() {
-    let script = Script::new(|seen| seen.error(200, -32602, "Unknown conversation", &json!({})));
+async fn an_error_of_memory_keeps_its_code_its_reason_and_words() {
+    let script = Script::new(|seen| {
+        let data = json!({ "reason": "unknown_conversation" });
+        seen.error(200, -32602, "Unknown conversation", &data)
+    });
     let refused = caller(&script).memory("memory/clear", json!({})).await;
     assert_eq!(
         refused,
         Err(GatewayFailure::Refused {
             code: -32602,
+            reason: Some("unknown_conversation".to_owned()),
             message: "Unknown conversation".to_owned(),
         })
     );

@@ -22,10 +22,16 @@ fn clock() -> FakeGateway {
         FakeTool::runs("broken", |_| {
             Err(GatewayFailure::Refused {
                 code: -32603,
+                reason: None,
                 message: "The tool did not answer within 30 s.".to_owned(),
             })
         }),
         FakeTool::runs("unplugged", |_| Err(GatewayFailure::Unreachable)),
+        FakeTool::runs("late", |_| {
+            Err(GatewayFailure::Unavailable {
+                message: "Timeout after 30s".to_owned(),
+            })
+        }),
     ])
 }
 
@@ -43,6 +49,7 @@ async fn every_class_of_error_goes_back_to_the_model_and_the_turn_goes_on() {
         ("clock", "{}", "`zone` is required"),
         ("clock", r#"{"zone":"UTC","x":1}"#, "x"),
         ("broken", zone, "did not answer within 30 s"),
+        ("late", zone, "Timeout after 30s"),
         (
             "unplugged",
             zone,
@@ -68,7 +75,7 @@ async fn every_class_of_error_goes_back_to_the_model_and_the_turn_goes_on() {
         );
         assert_eq!(
             fixture.gateway.called().is_empty(),
-            !matches!(name, "broken" | "unplugged")
+            !matches!(name, "broken" | "unplugged" | "late")
         );
         // The next turn tells the model as much as is still known.
         fixture.model.then(words("Yes."));
@@ -293,6 +300,7 @@ async fn a_call_that_still_runs_for_an_interrupted_turn_is_waited_for() {
 async fn whether_a_tool_with_effects_ran_is_not_left_to_the_model_to_guess() {
     let losses = [
         GatewayFailure::Unreachable,
+        GatewayFailure::Late,
         GatewayFailure::Unavailable {
             message: "It is not known whether the tool ran.".to_owned(),
         },
@@ -354,6 +362,38 @@ async fn a_result_that_memory_cannot_take_now_is_told_to_nobody() {
     assert_eq!(events.one("error")["kind"], "gateway_failed");
     assert!(events.all("tool_result").is_empty());
     assert_eq!(fixture.model.requests().len(), 1);
+}
+
+#[tokio::test]
+async fn only_a_result_that_the_caller_may_no_longer_see_is_withheld_anything_else_ends_the_stream()
+{
+    for (reason, is_withheld) in [
+        ("denied", true),
+        ("unknown_tool", true),
+        ("conflict", false),
+        ("invalid_params", false),
+    ] {
+        let calls = [call("c1", "look", "{}")];
+        let model = ScriptedModel::new([says("", &calls), words("Done.")]);
+        let gateway = FakeGateway::new([FakeTool::gives("look", "secret")]);
+        gateway.refuse_results(Some(reason));
+        let fixture = Fixture::new(model, gateway, PLAIN).await;
+        let events = fixture.says("look").await;
+        if is_withheld {
+            let told = events.one("tool_result")["error"].as_str().unwrap();
+            assert!(told.starts_with("[withheld"), "{told}");
+            assert_eq!(events.text(), "Done.");
+            continue;
+        }
+        assert_eq!(events.one("error")["kind"], "conflict", "{reason}");
+        assert!(events.all("tool_result").is_empty(), "{events:?}");
+        assert_eq!(fixture.model.requests().len(), 1);
+        // The turn is open still.
+        fixture.gateway.refuse_results(None);
+        let events = fixture.says("look").await;
+        assert_eq!(events.one("tool_result")["data"], "secret");
+        assert_eq!(events.text(), "Done.");
+    }
 }
 
 /// A turn as memory gives it to somebody who may no longer see what its tool gave.

@@ -96,7 +96,6 @@ struct Add {
     content: String,
     #[serde(default)]
     role: Speaker,
-    message_id: Option<String>,
 }
 
 /// Who may be said to speak.
@@ -121,7 +120,8 @@ impl Desk<'_> {
             .search(self.of, &asked.query, within.as_ref(), asked.limit)
             .await
             .map_err(|error| failed(&error))?;
-        let rows = hits.iter().map(|hit| {
+        let hits = hits.iter().filter(|hit| may_pass_on(&hit.message));
+        let rows = hits.map(|hit| {
             let mut row = row(&hit.message);
             row["conversation_id"] = hit.conversation_id.as_str().into();
             row
@@ -137,7 +137,7 @@ impl Desk<'_> {
             .await
             .map_err(|error| failed(&error))?;
         let messages = window.summary.iter().chain(&window.messages);
-        Ok(messages.map(row).collect())
+        Ok(messages.filter(|it| may_pass_on(it)).map(row).collect())
     }
 
     async fn list(&self, asked: List) -> Result<Value, ExecutorError> {
@@ -161,13 +161,9 @@ impl Desk<'_> {
             Speaker::User => Role::User,
             Speaker::Assistant => Role::Assistant,
         };
-        let message_id = asked.message_id.as_deref().map(str::parse).transpose();
-        let message = NewMessage {
-            id: message_id.map_err(|error| bad(&format!("`message_id` {error}")))?,
-            ..NewMessage::text(role, Source::Model, asked.content)
-        };
+        // Its id is for memory to make: one that a model chose could take the place of a turn's next step.
         let addition = Addition {
-            messages: vec![message],
+            messages: vec![NewMessage::text(role, Source::Model, asked.content)],
             turn: None,
         };
         self.memory
@@ -181,6 +177,12 @@ impl Desk<'_> {
         );
         Ok(rows.collect())
     }
+}
+
+/// What a tool gave stays with the rights to that tool. As part of this tool's result it would be kept under the rights to
+/// this one, and outlive those it came by.
+fn may_pass_on(message: &Message) -> bool {
+    message.role != Role::Tool
 }
 
 fn row(message: &Message) -> Value {
@@ -227,6 +229,8 @@ fn failed(error: &CallError) -> ExecutorError {
 mod tests {
     use std::sync::Arc;
 
+    use wardgate_domain::Timestamp;
+
     use super::*;
     use crate::platform::Platform;
 
@@ -246,10 +250,35 @@ mod tests {
             json!({ "conversation_id": "secret", "content": 7 }),
             json!({ "conversation_id": "secret", "content": "x", "role": "tool" }),
             json!({ "conversation_id": "secret", "content": "x", "source": "person" }),
+            json!({ "conversation_id": "secret", "content": "x", "message_id": "turn/0" }),
         ] {
             let arguments = arguments.as_object().unwrap().clone();
             let refused = read::<Add>(&arguments).err().unwrap().to_string();
             assert!(!refused.contains("secret"), "{refused}");
+        }
+    }
+
+    #[test]
+    fn what_a_tool_gave_is_not_passed_on_as_this_tools_own() {
+        let said_by = |role| Message {
+            id: "m".parse().unwrap(),
+            position: 1,
+            turn: None,
+            time: Timestamp::from_seconds(0),
+            role,
+            source: Source::Model,
+            author: String::new(),
+            content: "x".to_owned(),
+            calls: String::new().into(),
+            call: None,
+            is_error: false,
+            covers_to: 0,
+            policy_hash: None,
+            withheld: false,
+        };
+        assert!(!may_pass_on(&said_by(Role::Tool)));
+        for role in [Role::User, Role::Assistant] {
+            assert!(may_pass_on(&said_by(role)));
         }
     }
 }
