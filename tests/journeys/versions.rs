@@ -376,18 +376,18 @@ async fn batches_exist_in_2025_03_26_alone() {
 }
 
 #[tokio::test]
-async fn only_post_is_answered() {
+async fn only_post_is_answered_and_who_asks_for_no_stream_gets_none() {
     let app = TestApp::start(WARDGATE);
     let token = format!("Bearer {}", doctor(&app));
-    for path in ["/mcp", "/message"] {
+    for (path, accept, allow) in [
+        ("/mcp", "application/json", "GET, POST"),
+        ("/message", "text/event-stream", "POST"),
+    ] {
         for method in ["GET", "DELETE", "PUT", "PATCH"] {
-            let headers = [
-                ("authorization", token.as_str()),
-                ("accept", "text/event-stream"),
-            ];
+            let headers = [("authorization", token.as_str()), ("accept", accept)];
             let reply = app.client().send(method, path, &headers, "").await;
             assert_eq!(reply.status, 405, "{method} {path}");
-            assert_eq!(reply.headers["allow"], "POST");
+            assert_eq!(reply.headers["allow"], allow);
             assert!(reply.error().1.contains("POST"), "{}", reply.body);
             // Whether there is such a method is nobody's business without a token.
             assert_eq!(
