@@ -8,9 +8,10 @@ use serde_json::Value;
 use crate::REPOSITORY;
 
 /// Every crate and what it depends on, of this workspace, in what ships.
-const ARROWS: [(&str, &[&str]); 15] = [
+const ARROWS: [(&str, &[&str]); 16] = [
     ("proto", &[]),
     ("telemetry", &[]),
+    ("store", &[]),
     ("domain", &["proto"]),
     ("redact", &["domain"]),
     ("rpc", &["domain", "proto", "telemetry"]),
@@ -18,12 +19,20 @@ const ARROWS: [(&str, &[&str]); 15] = [
     ("edge", &["domain", "rpc", "telemetry"]),
     ("gateway", &["domain", "edge", "proto", "rpc", "telemetry"]),
     ("policy", &["domain", "proto", "rpc", "telemetry"]),
-    ("audit", &["domain", "proto", "rpc", "telemetry"]),
+    ("audit", &["domain", "proto", "rpc", "store", "telemetry"]),
     (
         "tool-runner",
-        &["arguments", "domain", "proto", "redact", "rpc", "telemetry"],
+        &[
+            "arguments",
+            "domain",
+            "proto",
+            "redact",
+            "rpc",
+            "store",
+            "telemetry",
+        ],
     ),
-    ("memory", &["domain", "proto", "rpc", "telemetry"]),
+    ("memory", &["domain", "proto", "rpc", "store", "telemetry"]),
     // It reaches tools and conversations as any client of the gateway does.
     ("agent", &["arguments", "domain", "edge", "telemetry"]),
     // The only place where services meet.

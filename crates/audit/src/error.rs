@@ -3,6 +3,7 @@
 use wardgate_domain::InvalidMessage;
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_rpc::ServiceError;
+use wardgate_store::NotAStore;
 
 /// A failure of the audit service or of a reader.
 #[derive(Debug, thiserror::Error)]
@@ -62,6 +63,12 @@ pub enum Error {
         /// What is wrong with it.
         problem: String,
     },
+}
+
+impl From<NotAStore> for Error {
+    fn from(NotAStore: NotAStore) -> Self {
+        Self::UnknownStore
+    }
 }
 
 impl ServiceError for Error {

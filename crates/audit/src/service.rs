@@ -14,7 +14,7 @@ use wardgate_rpc::Service;
 use crate::canonical::Entry;
 use crate::closing::Closing;
 use crate::query::{self, Filter};
-use crate::store::{Address, Reader, Stored};
+use crate::store::{self, Address, Reader, Stored};
 use crate::writer::{self, Appends};
 use crate::{Config, Error, MacKey};
 
@@ -26,7 +26,7 @@ pub async fn service(
     ambient: Ambient,
 ) -> Result<Service<AuditServiceServer<impl AuditService>>, Error> {
     let address: Address = config.store.parse()?;
-    address.migrate().await?;
+    store::migrate(&address).await?;
     let reader = Reader::new(&address);
     let appends = writer::start(address).await?;
     let readiness = appends.readiness();

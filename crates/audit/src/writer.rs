@@ -21,7 +21,7 @@ use wardgate_telemetry::names;
 
 use crate::Error;
 use crate::canonical::Entry;
-use crate::store::{Address, AppendError, Found, MAX_BATCH, WRITE_LIMIT, Writer};
+use crate::store::{Address, AppendError, Found, MAX_BATCH, WRITE_LIMIT, Writer, open_error};
 
 /// Records that may wait; more are refused at once.
 const QUEUE: usize = 4_096;
@@ -113,7 +113,7 @@ impl Waiting {
 pub(crate) async fn start(address: Address) -> Result<Appends, Error> {
     let connection = Writer::connect(&address)
         .await
-        .map_err(|source| address.open_error(source))?;
+        .map_err(|source| open_error(&address, source))?;
     let (queue, jobs) = mpsc::channel(QUEUE);
     let (told, readiness) = watch::channel(Readiness::Ready);
     tokio::spawn(

@@ -4,6 +4,7 @@ use wardgate_domain::InvalidMessage;
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_rpc::ServiceError;
 use wardgate_rpc::client::CallError;
+use wardgate_store::{MigrationError, NotAStore};
 
 use crate::sealing::SealBroken;
 
@@ -94,6 +95,21 @@ pub enum Error {
     /// The service ends.
     #[error("the service ended before this was done; try again")]
     Interrupted,
+}
+
+impl From<NotAStore> for Error {
+    fn from(NotAStore: NotAStore) -> Self {
+        Self::UnknownStore
+    }
+}
+
+impl From<MigrationError> for Error {
+    fn from(error: MigrationError) -> Self {
+        match error {
+            MigrationError::Newer { found, known } => Self::NewerSchema { found, known },
+            MigrationError::Database(error) => error.into(),
+        }
+    }
 }
 
 impl ServiceError for Error {

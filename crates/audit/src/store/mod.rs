@@ -8,18 +8,16 @@ mod postgres;
 mod select;
 mod sqlite;
 
-use std::fmt;
-use std::path::PathBuf;
-use std::str::FromStr;
 use std::time::Duration;
 
-use sqlx::postgres::PgConnectOptions;
 use wardgate_domain::Digest;
+use wardgate_store::MigrationError;
 
 use crate::canonical::Entry;
 use crate::{Error, query::Filter};
 
 pub(crate) use select::Page;
+pub(crate) use wardgate_store::Address;
 
 /// Entries of one append.
 pub(crate) const MAX_BATCH: usize = 256;
@@ -33,66 +31,27 @@ const READ_WAIT: Duration = Duration::from_secs(2);
 /// Connections that read side by side.
 const READERS: u32 = 4;
 
-/// Which store, as configured.
-#[derive(Debug, Clone)]
-pub(crate) enum Address {
-    Sqlite(PathBuf),
-    Postgres(Box<PgConnectOptions>),
-}
-
-impl FromStr for Address {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self, Error> {
-        if let Some(path) = text.strip_prefix("sqlite:") {
-            // SQLite gives these two names a store in memory, which is no record.
-            if path.is_empty() || path == ":memory:" {
-                return Err(Error::UnknownStore);
-            }
-            return Ok(Self::Sqlite(path.into()));
-        }
-        if text.starts_with("postgres://") || text.starts_with("postgresql://") {
-            return text
-                .parse()
-                .map(Box::new)
-                .map(Self::Postgres)
-                .map_err(|_| Error::UnknownStore);
-        }
-        Err(Error::UnknownStore)
+/// Where it is, in an error: without credentials.
+pub(crate) fn open_error(address: &Address, source: sqlx::Error) -> Error {
+    Error::Open {
+        store: address.to_string(),
+        source,
     }
 }
 
-impl fmt::Display for Address {
-    /// Without credentials.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Sqlite(path) => write!(f, "sqlite:{}", path.display()),
-            Self::Postgres(options) => write!(
-                f,
-                "postgres://{}:{}/{}",
-                options.get_host(),
-                options.get_port(),
-                options.get_database().unwrap_or_default()
-            ),
-        }
-    }
-}
-
-impl Address {
-    pub(crate) fn open_error(&self, source: sqlx::Error) -> Error {
-        Error::Open {
-            store: self.to_string(),
-            source,
-        }
-    }
-
-    /// Brings the store to the schema this program knows, creating it when absent.
-    pub(crate) async fn migrate(&self) -> Result<(), Error> {
-        match self {
-            Self::Sqlite(path) => sqlite::migrate(self, path).await,
-            Self::Postgres(options) => postgres::migrate(self, options).await,
-        }
-    }
+/// Brings the store to the schema this program knows, creating it when absent.
+pub(crate) async fn migrate(address: &Address) -> Result<(), Error> {
+    let migrated = match address {
+        Address::Sqlite(path) => sqlite::migrate(path).await,
+        Address::Postgres(options) => postgres::migrate(options).await,
+    };
+    migrated.map_err(|error| match error {
+        MigrationError::Newer { found, known } => Error::NewerSchema {
+            found,
+            known: signed(known as u64),
+        },
+        MigrationError::Database(source) => open_error(address, source),
+    })
 }
 
 /// Why an append did not happen. Either way nothing of it is stored, or nobody knows.
@@ -265,7 +224,7 @@ impl Reader {
             Self::Sqlite(pool) => (sqlite::version(pool).await, sqlite::known_version()),
             Self::Postgres(pool) => (postgres::version(pool).await, postgres::known_version()),
         };
-        let found = found.map_err(|source| address.open_error(source))?;
+        let found = found.map_err(|source| open_error(address, source))?;
         match found.cmp(&known) {
             std::cmp::Ordering::Less => Err(Error::OlderSchema { found, known }),
             std::cmp::Ordering::Equal => Ok(()),

@@ -2,19 +2,20 @@
 
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgPoolOptions};
 use sqlx::{ConnectOptions, Connection, PgPool};
+use wardgate_store::MigrationError;
+use wardgate_store::postgres::Schema;
 
-use super::{Address, AppendError, Found, READ_WAIT, READERS, WRITE_LIMIT, signed, unsigned};
-use crate::Error;
+use super::{AppendError, Found, READ_WAIT, READERS, WRITE_LIMIT, signed, unsigned};
 use crate::canonical::Entry;
 
 pub(super) const RECORD: &str = "audit.record";
 pub(super) const HEAD: &str = "SELECT size, closed_below FROM audit.head";
 
-/// Version n of the schema is what the first n of these make; they never change once released.
-const MIGRATIONS: &[&str] = &[include_str!("postgres/0001_record.sql")];
-
-/// One start at a time; any number that no other program is likely to lock.
-const MIGRATION_LOCK: i64 = 0x5741_5244_4155_4454;
+const SCHEMA: Schema = Schema {
+    name: "audit",
+    lock: 0x5741_5244_4155_4454,
+    migrations: &[include_str!("postgres/0001_record.sql")],
+};
 
 /// The whole batch in one statement, so one round trip and one flush. The update locks the head row
 /// until the commit: whoever appends next, from any replica, goes on from this size.
@@ -32,7 +33,7 @@ const APPEND: &str = "
     SELECT first FROM head";
 
 pub(super) fn known_version() -> i64 {
-    signed(MIGRATIONS.len() as u64)
+    signed(SCHEMA.migrations.len() as u64)
 }
 
 pub(super) async fn version(pool: &PgPool) -> Result<i64, sqlx::Error> {
@@ -41,54 +42,10 @@ pub(super) async fn version(pool: &PgPool) -> Result<i64, sqlx::Error> {
         .await
 }
 
-pub(super) async fn migrate(address: &Address, options: &PgConnectOptions) -> Result<(), Error> {
-    let open = |source| address.open_error(source);
-    let mut connection = options.connect().await.map_err(open)?;
-    let mut transaction = connection.begin().await.map_err(open)?;
-    sqlx::query("SELECT pg_advisory_xact_lock($1)")
-        .bind(MIGRATION_LOCK)
-        .execute(&mut *transaction)
-        .await
-        .map_err(open)?;
-    // Looked up first: `IF NOT EXISTS` still asks for the right to create what is there already.
-    let exists: bool = sqlx::query_scalar("SELECT to_regclass('audit.schema_version') IS NOT NULL")
-        .fetch_one(&mut *transaction)
-        .await
-        .map_err(open)?;
-    if !exists {
-        sqlx::raw_sql(
-            "CREATE SCHEMA IF NOT EXISTS audit;
-             CREATE TABLE audit.schema_version (version bigint NOT NULL);
-             INSERT INTO audit.schema_version VALUES (0)",
-        )
-        .execute(&mut *transaction)
-        .await
-        .map_err(open)?;
-    }
-    let found: i64 = sqlx::query_scalar("SELECT version FROM audit.schema_version")
-        .fetch_one(&mut *transaction)
-        .await
-        .map_err(open)?;
-    let known = known_version();
-    if found > known {
-        return Err(Error::NewerSchema { found, known });
-    }
-    if found < known {
-        let done = usize::try_from(found).unwrap_or(0);
-        for migration in &MIGRATIONS[done..] {
-            sqlx::raw_sql(*migration)
-                .execute(&mut *transaction)
-                .await
-                .map_err(open)?;
-        }
-        sqlx::query("UPDATE audit.schema_version SET version = $1")
-            .bind(known)
-            .execute(&mut *transaction)
-            .await
-            .map_err(open)?;
-    }
-    transaction.commit().await.map_err(open)?;
-    connection.close().await.map_err(open)
+pub(super) async fn migrate(options: &PgConnectOptions) -> Result<(), MigrationError> {
+    let mut connection = options.connect().await?;
+    SCHEMA.migrate(&mut connection).await?;
+    Ok(connection.close().await?)
 }
 
 pub(super) fn read_pool(options: &PgConnectOptions) -> PgPool {

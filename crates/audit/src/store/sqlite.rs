@@ -8,12 +8,10 @@ use sqlx::sqlite::{
     SqliteArguments, SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqlitePoolOptions,
     SqliteSynchronous,
 };
-use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Sqlite, SqlitePool};
+use sqlx::{ConnectOptions, Connection, Sqlite, SqlitePool};
+use wardgate_store::MigrationError;
 
-use super::{
-    Address, AppendError, Found, MAX_BATCH, READ_WAIT, READERS, WRITE_LIMIT, signed, unsigned,
-};
-use crate::Error;
+use super::{AppendError, Found, MAX_BATCH, READ_WAIT, READERS, WRITE_LIMIT, signed, unsigned};
 use crate::canonical::Entry;
 
 pub(super) const RECORD: &str = "record";
@@ -61,39 +59,10 @@ pub(super) async fn version(pool: &SqlitePool) -> Result<i64, sqlx::Error> {
         .await
 }
 
-pub(super) async fn migrate(address: &Address, path: &Path) -> Result<(), Error> {
-    let open = |source| address.open_error(source);
-    let mut connection = options(path)
-        .create_if_missing(true)
-        .connect()
-        .await
-        .map_err(open)?;
-    let mut transaction = connection
-        .begin_with("BEGIN IMMEDIATE")
-        .await
-        .map_err(open)?;
-    let found: i64 = sqlx::query_scalar("PRAGMA user_version")
-        .fetch_one(&mut *transaction)
-        .await
-        .map_err(open)?;
-    let known = known_version();
-    if found > known {
-        return Err(Error::NewerSchema { found, known });
-    }
-    let done = usize::try_from(found).unwrap_or(0);
-    for migration in &MIGRATIONS[done..] {
-        sqlx::raw_sql(*migration)
-            .execute(&mut *transaction)
-            .await
-            .map_err(open)?;
-    }
-    let version = format!("PRAGMA user_version = {known}");
-    sqlx::raw_sql(AssertSqlSafe(version))
-        .execute(&mut *transaction)
-        .await
-        .map_err(open)?;
-    transaction.commit().await.map_err(open)?;
-    connection.close().await.map_err(open)
+pub(super) async fn migrate(path: &Path) -> Result<(), MigrationError> {
+    let mut connection = options(path).create_if_missing(true).connect().await?;
+    wardgate_store::sqlite::migrate(&mut connection, MIGRATIONS).await?;
+    Ok(connection.close().await?)
 }
 
 pub(super) fn read_pool(path: &Path) -> SqlitePool {
@@ -194,9 +163,7 @@ mod tests {
     async fn a_commit_is_flushed_before_it_is_answered() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("audit.sqlite");
-        migrate(&Address::Sqlite(path.clone()), &path)
-            .await
-            .unwrap();
+        migrate(&path).await.unwrap();
         let mut writer = Writer::connect(&path).await.unwrap();
         let journal: String = sqlx::query_scalar("PRAGMA journal_mode")
             .fetch_one(&mut writer.0)

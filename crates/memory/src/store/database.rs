@@ -7,7 +7,9 @@ use sqlx::postgres::PgRow;
 use sqlx::sqlite::SqliteRow;
 use sqlx::{AssertSqlSafe, FromRow, PgPool, Postgres, Sqlite, SqlitePool, Transaction as Begun};
 
-use super::{Address, postgres, sqlite};
+use wardgate_store::Address;
+
+use super::{postgres, sqlite};
 use crate::Error;
 
 const SCHEMA: &str = "memory.";
@@ -140,9 +142,16 @@ impl Database {
 
     pub(super) async fn migrate(&self) -> Result<(), Error> {
         match self {
-            Self::Sqlite { writer, .. } => sqlite::migrate(writer).await,
-            Self::Postgres(pool) => postgres::migrate(pool).await,
+            Self::Sqlite { writer, .. } => {
+                let mut connection = writer.acquire().await?;
+                wardgate_store::sqlite::migrate(&mut connection, sqlite::MIGRATIONS).await?;
+            }
+            Self::Postgres(pool) => {
+                let mut connection = pool.acquire().await?;
+                postgres::SCHEMA.migrate(&mut connection).await?;
+            }
         }
+        Ok(())
     }
 
     /// Until it is committed nothing of it has happened; dropped, nothing will have.

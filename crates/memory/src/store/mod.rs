@@ -10,7 +10,6 @@
 //! No operation takes longer than [`LIMIT`].
 
 mod adding;
-mod address;
 mod conversations;
 mod database;
 mod erasing;
@@ -25,10 +24,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use wardgate_domain::{Ambient, AnsweredCall, Digest, Message, Source};
+use wardgate_store::Address;
 
 use crate::Error;
 use crate::sealing::MasterKey;
-use address::Address;
 use database::Database;
 
 pub(crate) use adding::{Addition, Entry, MAX_BATCH_BYTES, MAX_MESSAGES, MAX_TEXT, size};
@@ -152,15 +151,6 @@ async fn within<T>(work: impl Future<Output = Result<T, Error>>) -> Result<T, Er
     tokio::time::timeout(LIMIT, work)
         .await
         .unwrap_or(Err(Error::Late))
-}
-
-/// Those of `migrations` that a store of version `found` lacks.
-fn to_migrate<'a>(migrations: &'a [&'static str], found: i64) -> Result<&'a [&'static str], Error> {
-    let known = migrations.len();
-    usize::try_from(found)
-        .ok()
-        .and_then(|done| migrations.get(done..))
-        .ok_or(Error::NewerSchema { found, known })
 }
 
 /// Counts and positions are never negative, and never near the end of an `i64`.

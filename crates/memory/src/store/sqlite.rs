@@ -8,11 +8,11 @@ use sqlx::sqlite::{
 };
 use sqlx::{AssertSqlSafe, SqlitePool};
 
-use super::{LIMIT, to_migrate};
+use super::LIMIT;
 use crate::Error;
 
 /// Version n of the schema is what the first n of these make; they never change once released.
-const MIGRATIONS: &[&str] = &[include_str!("sqlite/0001_conversations.sql")];
+pub(super) const MIGRATIONS: &[&str] = &[include_str!("sqlite/0001_conversations.sql")];
 
 const READERS: u32 = 4;
 
@@ -45,21 +45,6 @@ pub(super) fn readers(path: &Path) -> SqlitePool {
         .max_connections(READERS)
         .acquire_timeout(LIMIT)
         .connect_lazy_with(options(path).read_only(true))
-}
-
-pub(super) async fn migrate(pool: &SqlitePool) -> Result<(), Error> {
-    let mut transaction = pool.begin_with("BEGIN IMMEDIATE").await?;
-    let found: i64 = sqlx::query_scalar("PRAGMA user_version")
-        .fetch_one(&mut *transaction)
-        .await?;
-    for migration in to_migrate(MIGRATIONS, found)? {
-        sqlx::raw_sql(*migration).execute(&mut *transaction).await?;
-    }
-    let version = format!("PRAGMA user_version = {}", MIGRATIONS.len());
-    sqlx::raw_sql(AssertSqlSafe(version))
-        .execute(&mut *transaction)
-        .await?;
-    Ok(transaction.commit().await?)
 }
 
 /// Writes the write-ahead log back into the file and empties it; false when readers stand in the way.

@@ -7,7 +7,9 @@ use sqlx::postgres::PgRow;
 use sqlx::sqlite::SqliteRow;
 use sqlx::{AssertSqlSafe, FromRow, PgPool, Postgres, Sqlite, SqlitePool, Transaction as Begun};
 
-use super::{Address, StoreError, postgres, sqlite};
+use wardgate_store::Address;
+
+use super::{StoreError, postgres, sqlite};
 
 const SCHEMA: &str = "tool_runner.";
 
@@ -75,9 +77,16 @@ impl Database {
 
     pub(super) async fn migrate(&self) -> Result<(), StoreError> {
         match self {
-            Self::Sqlite(pool) => sqlite::migrate(pool).await,
-            Self::Postgres(pool) => postgres::migrate(pool).await,
+            Self::Sqlite(pool) => {
+                let mut connection = pool.acquire().await?;
+                wardgate_store::sqlite::migrate(&mut connection, sqlite::MIGRATIONS).await?;
+            }
+            Self::Postgres(pool) => {
+                let mut connection = pool.acquire().await?;
+                postgres::SCHEMA.migrate(&mut connection).await?;
+            }
         }
+        Ok(())
     }
 
     /// Until it is committed nothing of it has happened; dropped, nothing will have.

@@ -8,7 +8,6 @@
 //!
 //! Whatever a tool returned is sealed before it is stored. No operation takes longer than [`LIMIT`].
 
-mod address;
 mod database;
 pub(crate) mod kept;
 pub(crate) mod keyed;
@@ -21,8 +20,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use wardgate_domain::{Ambient, Caller, Digest, Timestamp};
+use wardgate_store::{Address, MigrationError, NotAStore};
 
-use address::Address;
 use database::Database;
 use kept::KeptLimits;
 use sealing::About;
@@ -74,6 +73,21 @@ pub enum StoreError {
     /// More switches than anyone can oversee.
     #[error("there are {0} switches already; reset those that are not needed")]
     TooManySwitches(i64),
+}
+
+impl From<NotAStore> for StoreError {
+    fn from(NotAStore: NotAStore) -> Self {
+        Self::UnknownStore
+    }
+}
+
+impl From<MigrationError> for StoreError {
+    fn from(error: MigrationError) -> Self {
+        match error {
+            MigrationError::Newer { found, known } => Self::NewerSchema { found, known },
+            MigrationError::Database(error) => error.into(),
+        }
+    }
 }
 
 /// The store; cheap to clone.
@@ -139,18 +153,6 @@ fn person(caller: &Caller) -> Digest {
         about.and(part.as_bytes())
     });
     Digest::of(about.as_bytes())
-}
-
-/// Those of `migrations` that a store of version `found` lacks.
-fn to_migrate<'a>(
-    migrations: &'a [&'static str],
-    found: i64,
-) -> Result<&'a [&'static str], StoreError> {
-    let known = migrations.len();
-    usize::try_from(found)
-        .ok()
-        .and_then(|done| migrations.get(done..))
-        .ok_or(StoreError::NewerSchema { found, known })
 }
 
 #[cfg(test)]

@@ -2,14 +2,15 @@
 
 use sqlx::PgPool;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use wardgate_store::postgres::Schema;
 
-use super::{LIMIT, StoreError, to_migrate};
+use super::LIMIT;
 
-/// Version n of the schema is what the first n of these make; they never change once released.
-const MIGRATIONS: &[&str] = &[include_str!("postgres/0001_store.sql")];
-
-/// One start at a time; any number that no other program is likely to lock.
-const MIGRATION_LOCK: i64 = 0x5741_5244_5452_554e;
+pub(super) const SCHEMA: Schema = Schema {
+    name: "tool_runner",
+    lock: 0x5741_5244_5452_554e,
+    migrations: &[include_str!("postgres/0001_store.sql")],
+};
 
 const CONNECTIONS: u32 = 8;
 
@@ -28,40 +29,4 @@ pub(super) fn pool(options: &PgConnectOptions) -> PgPool {
         .max_connections(CONNECTIONS)
         .acquire_timeout(LIMIT)
         .connect_lazy_with(options)
-}
-
-pub(super) async fn migrate(pool: &PgPool) -> Result<(), StoreError> {
-    let mut transaction = pool.begin().await?;
-    sqlx::query("SELECT pg_advisory_xact_lock($1)")
-        .bind(MIGRATION_LOCK)
-        .execute(&mut *transaction)
-        .await?;
-    // Looked up first: `IF NOT EXISTS` still asks for the right to create what is there already.
-    let exists: bool =
-        sqlx::query_scalar("SELECT to_regclass('tool_runner.schema_version') IS NOT NULL")
-            .fetch_one(&mut *transaction)
-            .await?;
-    if !exists {
-        sqlx::raw_sql(
-            "CREATE SCHEMA IF NOT EXISTS tool_runner;
-             CREATE TABLE tool_runner.schema_version (version bigint NOT NULL);
-             INSERT INTO tool_runner.schema_version VALUES (0)",
-        )
-        .execute(&mut *transaction)
-        .await?;
-    }
-    let found: i64 = sqlx::query_scalar("SELECT version FROM tool_runner.schema_version")
-        .fetch_one(&mut *transaction)
-        .await?;
-    let missing = to_migrate(MIGRATIONS, found)?;
-    for migration in missing {
-        sqlx::raw_sql(*migration).execute(&mut *transaction).await?;
-    }
-    if !missing.is_empty() {
-        sqlx::query("UPDATE tool_runner.schema_version SET version = $1")
-            .bind(i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX))
-            .execute(&mut *transaction)
-            .await?;
-    }
-    Ok(transaction.commit().await?)
 }

@@ -6,23 +6,28 @@ use std::str::FromStr;
 
 use sqlx::postgres::PgConnectOptions;
 
-use crate::Error;
+/// A text that names no store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a store is given as `sqlite:PATH` or `postgres://…`")]
+pub struct NotAStore;
 
 /// `sqlite:PATH` or `postgres://…`.
 #[derive(Clone)]
-pub(super) enum Address {
+pub enum Address {
+    /// A file.
     Sqlite(PathBuf),
+    /// A server, and how to connect to it.
     Postgres(Box<PgConnectOptions>),
 }
 
 impl FromStr for Address {
-    type Err = Error;
+    type Err = NotAStore;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         if let Some(path) = text.strip_prefix("sqlite:") {
             // SQLite gives these two names a store in memory, which remembers nothing.
             if path.is_empty() || path == ":memory:" {
-                return Err(Error::UnknownStore);
+                return Err(NotAStore);
             }
             return Ok(Self::Sqlite(path.into()));
         }
@@ -31,9 +36,9 @@ impl FromStr for Address {
                 .parse()
                 .map(Box::new)
                 .map(Self::Postgres)
-                .map_err(|_| Error::UnknownStore);
+                .map_err(|_| NotAStore);
         }
-        Err(Error::UnknownStore)
+        Err(NotAStore)
     }
 }
 
@@ -49,6 +54,40 @@ impl fmt::Display for Address {
                 options.get_port(),
                 options.get_database().unwrap_or_default()
             ),
+        }
+    }
+}
+
+impl fmt::Debug for Address {
+    /// As it is displayed: the options of a server hold its password.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_shown_without_its_password() {
+        let address: Address = "postgres://ada:secret@db.example:5433/wardgate"
+            .parse()
+            .unwrap();
+        assert_eq!(address.to_string(), "postgres://db.example:5433/wardgate");
+        assert_eq!(format!("{address:?}"), address.to_string());
+    }
+
+    #[test]
+    fn what_would_remember_nothing_is_no_store() {
+        for text in [
+            "",
+            "sqlite:",
+            "sqlite::memory:",
+            "mysql://a/b",
+            "postgres://a:b:c",
+        ] {
+            assert_eq!(text.parse::<Address>().unwrap_err(), NotAStore, "{text}");
         }
     }
 }
