@@ -6,14 +6,13 @@
 
 use std::fmt;
 
-use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
-use wardgate_domain::{Ambient, Caller, Digest, Timestamp};
+use wardgate_domain::{About, Ambient, Caller, Digest, SealKey, Timestamp};
 
 /// Tells these sealed texts from any others under the same key.
-const PURPOSE: &[u8] = b"wardgate approval 1";
+const PURPOSE: &str = "wardgate approval 1";
 
 /// The longest id that is looked at.
 const MAX_ID: usize = 4_096;
@@ -28,20 +27,15 @@ impl ApprovalKey {
         Self(*bytes)
     }
 
-    fn key(&self) -> Option<LessSafeKey> {
-        let key = UnboundKey::new(&AES_256_GCM, &self.0).ok()?;
-        Some(LessSafeKey::new(key))
+    fn key(&self) -> SealKey {
+        SealKey::from_bytes(&self.0)
     }
 
     /// The id of an approval, fit for a URL.
     pub(crate) fn seal(&self, approval: &Approval, ambient: &Ambient) -> Option<String> {
-        let mut text = serde_json::to_vec(approval).ok()?;
-        let nonce: [u8; NONCE_LEN] = ambient.random();
-        let unique = Nonce::assume_unique_for_key(nonce);
-        self.key()?
-            .seal_in_place_append_tag(unique, Aad::from(PURPOSE), &mut text)
-            .ok()?;
-        Some(URL_SAFE_NO_PAD.encode([&nonce[..], &text].concat()))
+        let text = serde_json::to_vec(approval).ok()?;
+        let sealed = self.key().seal(&About::new(PURPOSE), &text, ambient);
+        Some(URL_SAFE_NO_PAD.encode(sealed.ok()?))
     }
 
     /// The approval of an id, if `caller` may decide about it at this time.
@@ -65,12 +59,9 @@ impl ApprovalKey {
         if id.len() > MAX_ID {
             return None;
         }
-        let mut sealed = URL_SAFE_NO_PAD.decode(id).ok()?;
-        let (nonce, text) = sealed.split_at_mut_checked(NONCE_LEN)?;
-        let nonce = Nonce::try_assume_unique_for_key(nonce).ok()?;
-        let key = self.key()?;
-        let text = key.open_in_place(nonce, Aad::from(PURPOSE), text).ok()?;
-        serde_json::from_slice(text).ok()
+        let sealed = URL_SAFE_NO_PAD.decode(id).ok()?;
+        let text = self.key().open(&About::new(PURPOSE), sealed).ok()?;
+        serde_json::from_slice(&text).ok()
     }
 }
 

@@ -21,6 +21,7 @@ mod ids;
 mod memory_access;
 mod permit;
 mod record;
+mod sealing;
 mod switch;
 mod time;
 mod tool;
@@ -44,6 +45,7 @@ pub use record::{
     AdminChange, CallFacts, Event, NOT_A_NAME, Outcome, Receipt, Record, RefusalCount, Refusals,
     Status,
 };
+pub use sealing::{About, SealBroken, SealKey, derive_key};
 pub use switch::{
     Switch, SwitchAction, SwitchChange, SwitchKind, SwitchScope, SwitchTarget, ToolSwitches,
 };

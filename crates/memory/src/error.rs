@@ -1,12 +1,10 @@
 //! What can go wrong.
 
-use wardgate_domain::InvalidMessage;
+use wardgate_domain::{InvalidMessage, SealBroken};
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_rpc::ServiceError;
 use wardgate_rpc::client::CallError;
 use wardgate_store::{MigrationError, NotAStore};
-
-use crate::sealing::SealBroken;
 
 /// A failure of the memory service. None of them repeats a text or an id that a person wrote.
 #[derive(Debug, thiserror::Error)]

@@ -23,7 +23,7 @@ mod words;
 
 pub use config::{Config, Limits, Retention};
 pub use error::Error;
-pub use sealing::{MasterKey, SealBroken};
+pub use sealing::MasterKey;
 pub use service::service;
 
 #[cfg(test)]

@@ -14,13 +14,12 @@ use std::future::Future;
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, stream};
 use wardgate_domain::{
-    AnsweredCall, AttributeType, Caller, ColumnTier, ConversationFacts, ConversationKey, Digest,
-    Message, PermitTerms, Source, ToolFacts, Verdict,
+    About, AnsweredCall, AttributeType, Caller, ColumnTier, ConversationFacts, ConversationKey,
+    Digest, Message, PermitTerms, Source, ToolFacts, Verdict,
 };
 use wardgate_rpc::client::{CallError, PolicyClient};
 
 use crate::owner::Owner;
-use crate::sealing::About;
 use crate::store::{Ground, Reading, Standing, Stored};
 
 /// Questions asked side by side.

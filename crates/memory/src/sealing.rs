@@ -5,13 +5,10 @@
 //!               └─ with the owner ──▶ the key of that owner's search words
 //! ```
 //!
-//! Destroying the wrapped key of a conversation destroys its texts. All sealing is AES-256-GCM with random
-//! nonces: 2³² of them under one key keep a repetition less likely than 2⁻³² (NIST SP 800-38D, 8.3).
+//! Destroying the wrapped key of a conversation destroys its texts.
 
-use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
-use aws_lc_rs::hkdf::{HKDF_SHA256, KeyType, Salt};
 use aws_lc_rs::hmac;
-use wardgate_domain::{Ambient, ConversationKey, Digest};
+use wardgate_domain::{About, Ambient, ConversationKey, Digest, SealBroken, SealKey, derive_key};
 
 use crate::owner::Owner;
 
@@ -20,39 +17,26 @@ const TAGS: &[u8] = b"wardgate memory: keyed digests v1";
 const KNOWN_BY: &[u8] = b"wardgate memory: which master key v1";
 const KEY_LEN: usize = 32;
 
-/// What is sealed cannot be opened: it was changed, is about something else, or is under another key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("it cannot be opened with this key")]
-pub struct SealBroken;
-
 /// The one key above all others. Without it no conversation can be read again; every replica needs the same.
 pub struct MasterKey {
-    wrapping: LessSafeKey,
+    wrapping: SealKey,
     tags: hmac::Key,
     known_by: Digest,
 }
 
 /// The key of one conversation.
-pub(crate) struct DataKey(LessSafeKey);
+pub(crate) struct DataKey(SealKey);
 
 /// The key of one owner's search words.
 pub(crate) struct WordKey(hmac::Key);
-
-struct Bytes32;
-
-impl KeyType for Bytes32 {
-    fn len(&self) -> usize {
-        KEY_LEN
-    }
-}
 
 impl MasterKey {
     /// The key of these 32 random bytes.
     pub fn from_bytes(bytes: &[u8; 32]) -> Self {
         Self {
-            wrapping: aes(&derive(bytes, WRAPPING)),
-            tags: hmac::Key::new(hmac::HMAC_SHA256, &derive(bytes, TAGS)),
-            known_by: Digest::from_bytes(derive(bytes, KNOWN_BY)),
+            wrapping: SealKey::from_bytes(&derive_key(bytes, WRAPPING)),
+            tags: hmac::Key::new(hmac::HMAC_SHA256, &derive_key(bytes, TAGS)),
+            known_by: Digest::from_bytes(derive_key(bytes, KNOWN_BY)),
         }
     }
 
@@ -69,8 +53,8 @@ impl MasterKey {
     ) -> Result<(DataKey, Vec<u8>), SealBroken> {
         let bytes = ambient.random::<KEY_LEN>();
         let about = About::new("data key").and(conversation.to_string().as_bytes());
-        let wrapped = seal(&self.wrapping, &about, &bytes, ambient)?;
-        Ok((DataKey(aes(&bytes)), wrapped))
+        let wrapped = self.wrapping.seal(&about, &bytes, ambient)?;
+        Ok((DataKey(SealKey::from_bytes(&bytes)), wrapped))
     }
 
     pub(crate) fn unwrap(
@@ -79,15 +63,15 @@ impl MasterKey {
         wrapped: Vec<u8>,
     ) -> Result<DataKey, SealBroken> {
         let about = About::new("data key").and(conversation.to_string().as_bytes());
-        let bytes = open(&self.wrapping, &about, wrapped)?;
+        let bytes = self.wrapping.open(&about, wrapped)?;
         let bytes: [u8; KEY_LEN] = bytes.try_into().map_err(|_| SealBroken)?;
-        Ok(DataKey(aes(&bytes)))
+        Ok(DataKey(SealKey::from_bytes(&bytes)))
     }
 
     /// A keyed digest, equal for equal things and telling nothing of them.
     pub(crate) fn tag(&self, about: &About) -> Digest {
         let mut bytes = [0; KEY_LEN];
-        bytes.copy_from_slice(hmac::sign(&self.tags, &about.0).as_ref());
+        bytes.copy_from_slice(hmac::sign(&self.tags, about.as_bytes()).as_ref());
         Digest::from_bytes(bytes)
     }
 
@@ -116,12 +100,12 @@ impl DataKey {
         plain: &[u8],
         ambient: &Ambient,
     ) -> Result<Vec<u8>, SealBroken> {
-        seal(&self.0, about, plain, ambient)
+        self.0.seal(about, plain, ambient)
     }
 
     /// What was sealed with the same `about`.
     pub(crate) fn open(&self, about: &About, sealed: Vec<u8>) -> Result<Vec<u8>, SealBroken> {
-        open(&self.0, about, sealed)
+        self.0.open(about, sealed)
     }
 }
 
@@ -133,74 +117,6 @@ impl WordKey {
         first.copy_from_slice(&tag.as_ref()[..8]);
         format!("{:016x}", u64::from_be_bytes(first))
     }
-}
-
-/// What a sealed text is about, so that none can stand in the place of another.
-pub(crate) struct About(Vec<u8>);
-
-impl About {
-    pub(crate) fn new(kind: &'static str) -> Self {
-        Self(Vec::new()).and(kind.as_bytes())
-    }
-
-    /// Adds a part, with its length before it, so that no two lists of parts are alike.
-    pub(crate) fn and(mut self, part: &[u8]) -> Self {
-        self.0.extend_from_slice(&(part.len() as u64).to_be_bytes());
-        self.0.extend_from_slice(part);
-        self
-    }
-
-    /// SHA-256 of the parts.
-    pub(crate) fn digest(&self) -> Digest {
-        Digest::of(&self.0)
-    }
-}
-
-#[expect(
-    clippy::expect_used,
-    reason = "HKDF fails only for lengths that are not these"
-)]
-fn derive(material: &[u8; 32], label: &[u8]) -> [u8; KEY_LEN] {
-    let mut bytes = [0; KEY_LEN];
-    Salt::new(HKDF_SHA256, &[])
-        .extract(material)
-        .expand(&[label], Bytes32)
-        .and_then(|derived| derived.fill(&mut bytes))
-        .expect("32 bytes can be derived");
-    bytes
-}
-
-#[expect(clippy::expect_used, reason = "AES-256 takes every key of 32 bytes")]
-fn aes(bytes: &[u8; KEY_LEN]) -> LessSafeKey {
-    LessSafeKey::new(UnboundKey::new(&AES_256_GCM, bytes).expect("32 bytes are a key"))
-}
-
-fn seal(
-    key: &LessSafeKey,
-    about: &About,
-    plain: &[u8],
-    ambient: &Ambient,
-) -> Result<Vec<u8>, SealBroken> {
-    let nonce = ambient.random::<NONCE_LEN>();
-    let mut sealed = Vec::with_capacity(NONCE_LEN + plain.len() + AES_256_GCM.tag_len());
-    sealed.extend_from_slice(&nonce);
-    sealed.extend_from_slice(plain);
-    let nonce = Nonce::assume_unique_for_key(nonce);
-    let tag = key
-        .seal_in_place_separate_tag(nonce, Aad::from(&about.0), &mut sealed[NONCE_LEN..])
-        .map_err(|_| SealBroken)?;
-    sealed.extend_from_slice(tag.as_ref());
-    Ok(sealed)
-}
-
-fn open(key: &LessSafeKey, about: &About, mut sealed: Vec<u8>) -> Result<Vec<u8>, SealBroken> {
-    let (nonce, text) = sealed.split_at_mut_checked(NONCE_LEN).ok_or(SealBroken)?;
-    let nonce = Nonce::try_assume_unique_for_key(nonce).map_err(|_| SealBroken)?;
-    let plain = key.open_in_place(nonce, Aad::from(&about.0), text);
-    let length = plain.map_err(|_| SealBroken)?.len();
-    sealed.copy_within(NONCE_LEN..NONCE_LEN + length, 0);
-    sealed.truncate(length);
-    Ok(sealed)
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use prost::Message as _;
 use serde::{Deserialize, Serialize};
 use sqlx::FromRow;
 use wardgate_domain::{
-    AnsweredCall, Conversation, ConversationKey, Digest, Message, NewMessage, Role, Source,
+    About, AnsweredCall, Conversation, ConversationKey, Digest, Message, NewMessage, Role, Source,
     Timestamp, TurnState,
 };
 use wardgate_proto::memory::v1 as pb;
@@ -15,7 +15,7 @@ use wardgate_proto::memory::v1 as pb;
 use super::{Ground, Standing, Store, Stored, signed, unsigned};
 use crate::Error;
 use crate::owner::Owner;
-use crate::sealing::{About, DataKey};
+use crate::sealing::DataKey;
 
 /// Whether a hold is on the conversation `c`.
 macro_rules! held {

@@ -1,9 +1,8 @@
 //! Large results, kept for a while for the caller who got them, and for nobody else.
 
-use wardgate_domain::{Caller, Digest, Timestamp};
+use wardgate_domain::{About, Caller, Digest, Timestamp};
 
 use super::database::Value;
-use super::sealing::About;
 use super::{Store, StoreError, person, within};
 
 const KEEP: &str = "

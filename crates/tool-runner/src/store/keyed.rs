@@ -12,9 +12,8 @@
 use std::fmt;
 use std::time::Duration;
 
-use wardgate_domain::{Caller, Digest, Timestamp};
+use wardgate_domain::{About, Caller, Digest, Timestamp};
 
-use super::sealing::About;
 use super::{Store, StoreError, person, within};
 
 /// How long a key is remembered.

@@ -19,12 +19,11 @@ mod switches;
 use std::sync::Arc;
 use std::time::Duration;
 
-use wardgate_domain::{Ambient, Caller, Digest, Timestamp};
+use wardgate_domain::{About, Ambient, Caller, Digest, Timestamp};
 use wardgate_store::{Address, MigrationError, NotAStore};
 
 use database::Database;
 use kept::KeptLimits;
-use sealing::About;
 
 pub use sealing::SealingKey;
 
