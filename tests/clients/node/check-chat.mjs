@@ -7,6 +7,8 @@ import assert from 'node:assert/strict';
 import process from 'node:process';
 import { randomUUID } from 'node:crypto';
 
+import { report } from './report.mjs';
+
 const { WARDGATE_URL, LLM_BASE_URL, DOCTOR, BILLING } = process.env;
 const edge = new URL('/', WARDGATE_URL);
 const CHECK_MS = 30_000;
@@ -268,12 +270,4 @@ const CHECKS = [
   ],
 ];
 
-for (const [promise, check] of CHECKS) {
-  try {
-    await check();
-    console.log(`ok    chat: ${promise}`);
-  } catch (error) {
-    process.exitCode = 1;
-    console.log(`FAIL  chat: ${promise}: ${error.message}`);
-  }
-}
+await report('chat: ', CHECKS);

@@ -11,6 +11,8 @@ import OpenAI from 'openai';
 import { createOpenAICompatible } from '@ai-sdk/openai-compatible';
 import { generateText, streamText } from 'ai';
 
+import { report } from './report.mjs';
+
 const { WARDGATE_URL, DOCTOR } = process.env;
 const baseURL = new URL('/v1', WARDGATE_URL).href;
 const openai = apiKey => new OpenAI({ baseURL, apiKey, maxRetries: 0, timeout: 30_000 });
@@ -90,12 +92,4 @@ const CHECKS = [
   ],
 ];
 
-for (const [promise, check] of CHECKS) {
-  try {
-    await check();
-    console.log(`ok    ${promise}`);
-  } catch (error) {
-    process.exitCode = 1;
-    console.log(`FAIL  ${promise}: ${error.message}`);
-  }
-}
+await report('', CHECKS);

@@ -1,0 +1,15 @@
+// Runs checks one after another and prints a line for each.
+
+import process from 'node:process';
+
+export async function report(prefix, checks) {
+  for (const [promise, check] of checks) {
+    try {
+      await check();
+      console.log(`ok    ${prefix}${promise}`);
+    } catch (error) {
+      process.exitCode = 1;
+      console.log(`FAIL  ${prefix}${promise}: ${error.message}`);
+    }
+  }
+}
