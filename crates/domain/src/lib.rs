@@ -25,6 +25,7 @@ mod sealing;
 mod switch;
 mod time;
 mod tool;
+pub mod variable;
 mod wire;
 
 pub use ambient::{Ambient, Clock, Entropy, SystemClock, SystemEntropy};

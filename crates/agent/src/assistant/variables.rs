@@ -1,8 +1,10 @@
 //! `${NAME}` and `${NAME:-default}` in the texts of a provider or the name of a model.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::convert::Infallible;
 
 use serde_json::Value;
+use wardgate_domain::variable::{self, Unfilled};
 
 /// Where values come from: the configured ones, then the environment.
 pub(crate) struct Variables<'a> {
@@ -45,33 +47,16 @@ impl<'a> Variables<'a> {
 
     /// `text`, filled in.
     pub(crate) fn text(&mut self, text: &str) -> Result<String, Unclosed> {
-        let mut filled = String::new();
-        let mut rest = text;
-        while let Some((before, reference)) = rest.split_once("${") {
-            let (reference, after) = reference.split_once('}').ok_or(Unclosed)?;
-            filled.push_str(before);
-            filled.push_str(&self.value(reference));
-            rest = after;
-        }
-        filled.push_str(rest);
-        Ok(filled)
-    }
-
-    fn value(&mut self, reference: &str) -> String {
-        let (name, default) = match reference.split_once(":-") {
-            Some((name, default)) => (name, Some(default)),
-            None => (reference, None),
-        };
-        let value = self
-            .configured
-            .get(name)
-            .cloned()
-            .or_else(|| std::env::var(name).ok())
-            .filter(|value| !value.is_empty())
-            .or_else(|| default.map(str::to_owned));
-        value.unwrap_or_else(|| {
-            self.missing.insert(name.to_owned());
-            String::new()
+        let filled = variable::fill(text, |reference| {
+            let value = variable::look_up(reference, self.configured);
+            Ok::<_, Infallible>(value.unwrap_or_else(|name| {
+                self.missing.insert(name.to_owned());
+                String::new()
+            }))
+        });
+        filled.map_err(|unfilled| match unfilled {
+            Unfilled::Unclosed => Unclosed,
+            Unfilled::Reference(never) => match never {},
         })
     }
 }

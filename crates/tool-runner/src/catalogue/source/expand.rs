@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use wardgate_domain::variable::{self, Unfilled};
+
 use crate::catalogue::fault::Faults;
 use crate::catalogue::yaml::Node;
 
@@ -19,50 +21,38 @@ impl Expand<'_> {
     /// The text of `node`, filled in.
     pub(crate) fn text(&mut self, node: &Node, what: &str) -> Option<String> {
         let text = self.faults.text(node, what)?;
-        let mut filled = String::new();
-        let mut rest = text;
-        while let Some(at) = rest.find("${") {
-            let (before, reference) = (&rest[..at], &rest[at + 2..]);
-            let Some(end) = reference.find('}') else {
+        let filled = variable::fill(text, |reference| {
+            let value = match reference.strip_prefix("file:") {
+                Some(path) => self.file(node, what, path),
+                None => self.variable(node, what, reference),
+            };
+            value.ok_or(())
+        });
+        match filled {
+            Ok(filled) => Some(filled),
+            // Told where it was found.
+            Err(Unfilled::Reference(())) => None,
+            Err(Unfilled::Unclosed) => {
                 self.faults.add(
                     node.at,
                     format!("a `${{` of `{what}` is never closed"),
                     "write ${NAME}, ${NAME:-default} or ${file:PATH}",
                 );
-                return None;
-            };
-            filled.push_str(before);
-            let value = match reference[..end].strip_prefix("file:") {
-                Some(path) => self.file(node, what, path)?,
-                None => self.variable(node, what, &reference[..end])?,
-            };
-            filled.push_str(&value);
-            rest = &reference[end + 1..];
+                None
+            }
         }
-        filled.push_str(rest);
-        Some(filled)
     }
 
     fn variable(&mut self, node: &Node, what: &str, reference: &str) -> Option<String> {
-        let (name, default) = match reference.split_once(":-") {
-            Some((name, default)) => (name, Some(default)),
-            None => (reference, None),
-        };
-        let value = self
-            .variables
-            .get(name)
-            .cloned()
-            .or_else(|| std::env::var(name).ok())
-            .filter(|value| !value.is_empty())
-            .or_else(|| default.map(str::to_owned));
-        if value.is_none() {
+        let value = variable::look_up(reference, self.variables);
+        if let Err(name) = value {
             self.faults.add(
                 node.at,
                 format!("the variable `{name}` of `{what}` is not set"),
                 format!("set it in the environment, or write ${{{name}:-default}}"),
             );
         }
-        value
+        value.ok()
     }
 
     /// A secret kept in a file, without the line's end.

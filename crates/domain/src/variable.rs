@@ -1,0 +1,71 @@
+//! `${…}` in the texts of a configuration.
+
+use std::collections::BTreeMap;
+
+/// Why a text could not be filled in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Unfilled<E> {
+    /// A `${` that is never closed.
+    Unclosed,
+    /// What stands between the braces has no value.
+    Reference(E),
+}
+
+/// `text` with each `${REFERENCE}` in it replaced by the value that `value` gives.
+pub fn fill<E>(
+    text: &str,
+    mut value: impl FnMut(&str) -> Result<String, E>,
+) -> Result<String, Unfilled<E>> {
+    let mut filled = String::new();
+    let mut rest = text;
+    while let Some((before, reference)) = rest.split_once("${") {
+        let (reference, after) = reference.split_once('}').ok_or(Unfilled::Unclosed)?;
+        filled.push_str(before);
+        filled.push_str(&value(reference).map_err(Unfilled::Reference)?);
+        rest = after;
+    }
+    filled.push_str(rest);
+    Ok(filled)
+}
+
+/// The value of `NAME` or `NAME:-default`: the configured one, else the environment's, else the default; an empty one
+/// counts as none. The error is the name.
+pub fn look_up<'r>(
+    reference: &'r str,
+    configured: &BTreeMap<String, String>,
+) -> Result<String, &'r str> {
+    let (name, default) = match reference.split_once(":-") {
+        Some((name, default)) => (name, Some(default)),
+        None => (reference, None),
+    };
+    configured
+        .get(name)
+        .cloned()
+        .or_else(|| std::env::var(name).ok())
+        .filter(|value| !value.is_empty())
+        .or_else(|| default.map(str::to_owned))
+        .ok_or(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_configured_comes_before_the_environment_and_the_default() {
+        let configured = BTreeMap::from([
+            ("PATH".to_owned(), "ours".to_owned()),
+            ("EMPTY".to_owned(), String::new()),
+        ]);
+        let text = |text| {
+            fill(text, |reference| {
+                look_up(reference, &configured).map_err(str::to_owned)
+            })
+        };
+        assert_eq!(text("a ${PATH} ${EMPTY:-b}} $c").unwrap(), "a ours b} $c");
+        assert!(text("${NOT_SET_ANYWHERE:-}").is_ok());
+        let missing = Unfilled::Reference("EMPTY".to_owned());
+        assert_eq!(text("${PATH}${EMPTY}"), Err(missing));
+        assert_eq!(text("${PATH"), Err(Unfilled::Unclosed));
+    }
+}
