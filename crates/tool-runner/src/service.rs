@@ -151,6 +151,9 @@ impl ToolRunnerService for Runner {
                 tool.switches = (&tool_in_force.switches(&switches)).into();
             }
         }
+        for source in &mut list.sources {
+            source.switches = (&switches.of_source(&source.name)).into();
+        }
         Ok(Response::new(list))
     }
 

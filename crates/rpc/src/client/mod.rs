@@ -19,7 +19,9 @@ pub use memory::{
     Added, Addition, ContextWindow, Hit, Listed, MemoryClient, OnBehalfOf, Page, Turn, Which,
 };
 pub use policy::PolicyClient;
-pub use tool_runner::{CallTool, Catalogue, ResultFacts, Tool, ToolResult, ToolRunnerClient};
+pub use tool_runner::{
+    CallTool, Catalogue, ResultFacts, Source, Tool, ToolResult, ToolRunnerClient,
+};
 
 /// A call to another service that failed.
 #[derive(Debug, Clone, thiserror::Error)]
