@@ -136,6 +136,7 @@ pub(crate) struct Runner {
 impl ToolRunnerService for Runner {
     type WatchCatalogueStream = BoxStream<'static, Result<pb::WatchCatalogueResponse, Status>>;
     type CallToolStream = BoxStream<'static, Result<pb::CallToolResponse, Status>>;
+    type RelayStream = BoxStream<'static, Result<pb::RelayResponse, Status>>;
 
     async fn list_tools(
         &self,
@@ -185,6 +186,13 @@ impl ToolRunnerService for Runner {
         Ok(Response::new(
             events(admitted, self.shared.clone(), counted).boxed(),
         ))
+    }
+
+    async fn relay(
+        &self,
+        _: Request<pb::RelayRequest>,
+    ) -> Result<Response<Self::RelayStream>, Status> {
+        Err(Status::unimplemented("nothing is relayed yet"))
     }
 
     async fn set_switch(

@@ -3,6 +3,7 @@
 mod audit;
 mod memory;
 mod policy;
+mod relay;
 mod tool_runner;
 
 use std::time::{Duration, Instant};
@@ -19,6 +20,9 @@ pub use memory::{
     Added, Addition, ContextWindow, Hit, Listed, MemoryClient, OnBehalfOf, Page, Turn, Which,
 };
 pub use policy::PolicyClient;
+pub use relay::{
+    Exchange, Offer, Relay, RelayBody, RelayContent, RelayEvent, RelayFailure, RelayHead, Relayed,
+};
 pub use tool_runner::{
     CallTool, Catalogue, ResultFacts, Source, Tool, ToolResult, ToolRunnerClient,
 };

@@ -12,8 +12,11 @@ use wardgate_domain::{
 use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_proto::toolrunner::v1::tool_runner_service_client::ToolRunnerServiceClient;
 
-use super::{CallError, open_request, request, within};
+use super::{CallError, Relay, Relayed, open_request, request, within};
 use crate::Link;
+
+/// Bytes of one part of a relayed answer: the largest message taken from a server, and room for what is around it.
+const MAX_RELAYED: usize = 17 << 20;
 
 /// Asks the tool-runner.
 #[derive(Debug, Clone)]
@@ -226,6 +229,20 @@ impl ToolRunnerClient {
             Err(InvalidMessage::field("result", "is missing: the stream ended without one").into())
         })
         .await
+    }
+
+    /// Carries one exchange to an upstream server, until the server ends it. Dropping the stream ends it there too.
+    /// An error at once means that nothing was sent.
+    pub async fn relay(
+        &self,
+        relay: Relay<'_>,
+    ) -> Result<impl Stream<Item = Result<Relayed, CallError>> + use<>, CallError> {
+        let mut client = self.client.clone().max_decoding_message_size(MAX_RELAYED);
+        let message = relay.into();
+        let parts = within(self.limit, async move {
+            Ok(client.relay(open_request(message)).await?.into_inner())
+        });
+        Ok(parts.await?.map(|part| Ok(part?.try_into()?)))
     }
 }
 

@@ -224,6 +224,15 @@ impl ToolRunnerService for ToolRunner {
         Ok(Response::new(versions))
     }
 
+    type RelayStream = BoxStream<'static, Result<pb::RelayResponse, Status>>;
+
+    async fn relay(
+        &self,
+        _request: Request<pb::RelayRequest>,
+    ) -> Result<Response<Self::RelayStream>, Status> {
+        Err(Status::unimplemented("relay"))
+    }
+
     type CallToolStream = BoxStream<'static, Result<pb::CallToolResponse, Status>>;
 
     async fn call_tool(
