@@ -25,6 +25,7 @@ mod reply;
 mod session;
 mod stages;
 mod trail;
+mod upstream;
 
 use std::pin::pin;
 use std::sync::Arc;
