@@ -248,7 +248,7 @@ impl Story {
         let awaited = resumes.and_then(|place| place.awaited.as_ref());
         let governed = match awaited {
             Some(awaited) => Some(awaited.id.as_str()),
-            None if right.recorded => errand.id.as_ref().map(RawValue::get),
+            None if right.recorded => errand.id.as_deref().map(RawValue::get),
             None => None,
         };
         let carried = self.gateway.runner().relay(Relay {
@@ -401,7 +401,7 @@ impl Story {
             return Ok(message.to_owned());
         };
         let is_answer = edit::Reply::read(message).is_some_and(|reply| {
-            reply.id.map(RawValue::get) == self.errand.id.as_ref().map(RawValue::get)
+            reply.id.map(RawValue::get) == self.errand.id.as_deref().map(RawValue::get)
         });
         if !is_answer {
             return Ok(message.to_owned());
