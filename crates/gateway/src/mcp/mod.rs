@@ -31,7 +31,7 @@ use crate::memory;
 use crate::reply::{Answer, Dialect, RpcError};
 
 pub(crate) use self::discover::inner;
-pub(crate) use self::envelope::{Message, Request, object, text_of};
+pub(crate) use self::envelope::{Message, Request, object, present, text_of};
 pub(crate) use self::list_tools::Definition;
 pub(crate) use self::meta::Meta;
 pub(crate) use self::scan::scan;

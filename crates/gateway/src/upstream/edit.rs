@@ -5,14 +5,14 @@ use std::ops::Range;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::mcp::object;
+use crate::mcp::{object, present};
 
 /// The members of an answer.
 #[derive(Deserialize)]
 pub(super) struct Reply<'a> {
-    #[serde(borrow, default)]
+    #[serde(borrow, default, deserialize_with = "present")]
     pub(super) id: Option<&'a RawValue>,
-    #[serde(borrow, default)]
+    #[serde(borrow, default, deserialize_with = "present")]
     pub(super) result: Option<&'a RawValue>,
 }
 
@@ -36,7 +36,7 @@ pub(super) fn replaced(whole: &str, part: &str, new: &str) -> String {
 pub(super) fn with_meta(message: &str, members: &str) -> Option<String> {
     #[derive(Deserialize)]
     struct Result<'a> {
-        #[serde(borrow, default, rename = "_meta")]
+        #[serde(borrow, default, rename = "_meta", deserialize_with = "present")]
         meta: Option<&'a RawValue>,
     }
     let result = Reply::read(message)?.result?.get();
