@@ -42,7 +42,7 @@ pub use config::{Config, Limits};
 
 use authority::Authority;
 use catalogue::Catalogue;
-use listen::{Changes, Listeners};
+use listen::{Changes, Conversations, Listeners};
 use refusals::Refusals;
 use trail::Trail;
 
@@ -135,7 +135,11 @@ impl Gateway {
         let recorder = refusals::record(Arc::clone(&refusals), Arc::clone(&trail), ambient.clone());
         Ok(Arc::new(Self {
             authority: Authority::new(policy, ambient.clone(), changes.clone()),
-            listeners: Listeners::new(changes, config.limits.streams()),
+            listeners: Listeners::new(
+                changes,
+                memory.clone().map(Conversations::follow),
+                config.limits.streams(),
+            ),
             _recorder: AbortOnDropHandle::new(tokio::spawn(recorder)),
             public_url: config
                 .public_url
