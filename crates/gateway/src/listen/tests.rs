@@ -1,4 +1,5 @@
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::BodyDataStream;
@@ -15,7 +16,7 @@ const ALIVE: &str = ":\n\n";
 /// A stream for a caller whose token lasts so long, after its first sign of life.
 async fn open(listeners: &Listeners, token: Duration) -> BodyDataStream {
     let ambient = Ambient::system();
-    let caller = Caller::from_verified(CallerClaims {
+    let caller = Arc::new(Caller::from_verified(CallerClaims {
         issuer: "i".to_owned(),
         subject: "a".to_owned(),
         tenant: String::new(),
@@ -23,7 +24,7 @@ async fn open(listeners: &Listeners, token: Duration) -> BodyDataStream {
         attributes: BTreeMap::new(),
         token_id: "t".to_owned(),
         expires_at: ambient.now().plus(token),
-    });
+    }));
     let answer = listeners
         .open(&caller, Script::of_get(None), &ambient)
         .unwrap();
