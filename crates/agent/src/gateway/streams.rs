@@ -26,7 +26,7 @@ const MAX_STREAMS: usize = 256;
 const IDLE: Duration = Duration::from_mins(5);
 
 /// From one try to the next, for a caller whose stream ended or was refused.
-const TRY_AGAIN: Duration = Duration::from_secs(10);
+const TRY_AGAIN: Duration = Duration::from_secs(30);
 
 /// How far a stream has told. No two streams have one in common.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

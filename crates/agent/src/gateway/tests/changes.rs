@@ -172,7 +172,7 @@ async fn when_the_stream_ends_the_list_is_dropped_and_kept_by_its_time_again() {
         assert_eq!(script.seen().len(), asked);
     }
     assert_eq!(script.listeners.asked().len(), 1, "not at once again");
-    advance(Duration::from_secs(10)).await;
+    advance(Duration::from_secs(30)).await;
     list(&gateway, "t").await;
     settle().await;
     assert_eq!(script.listeners.open_for(), ["t"]);

@@ -83,7 +83,7 @@ impl Listeners {
         }
     }
 
-    pub(super) fn open(&self, seen: Seen) -> Response {
+    pub(super) fn open(&self, seen: &Seen) -> Response {
         let mut state = self.0.lock().unwrap();
         state.asked.push(seen.clone());
         let first = match state.how {

@@ -97,7 +97,7 @@ impl Script {
                     text,
                 };
                 if request.body["method"] == "subscriptions/listen" {
-                    return streams.open(request);
+                    return streams.open(&request);
                 }
                 remembered.lock().unwrap().push(request.clone());
                 answer(request).await
