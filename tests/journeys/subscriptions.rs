@@ -168,15 +168,7 @@ async fn what_another_replica_changes_is_heard_of_too() {
     };
     let store = ("WARDGATE_MEMORY__STORE", database.url.as_str());
     let near = TestApp::start_with(WARDGATE, &[store]);
-    let key = near
-        .data_dir()
-        .join("keys/memory.key")
-        .display()
-        .to_string();
-    let far = TestApp::start_with(
-        WARDGATE,
-        &[store, ("WARDGATE_MEMORY__MASTER_KEY_FILE", &key)],
-    );
+    let far = near.replica();
     hear_of_it(&near, &far).await;
     drop((near, far));
     database.remove().await;
