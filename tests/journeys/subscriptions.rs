@@ -3,11 +3,11 @@
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use wardgate_testkit::{System, TestApp};
+use wardgate_testkit::{Separate, System, TestApp};
 
 use super::people::{doctor, nurse};
 use super::postgres::Database;
-use crate::WARDGATE;
+use crate::{REPOSITORY, WARDGATE};
 
 const CHAT: &str = "chat_123456";
 const URI: &str = "memory://conversation/chat_123456";
@@ -159,6 +159,30 @@ async fn hear_of_it(near: &impl System, far: &impl System) {
 async fn a_client_hears_of_its_own_conversations_and_of_nobody_elses() {
     let app = TestApp::start(WARDGATE);
     hear_of_it(&app, &app).await;
+}
+
+#[tokio::test]
+async fn what_went_unheard_while_the_memory_was_away_counts_as_changed() {
+    let mut system = Separate::start(WARDGATE, REPOSITORY.as_ref()).await;
+    let token = doctor(&system);
+    create(&system, &token, CHAT).await;
+    let mut ears = [
+        Ear::modern(&system, &token).await,
+        Ear::older(&system, &token).await,
+    ];
+    ask(
+        &system,
+        &token,
+        "resources/subscribe",
+        json!({ "uri": URI }),
+    )
+    .await;
+    system.memory.kill();
+    system.restart("memory");
+    for ear in &mut ears {
+        ear.hears_that(LIST).await;
+        ear.hears_that(UPDATED).await;
+    }
 }
 
 #[tokio::test]
