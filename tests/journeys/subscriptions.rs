@@ -165,11 +165,14 @@ async fn a_client_hears_of_its_own_conversations_and_of_nobody_elses() {
 async fn what_went_unheard_while_the_memory_was_away_counts_as_changed() {
     let mut system = Separate::start(WARDGATE, REPOSITORY.as_ref()).await;
     let token = doctor(&system);
-    create(&system, &token, CHAT).await;
     let mut ears = [
         Ear::modern(&system, &token).await,
         Ear::older(&system, &token).await,
     ];
+    create(&system, &token, CHAT).await;
+    for ear in &mut ears {
+        ear.hears_that(LIST).await;
+    }
     ask(
         &system,
         &token,
