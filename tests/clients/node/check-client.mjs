@@ -18,6 +18,7 @@ const era = (version, mode, options) => ({
     transport: new StreamableHTTPClientTransport(url, { fetch, authProvider: { token: async () => token } }),
   }),
   negotiated: client => client.getNegotiatedProtocolVersion(),
+  whenUpdated: (client, tell) => client.setNotificationHandler('notifications/resources/updated', tell),
   isUnauthorized: error => error instanceof UnauthorizedError,
   discoverOAuthProtectedResourceMetadata,
   extractWWWAuthenticateParams,

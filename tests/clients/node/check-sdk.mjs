@@ -3,6 +3,7 @@
 import { discoverOAuthProtectedResourceMetadata, extractWWWAuthenticateParams } from '@modelcontextprotocol/sdk/client/auth.js';
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { StreamableHTTPClientTransport, StreamableHTTPError } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
+import { ResourceUpdatedNotificationSchema } from '@modelcontextprotocol/sdk/types.js';
 import { clientInfo, run, url } from './checks.mjs';
 
 // The SDK always offers its newest version. An older release offers what was newest then.
@@ -31,6 +32,7 @@ const era = (version, mode) => ({
     }),
   }),
   negotiated: client => client.transport.protocolVersion,
+  whenUpdated: (client, tell) => client.setNotificationHandler(ResourceUpdatedNotificationSchema, tell),
   isUnauthorized: error => error instanceof StreamableHTTPError && error.code === 401,
   discoverOAuthProtectedResourceMetadata,
   extractWWWAuthenticateParams,

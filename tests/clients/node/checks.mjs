@@ -47,6 +47,17 @@ const text = result => {
 const call = (client, name, args) => client.callTool({ name, arguments: args });
 const records = (client, patient_id = 'NUGWI') => call(client, TOOL, { patient_id });
 
+// What a doctor does without the client that is checked.
+async function outside(method, params) {
+  const response = await fetch(url, {
+    method: 'POST',
+    headers: { authorization: `Bearer ${DOCTOR}`, 'content-type': 'application/json' },
+    body: JSON.stringify({ jsonrpc: '2.0', id: 1, method, params }),
+  });
+  const { result } = await response.json();
+  assert(result, `${method}: ${response.status}`);
+}
+
 // The protocol error that a call ends in.
 async function refusal(calling) {
   const result = await calling.then(
@@ -185,6 +196,25 @@ const CHECKS = [
       assert.equal((await records(client)).isError, false);
     },
     era => !era.modern,
+  ],
+  [
+    'a client hears when one of its conversations changes',
+    async ({ era, as, quiet }) => {
+      const client = await as(DOCTOR);
+      const id = `heard-${crypto.randomUUID()}`;
+      const uri = `memory://conversation/${id}`;
+      await outside('memory/get_or_create', { conversation_id: id });
+      const heard = new Promise(tell => era.whenUpdated(client, ({ params }) => tell(params.uri)));
+      const filter = { resourceSubscriptions: [uri] };
+      const subscription = era.modern && (await client.listen(filter));
+      if (!era.modern) {
+        await quiet();
+        await client.subscribeResource({ uri });
+      }
+      await outside('memory/add_message', { conversation_id: id, role: 'user', content: 'hello' });
+      assert.equal(await heard, uri);
+      await (subscription ? subscription.close() : client.unsubscribeResource({ uri }));
+    },
   ],
   [
     'ping is answered',

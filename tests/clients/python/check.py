@@ -9,6 +9,7 @@ import json
 import logging
 import os
 import sys
+import uuid
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
@@ -122,6 +123,15 @@ async def refusal(call):
     raise AssertionError(f"not refused: {result}")
 
 
+async def outside(method, **params):
+    """What a doctor does without the client that is checked."""
+    headers = {"Authorization": f"Bearer {DOCTOR}"}
+    body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+    async with httpx2.AsyncClient(headers=headers, timeout=CHECK_SECONDS) as http:
+        answer = (await http.post(URL, json=body)).json()
+    assert "result" in answer, answer
+
+
 CHECKS = []
 
 
@@ -230,6 +240,19 @@ async def unauthorised(era):
         else:
             raise AssertionError("not refused")
         assert statuses and set(statuses) == {401}, statuses
+
+
+# In an older version it opens its stream only when it was given a session, which the gateway has none of.
+@check("a client hears when one of its conversations changes", lambda era: era.modern)
+async def hears(era):
+    conversation = f"heard-{uuid.uuid4()}"
+    uri = f"memory://conversation/{conversation}"
+    await outside("memory/get_or_create", conversation_id=conversation)
+    async with connect(era, DOCTOR) as client, client.listen(resource_subscriptions=[uri]) as changes:
+        assert changes.honored.resource_subscriptions == [uri], changes.honored
+        await outside("memory/add_message", conversation_id=conversation, role="user", content="hello")
+        event = await anext(changes)
+    assert event.uri == uri, event
 
 
 @check("ping is answered", lambda era: not era.modern)
