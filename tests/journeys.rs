@@ -48,6 +48,7 @@ mod journeys {
     mod samples;
     mod separate_processes;
     mod start_up;
+    mod stdio;
     mod switches;
     mod versions;
 }
