@@ -57,6 +57,8 @@ const ARROWS: [(&str, &[&str]); 17] = [
         ],
     ),
     ("testkit", &[]),
+    // A server for tests, which reach it by its URL alone.
+    ("fixture", &[]),
 ];
 
 /// The same for tests alone.
@@ -127,7 +129,7 @@ fn every_crate_depends_on_what_the_design_says_and_on_nothing_else() {
 }
 
 #[test]
-fn there_is_one_binary() {
+fn there_is_one_binary_besides_the_server_for_tests() {
     let packages = packages();
     let binaries = packages
         .iter()
@@ -135,6 +137,6 @@ fn there_is_one_binary() {
     let binaries = binaries.filter(|target| target["kind"][0] == "bin");
     assert_eq!(
         binaries.map(|target| &target["name"]).collect::<Vec<_>>(),
-        ["wardgate"]
+        ["wardgate-fixture", "wardgate"]
     );
 }

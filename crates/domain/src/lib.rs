@@ -51,5 +51,5 @@ pub use switch::{
     Switch, SwitchAction, SwitchChange, SwitchKind, SwitchScope, SwitchTarget, ToolSwitches,
 };
 pub use time::Timestamp;
-pub use tool::{ColumnClass, ColumnTier, InvalidName, ToolFacts, ToolName};
+pub use tool::{ColumnClass, ColumnTier, InvalidName, OfferKind, ToolFacts, ToolName};
 pub use wire::InvalidMessage;

@@ -25,11 +25,12 @@ use tokio::time::{Sleep, sleep};
 use tokio_util::sync::CancellationToken;
 use wardgate_domain::{Ambient, Caller};
 
-use self::places::{Place, Places};
+use self::places::Places;
 use crate::mcp::Version;
 use crate::reply::{Answer, RpcError};
 
 pub(crate) use self::changes::Changes;
+pub(crate) use self::places::Place;
 pub(crate) use self::script::Script;
 
 /// From a change to the word of it. What else changes meanwhile needs no second word, and the other
@@ -96,6 +97,16 @@ impl Listeners {
         let events = stream::iter([first]).chain(rest);
         let events = events.map(Ok::<_, std::convert::Infallible>);
         Ok(Answer::events(Body::from_stream(events)))
+    }
+
+    /// The place of a stream of `subject`'s, if one is left.
+    pub(crate) fn place(&self, subject: &str) -> Option<Place> {
+        self.places.take(subject)
+    }
+
+    /// Is cancelled when every stream is to end.
+    pub(crate) fn draining(&self) -> CancellationToken {
+        self.draining.clone()
     }
 
     /// Ends every stream, so that nothing waits for them.
