@@ -16,6 +16,7 @@ const WARDGATE: &str = env!("CARGO_BIN_EXE_wardgate");
 const REPOSITORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
 mod journeys {
+    mod collector;
     mod extra_tools;
     mod people;
     mod refusals;
@@ -49,6 +50,7 @@ mod journeys {
     mod separate_processes;
     mod start_up;
     mod stdio;
+    mod subscriptions;
     mod switches;
     mod versions;
 }

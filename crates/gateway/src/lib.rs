@@ -45,7 +45,7 @@ pub use session::SessionKey;
 
 use authority::Authority;
 use catalogue::Catalogue;
-use listen::{Changes, Listeners};
+use listen::{Changes, Conversations, Listeners};
 use refusals::Refusals;
 use session::Sealer;
 use trail::Trail;
@@ -141,8 +141,16 @@ impl Gateway {
         let recorder = refusals::record(Arc::clone(&refusals), Arc::clone(&trail), ambient.clone());
         Ok(Arc::new(Self {
             authority: Authority::new(policy, ambient.clone(), changes.clone()),
+<<<<<<< HEAD
             listeners: Listeners::new(changes, config.limits.streams()),
             sealer: Sealer::new(key, ambient.clone()),
+=======
+            listeners: Listeners::new(
+                changes,
+                memory.clone().map(Conversations::follow),
+                config.limits.streams(),
+            ),
+>>>>>>> watch
             _recorder: AbortOnDropHandle::new(tokio::spawn(recorder)),
             public_url: config
                 .public_url

@@ -92,9 +92,8 @@ pub(super) async fn handle(
             answer.into_response()
         }
         Ok(Admitted::Listener(caller)) => {
-            let opened = gateway
-                .listeners()
-                .open(&caller, Script::of_get(), &gateway.ambient);
+            let script = Script::of_get(listen::session_of(&parts.headers));
+            let opened = gateway.listeners().open(&caller, script, &gateway.ambient);
             let answer = opened.unwrap_or_else(|error| Answer::error(None, &error));
             for reason in answer.refused() {
                 gateway.refusals.count(reason, &client_ip, caller.subject());

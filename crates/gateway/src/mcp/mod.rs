@@ -27,7 +27,7 @@ use wardgate_telemetry::names;
 use crate::Gateway;
 use crate::call_tool::{self, ToolCall};
 use crate::listen::Script;
-use crate::memory;
+use crate::memory::{self, Subscribe};
 use crate::reply::{Answer, Dialect, RpcError};
 
 pub(crate) use self::discover::inner;
@@ -169,8 +169,15 @@ async fn dispatch(
     version: Version,
 ) -> Result<Answer, RpcError> {
     let method = match &*request.method {
-        known @ ("tools/call" | "tools/list" | TEMPLATES | LISTEN | "server/discover"
-        | "initialize" | "ping") => known,
+        known @ ("tools/call"
+        | "tools/list"
+        | TEMPLATES
+        | LISTEN
+        | "server/discover"
+        | "initialize"
+        | "ping"
+        | "resources/subscribe"
+        | "resources/unsubscribe") => known,
         other => of_memory(other).map_or("other", MemoryMethod::as_str),
     };
     counter!(names::MCP_REQUESTS, "method" => method.to_owned()).increment(1);
@@ -190,7 +197,7 @@ async fn dispatch(
         }
         // The plain endpoint has one answer to one POST.
         LISTEN if version.is_modern() && post.door == Door::Mcp => {
-            let script = Script::of_subscription(request)?;
+            let script = Script::of_subscription(request, gateway.memory().is_some())?;
             let listeners = gateway.listeners();
             listeners.open(&post.caller, script, gateway.ambient())
         }
@@ -199,6 +206,14 @@ async fn dispatch(
         }
         "ping" if !version.is_modern() => Ok(Answer::empty(request.id)),
         TEMPLATES => memory::templates(gateway, request, version),
+        // What it is about comes by GET, which the plain endpoint has not.
+        method
+            if let Some(subscribe) = Subscribe::named(method)
+                && !version.is_modern()
+                && post.door == Door::Mcp =>
+        {
+            subscribe.answer(gateway, post, request, version).await
+        }
         method if let Some(of_memory) = of_memory(method) => {
             memory::answer(gateway, post, request, version, of_memory).await
         }

@@ -190,6 +190,10 @@ impl World {
             .await
             .unwrap();
 
+        if remembers {
+            memory.watches.reaches(1).await;
+        }
+
         let token = issuer.token("dr.lee", &["Doctor"]);
         let http = reqwest::Client::builder().no_proxy().build().unwrap();
         Self {

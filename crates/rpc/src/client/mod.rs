@@ -17,7 +17,8 @@ use crate::reason_of;
 
 pub use audit::{AuditClient, AuditFilter, StoredRecord};
 pub use memory::{
-    Added, Addition, ContextWindow, Hit, Listed, MemoryClient, OnBehalfOf, Page, Turn, Which,
+    Added, Addition, ContextWindow, Hit, Listed, MemoryClient, OnBehalfOf, Page, Session, Turn,
+    Which,
 };
 pub use policy::PolicyClient;
 pub use relay::{
