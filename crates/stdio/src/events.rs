@@ -18,7 +18,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 /// One stream.
 pub(crate) struct Events {
-    events: SseByteStream<BoxStream<'static, Result<Bytes, Fault>>>,
+    stream: SseByteStream<BoxStream<'static, Result<Bytes, Fault>>>,
     /// Bytes since the last event, counted where they go into the parser, which has no limit of its own.
     pending: Arc<AtomicUsize>,
     /// The last event, to go on from.
@@ -46,7 +46,7 @@ impl Events {
             }
         });
         Self {
-            events: SseByteStream::new(chunks.boxed()),
+            stream: SseByteStream::new(chunks.boxed()),
             pending,
             last_id,
             pause: None,
@@ -55,7 +55,7 @@ impl Events {
 
     /// The next message; none at the end.
     pub(crate) async fn next(&mut self) -> Result<Option<String>, Fault> {
-        while let Some(event) = self.events.try_next().await.map_err(fault)? {
+        while let Some(event) = self.stream.try_next().await.map_err(fault)? {
             self.pending.store(0, Ordering::Relaxed);
             if let Some(id) = event.id {
                 self.last_id = Some(id);

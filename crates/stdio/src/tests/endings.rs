@@ -86,10 +86,10 @@ async fn at_the_end_of_input_calls_finish_and_streams_do_not_hold_up() {
     let mut client = Client::of(&server.url, TokenSource::None);
     client.say(&modern(1, "subscriptions/listen", ""));
     client.say(&modern(2, "tools/call", r#""name":"x","#));
-    client.close_input();
     for _ in 0..2 {
         server.arrival().await;
     }
+    client.close_input();
     release.notify_one();
     let (ended, rest) = client.end().await;
     ended.unwrap();
@@ -119,6 +119,8 @@ async fn when_it_is_stopped_every_request_ends() {
 async fn a_line_without_end_ends_the_bridge() {
     let server = Server::start(|arrived| async move { arrived.result("{}") }.boxed()).await;
     let mut client = Client::of(&server.url, TokenSource::None);
+    // From here on it reads, whatever this thread does.
+    client.ask(&legacy(1, "ping")).await;
     let line = format!(r#"{{"id":1,"method":"{}"}}"#, "x".repeat(MAX_MESSAGE_BYTES));
     client.say(&line);
     assert!(matches!(client.end().await.0, Err(Error::LineTooLong)));
