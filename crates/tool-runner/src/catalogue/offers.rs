@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use wardgate_domain::{Digest, OfferKind, ToolFacts, ToolName};
+use wardgate_domain::{ColumnClass, Digest, OfferKind, ToolFacts, ToolName};
 use wardgate_proto::toolrunner::v1 as pb;
 
 use super::result_shape::{ResultShape, Shape};
@@ -16,6 +16,8 @@ pub(crate) struct Offers {
     pub(crate) source: String,
     prefix: String,
     facts: Vec<ToolFacts>,
+    /// Classes of the columns of results.
+    pub(crate) classes: BTreeMap<String, ColumnClass>,
     /// The source's own names of the tools that it defines, with the canonical ones.
     tools: BTreeMap<String, ToolName>,
 }
@@ -35,6 +37,7 @@ impl Offers {
         Some(Self {
             source: source.name.clone(),
             prefix: settings.prefix.clone(),
+            classes: settings.classes.clone(),
             facts: kinds(settings)
                 .map(|kind| facts(kind, &name, settings))
                 .collect(),
