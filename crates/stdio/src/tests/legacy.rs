@@ -151,16 +151,12 @@ async fn a_cancellation_is_passed_on_and_ends_nothing_by_itself() {
         Server::start(move |arrived| {
             let cancelled = Arc::clone(&cancelled);
             async move {
-                match arrived.rpc_method() {
-                    "notifications/cancelled" => {
-                        cancelled.notify_one();
-                        status(202)
-                    }
-                    _ => {
-                        cancelled.notified().await;
-                        arrived.result(r#"{"isError":true}"#)
-                    }
+                if arrived.rpc_method() == "notifications/cancelled" {
+                    cancelled.notify_one();
+                    return status(202);
                 }
+                cancelled.notified().await;
+                arrived.result(r#"{"isError":true}"#)
             }
             .boxed()
         })
