@@ -55,7 +55,15 @@ async fn a_modern_client_discovers_lists_calls_and_listens() {
         "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 2 },
     }));
     let dir = app.data_dir().display().to_string();
-    let off = ["tools", "disable", "get_shifts", "--data-dir", &dir];
+    let off = [
+        "tools",
+        "disable",
+        "get_shifts",
+        "--data-dir",
+        &dir,
+        "--by",
+        "op",
+    ];
     wardgate_testkit::run(app.binary(), &off, &[]).success();
     let heard = client.hear();
     assert_eq!(heard["method"], "notifications/tools/list_changed");
@@ -88,7 +96,15 @@ async fn a_client_with_a_handshake_hears_of_changes_and_calls() {
         assert_eq!(called["result"]["isError"], false);
         let dir = app.data_dir().display().to_string();
         for change in ["disable", "reset"] {
-            let words = ["tools", change, "get_shifts", "--data-dir", &dir];
+            let words = [
+                "tools",
+                change,
+                "get_shifts",
+                "--data-dir",
+                &dir,
+                "--by",
+                "op",
+            ];
             wardgate_testkit::run(app.binary(), &words, &[]).success();
         }
         let heard = client.hear();

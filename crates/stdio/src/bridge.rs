@@ -17,7 +17,7 @@ use crate::fault::Fault;
 use crate::gateway::{self, EVENT_STREAM, Gateway};
 use crate::headers;
 use crate::inflight::{InFlight, Ticket};
-use crate::message::{Id, Line, Message, Request};
+use crate::message::{Line, Message, Request};
 use crate::pipes::Output;
 use crate::repeated::Repeated;
 use crate::session::Session;
@@ -55,8 +55,7 @@ pub(crate) struct Bridge {
 struct Exchange {
     body: Bytes,
     terms: Terms,
-    /// Requests without an answer yet.
-    waiting: Vec<Id>,
+    ticket: Ticket,
 }
 
 enum Terms {
@@ -135,9 +134,9 @@ impl Bridge {
                 let exchange = Exchange {
                     body: text,
                     terms,
-                    waiting: ticket.ids.clone(),
+                    ticket,
                 };
-                self.requests.spawn(Arc::clone(self).ask(exchange, ticket));
+                self.requests.spawn(Arc::clone(self).ask(exchange));
             }
             Err(fault) => {
                 for request in requests {
@@ -195,10 +194,11 @@ impl Bridge {
     }
 
     /// Carries requests, and sees to it that each has an answer, unless the client wants none any more.
-    async fn ask(self: Arc<Self>, mut exchange: Exchange, ticket: Ticket) {
+    async fn ask(self: Arc<Self>, mut exchange: Exchange) {
+        let cancelled = exchange.ticket.cancelled.clone();
         let outcome = tokio::select! {
             biased;
-            () = ticket.cancelled.cancelled() => return,
+            () = cancelled.cancelled() => return,
             () = self.closing.cancelled() => Err(Fault::Closing),
             outcome = self.carry(&mut exchange) => outcome,
         };
@@ -206,8 +206,8 @@ impl Bridge {
             if let Terms::Legacy(session) = &exchange.terms {
                 heed(session.as_deref(), &fault);
             }
-            for id in &exchange.waiting {
-                self.out.write(fault.answer(Some(id))).await;
+            for id in exchange.ticket.give_up() {
+                self.out.write(fault.answer(Some(&id))).await;
             }
         }
     }
@@ -226,7 +226,7 @@ impl Bridge {
         }
         let body = gateway::whole(response).await?;
         self.deliver(&body, exchange, &headers).await?;
-        if exchange.waiting.is_empty() {
+        if exchange.ticket.all_answered() {
             Ok(())
         } else {
             Err(Fault::NotMcp)
@@ -246,7 +246,7 @@ impl Bridge {
                 Ok(Some(message)) => {
                     resumptions = 0;
                     self.deliver(message.as_bytes(), exchange, headers).await?;
-                    if exchange.waiting.is_empty() {
+                    if exchange.ticket.all_answered() {
                         // Only a stream that is read to its end leaves its connection to others.
                         let rest = self.pass_on(&mut events);
                         let _ = timeout(LAST_WORDS, rest).await;
@@ -287,9 +287,7 @@ impl Bridge {
                 continue;
             };
             match id {
-                Some(id) => {
-                    exchange.waiting.retain(|waiting| waiting != id);
-                }
+                Some(id) => exchange.ticket.answered(id),
                 // It says what is wrong with the request, but not with which.
                 None => {
                     return Err(Fault::Refused {
@@ -300,7 +298,7 @@ impl Bridge {
                 }
             }
         }
-        if exchange.waiting.is_empty() {
+        if exchange.ticket.all_answered() {
             self.learn(text, &exchange.terms, headers);
         }
         self.out.write(text).await;

@@ -35,11 +35,13 @@ struct Place {
     cancelled: CancellationToken,
 }
 
-/// The requests of one line; they are no longer under way when it is dropped.
+/// The requests of one line. Each is under way until it is answered, or this is dropped: then its id can be used
+/// again.
 #[derive(Debug)]
 pub(crate) struct Ticket {
     places: Arc<Mutex<HashMap<Id, Place>>>,
-    pub(crate) ids: Vec<Id>,
+    /// Those without an answer.
+    waiting: Vec<Id>,
     /// The client wants no answer any more.
     pub(crate) cancelled: CancellationToken,
     _turn: OwnedSemaphorePermit,
@@ -77,7 +79,7 @@ impl InFlight {
         }
         Ok(Ticket {
             places: Arc::clone(&self.places),
-            ids: requests.iter().map(|request| request.id.clone()).collect(),
+            waiting: requests.iter().map(|request| request.id.clone()).collect(),
             cancelled,
             _turn: turn,
         })
@@ -102,12 +104,36 @@ impl InFlight {
     }
 }
 
-impl Drop for Ticket {
-    fn drop(&mut self) {
+impl Ticket {
+    /// The answer to `id` is there, if it is one of these.
+    pub(crate) fn answered(&mut self, id: &Id) {
+        if let Some(at) = self.waiting.iter().position(|waiting| waiting == id) {
+            self.waiting.swap_remove(at);
+            lock(&self.places).remove(id);
+        }
+    }
+
+    pub(crate) fn all_answered(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// None of the rest will be answered.
+    pub(crate) fn give_up(mut self) -> Vec<Id> {
+        self.clear()
+    }
+
+    fn clear(&mut self) -> Vec<Id> {
         let mut places = lock(&self.places);
-        for id in &self.ids {
+        for id in &self.waiting {
             places.remove(id);
         }
+        std::mem::take(&mut self.waiting)
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        self.clear();
     }
 }
 

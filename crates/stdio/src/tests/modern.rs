@@ -133,3 +133,27 @@ async fn a_stream_that_breaks_off_is_an_error_and_nothing_is_asked_twice() {
     client.end().await.0.unwrap();
     assert!(server.arrival().now_or_never().is_none());
 }
+
+#[tokio::test]
+async fn an_id_is_free_when_its_answer_is_there_and_taken_until_then() {
+    let server = Server::start(|arrived| {
+        async move {
+            match arrived.rpc_method() {
+                "hold" => futures::future::pending().await,
+                // It is answered, but does not end its stream.
+                "linger" => open_events("data: {\"id\":1,\"result\":{}}\n\n"),
+                _ => arrived.result("{}"),
+            }
+        }
+        .boxed()
+    })
+    .await;
+    let mut client = Client::of(&server.url, TokenSource::None);
+    for method in ["linger", "ping", "linger"] {
+        let answer = client.ask(&modern(1, method, "")).await;
+        assert_eq!(answer["result"], json!({}), "{method}");
+    }
+    client.say(&modern(1, "hold", ""));
+    let fault = client.fault(&modern(1, "ping", "")).await;
+    assert!(fault.contains("in use"), "{fault}");
+}
