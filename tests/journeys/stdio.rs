@@ -107,11 +107,7 @@ async fn a_client_with_a_handshake_hears_of_changes_and_calls() {
             ];
             wardgate_testkit::run(app.binary(), &words, &[]).success();
         }
-        let heard = client.hear();
-        assert_eq!(
-            heard["method"], "notifications/tools/list_changed",
-            "{version}"
-        );
+        while client.hear()["method"] != "notifications/tools/list_changed" {}
         assert_eq!(client.end().0, Some(0));
     }
     let recorded = app.records_with(&["--tool", "get_medical_records"]);
