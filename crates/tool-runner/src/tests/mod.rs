@@ -14,6 +14,7 @@ mod mysql;
 mod permits;
 mod queries;
 pub(crate) mod record;
+mod relay;
 mod reload;
 mod results;
 mod rows;
