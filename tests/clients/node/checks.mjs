@@ -1,16 +1,23 @@
 // What every JavaScript client must see of a running gateway; check-*.mjs say how each one connects.
 //
-// Takes WARDGATE_URL and the tokens DOCTOR, NURSE and BILLING from the environment. Prints a line per
-// check; the process exits non-zero when one failed.
+// Takes WARDGATE, which is the binary, WARDGATE_URL and the tokens DOCTOR, NURSE and BILLING from the environment.
+// Prints a line per check; the process exits non-zero when one failed.
 
 import assert from 'node:assert/strict';
 import process from 'node:process';
 
-const { WARDGATE_URL, DOCTOR, NURSE, BILLING } = process.env;
-for (const [name, value] of Object.entries({ WARDGATE_URL, DOCTOR, NURSE, BILLING })) {
+const { WARDGATE, WARDGATE_URL, DOCTOR, NURSE, BILLING } = process.env;
+for (const [name, value] of Object.entries({ WARDGATE, WARDGATE_URL, DOCTOR, NURSE, BILLING })) {
   assert(value, `set ${name}`);
 }
 export const url = new URL(WARDGATE_URL);
+// How a client starts `wardgate stdio`.
+export const bridge = token => ({
+  command: WARDGATE,
+  args: ['stdio', '--url', WARDGATE_URL],
+  env: { WARDGATE_TOKEN: token },
+  stderr: 'ignore',
+});
 export const clientInfo = { name: 'wardgate-check', version: '1' };
 
 const CHECK_MS = 30_000;
@@ -195,7 +202,7 @@ const CHECKS = [
       assert.deepEqual(streams, [200]);
       assert.equal((await records(client)).isError, false);
     },
-    era => !era.modern,
+    era => !era.modern && era.transport === 'http',
   ],
   [
     'a client hears when one of its conversations changes',
@@ -271,7 +278,7 @@ export async function run(name, eras) {
   for (const era of eras) {
     for (const [promise, check, applies = () => true] of CHECKS) {
       if (!applies(era, eras)) continue;
-      const line = `${name}, ${era.version} (${era.mode}): ${promise}`;
+      const line = `${name}, ${era.transport}, ${era.version} (${era.mode}): ${promise}`;
       const opened = connections(era);
       try {
         await within(CHECK_MS, check({ era, ...opened }));
