@@ -25,6 +25,7 @@ mod sealing;
 mod switch;
 mod time;
 mod tool;
+mod uri_template;
 pub mod variable;
 mod wire;
 
@@ -52,4 +53,5 @@ pub use switch::{
 };
 pub use time::Timestamp;
 pub use tool::{ColumnClass, ColumnTier, InvalidName, ToolFacts, ToolName};
+pub use uri_template::{InvalidUriTemplate, UriTemplate};
 pub use wire::InvalidMessage;

@@ -34,6 +34,7 @@ use wardgate_rpc::client::MemoryClient;
 
 use crate::Error;
 use crate::catalogue::{Fields, Scope, Shape, SourceKind, SourceSettings, Statement};
+use crate::content::Own;
 use crate::grpc::GrpcServer;
 use crate::kept_results::KeptResults;
 use crate::mcp::Upstream;
@@ -151,6 +152,7 @@ pub(crate) enum Source {
     Http(Arc<HttpSource>),
     Grpc(Arc<GrpcServer>),
     Mcp(Arc<Upstream>),
+    Content(Arc<Own>),
 }
 
 impl Sources {
@@ -228,7 +230,7 @@ impl Sources {
             .iter()
             .filter_map(|(name, open)| match &open.source {
                 Source::Sql(database) => Some((name.as_str(), Arc::clone(database))),
-                Source::Http(_) | Source::Grpc(_) | Source::Mcp(_) => None,
+                Source::Http(_) | Source::Grpc(_) | Source::Mcp(_) | Source::Content(_) => None,
             })
     }
 
@@ -252,7 +254,7 @@ impl Sources {
     pub(crate) fn servers(&self) -> impl Iterator<Item = &Arc<Upstream>> {
         self.open.values().filter_map(|open| match &open.source {
             Source::Mcp(upstream) => Some(upstream),
-            Source::Sql(_) | Source::Http(_) | Source::Grpc(_) => None,
+            Source::Sql(_) | Source::Http(_) | Source::Grpc(_) | Source::Content(_) => None,
         })
     }
 
@@ -285,6 +287,7 @@ impl Source {
             SourceKind::Grpc(settings) => GrpcServer::open(settings, ambient)
                 .map(|server| Self::Grpc(Arc::new(server)))
                 .map_err(|error| Error::GrpcSource(error.to_string())),
+            SourceKind::Content(own) => Ok(Self::Content(Arc::clone(own))),
             SourceKind::Mcp(mcp) => Upstream::new(&settings.name, &mcp.transport, ambient)
                 .map(|upstream| Self::Mcp(Arc::new(upstream)))
                 .map_err(|error| Error::HttpSource(error.to_string())),

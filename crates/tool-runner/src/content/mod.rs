@@ -1,0 +1,5 @@
+//! Prompts and resources.
+
+mod own;
+
+pub(crate) use own::Own;
