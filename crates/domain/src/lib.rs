@@ -52,6 +52,6 @@ pub use switch::{
     Switch, SwitchAction, SwitchChange, SwitchKind, SwitchScope, SwitchTarget, ToolSwitches,
 };
 pub use time::Timestamp;
-pub use tool::{ColumnClass, ColumnTier, InvalidName, ToolFacts, ToolName};
+pub use tool::{ColumnClass, ColumnTier, InvalidName, OfferKind, ToolFacts, ToolName};
 pub use uri_template::{InvalidUriTemplate, UriTemplate};
 pub use wire::InvalidMessage;

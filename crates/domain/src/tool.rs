@@ -114,10 +114,30 @@ pub enum ColumnTier {
     Dropped,
 }
 
-/// What the policy needs to know of a tool; the tool-runner is its source.
+/// What kind of thing a caller asks to use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum OfferKind {
+    /// A tool.
+    Tool,
+    /// A source by its own route: its handshake, its lists, its notifications.
+    Connect,
+    /// The resources of a source; the arguments say which: `{"uri": …}`.
+    Resources,
+    /// The prompts of a source; the arguments say which: `{"name": …}`.
+    Prompts,
+}
+
+impl OfferKind {
+    /// Every kind.
+    pub const ALL: [Self; 4] = [Self::Tool, Self::Connect, Self::Resources, Self::Prompts];
+}
+
+/// What the policy needs to know of a tool, or of what else a source offers; the tool-runner is its source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolFacts {
-    /// Canonical name, never an alias.
+    /// What it is.
+    pub kind: OfferKind,
+    /// Canonical name, never an alias; of other kinds than a tool the source's.
     pub name: ToolName,
     /// SHA-256 over the canonical definition: a changed tool is a new tool.
     pub definition_digest: Digest,

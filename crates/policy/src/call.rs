@@ -1,4 +1,4 @@
-//! May the caller call the tool?
+//! May the caller call the tool, or use what else a source offers?
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use cedar_policy::{
     AuthorizationError, Authorizer, Context, Decision, Diagnostics, Entities, Entity, EntityUid,
     PartialEntities, PartialEntityUid, PartialRequest, PolicyId, Request, RestrictedExpression,
 };
-use wardgate_domain::{DenialReason, ToolFacts};
+use wardgate_domain::{DenialReason, OfferKind, ToolFacts};
 
 use crate::entities::text;
 use crate::fault::Fault;
@@ -91,18 +91,21 @@ impl PolicySet {
         entities: &PartialEntities,
     ) -> Result<Access, Fault> {
         let words = &self.words;
+        let Some((action, resource)) = words.question(tool.kind) else {
+            return Ok(Access::Settled(decided(Decision::Deny, Vec::new())));
+        };
         let request = PartialRequest::new(
             PartialEntityUid::from_concrete(principal.clone()),
-            words.call_tool.clone(),
-            PartialEntityUid::from_concrete(words.tool(tool.name.as_str())),
+            action.clone(),
+            PartialEntityUid::from_concrete(uid(resource, tool.name.as_str())),
             None,
             &words.schema,
         )
         .map_err(|_| Fault::Refused("the question whether a tool may be called"))?;
-        let response = self
-            .call_tool
+        let policies = self.policies(tool.kind)?;
+        let response = policies
             .tpe(&request, entities, &words.schema)
-            .map_err(|_| Fault::Refused("to evaluate `call_tool` in part"))?;
+            .map_err(|_| Fault::Refused("to evaluate in part whether a tool may be called"))?;
         let failing = ids(response.error_forbids().chain(response.error_permits()));
         if !failing.is_empty() {
             return Err(Fault::Policies(failing));
@@ -124,6 +127,9 @@ impl PolicySet {
     ) -> Result<Answer, Fault> {
         let words = &self.words;
         let refused = || Fault::Refused("the arguments of a call");
+        let Some((action, resource)) = words.question(tool.kind) else {
+            return Ok(decided(Decision::Deny, Vec::new()));
+        };
         let this = uid(&words.arguments, "of this call");
         let tags = arguments
             .iter()
@@ -142,13 +148,14 @@ impl PolicySet {
         }
         let request = Request::new(
             principal.clone(),
-            words.call_tool.clone(),
-            words.tool(tool.name.as_str()),
+            action.clone(),
+            uid(resource, tool.name.as_str()),
             Context::from_pairs(context).map_err(|_| refused())?,
             Some(&words.schema),
         )
         .map_err(|_| refused())?;
-        let response = Authorizer::new().is_authorized(&request, &self.call_tool, &entities);
+        let policies = self.policies(tool.kind)?;
+        let response = Authorizer::new().is_authorized(&request, policies, &entities);
         let failing = failing(response.diagnostics());
         if !failing.is_empty() {
             return Err(Fault::Policies(failing));
@@ -156,6 +163,13 @@ impl PolicySet {
         Ok(decided(
             response.decision(),
             ids(response.diagnostics().reason()),
+        ))
+    }
+
+    fn policies(&self, kind: OfferKind) -> Result<&cedar_policy::PolicySet, Fault> {
+        let policies = self.uses.get(&kind);
+        policies.ok_or(Fault::Refused(
+            "a kind of thing that nobody has policies for",
         ))
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use cedar_policy::{Entities, Entity, EntityUid, RestrictedExpression};
-use wardgate_domain::{AttributeValue, Caller, ColumnClass, ToolFacts};
+use wardgate_domain::{AttributeValue, Caller, ColumnClass, OfferKind, ToolFacts};
 
 use crate::fault::Fault;
 use crate::schema_shape::Type;
@@ -18,7 +18,9 @@ impl Vocabulary {
             entities.entry(entity.uid()).or_insert(entity);
         };
         add(caller);
-        add(self.tool_entity(tool)?);
+        if let Some(entity) = self.offer(tool)? {
+            add(entity);
+        }
         for tag in &tool.tags {
             add(Entity::with_uid(uid(&self.tag, tag)));
         }
@@ -59,13 +61,21 @@ impl Vocabulary {
             .map_err(|_| Fault::Refused("the attributes of a caller"))
     }
 
-    fn tool_entity(&self, tool: &ToolFacts) -> Result<Entity, Fault> {
-        let attributes = HashMap::from([(
-            "read_only".to_owned(),
-            RestrictedExpression::new_bool(tool.read_only),
-        )]);
-        let tags = tool.tags.iter().map(|tag| uid(&self.tag, tag)).collect();
-        Entity::new(self.tool(tool.name.as_str()), attributes, tags)
+    /// The tool or source; none where the schema has no word for it.
+    fn offer(&self, offer: &ToolFacts) -> Result<Option<Entity>, Fault> {
+        let Some((_, kind)) = self.question(offer.kind) else {
+            return Ok(None);
+        };
+        let attributes = match offer.kind {
+            OfferKind::Tool => HashMap::from([(
+                "read_only".to_owned(),
+                RestrictedExpression::new_bool(offer.read_only),
+            )]),
+            OfferKind::Connect | OfferKind::Resources | OfferKind::Prompts => HashMap::new(),
+        };
+        let tags = offer.tags.iter().map(|tag| uid(&self.tag, tag)).collect();
+        Entity::new(uid(kind, offer.name.as_str()), attributes, tags)
+            .map(Some)
             .map_err(|_| Fault::Refused("the attributes of a tool"))
     }
 

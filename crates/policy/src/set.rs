@@ -5,11 +5,11 @@ use std::path::Path;
 use std::thread;
 
 use cedar_policy::{
-    self as cedar, Policy, PolicyId, Schema, SchemaFragment, ValidationMode, ValidationWarning,
-    Validator,
+    self as cedar, EntityUid, Policy, PolicyId, Schema, SchemaFragment, ValidationMode,
+    ValidationWarning, Validator,
 };
 use serde_json::Value;
-use wardgate_domain::Digest;
+use wardgate_domain::{Digest, OfferKind};
 
 use crate::error::{Finding, Findings, Position, findings};
 use crate::files::{Files, Source, Sources};
@@ -36,7 +36,7 @@ pub struct PolicySet {
     ids: Vec<String>,
     pub(crate) words: Vocabulary,
     /// The policies that can apply to a question, apart, so that each question costs only its own.
-    pub(crate) call_tool: cedar::PolicySet,
+    pub(crate) uses: BTreeMap<OfferKind, cedar::PolicySet>,
     pub(crate) read: BTreeMap<String, cedar::PolicySet>,
     pub(crate) show: [cedar::PolicySet; 4],
     pub(crate) recall: cedar::PolicySet,
@@ -319,7 +319,14 @@ fn validate(schema: &Schema, policies: &Policies<'_>) -> Result<(), Findings> {
 
 /// Sorts the policies by the questions they can apply to.
 fn slice(hash: Digest, words: Vocabulary, policies: &cedar::PolicySet) -> PolicySet {
-    let mut call_tool = Vec::new();
+    let mut uses: BTreeMap<_, Vec<Policy>> = OfferKind::ALL.map(|kind| (kind, Vec::new())).into();
+    let use_of = |action: &EntityUid| {
+        let asks = |kind: &OfferKind| {
+            let question = words.question(*kind);
+            question.is_some_and(|(asked, _)| asked == action)
+        };
+        OfferKind::ALL.into_iter().find(asks)
+    };
     let mut read: BTreeMap<String, Vec<Policy>> = words
         .rows
         .keys()
@@ -330,8 +337,8 @@ fn slice(hash: Digest, words: Vocabulary, policies: &cedar::PolicySet) -> Policy
     let recalls = words.sharing.as_ref().map(|sharing| &sharing.recall);
     for policy in policies.policies() {
         for asked in policy.get_valid_request_envs(&words.schema) {
-            if *asked.action() == words.call_tool {
-                call_tool.push(policy.clone());
+            if let Some(kind) = use_of(asked.action()) {
+                uses.entry(kind).or_default().push(policy.clone());
             } else if Some(asked.action()) == recalls {
                 recall.push(policy.clone());
             } else if *asked.action() == words.read {
@@ -354,14 +361,17 @@ fn slice(hash: Digest, words: Vocabulary, policies: &cedar::PolicySet) -> Policy
     PolicySet {
         hash,
         ids: ids.into_iter().collect(),
-        words,
-        call_tool: gather(call_tool),
+        uses: uses
+            .into_iter()
+            .map(|(kind, of_kind)| (kind, gather(of_kind)))
+            .collect(),
         read: read
             .into_iter()
             .map(|(name, of_type)| (name, gather(of_type)))
             .collect(),
         show: show.map(gather),
         recall: gather(recall),
+        words,
     }
 }
 

@@ -7,7 +7,9 @@ use cedar_policy::{
     self as cedar, Authorizer, Context, Entities, Entity, EntityTypeName, EntityUid,
     PartialEntities, Policy, PolicyId, Request, RestrictedExpression,
 };
-use wardgate_domain::{ColumnClass, ConversationFacts, Digest, RowRule, ToolFacts, ToolName};
+use wardgate_domain::{
+    ColumnClass, ConversationFacts, Digest, OfferKind, RowRule, ToolFacts, ToolName,
+};
 
 use crate::call::{Access, failing};
 use crate::entities::text;
@@ -51,34 +53,45 @@ pub(crate) fn run(set: &PolicySet, policies: &cedar::PolicySet) -> Vec<Mishap> {
         .iter()
         .filter_map(|class| class.parse().ok())
         .collect::<Vec<_>>();
-    let tool = |name: ToolName| made_up_tool(name, &tags, &classes);
-    let Ok(any_tool) = MADE_UP.parse().map(tool) else {
-        return Vec::new();
-    };
 
     let mut trial = Trial {
         set,
         mishaps: BTreeSet::new(),
     };
-    trial.ask(&[], Extent::Least, &any_tool);
-    trial.ask(&[], Extent::Most, &any_tool);
-    trial.ask(&roles, Extent::Least, &any_tool);
-    trial.ask(&roles, Extent::Most, &any_tool);
-    for role in roles.iter().take(TRIED_ALONE) {
-        trial.ask(std::slice::from_ref(role), Extent::Most, &any_tool);
-    }
-    for name in of_type(&words.tool)
-        .iter()
-        .take(TRIED_ALONE)
-        .filter_map(|name| name.parse().ok())
-    {
-        trial.ask(&roles, Extent::Most, &tool(name));
+    for kind in OfferKind::ALL {
+        let Some((_, entity)) = words.question(kind) else {
+            continue;
+        };
+        let offer = |name: ToolName| made_up_offer(kind, name, &tags, &classes);
+        let Ok(any) = MADE_UP.parse().map(offer) else {
+            continue;
+        };
+        trial.ask(&[], Extent::Least, &any);
+        trial.ask(&[], Extent::Most, &any);
+        trial.ask(&roles, Extent::Least, &any);
+        trial.ask(&roles, Extent::Most, &any);
+        for role in roles.iter().take(TRIED_ALONE) {
+            trial.ask(std::slice::from_ref(role), Extent::Most, &any);
+        }
+        for name in of_type(entity)
+            .iter()
+            .take(TRIED_ALONE)
+            .filter_map(|name| name.parse().ok())
+        {
+            trial.ask(&roles, Extent::Most, &offer(name));
+        }
     }
     trial.mishaps.into_iter().collect()
 }
 
-fn made_up_tool(name: ToolName, tags: &[String], classes: &[ColumnClass]) -> ToolFacts {
+fn made_up_offer(
+    kind: OfferKind,
+    name: ToolName,
+    tags: &[String],
+    classes: &[ColumnClass],
+) -> ToolFacts {
     ToolFacts {
+        kind,
         name,
         definition_digest: Digest::of(b""),
         read_only: false,

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use cedar_policy::{EntityId, EntityTypeName, EntityUid, Schema};
-use wardgate_domain::ColumnTier;
+use wardgate_domain::{ColumnTier, OfferKind};
 
 use crate::schema_shape::{ActionShape, Attribute, Declarations, EntityShape, Record, Type};
 
@@ -27,6 +27,17 @@ pub(crate) struct Vocabulary {
     pub(crate) rows: BTreeMap<String, RowType>,
     /// Absent where the schema does not speak of conversations; they are then never shared.
     pub(crate) sharing: Option<Sharing>,
+    /// Absent where the schema does not speak of sources; nothing of them but tools is then ever used.
+    pub(crate) using: Option<Using>,
+}
+
+/// The words for using what a source offers besides tools.
+#[derive(Debug)]
+pub(crate) struct Using {
+    pub(crate) source: EntityTypeName,
+    connect: EntityUid,
+    read_resource: EntityUid,
+    get_prompt: EntityUid,
 }
 
 /// The words for reading conversations of others.
@@ -83,11 +94,12 @@ impl Vocabulary {
         }
         let row_shapes = lacks.rows();
         let shares = lacks.sharing(&row_shapes);
+        let uses = lacks.using(&row_shapes, &context);
 
         if !lacks.found.is_empty() {
             return Err(lacks.found);
         }
-        Self::name_them(schema, caller_attributes, row_shapes, shares).ok_or_else(|| {
+        Self::name_them(schema, caller_attributes, row_shapes, shares, uses).ok_or_else(|| {
             vec![Lack {
                 problem: "the schema declares its words in a namespace".to_owned(),
                 declare: "the entities and actions outside any namespace".to_owned(),
@@ -100,6 +112,7 @@ impl Vocabulary {
         caller_attributes: Record,
         rows: BTreeMap<String, Record>,
         shares: bool,
+        uses: bool,
     ) -> Option<Self> {
         let entity = |name: &str| {
             let found = schema
@@ -151,18 +164,37 @@ impl Vocabulary {
             } else {
                 None
             },
+            using: if uses {
+                Some(Using {
+                    source: entity(SOURCE)?,
+                    connect: action(CONNECT)?,
+                    read_resource: action(READ_RESOURCE)?,
+                    get_prompt: action(GET_PROMPT)?,
+                })
+            } else {
+                None
+            },
             schema,
         })
+    }
+
+    /// The question whether something of this kind may be used: its action and the type of its resource. None where
+    /// the schema has no words for it.
+    pub(crate) fn question(&self, kind: OfferKind) -> Option<(&EntityUid, &EntityTypeName)> {
+        let using = self.using.as_ref();
+        let of_source =
+            |action: fn(&Using) -> &EntityUid| using.map(|using| (action(using), &using.source));
+        match kind {
+            OfferKind::Tool => Some((&self.call_tool, &self.tool)),
+            OfferKind::Connect => of_source(|using| &using.connect),
+            OfferKind::Resources => of_source(|using| &using.read_resource),
+            OfferKind::Prompts => of_source(|using| &using.get_prompt),
+        }
     }
 
     /// The caller with this subject.
     pub(crate) fn user(&self, subject: &str) -> EntityUid {
         uid(&self.user, subject)
-    }
-
-    /// The tool of this name.
-    pub(crate) fn tool(&self, name: &str) -> EntityUid {
-        uid(&self.tool, name)
     }
 
     /// The column class of this name.
@@ -191,6 +223,12 @@ pub(crate) const TENANT: &str = "tenant";
 /// The words that a schema may leave out, together.
 const CONVERSATION: &str = "Conversation";
 const RECALL: &str = "recall";
+
+/// Words that a schema may leave out, together.
+const SOURCE: &str = "Source";
+const CONNECT: &str = "connect";
+const READ_RESOURCE: &str = "read_resource";
+const GET_PROMPT: &str = "get_prompt";
 
 /// Attributes that every conversation has, besides [`TENANT`].
 pub(crate) const OWNER: &str = "owner";
@@ -396,6 +434,20 @@ impl Lacks<'_> {
         true
     }
 
+    /// Whether the schema speaks of sources; when it begins to, it must offer all its words as they are meant.
+    fn using(&mut self, rows: &BTreeMap<String, Record>, context: &[(&str, Type, bool)]) -> bool {
+        let actions = [CONNECT, READ_RESOURCE, GET_PROMPT];
+        let named = self.declared.entity(SOURCE).is_some() && !rows.contains_key(SOURCE);
+        if !named && !actions.iter().any(|word| self.declared.has_action(word)) {
+            return false;
+        }
+        self.entity(SOURCE, &["Tag"], &[], None, "entity Source in [Tag];");
+        for action in actions {
+            self.action(action, Some(SOURCE), context);
+        }
+        true
+    }
+
     fn plain(&mut self, entity: &str, attributes: &Record, types: &[Type]) {
         for (name, attribute) in attributes {
             if !types.contains(&attribute.r#type) {
@@ -416,7 +468,7 @@ fn names(of: &[&str]) -> BTreeSet<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tests::fixture::{SCHEMA, SHARING};
+    use crate::tests::fixture::{SCHEMA, SHARING, USING};
 
     fn lacks(schema: &str) -> Vec<Lack> {
         let (fragment, _) = cedar_policy::SchemaFragment::from_cedarschema_str(schema).unwrap();
@@ -510,6 +562,27 @@ mod tests {
         for (word, bent, named) in cases {
             assert!(SHARING.contains(word), "{word}");
             let found = lacks(&format!("{SCHEMA}{}", SHARING.replace(word, bent)));
+            assert!(
+                found.iter().any(|lack| lack.problem.contains(named)),
+                "{bent}: {found:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn words_for_using_sources_are_offered_together_and_as_meant_or_not_at_all() {
+        assert_eq!(lacks(&format!("{SCHEMA}{USING}")), []);
+        let cases = [
+            ("in [Tag]", "", "`Source` is in other"),
+            ("[Source]", "[Tool]", "resource of action `connect`"),
+            ("connect, ", "", "no action `connect`"),
+            (", get_prompt", "", "no action `get_prompt`"),
+            ("client_ip?: String", "day: Long", "`day`, which nothing"),
+            ("Source", "Server", "no entity `Source`"),
+        ];
+        for (word, bent, named) in cases {
+            assert!(USING.contains(word), "{word}");
+            let found = lacks(&format!("{SCHEMA}{}", USING.replace(word, bent)));
             assert!(
                 found.iter().any(|lack| lack.problem.contains(named)),
                 "{bent}: {found:?}"

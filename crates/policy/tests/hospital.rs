@@ -14,8 +14,8 @@ use std::time::Duration;
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::signature::Ed25519KeyPair;
 use wardgate_domain::{
-    Ambient, Caller, ColumnClass, ColumnTier, Decision, DenialReason, Digest, PermitSigner,
-    PermitTerms, PermitVerifier, ToolFacts, Verdict,
+    Ambient, Caller, ColumnClass, ColumnTier, Decision, DenialReason, Digest, OfferKind,
+    PermitSigner, PermitTerms, PermitVerifier, ToolFacts, Verdict,
 };
 use wardgate_policy::{Config, service};
 use wardgate_rpc::client::PolicyClient;
@@ -109,6 +109,7 @@ fn tool(name: &str) -> ToolFacts {
         .find(|(known, ..)| *known == name)
         .unwrap();
     ToolFacts {
+        kind: OfferKind::Tool,
         name: name.parse().unwrap(),
         definition_digest: Digest::of(name.as_bytes()),
         read_only: true,

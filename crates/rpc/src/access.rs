@@ -60,7 +60,7 @@ impl FromStr for Peer {
 }
 
 /// Every method and its callers. Health and reflection are open to every peer with a certificate.
-const TABLE: [(&str, &[Peer]); 24] = [
+const TABLE: [(&str, &[Peer]); 25] = [
     (
         "/wardgate.policy.v1.PolicyService/Authorize",
         &[Peer::Gateway, Peer::Memory],
@@ -87,6 +87,10 @@ const TABLE: [(&str, &[Peer]); 24] = [
     ),
     (
         "/wardgate.toolrunner.v1.ToolRunnerService/CallTool",
+        &[Peer::Gateway],
+    ),
+    (
+        "/wardgate.toolrunner.v1.ToolRunnerService/Relay",
         &[Peer::Gateway],
     ),
     (

@@ -18,8 +18,8 @@ use tokio::sync::{oneshot, watch};
 use tonic::transport::{Endpoint, Server, Uri};
 use tonic::{Request, Response, Status};
 use wardgate_domain::{
-    Ambient, Caller, CallerClaims, Decision, DecisionId, DenialReason, Digest, Timestamp,
-    ToolFacts, Verdict,
+    Ambient, Caller, CallerClaims, Decision, DecisionId, DenialReason, Digest, OfferKind,
+    Timestamp, ToolFacts, Verdict,
 };
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_proto::policy::v1 as pb;
@@ -180,6 +180,7 @@ fn caller(subject: &str) -> Caller {
 
 fn tool() -> ToolFacts {
     ToolFacts {
+        kind: OfferKind::Tool,
         name: "read_it".parse().unwrap(),
         definition_digest: Digest::of(b"definition"),
         read_only: true,

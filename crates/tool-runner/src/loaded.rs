@@ -13,7 +13,7 @@ use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_redact::{PseudonymKey, Row};
 use wardgate_rpc::client::MemoryClient;
 
-use crate::catalogue::{Catalogue, MaxRows, Tool, Toolset};
+use crate::catalogue::{Catalogue, MaxRows, Offers, Tool, Toolset};
 use crate::compiled::CompiledPermits;
 use crate::executor::{Beyond, Caps, Executor, Sources};
 use crate::mcp::Upstream;
@@ -101,6 +101,7 @@ pub(crate) struct Loaded {
     tools: HashMap<String, Arc<RunnableTool>>,
     sources: Sources,
     list: pb::ListToolsResponse,
+    offers: BTreeMap<String, Offers>,
     version: Digest,
     compiled: CompiledPermits,
     upstreams: BTreeMap<String, Arc<Upstream>>,
@@ -158,7 +159,11 @@ impl Loaded {
         let (tools, toolsets, settings, version) = catalogue.into_parts();
         let mut sources = Sources::new(&shared.platform, shared.memory.clone());
         let open = previous.map(|previous| &previous.sources);
+        let mut offers = BTreeMap::new();
         for settings in settings {
+            if let Some(of_source) = Offers::of(&settings, &tools) {
+                offers.insert(of_source.source.clone(), of_source);
+            }
             let limit = longest(&tools, &settings.name, config.time_limit);
             sources.open(settings, limit, &shared.ambient, open)?;
         }
@@ -181,6 +186,7 @@ impl Loaded {
             toolsets: toolsets.iter().cloned().map(pb::Toolset::from).collect(),
             catalogue_version: version.to_wire(),
             missing_upstreams: missing,
+            sources: offers.values().map(pb::Source::from).collect(),
         };
         let upstreams = imported
             .into_iter()
@@ -224,6 +230,7 @@ impl Loaded {
             sources,
             list,
             version,
+            offers,
             compiled: CompiledPermits::new(keys, config.pushdown),
             upstreams,
         })
@@ -232,6 +239,11 @@ impl Loaded {
     /// By canonical name only.
     pub(crate) fn tool(&self, name: &str) -> Option<&Arc<RunnableTool>> {
         self.tools.get(name)
+    }
+
+    /// What the source of this name offers besides tools.
+    pub(crate) fn offers(&self, source: &str) -> Option<&Offers> {
+        self.offers.get(source)
     }
 
     /// The MCP servers whose tools are imported, by name of their source.

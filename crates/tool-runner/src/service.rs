@@ -136,6 +136,7 @@ pub(crate) struct Runner {
 impl ToolRunnerService for Runner {
     type WatchCatalogueStream = BoxStream<'static, Result<pb::WatchCatalogueResponse, Status>>;
     type CallToolStream = BoxStream<'static, Result<pb::CallToolResponse, Status>>;
+    type RelayStream = BoxStream<'static, Result<pb::RelayResponse, Status>>;
 
     async fn list_tools(
         &self,
@@ -150,6 +151,9 @@ impl ToolRunnerService for Runner {
             if let Some(tool_in_force) = name.and_then(|name| loaded.tool(name)) {
                 tool.switches = (&tool_in_force.switches(&switches)).into();
             }
+        }
+        for source in &mut list.sources {
+            source.switches = (&switches.of_source(&source.name)).into();
         }
         Ok(Response::new(list))
     }
@@ -182,6 +186,13 @@ impl ToolRunnerService for Runner {
         Ok(Response::new(
             events(admitted, self.shared.clone(), counted).boxed(),
         ))
+    }
+
+    async fn relay(
+        &self,
+        _: Request<pb::RelayRequest>,
+    ) -> Result<Response<Self::RelayStream>, Status> {
+        Err(Status::unimplemented("nothing is relayed yet"))
     }
 
     async fn set_switch(

@@ -83,6 +83,15 @@ impl Switches {
             .collect();
         ToolSwitches::of(switches.into_iter().flatten())
     }
+
+    /// Those that concern a source as a whole.
+    pub(crate) fn of_source(&self, name: &str) -> ToolSwitches {
+        let target = SwitchTarget {
+            kind: SwitchKind::Upstream,
+            name: name.to_owned(),
+        };
+        ToolSwitches::of(self.by_target.get(&target).into_iter().flatten())
+    }
 }
 
 /// Follows the switches and changes them.

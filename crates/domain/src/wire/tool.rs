@@ -3,13 +3,14 @@
 use wardgate_proto::common;
 
 use super::parse;
-use crate::{ColumnTier, Digest, InvalidMessage, ToolFacts};
+use crate::{ColumnTier, Digest, InvalidMessage, OfferKind, ToolFacts};
 
 impl TryFrom<common::v1::ToolFacts> for ToolFacts {
     type Error = InvalidMessage;
 
     fn try_from(tool: common::v1::ToolFacts) -> Result<Self, Self::Error> {
         Ok(Self {
+            kind: tool.kind().into(),
             name: parse(&tool.name, "tool.name")?,
             definition_digest: Digest::from_wire(
                 &tool.definition_digest,
@@ -31,6 +32,7 @@ impl TryFrom<common::v1::ToolFacts> for ToolFacts {
 impl From<&ToolFacts> for common::v1::ToolFacts {
     fn from(tool: &ToolFacts) -> Self {
         Self {
+            kind: common::v1::OfferKind::from(tool.kind).into(),
             name: tool.name.to_string(),
             definition_digest: tool.definition_digest.to_wire(),
             read_only: tool.read_only,
@@ -38,6 +40,29 @@ impl From<&ToolFacts> for common::v1::ToolFacts {
             entity: tool.entity.clone().unwrap_or_default(),
             classes: tool.classes.iter().map(ToString::to_string).collect(),
             argument_defaults: tool.argument_defaults.clone().into_iter().collect(),
+        }
+    }
+}
+
+impl From<common::v1::OfferKind> for OfferKind {
+    fn from(kind: common::v1::OfferKind) -> Self {
+        use common::v1::OfferKind as Wire;
+        match kind {
+            Wire::Unspecified | Wire::Tool => Self::Tool,
+            Wire::Connect => Self::Connect,
+            Wire::Resources => Self::Resources,
+            Wire::Prompts => Self::Prompts,
+        }
+    }
+}
+
+impl From<OfferKind> for common::v1::OfferKind {
+    fn from(kind: OfferKind) -> Self {
+        match kind {
+            OfferKind::Tool => Self::Tool,
+            OfferKind::Connect => Self::Connect,
+            OfferKind::Resources => Self::Resources,
+            OfferKind::Prompts => Self::Prompts,
         }
     }
 }

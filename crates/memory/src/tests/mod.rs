@@ -20,7 +20,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use wardgate_domain::{
     Ambient, AnsweredCall, Caller, CallerClaims, Clock, ConversationId, Digest, Message, MessageId,
-    NewMessage, Role, Source, SystemEntropy, Timestamp, ToolFacts, TurnId, TurnState,
+    NewMessage, OfferKind, Role, Source, SystemEntropy, Timestamp, ToolFacts, TurnId, TurnState,
 };
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_rpc::client::{Addition, CallError, ContextWindow, MemoryClient, OnBehalfOf};
@@ -200,6 +200,7 @@ fn result_of(tool: &str, arguments: &'static str, text: &str) -> NewMessage {
         call: Some(AnsweredCall {
             call_id: "call-1".to_owned(),
             tool: ToolFacts {
+                kind: OfferKind::Tool,
                 name: tool.parse().unwrap(),
                 definition_digest: Digest::of(tool.as_bytes()),
                 read_only: true,

@@ -9,7 +9,7 @@ use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::signature::Ed25519KeyPair;
 use tempfile::TempDir;
 use wardgate_domain::{
-    Ambient, Caller, Clock, Decision, DenialReason, Digest, PermitSigner, PermitTerms,
+    Ambient, Caller, Clock, Decision, DenialReason, Digest, OfferKind, PermitSigner, PermitTerms,
     PermitVerifier, SystemEntropy, Timestamp, ToolFacts, Verdict,
 };
 
@@ -23,6 +23,14 @@ pub(crate) const SCHEMA: &str = include_str!("small.cedarschema");
 pub(crate) const SHARING: &str = "
 entity Conversation { owner: User, tenant: String };
 action recall appliesTo { principal: [User], resource: [Conversation] };
+";
+
+/// The words for what sources offer besides tools, which a schema may leave out.
+pub(crate) const USING: &str = "
+entity Source in [Tag];
+action connect, read_resource, get_prompt appliesTo {
+  principal: [User], resource: [Source], context: { arguments: Arguments, client_ip?: String }
+};
 ";
 
 /// When every test starts.
@@ -149,6 +157,7 @@ impl Desk {
 /// A tool of [`SCHEMA`], whose rows are of type `Row`.
 pub(crate) fn tool(name: &str) -> ToolFacts {
     ToolFacts {
+        kind: OfferKind::Tool,
         name: name.parse().unwrap(),
         definition_digest: Digest::of(name.as_bytes()),
         read_only: true,

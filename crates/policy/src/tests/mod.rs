@@ -8,3 +8,4 @@ mod partial_evaluation;
 mod recall;
 mod reloading;
 pub(crate) mod samples;
+mod using;

@@ -9,7 +9,7 @@ use cedar_policy::{
     Request, RestrictedExpression, Schema,
 };
 use proptest::prelude::*;
-use wardgate_domain::{AttributeValue, Caller, Digest, ToolFacts, Verdict};
+use wardgate_domain::{AttributeValue, Caller, Digest, OfferKind, ToolFacts, Verdict};
 
 use super::fixture::{Desk, Dir, hospital};
 use super::samples::{Row, admits, caller_with, row_entity};
@@ -161,6 +161,7 @@ static MIX: LazyLock<Case> = LazyLock::new(|| {
 
 fn tool(name: &str, tags: &[&str], entity: &str) -> ToolFacts {
     ToolFacts {
+        kind: OfferKind::Tool,
         name: name.parse().unwrap(),
         definition_digest: Digest::of(format!("{name}{tags:?}").as_bytes()),
         read_only: true,

@@ -3,6 +3,7 @@
 mod audit;
 mod memory;
 mod policy;
+mod relay;
 mod tool_runner;
 
 use std::time::{Duration, Instant};
@@ -19,7 +20,12 @@ pub use memory::{
     Added, Addition, ContextWindow, Hit, Listed, MemoryClient, OnBehalfOf, Page, Turn, Which,
 };
 pub use policy::PolicyClient;
-pub use tool_runner::{CallTool, Catalogue, ResultFacts, Tool, ToolResult, ToolRunnerClient};
+pub use relay::{
+    Exchange, Offer, Relay, RelayBody, RelayContent, RelayEvent, RelayFailure, RelayHead, Relayed,
+};
+pub use tool_runner::{
+    CallTool, Catalogue, ResultFacts, Source, Tool, ToolResult, ToolRunnerClient,
+};
 
 /// A call to another service that failed.
 #[derive(Debug, Clone, thiserror::Error)]

@@ -1,18 +1,22 @@
 //! The tool-runner, as its callers see it.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures::{Stream, StreamExt, TryStreamExt};
 use wardgate_domain::{
-    CallId, Caller, InvalidMessage, SignedPermit, Status, Switch, SwitchChange, ToolFacts,
-    ToolName, ToolSwitches,
+    CallId, Caller, InvalidMessage, OfferKind, SignedPermit, Status, Switch, SwitchChange,
+    ToolFacts, ToolName, ToolSwitches,
 };
 use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_proto::toolrunner::v1::tool_runner_service_client::ToolRunnerServiceClient;
 
-use super::{CallError, open_request, request, within};
+use super::{CallError, Relay, Relayed, open_request, request, within};
 use crate::Link;
+
+/// Bytes of one part of a relayed answer: the largest message taken from a server, and room for what is around it.
+const MAX_RELAYED: usize = 17 << 20;
 
 /// Asks the tool-runner.
 #[derive(Debug, Clone)]
@@ -30,6 +34,23 @@ pub struct Catalogue {
     pub version: Bytes,
     /// MCP servers whose tools are listed and that do not answer.
     pub missing_upstreams: Vec<String>,
+    /// What offers more than these tools.
+    pub sources: Vec<Source>,
+}
+
+/// A source that offers resources, prompts or a route of its own.
+#[derive(Debug, Clone)]
+pub struct Source {
+    /// Its name.
+    pub name: String,
+    /// Stands before the names of its tools and prompts.
+    pub prefix: String,
+    /// What the policy needs to know, by kind.
+    pub facts: BTreeMap<OfferKind, ToolFacts>,
+    /// Its own names of its tools, with the canonical ones.
+    pub tools: BTreeMap<String, ToolName>,
+    /// Whom it is on for.
+    pub switches: ToolSwitches,
 }
 
 /// One configured tool.
@@ -133,6 +154,11 @@ impl ToolRunnerClient {
                 tools,
                 version: answer.catalogue_version,
                 missing_upstreams: answer.missing_upstreams,
+                sources: answer
+                    .sources
+                    .into_iter()
+                    .map(Source::try_from)
+                    .collect::<Result<_, _>>()?,
             })
         })
         .await
@@ -204,6 +230,20 @@ impl ToolRunnerClient {
         })
         .await
     }
+
+    /// Carries one exchange to an upstream server, until the server ends it. Dropping the stream ends it there too.
+    /// An error at once means that nothing was sent.
+    pub async fn relay(
+        &self,
+        relay: Relay<'_>,
+    ) -> Result<impl Stream<Item = Result<Relayed, CallError>> + use<>, CallError> {
+        let mut client = self.client.clone().max_decoding_message_size(MAX_RELAYED);
+        let message = relay.into();
+        let parts = within(self.limit, async move {
+            Ok(client.relay(open_request(message)).await?.into_inner())
+        });
+        Ok(parts.await?.map(|part| Ok(part?.try_into()?)))
+    }
 }
 
 impl TryFrom<pb::Tool> for Tool {
@@ -225,6 +265,36 @@ impl TryFrom<pb::Tool> for Tool {
             toolsets: tool.toolsets,
             needs_caller_token: tool.needs_caller_token,
             switches: tool.switches.try_into()?,
+        })
+    }
+}
+
+impl TryFrom<pb::Source> for Source {
+    type Error = InvalidMessage;
+
+    fn try_from(source: pb::Source) -> Result<Self, Self::Error> {
+        let mut facts = BTreeMap::new();
+        for offered in source.facts {
+            let offered = ToolFacts::try_from(offered)?;
+            facts.insert(offered.kind, offered);
+        }
+        let canonical = |(own, name): (String, String)| match name.parse() {
+            Ok(name) => Ok((own, name)),
+            Err(_) => Err(InvalidMessage::field(
+                "source.tools",
+                "is no name of a tool",
+            )),
+        };
+        Ok(Self {
+            name: source.name,
+            prefix: source.prefix,
+            facts,
+            tools: source
+                .tools
+                .into_iter()
+                .map(canonical)
+                .collect::<Result<_, _>>()?,
+            switches: source.switches.try_into()?,
         })
     }
 }

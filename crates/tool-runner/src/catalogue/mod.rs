@@ -4,6 +4,7 @@ mod derive;
 mod execute;
 mod fault;
 mod limits;
+mod offers;
 mod result_shape;
 mod schema;
 mod selector;
@@ -23,6 +24,7 @@ pub(crate) use derive::Derived;
 pub(crate) use execute::Scope;
 pub use fault::Fault;
 pub(crate) use fault::{Faults, Fields};
+pub(crate) use offers::Offers;
 pub(crate) use result_shape::{MaxRows, ResultShape, RowEntity, Shape, VALUE, read_classes};
 pub(crate) use source::{
     GrpcSettings, HttpSettings, McpSettings, Offered, PinMode, SourceKind, SourceSettings,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde_json::Value;
 use wardgate_arguments::{Arguments, InputSchema, JsonType, Property};
-use wardgate_domain::{Digest, ToolFacts, ToolName};
+use wardgate_domain::{Digest, OfferKind, ToolFacts, ToolName};
 
 use super::File;
 use super::derive::Derive;
@@ -42,6 +42,8 @@ pub struct Tool {
     derive: Derive,
     plan: Box<dyn Plan>,
     result: ResultShape,
+    /// Of a tool that an MCP server defines: the server's name for it.
+    own_name: Option<String>,
 }
 
 impl Tool {
@@ -68,6 +70,11 @@ impl Tool {
     /// Name of the source it works on, where it has one.
     pub fn source(&self) -> Option<&str> {
         self.plan.source()
+    }
+
+    /// The name that the MCP server which defines it has for it; none of a tool that the file defines.
+    pub(crate) fn own_name(&self) -> Option<&str> {
+        self.own_name.as_deref()
     }
 
     /// Whether running it twice does what running it once does.
@@ -187,6 +194,7 @@ impl Tool {
         check_together(at, plan.as_ref(), &input, &result, &hints, faults);
         Some(Self {
             facts: ToolFacts {
+                kind: OfferKind::Tool,
                 name: name?,
                 definition_digest: definition_digest(node, word),
                 read_only: hints.read_only,
@@ -208,6 +216,7 @@ impl Tool {
             derive,
             plan,
             result,
+            own_name: None,
         })
     }
 }

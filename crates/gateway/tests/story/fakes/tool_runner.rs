@@ -10,7 +10,8 @@ use serde_json::Value;
 use tokio::sync::{oneshot, watch};
 use tonic::{Request, Response, Status};
 use wardgate_domain::{
-    Ambient, CallToRun, Caller, Digest, PermitVerifier, SignedPermit, ToolFacts, ToolName,
+    Ambient, CallToRun, Caller, Digest, OfferKind, PermitVerifier, SignedPermit, ToolFacts,
+    ToolName,
 };
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_proto::toolrunner::v1 as pb;
@@ -56,6 +57,7 @@ pub(crate) struct ToolRunner {
 /// A tool and what clients see of it. `writes` and `slow` in its name make it so.
 pub(crate) fn tool(name: &str, definition: &Value) -> pb::Tool {
     let facts = ToolFacts {
+        kind: OfferKind::Tool,
         name: name.parse().unwrap(),
         definition_digest: Digest::of(definition.to_string().as_bytes()),
         read_only: !name.contains("writes"),
@@ -220,6 +222,15 @@ impl ToolRunnerService for ToolRunner {
             }
         });
         Ok(Response::new(versions))
+    }
+
+    type RelayStream = BoxStream<'static, Result<pb::RelayResponse, Status>>;
+
+    async fn relay(
+        &self,
+        _request: Request<pb::RelayRequest>,
+    ) -> Result<Response<Self::RelayStream>, Status> {
+        Err(Status::unimplemented("relay"))
     }
 
     type CallToolStream = BoxStream<'static, Result<pb::CallToolResponse, Status>>;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use wardgate_domain::{ColumnClass, Digest, ToolFacts, ToolName};
+use wardgate_domain::{ColumnClass, Digest, OfferKind, ToolFacts, ToolName};
 
 use super::{Tool, is_name};
 use crate::catalogue::derive::Derive;
@@ -32,6 +32,7 @@ impl Tool {
         tags.push(format!("upstream:{source}"));
         Ok(Self {
             facts: ToolFacts {
+                kind: OfferKind::Tool,
                 definition_digest: digest(definition, &name, &tags, &settings.classes),
                 name,
                 read_only,
@@ -50,6 +51,7 @@ impl Tool {
             derive: Derive::default(),
             plan: executor::mcp_tool(source, definition.name()),
             result,
+            own_name: Some(definition.name().to_owned()),
         })
     }
 }

@@ -1,0 +1,63 @@
+//! What sources offer besides tools.
+
+use wardgate_domain::{DenialReason, OfferKind, ToolFacts, Verdict};
+
+use super::fixture::{Desk, Dir, SCHEMA, USING, tool};
+use super::samples::caller;
+
+const RULES: &str = r#"
+@id("tools") permit(principal, action == Action::"call_tool", resource);
+@id("connects") permit(principal in Role::"A", action == Action::"connect", resource in Tag::"near");
+@id("reads") permit(principal in Role::"A", action == Action::"read_resource", resource == Source::"s")
+when { context.arguments.hasTag("uri") && context.arguments.getTag("uri") like "open://*" };
+"#;
+
+fn offer(kind: OfferKind, tags: &[&str]) -> ToolFacts {
+    ToolFacts {
+        kind,
+        tags: tags.iter().map(|tag| (*tag).to_owned()).collect(),
+        entity: None,
+        ..tool("s")
+    }
+}
+
+fn desk(schema: &str) -> Desk {
+    let dir = Dir::with(RULES);
+    dir.write("s.cedarschema", schema);
+    Desk::over(dir.load().unwrap())
+}
+
+#[test]
+fn a_right_to_one_kind_of_thing_is_none_to_another_of_the_same_name() {
+    let desk = desk(&format!("{SCHEMA}{USING}"));
+    let allowed = |role, kind, tags: &[&str]| {
+        let decision = desk.authorize(&caller("c", &[role]), &offer(kind, tags), "{}");
+        matches!(decision.verdict, Verdict::Allow(_))
+    };
+    assert!(allowed("B", OfferKind::Tool, &[]));
+    assert!(!allowed("B", OfferKind::Connect, &["near"]));
+    assert!(allowed("A", OfferKind::Connect, &["near"]));
+    assert!(!allowed("A", OfferKind::Connect, &[]));
+    assert!(!allowed("A", OfferKind::Prompts, &["near"]));
+}
+
+#[test]
+fn a_resource_is_decided_on_by_its_uri() {
+    let desk = desk(&format!("{SCHEMA}{USING}"));
+    let resources = offer(OfferKind::Resources, &[]);
+    let open = desk.authorize(&caller("c", &["A"]), &resources, r#"{"uri":"open://x"}"#);
+    assert!(matches!(open.verdict, Verdict::Allow(_)));
+    let closed = r#"{"uri":"closed://x"}"#;
+    let denied = desk.denial(&caller("c", &["A"]), &resources, closed);
+    assert_eq!(denied, (DenialReason::NotPermitted, true));
+}
+
+#[test]
+fn a_schema_without_the_words_permits_nothing_but_tools() {
+    let desk =
+        Desk::with(r#"@id("tools") permit(principal, action == Action::"call_tool", resource);"#);
+    for kind in [OfferKind::Connect, OfferKind::Resources, OfferKind::Prompts] {
+        let denied = desk.denial(&caller("c", &["A"]), &offer(kind, &[]), "{}");
+        assert_eq!(denied, (DenialReason::NotPermitted, false), "{kind:?}");
+    }
+}

@@ -1,0 +1,95 @@
+//! What sources offer besides tools, as the policy knows it.
+
+use std::collections::BTreeMap;
+
+use wardgate_domain::{Digest, OfferKind, ToolFacts, ToolName};
+use wardgate_proto::toolrunner::v1 as pb;
+
+use super::result_shape::{ResultShape, Shape};
+use super::source::{McpSettings, SourceKind, SourceSettings};
+use super::tool::Tool;
+use crate::mcp::Transport;
+
+/// A source with what it offers besides tools.
+#[derive(Debug, Clone)]
+pub(crate) struct Offers {
+    pub(crate) source: String,
+    prefix: String,
+    facts: Vec<ToolFacts>,
+    /// The source's own names of the tools that it defines, with the canonical ones.
+    tools: BTreeMap<String, ToolName>,
+}
+
+impl Offers {
+    /// Of `source`; none where it offers nothing else. `tools` are those of the whole catalogue.
+    pub(crate) fn of(source: &SourceSettings, tools: &[Tool]) -> Option<Self> {
+        let SourceKind::Mcp(settings) = &source.kind else {
+            return None;
+        };
+        let name: ToolName = source.name.parse().ok()?;
+        let own_names = tools
+            .iter()
+            .filter(|tool| tool.source() == Some(&source.name))
+            .filter_map(|tool| Some((tool.own_name()?.to_owned(), tool.facts().name.clone())))
+            .collect();
+        Some(Self {
+            source: source.name.clone(),
+            prefix: settings.prefix.clone(),
+            facts: kinds(settings)
+                .map(|kind| facts(kind, &name, settings))
+                .collect(),
+            tools: own_names,
+        })
+    }
+
+    /// What the policy needs to know of this kind of offer; none where there is none.
+    pub(crate) fn facts(&self, kind: OfferKind) -> Option<&ToolFacts> {
+        self.facts.iter().find(|facts| facts.kind == kind)
+    }
+}
+
+/// A program has no route of its own: whoever connects shares it with everyone else.
+fn kinds(settings: &McpSettings) -> impl Iterator<Item = OfferKind> {
+    let has_route = matches!(settings.transport, Transport::Http(_));
+    let of_all = [OfferKind::Resources, OfferKind::Prompts];
+    has_route
+        .then_some(OfferKind::Connect)
+        .into_iter()
+        .chain(of_all)
+}
+
+fn facts(kind: OfferKind, name: &ToolName, settings: &McpSettings) -> ToolFacts {
+    let mut tags = settings.tags.clone();
+    tags.push(format!("upstream:{name}"));
+    let mut shape = ResultShape::plain(Shape::Content);
+    shape.classes.clone_from(&settings.classes);
+    ToolFacts {
+        // `Debug` keeps the parts apart.
+        definition_digest: Digest::of(
+            format!("{kind:?}{name:?}{tags:?}{:?}", settings.classes).as_bytes(),
+        ),
+        kind,
+        name: name.clone(),
+        read_only: kind != OfferKind::Connect,
+        tags,
+        entity: None,
+        classes: shape.released_classes(),
+        argument_defaults: BTreeMap::new(),
+    }
+}
+
+impl From<&Offers> for pb::Source {
+    fn from(offers: &Offers) -> Self {
+        let tools = offers.tools.iter();
+        Self {
+            name: offers.source.clone(),
+            prefix: offers.prefix.clone(),
+            facts: offers.facts.iter().map(Into::into).collect(),
+            tools: tools
+                .map(|(own, name)| (own.clone(), name.to_string()))
+                .collect(),
+            // They change more often than the catalogue.
+            switches: Vec::new(),
+        }
+    }
+}
