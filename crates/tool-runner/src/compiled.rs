@@ -49,15 +49,48 @@ impl CompiledPermits {
         tool: &RunnableTool,
         now: Timestamp,
     ) -> Result<(Permit, Arc<CompiledPermit>), Error> {
+        self.admit_by(signed, call, now, |verified, permit| {
+            self.compile(verified, permit, tool, call.caller)
+        })
+    }
+
+    /// The permit to use what a source offers besides tools, where no rows are.
+    pub(crate) fn admit_offer(
+        &self,
+        signed: SignedPermit,
+        call: CallToRun<'_>,
+        now: Timestamp,
+    ) -> Result<(Permit, Arc<CompiledPermit>), Error> {
+        self.admit_by(signed, call, now, |verified, _| {
+            Ok(CompiledPermit {
+                verified,
+                gate: None,
+                pushed: None,
+                redactor: self.redactor(call.caller),
+            })
+        })
+    }
+
+    fn admit_by(
+        &self,
+        signed: SignedPermit,
+        call: CallToRun<'_>,
+        now: Timestamp,
+        compile: impl FnOnce(VerifiedTerms, &Permit) -> Result<CompiledPermit, Error>,
+    ) -> Result<(Permit, Arc<CompiledPermit>), Error> {
         if let Some(compiled) = self.seen.get(&signed) {
             let permit = compiled.verified.admit(call, now)?;
             return Ok((permit, compiled));
         }
         let verified = self.keys.permits.verify(&signed)?;
         let permit = verified.admit(call, now)?;
-        let compiled = Arc::new(self.compile(verified, &permit, tool, call.caller)?);
+        let compiled = Arc::new(compile(verified, &permit)?);
         self.seen.insert(signed, Arc::clone(&compiled));
         Ok((permit, compiled))
+    }
+
+    fn redactor(&self, caller: &Caller) -> Redactor {
+        Redactor::new(&self.keys.pseudonyms, caller.tenant())
     }
 
     fn compile(
@@ -80,7 +113,7 @@ impl CompiledPermits {
             verified,
             gate,
             pushed,
-            redactor: Redactor::new(&self.keys.pseudonyms, caller.tenant()),
+            redactor: self.redactor(caller),
         })
     }
 }

@@ -29,6 +29,7 @@ use wardgate_telemetry::names;
 use crate::call::{self, AdmittedCall, Call};
 use crate::catalogue::Catalogue;
 use crate::closing::Closing;
+use crate::content::{self, Asked};
 use crate::executor::Progress;
 use crate::files::Files;
 use crate::imported::Importer;
@@ -195,6 +196,32 @@ impl ToolRunnerService for Runner {
         Err(Status::unimplemented("nothing is relayed yet"))
     }
 
+    async fn list_content(
+        &self,
+        _: Request<pb::ListContentRequest>,
+    ) -> Result<Response<pb::ListContentResponse>, Status> {
+        let switches = self.switches().map_err(|error| refused(&error))?;
+        let loaded = self.loaded.load();
+        let mut list = loaded.contents().list().clone();
+        list.catalogue_version = version(&loaded, Some(&switches)).to_wire();
+        Ok(Response::new(list))
+    }
+
+    async fn get_content(
+        &self,
+        request: Request<pb::GetContentRequest>,
+    ) -> Result<Response<pb::GetContentResponse>, Status> {
+        let asked = Asked::try_from(request.into_inner())
+            .map_err(|invalid| wardgate_rpc::invalid(&invalid))?;
+        let loaded = self.loaded.load();
+        let (max_bytes, now) = (self.config.max_result_bytes, self.shared.ambient.now());
+        let admitted = self
+            .check_source(&asked)
+            .and_then(|()| content::admit(asked, &loaded, max_bytes, now))
+            .map_err(|error| refused(&error))?;
+        Ok(Response::new(admitted.get()))
+    }
+
     async fn set_switch(
         &self,
         request: Request<pb::SetSwitchRequest>,
@@ -308,6 +335,16 @@ impl Runner {
         match loaded.tool(&call.tool) {
             Some(tool) if tool.switches(&switches).allow(&call.caller) => Ok(()),
             _ => Err(Error::UnknownTool),
+        }
+    }
+
+    /// A source that is off for its caller is answered like one that does not exist.
+    fn check_source(&self, asked: &Asked) -> Result<(), Error> {
+        let switches = self.switches()?.of_source(&asked.source);
+        if switches.allow(&asked.caller) {
+            Ok(())
+        } else {
+            Err(Error::UnknownTool)
         }
     }
 

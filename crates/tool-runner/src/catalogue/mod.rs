@@ -174,11 +174,12 @@ impl Catalogue {
                 Toolset::read_all(node, &tools, &prefixes, &mut toolsets, faults);
             }
         }
+        let sources: Vec<_> = sources.into_values().flatten().collect();
         Self {
-            version: version(&tools, &toolsets, &[]),
+            version: version(&tools, &toolsets, &sources, &[]),
             tools,
             toolsets,
-            sources: sources.into_values().flatten().collect(),
+            sources,
             imported: Vec::new(),
             missing: Vec::new(),
         }
@@ -211,7 +212,7 @@ impl Catalogue {
         self.tools.extend(imports.tools);
         self.imported = imports.sources;
         self.missing = imports.missing;
-        self.version = version(&self.tools, &self.toolsets, &self.missing);
+        self.version = version(&self.tools, &self.toolsets, &self.sources, &self.missing);
     }
 
     /// Tools that toolsets name and that there are not: nobody offers them now.
@@ -357,7 +358,12 @@ fn check_names(tools: &[(&Path, &Node, Tool)], faults: &mut Faults) {
     }
 }
 
-fn version(tools: &[Tool], toolsets: &[Toolset], missing: &[String]) -> Digest {
+fn version(
+    tools: &[Tool],
+    toolsets: &[Toolset],
+    sources: &[SourceSettings],
+    missing: &[String],
+) -> Digest {
     let mut names = String::new();
     for tool in tools {
         names.push_str(&tool.facts.definition_digest.to_string());
@@ -369,6 +375,9 @@ fn version(tools: &[Tool], toolsets: &[Toolset], missing: &[String]) -> Digest {
     }
     for toolset in toolsets {
         names.push_str(&format!("{toolset:?}\n"));
+    }
+    for offers in sources.iter().filter_map(|it| Offers::of(it, tools)) {
+        names.push_str(&format!("{}\n", offers.digest()));
     }
     for source in missing {
         names.push_str(&format!("missing {source:?}\n"));

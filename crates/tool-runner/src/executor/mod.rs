@@ -34,7 +34,6 @@ use wardgate_rpc::client::MemoryClient;
 
 use crate::Error;
 use crate::catalogue::{Fields, Scope, Shape, SourceKind, SourceSettings, Statement};
-use crate::content::Own;
 use crate::grpc::GrpcServer;
 use crate::kept_results::KeptResults;
 use crate::mcp::Upstream;
@@ -152,7 +151,8 @@ pub(crate) enum Source {
     Http(Arc<HttpSource>),
     Grpc(Arc<GrpcServer>),
     Mcp(Arc<Upstream>),
-    Content(Arc<Own>),
+    /// It is in memory; [`crate::content`] has it.
+    Content,
 }
 
 impl Sources {
@@ -230,7 +230,7 @@ impl Sources {
             .iter()
             .filter_map(|(name, open)| match &open.source {
                 Source::Sql(database) => Some((name.as_str(), Arc::clone(database))),
-                Source::Http(_) | Source::Grpc(_) | Source::Mcp(_) | Source::Content(_) => None,
+                Source::Http(_) | Source::Grpc(_) | Source::Mcp(_) | Source::Content => None,
             })
     }
 
@@ -254,7 +254,7 @@ impl Sources {
     pub(crate) fn servers(&self) -> impl Iterator<Item = &Arc<Upstream>> {
         self.open.values().filter_map(|open| match &open.source {
             Source::Mcp(upstream) => Some(upstream),
-            Source::Sql(_) | Source::Http(_) | Source::Grpc(_) | Source::Content(_) => None,
+            Source::Sql(_) | Source::Http(_) | Source::Grpc(_) | Source::Content => None,
         })
     }
 
@@ -287,7 +287,7 @@ impl Source {
             SourceKind::Grpc(settings) => GrpcServer::open(settings, ambient)
                 .map(|server| Self::Grpc(Arc::new(server)))
                 .map_err(|error| Error::GrpcSource(error.to_string())),
-            SourceKind::Content(own) => Ok(Self::Content(Arc::clone(own))),
+            SourceKind::Content(_) => Ok(Self::Content),
             SourceKind::Mcp(mcp) => Upstream::new(&settings.name, &mcp.transport, ambient)
                 .map(|upstream| Self::Mcp(Arc::new(upstream)))
                 .map_err(|error| Error::HttpSource(error.to_string())),

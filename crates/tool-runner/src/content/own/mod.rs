@@ -18,7 +18,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 use wardgate_arguments::InvalidArguments;
-use wardgate_domain::{ColumnClass, Digest};
+use wardgate_domain::{ColumnClass, Digest, OfferKind};
 
 use self::arguments::Arguments;
 use self::prompt::Prompt;
@@ -122,15 +122,21 @@ impl Own {
             return None;
         }
         own.check_references(faults);
-        let bodies: Vec<_> = own.resources.iter().map(Resource::body).collect();
+        let bodies = own.resources.iter().map(Resource::body);
         let written = node.to_json(KeyOrder::Sorted);
-        let digest = Digest::of_parts(
-            [written.as_str()]
-                .into_iter()
-                .chain(bodies)
-                .map(str::as_bytes),
-        );
+        let parts = [written.as_str()]
+            .into_iter()
+            .chain(bodies)
+            .map(|part| Digest::of(part.as_bytes()).to_string());
+        let digest = Digest::of(parts.collect::<String>().as_bytes());
         Some(Self { digest, ..own })
+    }
+
+    /// What it offers.
+    pub(crate) fn kinds(&self) -> impl Iterator<Item = OfferKind> + use<> {
+        let prompts = (!self.prompts.is_empty()).then_some(OfferKind::Prompts);
+        let resources = (!self.resources.is_empty()).then_some(OfferKind::Resources);
+        resources.into_iter().chain(prompts)
     }
 
     /// Every name that clients know something of it by, with its kind and where it stands.

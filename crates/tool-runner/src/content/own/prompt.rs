@@ -94,6 +94,12 @@ impl Prompt {
 
     /// The result of `prompts/get`.
     pub(super) fn get(&self, arguments: &[u8], own: &Own) -> Result<Value, GetError> {
+        // Where the client sent none.
+        let arguments = if arguments.is_empty() {
+            b"{}"
+        } else {
+            arguments
+        };
         let values = self.arguments.check(arguments)?;
         let message = |message: &Message| {
             let content = match &message.says {
