@@ -90,11 +90,12 @@ pub(crate) fn start(
     importer: Importer,
     shared: Shared,
 ) -> Result<Arc<Runner>, Error> {
-    let seen = Files::read(&config.catalogue).unwrap_or_default();
+    let mut seen = Files::read(&config.catalogue, &[]).unwrap_or_default();
     let mut catalogue =
         Catalogue::load(&config.catalogue, &config.variables).map_err(Error::Catalogue)?;
     importer.import(&mut catalogue, &seen.lock)?;
     let loaded = Loaded::new(catalogue, &config, &keys, &shared, None)?;
+    seen.attached = loaded.contents().files();
     // Before anyone can answer.
     let upstreams = importer.changes();
     importer.follow(loaded.upstreams());
@@ -402,7 +403,8 @@ impl Runner {
     /// Puts the files in force if they differ from what was `seen` last and have no faults. True if it did.
     pub(crate) async fn reload(&self, seen: &mut Files) -> bool {
         let path = self.config.catalogue.clone();
-        let read = tokio::task::spawn_blocking(move || Files::read(&path)).await;
+        let attached = seen.attached.clone();
+        let read = tokio::task::spawn_blocking(move || Files::read(&path, &attached)).await;
         // A file that is gone for the moment, while it is being replaced, changes nothing.
         let Ok(Ok(found)) = read else {
             return false;
@@ -416,6 +418,7 @@ impl Runner {
         self.tell_readiness();
         match reloaded {
             Ok(version) => {
+                seen.attached = self.loaded.load().contents().files();
                 counter!(names::CATALOGUE_RELOADS, "outcome" => "loaded").increment(1);
                 info!(%version, "the tool catalogue changed and is in force");
                 true

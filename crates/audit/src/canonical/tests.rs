@@ -37,6 +37,7 @@ fn subject() -> CallFacts {
         policy_hash: Some(Digest::from_bytes([2; 32])),
         policies: vec!["doctor-reads".to_owned()],
         permit_id: Some(PERMIT_ID.parse().unwrap()),
+        method: String::new(),
     }
 }
 
@@ -171,6 +172,16 @@ fn the_canonical_bytes_of_an_outcome_are_these() {
         (&"ok".into(), &false.into())
     );
     assert_eq!((&ok["rows"], &ok["phi"]), (&12.into(), &true.into()));
+}
+
+#[test]
+fn what_is_no_call_of_a_tool_says_its_method() {
+    let read = Outcome {
+        call: subject().by_method("resources/read"),
+        ..outcome()
+    };
+    let read: Value = serde_json::from_str(&canonical(Event::Outcome(read))).unwrap();
+    assert_eq!(read["method"], "resources/read");
 }
 
 #[test]

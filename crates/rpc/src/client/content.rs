@@ -1,7 +1,7 @@
 //! Prompts and resources, as the tool-runner's callers see them.
 
 use bytes::Bytes;
-use wardgate_domain::{CallId, Caller, InvalidMessage, SignedPermit};
+use wardgate_domain::{CallId, Caller, InvalidMessage, OfferKind, SignedPermit};
 use wardgate_proto::toolrunner::v1 as pb;
 
 use super::ResultFacts;
@@ -26,10 +26,8 @@ pub struct Content {
 pub struct ContentSource {
     /// Its name.
     pub name: String,
-    /// It has prompts, now or when it answers again.
-    pub prompts: bool,
-    /// The same of resources and templates.
-    pub resources: bool,
+    /// Whether it has prompts, resources or both, now or when it answers again.
+    pub kinds: Vec<OfferKind>,
     /// The toolsets they are in.
     pub toolsets: Vec<String>,
     /// It is an MCP server: clients know its resources by URIs that name it.
@@ -117,8 +115,13 @@ impl From<pb::ContentSource> for ContentSource {
     fn from(source: pb::ContentSource) -> Self {
         Self {
             name: source.name,
-            prompts: source.prompts,
-            resources: source.resources,
+            kinds: [
+                (source.prompts, OfferKind::Prompts),
+                (source.resources, OfferKind::Resources),
+            ]
+            .into_iter()
+            .filter_map(|(has, kind)| has.then_some(kind))
+            .collect(),
             toolsets: source.toolsets,
             is_upstream: source.is_upstream,
             is_missing: source.is_missing,

@@ -9,6 +9,7 @@ use wardgate_proto::toolrunner::v1 as pb;
 use super::Own;
 use super::own::Listed;
 use crate::catalogue::{SourceKind, SourceSettings, Toolset};
+use crate::files::Attached;
 
 /// The prompts and resources of a catalogue.
 pub(crate) struct Contents {
@@ -59,6 +60,12 @@ impl Contents {
     /// The source of that name, if it has content of its own.
     pub(super) fn own(&self, source: &str) -> Option<&Arc<Own>> {
         self.own.get(source)
+    }
+
+    /// Every file that something of it stands in.
+    pub(crate) fn files(&self) -> Vec<Attached> {
+        let files = self.own.values().flat_map(|own| own.files());
+        files.cloned().collect()
     }
 
     pub(crate) fn list(&self) -> &pb::ListContentResponse {

@@ -9,6 +9,8 @@ use wardgate_proto::common::v1::ErrorReason;
 use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_proto::toolrunner::v1::get_content_request::{Completion, Prompt, Resource, Wanted};
 
+use wardgate_rpc::Readiness;
+
 use super::database::Database;
 use super::harness::{Harness, VALIDITY, eventually};
 
@@ -303,6 +305,34 @@ async fn a_changed_file_is_in_force_and_what_it_offered_before_is_not() {
         .await
         .unwrap();
     assert_eq!(result(&read)["contents"][0]["text"], "Ring.");
+}
+
+#[tokio::test]
+async fn a_changed_file_of_a_resource_is_in_force_too() {
+    let dir = tempfile::TempDir::new().unwrap();
+    let page = dir.path().join("page.md");
+    std::fs::write(&page, "one").unwrap();
+    let text = format!(
+        "sources:\n  guides:\n    type: content\n    resources:\n      - {{ uri: \"guide://page\", name: page, file: {} }}\n",
+        page.display()
+    );
+    let harness = Harness::with(&Database::sqlite().await, &text, |_| ()).await;
+    let size = async || {
+        let listed = harness.content().await.resources.remove(0);
+        serde_json::from_slice::<Value>(&listed.definition_json).unwrap()["size"].clone()
+    };
+    assert_eq!(size().await, 3);
+    std::fs::write(&page, "three").unwrap();
+    eventually("the file is in force", async || size().await == 5).await;
+    // One that is gone leaves what was in force.
+    std::fs::remove_file(&page).unwrap();
+    let mut readiness = harness.runner.readiness();
+    let outdated = readiness.wait_for(|readiness| matches!(readiness, Readiness::Outdated(_)));
+    tokio::time::timeout(VALIDITY, outdated)
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(size().await, 5);
 }
 
 #[tokio::test]

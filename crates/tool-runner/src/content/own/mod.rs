@@ -24,6 +24,7 @@ use self::arguments::Arguments;
 use self::prompt::Prompt;
 use self::resource::{Address, Resource};
 use crate::catalogue::{Faults, Fields, KeyOrder, Mark, Node, UnfitValue, Yaml, read_classes};
+use crate::files::Attached;
 
 /// The column whose class governs everything that is read here.
 pub(crate) const CONTENT: &str = "content";
@@ -137,6 +138,11 @@ impl Own {
         let prompts = (!self.prompts.is_empty()).then_some(OfferKind::Prompts);
         let resources = (!self.resources.is_empty()).then_some(OfferKind::Resources);
         resources.into_iter().chain(prompts)
+    }
+
+    /// The files that resources stand in.
+    pub(crate) fn files(&self) -> impl Iterator<Item = &Attached> {
+        self.resources.iter().filter_map(Resource::file)
     }
 
     /// Every name that clients know something of it by, with its kind and where it stands.

@@ -11,6 +11,7 @@ use wardgate_domain::UriTemplate;
 
 use super::{Arguments, GetError};
 use crate::catalogue::{Faults, Fields, Mark, Node, Template};
+use crate::files::Attached;
 
 /// The largest file, in bytes. It is held in memory, and has to fit into an answer.
 const MAX_FILE: u64 = 512 * 1024;
@@ -28,13 +29,14 @@ pub(crate) struct Resource {
     pub(super) address: Address,
     about: About,
     body: Body,
+    file: Option<Attached>,
 }
 
 /// Where it is found.
 #[derive(Debug)]
 pub(super) enum Address {
     Uri(String),
-    Template(UriTemplate, Arguments),
+    Template(UriTemplate, Box<Arguments>),
 }
 
 /// What is said of it.
@@ -109,12 +111,19 @@ impl Resource {
             }
         };
         let address = address?;
+        let mut attached = None;
         let body = match (text, file, &address) {
             (Some(node), None, Address::Uri(_)) => faults.any_text(node, "text").map(Body::Text),
             (Some(node), None, Address::Template(_, arguments)) => {
                 arguments.template(node, "text", faults).map(Body::Template)
             }
-            (None, Some(node), Address::Uri(_)) => file_of(node, base, faults),
+            (None, Some(node), Address::Uri(_)) => {
+                let read = file_of(node, base, faults);
+                read.map(|(body, file)| {
+                    attached = Some(file);
+                    body
+                })
+            }
             _ => {
                 faults.add(
                     node.at,
@@ -129,6 +138,7 @@ impl Resource {
             address,
             about,
             body: body?,
+            file: attached,
         })
     }
 
@@ -154,6 +164,11 @@ impl Resource {
             definition["size"] = size.into();
         }
         definition
+    }
+
+    /// The file that it stands in.
+    pub(super) fn file(&self) -> Option<&Attached> {
+        self.file.as_ref()
     }
 
     /// What is read there, for a digest; a template's text stands in the file itself.
@@ -231,7 +246,7 @@ fn templated(node: &Node, arguments: Option<&Node>, faults: &mut Faults) -> Opti
         return None;
     }
     let arguments = Arguments::of_variables(&template, arguments, faults)?;
-    Some(Address::Template(template, arguments))
+    Some(Address::Template(template, Box::new(arguments)))
 }
 
 /// Whether it is an absolute URI (RFC 3986, section 4.3) that nothing else answers to.
@@ -258,26 +273,26 @@ fn is_usable(uri: &str, node: &Node, what: &str, faults: &mut Faults) -> bool {
     }
 }
 
-fn file_of(node: &Node, base: &Path, faults: &mut Faults) -> Option<Body> {
+fn file_of(node: &Node, base: &Path, faults: &mut Faults) -> Option<(Body, Attached)> {
     let name = faults.text(node, "file")?;
     let path = base.join(name);
-    let size = std::fs::metadata(&path).map(|found| found.len());
-    if size.as_ref().is_ok_and(|size| *size > MAX_FILE) {
-        faults.add(
-            node.at,
-            format!("the file `{name}` is larger than {} KiB", MAX_FILE / 1024),
-            "make it smaller, or offer it by a tool that pages",
-        );
-        return None;
-    }
-    match size.and_then(|_| std::fs::read(&path)) {
-        Ok(bytes) => Some(match String::from_utf8(bytes) {
-            Ok(text) => Body::Text(text),
-            Err(other) => Body::Blob {
-                base64: STANDARD.encode(other.as_bytes()),
-                size: other.as_bytes().len(),
-            },
-        }),
+    let read = std::fs::metadata(&path).and_then(|found| {
+        let bytes = match found.len() {
+            0..=MAX_FILE => Some(std::fs::read(&path)?),
+            _ => None,
+        };
+        Ok((bytes, Attached::of(path, &found)))
+    });
+    match read {
+        Ok((Some(bytes), file)) => Some((Body::of(bytes), file)),
+        Ok((None, _)) => {
+            faults.add(
+                node.at,
+                format!("the file `{name}` is larger than {} KiB", MAX_FILE / 1024),
+                "make it smaller, or offer it by a tool that pages",
+            );
+            None
+        }
         Err(error) => {
             faults.add(
                 node.at,
@@ -285,6 +300,19 @@ fn file_of(node: &Node, base: &Path, faults: &mut Faults) -> Option<Body> {
                 "check its path (relative to this file) and its permissions",
             );
             None
+        }
+    }
+}
+
+impl Body {
+    /// A text where it is one.
+    fn of(bytes: Vec<u8>) -> Self {
+        match String::from_utf8(bytes) {
+            Ok(text) => Self::Text(text),
+            Err(other) => Self::Blob {
+                base64: STANDARD.encode(other.as_bytes()),
+                size: other.as_bytes().len(),
+            },
         }
     }
 }

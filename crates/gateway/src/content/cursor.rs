@@ -1,0 +1,62 @@
+//! Where a list goes on. A client sees a text without meaning; what is in it the client was shown already.
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde::{Deserialize, Serialize};
+
+use crate::mcp::{Request, text_of};
+use crate::reply::RpcError;
+
+/// A place in a list.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Cursor {
+    /// Behind the entry of this name.
+    After(String),
+    /// In the conversations, at the memory's own place.
+    Memory(String),
+}
+
+impl Cursor {
+    /// The cursor of `request`; none at the start of a list.
+    pub(super) fn of(request: &Request<'_>) -> Result<Option<Self>, RpcError> {
+        let Some(raw) = request.params.cursor else {
+            return Ok(None);
+        };
+        let cursor = text_of(raw).and_then(|text| Self::parse(&text));
+        cursor.map(Some).ok_or_else(|| {
+            RpcError::invalid_params("unknown `cursor`: use the `nextCursor` of a list, or none")
+        })
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
+        serde_json::from_slice(&bytes).ok()
+    }
+
+    /// As clients send it back.
+    pub(super) fn write(&self) -> String {
+        // It always has a JSON form.
+        let json = serde_json::to_vec(self).unwrap_or_default();
+        URL_SAFE_NO_PAD.encode(json)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cursor_reads_back_and_anything_else_is_none() {
+        for cursor in [
+            Cursor::After("guide://a b/ü".to_owned()),
+            Cursor::Memory("17".to_owned()),
+            Cursor::Memory(String::new()),
+        ] {
+            assert_eq!(Cursor::parse(&cursor.write()), Some(cursor));
+        }
+        for text in ["", "?", "e30", "W10", "17"] {
+            assert_eq!(Cursor::parse(text), None, "{text}");
+        }
+    }
+}
