@@ -1,5 +1,7 @@
 //! Where a list goes on. A client sees a text without meaning; what is in it the client was shown already.
 
+use std::str::FromStr;
+
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
@@ -10,7 +12,7 @@ use crate::reply::RpcError;
 /// A place in a list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum Cursor {
+pub(crate) enum Cursor {
     /// Behind the entry of this name.
     After(String),
     /// In the conversations, at the memory's own place.
@@ -23,22 +25,28 @@ impl Cursor {
         let Some(raw) = request.params.cursor else {
             return Ok(None);
         };
-        let cursor = text_of(raw).and_then(|text| Self::parse(&text));
-        cursor.map(Some).ok_or_else(|| {
-            RpcError::invalid_params("unknown `cursor`: use the `nextCursor` of a list, or none")
-        })
-    }
-
-    fn parse(text: &str) -> Option<Self> {
-        let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
-        serde_json::from_slice(&bytes).ok()
+        let cursor = text_of(raw).ok_or("must be a string");
+        let cursor = cursor.and_then(|text| text.parse());
+        let cursor = cursor
+            .map_err(|problem| RpcError::invalid_params(format!("`params.cursor` {problem}")))?;
+        Ok(Some(cursor))
     }
 
     /// As clients send it back.
-    pub(super) fn write(&self) -> String {
+    pub(crate) fn write(&self) -> String {
         // It always has a JSON form.
         let json = serde_json::to_vec(self).unwrap_or_default();
         URL_SAFE_NO_PAD.encode(json)
+    }
+}
+
+impl FromStr for Cursor {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let bytes = URL_SAFE_NO_PAD.decode(text).ok();
+        let cursor = bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok());
+        cursor.ok_or("is unknown: use the `nextCursor` of this list, or none")
     }
 }
 
@@ -53,10 +61,10 @@ mod tests {
             Cursor::Memory("17".to_owned()),
             Cursor::Memory(String::new()),
         ] {
-            assert_eq!(Cursor::parse(&cursor.write()), Some(cursor));
+            assert_eq!(cursor.write().parse(), Ok(cursor));
         }
         for text in ["", "?", "e30", "W10", "17"] {
-            assert_eq!(Cursor::parse(text), None, "{text}");
+            assert!(text.parse::<Cursor>().is_err(), "{text}");
         }
     }
 }

@@ -83,20 +83,16 @@ pub(super) async fn get(
         .then(|| cancel.clone().drop_guard());
     let call_id = CallId::new(gateway.ambient());
     let params = request.raw_params.map_or("{}", RawValue::get);
-    let arriving = |requested: &str| {
-        CallFacts::arriving(
-            call_id,
-            &post.caller,
-            post.client_ip.clone(),
-            post.protocol(version),
-            requested,
-            params.as_bytes(),
-        )
-    };
+    let (ip, protocol) = (post.client_ip.clone(), post.protocol(version));
+    let (caller, params) = (&post.caller, params.as_bytes());
     let facts = match &wish.of {
-        Named::Prompt(name) => arriving(name),
+        Named::Prompt(name) => {
+            CallFacts::arriving(call_id, caller, ip, protocol, name, params)
+        }
         // A URI can hold anything a person typed.
-        Named::Resource(_) | Named::Template(_) => arriving(""),
+        Named::Resource(_) | Named::Template(_) => {
+            CallFacts::without_tool(call_id, caller, ip, protocol, params)
+        }
     };
     let method = wish.method.as_str();
     let story = Story {

@@ -15,6 +15,8 @@ pub(crate) struct Index {
     pub(super) prompts: Vec<Entry>,
     pub(super) resources: Vec<Entry>,
     pub(super) templates: Vec<Entry>,
+    /// Those that tell which URIs are theirs, each with its source.
+    readable: Vec<(UriTemplate, String)>,
 }
 
 /// One entry of a list.
@@ -54,10 +56,16 @@ impl Index {
             entries.sort_by(|a, b| a.name.cmp(&b.name));
             entries
         };
+        let templates = entries("uriTemplate", listed.templates);
+        let readable = templates.iter().filter_map(|entry| {
+            let template = entry.name.parse().ok()?;
+            Some((template, entry.source.clone()))
+        });
         Self {
+            readable: readable.collect(),
+            templates,
             prompts: entries("name", listed.prompts),
             resources: entries("uri", listed.resources),
-            templates: entries("uriTemplate", listed.templates),
             sources: listed
                 .sources
                 .into_iter()
@@ -91,14 +99,10 @@ impl Index {
     /// The resource at `uri`: one that is listed, or one of a template.
     pub(super) fn resource(&self, uri: &str) -> Option<Found> {
         let by_template = || {
-            let mut templates = self.templates.iter();
-            let fits = |entry: &&Entry| {
-                let template = entry.name.parse::<UriTemplate>();
-                template.is_ok_and(|template| template.read(uri).is_some())
-            };
-            let template = templates.find(fits)?;
+            let mut readable = self.readable.iter();
+            let (_, source) = readable.find(|(template, _)| template.read(uri).is_some())?;
             Some(Found {
-                source: template.source.clone(),
+                source: source.clone(),
                 own_name: uri.to_owned(),
             })
         };

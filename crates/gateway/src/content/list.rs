@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use futures::{StreamExt, TryStreamExt, stream};
-use wardgate_domain::OfferKind;
+use wardgate_domain::{MemoryMethod, OfferKind};
 
 use super::cursor::Cursor;
 use super::index::{Entry, is_in};
@@ -29,37 +29,13 @@ const AT_ONCE: usize = 8;
 /// Key of the upstreams that do not answer, in `_meta` of a list.
 const MISSING_UPSTREAMS: &str = "dev.wardgate/missingUpstreams";
 
-/// What a page already has before conversations are added to it.
-#[derive(Debug)]
+/// What a page has before the first conversations are added to it.
+#[derive(Debug, Default)]
 pub(crate) struct Listed {
     /// Definitions as JSON texts.
     pub(crate) entries: Vec<String>,
-    /// Where the conversations go on; empty at their start.
-    pub(crate) cursor: String,
     /// The members of `_meta`.
     pub(crate) meta: String,
-}
-
-impl Listed {
-    /// Of a list that has nothing but conversations.
-    pub(super) fn nothing(request: &Request<'_>) -> Result<Self, RpcError> {
-        let cursor = match Cursor::of(request)? {
-            None => String::new(),
-            Some(Cursor::Memory(cursor)) => cursor,
-            // The rest of what sources offered before.
-            Some(Cursor::After(_)) => String::new(),
-        };
-        Ok(Self {
-            entries: Vec::new(),
-            cursor,
-            meta: String::new(),
-        })
-    }
-
-    /// What the client sends to read on in the conversations.
-    pub(crate) fn next(cursor: String) -> String {
-        Cursor::Memory(cursor).write()
-    }
 }
 
 pub(super) async fn prompts(
@@ -87,8 +63,7 @@ pub(super) async fn resources(
         None => None,
         Some(Cursor::After(name)) => Some(name),
         Some(Cursor::Memory(_)) if remembers => {
-            let listed = Listed::nothing(request)?;
-            return memory::list(gateway, post, request, version, listed).await;
+            return memory::answer(gateway, post, request, version, MemoryMethod::List).await;
         }
         Some(Cursor::Memory(_)) => return Err(unknown_cursor()),
     };
@@ -101,10 +76,9 @@ pub(super) async fn resources(
     }
     let listed = Listed {
         entries: page.entries,
-        cursor: String::new(),
         meta: page.meta,
     };
-    memory::list(gateway, post, request, version, listed).await
+    memory::list_behind(gateway, post, request, version, listed).await
 }
 
 pub(super) async fn templates(
@@ -134,7 +108,7 @@ fn after(request: &Request<'_>) -> Result<Option<String>, RpcError> {
 }
 
 fn unknown_cursor() -> RpcError {
-    RpcError::invalid_params("unknown `cursor`: it is of another list")
+    RpcError::invalid_params("`params.cursor` is unknown: it is of another list")
 }
 
 fn known(gateway: &Gateway) -> Result<Arc<Catalogue>, RpcError> {

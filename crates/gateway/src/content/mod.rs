@@ -19,7 +19,7 @@ mod wish;
 
 use std::sync::Arc;
 
-use wardgate_domain::OfferKind;
+use wardgate_domain::{MemoryMethod, OfferKind};
 
 use self::wish::Wish;
 use crate::Gateway;
@@ -27,6 +27,7 @@ use crate::mcp::{Post, Request, Version};
 use crate::memory;
 use crate::reply::{Answer, RpcError};
 
+pub(crate) use self::cursor::Cursor;
 pub(crate) use self::index::Index;
 pub(crate) use self::list::Listed;
 
@@ -110,18 +111,17 @@ pub(crate) async fn answer(
             list::resources(gateway, post, request, version).await
         }
         Method::ListResources if remembers => {
-            memory::list(gateway, post, request, version, Listed::nothing(request)?).await
+            memory::answer(gateway, post, request, version, MemoryMethod::List).await
         }
         Method::ListTemplates if offered.resources || remembers => {
             list::templates(gateway, post, request, version).await
         }
-        Method::ReadResource if remembers && memory::is_about(request) => {
-            memory::read(gateway, post, request, version).await
+        Method::ReadResource
+            if remembers && (!offered.resources || memory::is_about(request.params.uri)) =>
+        {
+            memory::answer(gateway, post, request, version, MemoryMethod::Read).await
         }
         Method::GetPrompt if !offered.prompts => Err(unknown()),
-        Method::ReadResource if !offered.resources && remembers => {
-            memory::read(gateway, post, request, version).await
-        }
         Method::ReadResource if !offered.resources => Err(unknown()),
         Method::Complete if !(offered.prompts || offered.resources) => Err(unknown()),
         Method::GetPrompt | Method::ReadResource | Method::Complete => {

@@ -41,7 +41,7 @@ impl Endpoint for ListResources {
         }
         private(&mut result, desk.version);
         Ok(Done {
-            result,
+            result: result.to_string(),
             conversation: None,
             seen: Seen::default(),
         })
