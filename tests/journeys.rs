@@ -16,6 +16,7 @@ const WARDGATE: &str = env!("CARGO_BIN_EXE_wardgate");
 const REPOSITORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
 mod journeys {
+    mod collector;
     mod extra_tools;
     mod people;
     mod refusals;
@@ -48,6 +49,7 @@ mod journeys {
     mod samples;
     mod separate_processes;
     mod start_up;
+    mod subscriptions;
     mod switches;
     mod versions;
 }

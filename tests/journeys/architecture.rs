@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::REPOSITORY;
 
 /// Every crate and what it depends on, of this workspace, in what ships.
-const ARROWS: [(&str, &[&str]); 16] = [
+const ARROWS: [(&str, &[&str]); 17] = [
     ("proto", &[]),
     ("telemetry", &[]),
     ("store", &[]),
@@ -54,6 +54,8 @@ const ARROWS: [(&str, &[&str]); 16] = [
         ],
     ),
     ("testkit", &[]),
+    // A server for tests, which reach it by its URL alone.
+    ("fixture", &[]),
 ];
 
 /// The same for tests alone.
@@ -124,7 +126,7 @@ fn every_crate_depends_on_what_the_design_says_and_on_nothing_else() {
 }
 
 #[test]
-fn there_is_one_binary() {
+fn there_is_one_binary_besides_the_server_for_tests() {
     let packages = packages();
     let binaries = packages
         .iter()
@@ -132,6 +134,6 @@ fn there_is_one_binary() {
     let binaries = binaries.filter(|target| target["kind"][0] == "bin");
     assert_eq!(
         binaries.map(|target| &target["name"]).collect::<Vec<_>>(),
-        ["wardgate"]
+        ["wardgate-fixture", "wardgate"]
     );
 }

@@ -1,5 +1,7 @@
 //! Chats: a person asks, a model decides, governed tools run, and the conversation is kept.
 
+mod contents;
+mod follows;
 mod kill;
 mod provider;
 mod talk;
@@ -162,12 +164,7 @@ async fn what_the_agent_offers_is_what_the_caller_may_call() {
     for token in [doctor(&app), billing(&app)] {
         let events = hear(&app, &token, &said("What can you do?")).await;
         assert_eq!(finish(&events), "stop");
-        let request = provider.asked().pop().unwrap();
-        let tools = request["tools"].as_array().unwrap().iter();
-        let mut offered: Vec<String> = tools
-            .map(|tool| tool["function"]["name"].as_str().unwrap())
-            .map(|name| own_name(name).to_owned())
-            .collect();
+        let mut offered = offered(&provider);
         offered.sort();
         let mut may_call = app.client().tool_names(&token).await;
         may_call.sort();
@@ -193,6 +190,16 @@ async fn what_the_agent_offers_is_what_the_caller_may_call() {
             .iter()
             .any(|record| record["tool"] == "get_medical_records")
     );
+}
+
+/// The tools that the model was offered last, by their own names.
+fn offered(provider: &Provider) -> Vec<String> {
+    let request = provider.asked().pop().unwrap();
+    let tools = request["tools"].as_array().unwrap().iter();
+    tools
+        .map(|tool| tool["function"]["name"].as_str().unwrap())
+        .map(|name| own_name(name).to_owned())
+        .collect()
 }
 
 /// The tool's own name for a name that the demo's assistant has for it.

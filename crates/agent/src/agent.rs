@@ -27,7 +27,7 @@ use crate::reload::{self, Parse};
 use crate::request::{ApprovalDecision, BearerToken, ChatRequest, Model};
 use crate::seam::{GatewayClient, ModelClient};
 use crate::turn::{self, Failure, Setup};
-use crate::{Config, Error};
+use crate::{Config, Error, Telemetry};
 
 /// The events of one request. The last is always `done`; dropping the stream ends the work.
 pub type EventStream = BoxStream<'static, AgentEvent>;
@@ -64,7 +64,7 @@ impl Agent {
             let client: Arc<dyn GatewayClient> = Arc::new(AsCaller::new(gateway.clone(), token));
             client
         };
-        let provider = open_provider(ambient.clone());
+        let provider = open_provider(config.telemetry, ambient.clone());
         Self::with(config, provider, Arc::new(gateway), key, ambient).await
     }
 
@@ -190,7 +190,7 @@ pub fn check(config: &Config) -> Result<(), Error> {
     let Some(path) = &config.assistants else {
         return Ok(());
     };
-    let provider = open_provider(Ambient::system());
+    let provider = open_provider(config.telemetry, Ambient::system());
     let files = texts(path).map_err(|error| unreadable(path, &error))?;
     parse(&files, &config.variables, &*provider).map(drop)
 }
@@ -199,13 +199,15 @@ fn unreadable(path: &Path, error: &std::io::Error) -> Error {
     Error::Assistants(format!("{}: cannot be read: {error}", path.display()))
 }
 
-fn open_provider(ambient: Ambient) -> Arc<OpenProvider> {
+fn open_provider(telemetry: Telemetry, ambient: Ambient) -> Arc<OpenProvider> {
     Arc::new(move |name: &str, settings: serde_json::Value| {
         let settings: ProviderSettings = serde_json::from_value(settings)
             .map_err(|error| format!("provider `{name}`: {error}"))?;
         let provider = Provider::open(name, &settings, ambient.clone());
         provider
-            .map(|provider| Arc::new(provider) as Arc<dyn ModelClient>)
+            .map(|provider| {
+                Arc::new(provider.with_contents(telemetry.contents)) as Arc<dyn ModelClient>
+            })
             .map_err(|error| error.to_string())
     })
 }

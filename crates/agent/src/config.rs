@@ -18,6 +18,17 @@ pub struct Config {
     pub variables: BTreeMap<String, String>,
     /// How often the files are looked at for changes, in seconds.
     pub reload_seconds: u64,
+    /// What traces hold beyond names and counts.
+    pub telemetry: Telemetry,
+}
+
+/// Section `agent.telemetry`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Telemetry {
+    /// Puts everything that models are told and answer into traces: what people say, and what tools gave. Nothing of it
+    /// is redacted further.
+    pub contents: bool,
 }
 
 impl Default for Config {
@@ -26,6 +37,7 @@ impl Default for Config {
             assistants: None,
             variables: BTreeMap::new(),
             reload_seconds: 2,
+            telemetry: Telemetry::default(),
         }
     }
 }
@@ -36,6 +48,7 @@ impl fmt::Debug for Config {
             .field("assistants", &self.assistants)
             .field("variables", &self.variables.keys())
             .field("reload_seconds", &self.reload_seconds)
+            .field("telemetry", &self.telemetry)
             .finish()
     }
 }

@@ -33,7 +33,7 @@ mod turn;
 
 pub use agent::{Agent, EventStream, check};
 pub use approval::ApprovalKey;
-pub use config::Config;
+pub use config::{Config, Telemetry};
 pub use event::{AgentEvent, Cap, ErrorKind, EventBody, FinishReason};
 pub use gateway::Gateway;
 pub use http::{Endpoints, HttpLimits};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::{Digest, Timestamp};
+use crate::{About, Digest, Timestamp};
 
 /// One attribute of a caller, taken from a configured claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,6 +48,15 @@ pub struct Caller {
     token_id: String,
     expires_at: Timestamp,
     digest: Digest,
+}
+
+/// One digest for everything of one person, as [`Caller::person`] gives it.
+pub fn person(tenant: &str, issuer: &str, subject: &str) -> Digest {
+    let about = About::new("owner")
+        .and(tenant.as_bytes())
+        .and(issuer.as_bytes())
+        .and(subject.as_bytes());
+    about.digest()
 }
 
 impl Caller {
@@ -109,6 +118,11 @@ impl Caller {
     /// rights give the same digest, so permits outlive a token refresh but no change of rights.
     pub fn digest(&self) -> Digest {
         self.digest
+    }
+
+    /// Stands for the person: the same for every token of theirs, whatever rights it carries.
+    pub fn person(&self) -> Digest {
+        person(&self.tenant, &self.issuer, &self.subject)
     }
 
     fn rights_digest(&self) -> Digest {

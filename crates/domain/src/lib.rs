@@ -14,6 +14,7 @@
 mod ambient;
 mod caller;
 mod conversation;
+mod conversation_change;
 mod decision;
 mod digest;
 pub mod duration;
@@ -30,11 +31,12 @@ pub mod variable;
 mod wire;
 
 pub use ambient::{Ambient, Clock, Entropy, SystemClock, SystemEntropy};
-pub use caller::{AttributeValue, Caller, CallerClaims};
+pub use caller::{AttributeValue, Caller, CallerClaims, person};
 pub use conversation::{
     AnsweredCall, Conversation, ConversationId, Hold, HoldTarget, InvalidText, Message, MessageId,
     NewMessage, Role, Skeleton, Source, TurnId, TurnState,
 };
+pub use conversation_change::{Changed, ConversationChange, ConversationChanges};
 pub use decision::{ConversationFacts, Decision, DenialReason, RecallDecision, Verdict};
 pub use digest::Digest;
 pub use ids::{CallId, ConversationKey, DecisionId, InvalidId, PermitId};

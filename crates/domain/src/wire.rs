@@ -2,6 +2,7 @@
 
 mod caller;
 mod conversation;
+mod conversation_change;
 mod decision;
 mod memory_access;
 mod record;

@@ -12,6 +12,8 @@ use wardgate_domain::{ToolFacts, ToolSwitches};
 use wardgate_rpc::Readiness;
 use wardgate_rpc::client::{CallError, Catalogue as Listed, ToolRunnerClient};
 
+pub(crate) use wardgate_rpc::client::Source;
+
 use crate::listen::Changes;
 use crate::mcp::Definition;
 
@@ -47,6 +49,7 @@ pub(crate) const NOT_KNOWN: (&str, &str) = (
 pub(crate) struct Index {
     tools: Vec<Arc<Tool>>,
     by_name: HashMap<String, Arc<Tool>>,
+    sources: HashMap<String, Arc<Source>>,
     missing_upstreams: Vec<String>,
     /// The tool-runner's word for all of this.
     version: Bytes,
@@ -62,6 +65,11 @@ impl Index {
         self.tools.iter().map(Arc::as_ref)
     }
 
+    /// What offers more than tools, by its name.
+    pub(crate) fn source(&self, name: &str) -> Option<&Arc<Source>> {
+        self.sources.get(name)
+    }
+
     /// The upstreams that do not answer.
     pub(crate) fn missing_upstreams(&self) -> &[String] {
         &self.missing_upstreams
@@ -72,6 +80,11 @@ impl From<Listed> for Index {
     fn from(listed: Listed) -> Self {
         let mut index = Self {
             missing_upstreams: listed.missing_upstreams,
+            sources: listed
+                .sources
+                .into_iter()
+                .map(|source| (source.name.clone(), Arc::new(source)))
+                .collect(),
             version: listed.version,
             ..Self::default()
         };

@@ -22,8 +22,10 @@ mod mcp;
 mod memory;
 mod refusals;
 mod reply;
+mod session;
 mod stages;
 mod trail;
+mod upstream;
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -39,11 +41,13 @@ use wardgate_rpc::{Neighbour, Readiness};
 use wardgate_telemetry::Metrics;
 
 pub use config::{Config, Limits};
+pub use session::SessionKey;
 
 use authority::Authority;
 use catalogue::Catalogue;
-use listen::{Changes, Listeners};
+use listen::{Changes, Conversations, Listeners};
 use refusals::Refusals;
+use session::Sealer;
 use trail::Trail;
 
 /// How often a start that waits says what for.
@@ -86,6 +90,7 @@ pub struct Gateway {
     authority: Authority,
     catalogue: Catalogue,
     listeners: Listeners,
+    sealer: Sealer,
     runner: ToolRunnerClient,
     /// Not among the parts that must be ready: tools are of use without it.
     memory: Option<MemoryClient>,
@@ -105,6 +110,7 @@ impl Gateway {
         config: Config,
         bound: &Bound,
         neighbours: Neighbours,
+        key: &SessionKey,
         metrics: Metrics,
         ambient: Ambient,
     ) -> Result<Arc<Self>, Error> {
@@ -135,7 +141,16 @@ impl Gateway {
         let recorder = refusals::record(Arc::clone(&refusals), Arc::clone(&trail), ambient.clone());
         Ok(Arc::new(Self {
             authority: Authority::new(policy, ambient.clone(), changes.clone()),
+<<<<<<< HEAD
             listeners: Listeners::new(changes, config.limits.streams()),
+            sealer: Sealer::new(key, ambient.clone()),
+=======
+            listeners: Listeners::new(
+                changes,
+                memory.clone().map(Conversations::follow),
+                config.limits.streams(),
+            ),
+>>>>>>> watch
             _recorder: AbortOnDropHandle::new(tokio::spawn(recorder)),
             public_url: config
                 .public_url
@@ -235,6 +250,10 @@ impl Gateway {
 
     fn listeners(&self) -> &Listeners {
         &self.listeners
+    }
+
+    fn sealer(&self) -> &Sealer {
+        &self.sealer
     }
 
     fn runner(&self) -> &ToolRunnerClient {

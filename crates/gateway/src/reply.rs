@@ -137,9 +137,7 @@ impl Answer {
         receipt: Receipt,
         result: &Value,
     ) -> Self {
-        let mut meta = String::new();
-        write_call(&mut meta, call_id, Some(receipt), None);
-        Self::object(id, version, result, &meta)
+        Self::object(id, version, result, &call_meta(call_id, receipt))
     }
 
     /// The empty result of `ping`.
@@ -307,6 +305,14 @@ impl Answer {
         }
     }
 
+    /// Its text, where it is one message.
+    pub(crate) fn into_text(self) -> Option<String> {
+        match self.body {
+            Content::Json(body) => Some(body),
+            Content::Nothing | Content::Events(_) => None,
+        }
+    }
+
     /// Why the message, or messages of the batch, were refused before they became a call.
     pub(crate) fn refused(&self) -> &[&'static str] {
         &self.refused
@@ -343,6 +349,13 @@ fn open(body: &mut String, id: Option<&RawValue>) {
         body.push_str(r#","id":"#);
         body.push_str(id.get());
     }
+}
+
+/// The members of `_meta` that say which call it was, and that it is on record.
+pub(crate) fn call_meta(call_id: CallId, receipt: Receipt) -> String {
+    let mut meta = String::new();
+    write_call(&mut meta, call_id, Some(receipt), None);
+    meta
 }
 
 fn write_call(

@@ -330,7 +330,7 @@ fn asker<'a>(caller: &'a Caller, client_ip: &'a str) -> Result<Asker<'a>, Invali
     Ok(Asker { caller, client_ip })
 }
 
-fn id(text: &str) -> Result<ConversationId, InvalidMessage> {
+pub(crate) fn id(text: &str) -> Result<ConversationId, InvalidMessage> {
     let invalid = |error: wardgate_domain::InvalidText| {
         InvalidMessage::field("conversation_id", error.to_string())
     };

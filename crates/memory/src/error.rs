@@ -58,6 +58,14 @@ pub enum Error {
         "there are {0} conversations already, the limit of one owner; delete those that are not needed"
     )]
     TooManyConversations(u32),
+    /// The owner is subscribed to as much as one may be.
+    #[error(
+        "there are {0} subscriptions already, the limit of one owner; unsubscribe from those that are not needed"
+    )]
+    TooManySubscriptions(i64),
+    /// More watch than there are gateways.
+    #[error("{0} watch already; one watch per gateway is enough")]
+    TooManyWatchers(usize),
     /// Another message has that id.
     #[error("another message of this conversation has that id; give every message its own")]
     OtherMessage,
@@ -129,6 +137,8 @@ impl ServiceError for Error {
             | Self::TurnFull { .. }
             | Self::Changed
             | Self::TooManyConversations(_)
+            | Self::TooManySubscriptions(_)
+            | Self::TooManyWatchers(_)
             | Self::TooManyHolds(_) => ErrorReason::Conflict,
             Self::Held => ErrorReason::Held,
             Self::Denied => ErrorReason::Denied,

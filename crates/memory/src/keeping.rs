@@ -111,7 +111,9 @@ impl Keeper {
     pub(crate) async fn sweep(&self) {
         self.erasure.clean_up(BATCHES).await;
         let swept = async {
-            self.store.abandon(TURN_LASTS, self.ambient.now()).await?;
+            let now = self.ambient.now();
+            self.store.abandon(TURN_LASTS, now).await?;
+            self.store.end_expired_subscriptions(now).await?;
             self.retain().await
         };
         if let Err(error) = swept.await {

@@ -19,6 +19,8 @@ mod rights;
 mod sealing;
 mod service;
 mod store;
+mod subscribing;
+mod watching;
 mod words;
 
 pub use config::{Config, Limits, Retention};

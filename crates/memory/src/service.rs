@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use futures::StreamExt;
+use futures::stream::BoxStream;
 use metrics::{counter, histogram};
 use tonic::{Request, Response, Status};
 use wardgate_domain::{Ambient, Caller, ConversationKey, HoldTarget, InvalidMessage};
@@ -18,6 +20,8 @@ use crate::erasure::{By, Erasure};
 use crate::keeping::Keeper;
 use crate::rights::Rights;
 use crate::store::{MAX_BATCH_BYTES, Store};
+use crate::subscribing::Subscribing;
+use crate::watching::Watching;
 use crate::{Config, Error, MasterKey};
 
 /// Bytes of one request: the largest batch, and room for what is around the texts.
@@ -41,6 +45,8 @@ pub async fn service(
 
 pub(crate) struct Memory<R> {
     conversing: Conversing<R>,
+    subscribing: Subscribing,
+    pub(crate) watching: Arc<Watching>,
     store: Store,
     erasure: Arc<Erasure>,
     pub(crate) keeper: Arc<Keeper>,
@@ -58,6 +64,11 @@ impl<R: Rights> Memory<R> {
         let erasure = Erasure::new(store.clone(), record, ambient.clone());
         let limits = config.limits;
         let keeper = Keeper::start(config, store.clone(), erasure.clone(), ambient.clone()).await?;
+        let watching = Watching::start(store.clone());
+        let subscribing = Subscribing {
+            store: store.clone(),
+            ambient: ambient.clone(),
+        };
         let conversing = Conversing {
             store: store.clone(),
             erasure: erasure.clone(),
@@ -67,6 +78,8 @@ impl<R: Rights> Memory<R> {
         };
         Ok(Self {
             conversing,
+            subscribing,
+            watching,
             store,
             erasure,
             keeper,
@@ -177,6 +190,18 @@ macro_rules! methods {
     ($($method:ident, $request:ident, $response:ident, $of:ident $(. $part:ident)?;)+) => {
         #[tonic::async_trait]
         impl<R: Rights> MemoryService for Memory<R> {
+            type WatchConversationsStream =
+                BoxStream<'static, Result<pb::WatchConversationsResponse, Status>>;
+
+            async fn watch_conversations(
+                &self,
+                _: Request<pb::WatchConversationsRequest>,
+            ) -> Result<Response<Self::WatchConversationsStream>, Status> {
+                let watch = async { self.watching.watch() };
+                let changes = answer("watch_conversations", watch).await?;
+                Ok(changes.map(|changes| changes.map(|seen| Ok((&*seen).into())).boxed()))
+            }
+
             $(async fn $method(
                 &self,
                 request: Request<pb::$request>,
@@ -198,6 +223,9 @@ methods! {
     list_conversations, ListConversationsRequest, ListConversationsResponse, memory.conversing;
     read_conversation, ReadConversationRequest, ReadConversationResponse, memory.conversing;
     search, SearchRequest, SearchResponse, memory.conversing;
+    subscribe, SubscribeRequest, SubscribeResponse, memory.subscribing;
+    unsubscribe, UnsubscribeRequest, UnsubscribeResponse, memory.subscribing;
+    list_subscriptions, ListSubscriptionsRequest, ListSubscriptionsResponse, memory.subscribing;
     survey, SurveyRequest, SurveyResponse, memory;
     erase, EraseRequest, EraseResponse, memory;
     set_hold, SetHoldRequest, SetHoldResponse, memory;

@@ -60,7 +60,7 @@ impl FromStr for Peer {
 }
 
 /// Every method and its callers. Health and reflection are open to every peer with a certificate.
-const TABLE: [(&str, &[Peer]); 27] = [
+const TABLE: [(&str, &[Peer]); 31] = [
     (
         "/wardgate.policy.v1.PolicyService/Authorize",
         &[Peer::Gateway, Peer::Memory],
@@ -143,6 +143,22 @@ const TABLE: [(&str, &[Peer]); 27] = [
     (
         "/wardgate.memory.v1.MemoryService/Search",
         &[Peer::Gateway, Peer::ToolRunner],
+    ),
+    (
+        "/wardgate.memory.v1.MemoryService/WatchConversations",
+        &[Peer::Gateway],
+    ),
+    (
+        "/wardgate.memory.v1.MemoryService/Subscribe",
+        &[Peer::Gateway],
+    ),
+    (
+        "/wardgate.memory.v1.MemoryService/Unsubscribe",
+        &[Peer::Gateway],
+    ),
+    (
+        "/wardgate.memory.v1.MemoryService/ListSubscriptions",
+        &[Peer::Gateway],
     ),
     (
         "/wardgate.memory.v1.MemoryService/Survey",

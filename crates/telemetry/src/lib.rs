@@ -8,8 +8,9 @@
 //!
 //! One job: set all three up, and fix every name in [`names`], so that a dashboard or a search works for
 //! every service alike. What is never logged, measured or traced: tokens, keys, arguments, results, and
-//! anything a person typed.
+//! anything a person typed; [`contents`] has the one exception, for traces of who asks for it.
 
+pub mod contents;
 pub mod names;
 pub mod trace_context;
 

@@ -43,6 +43,10 @@ pub const GENAI_OPERATION: &str = "gen_ai.operation.name";
 pub const GENAI_PROVIDER: &str = "gen_ai.provider.name";
 /// The model, as it was asked for.
 pub const GENAI_REQUEST_MODEL: &str = "gen_ai.request.model";
+/// What a model was told, in traces of who asks for contents.
+pub const GENAI_INPUT_MESSAGES: &str = "gen_ai.input.messages";
+/// What it answered, likewise.
+pub const GENAI_OUTPUT_MESSAGES: &str = "gen_ai.output.messages";
 /// Tokens a model read.
 pub const GENAI_INPUT_TOKENS: &str = "gen_ai.usage.input_tokens";
 /// Tokens a model wrote.

@@ -30,7 +30,7 @@ const SECTIONS: [&str; 9] = [
     "operator",
 ];
 /// What a service's section holds for this binary rather than for the service.
-const WIRING: [&str; 10] = [
+const WIRING: [&str; 11] = [
     "listen",
     "tls",
     "plaintext",
@@ -40,6 +40,7 @@ const WIRING: [&str; 10] = [
     "pseudonym_key_file",
     "mac_key_file",
     "master_key_file",
+    "session_key_file",
     "links",
 ];
 
@@ -92,6 +93,8 @@ pub(crate) struct GatewayWiring {
     pub(crate) links: Links,
     #[serde(default)]
     pub(crate) tls: Option<TlsFiles>,
+    #[serde(default)]
+    pub(crate) session_key_file: Option<PathBuf>,
 }
 
 /// Addresses of the services.

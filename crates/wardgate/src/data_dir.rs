@@ -12,6 +12,7 @@ use base64::engine::general_purpose::STANDARD;
 use wardgate_agent::ApprovalKey;
 use wardgate_audit::MacKey;
 use wardgate_domain::{Ambient, PermitSigner, PermitVerifier};
+use wardgate_gateway::SessionKey;
 use wardgate_memory::MasterKey;
 use wardgate_redact::PseudonymKey;
 use wardgate_tool_runner::SealingKey;
@@ -116,6 +117,10 @@ impl DataDir {
         self.keys().join("approval.key")
     }
 
+    pub(crate) fn session_key(&self) -> PathBuf {
+        self.keys().join("session.key")
+    }
+
     pub(crate) fn memory_key(&self) -> PathBuf {
         self.keys().join("memory.key")
     }
@@ -138,6 +143,7 @@ impl DataDir {
             self.mac_key(),
             self.memory_key(),
             self.approval_key(),
+            self.session_key(),
         ] {
             if !path.exists() {
                 write_new(&path, hex(&ambient.random::<32>()).as_bytes())?;
@@ -213,6 +219,11 @@ pub(crate) fn sealing_key(pseudonym_key: &Path) -> Result<SealingKey, Error> {
 /// The key of the record's keyed digests.
 pub(crate) fn mac_key(path: &Path) -> Result<MacKey, Error> {
     read_32_bytes(path).map(|bytes| MacKey::from_bytes(&bytes))
+}
+
+/// The key of sessions.
+pub(crate) fn session_key(path: &Path) -> Result<SessionKey, Error> {
+    read_32_bytes(path).map(|bytes| SessionKey::from_bytes(&bytes))
 }
 
 /// The key that calls waiting for a person are sealed under.

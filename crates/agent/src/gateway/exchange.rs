@@ -100,12 +100,14 @@ pub(super) async fn exchange(
     answered.unwrap_or(Err(GatewayError::Late))
 }
 
-fn next_id() -> u64 {
+/// An id that no other request has.
+pub(super) fn next_id() -> u64 {
     static LAST: AtomicU64 = AtomicU64::new(0);
     LAST.fetch_add(1, Ordering::Relaxed) + 1
 }
 
-fn write(
+/// The request on its way out, as the protocol wants it.
+pub(super) fn write(
     door: &Door,
     token: &BearerToken,
     request: Request<'_>,
@@ -183,20 +185,26 @@ fn header(text: &str) -> HeaderValue {
     HeaderValue::try_from(encoded).unwrap_or_else(|_| HeaderValue::from_static(""))
 }
 
-async fn read(response: Response<Body>, id: u64) -> Result<Box<RawValue>, GatewayError> {
+/// Whether an answer with these headers is a stream of events.
+pub(super) fn is_event_stream(headers: &HeaderMap) -> bool {
+    let media = headers.get(CONTENT_TYPE);
+    let media = media
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or_default();
+    let media = media.split(';').next().unwrap_or_default().trim();
+    media.eq_ignore_ascii_case("text/event-stream")
+}
+
+/// Waits for the answer to the request of this id.
+pub(super) async fn read(response: Response<Body>, id: u64) -> Result<Box<RawValue>, GatewayError> {
     let (head, body) = response.into_parts();
     let status = head.status;
     let retry_after = head
         .headers
         .get(RETRY_AFTER)
         .and_then(|value| value.to_str().ok()?.parse().ok());
-    let media = head.headers.get(CONTENT_TYPE);
-    let media = media
-        .and_then(|value| value.to_str().ok())
-        .unwrap_or_default();
-    let media = media.split(';').next().unwrap_or_default().trim();
     let body = Limited::new(body, MAX_ANSWER).map_err(broken);
-    let answer = if media.eq_ignore_ascii_case("text/event-stream") {
+    let answer = if is_event_stream(&head.headers) {
         read_events(body, id, status, retry_after).await
     } else {
         let bytes = body.collect().await?.to_bytes();

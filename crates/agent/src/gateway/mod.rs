@@ -2,8 +2,9 @@
 //!
 //! ```text
 //!   list_tools ─▶ tool_cache ─┐
-//!   call_tool ────────────────┼─▶ exchange: one request, one answer ─▶ door ─▶ axum Router, or HTTP
-//!   memory ───────────────────┘   headers, limits, JSON or SSE
+//!   call_tool ────────────────┼─▶ exchange: one request, one answer ─┬─▶ door ─▶ axum Router, or HTTP
+//!   memory ───────────────────┘   headers, limits, JSON or SSE       │
+//!                 tool_cache ◀─ streams ◀─ listen: word of changes ◀─┘
 //! ```
 //!
 //! Dropping a future hangs up, and in this version of the protocol that cancels what it asked for.
@@ -13,6 +14,8 @@ mod door;
 mod exchange;
 mod fault;
 mod list;
+mod listen;
+mod streams;
 mod tool_cache;
 
 use std::fmt;
@@ -67,17 +70,18 @@ impl Gateway {
     }
 
     /// The tools that this caller may see; of `toolset` alone, where one is named. It is asked anew when the gateway
-    /// says that the last answer is no longer to be used.
+    /// says that they changed, or that the last answer is no longer to be used.
     pub(crate) async fn list_tools(
         &self,
         token: &BearerToken,
         toolset: Option<&str>,
     ) -> Result<Arc<ToolList>, GatewayError> {
-        if let Some(list) = self.0.tools.get(token, toolset) {
+        let asking = self.0.tools.asking(token, toolset);
+        if let Some(list) = self.0.tools.get(&asking) {
             return Ok(list);
         }
         let list = Arc::new(list::fetch(&self.0.door, token, toolset).await?);
-        self.0.tools.put(token, toolset, &list);
+        self.0.tools.put(&self.0.door, &asking, &list);
         Ok(list)
     }
 

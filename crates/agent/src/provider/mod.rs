@@ -9,11 +9,12 @@
 //!
 //! Servers differ in small things and the wires take all of it that is clear. What ends early is an error and
 //! gives no call. Memory and time are bounded: by event, by answer, to the first byte, between two, in all.
-//! No key, prompt or answer is in any error or log line.
+//! No key, prompt or answer is in any error or log line, and none in a trace unless the configuration releases it there.
 
 mod answer;
 mod anthropic;
 mod calls;
+mod contents;
 mod failure;
 mod frames;
 mod http;
@@ -62,6 +63,8 @@ pub(crate) struct Provider {
     attempts: u32,
     total: Duration,
     max_answer_bytes: usize,
+    /// Whether traces get what is asked and answered.
+    has_contents: bool,
     ambient: Ambient,
 }
 
@@ -88,8 +91,17 @@ impl Provider {
             attempts: settings.attempts,
             total: settings.total_timeout,
             max_answer_bytes: settings.max_answer_bytes,
+            has_contents: false,
             ambient,
         })
+    }
+
+    /// The same, with what is asked and answered in traces or not.
+    pub(crate) fn with_contents(self, has_contents: bool) -> Self {
+        Self {
+            has_contents,
+            ..self
+        }
     }
 
     /// Whether it can be told of functions and call them; if not, they are a matter of its prompt.
@@ -100,6 +112,9 @@ impl Provider {
     /// Asks for an answer and waits until it begins. Dropping the future or the stream ends the request.
     pub(crate) async fn stream(&self, request: &ModelRequest) -> Result<ModelStream, ModelError> {
         let mut watch = Watch::start(self.kind, &request.model);
+        if self.has_contents {
+            watch.release(request);
+        }
         let begun = self.begin(request).instrument(watch.span()).await;
         match begun {
             Ok((first, reading)) => {

@@ -1,13 +1,14 @@
 //! What is measured of every answer: a span and three metrics, named as the OpenTelemetry GenAI conventions do.
-//! Contents are in none of them.
+//! Contents are in none of them, but for a trace where the configuration releases them.
 
 use metrics::{Label, histogram};
 use tokio::time::Instant;
 use tracing::{Span, field, info_span};
 use wardgate_telemetry::names;
 
+use super::contents::Contents;
 use super::settings::ProviderKind;
-use crate::model::{ModelError, ModelEvent, TokenUsage};
+use crate::model::{ModelError, ModelEvent, ModelRequest, TokenUsage};
 
 const CHAT: &str = "chat";
 
@@ -19,6 +20,8 @@ pub(super) struct Watch {
     has_begun: bool,
     /// `None` once the answer is whole.
     failure: Option<&'static str>,
+    /// Where they are released.
+    contents: Option<Contents>,
 }
 
 impl Watch {
@@ -47,7 +50,13 @@ impl Watch {
             labels,
             has_begun: false,
             failure: Some("cancelled"),
+            contents: None,
         }
+    }
+
+    /// Puts what is asked and answered into the trace.
+    pub(super) fn release(&mut self, request: &ModelRequest) {
+        self.contents = Some(Contents::of(request, &self.span));
     }
 
     pub(super) fn span(&self) -> Span {
@@ -59,6 +68,9 @@ impl Watch {
             self.has_begun = true;
             histogram!(names::GENAI_FIRST_CHUNK_SECONDS, self.labels.clone())
                 .record(self.started.elapsed());
+        }
+        if let Some(contents) = &mut self.contents {
+            contents.saw(event);
         }
         match event {
             ModelEvent::Usage(usage) => self.count(*usage),
@@ -88,6 +100,9 @@ impl Watch {
 
 impl Drop for Watch {
     fn drop(&mut self) {
+        if let Some(contents) = &self.contents {
+            contents.end(&self.span);
+        }
         let mut labels = std::mem::take(&mut self.labels);
         if let Some(failure) = self.failure {
             self.span.record(names::ERROR_TYPE, failure);

@@ -19,14 +19,23 @@ use crate::reply::{Answer, RpcError};
 
 /// Methods, request headers and response headers of MCP.
 const GRANTS: Grants = Grants {
-    methods: "POST",
+    methods: "GET, POST, DELETE",
     request_headers: "authorization, content-type, accept, mcp-protocol-version, mcp-method, mcp-name, mcp-session-id, last-event-id",
-    response_headers: "www-authenticate",
+    response_headers: "www-authenticate, mcp-session-id",
 };
+
+/// What a path leads to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Entrance {
+    /// What the gateway itself answers.
+    Messages(Door),
+    /// The route of one upstream, which the path names.
+    Upstream,
+}
 
 /// Every path.
 pub(crate) fn router(gateway: &Arc<Gateway>) -> Router {
-    let door = |door: Door| {
+    let door = |entrance: Entrance| {
         let gateway = Arc::clone(gateway);
         let preflight = {
             let gateway = Arc::clone(&gateway);
@@ -36,16 +45,17 @@ pub(crate) fn router(gateway: &Arc<Gateway>) -> Router {
                     .unwrap_or_else(|what| problem(StatusCode::FORBIDDEN, "origin_refused", &what))
             }
         };
-        any(move |request| post::handle(gateway, door, request)).options(preflight)
+        any(move |request| post::handle(gateway, entrance, request)).options(preflight)
     };
     let metadata = {
         let gateway = Arc::clone(gateway);
         get(move || async move { metadata::protected_resource(&gateway) })
     };
     Router::new()
-        .route("/mcp", door(Door::Mcp))
-        .route("/mcp/{toolset}", door(Door::Mcp))
-        .route("/message", door(Door::Message))
+        .route("/mcp", door(Entrance::Messages(Door::Mcp)))
+        .route("/mcp/{toolset}", door(Entrance::Messages(Door::Mcp)))
+        .route("/mcp/upstream/{source}", door(Entrance::Upstream))
+        .route("/message", door(Entrance::Messages(Door::Message)))
         .route("/.well-known/oauth-protected-resource", metadata.clone())
         .route("/.well-known/oauth-protected-resource/mcp", metadata)
         .merge(probes::router(

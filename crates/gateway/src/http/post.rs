@@ -13,12 +13,13 @@ use tracing::Instrument;
 use wardgate_domain::Caller;
 use wardgate_telemetry::trace_context;
 
-use super::{GRANTS, metadata, problem};
+use super::{Entrance, GRANTS, metadata, problem};
 use crate::Gateway;
 use crate::config::Limits;
 use crate::listen::{self, Script};
 use crate::mcp::{self, Door, Post};
 use crate::reply::Answer;
+use crate::upstream::{self, Knock, Visit};
 
 /// A request refused before its body was read.
 struct Refusal {
@@ -40,7 +41,11 @@ impl Refusal {
 }
 
 /// Answers one request to a JSON-RPC path.
-pub(super) async fn handle(gateway: Arc<Gateway>, door: Door, request: Request) -> Response {
+pub(super) async fn handle(
+    gateway: Arc<Gateway>,
+    entrance: Entrance,
+    request: Request,
+) -> Response {
     let client_ip = request
         .extensions()
         .get::<SocketAddr>()
@@ -50,11 +55,23 @@ pub(super) async fn handle(gateway: Arc<Gateway>, door: Door, request: Request) 
     trace_context::adopt(&span, request.headers());
     let (parts, mut body) = request.into_parts();
     let origin = gateway.origins.welcome(&parts);
-    let admitted = admit(&gateway, door, &parts, &mut body)
+    let admitted = admit(&gateway, entrance, &parts, &mut body)
         .instrument(span.clone())
         .await;
     let mut response = match admitted {
-        Ok(Admitted::Message { caller, body }) => {
+        Ok(Admitted::Visit { caller, knock }) => {
+            let path = parts.uri.path();
+            let source = path.strip_prefix("/mcp/upstream/").unwrap_or_default();
+            let visit = Visit {
+                source: source.to_owned(),
+                caller,
+                client_ip,
+                headers: parts.headers,
+                knock,
+            };
+            upstream::answer(&gateway, visit).instrument(span).await
+        }
+        Ok(Admitted::Message { door, caller, body }) => {
             let toolset = parts.uri.path().strip_prefix("/mcp/").map(str::to_owned);
             let headers = parts.headers;
             let post = Post {
@@ -75,9 +92,8 @@ pub(super) async fn handle(gateway: Arc<Gateway>, door: Door, request: Request) 
             answer.into_response()
         }
         Ok(Admitted::Listener(caller)) => {
-            let opened = gateway
-                .listeners()
-                .open(&caller, Script::of_get(), &gateway.ambient);
+            let script = Script::of_get(listen::session_of(&parts.headers));
+            let opened = gateway.listeners().open(&caller, script, &gateway.ambient);
             let answer = opened.unwrap_or_else(|error| Answer::error(None, &error));
             for reason in answer.refused() {
                 gateway.refusals.count(reason, &client_ip, caller.subject());
@@ -101,9 +117,12 @@ pub(super) async fn handle(gateway: Arc<Gateway>, door: Door, request: Request) 
 /// A request that may be read.
 enum Admitted {
     Message {
+        door: Door,
         caller: Arc<Caller>,
         body: Bytes,
     },
+    /// It goes on to an upstream.
+    Visit { caller: Arc<Caller>, knock: Knock },
     /// There is nothing to read: it wants to hear of changes.
     Listener(Arc<Caller>),
 }
@@ -111,7 +130,7 @@ enum Admitted {
 /// The ordered list. Each step costs more than the one before, and trusts what that one checked.
 async fn admit(
     gateway: &Gateway,
-    door: Door,
+    entrance: Entrance,
     request: &Parts,
     body: &mut Body,
 ) -> Result<Admitted, Refusal> {
@@ -135,27 +154,45 @@ async fn admit(
         subject: caller.subject().to_owned(),
         ..refusal
     };
-    // 3. The method: messages come by POST, and there is no session to end.
-    if request.method == Method::GET && door == Door::Mcp && listen::is_asked_for(headers) {
-        return Ok(Admitted::Listener(caller));
-    }
-    if request.method != Method::POST {
-        return Err(known(not_a_post(door)));
+    // 3. The method: messages come by POST; only upstreams have sessions to end.
+    let listens = request.method == Method::GET && listen::is_asked_for(headers);
+    match entrance {
+        Entrance::Messages(Door::Mcp) if listens => return Ok(Admitted::Listener(caller)),
+        Entrance::Upstream if listens => {
+            let knock = Knock::Get;
+            return Ok(Admitted::Visit { caller, knock });
+        }
+        Entrance::Upstream if request.method == Method::DELETE => {
+            let knock = Knock::Delete;
+            return Ok(Admitted::Visit { caller, knock });
+        }
+        _ if request.method != Method::POST => return Err(known(not_a_post(entrance))),
+        _ => {}
     }
     // 4. The media types: what is not JSON is not read as JSON.
     media_types(headers).map_err(known)?;
     // 5. The body: bounded in size and time.
     let body = read(body, gateway.limits()).await.map_err(known)?;
-    Ok(Admitted::Message { caller, body })
+    Ok(match entrance {
+        Entrance::Messages(door) => Admitted::Message { door, caller, body },
+        Entrance::Upstream => {
+            let knock = Knock::Post(body);
+            Admitted::Visit { caller, knock }
+        }
+    })
 }
 
-fn not_a_post(door: Door) -> Refusal {
-    let (allowed, description) = match door {
-        Door::Mcp => (
+fn not_a_post(entrance: Entrance) -> Refusal {
+    let (allowed, description) = match entrance {
+        Entrance::Upstream => (
+            "GET, POST, DELETE",
+            "Send messages by POST. Before 2026-07-28, GET with Accept: text/event-stream listens and DELETE ends a session.",
+        ),
+        Entrance::Messages(Door::Mcp) => (
             "GET, POST",
             "Send messages by POST. Before 2026-07-28, GET with Accept: text/event-stream opens a stream of changes.",
         ),
-        Door::Message => ("POST", "Send messages by POST."),
+        Entrance::Messages(Door::Message) => ("POST", "Send messages by POST."),
     };
     let mut refusal = Refusal::new(
         StatusCode::METHOD_NOT_ALLOWED,

@@ -1,19 +1,25 @@
-//! Streams on which connected clients hear that their list of tools may have changed.
+//! Streams on which connected clients hear that their tools or their conversations may have changed.
 //!
 //! ```text
-//!  catalogue ──┐                            ┌──▶ POST subscriptions/listen, from 2026-07-28
-//!  (switches)  ├──▶ Changes ──▶ one stream ─┤
-//!  policy ─────┘    a number    per client  └──▶ GET /mcp, before
+//!  catalogue ──┐                                  ┌──▶ POST subscriptions/listen, from 2026-07-28
+//!  (switches)  ├──▶ Changes ───────┐              │
+//!  policy ─────┘    a number       ├▶ one stream ─┤
+//!  memory ────────▶ Conversations ─┘  per client  └──▶ GET /mcp, before
+//!                   by owner
 //! ```
 //!
-//! A stream says that something changed, never what, so it tells nobody of tools they may not see. It is
-//! no session either: a client that lost its stream opens another, on any replica, and lists again.
+//! A stream says that something changed, never what, so it tells nobody of tools they may not see, and of
+//! conversations only to their owner. It is no session either: a client that lost its stream opens another, on any
+//! replica, and lists and reads again.
 
 mod changes;
+mod conversations;
+mod following;
 mod places;
 mod script;
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
@@ -23,13 +29,23 @@ use futures::{StreamExt, stream};
 use tokio::sync::watch;
 use tokio::time::{Sleep, sleep};
 use tokio_util::sync::CancellationToken;
-use wardgate_domain::{Ambient, Caller};
+use wardgate_domain::{Ambient, Caller, Digest};
 
+<<<<<<< HEAD
+use self::places::Places;
+=======
+use self::following::{Following, Words};
 use self::places::{Place, Places};
+>>>>>>> watch
 use crate::mcp::Version;
 use crate::reply::{Answer, RpcError};
 
 pub(crate) use self::changes::Changes;
+<<<<<<< HEAD
+pub(crate) use self::places::Place;
+=======
+pub(crate) use self::conversations::Conversations;
+>>>>>>> watch
 pub(crate) use self::script::Script;
 
 /// From a change to the word of it. What else changes meanwhile needs no second word, and the other
@@ -52,19 +68,32 @@ pub(crate) fn is_asked_for(headers: &HeaderMap) -> bool {
     takes_events && version.is_none_or(|named| named.is_ok_and(|version| !version.is_modern()))
 }
 
+/// The session that a client of an older version is in, if it has one; only a digest of its id is kept.
+pub(crate) fn session_of(headers: &HeaderMap) -> Option<Digest> {
+    let id = headers.get("mcp-session-id")?;
+    Some(Digest::of(id.as_bytes()))
+}
+
 /// Everyone who listens.
 #[derive(Debug)]
 pub(crate) struct Listeners {
     changes: Changes,
+    /// None without a memory service.
+    conversations: Option<Conversations>,
     places: Places,
     draining: CancellationToken,
 }
 
 impl Listeners {
     /// No more than `streams` at a time.
-    pub(crate) fn new(changes: Changes, streams: usize) -> Self {
+    pub(crate) fn new(
+        changes: Changes,
+        conversations: Option<Conversations>,
+        streams: usize,
+    ) -> Self {
         Self {
             changes,
+            conversations,
             places: Places::new(streams),
             draining: CancellationToken::new(),
         }
@@ -73,8 +102,8 @@ impl Listeners {
     /// A stream for `caller`, until the token ends, the gateway drains or the client hangs up.
     pub(crate) fn open(
         &self,
-        caller: &Caller,
-        script: Script,
+        caller: &Arc<Caller>,
+        mut script: Script,
         ambient: &Ambient,
     ) -> Result<Answer, RpcError> {
         let place = self
@@ -84,7 +113,10 @@ impl Listeners {
         let changes = self.changes.follow();
         let told = *changes.borrow();
         let first = script.first.clone();
+        let wants = script.conversations.take();
+        let following = wants.zip(self.conversations.as_ref());
         let listener = Listener {
+            following: following.map(|(wants, all)| Following::new(wants, caller, all)),
             changes,
             told,
             script,
@@ -96,6 +128,16 @@ impl Listeners {
         let events = stream::iter([first]).chain(rest);
         let events = events.map(Ok::<_, std::convert::Infallible>);
         Ok(Answer::events(Body::from_stream(events)))
+    }
+
+    /// The place of a stream of `subject`'s, if one is left.
+    pub(crate) fn place(&self, subject: &str) -> Option<Place> {
+        self.places.take(subject)
+    }
+
+    /// Is cancelled when every stream is to end.
+    pub(crate) fn draining(&self) -> CancellationToken {
+        self.draining.clone()
     }
 
     /// Ends every stream, so that nothing waits for them.
@@ -110,6 +152,7 @@ struct Listener {
     changes: watch::Receiver<u64>,
     /// The last change it was told of.
     told: u64,
+    following: Option<Following>,
     draining: CancellationToken,
     token_ends: Pin<Box<Sleep>>,
     _place: Place,
@@ -123,9 +166,12 @@ impl Listener {
             () = self.draining.cancelled() => self.script.last.map(|last| (last, None)),
             // Without a farewell: the client comes again, with the next token.
             () = &mut self.token_ends => None,
-            change = settled(&mut self.changes, self.told), if self.script.changed.is_some() => {
+            change = settled(&mut self.changes, self.told), if self.script.tools => {
                 self.told = change?;
-                self.script.changed.clone().map(|changed| (changed, Some(self)))
+                Some((self.script.tools_changed(), Some(self)))
+            }
+            words = heard(&mut self.following) => {
+                Some((self.script.resources_changed(&words), Some(self)))
             }
             () = sleep(KEEP_ALIVE) => Some((Bytes::from_static(b":\n\n"), Some(self))),
         }
@@ -137,6 +183,14 @@ async fn settled(changes: &mut watch::Receiver<u64>, told: u64) -> Option<u64> {
     changes.wait_for(|now| *now != told).await.ok()?;
     sleep(SETTLE).await;
     Some(*changes.borrow())
+}
+
+/// What there is to say of conversations; nothing ever to whoever does not follow them.
+async fn heard(following: &mut Option<Following>) -> Words {
+    match following {
+        Some(following) => following.next().await,
+        None => std::future::pending().await,
+    }
 }
 
 #[cfg(test)]

@@ -25,7 +25,7 @@ impl Taken {
 
 /// The place of one stream; free again when it is dropped.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(crate) struct Place {
     subject: String,
     taken: Arc<Taken>,
 }

@@ -1,24 +1,37 @@
 //! What a stream says, in the words of its version.
 
+use std::fmt::Write;
+
 use bytes::Bytes;
 use serde::Deserialize;
+use serde_json::json;
 use serde_json::value::RawValue;
+use wardgate_domain::Digest;
 
+use super::following::{Wants, Words};
 use crate::mcp::{Request, object};
+use crate::memory::ConversationUri;
 use crate::reply::{RpcError, SERVER_INFO};
 
 /// Every message of a subscription repeats its id; the gateway keeps none longer than this.
 const ID_BYTES: usize = 256;
+
+/// Resources that one stream can be about.
+const MOST_RESOURCES: usize = 1_000;
 
 /// The messages of one stream, each a whole event.
 #[derive(Debug)]
 pub(crate) struct Script {
     /// At once.
     pub(super) first: Bytes,
-    /// When the list changed; none for a client that did not ask to hear of it.
-    pub(super) changed: Option<Bytes>,
+    /// Whether the client asked to hear that its list of tools changed.
+    pub(super) tools: bool,
+    /// What it asked to hear of conversations.
+    pub(super) conversations: Option<Wants>,
     /// When the gateway ends the stream.
     pub(super) last: Option<Bytes>,
+    /// What every message repeats: the members of its `_meta`, of which older versions have none.
+    meta: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -29,26 +42,34 @@ struct Params<'a> {
 
 /// Of what there is to hear, the gateway has this.
 #[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct Wanted {
-    #[serde(default, rename = "toolsListChanged")]
-    tools: bool,
+    #[serde(default)]
+    tools_list_changed: bool,
+    #[serde(default)]
+    resources_list_changed: bool,
+    #[serde(default)]
+    resource_subscriptions: Vec<String>,
 }
 
 impl Script {
-    /// Of a GET before 2026-07-28.
-    pub(crate) fn of_get() -> Self {
+    /// Of a GET before 2026-07-28, whose client subscribes to resources by requests of their own.
+    pub(crate) fn of_get(session: Option<Digest>) -> Self {
         Self {
             // Says nothing, but shows whoever waits that the stream is there.
             first: Bytes::from_static(b":\n\n"),
-            changed: Some(event(
-                r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#,
-            )),
+            tools: true,
+            conversations: Some(Wants::Subscribed { session }),
             last: None,
+            meta: None,
         }
     }
 
-    /// Of `subscriptions/listen`.
-    pub(crate) fn of_subscription(request: &Request<'_>) -> Result<Self, RpcError> {
+    /// Of `subscriptions/listen`; without a memory there is nothing to hear of conversations.
+    pub(crate) fn of_subscription(
+        request: &Request<'_>,
+        remembers: bool,
+    ) -> Result<Self, RpcError> {
         let id = request.id.get();
         if id.len() > ID_BYTES {
             return Err(RpcError::invalid_params(format!(
@@ -61,29 +82,81 @@ impl Script {
             .and_then(|params| object(params.notifications.get()))
             .ok_or_else(|| {
                 RpcError::invalid_params(
-                    "`params.notifications` must be an object, for example {\"toolsListChanged\":true}",
+                    "`params.notifications` must be an object, for example {\"toolsListChanged\":true,\"resourceSubscriptions\":[\"memory://conversation/1\"]}",
                 )
             })?;
-        let accepted = if wanted.tools {
-            r#"{"toolsListChanged":true}"#
-        } else {
-            "{}"
-        };
+        if wanted.resource_subscriptions.len() > MOST_RESOURCES {
+            return Err(RpcError::invalid_params(format!(
+                "`params.notifications.resourceSubscriptions` holds more than {MOST_RESOURCES} URIs"
+            )));
+        }
+        let mut accepted = json!({});
+        if wanted.tools_list_changed {
+            accepted["toolsListChanged"] = true.into();
+        }
+        let mut conversations = Vec::new();
+        if remembers {
+            // What is no conversation's never changes here, so it is not promised.
+            let asked = wanted.resource_subscriptions.into_iter();
+            conversations.extend(asked.filter_map(|uri| {
+                let id = ConversationUri::id_of_whole(&uri)?;
+                Some((id, uri))
+            }));
+        }
+        if !conversations.is_empty() {
+            let uris = conversations.iter().map(|(_, uri)| uri.as_str());
+            accepted["resourceSubscriptions"] = uris.collect();
+        }
+        let list = remembers && wanted.resources_list_changed;
+        if list {
+            accepted["resourcesListChanged"] = true.into();
+        }
         let meta = format!(r#""io.modelcontextprotocol/subscriptionId":{id}"#);
-        let changed = || {
-            event(&format!(
-                r#"{{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{{"_meta":{{{meta}}}}}}}"#
-            ))
-        };
+        let wants = list || !conversations.is_empty();
         Ok(Self {
             first: event(&format!(
                 r#"{{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{{"_meta":{{{meta}}},"notifications":{accepted}}}}}"#
             )),
-            changed: wanted.tools.then(changed),
+            tools: wanted.tools_list_changed,
+            conversations: wants.then_some(Wants::Chosen {
+                list,
+                conversations,
+            }),
             last: Some(event(&format!(
                 r#"{{"jsonrpc":"2.0","id":{id},"result":{{"resultType":"complete","_meta":{{{meta},"io.modelcontextprotocol/serverInfo":{SERVER_INFO}}}}}}}"#
             ))),
+            meta: Some(meta),
         })
+    }
+
+    /// The list of tools changed.
+    pub(super) fn tools_changed(&self) -> Bytes {
+        self.notification("tools/list_changed", None)
+    }
+
+    /// Conversations changed, or the list of them.
+    pub(super) fn resources_changed(&self, words: &Words) -> Bytes {
+        let list = words
+            .list
+            .then(|| self.notification("resources/list_changed", None));
+        let updated = words.uris.iter();
+        let updated = updated.map(|uri| self.notification("resources/updated", Some(uri)));
+        let all: Vec<_> = list.into_iter().chain(updated).collect();
+        all.concat().into()
+    }
+
+    fn notification(&self, method: &str, uri: Option<&str>) -> Bytes {
+        let meta = self.meta.as_ref();
+        let meta = meta.map(|meta| format!(r#""_meta":{{{meta}}}"#));
+        let uri = uri.map(|uri| format!(r#""uri":{}"#, json!(uri)));
+        let members: Vec<_> = meta.into_iter().chain(uri).collect();
+        let mut message = format!(r#"{{"jsonrpc":"2.0","method":"notifications/{method}""#);
+        if !members.is_empty() {
+            // Writing to a string cannot fail.
+            let _ = write!(message, r#","params":{{{}}}"#, members.join(","));
+        }
+        message.push('}');
+        event(&message)
     }
 }
 

@@ -1,4 +1,5 @@
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::BodyDataStream;
@@ -15,7 +16,7 @@ const ALIVE: &str = ":\n\n";
 /// A stream for a caller whose token lasts so long, after its first sign of life.
 async fn open(listeners: &Listeners, token: Duration) -> BodyDataStream {
     let ambient = Ambient::system();
-    let caller = Caller::from_verified(CallerClaims {
+    let caller = Arc::new(Caller::from_verified(CallerClaims {
         issuer: "i".to_owned(),
         subject: "a".to_owned(),
         tenant: String::new(),
@@ -23,8 +24,10 @@ async fn open(listeners: &Listeners, token: Duration) -> BodyDataStream {
         attributes: BTreeMap::new(),
         token_id: "t".to_owned(),
         expires_at: ambient.now().plus(token),
-    });
-    let answer = listeners.open(&caller, Script::of_get(), &ambient).unwrap();
+    }));
+    let answer = listeners
+        .open(&caller, Script::of_get(None), &ambient)
+        .unwrap();
     let mut stream = answer.into_response().into_body().into_data_stream();
     assert_eq!(stream.next().await.unwrap().unwrap(), ALIVE);
     stream
@@ -35,7 +38,7 @@ const HOUR: Duration = Duration::from_secs(3_600);
 #[tokio::test(start_paused = true)]
 async fn a_burst_of_changes_is_told_once_a_second_later() {
     let changes = Changes::default();
-    let listeners = Listeners::new(changes.clone(), 1);
+    let listeners = Listeners::new(changes.clone(), None, 1);
     let mut stream = open(&listeners, HOUR).await;
     let began = Instant::now();
     for _ in 0..5 {
@@ -53,7 +56,7 @@ async fn a_burst_of_changes_is_told_once_a_second_later() {
 async fn a_change_before_the_stream_is_none_for_it() {
     let changes = Changes::default();
     changes.announce();
-    let listeners = Listeners::new(changes, 1);
+    let listeners = Listeners::new(changes, None, 1);
     let mut stream = open(&listeners, HOUR).await;
     let began = Instant::now();
     for _ in 0..4 {
@@ -65,7 +68,7 @@ async fn a_change_before_the_stream_is_none_for_it() {
 #[tokio::test(start_paused = true)]
 async fn a_change_in_the_moment_of_a_sign_of_life_is_not_lost() {
     let changes = Changes::default();
-    let listeners = Listeners::new(changes.clone(), 1);
+    let listeners = Listeners::new(changes.clone(), None, 1);
     let mut stream = open(&listeners, HOUR).await;
     let later = changes.clone();
     tokio::spawn(async move {
@@ -78,7 +81,7 @@ async fn a_change_in_the_moment_of_a_sign_of_life_is_not_lost() {
 
 #[tokio::test(start_paused = true)]
 async fn the_stream_ends_with_the_token_or_the_gateway_and_its_place_is_free() {
-    let listeners = Listeners::new(Changes::default(), 1);
+    let listeners = Listeners::new(Changes::default(), None, 1);
     let mut stream = open(&listeners, Duration::from_secs(20)).await;
     assert_eq!(stream.next().await.unwrap().unwrap(), ALIVE);
     assert!(stream.next().await.is_none());

@@ -14,7 +14,7 @@ pub(super) const INSTRUCTIONS: &str = "Tools reach an organisation's data under 
 pub(super) fn capabilities(gateway: &Gateway) -> Value {
     let tools = json!({ "listChanged": true });
     if gateway.memory().is_some() {
-        json!({ "tools": tools, "resources": {} })
+        json!({ "tools": tools, "resources": { "subscribe": true, "listChanged": true } })
     } else {
         json!({ "tools": tools })
     }

@@ -51,6 +51,11 @@ impl Definition {
         })
     }
 
+    /// All of it, as one JSON object.
+    pub(crate) fn whole(&self) -> &str {
+        &self.modern
+    }
+
     fn of_version(&self, version: Version) -> &str {
         if version.is_modern() {
             &self.modern

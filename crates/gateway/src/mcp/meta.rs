@@ -58,7 +58,7 @@ impl<'a> Meta<'a> {
             mirrors(headers, "MCP-Protocol-Version", &text)?;
             mirrors(headers, "Mcp-Method", &request.method)?;
             let named = match &*request.method {
-                "tools/call" => request.params.name,
+                "tools/call" | "prompts/get" => request.params.name,
                 "resources/read" => request.params.uri,
                 _ => None,
             };

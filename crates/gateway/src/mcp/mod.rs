@@ -24,17 +24,17 @@ use wardgate_domain::{Caller, MemoryMethod};
 use wardgate_edge::CallerToken;
 use wardgate_telemetry::names;
 
-use self::envelope::Message;
-use self::meta::Meta;
 use crate::Gateway;
 use crate::call_tool::{self, ToolCall};
 use crate::listen::Script;
-use crate::memory;
+use crate::memory::{self, Subscribe};
 use crate::reply::{Answer, Dialect, RpcError};
 
 pub(crate) use self::discover::inner;
-pub(crate) use self::envelope::{Request, object, text_of};
+pub(crate) use self::envelope::{Message, Request, object, present, text_of};
 pub(crate) use self::list_tools::Definition;
+pub(crate) use self::meta::Meta;
+pub(crate) use self::scan::scan;
 pub(crate) use self::version::Version;
 
 /// Messages one batch may hold.
@@ -73,7 +73,7 @@ impl Post {
 
 /// Answers one POST.
 pub(crate) async fn answer(gateway: &Arc<Gateway>, post: &Post) -> Answer {
-    let text = match scan::scan(&post.body, gateway.limits().depth) {
+    let text = match scan(&post.body, gateway.limits().depth) {
         Ok(text) => text,
         Err(error) => {
             return Answer::error(None, &RpcError::parse(error.reason(), error.to_string()));
@@ -87,7 +87,7 @@ pub(crate) async fn answer(gateway: &Arc<Gateway>, post: &Post) -> Answer {
 
 /// A batch: 2025-03-26 has them, later versions removed them.
 async fn batch(gateway: &Arc<Gateway>, post: &Post, text: &str) -> Answer {
-    let has_batches = match named_version(post) {
+    let has_batches = match named_version(&post.headers) {
         Ok(Some(version)) => version == Version::V2025_03_26,
         Ok(None) => post.door == Door::Mcp,
         Err(_) => false,
@@ -115,7 +115,7 @@ async fn one(gateway: &Arc<Gateway>, post: &Post, text: &str) -> Answer {
     let request = match Message::read(text) {
         Ok(Message::Request(request)) => request,
         Ok(Message::Notification | Message::Response) => {
-            return match named_version(post) {
+            return match named_version(&post.headers) {
                 Ok(_) => Answer::accepted(),
                 Err(error) => Answer::error(None, &error),
             };
@@ -140,10 +140,8 @@ fn version_of(post: &Post, request: &Request<'_>) -> Result<Version, RpcError> {
     if request.method == "initialize" {
         return initialize::negotiate(request);
     }
-    match (named_version(post)?, post.door) {
-        (Some(version), _) if version.is_modern() => Err(RpcError::invalid_meta(format!(
-            "requests of {version} carry `_meta` with io.modelcontextprotocol/protocolVersion and io.modelcontextprotocol/clientCapabilities"
-        ))),
+    match (named_version(&post.headers)?, post.door) {
+        (Some(version), _) if version.is_modern() => Err(RpcError::without_meta(version)),
         (Some(version), _) => Ok(version),
         // "If the server does not receive the header … it SHOULD assume 2025-03-26."
         (None, Door::Mcp) => Ok(Version::V2025_03_26),
@@ -152,8 +150,8 @@ fn version_of(post: &Post, request: &Request<'_>) -> Result<Version, RpcError> {
 }
 
 /// The version in the header, if there is one.
-fn named_version(post: &Post) -> Result<Option<Version>, RpcError> {
-    let Some(named) = post.headers.get("mcp-protocol-version") else {
+pub(crate) fn named_version(headers: &HeaderMap) -> Result<Option<Version>, RpcError> {
+    let Some(named) = headers.get("mcp-protocol-version") else {
         return Ok(None);
     };
     let named = named.to_str().unwrap_or_default();
@@ -171,8 +169,15 @@ async fn dispatch(
     version: Version,
 ) -> Result<Answer, RpcError> {
     let method = match &*request.method {
-        known @ ("tools/call" | "tools/list" | TEMPLATES | LISTEN | "server/discover"
-        | "initialize" | "ping") => known,
+        known @ ("tools/call"
+        | "tools/list"
+        | TEMPLATES
+        | LISTEN
+        | "server/discover"
+        | "initialize"
+        | "ping"
+        | "resources/subscribe"
+        | "resources/unsubscribe") => known,
         other => of_memory(other).map_or("other", MemoryMethod::as_str),
     };
     counter!(names::MCP_REQUESTS, "method" => method.to_owned()).increment(1);
@@ -192,7 +197,7 @@ async fn dispatch(
         }
         // The plain endpoint has one answer to one POST.
         LISTEN if version.is_modern() && post.door == Door::Mcp => {
-            let script = Script::of_subscription(request)?;
+            let script = Script::of_subscription(request, gateway.memory().is_some())?;
             let listeners = gateway.listeners();
             listeners.open(&post.caller, script, gateway.ambient())
         }
@@ -201,6 +206,14 @@ async fn dispatch(
         }
         "ping" if !version.is_modern() => Ok(Answer::empty(request.id)),
         TEMPLATES => memory::templates(gateway, request, version),
+        // What it is about comes by GET, which the plain endpoint has not.
+        method
+            if let Some(subscribe) = Subscribe::named(method)
+                && !version.is_modern()
+                && post.door == Door::Mcp =>
+        {
+            subscribe.answer(gateway, post, request, version).await
+        }
         method if let Some(of_memory) = of_memory(method) => {
             memory::answer(gateway, post, request, version, of_memory).await
         }

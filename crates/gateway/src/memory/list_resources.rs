@@ -51,10 +51,7 @@ impl Endpoint for ListResources {
 fn resource(conversation: &Conversation) -> Value {
     let id = conversation.id.as_str();
     let short: String = id.chars().take(NAMED).collect();
-    let uri = ConversationUri {
-        id: conversation.id.clone(),
-        after: 0,
-    };
+    let uri = ConversationUri::whole(&conversation.id);
     json!({
         "uri": uri.write(),
         "name": format!("Conversation {short}"),

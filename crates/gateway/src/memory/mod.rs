@@ -21,6 +21,7 @@ mod message;
 mod read_resource;
 mod search;
 mod stop;
+mod subscribe;
 mod uri;
 
 use std::sync::Arc;
@@ -44,6 +45,8 @@ use crate::reply::{Answer, RpcError};
 use crate::stages::stage;
 
 pub(crate) use self::list_resources::templates;
+pub(crate) use self::subscribe::Subscribe;
+pub(crate) use self::uri::ConversationUri;
 
 /// No answer of the memory service takes longer.
 pub(crate) const LIMIT: Duration = Duration::from_secs(5);

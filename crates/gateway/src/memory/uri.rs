@@ -22,14 +22,28 @@ const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
 
 /// A conversation from some position on.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct ConversationUri {
+pub(crate) struct ConversationUri {
     pub(super) id: ConversationId,
     /// 0: from its start.
     pub(super) after: u64,
 }
 
 impl ConversationUri {
-    pub(super) fn write(&self) -> String {
+    /// A conversation from its start.
+    pub(crate) fn whole(id: &ConversationId) -> Self {
+        Self {
+            id: id.clone(),
+            after: 0,
+        }
+    }
+
+    /// The conversation that `uri` names as a whole, not from some position on.
+    pub(crate) fn id_of_whole(uri: &str) -> Option<ConversationId> {
+        let parsed = uri.parse::<Self>().ok()?;
+        (parsed.after == 0).then_some(parsed.id)
+    }
+
+    pub(crate) fn write(&self) -> String {
         let id = utf8_percent_encode(self.id.as_str(), ESCAPED);
         match self.after {
             0 => format!("{BASE}{id}"),

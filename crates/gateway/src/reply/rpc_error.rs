@@ -135,6 +135,31 @@ impl RpcError {
         )
     }
 
+    /// A path to an upstream that there is not, or not for this caller.
+    pub(crate) fn unknown_route() -> Self {
+        let message = "No such path; MCP is served at /mcp.";
+        Self::unread(StatusCode::NOT_FOUND, "unknown_upstream", message)
+    }
+
+    /// A session that ended, or is somebody else's: 404 has the client begin another.
+    pub(crate) fn unknown_session() -> Self {
+        let message = "Session not found. Initialize again, without Mcp-Session-Id.";
+        Self::unread(StatusCode::NOT_FOUND, "unknown_session", message)
+    }
+
+    /// A place in a stream that is none of this session's.
+    pub(crate) fn unknown_event() -> Self {
+        let message = "Last-Event-ID is no event of this session. Listen without it.";
+        Self::unread(StatusCode::BAD_REQUEST, "unknown_event", message)
+    }
+
+    /// A request of a version whose requests say all of themselves, and that does not.
+    pub(crate) fn without_meta(version: Version) -> Self {
+        Self::invalid_meta(format!(
+            "requests of {version} carry `_meta` with io.modelcontextprotocol/protocolVersion and io.modelcontextprotocol/clientCapabilities"
+        ))
+    }
+
     /// A call by method name that may not be: hidden, unknown and refused tools alike.
     pub(crate) fn forbidden(requested: &str) -> Self {
         let shown = cut(requested, 128);

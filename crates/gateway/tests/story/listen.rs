@@ -8,17 +8,17 @@ use serde_json::{Value, json};
 use crate::fakes::{PATIENCE, tool};
 use crate::world::{LEGACY, MODERN, OLDEST, Reply, World, definition};
 
-const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
+pub(crate) const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
 const ALL: &str = r#""notifications":{"toolsListChanged":true,"promptsListChanged":true,"resourceSubscriptions":["memory://conversation/a"]}"#;
 
 /// One open stream.
-struct Ear {
+pub(crate) struct Ear {
     response: Response,
     read: String,
 }
 
 impl Ear {
-    async fn on(request: RequestBuilder) -> Self {
+    pub(crate) async fn on(request: RequestBuilder) -> Self {
         let response = request.send().await.unwrap();
         assert_eq!(response.status(), 200);
         assert_eq!(response.headers()["content-type"], "text/event-stream");
@@ -29,7 +29,7 @@ impl Ear {
     }
 
     /// The next message; none at the end. What only keeps the stream alive is passed over.
-    async fn hears(&mut self) -> Option<Value> {
+    pub(crate) async fn hears(&mut self) -> Option<Value> {
         let heard = tokio::time::timeout(PATIENCE, self.next_message());
         heard.await.unwrap()
     }
@@ -50,11 +50,11 @@ impl Ear {
     }
 }
 
-fn subscribe(world: &World, params: &str) -> RequestBuilder {
+pub(crate) fn subscribe(world: &World, params: &str) -> RequestBuilder {
     world.message(MODERN, "subscriptions/listen", params)
 }
 
-fn get(world: &World, path: &str, version: Option<&str>) -> RequestBuilder {
+pub(crate) fn get(world: &World, path: &str, version: Option<&str>) -> RequestBuilder {
     let request = world.http.get(world.url(path)).bearer_auth(&world.token);
     let request = request.header("accept", "text/event-stream");
     match version {
@@ -85,7 +85,10 @@ async fn both_eras_hear_of_a_changed_catalogue_and_of_changed_policies() {
             "method": "notifications/subscriptions/acknowledged",
             "params": {
                 "_meta": { SUBSCRIPTION: 7 },
-                "notifications": { "toolsListChanged": true },
+                "notifications": {
+                    "resourceSubscriptions": ["memory://conversation/a"],
+                    "toolsListChanged": true,
+                },
             },
         })
     );

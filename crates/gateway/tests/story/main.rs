@@ -30,3 +30,4 @@ mod record;
 mod refusals;
 mod resources;
 mod shapes;
+mod subscriptions;

@@ -16,7 +16,7 @@ pub(crate) fn ask(world: &World, version: &str, method: &str, params: &Value) ->
     ask_as(world, &world.token, version, method, params)
 }
 
-fn ask_as(
+pub(crate) fn ask_as(
     world: &World,
     token: &str,
     version: &str,

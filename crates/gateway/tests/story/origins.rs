@@ -87,7 +87,10 @@ async fn pages_of_a_welcome_origin_may_call_and_read_the_answer() {
         let reply = preflight(&world, origin).await;
         assert_eq!((reply.status, &*reply.text), (204, ""));
         assert_eq!(reply.header("access-control-allow-origin"), origin);
-        assert_eq!(reply.header("access-control-allow-methods"), "POST");
+        assert_eq!(
+            reply.header("access-control-allow-methods"),
+            "GET, POST, DELETE"
+        );
         assert_eq!(reply.header("vary"), "origin");
         let headers = reply.header("access-control-allow-headers");
         for needed in [
@@ -113,7 +116,7 @@ async fn pages_of_a_welcome_origin_may_call_and_read_the_answer() {
             assert_eq!(reply.header("access-control-allow-origin"), origin);
             assert_eq!(reply.header("vary"), "origin");
             let exposed = reply.header("access-control-expose-headers");
-            assert_eq!(exposed, "www-authenticate");
+            assert_eq!(exposed, "www-authenticate, mcp-session-id");
         }
     }
 }

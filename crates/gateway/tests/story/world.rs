@@ -17,7 +17,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use wardgate_domain::{Ambient, Clock, SystemEntropy, Timestamp};
 use wardgate_edge::Bound;
-use wardgate_gateway::{Config, Gateway, Neighbours};
+use wardgate_gateway::{Config, Gateway, Neighbours, SessionKey};
 use wardgate_proto::audit::v1::audit_service_server::AuditServiceServer;
 use wardgate_proto::memory::v1::memory_service_server::MemoryServiceServer;
 use wardgate_proto::policy::v1::policy_service_server::PolicyServiceServer;
@@ -176,9 +176,10 @@ impl World {
         let settings = settings.as_object().unwrap().clone();
         written.as_object_mut().unwrap().extend(settings);
         let config: Config = serde_json::from_value(written).unwrap();
+        let key = SessionKey::from_bytes(&[3; 32]);
         let bound = Bound::bind((Ipv4Addr::LOCALHOST, 0).into()).await.unwrap();
         let address = bound.address();
-        let gateway = Gateway::new(config, &bound, neighbours, metrics(), ambient)
+        let gateway = Gateway::new(config, &bound, neighbours, &key, metrics(), ambient)
             .await
             .unwrap();
         let (stop, stopped) = oneshot::channel();
@@ -188,6 +189,10 @@ impl World {
         tokio::time::timeout(PATIENCE, gateway.ready())
             .await
             .unwrap();
+
+        if remembers {
+            memory.watches.reaches(1).await;
+        }
 
         let token = issuer.token("dr.lee", &["Doctor"]);
         let http = reqwest::Client::builder().no_proxy().build().unwrap();

@@ -12,6 +12,7 @@ use wardgate_domain::{
     Timestamp, TurnId, TurnState,
 };
 
+use super::changes::Kind;
 use super::conversations::owned_and_locked;
 use super::database::{Statement, Transaction, Value};
 use super::row::{
@@ -106,7 +107,7 @@ impl Store {
         now: Timestamp,
     ) -> Result<(ConversationKey, Vec<Message>), Error> {
         let word_key = self.key.word_key(owner);
-        within(async {
+        let added = within(async {
             let mut transaction = self.database.write().await?;
             let conversation = owned_and_locked(&mut transaction, owner, id.as_str()).await?;
             let key = conversation.key()?;
@@ -125,8 +126,10 @@ impl Store {
             let stored = adding.run(addition).await?;
             adding.transaction.commit().await?;
             Ok((key, stored))
-        })
-        .await
+        });
+        let added = added.await?;
+        self.bell.notify_one();
+        Ok(added)
     }
 }
 
@@ -178,6 +181,11 @@ impl Adding<'_> {
                 self.now.as_micros().into(),
             ];
             self.transaction.execute(COUNT_UP, counts).await?;
+        }
+        // Of an open turn nobody hears: nothing of it is there to read.
+        if self.complete != self.conversation.messages {
+            let number = self.conversation.number;
+            self.transaction.note(number, Kind::Messages).await?;
         }
         Ok(stored.into_iter().map(without_texts).collect())
     }

@@ -5,6 +5,7 @@ use wardgate_domain::{
     Conversation, ConversationId, ConversationKey, InvalidMessage, Skeleton, Timestamp,
 };
 
+use super::changes::Kind;
 use super::database::{Transaction, Value};
 use super::row::{ConversationRow, conversation, held, owner_digest};
 use super::{Store, unsigned, within};
@@ -94,7 +95,7 @@ impl Store {
         let text = key.to_string();
         let id = id.map_or(text.as_str(), ConversationId::as_str);
         let (_, wrapped) = self.key.new_data_key(key, &self.ambient)?;
-        within(async {
+        let made_or_found = within(async {
             let mut transaction = self.database.write().await?;
             let row = [
                 text.as_str().into(),
@@ -117,11 +118,16 @@ impl Store {
                 if count.is_some_and(|(count,)| count > i64::from(most)) {
                     return Err(Error::TooManyConversations(most));
                 }
+                transaction.note(found.number, Kind::List).await?;
             }
             transaction.commit().await?;
             Ok((found.shown()?, made))
-        })
-        .await
+        });
+        let (conversation, made) = made_or_found.await?;
+        if made {
+            self.bell.notify_one();
+        }
+        Ok((conversation, made))
     }
 
     /// The owner's conversation of that id.

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use wardgate_domain::{ConversationId, ConversationKey, Digest, Timestamp};
 
+use super::changes::Kind;
 use super::conversations::owned_and_locked;
 use super::database::{Statement, Transaction};
 use super::row::{ConversationRow, conversation, held};
@@ -113,7 +114,7 @@ impl Store {
         id: &ConversationId,
         now: Timestamp,
     ) -> Result<ConversationKey, Error> {
-        within(async {
+        let cleared = within(async {
             let mut transaction = self.database.write().await?;
             let row = owned_and_locked(&mut transaction, owner, id.as_str()).await?;
             if row.held {
@@ -123,10 +124,13 @@ impl Store {
             let (_, wrapped) = self.key.new_data_key(key, &self.ambient)?;
             let values = [row.number.into(), wrapped.into(), now.as_micros().into()];
             transaction.execute(CLEAR, values).await?;
+            transaction.note(row.number, Kind::Messages).await?;
             transaction.commit().await?;
             Ok(key)
-        })
-        .await
+        });
+        let key = cleared.await?;
+        self.bell.notify_one();
+        Ok(key)
     }
 
     /// The conversation of that key, if it may be erased.
@@ -141,7 +145,7 @@ impl Store {
 
     /// Destroys the key and the id of a conversation. Its rows go with [`Store::empty`].
     pub(crate) async fn erase(&self, doomed: &Doomed, now: Timestamp) -> Result<(), Error> {
-        within(async {
+        let erased = within(async {
             let mut transaction = self.database.write().await?;
             let row = erasable(&mut transaction, doomed.key).await?;
             let updated_at = row.shown()?.updated_at;
@@ -152,10 +156,14 @@ impl Store {
                 return Err(Error::Changed);
             }
             let values = [row.number.into(), now.as_micros().into()];
+            transaction.end_subscriptions(row.number).await?;
             transaction.execute(ERASE, values).await?;
+            transaction.note(row.number, Kind::List).await?;
             transaction.commit().await
-        })
-        .await
+        });
+        erased.await?;
+        self.bell.notify_one();
+        Ok(())
     }
 
     /// Removes a bounded number of rows that were cleared or erased; false when none was left.

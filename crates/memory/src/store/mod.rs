@@ -5,11 +5,14 @@
 //!   message        what stands in clear (place, turn, role, times), and the sealed texts
 //!   message_words  keyed digests of the words, for the search
 //!   hold           what must not be erased
+//!   change         what changed lately, for whoever watches
+//!   subscription   what older clients want to hear of
 //! ```
 //!
 //! No operation takes longer than [`LIMIT`].
 
 mod adding;
+mod changes;
 mod conversations;
 mod database;
 mod erasing;
@@ -19,10 +22,12 @@ mod reading;
 mod row;
 mod searching;
 mod sqlite;
+mod subscriptions;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::Notify;
 use wardgate_domain::{Ambient, AnsweredCall, Digest, Message, Source};
 use wardgate_store::Address;
 
@@ -35,7 +40,7 @@ pub(crate) use erasing::Doomed;
 pub(crate) use reading::{Pick, Reading};
 
 /// How long one operation may take.
-const LIMIT: Duration = Duration::from_secs(5);
+pub(crate) const LIMIT: Duration = Duration::from_secs(5);
 
 /// The rights a tool's result was given under, and the policies that said so.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,6 +87,8 @@ pub(crate) struct Store {
     database: Database,
     key: Arc<MasterKey>,
     ambient: Ambient,
+    /// Rung when something was noted in the log of changes.
+    bell: Arc<Notify>,
 }
 
 impl Store {
@@ -93,6 +100,7 @@ impl Store {
             address,
             key: Arc::new(key),
             ambient,
+            bell: Arc::default(),
         })
     }
 

@@ -4,7 +4,7 @@ use sqlx::{AssertSqlSafe, Connection, PgConnection, Row, SqliteConnection};
 use wardgate_domain::Ambient;
 
 use super::database::Statement;
-use super::{Store, conversations, erasing, reading, searching};
+use super::{Store, changes, conversations, erasing, reading, searching, subscriptions};
 use crate::MasterKey;
 use crate::tests::database::Database;
 
@@ -79,6 +79,21 @@ fn hot() -> Vec<(&'static str, Statement, &'static [&'static str])> {
             erasing::STALE_TURNS.into(),
             &["message_open", "message_turn"],
         ),
+        (
+            "changes",
+            changes::AFTER.into(),
+            &["change_pkey", "SEARCH n USING INTEGER PRIMARY KEY"],
+        ),
+        (
+            "latest change",
+            changes::LATEST.into(),
+            &["change_pkey", "SEARCH change"],
+        ),
+        (
+            "subscriptions",
+            subscriptions::OF_SESSION.into(),
+            &["subscription_of_session"],
+        ),
     ]
 }
 
@@ -96,6 +111,15 @@ const MESSAGES: &str = "
     SELECT 1 + n / 20, 1 + n % 20, 'id' || n, 'turn' || (n / 4), CASE WHEN n % 1000 = 0 THEN 0 ELSE 1 END,
         1 + n % 3, 1 + n % 3, CASE WHEN n % 20 = 19 THEN 9 ELSE 0 END, 10, 10, n,
         CASE WHEN n % 3 = 2 THEN CAST('g' AS blob) END, CAST('b' AS blob)
+    FROM (numbers 40000) AS numbers";
+
+const CHANGES: &str = "
+    INSERT INTO memory.change (owner, kind, conversation)
+    SELECT CAST('owner' || (n / 20) AS blob), 0, 1 + n / 20 FROM (numbers 40000) AS numbers";
+
+const SUBSCRIPTIONS: &str = "
+    INSERT INTO memory.subscription (owner, id, session, expires_at)
+    SELECT CAST('owner' || (n / 20) AS blob), 'id' || n, CAST('s' || (n % 2) AS blob), n
     FROM (numbers 40000) AS numbers";
 
 /// Where `numbers N` stands, the numbers from 0.
@@ -125,7 +149,7 @@ async fn store(database: &Database) -> Store {
 async fn on_sqlite_every_hot_statement_goes_by_its_index() {
     let database = Database::sqlite();
     store(&database).await;
-    for sql in [CONVERSATIONS, MESSAGES, "ANALYZE"] {
+    for sql in [CONVERSATIONS, MESSAGES, CHANGES, SUBSCRIPTIONS, "ANALYZE"] {
         let sql = if sql == "ANALYZE" {
             sql.to_owned()
         } else {
@@ -163,7 +187,7 @@ async fn on_postgresql_every_hot_statement_goes_by_its_index() {
         return;
     };
     store(database).await;
-    for sql in [CONVERSATIONS, MESSAGES] {
+    for sql in [CONVERSATIONS, MESSAGES, CHANGES, SUBSCRIPTIONS] {
         database.execute(&fill(sql, false)).await;
     }
     database
@@ -190,7 +214,14 @@ async fn on_postgresql_every_hot_statement_goes_by_its_index() {
             indexes.iter().any(|index| plan.contains(index)),
             "{name}:\n{plan}"
         );
-        for table in ["conversation", "message", "message_words"] {
+        let tables = [
+            "conversation",
+            "message",
+            "message_words",
+            "change",
+            "subscription",
+        ];
+        for table in tables {
             let all_of_it = format!("Seq Scan on {table} ");
             assert!(!plan.contains(&all_of_it), "{name}:\n{plan}");
         }
@@ -201,9 +232,8 @@ async fn on_postgresql_every_hot_statement_goes_by_its_index() {
 fn value(name: &str, parameter: &str, number: i64) -> String {
     let text = |text: &str| format!("'{text}'");
     match (name, parameter) {
-        ("find" | "list" | "count", "$1") | ("search", "$2") => {
-            r"'\x6f776e657231'::bytea".to_owned()
-        }
+        ("find" | "list" | "count" | "subscriptions", "$1")
+        | ("search" | "subscriptions", "$2") => r"'\x6f776e657231'::bytea".to_owned(),
         ("find", "$2") | ("by key" | "next tenant" | "expired", "$1") | ("list", "$3") => {
             text("key7")
         }
@@ -212,6 +242,7 @@ fn value(name: &str, parameter: &str, number: i64) -> String {
         ("survey", "$1") => text("z"),
         ("survey", "$4") => text("subject7"),
         ("turn" | "repeated?" | "turn so far", "$2") => text("id7"),
+        ("changes", "$1") => "39990".to_owned(),
         ("stale turns", "$1") => "100".to_owned(),
         _ => number.to_string(),
     }

@@ -9,7 +9,10 @@ use super::LIMIT;
 pub(super) const SCHEMA: Schema = Schema {
     name: "memory",
     lock: 0x5741_5244_4d45_4d4f,
-    migrations: &[include_str!("postgres/0001_conversations.sql")],
+    migrations: &[
+        include_str!("postgres/0001_conversations.sql"),
+        include_str!("postgres/0002_changes.sql"),
+    ],
 };
 
 const CONNECTIONS: u32 = 8;

@@ -305,11 +305,8 @@ fn grounds_of(call: &AnsweredCall, standing: &Standing) -> About {
 
 /// One digest for everything of one person.
 pub(super) fn owner_digest(owner: &Owner) -> Vec<u8> {
-    let about = About::new("owner")
-        .and(owner.tenant.as_bytes())
-        .and(owner.issuer.as_bytes())
-        .and(owner.subject.as_bytes());
-    about.digest().as_bytes().to_vec()
+    let person = wardgate_domain::person(&owner.tenant, &owner.issuer, &owner.subject);
+    person.as_bytes().to_vec()
 }
 
 pub(super) fn state_number(state: TurnState) -> i64 {

@@ -12,7 +12,10 @@ use super::LIMIT;
 use crate::Error;
 
 /// Version n of the schema is what the first n of these make; they never change once released.
-pub(super) const MIGRATIONS: &[&str] = &[include_str!("sqlite/0001_conversations.sql")];
+pub(super) const MIGRATIONS: &[&str] = &[
+    include_str!("sqlite/0001_conversations.sql"),
+    include_str!("sqlite/0002_changes.sql"),
+];
 
 const READERS: u32 = 4;
 

@@ -1,5 +1,5 @@
 use wardgate_domain::{ConversationKey, HoldTarget};
-use wardgate_rpc::client::Which;
+use wardgate_rpc::client::{Session, Which};
 
 use super::*;
 use crate::config::Retention;
@@ -23,7 +23,8 @@ async fn is_stored(setup: &Setup, text: &str) -> bool {
         "SELECT (SELECT count(*) FROM memory.message m WHERE m::text LIKE '%{text}%'
                 OR position('{text}'::bytea IN coalesce(m.body, '') || coalesce(m.call, '')) > 0)
             + (SELECT count(*) FROM memory.message_words w WHERE w::text LIKE '%{text}%')
-            + (SELECT count(*) FROM memory.conversation c WHERE c::text LIKE '%{text}%')"
+            + (SELECT count(*) FROM memory.conversation c WHERE c::text LIKE '%{text}%')
+            + (SELECT count(*) FROM memory.subscription s WHERE s::text LIKE '%{text}%')"
     );
     setup.database.number(&count).await > 0
 }
@@ -67,6 +68,11 @@ async fn after_a_deletion_nothing_of_it_is_left_and_everything_else_is() {
         );
         assert!(is_stored(&setup, "canary-id").await && is_stored(&setup, &words[0]).await);
 
+        let session = Session {
+            caller: &joy,
+            session: None,
+        };
+        setup.memory.subscribe(session, &doomed).await.unwrap();
         setup.memory.delete(of(&joy), &doomed).await.unwrap();
 
         for gone in ["canary-id", "canary-m-7", "canary-t-7"] {

@@ -10,7 +10,9 @@ mod policy_client;
 mod record;
 mod rights;
 mod search;
+mod subscriptions;
 mod turns;
+mod watching;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,6 +30,7 @@ use wardgate_rpc::{Peer, link};
 
 use crate::keeping::Keeper;
 use crate::service::Memory;
+use crate::watching::Watching;
 use crate::{Config, MasterKey};
 use database::Database;
 use policy::Policy;
@@ -44,6 +47,7 @@ struct Setup {
     /// As an operator does.
     operator: MemoryClient,
     keeper: Arc<Keeper>,
+    watching: Arc<Watching>,
 }
 
 struct At(Arc<AtomicI64>);
@@ -78,6 +82,7 @@ impl Setup {
         let memory = Memory::start(config, key, policy.clone(), audit.client(), ambient);
         let memory = memory.await.unwrap();
         let keeper = memory.keeper.clone();
+        let watching = memory.watching.clone();
         let service = memory.serve();
         let client = |peer| {
             let link = link::local(service.clone(), peer).link;
@@ -91,7 +96,14 @@ impl Setup {
             audit,
             clock,
             keeper,
+            watching,
         }
+    }
+
+    /// Another service over the same database.
+    async fn replica(&self) -> Self {
+        let config = Config::for_store(self.database.url());
+        Self::over(Arc::clone(&self.database), config).await
     }
 
     fn pass(&self, time: Duration) {

@@ -1,5 +1,7 @@
 //! The memory service, as its callers see it.
 
+mod watching;
+
 use std::time::Duration;
 
 use tonic::{Request, Response, Status};
@@ -10,8 +12,10 @@ use wardgate_domain::{
 use wardgate_proto::memory::v1 as pb;
 use wardgate_proto::memory::v1::memory_service_client::MemoryServiceClient;
 
-use super::{CallError, request, within};
+use super::{CallError, open_request, request, within};
 use crate::Link;
+
+pub use watching::Session;
 
 /// Bytes of one answer: the largest page or turn the service gives, and room for what is around the texts.
 const MAX_ANSWER: usize = 24 << 20;

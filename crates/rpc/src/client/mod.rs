@@ -19,7 +19,8 @@ use crate::reason_of;
 pub use audit::{AuditClient, AuditFilter, StoredRecord};
 pub use content::{Content, ContentEntry, ContentResult, ContentSource, GetContent, Wanted};
 pub use memory::{
-    Added, Addition, ContextWindow, Hit, Listed, MemoryClient, OnBehalfOf, Page, Turn, Which,
+    Added, Addition, ContextWindow, Hit, Listed, MemoryClient, OnBehalfOf, Page, Session, Turn,
+    Which,
 };
 pub use policy::PolicyClient;
 pub use relay::{

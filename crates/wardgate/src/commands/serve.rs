@@ -30,11 +30,14 @@ pub(crate) async fn gateway(arguments: &ConfigFile) -> Result<(), Failure> {
     let stop = shutdown::signals()?;
     let bound = BoundEdge::bind(config.listen).await?;
     let neighbours = compose::remote(&wiring)?;
+    let key = required(wiring.session_key_file.as_ref(), "gateway.session_key_file")?;
+    let key = data_dir::session_key(key)?;
     let address = bound.address();
     let gateway = Gateway::new(
         config,
         &bound,
         neighbours,
+        &key,
         telemetry.metrics(),
         Ambient::system(),
     )

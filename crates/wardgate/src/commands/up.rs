@@ -48,7 +48,9 @@ pub(crate) async fn run(arguments: Up) -> Result<(), Failure> {
         let parts = parts(&settings, &dir, demo.as_ref())?;
         let (neighbours, offered, closing) = Box::pin(compose::local(parts, &ambient)).await?;
         let metrics = telemetry.metrics();
-        let gateway = Gateway::new(config, &bound, neighbours, metrics, ambient.clone()).await?;
+        let key = data_dir::session_key(&dir.session_key())?;
+        let gateway =
+            Gateway::new(config, &bound, neighbours, &key, metrics, ambient.clone()).await?;
         gateway.ready().await;
         let agent = agent(&settings, &dir, &gateway, &ambient).await?;
         Ok::<_, Failure>((gateway, agent, offered, closing))

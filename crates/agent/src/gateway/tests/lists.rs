@@ -2,16 +2,16 @@
 
 use super::*;
 
-fn tool(name: &str) -> Value {
+pub(super) fn tool(name: &str) -> Value {
     json!({ "name": name, "inputSchema": { "type": "object" } })
 }
 
-fn names(list: &ToolList) -> Vec<&str> {
+pub(super) fn names(list: &ToolList) -> Vec<&str> {
     list.tools.iter().map(|tool| tool.name.as_str()).collect()
 }
 
 /// One that lists a tool named after the token, with these cache hints.
-fn personal(hints: Value) -> Script {
+pub(super) fn personal(hints: Value) -> Script {
     Script::new(move |seen| {
         let who = seen.header("authorization").replace("Bearer ", "of_");
         let mut result = json!({ "tools": [tool(&who)] });

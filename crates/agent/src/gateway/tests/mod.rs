@@ -2,6 +2,8 @@
 
 mod answers;
 mod calls;
+mod changes;
+mod listeners;
 mod lists;
 mod turns;
 
@@ -19,6 +21,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::*;
+use listeners::{Listeners, Listening};
 
 /// A request as the gateway got it.
 #[derive(Debug, Clone)]
@@ -60,7 +63,9 @@ fn events(body: impl Into<Body>) -> Response {
 #[derive(Clone)]
 struct Script {
     router: Router,
+    /// Without what opens streams.
     seen: Arc<Mutex<Vec<Seen>>>,
+    listeners: Listeners,
 }
 
 impl Script {
@@ -74,10 +79,12 @@ impl Script {
     /// One that may take its time.
     fn slow(answer: impl Fn(Seen) -> BoxFuture<'static, Response> + Send + Sync + 'static) -> Self {
         let seen = Arc::new(Mutex::new(Vec::new()));
-        let remembered = Arc::clone(&seen);
+        let listeners = Listeners::default();
+        let (remembered, streams) = (Arc::clone(&seen), listeners.clone());
         let answer = Arc::new(answer);
         let router = Router::new().fallback(move |request: HttpRequest| {
             let (remembered, answer) = (Arc::clone(&remembered), Arc::clone(&answer));
+            let streams = streams.clone();
             async move {
                 let (head, body) = request.into_parts();
                 let body = axum::body::to_bytes(body, usize::MAX).await.unwrap();
@@ -89,11 +96,24 @@ impl Script {
                     body: serde_json::from_str(&text).unwrap(),
                     text,
                 };
+                if request.body["method"] == "subscriptions/listen" {
+                    return streams.open(&request);
+                }
                 remembered.lock().unwrap().push(request.clone());
                 answer(request).await
             }
         });
-        Self { router, seen }
+        Self {
+            router,
+            seen,
+            listeners,
+        }
+    }
+
+    /// The same; whoever asks for a stream is answered so.
+    fn listening(self, how: Listening) -> Self {
+        self.listeners.set(how);
+        self
     }
 
     fn in_process(&self) -> Gateway {

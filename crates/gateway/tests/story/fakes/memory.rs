@@ -1,13 +1,15 @@
 //! A memory that keeps what it is given, and shows of tools what it is told to.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Mutex;
 
-use tokio::sync::watch;
+use futures::stream::{self, BoxStream, StreamExt};
+use tokio::sync::{broadcast, watch};
 use tonic::{Request, Response, Status};
 use wardgate_domain::{Ambient, Caller, ConversationKey};
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_proto::memory::v1 as pb;
+use wardgate_proto::memory::v1::conversation_change::What;
 use wardgate_proto::memory::v1::memory_service_server::MemoryService;
 use wardgate_rpc::Readiness;
 
@@ -22,10 +24,15 @@ pub(crate) struct Memory {
     /// Which methods were called.
     pub(crate) asked: Log<&'static str>,
     pub(crate) added: Log<pb::AddMessagesRequest>,
+    /// Which watches were told that they have begun.
+    pub(crate) watches: Log<()>,
     pub(crate) readiness: watch::Sender<Readiness>,
     next: Mutex<VecDeque<ErrorReason>>,
     withholds: Mutex<bool>,
     kept: Mutex<BTreeMap<(String, String), Kept>>,
+    /// By subject and session, which conversations.
+    subscribed: Mutex<BTreeSet<(String, Vec<u8>, String)>>,
+    changes: Mutex<broadcast::Sender<pb::WatchConversationsResponse>>,
     ambient: Ambient,
 }
 
@@ -41,10 +48,13 @@ impl Memory {
         Self {
             asked: Log::default(),
             added: Log::default(),
+            watches: Log::default(),
             readiness: watch::Sender::new(Readiness::Ready),
             next: Mutex::default(),
             withholds: Mutex::default(),
             kept: Mutex::default(),
+            subscribed: Mutex::default(),
+            changes: Mutex::new(broadcast::Sender::new(100)),
             ambient,
         }
     }
@@ -57,6 +67,25 @@ impl Memory {
     /// From now on nobody may read what tools returned.
     pub(crate) fn withholds_tools(&self) {
         *self.withholds.lock().unwrap() = true;
+    }
+
+    /// Whoever watches is left alone.
+    pub(crate) fn hangs_up(&self) {
+        *self.changes.lock().unwrap() = broadcast::Sender::new(100);
+    }
+
+    fn tell(&self, caller: Option<CallerWire>, what: What) {
+        let caller = Caller::try_from(caller.unwrap()).unwrap();
+        let change = pb::ConversationChange {
+            owner: caller.person().to_wire(),
+            what: Some(what),
+        };
+        let told = pb::WatchConversationsResponse {
+            changes: vec![change],
+            unseen: false,
+        };
+        // Nobody need watch.
+        let _ = self.changes.lock().unwrap().send(told);
     }
 
     /// The key of a conversation.
@@ -128,7 +157,7 @@ impl MemoryService for Memory {
         let mut all = self.kept.lock().unwrap();
         let mut created = false;
         let kept = all
-            .entry((subject(request.caller), id.clone()))
+            .entry((subject(request.caller.clone()), id.clone()))
             .or_insert_with(|| {
                 created = true;
                 Kept {
@@ -137,6 +166,9 @@ impl MemoryService for Memory {
                     turns: BTreeMap::new(),
                 }
             });
+        if created {
+            self.tell(request.caller, What::List(pb::ListChanged {}));
+        }
         Ok(Response::new(pb::GetOrCreateResponse {
             conversation: Some(self.conversation(&id, kept)),
             created,
@@ -192,6 +224,7 @@ impl MemoryService for Memory {
             message.content.clear();
             added.push(message);
         }
+        self.tell(request.caller, What::ConversationId(owner.1));
         Ok(Response::new(pb::AddMessagesResponse {
             messages: added,
             key: kept.key.clone(),
@@ -225,10 +258,11 @@ impl MemoryService for Memory {
     ) -> Result<Response<pb::ClearResponse>, Status> {
         self.begin("clear")?;
         let request = request.into_inner();
-        let owner = (subject(request.caller), request.conversation_id);
+        let owner = (subject(request.caller.clone()), request.conversation_id);
         let mut all = self.kept.lock().unwrap();
         let kept = all.get_mut(&owner).ok_or_else(unknown)?;
         kept.messages.clear();
+        self.tell(request.caller, What::ConversationId(owner.1));
         Ok(Response::new(pb::ClearResponse {
             key: kept.key.clone(),
         }))
@@ -240,8 +274,9 @@ impl MemoryService for Memory {
     ) -> Result<Response<pb::DeleteResponse>, Status> {
         self.begin("delete")?;
         let request = request.into_inner();
-        let owner = (subject(request.caller), request.conversation_id);
+        let owner = (subject(request.caller.clone()), request.conversation_id);
         let kept = self.kept.lock().unwrap().remove(&owner);
+        self.tell(request.caller, What::List(pb::ListChanged {}));
         Ok(Response::new(pb::DeleteResponse {
             key: kept.ok_or_else(unknown)?.key,
         }))
@@ -319,6 +354,74 @@ impl MemoryService for Memory {
             }
         }
         Ok(Response::new(pb::SearchResponse { hits }))
+    }
+
+    type WatchConversationsStream =
+        BoxStream<'static, Result<pb::WatchConversationsResponse, Status>>;
+
+    async fn watch_conversations(
+        &self,
+        _request: Request<pb::WatchConversationsRequest>,
+    ) -> Result<Response<Self::WatchConversationsStream>, Status> {
+        let begun = pb::WatchConversationsResponse {
+            changes: Vec::new(),
+            unseen: true,
+        };
+        let changes = self.changes.lock().unwrap().subscribe();
+        let begins = Some(self.watches.clone());
+        let rest = stream::unfold((begins, changes), |(begins, mut changes)| async {
+            if let Some(watches) = begins {
+                watches.push(());
+            }
+            let told = changes.recv().await.ok()?;
+            Some((Ok(told), (None, changes)))
+        });
+        let all = stream::iter([Ok(begun)]).chain(rest);
+        Ok(Response::new(all.boxed()))
+    }
+
+    async fn subscribe(
+        &self,
+        request: Request<pb::SubscribeRequest>,
+    ) -> Result<Response<pb::SubscribeResponse>, Status> {
+        self.begin("subscribe")?;
+        let request = request.into_inner();
+        let session = (subject(request.caller.clone()), request.session.to_vec());
+        let of = (session.0, session.1, request.conversation_id);
+        self.subscribed.lock().unwrap().insert(of);
+        let changed = pb::SubscriptionsChanged {};
+        self.tell(request.caller, What::Subscriptions(changed));
+        Ok(Response::new(pb::SubscribeResponse {}))
+    }
+
+    async fn unsubscribe(
+        &self,
+        request: Request<pb::UnsubscribeRequest>,
+    ) -> Result<Response<pb::UnsubscribeResponse>, Status> {
+        self.begin("unsubscribe")?;
+        let request = request.into_inner();
+        let session = (subject(request.caller.clone()), request.session.to_vec());
+        let of = (session.0, session.1, request.conversation_id);
+        self.subscribed.lock().unwrap().remove(&of);
+        let changed = pb::SubscriptionsChanged {};
+        self.tell(request.caller, What::Subscriptions(changed));
+        Ok(Response::new(pb::UnsubscribeResponse {}))
+    }
+
+    async fn list_subscriptions(
+        &self,
+        request: Request<pb::ListSubscriptionsRequest>,
+    ) -> Result<Response<pb::ListSubscriptionsResponse>, Status> {
+        self.begin("list_subscriptions")?;
+        let request = request.into_inner();
+        let (subject, session) = (subject(request.caller), request.session.to_vec());
+        let subscribed = self.subscribed.lock().unwrap();
+        let own = subscribed
+            .iter()
+            .filter(|of| of.0 == subject && of.1 == session);
+        Ok(Response::new(pb::ListSubscriptionsResponse {
+            conversation_ids: own.map(|of| of.2.clone()).collect(),
+        }))
     }
 
     async fn survey(

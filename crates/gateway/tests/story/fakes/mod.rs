@@ -24,7 +24,7 @@ pub(crate) use tool_runner::{Run, ToolRunner, result, tool};
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// What was seen, in order; a test can wait for more.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Log<T>(watch::Sender<Vec<T>>);
 
 impl<T> Default for Log<T> {

@@ -1,0 +1,121 @@
+//! `subscriptions/listen`: the stream on which the gateway says that a caller's list of tools may have changed.
+
+use std::time::Duration;
+
+use axum::body::Body;
+use bytes::Bytes;
+use futures::stream::{self, BoxStream};
+use futures::{Stream, StreamExt};
+use http_body_util::Limited;
+use serde::Deserialize;
+use serde_json::{Map, json};
+use sse_stream::SseStream;
+
+use super::door::Door;
+use super::exchange::{self, Request};
+use super::fault::GatewayError;
+use super::{MCP_PATH, TIME_LIMIT};
+use crate::request::BearerToken;
+
+/// A gateway gives a sign of life every 15 seconds; one that misses three of them is away.
+const SILENCE: Duration = Duration::from_secs(45);
+
+/// Bytes of a stream. It ends there, and another may be opened: a word of change has about 200.
+const MAX_STREAM: usize = 1024 * 1024;
+
+/// A stream that the gateway has acknowledged: what changes from here on is told.
+pub(super) struct Listening(BoxStream<'static, Notification>);
+
+/// A message of the stream, as far as it matters here.
+#[derive(Deserialize)]
+struct Notification {
+    #[serde(default)]
+    method: String,
+    #[serde(default)]
+    params: Params,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Params {
+    notifications: Accepted,
+}
+
+/// What the gateway is going to tell.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Accepted {
+    #[serde(rename = "toolsListChanged")]
+    tools: bool,
+}
+
+/// Opens a stream, and waits until the gateway says that it listens.
+pub(super) async fn open(door: &Door, token: &BearerToken) -> Result<Listening, GatewayError> {
+    let opened = tokio::time::timeout(TIME_LIMIT, acknowledged(door, token)).await;
+    opened.unwrap_or(Err(GatewayError::Late))
+}
+
+async fn acknowledged(door: &Door, token: &BearerToken) -> Result<Listening, GatewayError> {
+    let mut params = Map::new();
+    params.insert(
+        "notifications".to_owned(),
+        json!({ "toolsListChanged": true }),
+    );
+    let request = Request {
+        path: MCP_PATH.to_owned(),
+        method: "subscriptions/listen",
+        name: None,
+        params,
+        arguments: None,
+        meta: &[],
+        limit: TIME_LIMIT,
+    };
+    let id = exchange::next_id();
+    let request = exchange::write(door, token, request, id)?;
+    let response = door.send(request).await?;
+    if !exchange::is_event_stream(response.headers()) {
+        let refused = exchange::read(response, id).await.err();
+        return Err(refused.unwrap_or(GatewayError::Unreadable));
+    }
+    let mut messages = notifications(response.into_body()).boxed();
+    while let Some(message) = messages.next().await {
+        if message.method == "notifications/subscriptions/acknowledged" {
+            let accepted = message.params.notifications.tools;
+            return if accepted {
+                Ok(Listening(messages))
+            } else {
+                Err(GatewayError::Unreadable)
+            };
+        }
+    }
+    Err(GatewayError::Unreachable)
+}
+
+impl Listening {
+    /// Waits for a change; false when the stream is over, however it ended.
+    pub(super) async fn changed(&mut self) -> bool {
+        while let Some(message) = self.0.next().await {
+            if message.method == "notifications/tools/list_changed" {
+                return true;
+            }
+        }
+        false
+    }
+}
+
+/// The messages of a stream, for as long as it lives.
+fn notifications(body: Body) -> impl Stream<Item = Notification> + Send + 'static {
+    let bytes = Body::new(Limited::new(body, MAX_STREAM)).into_data_stream();
+    let alive = stream::unfold(bytes, async |mut bytes| {
+        // Signs of life are comments, which the reader of events does not pass on.
+        let heard = tokio::time::timeout(SILENCE, bytes.next()).await.ok()??;
+        Some((heard.ok()?, bytes))
+    });
+    let events = SseStream::from_bytes_stream(alive.map(Ok::<Bytes, std::convert::Infallible>));
+    let events = events.take_while(|event| std::future::ready(event.is_ok()));
+    events.filter_map(async |event| {
+        let data = event.ok()?.data?;
+        // What cannot be read is nothing that was asked for.
+        serde_json::from_str(&data).ok()
+    })
+}

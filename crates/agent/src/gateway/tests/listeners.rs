@@ -1,0 +1,123 @@
+//! The other end of streams of changes.
+
+use std::convert::Infallible;
+
+use futures::{StreamExt, stream};
+use tokio::sync::mpsc;
+use tokio::time::interval;
+
+use super::*;
+
+/// As a gateway gives a sign of life.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+/// What becomes of who asks for a stream.
+#[derive(Clone, Copy, Default)]
+pub(super) enum Listening {
+    /// There is no such method.
+    #[default]
+    Unknown,
+    TooMany,
+    /// It has a stream, but not of tools.
+    Declined,
+    Acknowledged,
+    /// Not before the test says so.
+    Later,
+    /// It is acknowledged, and then nothing comes, not even a sign of life.
+    Mute,
+}
+
+#[derive(Clone, Default)]
+pub(super) struct Listeners(Arc<Mutex<State>>);
+
+#[derive(Default)]
+struct State {
+    how: Listening,
+    asked: Vec<Seen>,
+    lines: Vec<Line>,
+}
+
+struct Line {
+    who: String,
+    tell: mpsc::UnboundedSender<String>,
+}
+
+impl Listeners {
+    pub(super) fn set(&self, how: Listening) {
+        self.0.lock().unwrap().how = how;
+    }
+
+    /// Who asked for a stream so far.
+    pub(super) fn asked(&self) -> Vec<Seen> {
+        self.0.lock().unwrap().asked.clone()
+    }
+
+    /// Whose streams are open.
+    pub(super) fn open_for(&self) -> Vec<String> {
+        let state = self.0.lock().unwrap();
+        let open = state.lines.iter().filter(|line| !line.tell.is_closed());
+        open.map(|line| line.who.clone()).collect()
+    }
+
+    pub(super) fn acknowledge(&self, who: &str) {
+        self.say(who, &acknowledged(true));
+    }
+
+    /// The list of this caller changed.
+    pub(super) fn tell(&self, who: &str) {
+        self.say(
+            who,
+            &json!({ "jsonrpc": "2.0", "method": "notifications/tools/list_changed" }),
+        );
+    }
+
+    /// Ends the streams of this caller.
+    pub(super) fn end(&self, who: &str) {
+        self.0.lock().unwrap().lines.retain(|line| line.who != who);
+    }
+
+    fn say(&self, who: &str, message: &Value) {
+        let state = self.0.lock().unwrap();
+        for line in state.lines.iter().filter(|line| line.who == who) {
+            let _ = line.tell.send(event(message));
+        }
+    }
+
+    pub(super) fn open(&self, seen: &Seen) -> Response {
+        let mut state = self.0.lock().unwrap();
+        state.asked.push(seen.clone());
+        let first = match state.how {
+            Listening::Unknown => return seen.error(404, -32601, "Unknown method", &json!({})),
+            Listening::TooMany => return seen.error(429, -32603, "Too many streams", &json!({})),
+            Listening::Declined => event(&acknowledged(false)),
+            Listening::Acknowledged | Listening::Mute => event(&acknowledged(true)),
+            Listening::Later => ":\n\n".to_owned(),
+        };
+        let (tell, mut told) = mpsc::unbounded_channel();
+        let _ = tell.send(first);
+        let who = seen.header("authorization").replace("Bearer ", "");
+        state.lines.push(Line { who, tell });
+        let is_mute = matches!(state.how, Listening::Mute);
+        let mut ticks = interval(KEEP_ALIVE);
+        let words = stream::poll_fn(move |context| {
+            let word = told.poll_recv(context);
+            if word.is_pending() && !is_mute && ticks.poll_tick(context).is_ready() {
+                return std::task::Poll::Ready(Some(":\n\n".to_owned()));
+            }
+            word
+        });
+        events(Body::from_stream(words.map(Ok::<_, Infallible>)))
+    }
+}
+
+fn acknowledged(tools: bool) -> Value {
+    json!({
+        "jsonrpc": "2.0",
+        "method": "notifications/subscriptions/acknowledged",
+        "params": { "notifications": if tools { json!({ "toolsListChanged": true }) } else { json!({}) } },
+    })
+}
+
+fn event(message: &Value) -> String {
+    format!("event: message\ndata: {message}\n\n")
+}

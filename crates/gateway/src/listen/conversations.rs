@@ -1,0 +1,225 @@
+//! What changes in conversations, for everyone who listens: one watch of the memory service feeds every stream.
+//!
+//! ```text
+//!   memory ──▶ one watch ──▶ inboxes, by owner ──▶ Ear of a stream
+//! ```
+//!
+//! One, because a link carries only so many requests at a time, and each would last as long as its stream.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures::StreamExt;
+use tokio::sync::watch;
+use tokio_util::task::AbortOnDropHandle;
+use wardgate_domain::{Changed, ConversationChange, ConversationChanges, ConversationId, Digest};
+use wardgate_rpc::client::{CallError, MemoryClient};
+
+/// From the end of a watch to the next.
+const RETRY: Duration = Duration::from_millis(250);
+
+/// Conversations that can wait to be told of in one inbox; beyond that every one counts as changed.
+const MOST_WAITING: usize = 1_000;
+
+/// The conversations of everyone, as far as they change.
+#[derive(Debug)]
+pub(crate) struct Conversations {
+    memory: MemoryClient,
+    inboxes: Inboxes,
+    _watch: AbortOnDropHandle<()>,
+}
+
+impl Conversations {
+    /// Follows the memory service; while it is away nothing is heard, and then that something may have changed.
+    pub(crate) fn follow(memory: MemoryClient) -> Self {
+        let inboxes = Inboxes::default();
+        let watch = tokio::spawn(watch(memory.clone(), inboxes.clone()));
+        Self {
+            memory,
+            inboxes,
+            _watch: AbortOnDropHandle::new(watch),
+        }
+    }
+
+    pub(super) fn memory(&self) -> &MemoryClient {
+        &self.memory
+    }
+
+    /// Hears of what changes from now on in the conversations of `owner`, and of nobody else's.
+    pub(super) fn listen(&self, owner: Digest) -> Ear {
+        self.inboxes.open(owner)
+    }
+}
+
+/// What was heard and not yet told.
+#[derive(Debug, Default)]
+pub(super) struct Heard {
+    /// Conversations were made or erased.
+    pub(super) list: bool,
+    changed: HashSet<ConversationId>,
+    /// Any of them may have changed.
+    every: bool,
+    /// Counts how often the owner's subscriptions changed.
+    subscriptions: u64,
+}
+
+impl Heard {
+    pub(super) fn is_changed(&self, id: &ConversationId) -> bool {
+        self.every || self.changed.contains(id)
+    }
+
+    fn is_empty(&self) -> bool {
+        !self.list && !self.every && self.changed.is_empty()
+    }
+
+    fn add(&mut self, what: &Changed) {
+        match what {
+            Changed::List => self.list = true,
+            Changed::Subscriptions => self.subscriptions += 1,
+            // Nothing is told of one that waits twice.
+            Changed::Messages(_) if self.every => {}
+            Changed::Messages(id) => {
+                self.changed.insert(id.clone());
+                if self.changed.len() > MOST_WAITING {
+                    self.add_every();
+                }
+            }
+        }
+    }
+
+    fn add_every(&mut self) {
+        self.every = true;
+        self.changed = HashSet::new();
+    }
+}
+
+type Inbox = Arc<watch::Sender<Heard>>;
+
+/// An inbox per stream; cheap to clone.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Inboxes(Arc<Mutex<HashMap<Digest, Vec<Inbox>>>>);
+
+impl Inboxes {
+    fn by_owner(&self) -> MutexGuard<'_, HashMap<Digest, Vec<Inbox>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.by_owner().is_empty()
+    }
+
+    pub(super) fn open(&self, owner: Digest) -> Ear {
+        let inbox = Inbox::default();
+        let heard = inbox.subscribe();
+        let mut by_owner = self.by_owner();
+        by_owner.entry(owner).or_default().push(inbox.clone());
+        Ear {
+            inboxes: self.clone(),
+            owner,
+            inbox,
+            heard,
+        }
+    }
+
+    pub(super) fn deliver(&self, seen: &ConversationChanges) {
+        let by_owner = self.by_owner();
+        if seen.unseen {
+            for inbox in by_owner.values().flatten() {
+                inbox.send_modify(|heard| {
+                    heard.add(&Changed::List);
+                    heard.add(&Changed::Subscriptions);
+                    heard.add_every();
+                });
+            }
+        }
+        for ConversationChange { owner, what } in &seen.changes {
+            for inbox in by_owner.get(owner).into_iter().flatten() {
+                inbox.send_modify(|heard| heard.add(what));
+            }
+        }
+    }
+}
+
+/// The inbox of one stream, which ends with it.
+#[derive(Debug)]
+pub(super) struct Ear {
+    inboxes: Inboxes,
+    owner: Digest,
+    inbox: Inbox,
+    heard: watch::Receiver<Heard>,
+}
+
+impl Ear {
+    /// Waits until there is something to tell.
+    pub(super) async fn hears(&mut self) {
+        // The sender is held here, so waiting cannot fail.
+        let _ = self.heard.wait_for(|heard| !heard.is_empty()).await;
+    }
+
+    /// How often the owner's subscriptions changed so far.
+    pub(super) fn subscriptions(&self) -> u64 {
+        self.heard.borrow().subscriptions
+    }
+
+    /// What there is to tell; none when the subscriptions changed since that count of them.
+    pub(super) fn take(&self, subscriptions: Option<u64>) -> Option<Heard> {
+        let mut taken = None;
+        self.inbox.send_modify(|heard| {
+            if subscriptions.is_none_or(|count| count == heard.subscriptions) {
+                let rest = Heard {
+                    subscriptions: heard.subscriptions,
+                    ..Heard::default()
+                };
+                taken = Some(std::mem::replace(heard, rest));
+            }
+        });
+        taken
+    }
+}
+
+impl Drop for Ear {
+    fn drop(&mut self) {
+        let mut by_owner = self.inboxes.by_owner();
+        if let Some(own) = by_owner.get_mut(&self.owner) {
+            own.retain(|inbox| !Arc::ptr_eq(inbox, &self.inbox));
+            if own.is_empty() {
+                by_owner.remove(&self.owner);
+            }
+        }
+    }
+}
+
+/// Opens the watch again and again. Each begins with the word that what was before went unseen.
+async fn watch(memory: MemoryClient, inboxes: Inboxes) {
+    let mut is_away = false;
+    loop {
+        let watched = follow(&memory, &inboxes, &mut is_away).await;
+        if !is_away {
+            is_away = true;
+            let cause = watched.err().map(tracing::field::display);
+            tracing::warn!(
+                cause,
+                "conversations cannot be watched now; streams go on without them"
+            );
+        }
+        tokio::time::sleep(RETRY).await;
+    }
+}
+
+async fn follow(
+    memory: &MemoryClient,
+    inboxes: &Inboxes,
+    is_away: &mut bool,
+) -> Result<(), CallError> {
+    let mut changes = memory.watch_conversations().await?;
+    while let Some(seen) = changes.next().await {
+        let seen = seen?;
+        if std::mem::take(is_away) {
+            tracing::info!("conversations are watched again");
+        }
+        inboxes.deliver(&seen);
+    }
+    Ok(())
+}

@@ -1,0 +1,105 @@
+use wardgate_domain::{Changed, ConversationChange, ConversationChanges};
+
+use super::*;
+use crate::listen::conversations::Inboxes;
+
+fn id(text: &str) -> ConversationId {
+    text.parse().unwrap()
+}
+
+fn ada() -> Digest {
+    Digest::of(b"ada")
+}
+
+/// A stream of Ada's that chose `a` and `b`.
+fn following(inboxes: &Inboxes, list: bool) -> Following {
+    let chosen = ["a", "b"].map(|name| (id(name), format!("uri of {name}")));
+    Following::chosen(inboxes.open(ada()), list, chosen.to_vec())
+}
+
+fn deliver(inboxes: &Inboxes, owner: Digest, what: Changed) {
+    inboxes.deliver(&ConversationChanges {
+        unseen: false,
+        changes: vec![ConversationChange { owner, what }],
+    });
+}
+
+fn said(inboxes: &Inboxes, name: &str) {
+    deliver(inboxes, ada(), Changed::Messages(id(name)));
+}
+
+fn words(list: bool, names: &[&str]) -> Words {
+    let uris = names.iter().map(|name| format!("uri of {name}"));
+    Words {
+        list,
+        uris: uris.collect(),
+    }
+}
+
+/// Whether it says nothing for an hour.
+async fn is_silent(following: &mut Following) -> bool {
+    let hour = Duration::from_hours(1);
+    tokio::time::timeout(hour, following.next()).await.is_err()
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_what_was_chosen_is_told_and_only_to_whom_it_belongs() {
+    let inboxes = Inboxes::default();
+    let (mut without_list, mut with_list) = (following(&inboxes, false), following(&inboxes, true));
+    said(&inboxes, "other");
+    deliver(&inboxes, Digest::of(b"mallory"), Changed::Messages(id("a")));
+    deliver(&inboxes, Digest::of(b"mallory"), Changed::List);
+    assert!(is_silent(&mut without_list).await);
+    assert!(is_silent(&mut with_list).await);
+    deliver(&inboxes, ada(), Changed::List);
+    assert_eq!(with_list.next().await, words(true, &[]));
+    assert!(is_silent(&mut without_list).await);
+    said(&inboxes, "b");
+    assert_eq!(with_list.next().await, words(false, &["b"]));
+    assert_eq!(without_list.next().await, words(false, &["b"]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_word_comes_at_once_and_the_next_no_sooner_than_a_second_later() {
+    let inboxes = Inboxes::default();
+    let mut following = following(&inboxes, false);
+    let began = Instant::now();
+    said(&inboxes, "a");
+    assert_eq!(following.next().await, words(false, &["a"]));
+    assert_eq!(began.elapsed(), Duration::ZERO);
+    for _ in 0..5 {
+        said(&inboxes, "a");
+    }
+    // Whoever waits is disturbed, and nothing is lost.
+    let early = tokio::time::timeout(Duration::from_millis(900), following.next());
+    assert!(early.await.is_err());
+    said(&inboxes, "b");
+    assert_eq!(following.next().await, words(false, &["a", "b"]));
+    assert_eq!(began.elapsed(), SETTLE);
+    assert!(is_silent(&mut following).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_went_unseen_counts_as_changed() {
+    let inboxes = Inboxes::default();
+    let mut following = following(&inboxes, true);
+    inboxes.deliver(&ConversationChanges {
+        unseen: true,
+        changes: Vec::new(),
+    });
+    said(&inboxes, "a");
+    assert_eq!(following.next().await, words(true, &["a", "b"]));
+    assert!(is_silent(&mut following).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_inbox_holds_only_so_much_and_ends_with_its_stream() {
+    let inboxes = Inboxes::default();
+    let mut following = following(&inboxes, false);
+    for n in 0..2_000 {
+        said(&inboxes, &format!("other{n}"));
+    }
+    assert_eq!(following.next().await, words(false, &["a", "b"]));
+    drop(following);
+    assert!(inboxes.is_empty());
+}

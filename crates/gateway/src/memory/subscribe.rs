@@ -1,0 +1,61 @@
+//! `resources/subscribe` and `resources/unsubscribe`, before 2026-07-28: what the caller's GET stream is to tell of.
+//!
+//! It is no use of the memory that the record knows: nothing is released, and nothing is learnt of whether there is
+//! such a conversation. Whoever reads what changed is on record then.
+
+use wardgate_rpc::client::Session;
+
+use super::uri::{ConversationUri, TEMPLATE};
+use super::{Fields, Stop};
+use crate::Gateway;
+use crate::listen;
+use crate::mcp::{Post, Request, Version};
+use crate::reply::{Answer, RpcError};
+
+/// One of the two.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Subscribe {
+    Begin,
+    End,
+}
+
+impl Subscribe {
+    /// The method of that name.
+    pub(crate) fn named(method: &str) -> Option<Self> {
+        match method {
+            "resources/subscribe" => Some(Self::Begin),
+            "resources/unsubscribe" => Some(Self::End),
+            _ => None,
+        }
+    }
+
+    pub(crate) async fn answer(
+        self,
+        gateway: &Gateway,
+        post: &Post,
+        request: &Request<'_>,
+        version: Version,
+    ) -> Result<Answer, RpcError> {
+        let Some(memory) = gateway.memory() else {
+            return Err(RpcError::unknown_method(&request.method, version));
+        };
+        let params = Fields::of_params(request.raw_params)?;
+        let uri = params.required_text("uri")?;
+        let id = ConversationUri::id_of_whole(&uri).ok_or_else(|| {
+            params.wrong(
+                "uri",
+                &format!("must be {TEMPLATE}, as resources/list gives it"),
+            )
+        })?;
+        let session = Session {
+            caller: &post.caller,
+            session: listen::session_of(&post.headers),
+        };
+        let done = match self {
+            Self::Begin => memory.subscribe(session, &id).await,
+            Self::End => memory.unsubscribe(session, &id).await,
+        };
+        done.map_err(|error| Stop::from(error).error)?;
+        Ok(Answer::empty(request.id))
+    }
+}

@@ -1,0 +1,138 @@
+//! What the gateway would have to remember between two requests of a client, handed to the client instead.
+//!
+//! ```text
+//!   value ──seal──▶ text: a session id, an event id ──▶ client ──▶ any replica ──open──▶ value
+//! ```
+//!
+//! A sealed text can be read, changed and made by nobody but a gateway, and opens only for the caller it was sealed
+//! for: another caller's is like one that never was.
+
+use std::fmt;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use wardgate_domain::{About, Ambient, Caller, SealKey, Timestamp};
+
+/// The longest text that is looked at, in bytes; headers have to hold it.
+const MAX_TEXT: usize = 4_096;
+
+/// The key that sessions are sealed under; every replica has the same one.
+#[derive(Clone)]
+pub struct SessionKey([u8; 32]);
+
+impl SessionKey {
+    /// A key of 32 random bytes.
+    pub fn from_bytes(bytes: &[u8; 32]) -> Self {
+        Self(*bytes)
+    }
+}
+
+impl fmt::Debug for SessionKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SessionKey")
+    }
+}
+
+/// Tells one kind of sealed text from another under the same key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// A session of a client with an upstream server, by the server's own route.
+    UpstreamSession,
+    /// The place in a stream of such a session.
+    UpstreamEvent,
+}
+
+impl Purpose {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::UpstreamSession => "wardgate upstream session 1",
+            Self::UpstreamEvent => "wardgate upstream event 1",
+        }
+    }
+
+    /// After this time it is like one that never was.
+    fn lasts(self) -> Duration {
+        match self {
+            Self::UpstreamSession => Duration::from_hours(24),
+            Self::UpstreamEvent => Duration::from_hours(1),
+        }
+    }
+}
+
+/// Seals and opens.
+pub(crate) struct Sealer {
+    key: SealKey,
+    ambient: Ambient,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Dated<T> {
+    #[serde(rename = "t")]
+    since_micros: i64,
+    #[serde(rename = "v")]
+    value: T,
+}
+
+impl Sealer {
+    pub(crate) fn new(key: &SessionKey, ambient: Ambient) -> Self {
+        Self {
+            key: SealKey::from_bytes(&key.0),
+            ambient,
+        }
+    }
+
+    /// `value` for `caller` alone; `within` is what it belongs to. None for what is too long to be handed out.
+    pub(crate) fn seal<T: Serialize>(
+        &self,
+        purpose: Purpose,
+        caller: &Caller,
+        within: &str,
+        value: &T,
+    ) -> Option<String> {
+        let since_micros = self.ambient.now().as_micros();
+        let text = serde_json::to_vec(&Dated {
+            since_micros,
+            value,
+        });
+        let about = about(purpose, caller, within);
+        let sealed = self.key.seal(&about, &text.ok()?, &self.ambient).ok()?;
+        Some(URL_SAFE_NO_PAD.encode(sealed)).filter(|text| text.len() <= MAX_TEXT)
+    }
+
+    /// What was sealed for the same purpose, caller and whole, unless that is too long ago.
+    pub(crate) fn open<T: DeserializeOwned>(
+        &self,
+        purpose: Purpose,
+        caller: &Caller,
+        within: &str,
+        text: &str,
+    ) -> Option<T> {
+        if text.len() > MAX_TEXT {
+            return None;
+        }
+        let sealed = URL_SAFE_NO_PAD.decode(text).ok()?;
+        let about = about(purpose, caller, within);
+        let text = self.key.open(&about, sealed).ok()?;
+        let dated: Dated<T> = serde_json::from_slice(&text).ok()?;
+        let age = self
+            .ambient
+            .now()
+            .since(Timestamp::from_micros(dated.since_micros));
+        (age <= purpose.lasts()).then_some(dated.value)
+    }
+}
+
+/// Not the token: a client that renews it keeps its session.
+fn about(purpose: Purpose, caller: &Caller, within: &str) -> About {
+    About::new(purpose.as_str())
+        .and(caller.tenant().as_bytes())
+        .and(caller.issuer().as_bytes())
+        .and(caller.subject().as_bytes())
+        .and(within.as_bytes())
+}
+
+#[cfg(test)]
+mod tests;

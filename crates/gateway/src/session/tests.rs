@@ -1,0 +1,79 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use wardgate_domain::{CallerClaims, Clock, SystemEntropy};
+
+use super::*;
+
+struct SetClock(AtomicI64);
+
+impl Clock for SetClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_micros(self.0.load(Ordering::SeqCst))
+    }
+}
+
+fn caller(issuer: &str, subject: &str, token: &str) -> Caller {
+    Caller::from_verified(CallerClaims {
+        issuer: issuer.to_owned(),
+        subject: subject.to_owned(),
+        tenant: String::new(),
+        roles: Vec::new(),
+        attributes: std::collections::BTreeMap::new(),
+        token_id: token.to_owned(),
+        expires_at: Timestamp::from_seconds(2_000_000_000),
+    })
+}
+
+fn sealer() -> (Sealer, Arc<SetClock>) {
+    let clock = Arc::new(SetClock(AtomicI64::new(1_800_000_000_000_000)));
+    let ambient = Ambient::new(clock.clone(), Arc::new(SystemEntropy));
+    let key = SessionKey::from_bytes(&[7; 32]);
+    (Sealer::new(&key, ambient), clock)
+}
+
+const SESSION: Purpose = Purpose::UpstreamSession;
+
+#[test]
+fn a_session_opens_for_its_caller_with_whatever_token() {
+    let (sealer, _) = sealer();
+    let text = sealer
+        .seal(SESSION, &caller("i", "s", "1"), "x", &"own id")
+        .unwrap();
+    assert!(text.bytes().all(|byte| byte.is_ascii_graphic()));
+    let opened: Option<String> = sealer.open(SESSION, &caller("i", "s", "2"), "x", &text);
+    assert_eq!(opened.as_deref(), Some("own id"));
+}
+
+#[test]
+fn it_opens_for_nobody_and_nothing_else() {
+    let (sealer, clock) = sealer();
+    let own = caller("i", "s", "1");
+    let text = sealer.seal(SESSION, &own, "x", &1).unwrap();
+    let opens = |sealer: &Sealer, purpose, caller: &Caller, within: &str, text: &str| {
+        sealer.open::<i32>(purpose, caller, within, text).is_some()
+    };
+    assert!(opens(&sealer, SESSION, &own, "x", &text));
+    assert!(!opens(&sealer, SESSION, &caller("i", "t", "1"), "x", &text));
+    assert!(!opens(&sealer, SESSION, &caller("j", "s", "1"), "x", &text));
+    assert!(!opens(&sealer, SESSION, &own, "y", &text));
+    assert!(!opens(&sealer, Purpose::UpstreamEvent, &own, "x", &text));
+    for bent in ["", "AAAA", &text[1..], &"A".repeat(10_000), "ü"] {
+        assert!(!opens(&sealer, SESSION, &own, "x", bent));
+    }
+    let other = Sealer::new(&SessionKey::from_bytes(&[8; 32]), Ambient::system());
+    assert!(!opens(&other, SESSION, &own, "x", &text));
+    clock.0.fetch_add(25 * 3_600_000_000, Ordering::SeqCst);
+    assert!(!opens(&sealer, SESSION, &own, "x", &text));
+}
+
+#[test]
+fn what_no_header_holds_is_not_handed_out() {
+    let (sealer, _) = sealer();
+    let long = "x".repeat(MAX_TEXT);
+    assert!(
+        sealer
+            .seal(SESSION, &caller("i", "s", "1"), "x", &long)
+            .is_none()
+    );
+}

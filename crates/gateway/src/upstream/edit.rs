@@ -1,0 +1,108 @@
+//! Changes to the text of a message that leave every other byte of it as it is.
+
+use std::ops::Range;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::mcp::{object, present};
+
+/// The members of an answer.
+#[derive(Deserialize)]
+pub(super) struct Reply<'a> {
+    #[serde(borrow, default, deserialize_with = "present")]
+    pub(super) id: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    pub(super) result: Option<&'a RawValue>,
+}
+
+impl<'a> Reply<'a> {
+    pub(super) fn read(message: &'a str) -> Option<Self> {
+        object(message)
+    }
+}
+
+/// `whole` with `new` in the place of `part`, which was read out of it by reference.
+pub(super) fn replaced(whole: &str, part: &str, new: &str) -> String {
+    let Range { start, end } = place(whole, part);
+    let mut text = String::with_capacity(whole.len() + new.len());
+    text.push_str(&whole[..start]);
+    text.push_str(new);
+    text.push_str(&whole[end..]);
+    text
+}
+
+/// `message`, an answer with a result, with further `members` in the result's `_meta`. None where it has no result.
+pub(super) fn with_meta(message: &str, members: &str) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Result<'a> {
+        #[serde(borrow, default, rename = "_meta", deserialize_with = "present")]
+        meta: Option<&'a RawValue>,
+    }
+    let result = Reply::read(message)?.result?.get();
+    let meta = object::<Result<'_>>(result)?.meta;
+    let (object, inserted) = match meta.map(RawValue::get).filter(|meta| meta.starts_with('{')) {
+        Some(meta) => (meta, members.to_owned()),
+        None if meta.is_some() => return None,
+        None => (result, format!(r#""_meta":{{{members}}}"#)),
+    };
+    let rest = object.strip_prefix('{')?;
+    let comma = if rest.trim_start().starts_with('}') {
+        ""
+    } else {
+        ","
+    };
+    Some(replaced(
+        message,
+        object,
+        &format!("{{{inserted}{comma}{rest}"),
+    ))
+}
+
+fn place(whole: &str, part: &str) -> Range<usize> {
+    let start = part.as_ptr().addr() - whole.as_ptr().addr();
+    start..start + part.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn members_are_added_and_every_other_byte_stays() {
+        let cases = [
+            (
+                r#"{"jsonrpc":"2.0", "id":1,"result":{ "a" : 1.10, "_meta" : {"x":1e2} },"z":0}"#,
+                r#"{"jsonrpc":"2.0", "id":1,"result":{ "a" : 1.10, "_meta" : {"k":1,"x":1e2} },"z":0}"#,
+            ),
+            (
+                r#"{"id":1,"result":{"_meta":{ }}}"#,
+                r#"{"id":1,"result":{"_meta":{"k":1 }}}"#,
+            ),
+            (
+                r#"{"id":1,"result":{}}"#,
+                r#"{"id":1,"result":{"_meta":{"k":1}}}"#,
+            ),
+            (
+                r#"{"id":1,"result":{"b":2}}"#,
+                r#"{"id":1,"result":{"_meta":{"k":1},"b":2}}"#,
+            ),
+        ];
+        for (before, after) in cases {
+            assert_eq!(with_meta(before, r#""k":1"#).as_deref(), Some(after));
+        }
+    }
+
+    #[test]
+    fn what_has_no_place_for_them_is_left_alone() {
+        for message in [
+            r#"{"id":1,"error":{"code":1}}"#,
+            r#"{"id":1,"result":[1]}"#,
+            r#"{"id":1,"result":{"_meta":null}}"#,
+            "[]",
+            "",
+        ] {
+            assert_eq!(with_meta(message, r#""k":1"#), None, "{message}");
+        }
+    }
+}

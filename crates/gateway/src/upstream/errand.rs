@@ -1,0 +1,344 @@
+//! What a client asks of an upstream, and with which of the ids that were handed to it.
+
+use axum::http::HeaderMap;
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use wardgate_domain::CallId;
+use wardgate_rpc::client::Exchange;
+
+use super::{Knock, Visit};
+use crate::Gateway;
+use crate::mcp::{Message, Meta, Request, Version, named_version, object, scan, text_of};
+use crate::reply::RpcError;
+use crate::session::Purpose;
+
+/// One errand.
+pub(super) struct Errand {
+    pub(super) exchange: Exchange,
+    /// Of a request, as written.
+    pub(super) id: Option<Box<RawValue>>,
+    /// The protocol version it names: none of `initialize`, and of the oldest clients.
+    pub(super) version: Option<Version>,
+    pub(super) session: Option<Session>,
+    /// Where a broken stream is taken up again.
+    pub(super) resumes: Option<Place>,
+    pub(super) subject: Subject,
+    /// Arguments repeated as headers, which the upstream compares.
+    pub(super) repeated: Vec<(String, String)>,
+}
+
+/// A session of a legacy client.
+pub(super) struct Session {
+    /// What the client holds.
+    pub(super) sealed: String,
+    /// The upstream's own id.
+    pub(super) own: String,
+}
+
+/// A place in a stream of the upstream's.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Place {
+    /// The upstream's own id of the event.
+    #[serde(rename = "e")]
+    pub(super) event: String,
+    /// The call whose result is still to come on this stream.
+    #[serde(rename = "c", default, skip_serializing_if = "Option::is_none")]
+    pub(super) awaited: Option<Awaited>,
+}
+
+/// A call that was made and whose result is still to come.
+#[derive(Clone, Serialize, Deserialize)]
+pub(super) struct Awaited {
+    #[serde(rename = "i")]
+    pub(super) id: String,
+    /// The upstream's own name of the tool.
+    #[serde(rename = "n")]
+    pub(super) tool: String,
+    #[serde(rename = "c")]
+    pub(super) call: String,
+}
+
+impl Awaited {
+    pub(super) fn call_id(&self) -> Option<CallId> {
+        self.call.parse().ok()
+    }
+}
+
+/// What it is about.
+pub(super) enum Subject {
+    /// A call of a tool, by the upstream's own name.
+    Tool {
+        name: String,
+        arguments: Bytes,
+    },
+    /// One resource, or a template of some.
+    Resource {
+        uri: String,
+    },
+    Prompt {
+        name: String,
+    },
+    /// Each entry of the result is shown to whom it concerns.
+    List(List),
+    /// A stream of changes, among them of these resources.
+    Listen {
+        uris: Vec<String>,
+    },
+    /// The session, or whatever else needs no right of its own.
+    Route,
+}
+
+/// A list of what there is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum List {
+    Tools,
+    Resources,
+    Templates,
+    Prompts,
+}
+
+/// With the id, so that the answer can carry it.
+type Refused = (Option<Box<RawValue>>, RpcError);
+
+impl Errand {
+    pub(super) fn of(gateway: &Gateway, visit: &Visit) -> Result<Self, Refused> {
+        match &visit.knock {
+            Knock::Post(body) => post(gateway, visit, body),
+            Knock::Get => without_message(gateway, visit, Exchange::Get).map_err(no_id),
+            Knock::Delete => without_message(gateway, visit, Exchange::Delete).map_err(no_id),
+        }
+    }
+
+    pub(super) fn is_modern(&self) -> bool {
+        self.version.is_some_and(Version::is_modern)
+    }
+
+    /// It stays open until somebody ends it.
+    pub(super) fn is_open_ended(&self) -> bool {
+        matches!(self.exchange, Exchange::Get) || matches!(self.subject, Subject::Listen { .. })
+    }
+}
+
+fn no_id(error: RpcError) -> Refused {
+    (None, error)
+}
+
+fn post(gateway: &Gateway, visit: &Visit, body: &Bytes) -> Result<Errand, Refused> {
+    let text = scan(body, gateway.limits().depth)
+        .map_err(|error| no_id(RpcError::parse(error.reason(), error.to_string())))?;
+    let message = Message::read(text).map_err(|(id, error)| (id.map(ToOwned::to_owned), error))?;
+    let mut errand = Errand {
+        exchange: Exchange::Post(body.clone()),
+        id: None,
+        version: None,
+        session: None,
+        resumes: None,
+        subject: Subject::Route,
+        repeated: repeated(&visit.headers),
+    };
+    match message {
+        Message::Request(request) => {
+            let id = request.id.to_owned();
+            let read = of_request(gateway, visit, &request, body);
+            let (version, session, subject) = read.map_err(|error| (Some(id.clone()), error))?;
+            errand.id = Some(id);
+            errand.version = version;
+            errand.session = session;
+            errand.subject = subject;
+        }
+        Message::Notification | Message::Response => {
+            errand.version = named_version(&visit.headers).map_err(no_id)?;
+            errand.session = session(gateway, visit, errand.version).map_err(no_id)?;
+        }
+    }
+    Ok(errand)
+}
+
+type Read = (Option<Version>, Option<Session>, Subject);
+
+fn of_request(
+    gateway: &Gateway,
+    visit: &Visit,
+    request: &Request<'_>,
+    body: &Bytes,
+) -> Result<Read, RpcError> {
+    let version = match Meta::of_modern(request)? {
+        Some(meta) => Some(meta.version(request, Some(&visit.headers))?),
+        None if request.method == "initialize" => None,
+        None => match named_version(&visit.headers)? {
+            Some(version) if version.is_modern() => {
+                return Err(RpcError::without_meta(version));
+            }
+            version => version,
+        },
+    };
+    let subject = subject(request, body)?;
+    // It begins one.
+    let session = match &*request.method {
+        "initialize" => None,
+        _ => session(gateway, visit, version)?,
+    };
+    Ok((version, session, subject))
+}
+
+fn subject(request: &Request<'_>, body: &Bytes) -> Result<Subject, RpcError> {
+    let text = |member: Option<&RawValue>, name| {
+        member
+            .and_then(text_of)
+            .map(std::borrow::Cow::into_owned)
+            .ok_or_else(|| RpcError::invalid_params(format!("`params.{name}` must be a string")))
+    };
+    let params = &request.params;
+    Ok(match &*request.method {
+        "tools/call" => Subject::Tool {
+            name: text(params.name, "name")?,
+            arguments: match params.arguments {
+                None => Bytes::from_static(b"{}"),
+                Some(raw) if raw.get().starts_with('{') => body.slice_ref(raw.get().as_bytes()),
+                Some(_) => {
+                    let why = "`params.arguments` must be an object";
+                    return Err(RpcError::invalid_params(why));
+                }
+            },
+        },
+        "resources/read" | "resources/subscribe" | "resources/unsubscribe" => Subject::Resource {
+            uri: text(params.uri, "uri")?,
+        },
+        "prompts/get" => Subject::Prompt {
+            name: text(params.name, "name")?,
+        },
+        "completion/complete" => completed(request)?,
+        "tools/list" => Subject::List(List::Tools),
+        "resources/list" => Subject::List(List::Resources),
+        "resources/templates/list" => Subject::List(List::Templates),
+        "prompts/list" => Subject::List(List::Prompts),
+        "subscriptions/listen" => Subject::Listen {
+            uris: listened(request)?,
+        },
+        _ => Subject::Route,
+    })
+}
+
+/// What a completion is of: whoever may not use it learns nothing of its arguments either.
+fn completed(request: &Request<'_>) -> Result<Subject, RpcError> {
+    #[derive(Deserialize)]
+    struct Params {
+        #[serde(rename = "ref")]
+        of: Reference,
+    }
+    #[derive(Deserialize)]
+    #[serde(tag = "type")]
+    enum Reference {
+        #[serde(rename = "ref/prompt")]
+        Prompt { name: String },
+        #[serde(rename = "ref/resource")]
+        Resource { uri: String },
+    }
+    let params = request
+        .raw_params
+        .and_then(|raw| object::<Params>(raw.get()));
+    match params.map(|params| params.of) {
+        Some(Reference::Prompt { name }) => Ok(Subject::Prompt { name }),
+        Some(Reference::Resource { uri }) => Ok(Subject::Resource { uri }),
+        None => Err(RpcError::invalid_params(
+            "`params.ref` must be a ref/prompt with a name or a ref/resource with a URI",
+        )),
+    }
+}
+
+/// The resources whose changes are asked for.
+fn listened(request: &Request<'_>) -> Result<Vec<String>, RpcError> {
+    #[derive(Deserialize)]
+    struct Params {
+        notifications: Wanted,
+    }
+    #[derive(Deserialize)]
+    struct Wanted {
+        #[serde(default, rename = "resourceSubscriptions")]
+        uris: Vec<String>,
+    }
+    let params = request
+        .raw_params
+        .and_then(|raw| object::<Params>(raw.get()));
+    let uris = params.map(|params| params.notifications.uris);
+    uris.filter(|uris| uris.len() <= MAX_LISTENED).ok_or_else(|| {
+        RpcError::invalid_params(format!(
+            "`params.notifications` must be an object, with at most {MAX_LISTENED} `resourceSubscriptions`"
+        ))
+    })
+}
+
+/// Resources that one stream can be about.
+const MAX_LISTENED: usize = 100;
+
+/// A GET or DELETE: of a session, or of none.
+fn without_message(
+    gateway: &Gateway,
+    visit: &Visit,
+    exchange: Exchange,
+) -> Result<Errand, RpcError> {
+    let version = named_version(&visit.headers)?;
+    let session = session(gateway, visit, version)?;
+    let within = within(visit, session.as_ref());
+    let resumes = match header(&visit.headers, "last-event-id") {
+        Some(place) if matches!(exchange, Exchange::Get) => {
+            let caller = &visit.caller;
+            let sealer = gateway.sealer();
+            let opened = sealer.open(Purpose::UpstreamEvent, caller, &within, place);
+            Some(opened.ok_or_else(RpcError::unknown_event)?)
+        }
+        _ => None,
+    };
+    Ok(Errand {
+        exchange,
+        id: None,
+        version,
+        session,
+        resumes,
+        subject: Subject::Route,
+        repeated: Vec::new(),
+    })
+}
+
+/// The session that the header names. One of another caller's, of another upstream's and one that never was are alike.
+fn session(
+    gateway: &Gateway,
+    visit: &Visit,
+    version: Option<Version>,
+) -> Result<Option<Session>, RpcError> {
+    if version.is_some_and(Version::is_modern) {
+        return Ok(None);
+    }
+    let Some(sealed) = header(&visit.headers, "mcp-session-id") else {
+        return Ok(None);
+    };
+    let purpose = Purpose::UpstreamSession;
+    let sealer = gateway.sealer();
+    let own = sealer.open(purpose, &visit.caller, &visit.source, sealed);
+    let own: String = own.ok_or_else(RpcError::unknown_session)?;
+    Ok(Some(Session {
+        sealed: sealed.to_owned(),
+        own,
+    }))
+}
+
+/// What an event belongs to: the ids of one session mean nothing in another.
+pub(super) fn within(visit: &Visit, session: Option<&Session>) -> String {
+    let own = session.map_or("", |session| &session.own);
+    format!("{} {own}", visit.source)
+}
+
+fn header<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
+    headers
+        .get(name)
+        .map(|value| value.to_str().unwrap_or_default())
+}
+
+fn repeated(headers: &HeaderMap) -> Vec<(String, String)> {
+    headers
+        .iter()
+        .filter(|(name, _)| name.as_str().starts_with("mcp-param-"))
+        .filter_map(|(name, value)| Some((name.to_string(), value.to_str().ok()?.to_owned())))
+        .collect()
+}

@@ -1,0 +1,164 @@
+//! Lists of an upstream, without the entries that the caller may not use.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+use wardgate_domain::OfferKind;
+
+use super::Visit;
+use super::edit::{Reply, replaced};
+use super::errand::List;
+use super::right::{NoRight, Right};
+use crate::Gateway;
+use crate::catalogue::Source;
+use crate::mcp::{object, text_of};
+
+/// Entries of one page.
+const MAX_ENTRIES: usize = 10_000;
+
+/// What a tool must not say otherwise than when it was approved.
+const PINNED: [&str; 5] = [
+    "title",
+    "description",
+    "inputSchema",
+    "outputSchema",
+    "annotations",
+];
+
+/// A list that cannot be shown.
+pub(super) enum Unlisted {
+    /// It is no list, or an endless one.
+    Misfit,
+    Undecided,
+}
+
+/// `message`, the answer to a list request, without what is not for the caller; an error stays as it is.
+pub(super) async fn filtered(
+    gateway: &Gateway,
+    source: &Source,
+    visit: &Visit,
+    list: List,
+    message: &str,
+) -> Result<String, Unlisted> {
+    let result = Reply::read(message).ok_or(Unlisted::Misfit)?.result;
+    let Some(result) = result else {
+        return Ok(message.to_owned());
+    };
+    let members: BTreeMap<String, &RawValue> = object(result.get()).ok_or(Unlisted::Misfit)?;
+    let entries = members.get(list.member()).ok_or(Unlisted::Misfit)?.get();
+    let each: Vec<&RawValue> = serde_json::from_str(entries).map_err(|_| Unlisted::Misfit)?;
+    if each.len() > MAX_ENTRIES {
+        return Err(Unlisted::Misfit);
+    }
+    let mut kept = Vec::with_capacity(each.len());
+    match list {
+        List::Tools => {
+            let visible = visible_tools(gateway, source, visit).await?;
+            kept.extend(each.iter().filter(|entry| {
+                name(entry, "name").is_some_and(|name| {
+                    let pinned = visible.get(&*name);
+                    pinned.is_some_and(|pinned| is_as_pinned(entry, pinned))
+                })
+            }));
+        }
+        List::Resources | List::Templates | List::Prompts => {
+            for entry in &each {
+                if may_use(gateway, source, visit, list, entry).await? {
+                    kept.push(entry);
+                }
+            }
+        }
+    }
+    if kept.len() == each.len() {
+        return Ok(message.to_owned());
+    }
+    let kept: Vec<&str> = kept.into_iter().map(|entry| entry.get()).collect();
+    Ok(replaced(message, entries, &format!("[{}]", kept.join(","))))
+}
+
+/// The definitions of the tools that the caller may see, by the upstream's own names.
+async fn visible_tools(
+    gateway: &Gateway,
+    source: &Source,
+    visit: &Visit,
+) -> Result<BTreeMap<String, Value>, Unlisted> {
+    let catalogue = gateway.catalogue().current().ok_or(Unlisted::Undecided)?;
+    let tools: Vec<_> = source
+        .tools
+        .iter()
+        .filter_map(|(own, name)| Some((own, catalogue.find(name.as_str())?)))
+        .filter(|(_, tool)| tool.switches.allow(&visit.caller))
+        .collect();
+    let facts = tools.iter().map(|(_, tool)| &tool.facts);
+    let visible = gateway.authority().visible(&visit.caller, facts).await;
+    let visible = visible.map_err(|_| Unlisted::Undecided)?;
+    let is_visible = |name: &str| visible.iter().any(|visible| visible == name);
+    Ok(tools
+        .into_iter()
+        .filter(|(_, tool)| is_visible(tool.facts.name.as_str()))
+        .filter_map(|(own, tool)| {
+            let definition = serde_json::from_str(tool.definition.whole()).ok()?;
+            Some((own.clone(), definition))
+        })
+        .collect())
+}
+
+/// One that changed is another tool, and there before the catalogue has heard of it.
+fn is_as_pinned(entry: &RawValue, pinned: &Value) -> bool {
+    let entry: Option<Value> = serde_json::from_str(entry.get()).ok();
+    entry.is_some_and(|entry| {
+        PINNED.iter().all(|member| {
+            entry
+                .get(member)
+                .is_none_or(|now| pinned.get(member) == Some(now))
+        })
+    })
+}
+
+async fn may_use(
+    gateway: &Gateway,
+    source: &Source,
+    visit: &Visit,
+    list: List,
+    entry: &RawValue,
+) -> Result<bool, Unlisted> {
+    let (kind, member) = match list {
+        List::Prompts => (OfferKind::Prompts, "name"),
+        List::Templates => (OfferKind::Resources, "uriTemplate"),
+        List::Resources | List::Tools => (OfferKind::Resources, "uri"),
+    };
+    let Some(name) = name(entry, member) else {
+        return Ok(false);
+    };
+    let Some(right) = Right::of_kind(source, kind, &name) else {
+        return Ok(false);
+    };
+    match right.decide(gateway, visit).await {
+        Ok(_) => Ok(true),
+        Err(NoRight::Denied { .. }) => Ok(false),
+        Err(NoRight::Undecided) => Err(Unlisted::Undecided),
+    }
+}
+
+/// The text `member` of an entry.
+fn name(entry: &RawValue, member: &str) -> Option<String> {
+    #[derive(Deserialize)]
+    #[serde(transparent)]
+    struct Entry<'a>(#[serde(borrow)] BTreeMap<String, &'a RawValue>);
+    let entry: Entry<'_> = object(entry.get())?;
+    text_of(entry.0.get(member)?).map(std::borrow::Cow::into_owned)
+}
+
+impl List {
+    /// The member of the result that holds the entries.
+    fn member(self) -> &'static str {
+        match self {
+            Self::Tools => "tools",
+            Self::Resources => "resources",
+            Self::Templates => "resourceTemplates",
+            Self::Prompts => "prompts",
+        }
+    }
+}

@@ -1,0 +1,567 @@
+//! The story of one errand: the route's right, its own right, intent, relay, outcome, release.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures::{Stream, StreamExt};
+use metrics::counter;
+use serde_json::value::RawValue;
+use tokio::time::{Sleep, sleep};
+use tracing::Instrument;
+use wardgate_domain::{CallFacts, CallId, Digest, Event, OfferKind, Outcome, Status};
+use wardgate_proto::common::v1::ErrorReason;
+use wardgate_rpc::client::{
+    CallError, Relay, RelayContent, RelayEvent, RelayFailure, RelayHead, Relayed, ResultFacts,
+};
+use wardgate_telemetry::names;
+
+use super::answer::{self, Out};
+use super::edit::with_meta;
+use super::errand::{Awaited, Errand, Place, Subject, within};
+use super::lists::{self, Unlisted};
+use super::right::{NoRight, Right};
+use super::{Visit, edit};
+use crate::Gateway;
+use crate::authority::Grant;
+use crate::catalogue::Source;
+use crate::mcp::Version;
+use crate::reply::{Answer, RpcError, call_meta};
+use crate::session::Purpose;
+
+/// A stream of changes is opened anew after so long, and decided on again.
+const STREAM_LIFE: Duration = Duration::from_mins(15);
+
+/// Runs one errand to its recorded end.
+pub(super) async fn run(
+    gateway: &Arc<Gateway>,
+    source: Arc<Source>,
+    visit: Visit,
+    errand: Errand,
+) -> axum::response::Response {
+    let awaited = errand.resumes.as_ref().and_then(|at| at.awaited.as_ref());
+    let call_id = awaited
+        .and_then(Awaited::call_id)
+        .unwrap_or_else(|| CallId::new(gateway.ambient()));
+    let span = tracing::info_span!(
+        "upstream",
+        source = source.name,
+        { names::CALL_ID } = %call_id,
+        { names::CALLER } = visit.caller.subject(),
+        { names::TOOL } = tracing::field::Empty,
+    );
+    let (out, response) = answer::channel();
+    let story = Story {
+        gateway: Arc::clone(gateway),
+        source,
+        visit,
+        errand,
+        call_id,
+        out,
+        started: Instant::now(),
+        owed: None,
+    };
+    // Its own task: whoever hangs up, the record is written.
+    gateway.stories.spawn(story.tell().instrument(span));
+    response.await.unwrap_or_else(|_| {
+        let error = RpcError::internal("panic", "Internal error.").of_call(call_id, None);
+        axum::response::IntoResponse::into_response(Answer::error(None, &error))
+    })
+}
+
+struct Story {
+    gateway: Arc<Gateway>,
+    source: Arc<Source>,
+    visit: Visit,
+    errand: Errand,
+    call_id: CallId,
+    out: Out,
+    started: Instant,
+    /// What the record is still to hear of; none of what only keeps a session or lists.
+    owed: Option<Box<Owed>>,
+}
+
+/// What the record will say.
+struct Owed {
+    facts: CallFacts,
+    /// The call whose result is still to come.
+    awaited: Option<Awaited>,
+}
+
+impl Story {
+    async fn tell(mut self) {
+        let may_connect = match Right::of_kind(&self.source, OfferKind::Connect, "") {
+            Some(route) => route.decide(&self.gateway, &self.visit).await,
+            None => return self.refuse(&RpcError::unknown_route()).await,
+        };
+        match may_connect {
+            Ok(_) => {}
+            Err(NoRight::Denied { .. }) => return self.refuse(&RpcError::unknown_route()).await,
+            Err(NoRight::Undecided) => return self.refuse(&undecided()).await,
+        }
+        let right = Right::of(&self.gateway, &self.source, &self.visit, &self.errand);
+        self.owed = self.owed(right.as_ref());
+        // What cannot be recorded is not even begun.
+        if self.owed.is_some() && !self.gateway.trail().is_ready() {
+            return self.not_recorded().await;
+        }
+        let Some(right) = right else {
+            let error = self.not_there();
+            return self.close(Status::UnknownTool, "unknown_tool", error).await;
+        };
+        let grant = match self.decide(&right).await {
+            Ok(grant) => grant,
+            Err(no_right) => return self.denied(no_right).await,
+        };
+        if let Err(error) = self.may_listen().await {
+            return self.refuse(&error).await;
+        }
+        // What an upstream says in the middle of a call leaves before the outcome is on record.
+        if let Some(owed) = self.owed.as_ref().filter(|_| right.tool.is_some()) {
+            let intent = Event::Intent(owed.facts.clone());
+            if self.gateway.trail().append(intent).await.is_err() {
+                return self.not_recorded().await;
+            }
+        }
+        self.carry(&right, &grant).await;
+    }
+
+    fn owed(&self, right: Option<&Right>) -> Option<Box<Owed>> {
+        let (requested, arguments) = match (&self.errand.subject, right) {
+            (Subject::Tool { name, arguments }, _) => (name.as_str(), arguments.clone()),
+            (_, Some(right)) if right.recorded => {
+                (self.source.name.as_str(), right.arguments.clone())
+            }
+            _ => return None,
+        };
+        let version = self.errand.version;
+        let protocol = version
+            .map_or(Version::NEWEST_LEGACY, |version| version)
+            .as_str();
+        let mut facts = CallFacts::arriving(
+            self.call_id,
+            &self.visit.caller,
+            self.visit.client_ip.clone(),
+            protocol,
+            requested,
+            &arguments,
+        );
+        if let Some(right) = right {
+            facts.tool = Some(right.facts.name.clone());
+            facts.definition_digest = Some(right.facts.definition_digest);
+            tracing::Span::current().record(names::TOOL, right.facts.name.as_str());
+        }
+        Some(Box::new(Owed {
+            facts,
+            awaited: self.awaited(),
+        }))
+    }
+
+    /// The call whose result is still to come.
+    fn awaited(&self) -> Option<Awaited> {
+        if let Some(place) = &self.errand.resumes {
+            return place.awaited.clone();
+        }
+        let Subject::Tool { name, .. } = &self.errand.subject else {
+            return None;
+        };
+        Some(Awaited {
+            id: self.errand.id.as_ref()?.get().to_owned(),
+            tool: name.clone(),
+            call: self.call_id.to_string(),
+        })
+    }
+
+    async fn decide(&mut self, right: &Right) -> Result<Arc<Grant>, NoRight> {
+        let decided = right.decide(&self.gateway, &self.visit).await;
+        if let Some(Owed { facts, .. }) = self.owed.as_deref_mut() {
+            match &decided {
+                Ok(grant) => {
+                    facts.decided(&grant.decision);
+                    facts.permit_id = Some(grant.permit_id);
+                }
+                Err(NoRight::Denied { decision, .. }) => facts.decided(decision),
+                Err(NoRight::Undecided) => {}
+            }
+        }
+        decided
+    }
+
+    /// Whoever may not read a resource does not hear of its changes either.
+    async fn may_listen(&self) -> Result<(), RpcError> {
+        let Subject::Listen { uris } = &self.errand.subject else {
+            return Ok(());
+        };
+        let version = self.errand.version.unwrap_or(Version::NEWEST_LEGACY);
+        let unknown = || RpcError::unknown_resource(version);
+        for uri in uris {
+            let right = Right::of_kind(&self.source, OfferKind::Resources, uri);
+            let right = right.ok_or_else(unknown)?;
+            match right.decide(&self.gateway, &self.visit).await {
+                Ok(_) => {}
+                Err(NoRight::Denied { .. }) => return Err(unknown()),
+                Err(NoRight::Undecided) => return Err(undecided()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Hands the errand over, and what comes back to the client.
+    async fn carry(&mut self, right: &Right, grant: &Grant) {
+        let subject = self.visit.caller.subject();
+        let _place = if self.errand.is_open_ended() {
+            let Some(place) = self.gateway.listeners().place(subject) else {
+                return self.refuse(&RpcError::too_many_streams()).await;
+            };
+            Some(place)
+        } else {
+            None
+        };
+        let mut relayed = self.relay(right, grant).await;
+        if let Err(error) = &relayed
+            && error.reason() == ErrorReason::PermitRefused
+        {
+            // The definitions or the keys changed since the permit was kept: decide anew, once.
+            let authority = self.gateway.authority();
+            authority.forget(&self.visit.caller, &right.facts);
+            relayed = match self.decide(right).await {
+                Ok(grant) => self.relay(right, &grant).await,
+                Err(no_right) => return self.denied(no_right).await,
+            };
+        }
+        match relayed {
+            Ok(parts) => self.pass(Box::pin(parts)).await,
+            Err(error) => {
+                tracing::warn!(%error, "the tool-runner did not carry an errand");
+                let kind = "tool_runner_unavailable";
+                self.failed(Status::Error, kind, UNREACHED).await;
+            }
+        }
+    }
+
+    async fn relay(
+        &self,
+        right: &Right,
+        grant: &Grant,
+    ) -> Result<impl Stream<Item = Result<Relayed, CallError>> + use<>, CallError> {
+        let errand = &self.errand;
+        let resumes = errand.resumes.as_ref();
+        let awaited = resumes.and_then(|place| place.awaited.as_ref());
+        let governed = match awaited {
+            Some(awaited) => Some(awaited.id.as_str()),
+            None if right.recorded => errand.id.as_deref().map(RawValue::get),
+            None => None,
+        };
+        let carried = self.gateway.runner().relay(Relay {
+            call_id: self.call_id,
+            caller: &self.visit.caller,
+            source: &self.source.name,
+            offer: right.offer(),
+            permit: &grant.permit,
+            arguments: right.arguments.clone(),
+            exchange: errand.exchange.clone(),
+            protocol_version: errand.version.map(Version::as_str),
+            session: errand.session.as_ref().map(|session| session.own.as_str()),
+            last_event_id: resumes.map(|place| place.event.as_str()),
+            headers: &errand.repeated,
+            governed_id: governed,
+        });
+        carried.await
+    }
+
+    /// Passes on what comes back, part by part.
+    async fn pass(&mut self, mut parts: impl Stream<Item = Result<Relayed, CallError>> + Unpin) {
+        let mut end = Box::pin(self.end());
+        let draining = self.gateway.listeners().draining();
+        let (cancels, open_ended) = (self.errand.is_modern(), self.errand.is_open_ended());
+        loop {
+            let part = tokio::select! {
+                biased;
+                // Only modern clients cancel by hanging up; nobody misses a stream of changes.
+                () = self.out.gone(), if cancels || open_ended => {
+                    return self.ended(Status::Cancelled, "cancelled").await;
+                }
+                () = draining.cancelled(), if open_ended => return,
+                () = &mut end, if open_ended => return,
+                part = parts.next() => part,
+            };
+            match part {
+                Some(Ok(Relayed::Head(head))) => {
+                    let session = self.session(&head);
+                    match head.content {
+                        RelayContent::Nothing => {
+                            self.out
+                                .answer(answer::whole(&head, session.as_deref(), None));
+                            return self.ended(Status::Error, "no_answer").await;
+                        }
+                        RelayContent::Events => self.out.begin(&head, session.as_deref()),
+                        RelayContent::Json => {
+                            return self.body(&mut parts, &head, session.as_deref()).await;
+                        }
+                    }
+                }
+                Some(Ok(Relayed::Event(event))) => {
+                    if !self.event(event).await {
+                        return;
+                    }
+                }
+                // Whose body it was is over.
+                Some(Ok(Relayed::Body(_))) => {}
+                Some(Ok(Relayed::Failed(failure))) => {
+                    return self.failure(&failure).await;
+                }
+                Some(Err(error)) => {
+                    tracing::warn!(%error, "what an upstream said was cut");
+                    let kind = "tool_runner_unavailable";
+                    return self.failed(Status::Unknown, kind, CUT).await;
+                }
+                // A legacy server may hang up and have its client come back for the answer.
+                None => return self.ended(Status::Unknown, "stream_ended").await,
+            }
+        }
+    }
+
+    /// When a stream of changes ends: with the token at the latest.
+    fn end(&self) -> Sleep {
+        let now = self.gateway.ambient().now();
+        sleep(self.visit.caller.expires_at().since(now).min(STREAM_LIFE))
+    }
+
+    /// The session that begins with this head, as the client may hold it.
+    fn session(&self, head: &RelayHead) -> Option<String> {
+        let own = head.session.as_ref()?;
+        let sealer = self.gateway.sealer();
+        let (purpose, caller) = (Purpose::UpstreamSession, &self.visit.caller);
+        // With every answer of a session the same id, so that no client takes it for another.
+        match &self.errand.session {
+            Some(session) if session.own == *own => Some(session.sealed.clone()),
+            _ => sealer.seal(purpose, caller, &self.source.name, own),
+        }
+    }
+
+    /// A whole answer.
+    async fn body(
+        &mut self,
+        parts: &mut (impl Stream<Item = Result<Relayed, CallError>> + Unpin),
+        head: &RelayHead,
+        session: Option<&str>,
+    ) {
+        let body = match parts.next().await {
+            Some(Ok(Relayed::Body(body))) => body,
+            Some(Ok(Relayed::Failed(failure))) => return self.failure(&failure).await,
+            _ => return self.failed(Status::Unknown, "cut", CUT).await,
+        };
+        let Ok(message) = str::from_utf8(&body.message) else {
+            return self.failed(Status::Error, "bad_result", CUT).await;
+        };
+        let text = match self.owed.take() {
+            Some(owed) => self.release(*owed, message, body.result.as_ref()).await,
+            None => self.unrecorded(message).await,
+        };
+        match text {
+            Ok(text) => self.out.answer(answer::whole(head, session, Some(text))),
+            Err(error) => self.refuse(&error).await,
+        }
+    }
+
+    /// One event. False when nothing may follow it.
+    async fn event(&mut self, event: RelayEvent) -> bool {
+        let Ok(message) = str::from_utf8(&event.message) else {
+            return false;
+        };
+        let owed = self.owed.take_if(|_| event.result.is_some());
+        let text = match owed {
+            Some(owed) => self.release(*owed, message, event.result.as_ref()).await,
+            None => self.unrecorded(message).await,
+        };
+        let text = match text {
+            Ok(text) => text,
+            Err(error) => {
+                self.refuse(&error).await;
+                return false;
+            }
+        };
+        let awaited = self.owed.as_ref().and_then(|owed| owed.awaited.clone());
+        let id = event.id.as_ref().and_then(|own| {
+            let place = Place {
+                event: own.clone(),
+                awaited,
+            };
+            let within = within(&self.visit, self.errand.session.as_ref());
+            let sealer = self.gateway.sealer();
+            sealer.seal(Purpose::UpstreamEvent, &self.visit.caller, &within, &place)
+        });
+        let said = answer::event(id.as_deref(), Some(&event), &text);
+        self.out.say(said).await;
+        true
+    }
+
+    /// A message that is not on the record, as the client may have it.
+    async fn unrecorded(&self, message: &str) -> Result<String, RpcError> {
+        let Subject::List(list) = self.errand.subject else {
+            return Ok(message.to_owned());
+        };
+        let is_answer = edit::Reply::read(message).is_some_and(|reply| {
+            reply.id.map(RawValue::get) == self.errand.id.as_deref().map(RawValue::get)
+        });
+        if !is_answer {
+            return Ok(message.to_owned());
+        }
+        let listed = lists::filtered(&self.gateway, &self.source, &self.visit, list, message);
+        listed.await.map_err(|unlisted| match unlisted {
+            Unlisted::Misfit => RpcError::internal("bad_result", CUT),
+            Unlisted::Undecided => undecided(),
+        })
+    }
+
+    /// Puts the outcome on record, and only then gives the message free.
+    async fn release(
+        &self,
+        owed: Owed,
+        message: &str,
+        result: Option<&ResultFacts>,
+    ) -> Result<String, RpcError> {
+        let outcome = Outcome {
+            call: owed.facts,
+            status: result.map_or(Status::Error, |facts| facts.status),
+            reason: result
+                .map_or("upstream_error", |facts| &facts.error_kind)
+                .to_owned(),
+            rows: result.map_or(0, |facts| facts.rows),
+            rows_withheld: result.map_or(0, |facts| facts.rows_withheld),
+            fields_redacted: result.map_or(0, |facts| facts.fields_redacted),
+            phi: result.is_some_and(|facts| facts.phi),
+            result_digest: Some(Digest::of(message.as_bytes())),
+            duration: self.started.elapsed(),
+        };
+        let receipt = self.record(outcome).await?;
+        let members = call_meta(self.call_id, receipt);
+        Ok(with_meta(message, &members).unwrap_or_else(|| message.to_owned()))
+    }
+
+    async fn record(&self, outcome: Outcome) -> Result<wardgate_domain::Receipt, RpcError> {
+        counter!(names::TOOL_CALLS, "status" => outcome.status.as_str()).increment(1);
+        tracing::info!(
+            status = outcome.status.as_str(),
+            reason = outcome.reason,
+            "an errand to an upstream ended"
+        );
+        let appended = self.gateway.trail().append(Event::Outcome(outcome)).await;
+        appended.map_err(|_| {
+            RpcError::internal("not_durable", POSSIBLY_RAN).of_call(self.call_id, None)
+        })
+    }
+
+    /// Nothing more comes. What is on record by now stays as it is.
+    async fn ended(&mut self, status: Status, reason: &'static str) {
+        if let Some(owed) = self.owed.take() {
+            // The client is not told either way.
+            let outcome = self.without_result(*owed, status, reason);
+            let _ = self.record(outcome).await;
+        }
+    }
+
+    fn without_result(&self, owed: Owed, status: Status, reason: &str) -> Outcome {
+        Outcome {
+            call: owed.facts,
+            status,
+            reason: reason.to_owned(),
+            rows: 0,
+            rows_withheld: 0,
+            fields_redacted: 0,
+            phi: false,
+            result_digest: None,
+            duration: self.started.elapsed(),
+        }
+    }
+
+    /// The upstream did not answer.
+    async fn failure(&mut self, failure: &RelayFailure) {
+        let status = failure.facts.status;
+        let error = RpcError::internal("upstream_failed", failure.text.clone());
+        self.close(status, &failure.facts.error_kind, error).await;
+    }
+
+    async fn failed(&mut self, status: Status, kind: &'static str, message: &'static str) {
+        let error = RpcError::internal(kind, message);
+        self.close(status, kind, error).await;
+    }
+
+    /// Records how it ended, and tells the client.
+    async fn close(&mut self, status: Status, reason: &str, mut error: RpcError) {
+        if let Some(owed) = self.owed.take() {
+            let outcome = self.without_result(*owed, status, reason);
+            error = match self.record(outcome).await {
+                Ok(receipt) => error.of_call(self.call_id, Some(receipt)),
+                Err(error) => error,
+            };
+        }
+        let answer = Answer::error(self.errand.id.as_deref(), &error);
+        self.out.fail(answer).await;
+    }
+
+    async fn denied(&mut self, no_right: NoRight) {
+        let NoRight::Denied {
+            decision,
+            reason,
+            visible,
+        } = no_right
+        else {
+            let error = undecided();
+            return self.close(Status::Error, "policy_unavailable", error).await;
+        };
+        let is_tool = matches!(self.errand.subject, Subject::Tool { .. });
+        let (true, Some(id)) = (visible && is_tool, self.errand.id.clone()) else {
+            let error = self.not_there();
+            return self.close(Status::Denied, reason.as_str(), error).await;
+        };
+        let Some(owed) = self.owed.take() else { return };
+        let outcome = self.without_result(*owed, Status::Denied, reason.as_str());
+        let version = self.errand.version.unwrap_or(Version::NEWEST_LEGACY);
+        let answer = match self.record(outcome).await {
+            Ok(receipt) => {
+                let denial = (reason.as_str(), decision.id);
+                Answer::denied(&id, version, self.call_id, receipt, denial)
+            }
+            Err(error) => Answer::error(Some(&id), &error),
+        };
+        self.out.fail(answer).await;
+    }
+
+    /// What may not be known of is answered like what there is not.
+    fn not_there(&self) -> RpcError {
+        let version = self.errand.version.unwrap_or(Version::NEWEST_LEGACY);
+        match &self.errand.subject {
+            Subject::Tool { name, .. } => RpcError::unknown_tool(name),
+            Subject::Resource { .. } => RpcError::unknown_resource(version),
+            Subject::Prompt { .. } => RpcError::invalid_params("Unknown prompt"),
+            Subject::List(_) | Subject::Listen { .. } | Subject::Route => RpcError::unknown_route(),
+        }
+    }
+
+    /// Refuses what never became a call.
+    async fn refuse(&mut self, error: &RpcError) {
+        let answer = Answer::error(self.errand.id.as_deref(), error);
+        for reason in answer.refused() {
+            let (ip, subject) = (&self.visit.client_ip, self.visit.caller.subject());
+            self.gateway.refusals.count(reason, ip, subject);
+        }
+        self.out.fail(answer).await;
+    }
+
+    async fn not_recorded(&mut self) {
+        let error = RpcError::internal("not_durable", NOT_RELEASED).of_call(self.call_id, None);
+        let answer = Answer::error(self.errand.id.as_deref(), &error);
+        self.out.fail(answer).await;
+    }
+}
+
+fn undecided() -> RpcError {
+    let message = "The call could not be decided. Try again later.";
+    RpcError::internal("policy_unavailable", message)
+}
+
+const NOT_RELEASED: &str =
+    "The call cannot be recorded durably, so nothing is released. Try again later.";
+const POSSIBLY_RAN: &str = "The call cannot be recorded durably, so its result is not released. It may have run; check before you repeat it.";
+const UNREACHED: &str = "The upstream could not be asked. Try again later.";
+const CUT: &str = "What the upstream answered cannot be passed on.";

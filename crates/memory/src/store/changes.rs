@@ -1,0 +1,119 @@
+//! What changed, in a log that is read from where one was and soon forgotten.
+//!
+//! A change is noted in the transaction that makes it, so it is seen when the change is. Numbers are given in order but
+//! not seen in order: a slow transaction's number can appear after a later one, or never.
+
+use std::sync::Arc;
+
+use wardgate_domain::{Changed, ConversationChange, Digest};
+
+use super::database::Transaction;
+use super::{Store, within};
+use crate::Error;
+
+const NOTE: &str = "
+    INSERT INTO memory.change (owner, kind, conversation)
+    SELECT c.owner, $2, c.number FROM memory.conversation c WHERE c.number = $1";
+
+const NOTE_OF_OWNER: &str =
+    "INSERT INTO memory.change (owner, kind, conversation) VALUES ($1, $2, NULL)";
+
+pub(super) const AFTER: &str = "
+    SELECT n.number, n.owner, n.kind, c.id FROM memory.change n
+    LEFT JOIN memory.conversation c ON c.number = n.conversation
+    WHERE n.number > $1 ORDER BY n.number LIMIT $2";
+
+pub(super) const LATEST: &str = "SELECT coalesce(max(number), 0) FROM memory.change";
+
+const FORGET: &str = "DELETE FROM memory.change WHERE number <= $1";
+
+/// Changes read at once.
+const PAGE: i64 = 500;
+
+/// What kind of change it is.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Kind {
+    Messages = 0,
+    List = 1,
+    Subscriptions = 2,
+}
+
+/// A change with its place in the log.
+#[derive(Debug)]
+pub(crate) struct Noted {
+    pub(crate) number: i64,
+    /// None: the conversation was erased since, which has a note of its own.
+    pub(crate) change: Option<ConversationChange>,
+}
+
+impl Transaction {
+    /// Notes that the conversation of that number changed.
+    pub(super) async fn note(&mut self, conversation: i64, kind: Kind) -> Result<(), Error> {
+        let values = [conversation.into(), (kind as i64).into()];
+        self.execute(NOTE, values).await.map(drop)
+    }
+
+    /// Notes that something else of that owner changed.
+    pub(super) async fn note_of_owner(&mut self, owner: &[u8], kind: Kind) -> Result<(), Error> {
+        let values = [owner.into(), (kind as i64).into()];
+        self.execute(NOTE_OF_OWNER, values).await.map(drop)
+    }
+}
+
+impl Store {
+    /// Rung whenever this replica noted something.
+    pub(crate) fn bell(&self) -> Arc<tokio::sync::Notify> {
+        Arc::clone(&self.bell)
+    }
+
+    /// The number of the last change.
+    pub(crate) async fn latest_change(&self) -> Result<i64, Error> {
+        within(async {
+            let mut transaction = self.database.read().await?;
+            let latest: Option<(i64,)> = transaction.row(LATEST, []).await?;
+            transaction.commit().await?;
+            Ok(latest.map_or(0, |(number,)| number))
+        })
+        .await
+    }
+
+    /// Changes with a higher number, in order, a bounded count; none: there are no further ones.
+    pub(crate) async fn changes_after(&self, number: i64) -> Result<Vec<Noted>, Error> {
+        within(async {
+            let mut transaction = self.database.read().await?;
+            let bounds = [number.into(), PAGE.into()];
+            let rows: Vec<(i64, Vec<u8>, i64, Option<String>)> =
+                transaction.rows(AFTER, bounds).await?;
+            transaction.commit().await?;
+            rows.into_iter().map(noted).collect()
+        })
+        .await
+    }
+
+    /// Forgets the changes up to that number.
+    pub(crate) async fn forget_changes(&self, up_to: i64) -> Result<(), Error> {
+        within(async {
+            let mut transaction = self.database.write().await?;
+            transaction.execute(FORGET, [up_to.into()]).await?;
+            transaction.commit().await
+        })
+        .await
+    }
+}
+
+fn noted((number, owner, kind, id): (i64, Vec<u8>, i64, Option<String>)) -> Result<Noted, Error> {
+    let damaged = || Error::Damaged("change");
+    let what = match (kind, id) {
+        (0, None) => None,
+        (0, Some(id)) => Some(Changed::Messages(id.parse().map_err(|_| damaged())?)),
+        (1, _) => Some(Changed::List),
+        (2, _) => Some(Changed::Subscriptions),
+        _ => return Err(damaged()),
+    };
+    let owner = owner.try_into().map(Digest::from_bytes);
+    let owner = owner.map_err(|_| damaged())?;
+    Ok(Noted {
+        number,
+        change: what.map(|what| ConversationChange { owner, what }),
+    })
+}

@@ -1,0 +1,181 @@
+use futures::StreamExt;
+use futures::stream::BoxStream;
+use sqlx::{Connection, PgConnection};
+use tokio::time::Instant;
+use wardgate_domain::{Changed, ConversationChanges};
+
+use super::*;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// One that watches.
+struct Watch(BoxStream<'static, Result<ConversationChanges, CallError>>);
+
+impl Watch {
+    /// What it hears first is that what was before went unseen.
+    async fn on(setup: &Setup) -> Self {
+        let watch = setup.memory.watch_conversations().await.unwrap();
+        let mut watch = Self(watch.boxed());
+        let first = watch.hears().await;
+        assert_eq!((first.unseen, first.changes.len()), (true, 0));
+        watch
+    }
+
+    async fn hears(&mut self) -> ConversationChanges {
+        let heard = tokio::time::timeout(PATIENCE, self.0.next()).await;
+        heard.unwrap().unwrap().unwrap()
+    }
+
+    /// The next changes, all of one owner.
+    async fn hears_of(&mut self, owner: &Caller, count: usize) -> Vec<Changed> {
+        let mut changes = Vec::new();
+        while changes.len() < count {
+            let heard = self.hears().await;
+            assert!(!heard.unseen);
+            for change in heard.changes {
+                assert_eq!(change.owner, owner.person());
+                changes.push(change.what);
+            }
+        }
+        changes
+    }
+}
+
+#[tokio::test]
+async fn whoever_watches_hears_of_each_change_whose_it_is_and_of_nothing_else() {
+    for setup in Setup::each().await {
+        let joy = joy();
+        setup.make(&joy, "before").await;
+        setup.watching.look(Instant::now()).await;
+        let mut watch = Watch::on(&setup).await;
+        let mine = setup.make(&joy, "chat").await;
+        setup.make(&joy, "chat").await;
+        assert_eq!(watch.hears_of(&joy, 1).await, [Changed::List]);
+        let changed = || Changed::Messages(mine.clone());
+
+        let said = || vec![with_id("m", person("hello"))];
+        setup.add(&joy, &mine, said()).await.unwrap();
+        setup.add(&joy, &mine, said()).await.unwrap();
+        assert_eq!(watch.hears_of(&joy, 1).await, [changed()]);
+
+        // An open turn is nothing to read yet.
+        for state in [TurnState::Open, TurnState::Complete] {
+            let said = vec![person("and?")];
+            let added = setup.add_to_turn(&joy, &mine, "t", state, said);
+            added.await.unwrap();
+        }
+        let given_up = setup.add_to_turn(&joy, &mine, "u", TurnState::Abandoned, vec![person("x")]);
+        given_up.await.unwrap();
+        setup.memory.clear(of(&joy), &mine).await.unwrap();
+        setup.memory.delete(of(&joy), &mine).await.unwrap();
+        // What is erased by the time it is told has no id any more.
+        let mut heard = Vec::new();
+        while heard.last() != Some(&Changed::List) {
+            heard.extend(watch.hears_of(&joy, 1).await);
+        }
+        assert!(heard.len() <= 3, "{heard:?}");
+
+        let (lee, other) = (caller("dr.lee", "north"), caller("dr.lee", "south"));
+        assert_ne!(lee.person(), other.person());
+        setup.make(&lee, "chat").await;
+        assert_eq!(watch.hears_of(&lee, 1).await, [Changed::List]);
+    }
+}
+
+#[tokio::test]
+async fn what_another_replica_changes_is_heard_within_two_seconds() {
+    for setup in Setup::each().await {
+        let joy = joy();
+        let mine = setup.make(&joy, "chat").await;
+        let other = setup.replica().await;
+        other.watching.look(Instant::now()).await;
+        let mut watch = Watch::on(&other).await;
+        let began = Instant::now();
+        setup.add(&joy, &mine, vec![person("hello")]).await.unwrap();
+        let heard = watch.hears_of(&joy, 1).await;
+        assert_eq!(heard, [Changed::Messages(mine)]);
+        assert!(began.elapsed() < Duration::from_secs(2), "{began:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_change_that_is_committed_after_a_later_one_is_heard_too() {
+    for setup in Setup::each().await {
+        if setup.database.is_sqlite() {
+            continue; // It has one writer at a time.
+        }
+        let joy = joy();
+        setup.make(&joy, "chat").await;
+        setup.watching.look(Instant::now()).await;
+        let mut watch = Watch::on(&setup).await;
+        let mut slow = PgConnection::connect(&setup.database.url()).await.unwrap();
+        let mut slow = slow.begin().await.unwrap();
+        let note =
+            "INSERT INTO memory.change (owner, kind) SELECT owner, 2 FROM memory.conversation";
+        sqlx::query(note).execute(&mut *slow).await.unwrap();
+        setup.make(&joy, "other").await;
+        assert_eq!(watch.hears_of(&joy, 1).await, [Changed::List]);
+        slow.commit().await.unwrap();
+        assert_eq!(watch.hears_of(&joy, 1).await, [Changed::Subscriptions]);
+    }
+}
+
+#[tokio::test]
+async fn a_watcher_that_is_too_slow_or_a_replica_that_was_away_is_told_so() {
+    for setup in Setup::each().await {
+        let joy = joy();
+        setup.watching.look(Instant::now()).await;
+        let mut slow = Watch::on(&setup).await;
+        for n in 0..100 {
+            setup.make(&joy, &format!("chat{n}")).await;
+            setup.watching.look(Instant::now()).await;
+        }
+        let mut heard = 0;
+        loop {
+            let changes = slow.hears().await;
+            heard += changes.changes.len();
+            if changes.unseen {
+                break;
+            }
+        }
+        assert!(heard < 100);
+        let mut present = Watch::on(&setup).await;
+        setup
+            .watching
+            .look(Instant::now() + Duration::from_secs(31))
+            .await;
+        assert!(present.hears().await.unseen);
+        setup.make(&joy, "at last").await;
+        assert_eq!(present.hears_of(&joy, 1).await, [Changed::List]);
+    }
+}
+
+#[tokio::test]
+async fn what_everyone_has_read_is_forgotten() {
+    for setup in Setup::each().await {
+        let joy = joy();
+        for minute in 0..3 {
+            setup.make(&joy, &format!("chat{minute}")).await;
+            // Looks in between, so that nobody seems to have been away.
+            for seconds in [0, 20, 40] {
+                let now = Instant::now() + Duration::from_secs(minute * 61 + seconds);
+                setup.watching.look(now).await;
+            }
+        }
+        let left = "SELECT count(*) FROM memory.change";
+        assert!(setup.database.number(left).await < 3);
+    }
+}
+
+#[tokio::test]
+async fn there_are_no_more_watchers_than_there_can_be_gateways() {
+    let setup = Setup::each().await.remove(0);
+    let mut watches = Vec::new();
+    for _ in 0..256 {
+        watches.push(setup.memory.watch_conversations().await.unwrap());
+    }
+    let refused = setup.memory.watch_conversations().await.map(drop);
+    assert_eq!(reason(refused), ErrorReason::Conflict);
+    watches.pop();
+    assert!(setup.memory.watch_conversations().await.is_ok());
+}

@@ -1,0 +1,280 @@
+//! Whoever watches hears what changed, whichever replica changed it.
+//!
+//! ```text
+//!   add, clear, erase … ──▶ a row of `change`, in the same transaction
+//!                               │ read at once when it was made here, within a second in any case
+//!                               ▼
+//!                           Watching ──▶ a stream per gateway
+//! ```
+//!
+//! The store is read once, however many watch.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use futures::{Stream, stream};
+use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::{Mutex, Notify, broadcast};
+use tokio::time::Instant;
+use tracing::{info, warn};
+use wardgate_domain::ConversationChanges;
+
+use crate::Error;
+use crate::store::{LIMIT, Store};
+
+/// How often the store is read for what other replicas changed.
+const POLL: Duration = Duration::from_secs(1);
+
+/// What this replica changes meanwhile is read together.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// By then a number that was given is in the log, or never will be: no operation takes longer than [`LIMIT`].
+const SETTLED: Duration = LIMIT.saturating_mul(2);
+
+/// Numbers that can be missing at once.
+const MOST_MISSING: i64 = 1_000;
+
+/// How long a change stays in the log, at least.
+const KEPT: Duration = Duration::from_mins(1);
+
+/// Whoever did not read the log for so long may have missed something that is forgotten.
+const TOO_LONG: Duration = Duration::from_secs(30);
+
+/// Readings that a slow watcher may be behind; beyond that it is told that it missed some.
+const BEHIND: usize = 64;
+
+/// Who may watch at once: there is one per gateway.
+const MOST_WATCHERS: usize = 256;
+
+/// Follows the log, as long as it lives.
+pub(crate) struct Watching {
+    store: Store,
+    watchers: broadcast::Sender<Arc<ConversationChanges>>,
+    reading: Mutex<Reading>,
+}
+
+/// What one reading leaves to the next.
+#[derive(Default)]
+struct Reading {
+    /// None until the log was read once.
+    place: Option<Place>,
+    failed: bool,
+}
+
+/// Up to where the log was read.
+struct Place {
+    last: i64,
+    /// Numbers before that were not there, and since when that is known.
+    missing: BTreeMap<i64, Instant>,
+    /// When the log was last read.
+    at: Instant,
+    /// The last number at some time before, and when that was.
+    forget: (i64, Instant),
+}
+
+impl Place {
+    fn new(last: i64, now: Instant) -> Self {
+        Self {
+            last,
+            missing: BTreeMap::new(),
+            at: now,
+            forget: (last, now),
+        }
+    }
+
+    /// Everything up to here is known.
+    fn known(&self) -> i64 {
+        let first_missing = self.missing.keys().next();
+        first_missing.map_or(self.last, |missing| missing - 1)
+    }
+
+    /// Whether a change of that number is new.
+    fn takes(&mut self, number: i64, now: Instant) -> bool {
+        if number <= self.last {
+            return self.missing.remove(&number).is_some();
+        }
+        let first = (self.last + 1).max(number - MOST_MISSING);
+        self.missing.extend((first..number).map(|one| (one, now)));
+        self.last = number;
+        true
+    }
+
+    /// Gives up on numbers that were not there although they were settled when the reading began.
+    fn settle(&mut self, began: Instant) {
+        self.missing
+            .retain(|_, since| began.duration_since(*since) < SETTLED);
+        self.at = began;
+    }
+}
+
+impl Watching {
+    pub(crate) fn start(store: Store) -> Arc<Self> {
+        let bell = store.bell();
+        let watching = Arc::new(Self {
+            store,
+            watchers: broadcast::Sender::new(BEHIND),
+            reading: Mutex::default(),
+        });
+        tokio::spawn(follow(Arc::downgrade(&watching), bell));
+        watching
+    }
+
+    /// What changes from now on. It begins with the word that what was before went unseen.
+    pub(crate) fn watch(
+        &self,
+    ) -> Result<impl Stream<Item = Arc<ConversationChanges>> + use<>, Error> {
+        if self.watchers.receiver_count() >= MOST_WATCHERS {
+            return Err(Error::TooManyWatchers(MOST_WATCHERS));
+        }
+        let unseen = || {
+            Arc::new(ConversationChanges {
+                unseen: true,
+                changes: Vec::new(),
+            })
+        };
+        let watcher = self.watchers.subscribe();
+        let rest = stream::unfold(watcher, move |mut watcher| async move {
+            let heard = match watcher.recv().await {
+                Ok(changes) => changes,
+                Err(RecvError::Lagged(_)) => unseen(),
+                Err(RecvError::Closed) => return None,
+            };
+            Some((heard, watcher))
+        });
+        Ok(futures::StreamExt::chain(stream::iter([unseen()]), rest))
+    }
+
+    /// Reads what is new and tells it.
+    pub(crate) async fn look(&self, now: Instant) {
+        let mut reading = self.reading.lock().await;
+        let read = self.read(&mut reading.place, now).await;
+        match &read {
+            Err(error) if !reading.failed => {
+                let cause = error as &dyn std::error::Error;
+                warn!(store = %self.store, cause, "what changed in conversations cannot be read now");
+            }
+            Ok(()) if reading.failed => {
+                info!(store = %self.store, "what changed in conversations can be read again");
+            }
+            Ok(()) | Err(_) => {}
+        }
+        reading.failed = read.is_err();
+    }
+
+    async fn read(&self, place: &mut Option<Place>, began: Instant) -> Result<(), Error> {
+        let is_recent = |place: &&mut Place| began.duration_since(place.at) < TOO_LONG;
+        let place = match place.as_mut().filter(is_recent) {
+            Some(place) => place,
+            None => {
+                let last = self.store.latest_change().await?;
+                // What is under way now has a number near the last.
+                let mut fresh = Place::new((last - MOST_MISSING).max(0), began);
+                self.read_on(&mut fresh, began, |_| {}).await?;
+                self.tell(ConversationChanges {
+                    unseen: true,
+                    changes: Vec::new(),
+                });
+                place.insert(fresh)
+            }
+        };
+        self.read_on(place, began, |changes| self.tell(changes))
+            .await?;
+        place.settle(began);
+        let (up_to, since) = place.forget;
+        if began.duration_since(since) >= KEPT {
+            self.store.forget_changes(up_to).await?;
+            place.forget = (place.last, began);
+        }
+        Ok(())
+    }
+
+    /// Reads the log to its end, a page at a time.
+    async fn read_on(
+        &self,
+        place: &mut Place,
+        now: Instant,
+        tell: impl Fn(ConversationChanges),
+    ) -> Result<(), Error> {
+        let mut after = place.known();
+        loop {
+            let page = self.store.changes_after(after).await?;
+            let Some(last) = page.last() else {
+                return Ok(());
+            };
+            after = last.number;
+            let new = page
+                .into_iter()
+                .filter(|noted| place.takes(noted.number, now));
+            let changes: Vec<_> = new.filter_map(|noted| noted.change).collect();
+            if !changes.is_empty() {
+                tell(ConversationChanges {
+                    unseen: false,
+                    changes,
+                });
+            }
+        }
+    }
+
+    fn tell(&self, changes: ConversationChanges) {
+        // That nobody watches is no fault.
+        let _ = self.watchers.send(Arc::new(changes));
+    }
+}
+
+async fn follow(watching: Weak<Watching>, bell: Arc<Notify>) {
+    loop {
+        // What other replicas changed, nobody rings for.
+        let _ = tokio::time::timeout(POLL, bell.notified()).await;
+        let Some(watching) = watching.upgrade() else {
+            return;
+        };
+        watching.look(Instant::now()).await;
+        drop(watching);
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place() -> (Place, Instant) {
+        let now = Instant::now();
+        (Place::new(10, now), now)
+    }
+
+    #[test]
+    fn each_number_is_new_once() {
+        let (mut place, now) = place();
+        for number in [11, 12, 13] {
+            assert!(place.takes(number, now));
+            assert!(!place.takes(number, now));
+        }
+        assert!(!place.takes(10, now));
+        assert_eq!(place.known(), 13);
+    }
+
+    #[test]
+    fn a_number_that_comes_late_is_waited_for_until_it_cannot_come_any_more() {
+        let (mut place, now) = place();
+        assert!(place.takes(14, now));
+        assert_eq!(place.known(), 10);
+        assert!(place.takes(12, now));
+        place.settle(now + SETTLED / 2);
+        assert_eq!(place.known(), 10);
+        assert!(place.takes(11, now));
+        assert_eq!(place.known(), 12);
+        place.settle(now + SETTLED);
+        assert_eq!(place.known(), 14);
+        assert!(!place.takes(13, now));
+    }
+
+    #[test]
+    fn of_a_leap_only_so_many_numbers_are_waited_for() {
+        let (mut place, now) = place();
+        assert!(place.takes(1_000_000, now));
+        assert_eq!(place.missing.len(), 1_000);
+        assert_eq!(place.known(), 1_000_000 - MOST_MISSING - 1);
+    }
+}

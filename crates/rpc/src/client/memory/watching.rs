@@ -1,0 +1,84 @@
+//! Hearing of changes: the watch, and what the sessions of older clients are subscribed to.
+
+use futures::{Stream, StreamExt};
+use wardgate_domain::{Caller, ConversationChanges, ConversationId, Digest, InvalidMessage};
+use wardgate_proto::memory::v1 as pb;
+
+use super::{CallError, MemoryClient, open_request, text};
+
+/// Whose subscriptions: a session of a caller, by a digest of its id; without one the caller's own.
+#[derive(Debug, Clone, Copy)]
+pub struct Session<'a> {
+    /// Who subscribes.
+    pub caller: &'a Caller,
+    /// Which of their sessions.
+    pub session: Option<Digest>,
+}
+
+impl Session<'_> {
+    fn to_wire(self) -> bytes::Bytes {
+        self.session.map(Digest::to_wire).unwrap_or_default()
+    }
+}
+
+impl MemoryClient {
+    /// What changes in anyone's conversations, until the connection is lost.
+    pub async fn watch_conversations(
+        &self,
+    ) -> Result<impl Stream<Item = Result<ConversationChanges, CallError>> + use<>, CallError> {
+        let mut client = self.client.clone();
+        let changes = client
+            .watch_conversations(open_request(pb::WatchConversationsRequest {}))
+            .await?
+            .into_inner();
+        Ok(changes.map(|seen| Ok(seen?.try_into()?)))
+    }
+
+    /// Remembers that a session wants to hear of a conversation, which need not exist.
+    pub async fn subscribe(&self, of: Session<'_>, id: &ConversationId) -> Result<(), CallError> {
+        let message = pb::SubscribeRequest {
+            caller: Some(of.caller.into()),
+            session: of.to_wire(),
+            conversation_id: text(id),
+        };
+        self.ask(message, async |mut client, message| {
+            client.subscribe(message).await
+        })
+        .await
+        .map(drop)
+    }
+
+    /// Forgets it, if it was remembered.
+    pub async fn unsubscribe(&self, of: Session<'_>, id: &ConversationId) -> Result<(), CallError> {
+        let message = pb::UnsubscribeRequest {
+            caller: Some(of.caller.into()),
+            session: of.to_wire(),
+            conversation_id: text(id),
+        };
+        self.ask(message, async |mut client, message| {
+            client.unsubscribe(message).await
+        })
+        .await
+        .map(drop)
+    }
+
+    /// What a session is subscribed to.
+    pub async fn list_subscriptions(
+        &self,
+        of: Session<'_>,
+    ) -> Result<Vec<ConversationId>, CallError> {
+        let message = pb::ListSubscriptionsRequest {
+            caller: Some(of.caller.into()),
+            session: of.to_wire(),
+        };
+        let answer = self
+            .ask(message, async |mut client, message| {
+                client.list_subscriptions(message).await
+            })
+            .await?;
+        let invalid = |_| InvalidMessage::field("conversation_ids", "holds one that is none");
+        let ids = answer.conversation_ids.iter();
+        let ids: Result<_, _> = ids.map(|id| id.parse().map_err(invalid)).collect();
+        Ok(ids?)
+    }
+}

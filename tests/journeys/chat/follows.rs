@@ -1,0 +1,72 @@
+//! What a model is offered follows what its person may call.
+
+use std::time::{Duration, Instant};
+
+use wardgate_testkit::{System, TestApp, run, until};
+
+use super::super::people::nurse;
+use super::{Piece, Provider, finish, hear, offered, said, start};
+use crate::WARDGATE;
+
+const SHIFTS: &str = "get_shifts";
+
+/// So long the gateway lets a list be kept by who hears of no changes.
+const KEPT_UNHEARD: Duration = Duration::from_secs(5);
+
+/// How often anyone asked the gateway for a list of tools.
+async fn lists(app: &TestApp) -> u64 {
+    let metrics = app.client().get("/metrics").await.body;
+    let mut counted = metrics
+        .lines()
+        .filter(|line| line.contains("mcp_requests_total") && line.contains(r#""tools/list""#));
+    let count = counted.next().and_then(|line| line.rsplit(' ').next());
+    count.map_or(0, |count| count.parse().unwrap())
+}
+
+#[tokio::test]
+async fn a_tool_that_is_switched_off_is_gone_from_the_next_turn_though_its_list_was_kept() {
+    let provider = Provider::start().await;
+    provider.plays(vec![vec![Piece::Text("Hello.")]]);
+    let app = start(&provider);
+    let token = nurse(&app);
+    let mut turns = 0;
+    // What the model is offered in a turn of its own.
+    let mut offer = async || {
+        turns += 1;
+        let mut said = said("Hello?");
+        said.conversation = format!("visit-{turns}");
+        let events = hear(&app, &token, &said).await;
+        assert_eq!(finish(&events), "stop");
+        offered(&provider)
+    };
+
+    let mut asked = (0, Instant::now());
+    until("a list is kept for longer than unheard", async || {
+        assert!(offer().await.iter().any(|tool| tool == SHIFTS));
+        let lists = lists(&app).await;
+        if lists != asked.0 {
+            asked = (lists, Instant::now());
+        }
+        (asked.1.elapsed() > KEPT_UNHEARD + Duration::from_secs(1)).then_some(())
+    })
+    .await;
+
+    // Word of this is all that can end it: by its time it would be kept for minutes.
+    let dir = app.data_dir().display().to_string();
+    let off = [
+        "tools",
+        "disable",
+        SHIFTS,
+        "--by",
+        "ada",
+        "--data-dir",
+        &dir,
+    ];
+    run(WARDGATE.as_ref(), &off, &[]).success();
+    until("the tool is no longer offered", async || {
+        let tools = offer().await;
+        tools.iter().all(|tool| tool != SHIFTS).then_some(())
+    })
+    .await;
+    assert_eq!(lists(&app).await, asked.0 + 1, "asked once, at the word");
+}

@@ -1,0 +1,32 @@
+//! An OTLP endpoint, to see what traces hold.
+
+use std::sync::{Arc, Mutex};
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::State;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::Response;
+
+/// What an OTLP endpoint was sent, as it came.
+pub(super) type Traces = Arc<Mutex<Vec<u8>>>;
+
+/// An OTLP endpoint that takes everything. Texts stand in its messages as they are.
+pub(super) async fn collector() -> (String, Traces) {
+    async fn export(State(traces): State<Traces>, body: Bytes) -> Response {
+        traces.lock().unwrap().extend_from_slice(&body);
+        let empty_message = Body::from(vec![0; 5]);
+        let answer = Response::builder()
+            .header(CONTENT_TYPE, "application/grpc")
+            .header("grpc-status", "0");
+        answer.body(empty_message).unwrap()
+    }
+    let traces = Traces::default();
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let router = Router::new()
+        .fallback(export)
+        .with_state(Arc::clone(&traces));
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    (url, traces)
+}
