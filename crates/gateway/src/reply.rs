@@ -135,9 +135,9 @@ impl Answer {
         version: Version,
         call_id: CallId,
         receipt: Receipt,
-        result: &Value,
+        result: &str,
     ) -> Self {
-        Self::object(id, version, result, &call_meta(call_id, receipt))
+        Self::result_with_meta(id, version, inner(result), &call_meta(call_id, receipt))
     }
 
     /// The empty result of `ping`.

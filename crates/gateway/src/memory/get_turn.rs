@@ -36,7 +36,8 @@ impl Endpoint for GetTurn {
             result: json!({
                 "state": turn.state.as_str().to_string(),
                 "messages": Shown::all(&turn.messages),
-            }),
+            })
+            .to_string(),
             conversation: Some(turn.key),
             seen: Seen::of(&turn.messages),
         })
