@@ -142,16 +142,12 @@ impl Gateway {
         let recorder = refusals::record(Arc::clone(&refusals), Arc::clone(&trail), ambient.clone());
         Ok(Arc::new(Self {
             authority: Authority::new(policy, ambient.clone(), changes.clone()),
-<<<<<<< HEAD
-            listeners: Listeners::new(changes, config.limits.streams()),
-            sealer: Sealer::new(key, ambient.clone()),
-=======
             listeners: Listeners::new(
                 changes,
                 memory.clone().map(Conversations::follow),
                 config.limits.streams(),
             ),
->>>>>>> watch
+            sealer: Sealer::new(key, ambient.clone()),
             _recorder: AbortOnDropHandle::new(tokio::spawn(recorder)),
             public_url: config
                 .public_url

@@ -163,21 +163,12 @@ impl Watching {
     }
 
     async fn read(&self, place: &mut Option<Place>, began: Instant) -> Result<(), Error> {
-        let is_recent = |place: &&mut Place| began.duration_since(place.at) < TOO_LONG;
-        let place = match place.as_mut().filter(is_recent) {
-            Some(place) => place,
-            None => {
-                let last = self.store.latest_change().await?;
-                // What is under way now has a number near the last.
-                let mut fresh = Place::new((last - MOST_MISSING).max(0), began);
-                self.read_on(&mut fresh, began, |_| {}).await?;
-                self.tell(ConversationChanges {
-                    unseen: true,
-                    changes: Vec::new(),
-                });
-                place.insert(fresh)
-            }
+        // Whoever was away so long begins anew: what was forgotten meanwhile is not to be had.
+        let fresh = match place.take() {
+            Some(place) if began.duration_since(place.at) < TOO_LONG => place,
+            Some(_) | None => self.begin(began).await?,
         };
+        let place = place.insert(fresh);
         self.read_on(place, began, |changes| self.tell(changes))
             .await?;
         place.settle(began);
@@ -187,6 +178,19 @@ impl Watching {
             place.forget = (place.last, began);
         }
         Ok(())
+    }
+
+    /// Passes over what is in the log already, and says so.
+    async fn begin(&self, now: Instant) -> Result<Place, Error> {
+        let last = self.store.latest_change().await?;
+        // What is under way now has a number near the last.
+        let mut place = Place::new((last - MOST_MISSING).max(0), now);
+        self.read_on(&mut place, now, |_| {}).await?;
+        self.tell(ConversationChanges {
+            unseen: true,
+            changes: Vec::new(),
+        });
+        Ok(place)
     }
 
     /// Reads the log to its end, a page at a time.

@@ -31,21 +31,14 @@ use tokio::time::{Sleep, sleep};
 use tokio_util::sync::CancellationToken;
 use wardgate_domain::{Ambient, Caller, Digest};
 
-<<<<<<< HEAD
-use self::places::Places;
-=======
 use self::following::{Following, Words};
-use self::places::{Place, Places};
->>>>>>> watch
+use self::places::Places;
 use crate::mcp::Version;
 use crate::reply::{Answer, RpcError};
 
 pub(crate) use self::changes::Changes;
-<<<<<<< HEAD
-pub(crate) use self::places::Place;
-=======
 pub(crate) use self::conversations::Conversations;
->>>>>>> watch
+pub(crate) use self::places::Place;
 pub(crate) use self::script::Script;
 
 /// From a change to the word of it. What else changes meanwhile needs no second word, and the other
