@@ -86,9 +86,7 @@ pub(super) async fn get(
     let (ip, protocol) = (post.client_ip.clone(), post.protocol(version));
     let (caller, params) = (&post.caller, params.as_bytes());
     let facts = match &wish.of {
-        Named::Prompt(name) => {
-            CallFacts::arriving(call_id, caller, ip, protocol, name, params)
-        }
+        Named::Prompt(name) => CallFacts::arriving(call_id, caller, ip, protocol, name, params),
         // A URI can hold anything a person typed.
         Named::Resource(_) | Named::Template(_) => {
             CallFacts::without_tool(call_id, caller, ip, protocol, params)
@@ -274,9 +272,7 @@ impl Story {
             // The same words for all: what you may not have you do not see.
             Err(Stop::Unknown | Stop::Disabled | Stop::Denied(_)) => self.unknown(),
             Err(Stop::Failed { kind, message }) => RpcError::internal(kind, message),
-            Err(Stop::Cancelled) => {
-                RpcError::internal("cancelled", "The request was cancelled.")
-            }
+            Err(Stop::Cancelled) => RpcError::internal("cancelled", "The request was cancelled."),
         };
         Answer::error(Some(&self.id), &error.of_call(call_id, Some(receipt)))
     }

@@ -204,7 +204,13 @@ mod tests {
         for uri in ["guide://door", "guide://room/plan", "guide://room/7"] {
             assert_eq!(index.resource(uri).unwrap().own_name, uri);
         }
-        for uri in ["guide://broken", "guide://room/", "guide://room/a/b", "", "guide://room/{room}"] {
+        for uri in [
+            "guide://broken",
+            "guide://room/",
+            "guide://room/a/b",
+            "",
+            "guide://room/{room}",
+        ] {
             assert_eq!(index.resource(uri), None, "{uri}");
         }
         assert!(index.template("guide://room/{room}").is_some());

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use futures::{StreamExt, TryStreamExt, stream};
+use futures::future::join_all;
 use wardgate_domain::{MemoryMethod, OfferKind};
 
 use super::cursor::Cursor;
@@ -186,14 +186,19 @@ impl<'a> Desk<'a> {
         after: Option<String>,
         version: Version,
     ) -> Result<Page, RpcError> {
-        let decided = stream::iter(self.candidates(entries, after.as_deref()))
-            .map(async |entry| Ok::<_, RpcError>((entry, self.may_have(entry).await?)))
-            .buffered(AT_ONCE);
-        let allowed: Vec<_> = decided
-            .try_filter_map(async |(entry, allowed)| Ok(allowed.then_some(entry)))
-            .take(PAGE + 1)
-            .try_collect()
-            .await?;
+        let candidates: Vec<_> = self.candidates(entries, after.as_deref()).collect();
+        let mut allowed = Vec::new();
+        for some in candidates.chunks(AT_ONCE) {
+            let decided = join_all(some.iter().map(|entry| self.may_have(entry))).await;
+            for (entry, decided) in some.iter().zip(decided) {
+                if decided? {
+                    allowed.push(*entry);
+                }
+            }
+            if allowed.len() > PAGE {
+                break;
+            }
+        }
         Ok(self.made_of(allowed, version))
     }
 

@@ -95,7 +95,9 @@ impl Wish {
     pub(super) fn read(method: Method, request: &Request<'_>) -> Result<Self, RpcError> {
         let text = |raw: Option<&RawValue>, field: &str| {
             let text = raw.and_then(text_of).map(Cow::into_owned);
-            text.ok_or_else(|| RpcError::invalid_params(format!("`params.{field}` must be a string")))
+            text.ok_or_else(|| {
+                RpcError::invalid_params(format!("`params.{field}` must be a string"))
+            })
         };
         let params = &request.params;
         let (of, wanted) = match method {
@@ -103,10 +105,7 @@ impl Wish {
                 Named::Prompt(text(params.name, "name")?),
                 Wanted::Prompt(texts(params.arguments, "params.arguments")?),
             ),
-            Method::ReadResource => (
-                Named::Resource(text(params.uri, "uri")?),
-                Wanted::Resource,
-            ),
+            Method::ReadResource => (Named::Resource(text(params.uri, "uri")?), Wanted::Resource),
             _ => completion(request.raw_params)?,
         };
         Ok(Self { method, of, wanted })
@@ -133,9 +132,11 @@ fn completion(params: Option<&RawValue>) -> Result<(Named, Wanted), RpcError> {
     })?;
     let context = match params.context {
         None => None,
-        Some(raw) => object::<Context<'_>>(raw.get())
-            .ok_or_else(|| RpcError::invalid_params("`params.context` must be an object"))?
-            .arguments,
+        Some(raw) => {
+            object::<Context<'_>>(raw.get())
+                .ok_or_else(|| RpcError::invalid_params("`params.context` must be an object"))?
+                .arguments
+        }
     };
     let wanted = Wanted::Completion {
         argument: argument.name,
@@ -180,12 +181,18 @@ mod tests {
         );
         let wish = wish.unwrap();
         assert_eq!(wish.of.kind(), OfferKind::Prompts);
-        let Wanted::Completion { argument, value, known } = wish.wanted else {
+        let Wanted::Completion {
+            argument,
+            value,
+            known,
+        } = wish.wanted
+        else {
             panic!("no completion")
         };
         assert_eq!((argument.as_str(), value.as_str()), ("tone", "w"));
         assert_eq!(known, r#"{"who":"you"}"#);
-        let template = r#"{"ref":{"type":"ref/resource","uri":"x://{a}"},"argument":{"name":"a","value":""}}"#;
+        let template =
+            r#"{"ref":{"type":"ref/resource","uri":"x://{a}"},"argument":{"name":"a","value":""}}"#;
         let wish = read(Method::Complete, template).unwrap();
         assert_eq!(wish.of.kind(), OfferKind::Resources);
     }
@@ -195,23 +202,57 @@ mod tests {
         let reference = r#""ref":{"type":"ref/prompt","name":"a"}"#;
         let cases = [
             (Method::GetPrompt, "{}".to_owned(), "`params.name`"),
-            (Method::GetPrompt, r#"{"name":7}"#.to_owned(), "`params.name`"),
-            (Method::GetPrompt, r#"{"name":"a","arguments":[]}"#.to_owned(), "`params.arguments`"),
-            (Method::GetPrompt, r#"{"name":"a","arguments":{"b":1}}"#.to_owned(), "`params.arguments`"),
-            (Method::ReadResource, r#"{"uri":null}"#.to_owned(), "`params.uri`"),
+            (
+                Method::GetPrompt,
+                r#"{"name":7}"#.to_owned(),
+                "`params.name`",
+            ),
+            (
+                Method::GetPrompt,
+                r#"{"name":"a","arguments":[]}"#.to_owned(),
+                "`params.arguments`",
+            ),
+            (
+                Method::GetPrompt,
+                r#"{"name":"a","arguments":{"b":1}}"#.to_owned(),
+                "`params.arguments`",
+            ),
+            (
+                Method::ReadResource,
+                r#"{"uri":null}"#.to_owned(),
+                "`params.uri`",
+            ),
             (Method::Complete, "{}".to_owned(), "`params.ref`"),
-            (Method::Complete, r#"{"ref":{"type":"ref/tool","name":"a"},"argument":{}}"#.to_owned(), "`params.ref`"),
-            (Method::Complete, r#"{"ref":{"type":"ref/resource","name":"a"},"argument":{}}"#.to_owned(), "`params.ref`"),
-            (Method::Complete, format!(r#"{{{reference},"argument":{{"name":"a"}}}}"#), "`params.argument`"),
             (
                 Method::Complete,
-                format!(r#"{{{reference},"argument":{{"name":"a","value":""}},"context":{{"arguments":[]}}}}"#),
+                r#"{"ref":{"type":"ref/tool","name":"a"},"argument":{}}"#.to_owned(),
+                "`params.ref`",
+            ),
+            (
+                Method::Complete,
+                r#"{"ref":{"type":"ref/resource","name":"a"},"argument":{}}"#.to_owned(),
+                "`params.ref`",
+            ),
+            (
+                Method::Complete,
+                format!(r#"{{{reference},"argument":{{"name":"a"}}}}"#),
+                "`params.argument`",
+            ),
+            (
+                Method::Complete,
+                format!(
+                    r#"{{{reference},"argument":{{"name":"a","value":""}},"context":{{"arguments":[]}}}}"#
+                ),
                 "`params.context.arguments`",
             ),
         ];
         for (method, params, expected) in cases {
             let error = read(method, &params).unwrap_err();
-            assert!(error.message().contains(expected), "{params}: {}", error.message());
+            assert!(
+                error.message().contains(expected),
+                "{params}: {}",
+                error.message()
+            );
         }
     }
 }

@@ -201,7 +201,11 @@ async fn dispatch(
         }
         // The plain endpoint has one answer to one POST.
         LISTEN if version.is_modern() && post.door == Door::Mcp => {
-            let script = Script::of_subscription(request, gateway.memory().is_some())?;
+            let script = Script::of_subscription(
+                request,
+                gateway.memory().is_some(),
+                content::offered(gateway),
+            )?;
             let listeners = gateway.listeners();
             listeners.open(&post.caller, script, gateway.ambient())
         }

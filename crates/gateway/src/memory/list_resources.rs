@@ -46,6 +46,10 @@ impl Endpoint for ListResources {
         })
     }
 
+    fn meta(&self) -> &str {
+        &self.before.meta
+    }
+
     async fn run(&self, desk: &Desk<'_>) -> Result<Done, Stop> {
         let (conversations, next) = desk
             .memory

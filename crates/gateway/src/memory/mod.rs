@@ -41,8 +41,8 @@ use self::fields::Fields;
 use self::stop::Stop;
 use crate::Gateway;
 use crate::content::Listed;
-use crate::mcp::{Post, Request, Version, text_of};
-use crate::reply::{Answer, RpcError};
+use crate::mcp::{Post, Request, Version, inner, text_of};
+use crate::reply::{Answer, RpcError, call_meta};
 use crate::stages::stage;
 
 pub(crate) use self::list_resources::template;
@@ -58,6 +58,11 @@ trait Endpoint: Sized + Send + Sync + 'static {
 
     /// What the client asks for; an error names the field.
     fn read(params: &Fields<'_>) -> Result<Self, RpcError>;
+
+    /// Further members of the `_meta` of its answer.
+    fn meta(&self) -> &str {
+        ""
+    }
 
     /// Asks the memory service.
     fn run(&self, desk: &Desk<'_>) -> impl Future<Output = Result<Done, Stop>> + Send;
@@ -245,7 +250,12 @@ impl Asked {
         };
         match ending {
             Ok(done) => {
-                Answer::recorded(&self.id, self.version, self.call_id, receipt, &done.result)
+                let mut meta = call_meta(self.call_id, receipt);
+                if !endpoint.meta().is_empty() {
+                    meta = format!("{meta},{}", endpoint.meta());
+                }
+                let members = inner(&done.result);
+                Answer::result_with_meta(&self.id, self.version, members, &meta)
             }
             Err(stop) => {
                 let error = stop.error.of_call(self.call_id, Some(receipt));
