@@ -1,7 +1,7 @@
 //! The calls a server has begun and not finished, so that it can end once they are.
 //!
-//! Streams that last as long as their client (health, `Watch…`) do not count: waiting for them would mean
-//! never to end.
+//! Streams that last as long as their client (health, `Watch…`, and responses that say they are [`Endless`]) do not
+//! count: waiting for them would mean never to end.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -10,6 +10,11 @@ use http::{Response, Uri};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use tokio::sync::watch;
 use tonic::body::Body;
+
+/// As an extension of a response: its stream lasts as long as the client likes, so that no end of the server waits
+/// for it.
+#[derive(Debug, Clone, Copy)]
+pub struct Endless;
 
 /// Counts calls; cheap to clone.
 #[derive(Debug, Clone)]
@@ -52,6 +57,9 @@ impl Drop for Call {
 impl Call {
     /// Keeps the call open until the response is sent or given up.
     pub(crate) fn until_sent(self, response: Response<Body>) -> Response<Body> {
+        if response.extensions().get::<Endless>().is_some() {
+            return response;
+        }
         response.map(|body| Body::new(Counted { body, _call: self }))
     }
 }

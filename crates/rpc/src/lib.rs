@@ -25,6 +25,7 @@ mod stack;
 mod status;
 
 pub use access::Peer;
+pub use in_flight::Endless;
 pub use link::{Link, Neighbour};
 pub use readiness::{Readiness, Service};
 pub use status::{ServiceError, invalid, reason_of, status};

@@ -126,7 +126,7 @@ impl Bound {
             .build_v1()?;
         let mut server = Server::builder()
             // The defaults of h2 against rapid resets stay; these bound what one peer can hold.
-            .max_concurrent_streams(256)
+            .max_concurrent_streams(1024)
             .http2_max_header_list_size(16 * 1024)
             .http2_keepalive_interval(Some(Duration::from_secs(10)))
             .tcp_nodelay(true);

@@ -31,7 +31,7 @@ use crate::result::{self, Handle, Stopwatch, Whole};
 use crate::store::keyed::{Begun, Ending, KeyedCall};
 
 /// The column whose class governs the words an upstream fails in.
-const ERROR: &str = "error";
+pub(crate) const ERROR: &str = "error";
 
 /// Rows of a large result that its answer shows.
 const SAMPLE: usize = 20;
@@ -81,7 +81,7 @@ pub(crate) fn admit(
         definition_digest: facts.definition_digest,
         arguments: &call.arguments,
     };
-    let (permit, compiled) = loaded.compiled().admit(signed, to_run, tool, now)?;
+    let (permit, compiled) = loaded.compiled().admit(signed, to_run, Some(tool), now)?;
     stopwatch.lap("permit");
     Ok(AdmittedCall {
         id: call.id,

@@ -14,7 +14,7 @@ use crate::row_rule::RowGate;
 /// Permits kept; each is some kilobytes.
 const CAPACITY: usize = 4_096;
 
-/// A verified permit, compiled for its tool.
+/// A verified permit, compiled for its tool, or for what a source offers besides tools.
 pub(crate) struct CompiledPermit {
     verified: VerifiedTerms,
     /// `None` where rows are not governed.
@@ -41,42 +41,13 @@ impl CompiledPermits {
         }
     }
 
-    /// The permit for `call` of `tool`, if `signed` is one.
+    /// The permit for `call`, if `signed` is one. Without a `tool` the call is of something else that a source offers.
     pub(crate) fn admit(
         &self,
         signed: SignedPermit,
         call: CallToRun<'_>,
-        tool: &RunnableTool,
+        tool: Option<&RunnableTool>,
         now: Timestamp,
-    ) -> Result<(Permit, Arc<CompiledPermit>), Error> {
-        self.admit_by(signed, call, now, |verified, permit| {
-            self.compile(verified, permit, tool, call.caller)
-        })
-    }
-
-    /// The permit to use what a source offers besides tools, where no rows are.
-    pub(crate) fn admit_offer(
-        &self,
-        signed: SignedPermit,
-        call: CallToRun<'_>,
-        now: Timestamp,
-    ) -> Result<(Permit, Arc<CompiledPermit>), Error> {
-        self.admit_by(signed, call, now, |verified, _| {
-            Ok(CompiledPermit {
-                verified,
-                gate: None,
-                pushed: None,
-                redactor: self.redactor(call.caller),
-            })
-        })
-    }
-
-    fn admit_by(
-        &self,
-        signed: SignedPermit,
-        call: CallToRun<'_>,
-        now: Timestamp,
-        compile: impl FnOnce(VerifiedTerms, &Permit) -> Result<CompiledPermit, Error>,
     ) -> Result<(Permit, Arc<CompiledPermit>), Error> {
         if let Some(compiled) = self.seen.get(&signed) {
             let permit = compiled.verified.admit(call, now)?;
@@ -84,36 +55,33 @@ impl CompiledPermits {
         }
         let verified = self.keys.permits.verify(&signed)?;
         let permit = verified.admit(call, now)?;
-        let compiled = Arc::new(compile(verified, &permit)?);
+        let compiled = Arc::new(self.compile(verified, &permit, tool, call.caller)?);
         self.seen.insert(signed, Arc::clone(&compiled));
         Ok((permit, compiled))
-    }
-
-    fn redactor(&self, caller: &Caller) -> Redactor {
-        Redactor::new(&self.keys.pseudonyms, caller.tenant())
     }
 
     fn compile(
         &self,
         verified: VerifiedTerms,
         permit: &Permit,
-        tool: &RunnableTool,
+        tool: Option<&RunnableTool>,
         caller: &Caller,
     ) -> Result<CompiledPermit, Error> {
-        let entity = tool.tool.result().entity.as_ref();
+        let entity = tool.and_then(|tool| tool.tool.result().entity.as_ref());
         let gate = RowGate::new(permit.terms().row_rule.as_ref(), entity, caller)?;
         let policies = gate
             .as_ref()
             .filter(|_| self.pushdown)
             .and_then(RowGate::policies);
-        let pushed = policies
-            .zip(entity)
-            .and_then(|(policies, entity)| tool.executor.push_down(policies, &entity.pushdown));
+        let pushed = policies.zip(entity).and_then(|(policies, entity)| {
+            let executor = &tool?.executor;
+            executor.push_down(policies, &entity.pushdown)
+        });
         Ok(CompiledPermit {
             verified,
             gate,
             pushed,
-            redactor: self.redactor(caller),
+            redactor: Redactor::new(&self.keys.pseudonyms, caller.tenant()),
         })
     }
 }

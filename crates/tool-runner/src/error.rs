@@ -6,6 +6,7 @@ use wardgate_rpc::ServiceError;
 use wardgate_rpc::client::CallError;
 
 use crate::catalogue::Fault;
+use crate::relay::NotCarried;
 use crate::row_rule::RowRuleError;
 use crate::store::StoreError;
 
@@ -38,6 +39,15 @@ pub enum Error {
     /// The call carries no permit.
     #[error("the call carries no permit; ask the policy service for one")]
     NoPermit,
+    /// A message that is not carried to an upstream server.
+    #[error("the message {0}")]
+    NotCarried(#[from] NotCarried),
+    /// A source without a route of its own.
+    #[error("the source is no server behind a URL, so nothing can be carried to it as it stands")]
+    NoRoute,
+    /// As many exchanges are open as there may be.
+    #[error("too many exchanges with upstream servers are open; try again later")]
+    TooManyRelays,
     /// The permit does not cover the call.
     #[error(transparent)]
     Permit(#[from] PermitRefusal),
@@ -83,8 +93,12 @@ impl ServiceError for Error {
             | Self::Interrupted => ErrorReason::Internal,
             Self::UnknownTool => ErrorReason::UnknownTool,
             Self::Store(error) => error.reason(),
-            Self::SwitchesUnknown => ErrorReason::Unavailable,
-            Self::NoSuchTarget { .. } => ErrorReason::InvalidMessage,
+            Self::SwitchesUnknown | Self::TooManyRelays => ErrorReason::Unavailable,
+            Self::NoSuchTarget { .. } | Self::NoRoute => ErrorReason::InvalidMessage,
+            Self::NotCarried(error) => match error {
+                NotCarried::NoMessage => ErrorReason::InvalidMessage,
+                NotCarried::Uncovered => ErrorReason::PermitRefused,
+            },
             Self::NotRecorded(_) => ErrorReason::NotDurable,
             Self::NoPermit | Self::Permit(_) | Self::RowRule(_) => ErrorReason::PermitRefused,
         }

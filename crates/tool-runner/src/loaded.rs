@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Map, Value};
+use tokio::sync::Semaphore;
 use wardgate_arguments::integral;
 use wardgate_domain::{
     Ambient, ColumnClass, Digest, PermitVerifier, SwitchKind, SwitchTarget, ToolSwitches,
@@ -19,6 +20,7 @@ use crate::content::Contents;
 use crate::executor::{Beyond, Caps, Executor, Sources};
 use crate::mcp::Upstream;
 use crate::platform::{KnownTool, Overview, Platform};
+use crate::relay;
 use crate::resilience::{Guard, RateLimiter, ResultCache, SourceGuard, ToolLimits};
 use crate::store::Store;
 use crate::switchboard::Switches;
@@ -117,6 +119,8 @@ pub(crate) struct Shared {
     pub(crate) rates: Arc<RateLimiter>,
     pub(crate) results: Arc<ResultCache<pb::ToolResult>>,
     pub(crate) store: Store,
+    /// Places for exchanges with upstream servers that are carried as they stand.
+    pub(crate) relays: Arc<Semaphore>,
     /// How long results that are too large for an answer are kept.
     pub(crate) kept_for: Duration,
     /// Where tools about conversations ask; none where there are no conversations.
@@ -134,6 +138,7 @@ impl Shared {
             platform: Arc::new(Platform::new()),
             rates: Arc::new(RateLimiter::new()),
             results: Arc::new(results),
+            relays: Arc::new(Semaphore::new(relay::MOST_OPEN)),
             store,
             kept_for: config.kept_for,
             memory: None,
@@ -253,6 +258,12 @@ impl Loaded {
     /// Prompts and resources.
     pub(crate) fn contents(&self) -> &Contents {
         &self.contents
+    }
+
+    /// The MCP server of that name, and what guards it.
+    pub(crate) fn server(&self, source: &str) -> Option<(Arc<Upstream>, Arc<SourceGuard>)> {
+        let guard = self.sources.guard(source)?;
+        Some((self.sources.mcp(source).ok()?, Arc::clone(guard)))
     }
 
     /// The MCP servers whose tools are imported, by name of their source.

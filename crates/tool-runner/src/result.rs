@@ -190,7 +190,7 @@ fn texts(shape: &ResultShape, rows: &[Row]) -> String {
 }
 
 /// Content as the upstream gave it, where it was released.
-fn content(rows: &[Row]) -> (Bytes, String) {
+pub(crate) fn content(rows: &[Row]) -> (Bytes, String) {
     let released = |column| rows.first().and_then(|row| row.get(column));
     let structured = released(STRUCTURED_CONTENT).map(json);
     let content = match released(CONTENT) {

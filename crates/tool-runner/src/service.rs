@@ -36,6 +36,7 @@ use crate::imported::Importer;
 use crate::loaded::{Keys, Loaded, Shared};
 use crate::mcp::Upstream;
 use crate::platform::Counted;
+use crate::relay::{self, AdmittedRelay, RelayCall};
 use crate::store::{SealingKey, Store};
 use crate::switchboard::{Switchboard, Switches};
 use crate::{Config, Error};
@@ -192,9 +193,17 @@ impl ToolRunnerService for Runner {
 
     async fn relay(
         &self,
-        _: Request<pb::RelayRequest>,
+        request: Request<pb::RelayRequest>,
     ) -> Result<Response<Self::RelayStream>, Status> {
-        Err(Status::unimplemented("nothing is relayed yet"))
+        let call = RelayCall::try_from(request.into_inner())
+            .map_err(|invalid| wardgate_rpc::invalid(&invalid))?;
+        let admitted = self.admit_relay(call).map_err(|error| refused(&error))?;
+        let is_endless = admitted.is_endless();
+        let mut response = Response::new(admitted.run().boxed());
+        if is_endless {
+            response.extensions_mut().insert(wardgate_rpc::Endless);
+        }
+        Ok(response)
     }
 
     async fn list_content(
@@ -347,6 +356,15 @@ impl Runner {
         } else {
             Err(Error::UnknownTool)
         }
+    }
+
+    fn admit_relay(&self, call: RelayCall) -> Result<AdmittedRelay, Error> {
+        let loaded = self.loaded.load();
+        if !call.is_on(&loaded, &*self.switches()?) {
+            return Err(Error::UnknownTool);
+        }
+        let now = self.shared.ambient.now();
+        relay::admit(call, &loaded, &self.shared, self.config.time_limit, now)
     }
 
     /// A switch for what does not exist would be a slip of the hand that nobody notices. One that is left

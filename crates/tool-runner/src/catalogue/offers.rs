@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use wardgate_domain::{Digest, OfferKind, ToolFacts, ToolName};
+use wardgate_domain::{ColumnClass, Digest, OfferKind, ToolFacts, ToolName};
 use wardgate_proto::toolrunner::v1 as pb;
 
 use super::result_shape::{ResultShape, Shape};
 use super::source::{McpSettings, SourceKind, SourceSettings};
 use super::tool::Tool;
-use crate::content::Own;
+use crate::content::{CONTENT, Own};
 use crate::mcp::Transport;
 
 /// A source with what it offers besides tools.
@@ -17,6 +17,8 @@ pub(crate) struct Offers {
     pub(crate) source: String,
     prefix: String,
     facts: Vec<ToolFacts>,
+    /// Classes of the columns of results.
+    pub(crate) classes: BTreeMap<String, ColumnClass>,
     /// The source's own names of the tools that it defines, with the canonical ones.
     tools: BTreeMap<String, ToolName>,
 }
@@ -32,6 +34,7 @@ impl Offers {
                 return Some(Self {
                     source: source.name.clone(),
                     prefix: String::new(),
+                    classes: [(CONTENT.to_owned(), own.class.clone())].into(),
                     facts: kinds.map(|kind| facts_of_own(kind, &name, own)).collect(),
                     tools: BTreeMap::new(),
                 });
@@ -46,6 +49,7 @@ impl Offers {
         Some(Self {
             source: source.name.clone(),
             prefix: settings.prefix.clone(),
+            classes: settings.classes.clone(),
             facts: kinds(settings)
                 .map(|kind| facts(kind, &name, settings))
                 .collect(),

@@ -77,6 +77,11 @@ impl Tool {
         self.own_name.as_deref()
     }
 
+    /// The same, where the server is `source`.
+    pub(crate) fn own_name_at(&self, source: &str) -> Option<&str> {
+        self.own_name().filter(|_| self.source() == Some(source))
+    }
+
     /// Whether running it twice does what running it once does.
     pub(crate) fn is_repeatable(&self) -> bool {
         self.repeatable

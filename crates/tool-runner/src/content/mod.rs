@@ -13,5 +13,5 @@ mod released;
 mod story;
 
 pub(crate) use contents::Contents;
-pub(crate) use own::Own;
+pub(crate) use own::{CONTENT, Own};
 pub(crate) use story::{Asked, admit};

@@ -160,7 +160,7 @@ pub(crate) fn admit(
         definition_digest: facts.definition_digest,
         arguments: &asked.decided,
     };
-    let (permit, compiled) = loaded.compiled().admit_offer(signed, to_run, now)?;
+    let (permit, compiled) = loaded.compiled().admit(signed, to_run, None, now)?;
     stopwatch.lap("permit");
     Ok(Admitted {
         own: Arc::clone(own),

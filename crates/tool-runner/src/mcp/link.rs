@@ -14,6 +14,7 @@ use tokio_util::task::TaskTracker;
 
 use super::error::UpstreamError;
 use super::events::Events;
+use super::http::carry::{Answer, Carried, Outbound};
 use super::message::{ProgressSink, Request, lend};
 use super::settings::Transport;
 use super::{http, stdio};
@@ -25,6 +26,9 @@ const CONNECT_LIMIT: Duration = Duration::from_mins(1);
 /// Requests that are with the server at the same time, and those that may wait for their turn.
 const IN_FLIGHT: usize = 64;
 const WAITING: usize = 256;
+
+/// Exchanges of clients that are carried to the server at the same time, open streams among them.
+const CARRIED: usize = 256;
 
 enum Connector {
     Stdio(stdio::Launcher),
@@ -48,6 +52,7 @@ pub(super) struct Link {
     stop: CancellationToken,
     places: Semaphore,
     turns: Semaphore,
+    carried: Arc<Semaphore>,
 }
 
 impl Link {
@@ -74,6 +79,7 @@ impl Link {
             stop: CancellationToken::new(),
             places: Semaphore::new(IN_FLIGHT + WAITING),
             turns: Semaphore::new(IN_FLIGHT),
+            carried: Arc::new(Semaphore::new(CARRIED)),
         })
     }
 
@@ -112,6 +118,40 @@ impl Link {
                 connection.request(request, progress).await
             }
             outcome => outcome,
+        }
+    }
+
+    /// Carries an exchange of a client's. It takes a turn like any request, up to the head of an event stream, and
+    /// has a place of its own to the end of that.
+    pub(super) async fn carry(&self, outbound: Outbound) -> Result<Carried, UpstreamError> {
+        let Connector::Http(dialer) = &self.connector else {
+            return Err(UpstreamError::Unreachable("it has no URL".to_owned()));
+        };
+        let place = Arc::clone(&self.carried).try_acquire_owned();
+        let place = place.map_err(|_| UpstreamError::Busy)?;
+        let outcome = {
+            let _turn = self.turns.acquire().await;
+            dialer.carry(outbound).await
+        };
+        match outcome {
+            Ok(mut carried) => {
+                let status = carried.status.as_u16();
+                if status < 500 {
+                    self.events.up();
+                } else {
+                    self.events.down(&UpstreamError::Status(status).to_string());
+                }
+                if let Answer::Events(events) = &mut carried.answer {
+                    events.place = Some(place);
+                }
+                Ok(carried)
+            }
+            Err(error) => {
+                if let UpstreamError::Unreachable(_) = error {
+                    self.events.down(&error.to_string());
+                }
+                Err(error)
+            }
         }
     }
 

@@ -284,7 +284,7 @@ fn depth(text: &str) -> usize {
 }
 
 /// The answer to a request of a server's: a ping is answered, and nothing else was offered to it.
-pub(super) fn answer(id: &RawValue, method: &str) -> Result<Vec<u8>, UpstreamError> {
+pub(crate) fn answer(id: &RawValue, method: &str) -> Result<Vec<u8>, UpstreamError> {
     #[derive(Serialize)]
     struct Answer<'a> {
         jsonrpc: &'static str,

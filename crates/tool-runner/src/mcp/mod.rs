@@ -30,8 +30,10 @@ pub(crate) use definition::ToolDefinition;
 pub(crate) use error::UpstreamError;
 #[cfg(test)]
 pub(crate) use events::Health;
-pub(crate) use message::Progress;
-pub(crate) use result::CallResult;
+pub(crate) use http::carry::{Answer, Carried, Content, Events, Outbound, repeated};
+pub(crate) use http::sse::Event;
+pub(crate) use message::{Progress, answer as own_answer};
+pub(crate) use result::{CallResult, check_complete};
 pub(crate) use settings::{Program, Transport};
 pub(crate) use upstream::Upstream;
 

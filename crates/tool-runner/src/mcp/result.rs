@@ -20,7 +20,7 @@ pub(crate) struct CallResult {
 }
 
 impl CallResult {
-    pub(super) fn read(result: &RawValue) -> Result<Self, UpstreamError> {
+    pub(crate) fn read(result: &RawValue) -> Result<Self, UpstreamError> {
         #[derive(Deserialize)]
         struct Parts {
             #[serde(default)]
@@ -64,7 +64,7 @@ fn even_if_null<'de, D: serde::Deserializer<'de>>(
 }
 
 /// Refuses a result that is not the final one.
-pub(super) fn check_complete(result: &RawValue) -> Result<(), UpstreamError> {
+pub(crate) fn check_complete(result: &RawValue) -> Result<(), UpstreamError> {
     #[derive(Deserialize)]
     struct Kind {
         #[serde(default, rename = "resultType")]

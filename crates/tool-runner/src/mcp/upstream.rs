@@ -14,6 +14,7 @@ use super::definition::{self, MAX_ENTRIES, MAX_PAGES, Page, ToolDefinition};
 use super::era::HEADER_MISMATCH;
 use super::error::UpstreamError;
 use super::events::{Events, Health};
+use super::http::carry::{Carried, Outbound};
 use super::http::headers::{self, ParamHeader};
 use super::link::Link;
 use super::message::{Part, ProgressSink, Request, lend};
@@ -147,6 +148,17 @@ impl Upstream {
         ];
         self.ask(&Request::new("prompts/get", members), deadline, None)
             .await
+    }
+
+    /// Whether it is behind a URL, so that exchanges of clients can be carried to it.
+    pub(crate) fn is_over_http(&self) -> bool {
+        self.over_http
+    }
+
+    /// Carries an exchange of a client's own to the server, as it stands. Dropping the future, or the stream it
+    /// gives, ends it at the server.
+    pub(crate) async fn carry(&self, outbound: Outbound) -> Result<Carried, UpstreamError> {
+        self.link.carry(outbound).await
     }
 
     /// Ends the connection, and waits for its end: a program is given a few seconds.

@@ -7,9 +7,9 @@ use tokio::time::{Instant, sleep, timeout_at};
 use wardgate_domain::{Ambient, Caller};
 use wardgate_telemetry::names;
 
-use super::breaker::{Breaker, BreakerSettings, BreakerState, Open};
+use super::breaker::{Breaker, BreakerSettings, BreakerState, Open, Trial};
 use super::budget::RetryBudget;
-use super::limits::{LimitReached, ToolLimits};
+use super::limits::{LimitReached, Slot, ToolLimits};
 use super::retry::RetrySettings;
 
 /// Runs the attempts of a tool's calls. A tool without a source has limits only.
@@ -73,7 +73,39 @@ pub(crate) enum GuardError<E> {
     Failed(E),
 }
 
-impl Guard<'_> {
+/// The right to use a source once, until dropped; for work that is more than one attempt can hold.
+pub(crate) struct Turn<'a> {
+    _slot: Option<Slot<'a>>,
+    trial: Option<Trial<'a>>,
+}
+
+impl Turn<'_> {
+    /// What the use says about the source. Only the first word counts.
+    pub(crate) fn shows(&mut self, health: Health) {
+        match (self.trial.take(), health) {
+            (Some(trial), Health::Down) => trial.failed(),
+            (Some(trial), Health::Up) => trial.succeeded(),
+            (Some(_), Health::Busy(_)) | (None, _) => {}
+        }
+    }
+}
+
+impl<'a> Guard<'a> {
+    /// Lets a call in that is tried once only.
+    pub(crate) async fn enter<E>(
+        &self,
+        caller: &Caller,
+        deadline: Instant,
+    ) -> Result<Turn<'a>, GuardError<E>> {
+        let slot = self.limits.enter(caller, deadline).await;
+        let slot = slot.map_err(GuardError::Limited)?;
+        let turn = self.source.map(SourceGuard::enter).transpose()?;
+        Ok(Turn {
+            _slot: Some(slot),
+            trial: turn.and_then(|turn| turn.trial),
+        })
+    }
+
     /// Makes as many attempts as it takes and as are allowed. Dropping the future ends the one under way.
     pub(crate) async fn run<A: Attempt>(
         &self,
@@ -126,16 +158,30 @@ impl SourceGuard {
         self.breaker.state()
     }
 
+    /// Lets a use of the source in that is no call of a tool.
+    pub(crate) fn enter<E>(&self) -> Result<Turn<'_>, GuardError<E>> {
+        let trial = self.admit()?;
+        Ok(Turn {
+            _slot: None,
+            trial: Some(trial),
+        })
+    }
+
+    fn admit<E>(&self) -> Result<Trial<'_>, GuardError<E>> {
+        let unavailable = |open: Open| GuardError::SourceUnavailable {
+            retry_after: open.retry_after,
+        };
+        let trial = self.breaker.admit().map_err(unavailable)?;
+        self.budget.offered();
+        Ok(trial)
+    }
+
     async fn run<A: Attempt>(
         &self,
         call: &GuardedCall<'_>,
         mut attempt: A,
     ) -> Result<A::Done, GuardError<A::Error>> {
-        let unavailable = |open: Open| GuardError::SourceUnavailable {
-            retry_after: open.retry_after,
-        };
-        let mut trial = self.breaker.admit().map_err(unavailable)?;
-        self.budget.offered();
+        let mut trial = self.admit()?;
         let mut made = 0;
         loop {
             let failed = match timeout_at(call.deadline, attempt.make()).await {

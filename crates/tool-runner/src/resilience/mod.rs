@@ -20,7 +20,9 @@ mod result_cache;
 mod retry;
 
 pub(crate) use breaker::{BreakerSettings, BreakerState};
-pub(crate) use guard::{Attempt, Failed, Guard, GuardError, GuardedCall, Health, SourceGuard};
+pub(crate) use guard::{
+    Attempt, Failed, Guard, GuardError, GuardedCall, Health, SourceGuard, Turn,
+};
 pub(crate) use limits::{Limit, LimitReached, LimitSettings, ToolLimits};
 pub(crate) use rate::{ParseRateError, RateLimiter};
 pub(crate) use result_cache::ResultCache;

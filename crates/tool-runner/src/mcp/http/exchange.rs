@@ -17,6 +17,7 @@ use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 use url::Url;
 
+use super::sse::Event;
 use super::{headers, sse};
 use crate::egress::{self, Body, Client, Response};
 use crate::mcp::era::Era;
@@ -26,13 +27,13 @@ use crate::mcp::listen;
 use crate::mcp::message::{self, Incoming, Part, ProgressSink, Request};
 
 pub(super) const SESSION_HEADER: HeaderName = HeaderName::from_static("mcp-session-id");
-const VERSION_HEADER: HeaderName = HeaderName::from_static("mcp-protocol-version");
-const METHOD_HEADER: HeaderName = HeaderName::from_static("mcp-method");
-const NAME_HEADER: HeaderName = HeaderName::from_static("mcp-name");
-const LAST_EVENT_HEADER: HeaderName = HeaderName::from_static("last-event-id");
+pub(super) const VERSION_HEADER: HeaderName = HeaderName::from_static("mcp-protocol-version");
+pub(super) const METHOD_HEADER: HeaderName = HeaderName::from_static("mcp-method");
+pub(super) const NAME_HEADER: HeaderName = HeaderName::from_static("mcp-name");
+pub(super) const LAST_EVENT_HEADER: HeaderName = HeaderName::from_static("last-event-id");
 
-const JSON: &str = "application/json";
-const EVENT_STREAM: &str = "text/event-stream";
+pub(super) const JSON: &str = "application/json";
+pub(super) const EVENT_STREAM: &str = "text/event-stream";
 
 /// How long a message without an answer may take.
 const NOTICE_LIMIT: Duration = Duration::from_secs(5);
@@ -268,7 +269,9 @@ impl Exchange {
         loop {
             let cause = match body.chunk().await {
                 Ok(Some(chunk)) => {
-                    for data in parser.feed(&chunk).map_err(|_| UpstreamError::TooLarge)? {
+                    for Event { data, .. } in
+                        parser.feed(&chunk).map_err(|_| UpstreamError::TooLarge)?
+                    {
                         resumptions = 0;
                         // An event without data only has an id.
                         if data.is_empty() {
@@ -355,7 +358,7 @@ impl Exchange {
     }
 }
 
-fn is(response: &Response, media_type: &str) -> bool {
+pub(super) fn is(response: &Response, media_type: &str) -> bool {
     response
         .headers
         .get(CONTENT_TYPE)

@@ -1,8 +1,9 @@
 //! Servers behind a URL: Streamable HTTP of either era.
 
+pub(super) mod carry;
 mod exchange;
 pub(super) mod headers;
-mod sse;
+pub(super) mod sse;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -37,6 +38,8 @@ pub(super) struct Dialer {
     url: Url,
     /// Of one message.
     max_bytes: usize,
+    /// Of an answer that is no stream.
+    timeout: Duration,
     events: Arc<Events>,
     tasks: TaskTracker,
     verdict: Verdict,
@@ -62,6 +65,7 @@ impl Dialer {
             client: Arc::new(Client::open(&settings.client, &events.ambient)?),
             url: settings.url.clone(),
             max_bytes: settings.client.egress.max_response_bytes,
+            timeout: settings.client.egress.timeout,
             events,
             tasks,
             verdict: Verdict::default(),
@@ -121,10 +125,7 @@ impl Dialer {
         let exchange = Arc::new(self.exchange(Era::Legacy, None, None));
         let (result, headers) = exchange.first_request(&era::initialize()).await?;
         let session = headers.get(SESSION_HEADER);
-        let is_legal = |id: &&HeaderValue| {
-            id.len() <= MAX_SESSION_ID && id.as_bytes().iter().all(u8::is_ascii_graphic)
-        };
-        if session.is_some_and(|id| !is_legal(&id)) {
+        if session.is_some_and(|id| !is_session_id(id)) {
             return Err(UpstreamError::BadResult(
                 "its session id is not a legal one",
             ));
@@ -156,6 +157,11 @@ impl Dialer {
             next_id: AtomicU64::new(1),
         }
     }
+}
+
+/// Whether a server may call a session so.
+fn is_session_id(id: &HeaderValue) -> bool {
+    id.len() <= MAX_SESSION_ID && id.as_bytes().iter().all(u8::is_ascii_graphic)
 }
 
 /// Listens for changes while the connection is in use, and ends its session after that.

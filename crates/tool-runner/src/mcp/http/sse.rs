@@ -4,13 +4,23 @@
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct TooLarge;
 
+/// One event, with what it says itself. Its type is not told: MCP has only one.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Event {
+    pub(crate) id: Option<String>,
+    /// How long to wait before a reconnection, in milliseconds.
+    pub(crate) retry: Option<u64>,
+    /// Empty also where there is none.
+    pub(crate) data: Vec<u8>,
+}
+
 /// Reads a stream of events. `last_id` and `retry` are what a reconnection goes by.
 #[derive(Debug)]
 pub(super) struct Parser {
     max_bytes: usize,
     /// The line being read.
     line: Vec<u8>,
-    data: Vec<u8>,
+    event: Event,
     has_data: bool,
     /// The last byte was a carriage return, and a line feed after it ends no second line.
     after_return: bool,
@@ -26,7 +36,7 @@ impl Parser {
         Self {
             max_bytes,
             line: Vec::new(),
-            data: Vec::new(),
+            event: Event::default(),
             has_data: false,
             after_return: false,
             at_start: true,
@@ -44,8 +54,8 @@ impl Parser {
         }
     }
 
-    /// Reads on, and gives the data of the events that end in `bytes`.
-    pub(super) fn feed(&mut self, bytes: &[u8]) -> Result<Vec<Vec<u8>>, TooLarge> {
+    /// Reads on, and gives the events that end in `bytes`.
+    pub(super) fn feed(&mut self, bytes: &[u8]) -> Result<Vec<Event>, TooLarge> {
         let mut events = Vec::new();
         let mut rest = bytes;
         while let Some(at) = rest.iter().position(|byte| matches!(byte, b'\n' | b'\r')) {
@@ -66,22 +76,23 @@ impl Parser {
     }
 
     fn take(&mut self, part: &[u8]) -> Result<(), TooLarge> {
-        if self.line.len() + self.data.len() + part.len() > self.max_bytes {
+        if self.line.len() + self.event.data.len() + part.len() > self.max_bytes {
             return Err(TooLarge);
         }
         self.line.extend_from_slice(part);
         Ok(())
     }
 
-    fn end_line(&mut self, line: &[u8]) -> Option<Vec<u8>> {
+    fn end_line(&mut self, line: &[u8]) -> Option<Event> {
         let line = match line.strip_prefix(b"\xEF\xBB\xBF") {
             Some(rest) if self.at_start => rest,
             _ => line,
         };
         self.at_start = false;
         if line.is_empty() {
-            let data = std::mem::take(&mut self.data);
-            return std::mem::take(&mut self.has_data).then_some(data);
+            let event = std::mem::take(&mut self.event);
+            let has_data = std::mem::take(&mut self.has_data);
+            return (has_data || event != Event::default()).then_some(event);
         }
         let (field, value) = match line.iter().position(|&byte| byte == b':') {
             Some(at) => (&line[..at], &line[at + 1..]),
@@ -91,18 +102,20 @@ impl Parser {
         match field {
             b"data" => {
                 if self.has_data {
-                    self.data.push(b'\n');
+                    self.event.data.push(b'\n');
                 }
                 self.has_data = true;
-                self.data.extend_from_slice(value);
+                self.event.data.extend_from_slice(value);
             }
             b"id" if !value.contains(&0) => {
-                self.last_id = String::from_utf8(value.to_vec()).ok();
+                self.event.id = String::from_utf8(value.to_vec()).ok();
+                self.last_id.clone_from(&self.event.id);
             }
             b"retry" => {
-                self.retry = std::str::from_utf8(value)
+                self.event.retry = std::str::from_utf8(value)
                     .ok()
                     .and_then(|value| value.parse().ok());
+                self.retry = self.event.retry;
             }
             _ => {}
         }
@@ -115,7 +128,15 @@ mod tests {
     use super::*;
 
     const STREAM: &str = "\u{feff}: comment\r\nid: 7\r\nretry: 250\ndata: {\"a\":\rdata:1}\n\nevent: x\r\rdata\n\n\
-                          data: é\r\n\r\ndata: unfinished";
+                          data: é\r\n\r\nid: 8\n\ndata: unfinished";
+
+    fn event(id: Option<&str>, retry: Option<u64>, data: &str) -> Event {
+        Event {
+            id: id.map(str::to_owned),
+            retry,
+            data: data.into(),
+        }
+    }
 
     #[test]
     fn events_are_the_same_however_the_bytes_arrive() {
@@ -125,12 +146,14 @@ mod tests {
             for piece in STREAM.as_bytes().chunks(size) {
                 events.extend(parser.feed(piece).unwrap());
             }
-            let events: Vec<_> = events
-                .iter()
-                .map(|data| std::str::from_utf8(data).unwrap())
-                .collect();
-            assert_eq!(events, ["{\"a\":\n1}", "", "é"], "pieces of {size}");
-            assert_eq!(parser.last_id.as_deref(), Some("7"));
+            let expected = [
+                event(Some("7"), Some(250), "{\"a\":\n1}"),
+                event(None, None, ""),
+                event(None, None, "é"),
+                event(Some("8"), None, ""),
+            ];
+            assert_eq!(events, expected, "pieces of {size}");
+            assert_eq!(parser.last_id.as_deref(), Some("8"));
             assert_eq!(parser.retry, Some(250));
         }
     }
@@ -143,6 +166,6 @@ mod tests {
 
         let mut many_lines = Parser::new(1000);
         assert!((0..2000).any(|_| many_lines.feed(b"data: x\n") == Err(TooLarge)));
-        assert!(many_lines.data.len() <= 1000);
+        assert!(many_lines.event.data.len() <= 1000);
     }
 }

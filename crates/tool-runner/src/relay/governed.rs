@@ -1,0 +1,279 @@
+//! What a permit lets out of the answer to one request, and what the record says of it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::{RawValue, to_raw_value};
+use serde_json::{Map, Value, json};
+use wardgate_arguments::Strict;
+use wardgate_domain::{ColumnClass, ColumnTier, OfferKind, Permit};
+use wardgate_proto::toolrunner::v1 as pb;
+use wardgate_redact::{RedactionCounts, Row};
+
+use crate::call::ERROR;
+use crate::compiled::CompiledPermit;
+use crate::executor::ExecutorError;
+use crate::failure::Failure;
+use crate::mcp::{CallResult, UpstreamError, check_complete};
+use crate::platform::Counted;
+use crate::result::{self, CONTENT, STRUCTURED_CONTENT, Stopwatch};
+
+/// The members in which a resource, a prompt or a completion says what it has to say. They are governed like the
+/// `content` of a tool.
+const CONTENTS: [&str; 3] = ["contents", "messages", "completion"];
+
+/// JSON-RPC "internal error".
+const INTERNAL_ERROR: i64 = -32603;
+
+/// A request that was admitted, until it is answered.
+pub(super) struct Governed {
+    pub(super) kind: OfferKind,
+    pub(super) permit: Permit,
+    pub(super) compiled: Arc<CompiledPermit>,
+    /// The classes that results can carry.
+    pub(super) carried: Vec<ColumnClass>,
+    /// Of the columns that have one.
+    pub(super) classes: BTreeMap<String, ColumnClass>,
+    pub(super) unclassified: ColumnClass,
+    pub(super) stopwatch: Stopwatch,
+    /// Of a call of a tool.
+    pub(super) counted: Option<Counted>,
+}
+
+/// What stands in the place of the server's own `result` or `error`.
+pub(super) struct Released {
+    pub(super) json: Result<Box<RawValue>, Failure>,
+    pub(super) facts: pb::ResultFacts,
+}
+
+/// What a tool answered, as far as it was released.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ToolAnswer<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    result_type: Option<&'static str>,
+    content: &'a RawValue,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    structured_content: Option<&'a RawValue>,
+    is_error: bool,
+}
+
+impl Governed {
+    /// Whether anything that it can be answered with must not go on as it is.
+    pub(super) fn is_restricted(&self) -> bool {
+        let mut carried = self.carried.iter();
+        carried.any(|class| self.permit.tier(class) != ColumnTier::Clear)
+    }
+
+    /// The record of a result that went on as it was.
+    pub(super) fn passed(self, result: &RawValue) -> pb::ResultFacts {
+        #[derive(Deserialize)]
+        struct Outcome {
+            #[serde(default, rename = "isError")]
+            is_error: bool,
+        }
+        let outcome = serde_json::from_str::<Outcome>(result.get());
+        let is_error = outcome.is_ok_and(|outcome| outcome.is_error);
+        let phi = self.carried.iter().any(ColumnClass::is_phi);
+        self.ended(pb::ResultFacts {
+            phi,
+            ..outcome_of(is_error)
+        })
+    }
+
+    /// The record of an error that went on as it was.
+    pub(super) fn passed_error(self) -> pb::ResultFacts {
+        let phi = self.class(ERROR).is_phi();
+        self.ended(pb::ResultFacts {
+            phi,
+            ..outcome_of(true)
+        })
+    }
+
+    /// What may be known of a result.
+    pub(super) fn release(mut self, result: &RawValue) -> Released {
+        self.stopwatch.lap("execute");
+        let (row, is_error) = match self.row(result) {
+            Ok(read) => read,
+            Err(error) => {
+                let failure = Failure::executor(&error, Duration::ZERO);
+                let facts = self.failed(&failure);
+                return Released {
+                    json: Err(failure),
+                    facts,
+                };
+            }
+        };
+        let is_silent = row.fields().is_empty();
+        let (rows, counts) = self.compiled.redactor.rows([row], |column| {
+            let class = self.class(column);
+            (class, self.permit.tier(class))
+        });
+        self.stopwatch.lap("redact");
+        let released = self.answer(rows.get(), is_error, result);
+        let Some(json) = released.filter(|_| is_silent || self.says_something(rows.get())) else {
+            let failure = Failure::tool("withheld", "its result is withheld");
+            let facts = with_counts(self.failed(&failure), counts);
+            return Released {
+                json: Err(failure),
+                facts,
+            };
+        };
+        let facts = pb::ResultFacts {
+            rows: 1,
+            ..self.ended(outcome_of(is_error))
+        };
+        Released {
+            json: Ok(json),
+            facts: with_counts(facts, counts),
+        }
+    }
+
+    /// What may be known of an error: its code always, its words as far as they are let out.
+    pub(super) fn release_error(self, error: &RawValue) -> Released {
+        let class = self.class(ERROR);
+        let tier = self.permit.tier(class);
+        let json = if tier == ColumnTier::Clear {
+            error.to_owned()
+        } else {
+            let error: Value = serde_json::from_str(error.get()).unwrap_or_default();
+            let words = error.get("message").cloned().unwrap_or_default();
+            let words = self.compiled.redactor.field(class, tier, words);
+            let withheld = "the server reported an error, which is withheld";
+            let code = error.get("code").and_then(Value::as_i64);
+            raw(&json!({
+                "code": code.unwrap_or(INTERNAL_ERROR),
+                "message": words.filter(Value::is_string).unwrap_or_else(|| withheld.into()),
+            }))
+        };
+        Released {
+            json: Ok(json),
+            facts: self.passed_error(),
+        }
+    }
+
+    /// The record of a request without an answer.
+    pub(super) fn failed(self, failure: &Failure) -> pb::ResultFacts {
+        self.ended(facts_of(failure))
+    }
+
+    /// A result as the one row that it is, and whether it says itself that it is a failure.
+    fn row(&self, result: &RawValue) -> Result<(Row, bool), ExecutorError> {
+        check_complete(result)?;
+        let mut fields: Vec<(Arc<str>, Value)> = Vec::new();
+        if self.kind != OfferKind::Tool {
+            let Value::Object(members) = value(result)? else {
+                return Err(UpstreamError::BadResult("its result is not an object").into());
+            };
+            let members = members.into_iter();
+            let said = members.filter(|(name, _)| CONTENTS.contains(&name.as_str()));
+            fields.extend(said.map(|(name, value)| (name.into(), value)));
+            return Ok((Row::new(fields), false));
+        }
+        let called = CallResult::read(result)?;
+        let content = called.content.map_or(Ok(json!([])), |raw| value(&raw))?;
+        fields.push((CONTENT.into(), content));
+        if let Some(structured) = called.structured {
+            fields.push((STRUCTURED_CONTENT.into(), value(&structured)?));
+        }
+        Ok((Row::new(fields), called.is_error))
+    }
+
+    /// Whether the client can do with what was released. A tool's result says that its content is withheld.
+    fn says_something(&self, rows: &[Row]) -> bool {
+        self.kind == OfferKind::Tool || rows.iter().any(|row| !row.fields().is_empty())
+    }
+
+    /// The result again, of what was released.
+    fn answer(&self, rows: &[Row], is_error: bool, result: &RawValue) -> Option<Box<RawValue>> {
+        // A result of 2026-07-28 says that it is a complete one.
+        let has_type = serde_json::from_str::<Map<String, Value>>(result.get())
+            .is_ok_and(|result| result.contains_key("resultType"));
+        let result_type = has_type.then_some("complete");
+        if self.kind == OfferKind::Tool {
+            let (content, structured) = result::content(rows);
+            let parse = |text: String| RawValue::from_string(text).ok();
+            let content = parse(String::from_utf8(content.into()).ok()?)?;
+            let structured = parse(structured);
+            return to_raw_value(&ToolAnswer {
+                result_type,
+                content: &content,
+                structured_content: structured.as_deref(),
+                is_error,
+            })
+            .ok();
+        }
+        let released = rows.iter().flat_map(Row::fields);
+        let mut members: Map<String, Value> = released
+            .map(|(name, value)| (name.to_string(), value.clone()))
+            .collect();
+        if let Some(kind) = result_type {
+            members.insert("resultType".to_owned(), kind.into());
+        }
+        Some(raw(&Value::Object(members)))
+    }
+
+    fn ended(self, facts: pb::ResultFacts) -> pb::ResultFacts {
+        if let Some(counted) = self.counted {
+            counted.ended(facts.status() != pb::OutcomeStatus::Ok);
+        }
+        pb::ResultFacts {
+            stages: self.stopwatch.into_stages(),
+            ..facts
+        }
+    }
+
+    fn class(&self, column: &str) -> &ColumnClass {
+        let column = if CONTENTS.contains(&column) {
+            CONTENT
+        } else {
+            column
+        };
+        self.classes.get(column).unwrap_or(&self.unclassified)
+    }
+}
+
+/// What the record says of a failure.
+pub(super) fn facts_of(failure: &Failure) -> pb::ResultFacts {
+    pb::ResultFacts {
+        status: failure.status.into(),
+        error_kind: failure.kind.to_owned(),
+        retry_after: failure.retry_after.and_then(|wait| wait.try_into().ok()),
+        ..pb::ResultFacts::default()
+    }
+}
+
+fn outcome_of(is_error: bool) -> pb::ResultFacts {
+    let (status, kind) = if is_error {
+        (pb::OutcomeStatus::ToolError, "tool_error")
+    } else {
+        (pb::OutcomeStatus::Ok, "")
+    };
+    pb::ResultFacts {
+        status: status.into(),
+        error_kind: kind.to_owned(),
+        ..pb::ResultFacts::default()
+    }
+}
+
+fn with_counts(facts: pb::ResultFacts, counts: RedactionCounts) -> pb::ResultFacts {
+    pb::ResultFacts {
+        fields_redacted: counts.fields_redacted,
+        phi: counts.phi,
+        ..facts
+    }
+}
+
+/// As strict as any other response.
+fn value(raw: &RawValue) -> Result<Value, ExecutorError> {
+    let strict = serde_json::from_str::<Strict>(raw.get());
+    let strict = strict.map_err(|_| UpstreamError::BadResult("its result is no strict JSON"))?;
+    Ok(strict.0)
+}
+
+fn raw(value: &Value) -> Box<RawValue> {
+    // A value always has a JSON form.
+    to_raw_value(value).unwrap_or_default()
+}

@@ -1,0 +1,296 @@
+//! The course of one exchange, read from top to bottom.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::Stream;
+use http::StatusCode;
+use tokio::time::{Instant, timeout, timeout_at};
+use tonic::Status;
+use tracing::{info, warn};
+use wardgate_proto::toolrunner::v1 as pb;
+use wardgate_proto::toolrunner::v1::relay_response::Part;
+use wardgate_telemetry::names;
+
+use super::parts::{self, Parts, Slow};
+use super::rule::Verdict;
+use super::{AdmittedRelay, Course};
+use crate::executor::ExecutorError;
+use crate::failure::Failure;
+use crate::mcp::{Answer, Carried, Content, Event, Events, Outbound, UpstreamError};
+use crate::resilience::{GuardError, Health, Turn};
+
+/// How long an exchange without a time limit may wait for its turn.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How long the server may take to hear that it gets no answer.
+const DECLINE_LIMIT: Duration = Duration::from_secs(5);
+
+/// The longest event id that goes on, in bytes. A stream cannot be taken up again at an event without one.
+const MAX_EVENT_ID: usize = 1024;
+
+/// Why an exchange ended before its time.
+enum Ended {
+    /// The server is at fault, or the limits are reached.
+    Failed(GuardError<ExecutorError>),
+    /// The governed answer cannot be passed on, and its record is made.
+    Refused(Failure, Box<pb::ResultFacts>),
+    /// The client does not take what there is.
+    Slow,
+}
+
+impl From<Slow> for Ended {
+    fn from(_: Slow) -> Self {
+        Self::Slow
+    }
+}
+
+impl From<UpstreamError> for Ended {
+    fn from(error: UpstreamError) -> Self {
+        Self::Failed(GuardError::Failed(error.into()))
+    }
+}
+
+impl AdmittedRelay {
+    /// Carries it. Dropping the stream ends the exchange with the server.
+    pub(crate) fn run(self) -> impl Stream<Item = Result<pb::RelayResponse, Status>> {
+        parts::stream(|parts| self.run_to_end(parts))
+    }
+
+    async fn run_to_end(self, mut parts: Parts) {
+        let Self {
+            id,
+            caller,
+            source,
+            guard,
+            tool,
+            outbound,
+            mut course,
+            place: _place,
+        } = self;
+        info!({ names::CALL_ID } = %id, source, "Relaying to an MCP server");
+        parts.deadline = course.limit.map(|limit| Instant::now() + limit);
+        let patience = parts.deadline.unwrap_or_else(|| Instant::now() + PATIENCE);
+        let turn = match &tool {
+            Some(tool) => tool.guard().enter(&caller, patience).await,
+            None => guard.enter(),
+        };
+        let outcome = match turn {
+            Ok(mut turn) => course.take(outbound, &mut turn, &parts).await,
+            Err(error) => Err(Ended::Failed(error)),
+        };
+        let limit = course.limit.unwrap_or_default();
+        let (failure, facts) = match outcome {
+            Ok(()) => return,
+            Err(Ended::Failed(error)) => {
+                if let GuardError::Failed(error) = &error {
+                    // It holds nothing of what was said.
+                    warn!({ names::CALL_ID } = %id, source, %error, "an exchange with an MCP server failed");
+                }
+                let failure = Failure::guarded(&error, limit);
+                let facts = course.rule.failed(&failure);
+                (failure, facts)
+            }
+            Err(Ended::Refused(failure, facts)) => (failure, *facts),
+            Err(Ended::Slow) => {
+                let failure = Failure::timeout(limit);
+                let facts = course.rule.failed(&failure);
+                (failure, facts)
+            }
+        };
+        let failure = pb::RelayFailure {
+            text: failure.text,
+            facts: Some(facts),
+        };
+        parts.fail(failure).await;
+    }
+}
+
+impl Course {
+    /// Sends what the client sent, and passes on what comes back.
+    async fn take(
+        &mut self,
+        outbound: Outbound,
+        turn: &mut Turn<'_>,
+        parts: &Parts,
+    ) -> Result<(), Ended> {
+        let carrying = self.upstream.carry(outbound);
+        let carried = match within(parts.deadline, carrying).await {
+            Ok(carried) => carried,
+            Err(error) => return Err(told(turn, error)),
+        };
+        let Carried {
+            status,
+            session,
+            answer,
+        } = carried;
+        let head = |content: pb::RelayContent| {
+            Part::Head(pb::RelayHead {
+                status: status.as_u16().into(),
+                session: session.clone().unwrap_or_default(),
+                content: content.into(),
+            })
+        };
+        match answer {
+            Answer::Events(events) => {
+                if !self.rule.waits() {
+                    // A stream that breaks after hours says little about the server.
+                    turn.shows(Health::Up);
+                }
+                parts.send(head(pb::RelayContent::Events)).await?;
+                self.follow(events, turn, parts).await
+            }
+            Answer::Json(body) => {
+                turn.shows(health(status));
+                check(status, true)?;
+                let Some(body) = self.whole(body, status)? else {
+                    parts.send(head(pb::RelayContent::None)).await?;
+                    return Ok(());
+                };
+                parts.send(head(pb::RelayContent::Json)).await?;
+                Ok(parts.send(Part::Body(body)).await?)
+            }
+            Answer::Nothing => {
+                turn.shows(health(status));
+                check(status, false)?;
+                if self.asks && status.is_success() {
+                    return Err(UpstreamError::BadResult("it does not answer our request").into());
+                }
+                Ok(parts.send(head(pb::RelayContent::None)).await?)
+            }
+        }
+    }
+
+    /// A whole answer; none where it is no message, and its status says enough.
+    fn whole(&mut self, body: Bytes, status: StatusCode) -> Result<Option<pb::RelayBody>, Ended> {
+        let (message, result) = match self.rule.judge(body) {
+            Some(Verdict::Pass(message)) => (message, None),
+            Some(Verdict::Answer(message, facts)) => (message, Some(facts)),
+            Some(Verdict::Fail(failure, facts)) => {
+                return Err(Ended::Refused(failure, Box::new(facts)));
+            }
+            Some(Verdict::Withhold | Verdict::Decline(_)) | None => {
+                if self.asks && status.is_success() {
+                    let why = "it does not answer the request";
+                    return Err(UpstreamError::BadResult(why).into());
+                }
+                return Ok(None);
+            }
+        };
+        Ok(Some(pb::RelayBody { message, result }))
+    }
+
+    /// Passes events on as they come, to the end of the stream.
+    async fn follow(
+        &mut self,
+        mut events: Box<Events>,
+        turn: &mut Turn<'_>,
+        parts: &Parts,
+    ) -> Result<(), Ended> {
+        let mut has_id = false;
+        loop {
+            let event = match within(parts.deadline, events.next()).await {
+                Ok(Some(event)) => event,
+                Ok(None) if self.rule.waits() && !(self.is_legacy && has_id) => {
+                    let cause = "it ended the stream before the answer".to_owned();
+                    return Err(told(turn, UpstreamError::Broken(cause)));
+                }
+                Ok(None) => {
+                    turn.shows(Health::Up);
+                    return Ok(());
+                }
+                Err(error) => return Err(told(turn, error)),
+            };
+            let Event { id, retry, data } = event;
+            let id = id.filter(|id| id.len() <= MAX_EVENT_ID);
+            has_id |= id.is_some();
+            let (message, result) = self.judge(data).await?;
+            if result.is_some() {
+                turn.shows(Health::Up);
+            }
+            if id.is_none() && retry.is_none() && message.is_empty() {
+                continue;
+            }
+            let event = pb::RelayEvent {
+                id,
+                retry_ms: retry,
+                message,
+                result,
+            };
+            parts.send(Part::Event(event)).await?;
+        }
+    }
+
+    /// What goes on of the data of one event.
+    async fn judge(&mut self, data: Vec<u8>) -> Result<(Bytes, Option<pb::ResultFacts>), Ended> {
+        Ok(match self.rule.judge(data.into()) {
+            Some(Verdict::Pass(message)) => (message, None),
+            Some(Verdict::Answer(message, facts)) => (message, Some(facts)),
+            Some(Verdict::Fail(failure, facts)) => {
+                return Err(Ended::Refused(failure, Box::new(facts)));
+            }
+            Some(Verdict::Decline(answer)) => {
+                self.decline(answer).await;
+                (Bytes::new(), None)
+            }
+            Some(Verdict::Withhold) | None => (Bytes::new(), None),
+        })
+    }
+
+    /// Tells the server that the client was not asked: it would wait for an answer otherwise.
+    async fn decline(&self, message: Bytes) {
+        let outbound = Outbound {
+            content: Content::Post {
+                message,
+                repeats: None,
+            },
+            version: self.version.clone(),
+            session: self.session.clone(),
+            last_event: None,
+            params: Vec::new(),
+        };
+        // Whether the server takes it is the server's affair.
+        let _ = timeout(DECLINE_LIMIT, self.upstream.carry(outbound)).await;
+    }
+}
+
+/// A status that is not for the client: it would take what the server has against this platform, or where it
+/// sends it, for its own affair.
+fn check(status: StatusCode, has_message: bool) -> Result<(), UpstreamError> {
+    let is_own = status.is_redirection()
+        || status.is_informational()
+        || matches!(status.as_u16(), 401 | 407)
+        || status == StatusCode::FORBIDDEN && !has_message;
+    if is_own {
+        return Err(UpstreamError::Status(status.as_u16()));
+    }
+    Ok(())
+}
+
+/// What a status says of the server.
+fn health(status: StatusCode) -> Health {
+    if status.is_success() {
+        return Health::Up;
+    }
+    ExecutorError::from(UpstreamError::Status(status.as_u16())).health()
+}
+
+/// Notes what an error says of the server.
+fn told(turn: &mut Turn<'_>, error: UpstreamError) -> Ended {
+    let error = ExecutorError::from(error);
+    turn.shows(error.health());
+    Ended::Failed(GuardError::Failed(error))
+}
+
+/// Waits for the server, until `deadline` where there is one.
+async fn within<T>(
+    deadline: Option<Instant>,
+    work: impl Future<Output = Result<T, UpstreamError>>,
+) -> Result<T, UpstreamError> {
+    match deadline {
+        Some(deadline) => timeout_at(deadline, work)
+            .await
+            .unwrap_or(Err(UpstreamError::Timeout)),
+        None => work.await,
+    }
+}
