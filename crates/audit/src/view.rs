@@ -57,7 +57,10 @@ fn seven_fields(record: &Map<String, Value>) -> Map<String, Value> {
             let tool = record.get("tool").cloned();
             (
                 caller(),
-                record.get("method").cloned().unwrap_or_else(|| json!("LLM_TOOL_CALL")),
+                record
+                    .get("method")
+                    .cloned()
+                    .unwrap_or_else(|| json!("LLM_TOOL_CALL")),
                 tool.unwrap_or_else(|| field("requested_tool")),
             )
         }

@@ -370,7 +370,7 @@ prop_compose! {
 
 prop_compose! {
     fn any_outcome()(
-        texts in prop::collection::vec(any_text(), 8),
+        texts in prop::collection::vec(any_text(), 9),
         roles in prop::collection::vec(any_text(), 0..4),
         policies in prop::collection::vec(any_text(), 0..4),
         counts in prop::collection::vec(0..=MAX_INTEGER, 3),
@@ -402,6 +402,7 @@ prop_compose! {
                 policy_hash: present[3].then_some(digest),
                 policies,
                 permit_id: present[4].then(|| PERMIT_ID.parse().unwrap()),
+                method: text(),
             },
             status,
             reason: text(),

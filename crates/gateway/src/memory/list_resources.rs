@@ -46,8 +46,8 @@ impl Endpoint for ListResources {
         })
     }
 
-    fn meta(&self) -> &str {
-        &self.before.meta
+    fn meta(&self) -> Option<&str> {
+        Some(self.before.meta.as_str()).filter(|meta| !meta.is_empty())
     }
 
     async fn run(&self, desk: &Desk<'_>) -> Result<Done, Stop> {

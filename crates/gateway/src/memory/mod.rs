@@ -60,8 +60,8 @@ trait Endpoint: Sized + Send + Sync + 'static {
     fn read(params: &Fields<'_>) -> Result<Self, RpcError>;
 
     /// Further members of the `_meta` of its answer.
-    fn meta(&self) -> &str {
-        ""
+    fn meta(&self) -> Option<&str> {
+        None
     }
 
     /// Asks the memory service.
@@ -86,7 +86,7 @@ struct Done {
 
 impl Done {
     /// An answer about one conversation, without messages.
-    fn about(conversation: ConversationKey, result: Value) -> Self {
+    fn about(conversation: ConversationKey, result: &Value) -> Self {
         Self {
             result: result.to_string(),
             conversation: Some(conversation),
@@ -251,8 +251,8 @@ impl Asked {
         match ending {
             Ok(done) => {
                 let mut meta = call_meta(self.call_id, receipt);
-                if !endpoint.meta().is_empty() {
-                    meta = format!("{meta},{}", endpoint.meta());
+                if let Some(more) = endpoint.meta() {
+                    meta = format!("{meta},{more}");
                 }
                 let members = inner(&done.result);
                 Answer::result_with_meta(&self.id, self.version, members, &meta)
