@@ -1,4 +1,4 @@
-//! Streams on which connected clients hear that their tools or their conversations may have changed.
+//! Streams on which connected clients hear that their tools, prompts, resources or conversations may have changed.
 //!
 //! ```text
 //!  catalogue ──┐                                  ┌──▶ POST subscriptions/listen, from 2026-07-28
@@ -162,9 +162,9 @@ impl Listener {
             () = self.draining.cancelled() => self.script.last.map(|last| (last, None)),
             // Without a farewell: the client comes again, with the next token.
             () = &mut self.token_ends => None,
-            change = settled(&mut self.changes, self.told, &mut self.due), if self.script.tools => {
+            change = settled(&mut self.changes, self.told, &mut self.due), if !self.script.lists.is_empty() => {
                 self.told = change?;
-                Some((self.script.tools_changed(), Some(self)))
+                Some((self.script.lists_changed(), Some(self)))
             }
             words = heard(&mut self.following) => {
                 Some((self.script.resources_changed(&words), Some(self)))

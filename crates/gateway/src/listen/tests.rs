@@ -9,6 +9,7 @@ use tokio::time::{Instant, advance};
 use wardgate_domain::{Ambient, Caller, CallerClaims};
 
 use super::{Changes, Listeners, SETTLE, Script, settled};
+use crate::content::Offered;
 
 const CHANGED: &str = "event: message\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\"}\n\n";
 const ALIVE: &str = ":\n\n";
@@ -26,13 +27,17 @@ async fn open(listeners: &Listeners, token: Duration) -> BodyDataStream {
         expires_at: ambient.now().plus(token),
     }));
     let answer = listeners
-        .open(&caller, Script::of_get(None), &ambient)
+        .open(&caller, Script::of_get(None, OFFERED), &ambient)
         .unwrap();
     let mut stream = answer.into_response().into_body().into_data_stream();
     assert_eq!(stream.next().await.unwrap().unwrap(), ALIVE);
     stream
 }
 
+const OFFERED: Offered = Offered {
+    prompts: false,
+    resources: false,
+};
 const HOUR: Duration = Duration::from_secs(3_600);
 
 #[tokio::test(start_paused = true)]
