@@ -77,7 +77,7 @@ impl Ear {
             while let Some((event, rest)) = self.read.split_once("\n\n") {
                 let data = event.strip_prefix("event: message\ndata: ");
                 let message = data.map(|data| serde_json::from_str(data).unwrap());
-                self.read = rest.to_owned();
+                self.read = String::from(rest);
                 if let Some(message) = message {
                     return message;
                 }

@@ -48,6 +48,7 @@ impl TestApp {
     }
 
     /// Another one of the demo, with the same keys and environment, on a directory of its own.
+    #[must_use]
     pub fn replica(&self) -> Self {
         let dir = tempfile::tempdir().expect("a directory");
         copy(&self.data_dir().join("keys"), &dir.path().join("keys"));
