@@ -22,6 +22,8 @@ export const clientInfo = { name: 'wardgate-check', version: '1' };
 
 const CHECK_MS = 30_000;
 const INVALID_PARAMS = -32602;
+const RESOURCE_NOT_FOUND = -32002;
+const TRIAGE = 'guide://triage';
 const TOOLS = ['get_admissions', 'get_appointments', 'get_medical_records', 'get_patient_overview', 'get_shifts'];
 const TOOL = 'get_medical_records';
 const RECORDS = [
@@ -168,6 +170,44 @@ const CHECKS = [
       const unknown = await records(client, 'NOGWI');
       assert.equal(unknown.isError, true);
       assert.equal(text(unknown), 'Invalid patient_id: NOGWI');
+    },
+  ],
+  [
+    'a nurse has the guides and a prompt: listed, completed, filled in, read',
+    async ({ as }) => {
+      const client = await as(NURSE);
+      const { prompts } = await client.listPrompts();
+      assert.deepEqual(prompts.map(prompt => prompt.name), ['summarise_chart']);
+      const [required] = prompts[0].arguments.filter(argument => argument.required);
+      assert.equal(required.name, 'patient_id');
+      const ref = { type: 'ref/prompt', name: 'summarise_chart' };
+      const { completion } = await client.complete({ ref, argument: { name: 'tone', value: 'p' } });
+      assert.deepEqual(completion.values, ['plain']);
+      const prompt = await client.getPrompt({ name: 'summarise_chart', arguments: { patient_id: 'NUGWI', tone: 'plain' } });
+      assert(prompt.messages[0].content.text.includes('in plain language'), JSON.stringify(prompt));
+      const { resources } = await client.listResources();
+      assert(resources.some(resource => resource.uri === TRIAGE), JSON.stringify(resources));
+      const { resourceTemplates } = await client.listResourceTemplates();
+      assert(resourceTemplates.some(template => template.uriTemplate === 'guide://ward/{ward}'));
+      for (const [uri, words] of [[TRIAGE, '| orange |'], ['guide://ward/W2', '# Ward W2']]) {
+        const { contents } = await client.readResource({ uri });
+        assert.equal(contents[0].uri, uri);
+        assert(contents[0].text.includes(words), contents[0].text);
+      }
+    },
+  ],
+  [
+    'billing has none of them, and is refused as if there were none',
+    async ({ era, as }) => {
+      const client = await as(BILLING);
+      assert.deepEqual((await client.listPrompts()).prompts, []);
+      const prompt = await refusal(client.getPrompt({ name: 'summarise_chart', arguments: { patient_id: 'NUGWI' } }));
+      assert.equal(prompt.code, INVALID_PARAMS);
+      const codes = [];
+      for (const uri of [TRIAGE, 'guide://nothing']) {
+        codes.push((await refusal(client.readResource({ uri }))).code);
+      }
+      assert.deepEqual(codes, Array(2).fill(era.modern ? INVALID_PARAMS : RESOURCE_NOT_FOUND));
     },
   ],
   [

@@ -28,6 +28,7 @@ QUIET = open(os.devnull, "w")
 
 TOOLS = ["get_admissions", "get_appointments", "get_medical_records", "get_patient_overview", "get_shifts"]
 TOOL = "get_medical_records"
+TRIAGE = "guide://triage"
 RECORDS = [
     {
         "id": 1,
@@ -247,6 +248,38 @@ async def explains(era):
             assert ("limit" if "limit" in arguments else "patient_id") in text(result), result
         result = await records(client, "NOGWI")
         assert result.is_error and text(result) == "Invalid patient_id: NOGWI", result
+
+
+@check("a nurse has the guides and a prompt: listed, completed, filled in, read")
+async def guides(era):
+    async with connect(era, NURSE) as client:
+        (prompt,) = (await client.list_prompts()).prompts
+        assert prompt.name == "summarise_chart", prompt
+        assert [argument.name for argument in prompt.arguments if argument.required] == ["patient_id"], prompt
+        reference = types.PromptReference(type="ref/prompt", name=prompt.name)
+        completed = await client.complete(reference, {"name": "tone", "value": "p"})
+        assert completed.completion.values == ["plain"], completed
+        got = await client.get_prompt(prompt.name, {"patient_id": "NUGWI", "tone": "plain"})
+        assert "in plain language" in got.messages[0].content.text, got
+        assert got.messages[1].content.resource.uri == TRIAGE, got
+        listed = await client.list_resources()
+        assert TRIAGE in [resource.uri for resource in listed.resources], listed
+        templates = await client.list_resource_templates()
+        assert "guide://ward/{ward}" in [template.uri_template for template in templates.resource_templates], templates
+        for uri, words in ((TRIAGE, "| orange |"), ("guide://ward/W2", "# Ward W2")):
+            read = await client.read_resource(uri)
+            assert read.contents[0].uri == uri and words in read.contents[0].text, read
+
+
+@check("billing has none of them, and is refused as if there were none")
+async def hides_guides(era):
+    async with connect(era, BILLING) as client:
+        assert (await client.list_prompts()).prompts == []
+        prompt = await refusal(client.get_prompt("summarise_chart", {"patient_id": "NUGWI"}))
+        assert prompt.code == types.INVALID_PARAMS, prompt
+        refused = [await refusal(client.read_resource(uri)) for uri in (TRIAGE, "guide://nothing")]
+    code = types.INVALID_PARAMS if era.modern else -32002
+    assert [error.code for error in refused] == [code, code], refused
 
 
 def wrong_tokens():
