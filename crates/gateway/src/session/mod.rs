@@ -43,6 +43,10 @@ pub(crate) enum Purpose {
     UpstreamSession,
     /// The place in a stream of such a session.
     UpstreamEvent,
+    /// A stream of HTTP+SSE, and where it is.
+    SseStream,
+    /// A message that one replica hands to another.
+    SseRelay,
 }
 
 impl Purpose {
@@ -50,14 +54,17 @@ impl Purpose {
         match self {
             Self::UpstreamSession => "wardgate upstream session 1",
             Self::UpstreamEvent => "wardgate upstream event 1",
+            Self::SseStream => "wardgate sse stream 1",
+            Self::SseRelay => "wardgate sse relay 1",
         }
     }
 
     /// After this time it is like one that never was.
     fn lasts(self) -> Duration {
         match self {
-            Self::UpstreamSession => Duration::from_hours(24),
+            Self::UpstreamSession | Self::SseStream => Duration::from_hours(24),
             Self::UpstreamEvent => Duration::from_hours(1),
+            Self::SseRelay => Duration::from_mins(1),
         }
     }
 }
