@@ -50,6 +50,7 @@ mod journeys {
     mod samples;
     mod separate_processes;
     mod start_up;
+    mod stdio;
     mod subscriptions;
     mod switches;
     mod versions;

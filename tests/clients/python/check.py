@@ -1,7 +1,8 @@
-"""The official Python client against a running gateway, once per protocol version it can be made to speak.
+"""The official Python client against a running gateway, once per transport and protocol version it can be made to
+speak; over stdio it starts `wardgate stdio`.
 
-Takes WARDGATE_URL and the tokens DOCTOR, NURSE and BILLING from the environment. Prints a line per check;
-exits non-zero when one failed.
+Takes WARDGATE, which is the binary, WARDGATE_URL and the tokens DOCTOR, NURSE and BILLING from the environment.
+Prints a line per check; exits non-zero when one failed.
 """
 
 import asyncio
@@ -9,16 +10,21 @@ import json
 import logging
 import os
 import sys
-from contextlib import asynccontextmanager
+import uuid
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
 import anyio
 import httpx2
-from mcp import Client, ClientSession, MCPError, types
+from mcp import Client, ClientSession, MCPError, StdioServerParameters, types
+from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
-URL, DOCTOR, NURSE, BILLING = (os.environ[name] for name in ("WARDGATE_URL", "DOCTOR", "NURSE", "BILLING"))
+WARDGATE, URL, DOCTOR, NURSE, BILLING = (
+    os.environ[name] for name in ("WARDGATE", "WARDGATE_URL", "DOCTOR", "NURSE", "BILLING")
+)
 CHECK_SECONDS = 30
+QUIET = open(os.devnull, "w")
 
 TOOLS = ["get_admissions", "get_appointments", "get_medical_records", "get_patient_overview", "get_shifts"]
 TOOL = "get_medical_records"
@@ -55,44 +61,61 @@ class Era:
     version: str
     mode: str | None
     """What `Client` is told; without one, a `ClientSession` offers exactly `version`."""
+    transport: str = "http"
 
     @property
     def modern(self) -> bool:
         return self.version == "2026-07-28"
 
     def __str__(self) -> str:
-        return f"{self.version} ({self.mode or 'offered'})"
+        return f"{self.transport}, {self.version} ({self.mode or 'offered'})"
 
 
-ERAS = [
-    Era("2026-07-28", "auto"),
-    Era("2026-07-28", "2026-07-28"),
-    Era("2025-11-25", "legacy"),
-    Era("2025-06-18", None),
-    Era("2025-03-26", None),
-]
+def eras_over(transport):
+    return [
+        Era("2026-07-28", "auto", transport),
+        Era("2026-07-28", "2026-07-28", transport),
+        Era("2025-11-25", "legacy", transport),
+        Era("2025-06-18", None, transport),
+        Era("2025-03-26", None, transport),
+    ]
+
+
+ERAS = [*eras_over("http"), *eras_over("stdio")]
 
 
 @asynccontextmanager
 async def connect(era, token, statuses=None):
     """A connected client; the HTTP status of every answer is added to `statuses`."""
+    async with AsyncExitStack() as stack:
+        transport = over_stdio(token) if era.transport == "stdio" else await over_http(stack, token, statuses)
+        if era.mode:
+            yield await stack.enter_async_context(Client(transport, mode=era.mode))
+        else:
+            read, write = await stack.enter_async_context(transport)
+            session = await stack.enter_async_context(ClientSession(read, write))
+            session.adopt(await session.send_request(initialize(era.version), types.InitializeResult))
+            await session.send_notification(types.InitializedNotification())
+            yield session
 
+
+async def over_http(stack, token, statuses):
     async def note(response):
         if statuses is not None:
             statuses.append(response.status_code)
 
-    headers = {"Authorization": f"Bearer {token}"} if token else {}
-    hooks = {"response": [note]}
-    async with httpx2.AsyncClient(headers=headers, event_hooks=hooks, timeout=CHECK_SECONDS) as http:
-        transport = streamable_http_client(URL, http_client=http)
-        if era.mode:
-            async with Client(transport, mode=era.mode) as client:
-                yield client
-        else:
-            async with transport as (read, write), ClientSession(read, write) as session:
-                session.adopt(await session.send_request(initialize(era.version), types.InitializeResult))
-                await session.send_notification(types.InitializedNotification())
-                yield session
+    http = httpx2.AsyncClient(headers=bearer(token), event_hooks={"response": [note]}, timeout=CHECK_SECONDS)
+    return streamable_http_client(URL, http_client=await stack.enter_async_context(http))
+
+
+def over_stdio(token):
+    # The token by environment: on a command line every process of the machine could read it.
+    bridge = StdioServerParameters(command=WARDGATE, args=["stdio", "--url", URL], env={"WARDGATE_TOKEN": token})
+    return stdio_client(bridge, errlog=QUIET)
+
+
+def bearer(token):
+    return {"Authorization": f"Bearer {token}"} if token else {}
 
 
 def initialize(version):
@@ -121,6 +144,15 @@ async def refusal(call):
     except MCPError as error:
         return error
     raise AssertionError(f"not refused: {result}")
+
+
+async def outside(method, **params):
+    """What a doctor does without the client that is checked."""
+    headers = {"Authorization": f"Bearer {DOCTOR}"}
+    body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+    async with httpx2.AsyncClient(headers=headers, timeout=CHECK_SECONDS) as http:
+        answer = (await http.post(URL, json=body)).json()
+    assert "result" in answer, answer
 
 
 CHECKS = []
@@ -250,10 +282,14 @@ async def hides_guides(era):
     assert [error.code for error in refused] == [code, code], refused
 
 
-@check("without a token, or with a forged one, every answer is 401")
-async def unauthorised(era):
+def wrong_tokens():
     payload, signature = DOCTOR.rpartition(".")[0], BILLING.rpartition(".")[2]
-    for token in ("", f"{payload}.{signature}"):
+    return "", f"{payload}.{signature}"
+
+
+@check("without a token, or with a forged one, every answer is 401", lambda era: era.transport == "http")
+async def unauthorised(era):
+    for token in wrong_tokens():
         statuses = []
         try:
             async with connect(era, token, statuses) as client:
@@ -263,6 +299,32 @@ async def unauthorised(era):
         else:
             raise AssertionError("not refused")
         assert statuses and set(statuses) == {401}, statuses
+
+
+# In an older version it opens its stream only when it was given a session, which the gateway has none of.
+@check("a client hears when one of its conversations changes", lambda era: era.modern)
+async def hears(era):
+    conversation = f"heard-{uuid.uuid4()}"
+    uri = f"memory://conversation/{conversation}"
+    await outside("memory/get_or_create", conversation_id=conversation)
+    async with connect(era, DOCTOR) as client, client.listen(resource_subscriptions=[uri]) as changes:
+        assert changes.honored.resource_subscriptions == [uri], changes.honored
+        await outside("memory/add_message", conversation_id=conversation, role="user", content="hello")
+        event = await anext(changes)
+    assert event.uri == uri, event
+
+
+@check("without a token, or with a forged one, every request ends and says what to fix", lambda era: era.transport == "stdio")
+async def unauthorised_bridge(era):
+    for token in wrong_tokens():
+        try:
+            async with connect(era, token) as client:
+                await client.list_tools()
+        except Exception as error:
+            assert [type(leaf) for leaf in leaves(error)] == [MCPError], leaves(error)
+            assert "WARDGATE_TOKEN" in str(leaves(error)[0]), leaves(error)
+        else:
+            raise AssertionError("not refused")
 
 
 @check("ping is answered", lambda era: not era.modern)

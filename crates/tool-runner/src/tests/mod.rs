@@ -15,6 +15,7 @@ mod mysql;
 mod permits;
 mod queries;
 pub(crate) mod record;
+mod relay;
 mod reload;
 mod results;
 mod rows;

@@ -32,7 +32,7 @@ pub(super) struct State {
 }
 
 #[derive(Debug, Clone)]
-pub(super) struct Fixture {
+pub(crate) struct Fixture {
     versions: &'static [ProtocolVersion],
     pub(super) state: Arc<State>,
 }

@@ -38,7 +38,7 @@ fn settings(url: &str) -> Transport {
 }
 
 /// A real server of that era. With `json`, it answers in JSON where it can.
-async fn fixture(era: &str, json: bool) -> (Fixture, String) {
+pub(crate) async fn fixture(era: &str, json: bool) -> (Fixture, String) {
     let fixture = Fixture::new(era);
     let server = fixture.clone();
     let config = StreamableHttpServerConfig::default()

@@ -1,7 +1,7 @@
 //! The client against real servers (rmcp) and against servers that misbehave.
 
 mod fixture;
-mod http;
+pub(crate) mod http;
 mod lists;
 pub(crate) mod program;
 mod script;
