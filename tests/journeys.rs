@@ -31,6 +31,7 @@ mod journeys {
     mod chat;
     mod direct_methods;
     mod examples;
+    mod guides;
     mod hospital;
     mod memory;
     mod postgres;

@@ -88,3 +88,24 @@ impl HttpBody for Counted {
         self.body.size_hint()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+
+    use super::*;
+
+    #[test]
+    fn a_server_waits_for_answers_and_for_no_endless_ones() {
+        let calls = InFlight::new();
+        let begin = || calls.begin(&Uri::from_static("/package.Service/Method"));
+        let body = || Body::new(axum::body::Body::from("not sent yet"));
+        let answer = begin().until_sent(Response::new(body()));
+        assert!(calls.idle().now_or_never().is_none());
+        drop(answer);
+        let mut endless = Response::new(body());
+        endless.extensions_mut().insert(Endless);
+        let _open = begin().until_sent(endless);
+        assert!(calls.idle().now_or_never().is_some());
+    }
+}

@@ -32,6 +32,7 @@ const era = (transport, version, mode, options) => ({
     transport: TRANSPORTS[transport].connect(token, fetch),
   }),
   negotiated: client => client.getNegotiatedProtocolVersion(),
+  whenUpdated: (client, tell) => client.setNotificationHandler('notifications/resources/updated', tell),
   isUnauthorized: TRANSPORTS[transport].isUnauthorized,
   discoverOAuthProtectedResourceMetadata,
   extractWWWAuthenticateParams,

@@ -4,6 +4,7 @@ import { discoverOAuthProtectedResourceMetadata, extractWWWAuthenticateParams } 
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js';
 import { StreamableHTTPClientTransport, StreamableHTTPError } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
+import { ResourceUpdatedNotificationSchema } from '@modelcontextprotocol/sdk/types.js';
 import { bridge, clientInfo, run, url } from './checks.mjs';
 
 // The SDK always offers its newest version. An older release offers what was newest then.
@@ -44,6 +45,7 @@ const era = (transport, version, mode) => ({
     transport: offering(version, TRANSPORTS[transport].connect(token, fetch)),
   }),
   negotiated: client => client.transport.agreed,
+  whenUpdated: (client, tell) => client.setNotificationHandler(ResourceUpdatedNotificationSchema, tell),
   isUnauthorized: TRANSPORTS[transport].isUnauthorized,
   discoverOAuthProtectedResourceMetadata,
   extractWWWAuthenticateParams,

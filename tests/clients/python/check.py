@@ -10,6 +10,7 @@ import json
 import logging
 import os
 import sys
+import uuid
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
@@ -27,6 +28,7 @@ QUIET = open(os.devnull, "w")
 
 TOOLS = ["get_admissions", "get_appointments", "get_medical_records", "get_patient_overview", "get_shifts"]
 TOOL = "get_medical_records"
+TRIAGE = "guide://triage"
 RECORDS = [
     {
         "id": 1,
@@ -144,6 +146,15 @@ async def refusal(call):
     raise AssertionError(f"not refused: {result}")
 
 
+async def outside(method, **params):
+    """What a doctor does without the client that is checked."""
+    headers = {"Authorization": f"Bearer {DOCTOR}"}
+    body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+    async with httpx2.AsyncClient(headers=headers, timeout=CHECK_SECONDS) as http:
+        answer = (await http.post(URL, json=body)).json()
+    assert "result" in answer, answer
+
+
 CHECKS = []
 
 
@@ -239,6 +250,38 @@ async def explains(era):
         assert result.is_error and text(result) == "Invalid patient_id: NOGWI", result
 
 
+@check("a nurse has the guides and a prompt: listed, completed, filled in, read")
+async def guides(era):
+    async with connect(era, NURSE) as client:
+        (prompt,) = (await client.list_prompts()).prompts
+        assert prompt.name == "summarise_chart", prompt
+        assert [argument.name for argument in prompt.arguments if argument.required] == ["patient_id"], prompt
+        reference = types.PromptReference(type="ref/prompt", name=prompt.name)
+        completed = await client.complete(reference, {"name": "tone", "value": "p"})
+        assert completed.completion.values == ["plain"], completed
+        got = await client.get_prompt(prompt.name, {"patient_id": "NUGWI", "tone": "plain"})
+        assert "in plain language" in got.messages[0].content.text, got
+        assert got.messages[1].content.resource.uri == TRIAGE, got
+        listed = await client.list_resources()
+        assert TRIAGE in [resource.uri for resource in listed.resources], listed
+        templates = await client.list_resource_templates()
+        assert "guide://ward/{ward}" in [template.uri_template for template in templates.resource_templates], templates
+        for uri, words in ((TRIAGE, "| orange |"), ("guide://ward/W2", "# Ward W2")):
+            read = await client.read_resource(uri)
+            assert read.contents[0].uri == uri and words in read.contents[0].text, read
+
+
+@check("billing has none of them, and is refused as if there were none")
+async def hides_guides(era):
+    async with connect(era, BILLING) as client:
+        assert (await client.list_prompts()).prompts == []
+        prompt = await refusal(client.get_prompt("summarise_chart", {"patient_id": "NUGWI"}))
+        assert prompt.code == types.INVALID_PARAMS, prompt
+        refused = [await refusal(client.read_resource(uri)) for uri in (TRIAGE, "guide://nothing")]
+    code = types.INVALID_PARAMS if era.modern else -32002
+    assert [error.code for error in refused] == [code, code], refused
+
+
 def wrong_tokens():
     payload, signature = DOCTOR.rpartition(".")[0], BILLING.rpartition(".")[2]
     return "", f"{payload}.{signature}"
@@ -256,6 +299,19 @@ async def unauthorised(era):
         else:
             raise AssertionError("not refused")
         assert statuses and set(statuses) == {401}, statuses
+
+
+# In an older version it opens its stream only when it was given a session, which the gateway has none of.
+@check("a client hears when one of its conversations changes", lambda era: era.modern)
+async def hears(era):
+    conversation = f"heard-{uuid.uuid4()}"
+    uri = f"memory://conversation/{conversation}"
+    await outside("memory/get_or_create", conversation_id=conversation)
+    async with connect(era, DOCTOR) as client, client.listen(resource_subscriptions=[uri]) as changes:
+        assert changes.honored.resource_subscriptions == [uri], changes.honored
+        await outside("memory/add_message", conversation_id=conversation, role="user", content="hello")
+        event = await anext(changes)
+    assert event.uri == uri, event
 
 
 @check("without a token, or with a forged one, every request ends and says what to fix", lambda era: era.transport == "stdio")

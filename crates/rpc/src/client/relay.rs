@@ -34,8 +34,8 @@ pub struct Relay<'a> {
     pub last_event_id: Option<&'a str>,
     /// `Mcp-Param-*` as the client sent them.
     pub headers: &'a [(String, String)],
-    /// The JSON-RPC id, as the client wrote it, of the call whose result the permit governs. Without it results
-    /// pass as they are.
+    /// Where a stream is taken up again: the JSON-RPC id, as the client wrote it, of the request whose answer the
+    /// permit governs. A message other than of [`Offer::Connect`] says itself which that is.
     pub governed_id: Option<&'a str>,
 }
 
@@ -107,7 +107,7 @@ pub struct RelayEvent {
     pub retry: Option<Duration>,
     /// One JSON-RPC message; empty where the event only has an id or says when to come back.
     pub message: Bytes,
-    /// Only with the governed result.
+    /// Only with the governed answer.
     pub result: Option<ResultFacts>,
 }
 
@@ -116,7 +116,7 @@ pub struct RelayEvent {
 pub struct RelayBody {
     /// One JSON-RPC message.
     pub message: Bytes,
-    /// Only with the governed result.
+    /// Only with the governed answer.
     pub result: Option<ResultFacts>,
 }
 

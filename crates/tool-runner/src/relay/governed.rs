@@ -114,7 +114,7 @@ impl Governed {
         self.stopwatch.lap("redact");
         let released = self.answer(rows.get(), is_error, result);
         let Some(json) = released.filter(|_| is_silent || self.says_something(rows.get())) else {
-            let failure = Failure::tool("withheld", "its result is withheld");
+            let failure = Failure::new("withheld", "the result is withheld".to_owned());
             let facts = with_counts(self.failed(&failure), counts);
             return Released {
                 json: Err(failure),

@@ -20,6 +20,9 @@ pub enum NotCarried {
     /// The permit is for something else.
     #[error("asks for something else than its permit is for")]
     Uncovered,
+    /// It starts a task of 2025-11-25, and who knows the task can have its result past the permit.
+    #[error("starts a task, and its permit restricts the result; call without `task`")]
+    Task,
 }
 
 impl From<Ambiguous> for NotCarried {
@@ -48,6 +51,8 @@ pub(super) struct Asked {
     pub(super) is_modern: bool,
     /// Its answer comes when the server has nothing more to say.
     pub(super) listens: bool,
+    /// The result is to be fetched later.
+    pub(super) starts_task: bool,
 }
 
 /// Reads `bytes`, and makes sure that they ask for nothing but what the permit for `subject` and `arguments` is for.
@@ -75,6 +80,7 @@ pub(super) fn read(
     let mut asked = Asked {
         id: id.map(ToOwned::to_owned),
         listens: method == "subscriptions/listen",
+        starts_task: params.get("task")?.is_some(),
         ..Asked::default()
     };
     if let Some(meta) = params.object("_meta")? {

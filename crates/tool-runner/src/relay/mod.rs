@@ -137,8 +137,6 @@ pub(crate) fn admit(
         Method::Get => (Content::Get, Asked::default()),
         Method::Delete => (Content::Delete, Asked::default()),
     };
-    let place = Arc::clone(&shared.relays).try_acquire_owned();
-    let place = place.map_err(|_| Error::TooManyRelays)?;
     stopwatch.lap("permit");
     let called = tool.filter(|_| asked.id.is_some());
     let governed = Governed {
@@ -151,6 +149,11 @@ pub(crate) fn admit(
         stopwatch,
         counted: called.map(|tool| shared.platform.begin(tool.tool.facts().name.as_str())),
     };
+    if asked.starts_task && governed.is_restricted() {
+        return Err(NotCarried::Task.into());
+    }
+    let place = Arc::clone(&shared.relays).try_acquire_owned();
+    let place = place.map_err(|_| Error::TooManyRelays)?;
     let is_endless = listens || asked.listens;
     let asks = asked.id.is_some();
     // Whatever the gateway says, what a permit with arguments lets a client ask for is answered under that permit.

@@ -29,6 +29,8 @@ const DECLINE_LIMIT: Duration = Duration::from_secs(5);
 /// The longest event id that goes on, in bytes. A stream cannot be taken up again at an event without one.
 const MAX_EVENT_ID: usize = 1024;
 
+const NO_ANSWER: &str = "it does not answer the request";
+
 /// Why an exchange ended before its time.
 enum Ended {
     /// The server is at fault, or the limits are reached.
@@ -154,7 +156,7 @@ impl Course {
                 turn.shows(health(status));
                 check(status, false)?;
                 if self.asks && status.is_success() {
-                    return Err(UpstreamError::BadResult("it does not answer our request").into());
+                    return Err(UpstreamError::BadResult(NO_ANSWER).into());
                 }
                 Ok(parts.send(head(pb::RelayContent::None)).await?)
             }
@@ -164,18 +166,15 @@ impl Course {
     /// A whole answer; none where it is no message, and its status says enough.
     fn whole(&mut self, body: Bytes, status: StatusCode) -> Result<Option<pb::RelayBody>, Ended> {
         let (message, result) = match self.rule.judge(body) {
-            Some(Verdict::Pass(message)) => (message, None),
             Some(Verdict::Answer(message, facts)) => (message, Some(facts)),
             Some(Verdict::Fail(failure, facts)) => {
                 return Err(Ended::Refused(failure, Box::new(facts)));
             }
-            Some(Verdict::Withhold | Verdict::Decline(_)) | None => {
-                if self.asks && status.is_success() {
-                    let why = "it does not answer the request";
-                    return Err(UpstreamError::BadResult(why).into());
-                }
-                return Ok(None);
+            Some(Verdict::Pass(message)) if !self.rule.waits() => (message, None),
+            _ if self.asks && status.is_success() => {
+                return Err(UpstreamError::BadResult(NO_ANSWER).into());
             }
+            _ => return Ok(None),
         };
         Ok(Some(pb::RelayBody { message, result }))
     }

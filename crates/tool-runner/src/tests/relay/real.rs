@@ -1,9 +1,17 @@
 //! Real servers, made with rmcp.
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt;
 use serde_json::{Value, json};
-use wardgate_domain::OfferKind;
+use wardgate_domain::{CallId, OfferKind, Status};
+use wardgate_proto::common::v1::ErrorReason;
 use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_proto::toolrunner::v1::relay_response::Part;
+use wardgate_proto::toolrunner::v1::tool_runner_service_server::ToolRunnerServiceServer;
+use wardgate_rpc::client::{Exchange, Offer, Relay, RelayContent, Relayed, ToolRunnerClient};
+use wardgate_rpc::{Peer, Service, link};
 
 use super::{META, connect, event, head, relay, request, start, terms};
 use crate::mcp::tests::http::fixture;
@@ -99,4 +107,47 @@ async fn a_legacy_session_with_progress_lasts_until_it_is_ended() {
     };
     let parts = relay(&harness, late).await.unwrap().rest().await;
     assert_eq!(head(&parts[0]).status, 404);
+}
+
+#[tokio::test]
+async fn the_typed_client_says_and_hears_the_same() {
+    let (_, url) = fixture("modern", true).await;
+    let harness = start(&url, "", |_| ()).await;
+    let service = Service {
+        server: ToolRunnerServiceServer::from_arc(Arc::clone(&harness.runner)),
+        readiness: harness.runner.readiness(),
+    };
+    let link = link::local(service, Peer::Gateway).link;
+    let client = ToolRunnerClient::new(link, Duration::from_secs(20));
+    let raw = call(&harness, "echo", "{}", META).await;
+    let permit = raw.permit.unwrap().try_into().unwrap();
+    let tool = "up__echo".parse().unwrap();
+    let relay = Relay {
+        call_id: CallId::new(&harness.ambient),
+        caller: &harness.caller,
+        source: "up",
+        offer: Offer::Tool(&tool),
+        permit: &permit,
+        arguments: raw.arguments_json,
+        exchange: Exchange::Post(raw.message),
+        protocol_version: Some("2026-07-28"),
+        session: None,
+        last_event_id: None,
+        headers: &[],
+        governed_id: None,
+    };
+    let parts = client.relay(relay.clone()).await.unwrap();
+    let parts: Vec<_> = parts.map(Result::unwrap).collect().await;
+    let [Relayed::Head(head), Relayed::Body(body)] = parts.as_slice() else {
+        panic!("{parts:?}");
+    };
+    assert_eq!((head.status, head.content), (200, RelayContent::Json));
+    assert_eq!(body.result.as_ref().unwrap().status, Status::Ok);
+
+    let elsewhere = Relay {
+        source: "down",
+        ..relay
+    };
+    let refused = client.relay(elsewhere).await.map(drop).unwrap_err();
+    assert_eq!(refused.reason(), ErrorReason::UnknownTool);
 }

@@ -1,8 +1,8 @@
 //! What is not carried at all.
 
 use wardgate_domain::{
-    Digest, OfferKind, PermitTerms, SwitchAction, SwitchChange, SwitchKind, SwitchScope,
-    SwitchTarget,
+    ColumnTier, Digest, OfferKind, PermitTerms, SwitchAction, SwitchChange, SwitchKind,
+    SwitchScope, SwitchTarget,
 };
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_proto::toolrunner::v1 as pb;
@@ -102,6 +102,23 @@ async fn what_is_no_message_is_not_sent() {
         );
     }
     assert!(world.seen().is_empty());
+}
+
+#[tokio::test]
+async fn a_restricted_call_starts_no_task() {
+    let world = World::with(", classes: { content: phi.text }", |_| ()).await;
+    let mut terms = terms(&world.harness, OfferKind::Tool, "up__read", "{}").await;
+    let message = call_message("{}").replace(r#""name""#, r#""task":{"ttl":1},"name""#);
+    for (tier, is_carried) in [(ColumnTier::Clear, true), (ColumnTier::Partial, false)] {
+        terms.column_tiers.insert("phi.text".parse().unwrap(), tier);
+        let starts = request(&world.harness, OfferKind::Tool, &terms, "{}", &message);
+        let relayed = world.relay(starts).await;
+        let refused = relayed
+            .map(drop)
+            .map_err(|status| wardgate_rpc::reason_of(&status));
+        let expected = is_carried.then_some(()).ok_or(ErrorReason::Denied);
+        assert_eq!(refused, expected);
+    }
 }
 
 #[tokio::test]

@@ -119,6 +119,10 @@ async fn what_concerns_this_platform_alone_is_not_passed_on() {
         (status(200), "bad_result"),
         (status(202), "bad_result"),
         (json_answer(200, "[]"), "bad_result"),
+        (
+            json_answer(200, r#"{"jsonrpc":"2.0","id":8,"result":{}}"#),
+            "bad_result",
+        ),
         (json_answer(200, r#"{"jsonrpc":"2.0","id":7"#), "bad_result"),
         (
             json_answer(200, r#"{"jsonrpc":"2.0","id":7,"result":{},"Result":{}}"#),
