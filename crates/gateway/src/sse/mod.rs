@@ -89,7 +89,9 @@ pub(crate) async fn take(gateway: &Arc<Gateway>, mut post: Post, query: Option<&
     let Some(place): Option<Place> = place else {
         return refuse(gateway, &post, &unknown());
     };
-    gateway.relay.adopt(gateway.sealer(), &mut post);
+    if let Some(ip) = relay::client_ip(gateway.sealer(), &post) {
+        post.client_ip = ip;
+    }
     let Some(session) = gateway.streams.find(place.stream) else {
         let elsewhere = place.replica.filter(|url| !gateway.is_at(url));
         let relayed = match &elsewhere {

@@ -55,18 +55,6 @@ impl Relay {
         Ok(Self(client))
     }
 
-    /// Takes the client's address from a message that another replica relayed.
-    pub(super) fn adopt(&self, sealer: &Sealer, post: &mut Post) {
-        let mark = post
-            .headers
-            .get(RELAYED)
-            .and_then(|mark| mark.to_str().ok());
-        let ip = mark.and_then(|mark| sealer.open(Purpose::SseRelay, &post.caller, "", mark));
-        if let Some(ip) = ip {
-            post.client_ip = ip;
-        }
-    }
-
     /// Hands the message to the replica at `url`, once.
     pub(super) async fn forward(
         &self,
@@ -100,6 +88,12 @@ impl Relay {
         }
         refusal(response).await.ok_or_else(unreachable)
     }
+}
+
+/// Where a message comes from that another replica relayed.
+pub(super) fn client_ip(sealer: &Sealer, post: &Post) -> Option<String> {
+    let mark = post.headers.get(RELAYED)?.to_str().ok()?;
+    sealer.open(Purpose::SseRelay, &post.caller, "", mark)
 }
 
 /// The other replica's refusal, as it stands; it is on record there.
