@@ -31,6 +31,7 @@ mod journeys {
     mod chat;
     mod direct_methods;
     mod examples;
+    mod guides;
     mod hospital;
     mod memory;
     mod postgres;
@@ -49,6 +50,7 @@ mod journeys {
     mod samples;
     mod separate_processes;
     mod start_up;
+    mod stdio;
     mod subscriptions;
     mod switches;
     mod versions;

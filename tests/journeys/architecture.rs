@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::REPOSITORY;
 
 /// Every crate and what it depends on, of this workspace, in what ships.
-const ARROWS: [(&str, &[&str]); 17] = [
+const ARROWS: [(&str, &[&str]); 18] = [
     ("proto", &[]),
     ("telemetry", &[]),
     ("store", &[]),
@@ -35,6 +35,8 @@ const ARROWS: [(&str, &[&str]); 17] = [
     ("memory", &["domain", "proto", "rpc", "store", "telemetry"]),
     // It reaches tools and conversations as any client of the gateway does.
     ("agent", &["arguments", "domain", "edge", "telemetry"]),
+    // A client of the gateway like any other.
+    ("stdio", &[]),
     // The only place where services meet.
     (
         "wardgate",
@@ -49,6 +51,7 @@ const ARROWS: [(&str, &[&str]); 17] = [
             "policy",
             "redact",
             "rpc",
+            "stdio",
             "telemetry",
             "tool-runner",
         ],

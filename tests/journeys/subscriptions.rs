@@ -3,11 +3,11 @@
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use wardgate_testkit::{System, TestApp};
+use wardgate_testkit::{Separate, System, TestApp};
 
 use super::people::{doctor, nurse};
 use super::postgres::Database;
-use crate::WARDGATE;
+use crate::{REPOSITORY, WARDGATE};
 
 const CHAT: &str = "chat_123456";
 const URI: &str = "memory://conversation/chat_123456";
@@ -77,7 +77,7 @@ impl Ear {
             while let Some((event, rest)) = self.read.split_once("\n\n") {
                 let data = event.strip_prefix("event: message\ndata: ");
                 let message = data.map(|data| serde_json::from_str(data).unwrap());
-                self.read = rest.to_owned();
+                self.read = String::from(rest);
                 if let Some(message) = message {
                     return message;
                 }
@@ -162,21 +162,40 @@ async fn a_client_hears_of_its_own_conversations_and_of_nobody_elses() {
 }
 
 #[tokio::test]
+async fn what_went_unheard_while_the_memory_was_away_counts_as_changed() {
+    let mut system = Separate::start(WARDGATE, REPOSITORY.as_ref()).await;
+    let token = doctor(&system);
+    let mut ears = [
+        Ear::modern(&system, &token).await,
+        Ear::older(&system, &token).await,
+    ];
+    create(&system, &token, CHAT).await;
+    for ear in &mut ears {
+        ear.hears_that(LIST).await;
+    }
+    ask(
+        &system,
+        &token,
+        "resources/subscribe",
+        json!({ "uri": URI }),
+    )
+    .await;
+    system.memory.kill();
+    system.restart("memory");
+    for ear in &mut ears {
+        ear.hears_that(LIST).await;
+        ear.hears_that(UPDATED).await;
+    }
+}
+
+#[tokio::test]
 async fn what_another_replica_changes_is_heard_of_too() {
     let Some(database) = Database::make().await else {
         return;
     };
     let store = ("WARDGATE_MEMORY__STORE", database.url.as_str());
     let near = TestApp::start_with(WARDGATE, &[store]);
-    let key = near
-        .data_dir()
-        .join("keys/memory.key")
-        .display()
-        .to_string();
-    let far = TestApp::start_with(
-        WARDGATE,
-        &[store, ("WARDGATE_MEMORY__MASTER_KEY_FILE", &key)],
-    );
+    let far = near.replica();
     hear_of_it(&near, &far).await;
     drop((near, far));
     database.remove().await;

@@ -204,7 +204,7 @@ async fn methods_that_a_version_does_not_have_are_not_found_in_it() {
     for version in LEGACY {
         for method in [
             "server/discover",
-            "resources/subscribe",
+            "subscriptions/listen",
             "prompts/list",
             "no/such",
         ] {

@@ -134,7 +134,7 @@ fn read(schema: &InputSchema, raw: &[u8], as_decided: bool) -> Result<Arguments,
         }
         Err(Unfit::TooMuch) => {
             return Err(InvalidArguments::because(
-                "they are too large or too deeply nested to be checked against the schema of this tool",
+                "they are too large or too deeply nested to be checked against the schema",
             ));
         }
         Ok(()) => {}
@@ -165,10 +165,10 @@ fn unknown(schema: &InputSchema) -> String {
         .map(|property| format!("`{}`", property.name))
         .collect();
     let known = match known.as_slice() {
-        [] => "this tool takes none".to_owned(),
+        [] => "there are none".to_owned(),
         names => format!("known are {}", names.join(", ")),
     };
-    format!("is not an argument of this tool, {known}")
+    format!("is not an argument here, {known}")
 }
 
 fn shown(name: &str) -> String {

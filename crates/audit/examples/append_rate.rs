@@ -99,6 +99,7 @@ fn record(ambient: &Ambient) -> Record {
         policy_hash: None,
         policies: Vec::new(),
         permit_id: None,
+        method: String::new(),
     };
     let outcome = Outcome {
         call: subject,

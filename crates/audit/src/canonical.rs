@@ -254,6 +254,9 @@ struct CallRecord<'a> {
     event: Cow<'a, str>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     fields_redacted: Option<u64>,
+    /// Of a call of a tool there is none.
+    #[serde(default, skip_serializing_if = "str::is_empty")]
+    method: Cow<'a, str>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     permit_id: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -401,6 +404,7 @@ impl<'a> CallRecord<'a> {
             duration_us: None,
             event: event.into(),
             fields_redacted: None,
+            method: subject.method.as_str().into(),
             permit_id: subject.permit_id.map(|id| id.to_string()),
             phi: None,
             protocol: subject.protocol.as_str().into(),

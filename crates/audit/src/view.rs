@@ -22,9 +22,9 @@ pub fn record_line(sequence: u64, leaf_hash: &Digest, record: &[u8]) -> Result<V
 /// | field | of a call | of counted refusals | of an operator's change | of remembered conversations |
 /// |---|---|---|---|---|
 /// | `user` | token subject | null | the operator | token subject |
-/// | `action` | `LLM_TOOL_CALL` | `REFUSED_REQUESTS` | for example `tool.disable` | for example `memory/get_context` |
+/// | `action` | `LLM_TOOL_CALL`, or the method, for example `resources/read` | `REFUSED_REQUESTS` | for example `tool.disable` | for example `memory/get_context` |
 /// | `table_name` | `LLM` | `LLM` | `LLM` | `Memory` |
-/// | `record_id` | tool, or the name asked for where no such tool exists | null | what was changed | key of the conversation, or null |
+/// | `record_id` | tool or source, or the name asked for where there is none | null | what was changed | key of the conversation, or null |
 /// | `timestamp` | RFC 3339, `Z` | the same | the same | the same |
 /// | `is_phi_access` | whether health information was released | false | false | whether results of tools that give it were |
 /// | `ip_address` | address of the client, or null | null | null | address of the client, or null |
@@ -57,7 +57,10 @@ fn seven_fields(record: &Map<String, Value>) -> Map<String, Value> {
             let tool = record.get("tool").cloned();
             (
                 caller(),
-                json!("LLM_TOOL_CALL"),
+                record
+                    .get("method")
+                    .cloned()
+                    .unwrap_or_else(|| json!("LLM_TOOL_CALL")),
                 tool.unwrap_or_else(|| field("requested_tool")),
             )
         }
@@ -118,6 +121,14 @@ mod tests {
         assert_eq!(view["record_id"], "drop_all");
         assert_eq!(view["is_phi_access"], false);
         assert_eq!(view["ip_address"], Value::Null);
+    }
+
+    #[test]
+    fn another_method_is_seen_as_such() {
+        let record = br#"{"caller":{"subject":"b"},"event":"outcome","method":"prompts/get","requested_tool":"greet","time":"t","tool":"guides"}"#;
+        let view = access_view(0, record).unwrap();
+        assert_eq!(view["action"], "prompts/get");
+        assert_eq!(view["record_id"], "guides");
     }
 
     #[test]

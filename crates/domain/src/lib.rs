@@ -26,6 +26,7 @@ mod sealing;
 mod switch;
 mod time;
 mod tool;
+mod uri_template;
 pub mod variable;
 mod wire;
 
@@ -54,4 +55,5 @@ pub use switch::{
 };
 pub use time::Timestamp;
 pub use tool::{ColumnClass, ColumnTier, InvalidName, OfferKind, ToolFacts, ToolName};
+pub use uri_template::{InvalidUriTemplate, UriTemplate};
 pub use wire::InvalidMessage;

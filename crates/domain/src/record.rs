@@ -72,6 +72,9 @@ pub struct CallFacts {
     pub policies: Vec<String>,
     /// The permit it ran under.
     pub permit_id: Option<PermitId>,
+    /// The MCP method, for example `resources/read`; empty: `tools/call`. With any other `tool` is the source, and
+    /// `requested_tool` the prompt asked for.
+    pub method: String,
 }
 
 impl CallFacts {
@@ -118,6 +121,16 @@ impl CallFacts {
             policy_hash: None,
             policies: Vec::new(),
             permit_id: None,
+            method: String::new(),
+        }
+    }
+
+    /// The same of another method than `tools/call`.
+    #[must_use]
+    pub fn by_method(self, method: &str) -> Self {
+        Self {
+            method: method.to_owned(),
+            ..self
         }
     }
 

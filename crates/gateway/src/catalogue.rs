@@ -14,6 +14,7 @@ use wardgate_rpc::client::{CallError, Catalogue as Listed, ToolRunnerClient};
 
 pub(crate) use wardgate_rpc::client::Source;
 
+use crate::content::Index as Content;
 use crate::listen::Changes;
 use crate::mcp::Definition;
 
@@ -51,6 +52,7 @@ pub(crate) struct Index {
     by_name: HashMap<String, Arc<Tool>>,
     sources: HashMap<String, Arc<Source>>,
     missing_upstreams: Vec<String>,
+    content: Content,
     /// The tool-runner's word for all of this.
     version: Bytes,
 }
@@ -68,6 +70,11 @@ impl Index {
     /// What offers more than tools, by its name.
     pub(crate) fn source(&self, name: &str) -> Option<&Arc<Source>> {
         self.sources.get(name)
+    }
+
+    /// Its prompts and resources.
+    pub(crate) fn content(&self) -> &Content {
+        &self.content
     }
 
     /// The upstreams that do not answer.
@@ -170,9 +177,14 @@ async fn until_lost(
     while let Some(version) = versions.next().await {
         version?;
         let listed = runner.list_tools().await?;
+        let content = runner.list_content().await?;
         tracing::info!(tools = listed.tools.len(), "catalogue loaded");
         let version = listed.version.clone();
-        let earlier = target.swap(Some(Arc::new(listed.into())));
+        let index = Index {
+            content: Content::new(content),
+            ..listed.into()
+        };
+        let earlier = target.swap(Some(Arc::new(index)));
         // A connection that comes back says its version once more.
         if earlier.is_none_or(|earlier| earlier.version != version) {
             changes.announce();

@@ -16,6 +16,7 @@ mod authority;
 mod call_tool;
 mod catalogue;
 mod config;
+mod content;
 mod http;
 mod listen;
 mod mcp;

@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 use wardgate_domain::{CallId, DecisionId, Receipt};
 use wardgate_rpc::client::ToolResult;
 
-use crate::mcp::{Version, inner};
+use crate::mcp::Version;
 
 pub(crate) use self::rpc_error::RpcError;
 
@@ -122,22 +122,6 @@ impl Answer {
         body.push_str(members);
         body.push_str("}}");
         Self::ok(body)
-    }
-
-    /// As [`Self::result_with_meta`], of a whole object.
-    pub(crate) fn object(id: &RawValue, version: Version, result: &Value, meta: &str) -> Self {
-        Self::result_with_meta(id, version, inner(&result.to_string()), meta)
-    }
-
-    /// A result that is on record. It takes the receipt: what is not on record does not leave.
-    pub(crate) fn recorded(
-        id: &RawValue,
-        version: Version,
-        call_id: CallId,
-        receipt: Receipt,
-        result: &Value,
-    ) -> Self {
-        Self::object(id, version, result, &call_meta(call_id, receipt))
     }
 
     /// The empty result of `ping`.

@@ -64,7 +64,7 @@ impl<R: Rights> Memory<R> {
         let erasure = Erasure::new(store.clone(), record, ambient.clone());
         let limits = config.limits;
         let keeper = Keeper::start(config, store.clone(), erasure.clone(), ambient.clone()).await?;
-        let watching = Watching::start(store.clone());
+        let watching = Watching::start(store.clone()).await;
         let subscribing = Subscribing {
             store: store.clone(),
             ambient: ambient.clone(),

@@ -109,13 +109,15 @@ impl Place {
 }
 
 impl Watching {
-    pub(crate) fn start(store: Store) -> Arc<Self> {
+    /// Follows the log of a store that should be there; one that is away is waited for.
+    pub(crate) async fn start(store: Store) -> Arc<Self> {
         let bell = store.bell();
         let watching = Arc::new(Self {
             store,
             watchers: broadcast::Sender::new(BEHIND),
             reading: Mutex::default(),
         });
+        watching.look(Instant::now()).await;
         tokio::spawn(follow(Arc::downgrade(&watching), bell));
         watching
     }

@@ -60,7 +60,7 @@ impl FromStr for Peer {
 }
 
 /// Every method and its callers. Health and reflection are open to every peer with a certificate.
-const TABLE: [(&str, &[Peer]); 29] = [
+const TABLE: [(&str, &[Peer]); 31] = [
     (
         "/wardgate.policy.v1.PolicyService/Authorize",
         &[Peer::Gateway, Peer::Memory],
@@ -91,6 +91,14 @@ const TABLE: [(&str, &[Peer]); 29] = [
     ),
     (
         "/wardgate.toolrunner.v1.ToolRunnerService/Relay",
+        &[Peer::Gateway],
+    ),
+    (
+        "/wardgate.toolrunner.v1.ToolRunnerService/ListContent",
+        &[Peer::Gateway],
+    ),
+    (
+        "/wardgate.toolrunner.v1.ToolRunnerService/GetContent",
         &[Peer::Gateway],
     ),
     (

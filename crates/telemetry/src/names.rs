@@ -81,6 +81,8 @@ pub const TOKENS_ACCEPTED: &str = "wardgate_tokens_accepted_total";
 pub const KEY_SET_READINGS: &str = "wardgate_key_set_readings_total";
 /// Counter: tool calls by `status`.
 pub const TOOL_CALLS: &str = "wardgate_tool_calls_total";
+/// Counter: prompts, resources and completions asked for, by `method` and `status`.
+pub const CONTENT_REQUESTS: &str = "wardgate_content_requests_total";
 /// Histogram, seconds: one whole tool call.
 pub const TOOL_CALL_SECONDS: &str = "wardgate_tool_call_duration_seconds";
 /// Histogram, seconds: one stage of a tool call, by `stage`.

@@ -47,16 +47,31 @@ impl TestApp {
         Self::start_in(dir, example, binary, environment)
     }
 
+    /// Another one of the demo, with the same keys and environment, on a directory of its own.
+    #[must_use]
+    pub fn replica(&self) -> Self {
+        let dir = tempfile::tempdir().expect("a directory");
+        copy(&self.data_dir().join("keys"), &dir.path().join("keys"));
+        let environment = self.environment();
+        Self::start_in(dir, DEMO, &self.binary, &environment)
+    }
+
+    fn environment(&self) -> Vec<(&str, &str)> {
+        let each = self.environment.iter();
+        each.map(|(name, value)| (name.as_str(), value.as_str()))
+            .collect()
+    }
+
     fn start_in(
         dir: TempDir,
         example: &'static str,
-        binary: &str,
+        binary: impl AsRef<Path>,
         environment: &[(&str, &str)],
     ) -> Self {
-        let process = up(Path::new(binary), dir.path(), example, environment);
+        let process = up(binary.as_ref(), dir.path(), example, environment);
         let own = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
         Self {
-            binary: binary.into(),
+            binary: binary.as_ref().to_owned(),
             dir,
             example,
             environment: environment.iter().map(own).collect(),
@@ -67,11 +82,7 @@ impl TestApp {
 
     /// Starts it again on the same directory, after it ended or was killed.
     pub fn restart(&mut self) {
-        let environment: Vec<(&str, &str)> = self
-            .environment
-            .iter()
-            .map(|(name, value)| (name.as_str(), value.as_str()))
-            .collect();
+        let environment = self.environment();
         self.process = up(&self.binary, self.dir.path(), self.example, &environment);
         self.client = Client::new(&base_url(&self.process));
     }

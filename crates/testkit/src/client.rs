@@ -150,7 +150,12 @@ impl Client {
         method: &str,
         mut params: Value,
     ) -> reqwest::Result<Reply> {
-        let name = params["name"].as_str().unwrap_or_default().to_owned();
+        let named = match method {
+            "tools/call" | "prompts/get" => params["name"].as_str(),
+            "resources/read" => params["uri"].as_str(),
+            _ => None,
+        };
+        let name = named.map(str::to_owned);
         params["_meta"] = json!({
             "io.modelcontextprotocol/protocolVersion": "2026-07-28",
             "io.modelcontextprotocol/clientCapabilities": {},
@@ -160,9 +165,7 @@ impl Client {
             ("mcp-protocol-version", "2026-07-28"),
             ("mcp-method", method),
         ];
-        if method == "tools/call" {
-            headers.push(("mcp-name", name.as_str()));
-        }
+        headers.extend(name.as_deref().map(|name| ("mcp-name", name)));
         self.try_post("/mcp", Some(token), &headers, body.to_string())
             .await
     }

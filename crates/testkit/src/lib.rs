@@ -20,6 +20,7 @@ mod app;
 mod client;
 mod process;
 mod separate;
+mod stdio;
 mod system;
 mod until;
 
@@ -27,5 +28,6 @@ pub use app::TestApp;
 pub use client::{Client, Reply};
 pub use process::{Ended, Process, PythonServer, run};
 pub use separate::Separate;
+pub use stdio::StdioClient;
 pub use system::System;
 pub use until::until;

@@ -1,6 +1,8 @@
-//! The files that say which tools there are.
+//! The files that say which tools, prompts and resources there are.
 
-use std::path::Path;
+use std::fs::Metadata;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use crate::catalogue::{Text, texts};
 use crate::imported::lock_path;
@@ -12,11 +14,42 @@ pub(crate) struct Files {
     pub(crate) texts: Vec<Text>,
     /// The lock file's text, empty without one.
     pub(crate) lock: String,
+    /// Those that the catalogue has resources in.
+    pub(crate) attached: Vec<Attached>,
+}
+
+/// A file that a catalogue in force was read from, and how to tell whether it is another by now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Attached {
+    path: PathBuf,
+    /// None of a file that is gone.
+    stamp: Option<(u64, Option<SystemTime>)>,
+}
+
+impl Attached {
+    /// The file at `path`, of which this was found before it was read.
+    pub(crate) fn of(path: PathBuf, found: &Metadata) -> Self {
+        Self {
+            path,
+            stamp: Some((found.len(), found.modified().ok())),
+        }
+    }
+
+    /// The same file as it is now.
+    fn now(&self) -> Self {
+        match std::fs::metadata(&self.path) {
+            Ok(found) => Self::of(self.path.clone(), &found),
+            Err(_) => Self {
+                path: self.path.clone(),
+                stamp: None,
+            },
+        }
+    }
 }
 
 impl Files {
-    /// Those of the catalogue at `path`, a file or a directory.
-    pub(crate) fn read(path: &Path) -> std::io::Result<Self> {
+    /// Those of the catalogue at `path`, a file or a directory, and those `attached` to what is in force.
+    pub(crate) fn read(path: &Path, attached: &[Attached]) -> std::io::Result<Self> {
         let lock = match std::fs::read_to_string(lock_path(path)) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
             read => read?,
@@ -24,6 +57,7 @@ impl Files {
         Ok(Self {
             texts: texts(path)?,
             lock,
+            attached: attached.iter().map(Attached::now).collect(),
         })
     }
 }

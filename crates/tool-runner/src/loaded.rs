@@ -16,6 +16,7 @@ use wardgate_rpc::client::MemoryClient;
 
 use crate::catalogue::{Catalogue, MaxRows, Offers, Tool, Toolset};
 use crate::compiled::CompiledPermits;
+use crate::content::Contents;
 use crate::executor::{Beyond, Caps, Executor, Sources};
 use crate::mcp::Upstream;
 use crate::platform::{KnownTool, Overview, Platform};
@@ -105,6 +106,7 @@ pub(crate) struct Loaded {
     list: pb::ListToolsResponse,
     offers: BTreeMap<String, Offers>,
     version: Digest,
+    contents: Contents,
     compiled: CompiledPermits,
     upstreams: BTreeMap<String, Arc<Upstream>>,
 }
@@ -165,6 +167,7 @@ impl Loaded {
         let mut sources = Sources::new(&shared.platform, shared.memory.clone());
         let open = previous.map(|previous| &previous.sources);
         let mut offers = BTreeMap::new();
+        let contents = Contents::of(&settings, &toolsets);
         for settings in settings {
             if let Some(of_source) = Offers::of(&settings, &tools) {
                 offers.insert(of_source.source.clone(), of_source);
@@ -236,6 +239,7 @@ impl Loaded {
             list,
             version,
             offers,
+            contents,
             compiled: CompiledPermits::new(keys, config.pushdown),
             upstreams,
         })
@@ -249,6 +253,11 @@ impl Loaded {
     /// What the source of this name offers besides tools.
     pub(crate) fn offers(&self, source: &str) -> Option<&Offers> {
         self.offers.get(source)
+    }
+
+    /// Prompts and resources.
+    pub(crate) fn contents(&self) -> &Contents {
+        &self.contents
     }
 
     /// The MCP server of that name, and what guards it.

@@ -29,6 +29,7 @@ use wardgate_telemetry::names;
 use crate::call::{self, AdmittedCall, Call};
 use crate::catalogue::Catalogue;
 use crate::closing::Closing;
+use crate::content::{self, Asked};
 use crate::executor::Progress;
 use crate::files::Files;
 use crate::imported::Importer;
@@ -90,11 +91,12 @@ pub(crate) fn start(
     importer: Importer,
     shared: Shared,
 ) -> Result<Arc<Runner>, Error> {
-    let seen = Files::read(&config.catalogue).unwrap_or_default();
+    let mut seen = Files::read(&config.catalogue, &[]).unwrap_or_default();
     let mut catalogue =
         Catalogue::load(&config.catalogue, &config.variables).map_err(Error::Catalogue)?;
     importer.import(&mut catalogue, &seen.lock)?;
     let loaded = Loaded::new(catalogue, &config, &keys, &shared, None)?;
+    seen.attached = loaded.contents().files();
     // Before anyone can answer.
     let upstreams = importer.changes();
     importer.follow(loaded.upstreams());
@@ -202,6 +204,32 @@ impl ToolRunnerService for Runner {
             response.extensions_mut().insert(wardgate_rpc::Endless);
         }
         Ok(response)
+    }
+
+    async fn list_content(
+        &self,
+        _: Request<pb::ListContentRequest>,
+    ) -> Result<Response<pb::ListContentResponse>, Status> {
+        let switches = self.switches().map_err(|error| refused(&error))?;
+        let loaded = self.loaded.load();
+        let mut list = loaded.contents().list().clone();
+        list.catalogue_version = version(&loaded, Some(&switches)).to_wire();
+        Ok(Response::new(list))
+    }
+
+    async fn get_content(
+        &self,
+        request: Request<pb::GetContentRequest>,
+    ) -> Result<Response<pb::GetContentResponse>, Status> {
+        let asked = Asked::try_from(request.into_inner())
+            .map_err(|invalid| wardgate_rpc::invalid(&invalid))?;
+        let loaded = self.loaded.load();
+        let (max_bytes, now) = (self.config.max_result_bytes, self.shared.ambient.now());
+        let admitted = self
+            .check_source(&asked)
+            .and_then(|()| content::admit(asked, &loaded, max_bytes, now))
+            .map_err(|error| refused(&error))?;
+        Ok(Response::new(admitted.get()))
     }
 
     async fn set_switch(
@@ -320,6 +348,16 @@ impl Runner {
         }
     }
 
+    /// A source that is off for its caller is answered like one that does not exist.
+    fn check_source(&self, asked: &Asked) -> Result<(), Error> {
+        let switches = self.switches()?.of_source(&asked.source);
+        if switches.allow(&asked.caller) {
+            Ok(())
+        } else {
+            Err(Error::UnknownTool)
+        }
+    }
+
     fn admit_relay(&self, call: RelayCall) -> Result<AdmittedRelay, Error> {
         let loaded = self.loaded.load();
         if !call.is_on(&loaded, &*self.switches()?) {
@@ -383,7 +421,8 @@ impl Runner {
     /// Puts the files in force if they differ from what was `seen` last and have no faults. True if it did.
     pub(crate) async fn reload(&self, seen: &mut Files) -> bool {
         let path = self.config.catalogue.clone();
-        let read = tokio::task::spawn_blocking(move || Files::read(&path)).await;
+        let attached = seen.attached.clone();
+        let read = tokio::task::spawn_blocking(move || Files::read(&path, &attached)).await;
         // A file that is gone for the moment, while it is being replaced, changes nothing.
         let Ok(Ok(found)) = read else {
             return false;
@@ -397,6 +436,7 @@ impl Runner {
         self.tell_readiness();
         match reloaded {
             Ok(version) => {
+                seen.attached = self.loaded.load().contents().files();
                 counter!(names::CATALOGUE_RELOADS, "outcome" => "loaded").increment(1);
                 info!(%version, "the tool catalogue changed and is in force");
                 true

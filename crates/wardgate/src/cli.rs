@@ -3,6 +3,7 @@
 mod agent;
 mod conversations;
 mod import;
+mod stdio;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -14,6 +15,7 @@ use wardgate_domain::{Status, Timestamp};
 pub(crate) use agent::{Agent, AgentCommand, Extract};
 pub(crate) use conversations::{Conversations, ConversationsCommand, HoldChange, Listing};
 pub(crate) use import::{Import, ImportFrom};
+pub(crate) use stdio::Stdio;
 
 /// Governed access for AI agents: known callers, rules down to row and column, a record of every call.
 #[derive(Debug, Parser)]
@@ -41,6 +43,8 @@ pub(crate) enum Command {
     Memory(ConfigFile),
     /// See, erase and hold the conversations of a running system, without a word of what was said.
     Conversations(Conversations),
+    /// Be a stdio MCP server for a desktop client, whose requests go to a gateway.
+    Stdio(Stdio),
     /// Print a token of the local issuer.
     Token(Token),
     /// Check or list a catalogue of tools.

@@ -20,11 +20,12 @@ macro_rules! file {
     };
 }
 
-const HOSPITAL: [(&str, &str); 12] = [
+const HOSPITAL: [(&str, &str); 13] = [
     file!("wardgate.yaml"),
     file!("assistants.yaml"),
     file!("tools.yaml"),
     file!("people.yaml"),
+    file!("guides/triage.md"),
     file!("schema.sql"),
     file!("seed.sql"),
     file!("policies/hospital.cedarschema"),

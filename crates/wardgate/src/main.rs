@@ -4,7 +4,7 @@
 //!  main ─▶ cli ─▶ commands/up ────────▶ compose: policy · tool-runner · audit · memory by local links ─▶ gateway (─▶ agent)
 //!            ├──▶ commands/serve ─────▶ one service behind a socket, or the gateway with its links
 //!            ├──▶ commands/agent ─────▶ the agent, with its gateway over HTTP
-//!            ├──▶ commands/{token, audit, tools, policy, certs, config, health}
+//!            ├──▶ commands/{token, stdio, audit, tools, policy, certs, config, health}
 //!            └──▶ launch: becomes a program of a tool, within its limits
 //! ```
 //!
@@ -59,6 +59,7 @@ async fn run(command: Command) -> Result<(), Failure> {
         Command::Agent(arguments) => commands::agent::run(arguments).await,
         Command::Memory(arguments) => commands::serve::memory(&arguments).await,
         Command::Conversations(arguments) => commands::conversations::run(arguments).await,
+        Command::Stdio(arguments) => commands::stdio::run(arguments).await,
         Command::Token(arguments) => commands::token::run(&arguments),
         Command::Tools(arguments) => commands::tools::run(arguments).await,
         Command::Certs(arguments) => commands::certs::run(&arguments),

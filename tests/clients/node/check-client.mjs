@@ -7,26 +7,43 @@ import {
   discoverOAuthProtectedResourceMetadata,
   extractWWWAuthenticateParams,
 } from '@modelcontextprotocol/client';
-import { clientInfo, run, url } from './checks.mjs';
+import { StdioClientTransport } from '@modelcontextprotocol/client/stdio';
+import { bridge, clientInfo, run, url } from './checks.mjs';
 
-const era = (version, mode, options) => ({
+const TRANSPORTS = {
+  http: {
+    connect: (token, fetch) => new StreamableHTTPClientTransport(url, { fetch, authProvider: { token: async () => token } }),
+    isUnauthorized: error => error instanceof UnauthorizedError,
+  },
+  stdio: {
+    connect: token => new StdioClientTransport(bridge(token)),
+    // A pinned client says in its own words that it met no server of its version.
+    isUnauthorized: error => /WARDGATE_TOKEN|did not offer pinned/.test(error.message),
+  },
+};
+
+const era = (transport, version, mode, options) => ({
+  transport,
   version,
   mode,
   modern: version === '2026-07-28',
   open: (token, fetch) => ({
     client: new Client(clientInfo, options),
-    transport: new StreamableHTTPClientTransport(url, { fetch, authProvider: { token: async () => token } }),
+    transport: TRANSPORTS[transport].connect(token, fetch),
   }),
   negotiated: client => client.getNegotiatedProtocolVersion(),
-  isUnauthorized: error => error instanceof UnauthorizedError,
+  whenUpdated: (client, tell) => client.setNotificationHandler('notifications/resources/updated', tell),
+  isUnauthorized: TRANSPORTS[transport].isUnauthorized,
   discoverOAuthProtectedResourceMetadata,
   extractWWWAuthenticateParams,
 });
 
-await run('npm client', [
-  era('2026-07-28', 'auto', { versionNegotiation: { mode: 'auto' } }),
-  era('2026-07-28', 'pinned', { versionNegotiation: { mode: { pin: '2026-07-28' } } }),
-  era('2025-11-25', 'default', {}),
-  era('2025-06-18', 'offered', { supportedProtocolVersions: ['2025-06-18'] }),
-  era('2025-03-26', 'offered', { supportedProtocolVersions: ['2025-03-26'] }),
-]);
+const over = transport => [
+  era(transport, '2026-07-28', 'auto', { versionNegotiation: { mode: 'auto' } }),
+  era(transport, '2026-07-28', 'pinned', { versionNegotiation: { mode: { pin: '2026-07-28' } } }),
+  era(transport, '2025-11-25', 'default', {}),
+  era(transport, '2025-06-18', 'offered', { supportedProtocolVersions: ['2025-06-18'] }),
+  era(transport, '2025-03-26', 'offered', { supportedProtocolVersions: ['2025-03-26'] }),
+];
+
+await run('npm client', [...over('http'), ...over('stdio')]);

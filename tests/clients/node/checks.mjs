@@ -1,20 +1,29 @@
 // What every JavaScript client must see of a running gateway; check-*.mjs say how each one connects.
 //
-// Takes WARDGATE_URL and the tokens DOCTOR, NURSE and BILLING from the environment. Prints a line per
-// check; the process exits non-zero when one failed.
+// Takes WARDGATE, which is the binary, WARDGATE_URL and the tokens DOCTOR, NURSE and BILLING from the environment.
+// Prints a line per check; the process exits non-zero when one failed.
 
 import assert from 'node:assert/strict';
 import process from 'node:process';
 
-const { WARDGATE_URL, DOCTOR, NURSE, BILLING } = process.env;
-for (const [name, value] of Object.entries({ WARDGATE_URL, DOCTOR, NURSE, BILLING })) {
+const { WARDGATE, WARDGATE_URL, DOCTOR, NURSE, BILLING } = process.env;
+for (const [name, value] of Object.entries({ WARDGATE, WARDGATE_URL, DOCTOR, NURSE, BILLING })) {
   assert(value, `set ${name}`);
 }
 export const url = new URL(WARDGATE_URL);
+// How a client starts `wardgate stdio`.
+export const bridge = token => ({
+  command: WARDGATE,
+  args: ['stdio', '--url', WARDGATE_URL],
+  env: { WARDGATE_TOKEN: token },
+  stderr: 'ignore',
+});
 export const clientInfo = { name: 'wardgate-check', version: '1' };
 
 const CHECK_MS = 30_000;
 const INVALID_PARAMS = -32602;
+const RESOURCE_NOT_FOUND = -32002;
+const TRIAGE = 'guide://triage';
 const TOOLS = ['get_admissions', 'get_appointments', 'get_medical_records', 'get_patient_overview', 'get_shifts'];
 const TOOL = 'get_medical_records';
 const RECORDS = [
@@ -46,6 +55,17 @@ const text = result => {
 };
 const call = (client, name, args) => client.callTool({ name, arguments: args });
 const records = (client, patient_id = 'NUGWI') => call(client, TOOL, { patient_id });
+
+// What a doctor does without the client that is checked.
+async function outside(method, params) {
+  const response = await fetch(url, {
+    method: 'POST',
+    headers: { authorization: `Bearer ${DOCTOR}`, 'content-type': 'application/json' },
+    body: JSON.stringify({ jsonrpc: '2.0', id: 1, method, params }),
+  });
+  const { result } = await response.json();
+  assert(result, `${method}: ${response.status}`);
+}
 
 // The protocol error that a call ends in.
 async function refusal(calling) {
@@ -153,6 +173,44 @@ const CHECKS = [
     },
   ],
   [
+    'a nurse has the guides and a prompt: listed, completed, filled in, read',
+    async ({ as }) => {
+      const client = await as(NURSE);
+      const { prompts } = await client.listPrompts();
+      assert.deepEqual(prompts.map(prompt => prompt.name), ['summarise_chart']);
+      const [required] = prompts[0].arguments.filter(argument => argument.required);
+      assert.equal(required.name, 'patient_id');
+      const ref = { type: 'ref/prompt', name: 'summarise_chart' };
+      const { completion } = await client.complete({ ref, argument: { name: 'tone', value: 'p' } });
+      assert.deepEqual(completion.values, ['plain']);
+      const prompt = await client.getPrompt({ name: 'summarise_chart', arguments: { patient_id: 'NUGWI', tone: 'plain' } });
+      assert(prompt.messages[0].content.text.includes('in plain language'), JSON.stringify(prompt));
+      const { resources } = await client.listResources();
+      assert(resources.some(resource => resource.uri === TRIAGE), JSON.stringify(resources));
+      const { resourceTemplates } = await client.listResourceTemplates();
+      assert(resourceTemplates.some(template => template.uriTemplate === 'guide://ward/{ward}'));
+      for (const [uri, words] of [[TRIAGE, '| orange |'], ['guide://ward/W2', '# Ward W2']]) {
+        const { contents } = await client.readResource({ uri });
+        assert.equal(contents[0].uri, uri);
+        assert(contents[0].text.includes(words), contents[0].text);
+      }
+    },
+  ],
+  [
+    'billing has none of them, and is refused as if there were none',
+    async ({ era, as }) => {
+      const client = await as(BILLING);
+      assert.deepEqual((await client.listPrompts()).prompts, []);
+      const prompt = await refusal(client.getPrompt({ name: 'summarise_chart', arguments: { patient_id: 'NUGWI' } }));
+      assert.equal(prompt.code, INVALID_PARAMS);
+      const codes = [];
+      for (const uri of [TRIAGE, 'guide://nothing']) {
+        codes.push((await refusal(client.readResource({ uri }))).code);
+      }
+      assert.deepEqual(codes, Array(2).fill(era.modern ? INVALID_PARAMS : RESOURCE_NOT_FOUND));
+    },
+  ],
+  [
     'without a token, or with a forged one, the client learns that it is unauthorized',
     async ({ era }) => {
       const forged = `${DOCTOR.slice(0, DOCTOR.lastIndexOf('.'))}${BILLING.slice(BILLING.lastIndexOf('.'))}`;
@@ -184,7 +242,26 @@ const CHECKS = [
       assert.deepEqual(streams, [200]);
       assert.equal((await records(client)).isError, false);
     },
-    era => !era.modern,
+    era => !era.modern && era.transport === 'http',
+  ],
+  [
+    'a client hears when one of its conversations changes',
+    async ({ era, as, quiet }) => {
+      const client = await as(DOCTOR);
+      const id = `heard-${crypto.randomUUID()}`;
+      const uri = `memory://conversation/${id}`;
+      await outside('memory/get_or_create', { conversation_id: id });
+      const heard = new Promise(tell => era.whenUpdated(client, ({ params }) => tell(params.uri)));
+      const filter = { resourceSubscriptions: [uri] };
+      const subscription = era.modern && (await client.listen(filter));
+      if (!era.modern) {
+        await quiet();
+        await client.subscribeResource({ uri });
+      }
+      await outside('memory/add_message', { conversation_id: id, role: 'user', content: 'hello' });
+      assert.equal(await heard, uri);
+      await (subscription ? subscription.close() : client.unsubscribeResource({ uri }));
+    },
   ],
   [
     'ping is answered',
@@ -241,7 +318,7 @@ export async function run(name, eras) {
   for (const era of eras) {
     for (const [promise, check, applies = () => true] of CHECKS) {
       if (!applies(era, eras)) continue;
-      const line = `${name}, ${era.version} (${era.mode}): ${promise}`;
+      const line = `${name}, ${era.transport}, ${era.version} (${era.mode}): ${promise}`;
       const opened = connections(era);
       try {
         await within(CHECK_MS, check({ era, ...opened }));

@@ -1,7 +1,8 @@
-"""The official Python client against a running gateway, once per protocol version it can be made to speak.
+"""The official Python client against a running gateway, once per transport and protocol version it can be made to
+speak; over stdio it starts `wardgate stdio`.
 
-Takes WARDGATE_URL and the tokens DOCTOR, NURSE and BILLING from the environment. Prints a line per check;
-exits non-zero when one failed.
+Takes WARDGATE, which is the binary, WARDGATE_URL and the tokens DOCTOR, NURSE and BILLING from the environment.
+Prints a line per check; exits non-zero when one failed.
 """
 
 import asyncio
@@ -9,19 +10,25 @@ import json
 import logging
 import os
 import sys
-from contextlib import asynccontextmanager
+import uuid
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
 import anyio
 import httpx2
-from mcp import Client, ClientSession, MCPError, types
+from mcp import Client, ClientSession, MCPError, StdioServerParameters, types
+from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
-URL, DOCTOR, NURSE, BILLING = (os.environ[name] for name in ("WARDGATE_URL", "DOCTOR", "NURSE", "BILLING"))
+WARDGATE, URL, DOCTOR, NURSE, BILLING = (
+    os.environ[name] for name in ("WARDGATE", "WARDGATE_URL", "DOCTOR", "NURSE", "BILLING")
+)
 CHECK_SECONDS = 30
+QUIET = open(os.devnull, "w")
 
 TOOLS = ["get_admissions", "get_appointments", "get_medical_records", "get_patient_overview", "get_shifts"]
 TOOL = "get_medical_records"
+TRIAGE = "guide://triage"
 RECORDS = [
     {
         "id": 1,
@@ -54,44 +61,61 @@ class Era:
     version: str
     mode: str | None
     """What `Client` is told; without one, a `ClientSession` offers exactly `version`."""
+    transport: str = "http"
 
     @property
     def modern(self) -> bool:
         return self.version == "2026-07-28"
 
     def __str__(self) -> str:
-        return f"{self.version} ({self.mode or 'offered'})"
+        return f"{self.transport}, {self.version} ({self.mode or 'offered'})"
 
 
-ERAS = [
-    Era("2026-07-28", "auto"),
-    Era("2026-07-28", "2026-07-28"),
-    Era("2025-11-25", "legacy"),
-    Era("2025-06-18", None),
-    Era("2025-03-26", None),
-]
+def eras_over(transport):
+    return [
+        Era("2026-07-28", "auto", transport),
+        Era("2026-07-28", "2026-07-28", transport),
+        Era("2025-11-25", "legacy", transport),
+        Era("2025-06-18", None, transport),
+        Era("2025-03-26", None, transport),
+    ]
+
+
+ERAS = [*eras_over("http"), *eras_over("stdio")]
 
 
 @asynccontextmanager
 async def connect(era, token, statuses=None):
     """A connected client; the HTTP status of every answer is added to `statuses`."""
+    async with AsyncExitStack() as stack:
+        transport = over_stdio(token) if era.transport == "stdio" else await over_http(stack, token, statuses)
+        if era.mode:
+            yield await stack.enter_async_context(Client(transport, mode=era.mode))
+        else:
+            read, write = await stack.enter_async_context(transport)
+            session = await stack.enter_async_context(ClientSession(read, write))
+            session.adopt(await session.send_request(initialize(era.version), types.InitializeResult))
+            await session.send_notification(types.InitializedNotification())
+            yield session
 
+
+async def over_http(stack, token, statuses):
     async def note(response):
         if statuses is not None:
             statuses.append(response.status_code)
 
-    headers = {"Authorization": f"Bearer {token}"} if token else {}
-    hooks = {"response": [note]}
-    async with httpx2.AsyncClient(headers=headers, event_hooks=hooks, timeout=CHECK_SECONDS) as http:
-        transport = streamable_http_client(URL, http_client=http)
-        if era.mode:
-            async with Client(transport, mode=era.mode) as client:
-                yield client
-        else:
-            async with transport as (read, write), ClientSession(read, write) as session:
-                session.adopt(await session.send_request(initialize(era.version), types.InitializeResult))
-                await session.send_notification(types.InitializedNotification())
-                yield session
+    http = httpx2.AsyncClient(headers=bearer(token), event_hooks={"response": [note]}, timeout=CHECK_SECONDS)
+    return streamable_http_client(URL, http_client=await stack.enter_async_context(http))
+
+
+def over_stdio(token):
+    # The token by environment: on a command line every process of the machine could read it.
+    bridge = StdioServerParameters(command=WARDGATE, args=["stdio", "--url", URL], env={"WARDGATE_TOKEN": token})
+    return stdio_client(bridge, errlog=QUIET)
+
+
+def bearer(token):
+    return {"Authorization": f"Bearer {token}"} if token else {}
 
 
 def initialize(version):
@@ -120,6 +144,15 @@ async def refusal(call):
     except MCPError as error:
         return error
     raise AssertionError(f"not refused: {result}")
+
+
+async def outside(method, **params):
+    """What a doctor does without the client that is checked."""
+    headers = {"Authorization": f"Bearer {DOCTOR}"}
+    body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+    async with httpx2.AsyncClient(headers=headers, timeout=CHECK_SECONDS) as http:
+        answer = (await http.post(URL, json=body)).json()
+    assert "result" in answer, answer
 
 
 CHECKS = []
@@ -217,10 +250,46 @@ async def explains(era):
         assert result.is_error and text(result) == "Invalid patient_id: NOGWI", result
 
 
-@check("without a token, or with a forged one, every answer is 401")
-async def unauthorised(era):
+@check("a nurse has the guides and a prompt: listed, completed, filled in, read")
+async def guides(era):
+    async with connect(era, NURSE) as client:
+        (prompt,) = (await client.list_prompts()).prompts
+        assert prompt.name == "summarise_chart", prompt
+        assert [argument.name for argument in prompt.arguments if argument.required] == ["patient_id"], prompt
+        reference = types.PromptReference(type="ref/prompt", name=prompt.name)
+        completed = await client.complete(reference, {"name": "tone", "value": "p"})
+        assert completed.completion.values == ["plain"], completed
+        got = await client.get_prompt(prompt.name, {"patient_id": "NUGWI", "tone": "plain"})
+        assert "in plain language" in got.messages[0].content.text, got
+        assert got.messages[1].content.resource.uri == TRIAGE, got
+        listed = await client.list_resources()
+        assert TRIAGE in [resource.uri for resource in listed.resources], listed
+        templates = await client.list_resource_templates()
+        assert "guide://ward/{ward}" in [template.uri_template for template in templates.resource_templates], templates
+        for uri, words in ((TRIAGE, "| orange |"), ("guide://ward/W2", "# Ward W2")):
+            read = await client.read_resource(uri)
+            assert read.contents[0].uri == uri and words in read.contents[0].text, read
+
+
+@check("billing has none of them, and is refused as if there were none")
+async def hides_guides(era):
+    async with connect(era, BILLING) as client:
+        assert (await client.list_prompts()).prompts == []
+        prompt = await refusal(client.get_prompt("summarise_chart", {"patient_id": "NUGWI"}))
+        assert prompt.code == types.INVALID_PARAMS, prompt
+        refused = [await refusal(client.read_resource(uri)) for uri in (TRIAGE, "guide://nothing")]
+    code = types.INVALID_PARAMS if era.modern else -32002
+    assert [error.code for error in refused] == [code, code], refused
+
+
+def wrong_tokens():
     payload, signature = DOCTOR.rpartition(".")[0], BILLING.rpartition(".")[2]
-    for token in ("", f"{payload}.{signature}"):
+    return "", f"{payload}.{signature}"
+
+
+@check("without a token, or with a forged one, every answer is 401", lambda era: era.transport == "http")
+async def unauthorised(era):
+    for token in wrong_tokens():
         statuses = []
         try:
             async with connect(era, token, statuses) as client:
@@ -230,6 +299,32 @@ async def unauthorised(era):
         else:
             raise AssertionError("not refused")
         assert statuses and set(statuses) == {401}, statuses
+
+
+# In an older version it opens its stream only when it was given a session, which the gateway has none of.
+@check("a client hears when one of its conversations changes", lambda era: era.modern)
+async def hears(era):
+    conversation = f"heard-{uuid.uuid4()}"
+    uri = f"memory://conversation/{conversation}"
+    await outside("memory/get_or_create", conversation_id=conversation)
+    async with connect(era, DOCTOR) as client, client.listen(resource_subscriptions=[uri]) as changes:
+        assert changes.honored.resource_subscriptions == [uri], changes.honored
+        await outside("memory/add_message", conversation_id=conversation, role="user", content="hello")
+        event = await anext(changes)
+    assert event.uri == uri, event
+
+
+@check("without a token, or with a forged one, every request ends and says what to fix", lambda era: era.transport == "stdio")
+async def unauthorised_bridge(era):
+    for token in wrong_tokens():
+        try:
+            async with connect(era, token) as client:
+                await client.list_tools()
+        except Exception as error:
+            assert [type(leaf) for leaf in leaves(error)] == [MCPError], leaves(error)
+            assert "WARDGATE_TOKEN" in str(leaves(error)[0]), leaves(error)
+        else:
+            raise AssertionError("not refused")
 
 
 @check("ping is answered", lambda era: not era.modern)

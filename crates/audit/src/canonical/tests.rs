@@ -37,6 +37,7 @@ fn subject() -> CallFacts {
         policy_hash: Some(Digest::from_bytes([2; 32])),
         policies: vec!["doctor-reads".to_owned()],
         permit_id: Some(PERMIT_ID.parse().unwrap()),
+        method: String::new(),
     }
 }
 
@@ -171,6 +172,16 @@ fn the_canonical_bytes_of_an_outcome_are_these() {
         (&"ok".into(), &false.into())
     );
     assert_eq!((&ok["rows"], &ok["phi"]), (&12.into(), &true.into()));
+}
+
+#[test]
+fn what_is_no_call_of_a_tool_says_its_method() {
+    let read = Outcome {
+        call: subject().by_method("resources/read"),
+        ..outcome()
+    };
+    let read: Value = serde_json::from_str(&canonical(Event::Outcome(read))).unwrap();
+    assert_eq!(read["method"], "resources/read");
 }
 
 #[test]
@@ -359,7 +370,7 @@ prop_compose! {
 
 prop_compose! {
     fn any_outcome()(
-        texts in prop::collection::vec(any_text(), 8),
+        texts in prop::collection::vec(any_text(), 9),
         roles in prop::collection::vec(any_text(), 0..4),
         policies in prop::collection::vec(any_text(), 0..4),
         counts in prop::collection::vec(0..=MAX_INTEGER, 3),
@@ -391,6 +402,7 @@ prop_compose! {
                 policy_hash: present[3].then_some(digest),
                 policies,
                 permit_id: present[4].then(|| PERMIT_ID.parse().unwrap()),
+                method: text(),
             },
             status,
             reason: text(),

@@ -253,6 +253,7 @@ pub(crate) fn subject() -> CallFacts {
         policy_hash: None,
         policies: Vec::new(),
         permit_id: None,
+        method: String::new(),
     }
 }
 

@@ -84,6 +84,7 @@ impl TryFrom<audit::v1::CallFacts> for CallFacts {
             protocol: call.protocol,
             requested_tool: call.requested_tool,
             policies: call.policies,
+            method: call.method,
         })
     }
 }
@@ -113,6 +114,7 @@ impl From<&CallFacts> for audit::v1::CallFacts {
             policy_hash: call.policy_hash.map(Digest::to_wire).unwrap_or_default(),
             policies: call.policies.clone(),
             permit_id: text(call.permit_id),
+            method: call.method.clone(),
         }
     }
 }

@@ -16,6 +16,7 @@ use wardgate_telemetry::trace_context;
 use super::{Entrance, GRANTS, metadata, problem};
 use crate::Gateway;
 use crate::config::Limits;
+use crate::content;
 use crate::listen::{self, Script};
 use crate::mcp::{self, Door, Post};
 use crate::reply::Answer;
@@ -92,7 +93,10 @@ pub(super) async fn handle(
             answer.into_response()
         }
         Ok(Admitted::Listener(caller)) => {
-            let script = Script::of_get(listen::session_of(&parts.headers));
+            let script = Script::of_get(
+                listen::session_of(&parts.headers),
+                content::offered(&gateway),
+            );
             let opened = gateway.listeners().open(&caller, script, &gateway.ambient);
             let answer = opened.unwrap_or_else(|error| Answer::error(None, &error));
             for reason in answer.refused() {

@@ -77,7 +77,7 @@ impl Heard {
         match what {
             Changed::List => self.list = true,
             Changed::Subscriptions => self.subscriptions += 1,
-            // Nothing is told of one that waits twice.
+            // It is among them.
             Changed::Messages(_) if self.every => {}
             Changed::Messages(id) => {
                 self.changed.insert(id.clone());

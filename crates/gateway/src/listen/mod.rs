@@ -1,4 +1,4 @@
-//! Streams on which connected clients hear that their tools or their conversations may have changed.
+//! Streams on which connected clients hear that their tools, prompts, resources or conversations may have changed.
 //!
 //! ```text
 //!  catalogue ──┐                                  ┌──▶ POST subscriptions/listen, from 2026-07-28
@@ -27,7 +27,7 @@ use axum::http::{HeaderMap, header};
 use bytes::Bytes;
 use futures::{StreamExt, stream};
 use tokio::sync::watch;
-use tokio::time::{Sleep, sleep};
+use tokio::time::{Instant, Sleep, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 use wardgate_domain::{Ambient, Caller, Digest};
 
@@ -112,6 +112,7 @@ impl Listeners {
             following: following.map(|(wants, all)| Following::new(wants, caller, all)),
             changes,
             told,
+            due: None,
             script,
             draining: self.draining.clone(),
             token_ends: Box::pin(sleep(caller.expires_at().since(ambient.now()))),
@@ -145,6 +146,8 @@ struct Listener {
     changes: watch::Receiver<u64>,
     /// The last change it was told of.
     told: u64,
+    /// When it is to be told of the next, if there is one.
+    due: Option<Instant>,
     following: Option<Following>,
     draining: CancellationToken,
     token_ends: Pin<Box<Sleep>>,
@@ -159,9 +162,9 @@ impl Listener {
             () = self.draining.cancelled() => self.script.last.map(|last| (last, None)),
             // Without a farewell: the client comes again, with the next token.
             () = &mut self.token_ends => None,
-            change = settled(&mut self.changes, self.told), if self.script.tools => {
+            change = settled(&mut self.changes, self.told, &mut self.due), if !self.script.lists.is_empty() => {
                 self.told = change?;
-                Some((self.script.tools_changed(), Some(self)))
+                Some((self.script.lists_changed(), Some(self)))
             }
             words = heard(&mut self.following) => {
                 Some((self.script.resources_changed(&words), Some(self)))
@@ -171,10 +174,16 @@ impl Listener {
     }
 }
 
-/// The first change after `told`, with those that came soon after it.
-async fn settled(changes: &mut watch::Receiver<u64>, told: u64) -> Option<u64> {
+/// The first change after `told`, with those that came soon after it. Whoever is disturbed in waiting asks again, and
+/// waits no longer for that.
+async fn settled(
+    changes: &mut watch::Receiver<u64>,
+    told: u64,
+    due: &mut Option<Instant>,
+) -> Option<u64> {
     changes.wait_for(|now| *now != told).await.ok()?;
-    sleep(SETTLE).await;
+    sleep_until(*due.get_or_insert_with(|| Instant::now() + SETTLE)).await;
+    *due = None;
     Some(*changes.borrow())
 }
 

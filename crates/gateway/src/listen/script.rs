@@ -9,6 +9,7 @@ use serde_json::value::RawValue;
 use wardgate_domain::Digest;
 
 use super::following::{Wants, Words};
+use crate::content::Offered;
 use crate::mcp::{Request, object};
 use crate::memory::ConversationUri;
 use crate::reply::{RpcError, SERVER_INFO};
@@ -24,8 +25,8 @@ const MOST_RESOURCES: usize = 1_000;
 pub(crate) struct Script {
     /// At once.
     pub(super) first: Bytes,
-    /// Whether the client asked to hear that its list of tools changed.
-    pub(super) tools: bool,
+    /// The lists of the catalogue whose changes the client asked to hear of.
+    pub(super) lists: Vec<&'static str>,
     /// What it asked to hear of conversations.
     pub(super) conversations: Option<Wants>,
     /// When the gateway ends the stream.
@@ -47,6 +48,8 @@ struct Wanted {
     #[serde(default)]
     tools_list_changed: bool,
     #[serde(default)]
+    prompts_list_changed: bool,
+    #[serde(default)]
     resources_list_changed: bool,
     #[serde(default)]
     resource_subscriptions: Vec<String>,
@@ -54,21 +57,23 @@ struct Wanted {
 
 impl Script {
     /// Of a GET before 2026-07-28, whose client subscribes to resources by requests of their own.
-    pub(crate) fn of_get(session: Option<Digest>) -> Self {
+    pub(crate) fn of_get(session: Option<Digest>, offered: Offered) -> Self {
         Self {
             // Says nothing, but shows whoever waits that the stream is there.
             first: Bytes::from_static(b":\n\n"),
-            tools: true,
+            lists: lists([true, offered.prompts, offered.resources]),
             conversations: Some(Wants::Subscribed { session }),
             last: None,
             meta: None,
         }
     }
 
-    /// Of `subscriptions/listen`; without a memory there is nothing to hear of conversations.
+    /// Of `subscriptions/listen`; without a memory there is nothing to hear of conversations, and of prompts and
+    /// resources only what is `offered`.
     pub(crate) fn of_subscription(
         request: &Request<'_>,
         remembers: bool,
+        offered: Offered,
     ) -> Result<Self, RpcError> {
         let id = request.id.get();
         if id.len() > ID_BYTES {
@@ -94,6 +99,11 @@ impl Script {
         if wanted.tools_list_changed {
             accepted["toolsListChanged"] = true.into();
         }
+        let prompts = wanted.prompts_list_changed && offered.prompts;
+        if prompts {
+            accepted["promptsListChanged"] = true.into();
+        }
+        let resources = wanted.resources_list_changed && offered.resources;
         let mut conversations = Vec::new();
         if remembers {
             // What is no conversation's never changes here, so it is not promised.
@@ -108,7 +118,7 @@ impl Script {
             accepted["resourceSubscriptions"] = uris.collect();
         }
         let list = remembers && wanted.resources_list_changed;
-        if list {
+        if list || resources {
             accepted["resourcesListChanged"] = true.into();
         }
         let meta = format!(r#""io.modelcontextprotocol/subscriptionId":{id}"#);
@@ -117,7 +127,7 @@ impl Script {
             first: event(&format!(
                 r#"{{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{{"_meta":{{{meta}}},"notifications":{accepted}}}}}"#
             )),
-            tools: wanted.tools_list_changed,
+            lists: lists([wanted.tools_list_changed, prompts, resources]),
             conversations: wants.then_some(Wants::Chosen {
                 list,
                 conversations,
@@ -129,9 +139,11 @@ impl Script {
         })
     }
 
-    /// The list of tools changed.
-    pub(super) fn tools_changed(&self) -> Bytes {
-        self.notification("tools/list_changed", None)
+    /// The lists of the catalogue changed, or whom something is visible to. Which of them, nobody looks at.
+    pub(super) fn lists_changed(&self) -> Bytes {
+        let lists = self.lists.iter();
+        let told = lists.map(|list| self.notification(&format!("{list}/list_changed"), None));
+        told.collect::<Vec<_>>().concat().into()
     }
 
     /// Conversations changed, or the list of them.
@@ -158,6 +170,14 @@ impl Script {
         message.push('}');
         event(&message)
     }
+}
+
+/// The names of those lists that are wanted, of tools, prompts and resources.
+fn lists(wanted: [bool; 3]) -> Vec<&'static str> {
+    let lists = ["tools", "prompts", "resources"].into_iter().zip(wanted);
+    lists
+        .filter_map(|(list, wanted)| wanted.then_some(list))
+        .collect()
 }
 
 fn event(message: &str) -> Bytes {

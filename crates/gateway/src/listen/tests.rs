@@ -8,7 +8,8 @@ use futures::StreamExt;
 use tokio::time::{Instant, advance};
 use wardgate_domain::{Ambient, Caller, CallerClaims};
 
-use super::{Changes, Listeners, Script};
+use super::{Changes, Listeners, SETTLE, Script, settled};
+use crate::content::Offered;
 
 const CHANGED: &str = "event: message\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\"}\n\n";
 const ALIVE: &str = ":\n\n";
@@ -26,13 +27,17 @@ async fn open(listeners: &Listeners, token: Duration) -> BodyDataStream {
         expires_at: ambient.now().plus(token),
     }));
     let answer = listeners
-        .open(&caller, Script::of_get(None), &ambient)
+        .open(&caller, Script::of_get(None, OFFERED), &ambient)
         .unwrap();
     let mut stream = answer.into_response().into_body().into_data_stream();
     assert_eq!(stream.next().await.unwrap().unwrap(), ALIVE);
     stream
 }
 
+const OFFERED: Offered = Offered {
+    prompts: false,
+    resources: false,
+};
 const HOUR: Duration = Duration::from_secs(3_600);
 
 #[tokio::test(start_paused = true)]
@@ -89,4 +94,19 @@ async fn the_stream_ends_with_the_token_or_the_gateway_and_its_place_is_free() {
     let mut stream = open(&listeners, HOUR).await;
     listeners.drain();
     assert!(stream.next().await.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_has_much_else_to_say_says_this_no_later() {
+    let changes = Changes::default();
+    let (mut follows, mut due) = (changes.follow(), None);
+    changes.announce();
+    let began = Instant::now();
+    for _ in 0..2 {
+        let disturbed = Duration::from_millis(400);
+        let early = tokio::time::timeout(disturbed, settled(&mut follows, 0, &mut due)).await;
+        assert!(early.is_err());
+    }
+    assert_eq!(settled(&mut follows, 0, &mut due).await, Some(1));
+    assert_eq!(began.elapsed(), SETTLE);
 }

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::Version;
 use super::envelope::Request;
 use crate::Gateway;
+use crate::content;
 use crate::reply::Answer;
 
 /// What a model should know before it lists the tools.
@@ -12,12 +13,21 @@ pub(super) const INSTRUCTIONS: &str = "Tools reach an organisation's data under 
 
 /// What there is besides tools depends on the configuration, never on the caller.
 pub(super) fn capabilities(gateway: &Gateway) -> Value {
-    let tools = json!({ "listChanged": true });
+    let changes = json!({ "listChanged": true });
+    let offered = content::offered(gateway);
+    let mut capabilities = json!({ "tools": changes });
     if gateway.memory().is_some() {
-        json!({ "tools": tools, "resources": { "subscribe": true, "listChanged": true } })
-    } else {
-        json!({ "tools": tools })
+        capabilities["resources"] = json!({ "subscribe": true, "listChanged": true });
+    } else if offered.resources {
+        capabilities["resources"] = changes.clone();
     }
+    if offered.prompts {
+        capabilities["prompts"] = changes;
+    }
+    if offered.prompts || offered.resources {
+        capabilities["completions"] = json!({});
+    }
+    capabilities
 }
 
 pub(super) fn discover(gateway: &Gateway, request: &Request<'_>, version: Version) -> Answer {

@@ -60,6 +60,7 @@ impl<'a> Meta<'a> {
             let named = match &*request.method {
                 "tools/call" | "prompts/get" => request.params.name,
                 "resources/read" => request.params.uri,
+                "tasks/get" | "tasks/update" | "tasks/cancel" => request.params.task_id,
                 _ => None,
             };
             if let Some(name) = named.and_then(text_of) {

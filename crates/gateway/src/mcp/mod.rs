@@ -26,6 +26,7 @@ use wardgate_telemetry::names;
 
 use crate::Gateway;
 use crate::call_tool::{self, ToolCall};
+use crate::content;
 use crate::listen::Script;
 use crate::memory::{self, Subscribe};
 use crate::reply::{Answer, Dialect, RpcError};
@@ -171,14 +172,17 @@ async fn dispatch(
     let method = match &*request.method {
         known @ ("tools/call"
         | "tools/list"
-        | TEMPLATES
         | LISTEN
         | "server/discover"
         | "initialize"
         | "ping"
         | "resources/subscribe"
         | "resources/unsubscribe") => known,
-        other => of_memory(other).map_or("other", MemoryMethod::as_str),
+        other => {
+            let of_content = content::Method::named(other).map(content::Method::as_str);
+            let of_memory = || of_memory(other).map(MemoryMethod::as_str);
+            of_content.or_else(of_memory).unwrap_or("other")
+        }
     };
     counter!(names::MCP_REQUESTS, "method" => method.to_owned()).increment(1);
     match &*request.method {
@@ -197,7 +201,11 @@ async fn dispatch(
         }
         // The plain endpoint has one answer to one POST.
         LISTEN if version.is_modern() && post.door == Door::Mcp => {
-            let script = Script::of_subscription(request, gateway.memory().is_some())?;
+            let script = Script::of_subscription(
+                request,
+                gateway.memory().is_some(),
+                content::offered(gateway),
+            )?;
             let listeners = gateway.listeners();
             listeners.open(&post.caller, script, gateway.ambient())
         }
@@ -205,7 +213,9 @@ async fn dispatch(
             Ok(initialize::initialize(gateway, request, version))
         }
         "ping" if !version.is_modern() => Ok(Answer::empty(request.id)),
-        TEMPLATES => memory::templates(gateway, request, version),
+        method if let Some(of_content) = content::Method::named(method) => {
+            content::answer(gateway, post, request, version, of_content).await
+        }
         // What it is about comes by GET, which the plain endpoint has not.
         method
             if let Some(subscribe) = Subscribe::named(method)
@@ -227,8 +237,6 @@ async fn dispatch(
 
 /// Opens a stream of changes.
 const LISTEN: &str = "subscriptions/listen";
-/// The one method about conversations that asks for none.
-const TEMPLATES: &str = "resources/templates/list";
 
 /// The method of the memory of this name.
 fn of_memory(method: &str) -> Option<MemoryMethod> {

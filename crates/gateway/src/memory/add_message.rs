@@ -70,7 +70,7 @@ impl Endpoint for AddMessage {
             messages => result["messages"] = messages.iter().map(place).collect(),
         }
         Ok(Done {
-            result,
+            result: result.to_string(),
             conversation: Some(added.key),
             seen: Seen {
                 phi: false,

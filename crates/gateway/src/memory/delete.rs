@@ -23,6 +23,6 @@ impl Endpoint for Delete {
     async fn run(&self, desk: &Desk<'_>) -> Result<Done, Stop> {
         let key = desk.memory.delete(desk.of, &self.id).await?;
         let result = json!({ "status": "success", "conversation_id": self.id.as_str() });
-        Ok(Done::about(key, result))
+        Ok(Done::about(key, &result))
     }
 }

@@ -46,7 +46,7 @@ impl Endpoint for GetContext {
             });
         }
         Ok(Done {
-            result,
+            result: result.to_string(),
             conversation: window.key,
             seen: Seen::of(window.messages.iter().chain(&window.summary)),
         })

@@ -24,6 +24,6 @@ impl Endpoint for GetOrCreate {
     async fn run(&self, desk: &Desk<'_>) -> Result<Done, Stop> {
         let (conversation, created) = desk.memory.get_or_create(desk.of, self.id.as_ref()).await?;
         let result = json!({ "conversation_id": conversation.id.as_str(), "created": created });
-        Ok(Done::about(conversation.key, result))
+        Ok(Done::about(conversation.key, &result))
     }
 }

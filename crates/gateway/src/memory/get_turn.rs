@@ -27,16 +27,17 @@ impl Endpoint for GetTurn {
         let found = desk.memory.get_turn(desk.of, &self.id, &self.turn).await?;
         let Some(turn) = found else {
             return Ok(Done {
-                result: json!({ "state": "none", "messages": [] }),
+                result: json!({ "state": "none", "messages": [] }).to_string(),
                 conversation: None,
                 seen: Seen::default(),
             });
         };
         Ok(Done {
             result: json!({
-                "state": turn.state.as_str(),
+                "state": turn.state.as_str().to_string(),
                 "messages": Shown::all(&turn.messages),
-            }),
+            })
+            .to_string(),
             conversation: Some(turn.key),
             seen: Seen::of(&turn.messages),
         })

@@ -1,13 +1,13 @@
-//! `resources/list` and `resources/templates/list`: the caller's conversations as resources, newest first.
+//! `resources/list`: the caller's conversations as resources, newest first.
 
 use serde_json::{Value, json};
 use wardgate_domain::{Conversation, MemoryMethod};
 
 use super::uri::{ConversationUri, TEMPLATE};
 use super::{Desk, Done, Endpoint, Fields, Seen, Stop};
-use crate::Gateway;
-use crate::mcp::{Request, Version};
-use crate::reply::{Answer, RpcError};
+use crate::content::{Cursor, Listed};
+use crate::mcp::Version;
+use crate::reply::RpcError;
 
 /// Conversations on a page.
 const PAGE: u32 = 50;
@@ -16,16 +16,38 @@ const PAGE: u32 = 50;
 const NAMED: usize = 8;
 
 pub(super) struct ListResources {
+    /// The memory's own; empty at the start.
     cursor: String,
+    before: Listed,
+}
+
+impl ListResources {
+    /// The first page, with what comes before it.
+    pub(super) fn behind(before: Listed) -> Self {
+        Self {
+            cursor: String::new(),
+            before,
+        }
+    }
 }
 
 impl Endpoint for ListResources {
     const METHOD: MemoryMethod = MemoryMethod::List;
 
     fn read(params: &Fields<'_>) -> Result<Self, RpcError> {
+        let cursor = match params.parsed("cursor")? {
+            Some(Cursor::Memory(cursor)) => cursor,
+            // What was listed before conversations may be gone by now.
+            None | Some(Cursor::After(_)) => String::new(),
+        };
         Ok(Self {
-            cursor: params.text("cursor")?.unwrap_or_default(),
+            cursor,
+            before: Listed::default(),
         })
+    }
+
+    fn meta(&self) -> Option<&str> {
+        Some(self.before.meta.as_str()).filter(|meta| !meta.is_empty())
     }
 
     async fn run(&self, desk: &Desk<'_>) -> Result<Done, Stop> {
@@ -33,13 +55,19 @@ impl Endpoint for ListResources {
             .memory
             .list_conversations(desk.of, PAGE, &self.cursor)
             .await?;
-        let mut result = json!({
-            "resources": conversations.iter().map(resource).collect::<Vec<_>>(),
-        });
+        let before = self.before.entries.iter().cloned();
+        let own = conversations.iter().map(|it| resource(it).to_string());
+        let resources: Vec<_> = before.chain(own).collect();
+        let mut others = json!({});
         if let Some(next) = next {
-            result["nextCursor"] = next.into();
+            others["nextCursor"] = Cursor::Memory(next).write().into();
         }
-        private(&mut result, desk.version);
+        private(&mut others, desk.version);
+        let mut result = format!(r#"{{"resources":[{}]"#, resources.join(","));
+        for (name, value) in others.as_object().into_iter().flatten() {
+            result += &format!(r#","{name}":{value}"#);
+        }
+        result.push('}');
         Ok(Done {
             result,
             conversation: None,
@@ -69,25 +97,11 @@ pub(super) fn private(result: &mut Value, version: Version) {
 }
 
 /// The one template, the same for everyone.
-pub(crate) fn templates(
-    gateway: &Gateway,
-    request: &Request<'_>,
-    version: Version,
-) -> Result<Answer, RpcError> {
-    if gateway.memory().is_none() {
-        return Err(RpcError::unknown_method(&request.method, version));
-    }
-    let mut result = json!({
-        "resourceTemplates": [{
-            "uriTemplate": TEMPLATE,
-            "name": "Conversation",
-            "description": "What was said in one of your conversations, oldest first; `next` in it is the URI of what follows",
-            "mimeType": "application/json",
-        }],
-    });
-    if version.is_modern() {
-        result["ttlMs"] = 3_600_000.into();
-        result["cacheScope"] = "public".into();
-    }
-    Ok(Answer::object(request.id, version, &result, ""))
+pub(crate) fn template() -> Value {
+    json!({
+        "uriTemplate": TEMPLATE,
+        "name": "Conversation",
+        "description": "What was said in one of your conversations, oldest first; `next` in it is the URI of what follows",
+        "mimeType": "application/json",
+    })
 }

@@ -40,11 +40,12 @@ use wardgate_telemetry::names;
 use self::fields::Fields;
 use self::stop::Stop;
 use crate::Gateway;
-use crate::mcp::{Post, Request, Version};
-use crate::reply::{Answer, RpcError};
+use crate::content::Listed;
+use crate::mcp::{Post, Request, Version, inner, text_of};
+use crate::reply::{Answer, RpcError, call_meta};
 use crate::stages::stage;
 
-pub(crate) use self::list_resources::templates;
+pub(crate) use self::list_resources::template;
 pub(crate) use self::subscribe::Subscribe;
 pub(crate) use self::uri::ConversationUri;
 
@@ -57,6 +58,11 @@ trait Endpoint: Sized + Send + Sync + 'static {
 
     /// What the client asks for; an error names the field.
     fn read(params: &Fields<'_>) -> Result<Self, RpcError>;
+
+    /// Further members of the `_meta` of its answer.
+    fn meta(&self) -> Option<&str> {
+        None
+    }
 
     /// Asks the memory service.
     fn run(&self, desk: &Desk<'_>) -> impl Future<Output = Result<Done, Stop>> + Send;
@@ -72,17 +78,17 @@ struct Desk<'a> {
 
 /// An answer that is not out yet.
 struct Done {
-    /// A JSON object.
-    result: Value,
+    /// A JSON object, as text.
+    result: String,
     conversation: Option<ConversationKey>,
     seen: Seen,
 }
 
 impl Done {
     /// An answer about one conversation, without messages.
-    fn about(conversation: ConversationKey, result: Value) -> Self {
+    fn about(conversation: ConversationKey, result: &Value) -> Self {
         Self {
-            result,
+            result: result.to_string(),
             conversation: Some(conversation),
             seen: Seen::default(),
         }
@@ -132,6 +138,28 @@ pub(crate) async fn answer(
     }
 }
 
+/// The first conversations, as resources behind others on one page.
+pub(crate) async fn list_behind(
+    gateway: &Arc<Gateway>,
+    post: &Post,
+    request: &Request<'_>,
+    version: Version,
+    before: Listed,
+) -> Result<Answer, RpcError> {
+    let Some(memory) = gateway.memory().cloned() else {
+        return Err(RpcError::unknown_method(&request.method, version));
+    };
+    let asked = Asked::of(gateway, post, request, version);
+    let endpoint = list_resources::ListResources::behind(before);
+    Ok(asked.carry_out(endpoint, memory).await)
+}
+
+/// Whether a URI is in the scheme of conversations.
+pub(crate) fn is_about(uri: Option<&RawValue>) -> bool {
+    let uri = uri.and_then(text_of);
+    uri.is_some_and(|uri| uri.starts_with(uri::SCHEME))
+}
+
 /// One request, read but for its parameters.
 struct Asked {
     gateway: Arc<Gateway>,
@@ -169,6 +197,11 @@ impl Asked {
             return Err(RpcError::unknown_method(E::METHOD.as_str(), self.version));
         };
         let endpoint = E::read(&Fields::of_params(request.raw_params)?)?;
+        Ok(self.carry_out(endpoint, memory).await)
+    }
+
+    /// Asks what `endpoint` asks, to the recorded end.
+    async fn carry_out<E: Endpoint>(self, endpoint: E, memory: MemoryClient) -> Answer {
         let (id, call_id) = (self.id.clone(), self.call_id);
         let span = tracing::info_span!(
             "memory",
@@ -179,10 +212,10 @@ impl Asked {
         let stories = self.gateway.stories.clone();
         // Its own task: whoever hangs up, the record is written.
         let story = stories.spawn(self.tell(endpoint, memory).instrument(span));
-        Ok(story.await.unwrap_or_else(|_| {
+        story.await.unwrap_or_else(|_| {
             let error = RpcError::internal("panic", "Internal error.").of_call(call_id, None);
             Answer::error(Some(&id), &error)
-        }))
+        })
     }
 
     /// The story, top to bottom.
@@ -217,7 +250,12 @@ impl Asked {
         };
         match ending {
             Ok(done) => {
-                Answer::recorded(&self.id, self.version, self.call_id, receipt, &done.result)
+                let mut meta = call_meta(self.call_id, receipt);
+                if let Some(more) = endpoint.meta() {
+                    meta = format!("{meta},{more}");
+                }
+                let members = inner(&done.result);
+                Answer::result_with_meta(&self.id, self.version, members, &meta)
             }
             Err(stop) => {
                 let error = stop.error.of_call(self.call_id, Some(receipt));

@@ -66,7 +66,7 @@ impl Endpoint for ReadResource {
         });
         private(&mut result, desk.version);
         Ok(Done {
-            result,
+            result: result.to_string(),
             conversation: Some(conversation.key),
             seen: Seen::of(&page.messages),
         })

@@ -44,7 +44,7 @@ impl Endpoint for Search {
             })
             .collect();
         Ok(Done {
-            result: json!({ "hits": shown }),
+            result: json!({ "hits": shown }).to_string(),
             conversation: None,
             seen: Seen::of(hits.iter().map(|hit| &hit.message)),
         })

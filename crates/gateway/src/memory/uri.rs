@@ -5,6 +5,8 @@ use std::str::FromStr;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use wardgate_domain::ConversationId;
 
+/// Before everything else.
+pub(super) const SCHEME: &str = "memory:";
 /// Before the id.
 const BASE: &str = "memory://conversation/";
 /// Before the position.

@@ -124,6 +124,17 @@ impl RpcError {
         )
     }
 
+    /// The same of a prompt.
+    pub(crate) fn unknown_prompt(requested: &str) -> Self {
+        let shown = cut(requested, 128);
+        Self::new(
+            StatusCode::OK,
+            -32602,
+            "unknown_prompt",
+            format!("Unknown prompt: {shown}"),
+        )
+    }
+
     /// A resource that there is not, or not for this caller.
     pub(crate) fn unknown_resource(version: Version) -> Self {
         let code = if version.is_modern() { -32602 } else { -32002 };

@@ -4,7 +4,6 @@ use axum::http::HeaderMap;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use wardgate_domain::CallId;
 use wardgate_rpc::client::Exchange;
 
 use super::{Knock, Visit};
@@ -55,14 +54,6 @@ pub(super) struct Awaited {
     /// The upstream's own name of the tool.
     #[serde(rename = "n")]
     pub(super) tool: String,
-    #[serde(rename = "c")]
-    pub(super) call: String,
-}
-
-impl Awaited {
-    pub(super) fn call_id(&self) -> Option<CallId> {
-        self.call.parse().ok()
-    }
 }
 
 /// What it is about.
@@ -173,6 +164,11 @@ fn of_request(
             version => version,
         },
     };
+    if let Some(version) = version.filter(|version| version.is_modern())
+        && is_removed(&request.method)
+    {
+        return Err(RpcError::unknown_method(&request.method, version));
+    }
     let subject = subject(request, body)?;
     // It begins one.
     let session = match &*request.method {
@@ -180,6 +176,11 @@ fn of_request(
         _ => session(gateway, visit, version)?,
     };
     Ok((version, session, subject))
+}
+
+/// From 2026-07-28 on. Of the others that went with them the upstream says so itself.
+fn is_removed(method: &str) -> bool {
+    matches!(method, "resources/subscribe" | "resources/unsubscribe")
 }
 
 fn subject(request: &Request<'_>, body: &Bytes) -> Result<Subject, RpcError> {

@@ -38,10 +38,7 @@ pub(super) async fn run(
     visit: Visit,
     errand: Errand,
 ) -> axum::response::Response {
-    let awaited = errand.resumes.as_ref().and_then(|at| at.awaited.as_ref());
-    let call_id = awaited
-        .and_then(Awaited::call_id)
-        .unwrap_or_else(|| CallId::new(gateway.ambient()));
+    let call_id = CallId::new(gateway.ambient());
     let span = tracing::info_span!(
         "upstream",
         source = source.name,
@@ -167,7 +164,6 @@ impl Story {
         Some(Awaited {
             id: self.errand.id.as_ref()?.get().to_owned(),
             tool: name.clone(),
-            call: self.call_id.to_string(),
         })
     }
 
@@ -314,7 +310,8 @@ impl Story {
                     let kind = "tool_runner_unavailable";
                     return self.failed(Status::Unknown, kind, CUT).await;
                 }
-                // A legacy server may hang up and have its client come back for the answer.
+                // A legacy server may hang up and have its client come back for the answer: that is on record as an
+                // errand of its own.
                 None => return self.ended(Status::Unknown, "stream_ended").await,
             }
         }

@@ -16,6 +16,7 @@ mod world;
 
 mod bodies;
 mod catalogue;
+mod content;
 mod decisions;
 mod failures;
 mod hang_up;

@@ -61,7 +61,10 @@ async fn discover() {
           },
           "cacheScope": "public",
           "capabilities": {
-            "resources": {},
+            "resources": {
+              "listChanged": true,
+              "subscribe": true
+            },
             "tools": {
               "listChanged": true
             }
@@ -100,7 +103,10 @@ async fn initialize() {
         "jsonrpc": "2.0",
         "result": {
           "capabilities": {
-            "resources": {},
+            "resources": {
+              "listChanged": true,
+              "subscribe": true
+            },
             "tools": {
               "listChanged": true
             }

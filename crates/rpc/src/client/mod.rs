@@ -1,6 +1,7 @@
 //! The generated clients in the types of `wardgate-domain`.
 
 mod audit;
+mod content;
 mod memory;
 mod policy;
 mod relay;
@@ -16,6 +17,7 @@ use wardgate_telemetry::trace_context;
 use crate::reason_of;
 
 pub use audit::{AuditClient, AuditFilter, StoredRecord};
+pub use content::{Content, ContentEntry, ContentResult, ContentSource, GetContent, Wanted};
 pub use memory::{
     Added, Addition, ContextWindow, Hit, Listed, MemoryClient, OnBehalfOf, Page, Session, Turn,
     Which,

@@ -12,11 +12,16 @@ use wardgate_domain::{
 use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_proto::toolrunner::v1::tool_runner_service_client::ToolRunnerServiceClient;
 
-use super::{CallError, Relay, Relayed, open_request, request, within};
+use super::{
+    CallError, Content, ContentResult, GetContent, Relay, Relayed, open_request, request, within,
+};
 use crate::Link;
 
 /// Bytes of one part of a relayed answer: the largest message taken from a server, and room for what is around it.
 const MAX_RELAYED: usize = 17 << 20;
+
+/// Bytes of the lists of prompts and resources: many times what the tool-runner keeps of a server.
+const MAX_LISTED: usize = 64 << 20;
 
 /// Asks the tool-runner.
 #[derive(Debug, Clone)]
@@ -227,6 +232,35 @@ impl ToolRunnerClient {
                 }
             }
             Err(InvalidMessage::field("result", "is missing: the stream ended without one").into())
+        })
+        .await
+    }
+
+    /// Every prompt and resource.
+    pub async fn list_content(&self) -> Result<Content, CallError> {
+        let mut client = self.client.clone().max_decoding_message_size(MAX_LISTED);
+        within(self.limit, async move {
+            let request = request(pb::ListContentRequest {}, self.limit);
+            Ok(client
+                .list_content(request)
+                .await?
+                .into_inner()
+                .try_into()?)
+        })
+        .await
+    }
+
+    /// Gets one prompt, resource or completion, within `limit`.
+    pub async fn get_content(
+        &self,
+        get: GetContent<'_>,
+        limit: Duration,
+    ) -> Result<ContentResult, CallError> {
+        let mut client = self.client.clone();
+        let message = get.into();
+        within(limit, async move {
+            let answer = client.get_content(request(message, limit)).await?;
+            Ok(answer.into_inner().try_into()?)
         })
         .await
     }

@@ -25,7 +25,7 @@ pub(crate) use execute::Scope;
 pub use fault::Fault;
 pub(crate) use fault::{Faults, Fields};
 pub(crate) use offers::Offers;
-pub(crate) use result_shape::{MaxRows, ResultShape, RowEntity, Shape, VALUE};
+pub(crate) use result_shape::{MaxRows, ResultShape, RowEntity, Shape, VALUE, read_classes};
 pub(crate) use source::{
     GrpcSettings, HttpSettings, McpSettings, Offered, PinMode, SourceKind, SourceSettings,
     SqlSettings, header_name,
@@ -33,11 +33,12 @@ pub(crate) use source::{
 pub(crate) use statement::{Dialect, Statement};
 pub(crate) use template::{Filter, JsonTemplate, Template, UnfitValue, is_identifier};
 pub use tool::Tool;
+pub(crate) use tool::is_name;
 pub use toolset::Toolset;
-pub(crate) use yaml::{Node, Yaml};
+pub(crate) use yaml::{KeyOrder, Mark, Node, Yaml};
 
 use execute::{Types, read_types};
-use yaml::{Mark, NotYaml};
+use yaml::NotYaml;
 
 /// A checked `tools.yaml`, or several in one directory.
 #[derive(Debug)]
@@ -173,11 +174,12 @@ impl Catalogue {
                 Toolset::read_all(node, &tools, &prefixes, &mut toolsets, faults);
             }
         }
+        let sources: Vec<_> = sources.into_values().flatten().collect();
         Self {
-            version: version(&tools, &toolsets, &[]),
+            version: version(&tools, &toolsets, &sources, &[]),
             tools,
             toolsets,
-            sources: sources.into_values().flatten().collect(),
+            sources,
             imported: Vec::new(),
             missing: Vec::new(),
         }
@@ -210,7 +212,7 @@ impl Catalogue {
         self.tools.extend(imports.tools);
         self.imported = imports.sources;
         self.missing = imports.missing;
-        self.version = version(&self.tools, &self.toolsets, &self.missing);
+        self.version = version(&self.tools, &self.toolsets, &self.sources, &self.missing);
     }
 
     /// Tools that toolsets name and that there are not: nobody offers them now.
@@ -294,12 +296,16 @@ fn read_sources(
     faults: &mut Faults,
 ) -> BTreeMap<String, Option<SourceSettings>> {
     let mut sources = BTreeMap::new();
+    let mut taken = BTreeMap::new();
     for part in parts {
         faults.in_file(part.path);
         let entries = part.sources.and_then(|node| faults.map(node, "sources"));
         for entry in entries.unwrap_or_default() {
             let (key, _) = entry;
             let settings = SourceSettings::read(entry, base(part.path), variables, faults);
+            if let Some(settings) = &settings {
+                check_content(settings, &mut taken, faults);
+            }
             if sources.insert(key.name.clone(), settings).is_some() {
                 faults.add(
                     key.at,
@@ -310,6 +316,26 @@ fn read_sources(
         }
     }
     sources
+}
+
+/// No two prompts may have one name, and no two resources one URI: clients know neither by its source.
+fn check_content(
+    settings: &SourceSettings,
+    taken: &mut BTreeMap<(&'static str, String), String>,
+    faults: &mut Faults,
+) {
+    let SourceKind::Content(content) = &settings.kind else {
+        return;
+    };
+    for (at, kind, name) in content.names() {
+        if let Some(other) = taken.insert((kind, name.to_owned()), settings.name.clone()) {
+            faults.add(
+                at,
+                format!("source `{other}` has a {kind} `{name}`"),
+                format!("give each {kind} a name of its own"),
+            );
+        }
+    }
 }
 
 /// No two tools may answer to one name.
@@ -332,7 +358,12 @@ fn check_names(tools: &[(&Path, &Node, Tool)], faults: &mut Faults) {
     }
 }
 
-fn version(tools: &[Tool], toolsets: &[Toolset], missing: &[String]) -> Digest {
+fn version(
+    tools: &[Tool],
+    toolsets: &[Toolset],
+    sources: &[SourceSettings],
+    missing: &[String],
+) -> Digest {
     let mut names = String::new();
     for tool in tools {
         names.push_str(&tool.facts.definition_digest.to_string());
@@ -344,6 +375,9 @@ fn version(tools: &[Tool], toolsets: &[Toolset], missing: &[String]) -> Digest {
     }
     for toolset in toolsets {
         names.push_str(&format!("{toolset:?}\n"));
+    }
+    for offers in sources.iter().filter_map(|it| Offers::of(it, tools)) {
+        names.push_str(&format!("{}\n", offers.digest()));
     }
     for source in missing {
         names.push_str(&format!("missing {source:?}\n"));

@@ -8,6 +8,7 @@ use wardgate_proto::toolrunner::v1 as pb;
 use super::result_shape::{ResultShape, Shape};
 use super::source::{McpSettings, SourceKind, SourceSettings};
 use super::tool::Tool;
+use crate::content::{CONTENT, Own};
 use crate::mcp::Transport;
 
 /// A source with what it offers besides tools.
@@ -25,10 +26,21 @@ pub(crate) struct Offers {
 impl Offers {
     /// Of `source`; none where it offers nothing else. `tools` are those of the whole catalogue.
     pub(crate) fn of(source: &SourceSettings, tools: &[Tool]) -> Option<Self> {
-        let SourceKind::Mcp(settings) = &source.kind else {
-            return None;
-        };
         let name: ToolName = source.name.parse().ok()?;
+        let settings = match &source.kind {
+            SourceKind::Mcp(settings) => settings,
+            SourceKind::Content(own) => {
+                let kinds = own.kinds();
+                return Some(Self {
+                    source: source.name.clone(),
+                    prefix: String::new(),
+                    classes: [(CONTENT.to_owned(), own.class.clone())].into(),
+                    facts: kinds.map(|kind| facts_of_own(kind, &name, own)).collect(),
+                    tools: BTreeMap::new(),
+                });
+            }
+            SourceKind::Sql(_) | SourceKind::Http(_) | SourceKind::Grpc(_) => return None,
+        };
         let own_names = tools
             .iter()
             .filter(|tool| tool.source() == Some(&source.name))
@@ -43,6 +55,11 @@ impl Offers {
                 .collect(),
             tools: own_names,
         })
+    }
+
+    /// SHA-256 over all that others learn of it.
+    pub(super) fn digest(&self) -> Digest {
+        Digest::of(format!("{self:?}").as_bytes())
     }
 
     /// What the policy needs to know of this kind of offer; none where there is none.
@@ -77,6 +94,19 @@ fn facts(kind: OfferKind, name: &ToolName, settings: &McpSettings) -> ToolFacts 
         tags,
         entity: None,
         classes: shape.released_classes(),
+        argument_defaults: BTreeMap::new(),
+    }
+}
+
+fn facts_of_own(kind: OfferKind, name: &ToolName, own: &Own) -> ToolFacts {
+    ToolFacts {
+        definition_digest: Digest::of(format!("{kind:?}{name:?}{}", own.digest).as_bytes()),
+        kind,
+        name: name.clone(),
+        read_only: true,
+        tags: own.tags.clone(),
+        entity: None,
+        classes: vec![own.class.clone()],
         argument_defaults: BTreeMap::new(),
     }
 }

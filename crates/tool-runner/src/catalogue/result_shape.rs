@@ -278,7 +278,7 @@ fn entity_type(node: &Node, faults: &mut Faults) -> Option<EntityTypeName> {
     name
 }
 
-pub(super) fn read_classes(node: &Node, faults: &mut Faults) -> BTreeMap<String, ColumnClass> {
+pub(crate) fn read_classes(node: &Node, faults: &mut Faults) -> BTreeMap<String, ColumnClass> {
     let mut classes = BTreeMap::new();
     for (column, node) in faults.map(node, "classes").unwrap_or_default() {
         let Some(text) = faults.text(node, &column.name) else {

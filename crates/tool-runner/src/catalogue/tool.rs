@@ -234,7 +234,7 @@ fn what(node: &Node) -> String {
 }
 
 /// Whether every client accepts it as a name.
-pub(super) fn is_name(text: &str) -> bool {
+pub(crate) fn is_name(text: &str) -> bool {
     text.len() <= MAX_NAME && text.parse::<ToolName>().is_ok()
 }
 

@@ -151,6 +151,8 @@ pub(crate) enum Source {
     Http(Arc<HttpSource>),
     Grpc(Arc<GrpcServer>),
     Mcp(Arc<Upstream>),
+    /// It is in memory; [`crate::content`] has it.
+    Content,
 }
 
 impl Sources {
@@ -228,7 +230,7 @@ impl Sources {
             .iter()
             .filter_map(|(name, open)| match &open.source {
                 Source::Sql(database) => Some((name.as_str(), Arc::clone(database))),
-                Source::Http(_) | Source::Grpc(_) | Source::Mcp(_) => None,
+                Source::Http(_) | Source::Grpc(_) | Source::Mcp(_) | Source::Content => None,
             })
     }
 
@@ -252,7 +254,7 @@ impl Sources {
     pub(crate) fn servers(&self) -> impl Iterator<Item = &Arc<Upstream>> {
         self.open.values().filter_map(|open| match &open.source {
             Source::Mcp(upstream) => Some(upstream),
-            Source::Sql(_) | Source::Http(_) | Source::Grpc(_) => None,
+            Source::Sql(_) | Source::Http(_) | Source::Grpc(_) | Source::Content => None,
         })
     }
 
@@ -285,6 +287,7 @@ impl Source {
             SourceKind::Grpc(settings) => GrpcServer::open(settings, ambient)
                 .map(|server| Self::Grpc(Arc::new(server)))
                 .map_err(|error| Error::GrpcSource(error.to_string())),
+            SourceKind::Content(_) => Ok(Self::Content),
             SourceKind::Mcp(mcp) => Upstream::new(&settings.name, &mcp.transport, ambient)
                 .map(|upstream| Self::Mcp(Arc::new(upstream)))
                 .map_err(|error| Error::HttpSource(error.to_string())),

@@ -2,6 +2,7 @@
 
 mod arguments;
 mod commands;
+mod content;
 mod database;
 mod derived;
 mod grpc;

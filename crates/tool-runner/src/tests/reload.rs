@@ -109,6 +109,7 @@ async fn a_faulty_file_leaves_the_old_catalogue_in_force() {
         text: text.to_owned(),
     };
     let mut seen = Files {
+        attached: Vec::new(),
         texts: vec![text(tools())],
         lock: String::new(),
     };

@@ -12,6 +12,7 @@ pub(crate) mod pins;
 pub(crate) mod policy;
 mod running;
 pub(crate) mod serve;
+pub(crate) mod stdio;
 pub(crate) mod switches;
 pub(crate) mod token;
 pub(crate) mod tools;

@@ -18,7 +18,7 @@ use wardgate_rpc::{ServiceError, status};
 pub(crate) use audit::{Append, Audit};
 pub(crate) use memory::Memory;
 pub(crate) use policy::{Policy, Say};
-pub(crate) use tool_runner::{Run, ToolRunner, result, tool};
+pub(crate) use tool_runner::{Run, ToolRunner, given_content, result, tool};
 
 /// Longer than anything takes, on a machine that is busy building.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);

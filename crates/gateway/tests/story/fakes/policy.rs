@@ -45,6 +45,8 @@ pub(crate) struct Policy {
     says: Mutex<Say>,
     /// Tools nobody may see.
     hidden: Mutex<Vec<String>>,
+    /// Arguments with one of these in them are denied.
+    forbidden: Mutex<Vec<String>>,
     hash: Mutex<Digest>,
     announced: watch::Sender<Option<Digest>>,
     signer: PermitSigner,
@@ -62,6 +64,7 @@ impl Policy {
             readiness: watch::Sender::new(Readiness::Ready),
             says: Mutex::new(Say::Allow),
             hidden: Mutex::default(),
+            forbidden: Mutex::default(),
             hash: Mutex::new(hash),
             announced: watch::Sender::new(Some(hash)),
             signer: PermitSigner::from_pkcs8(pkcs8.as_ref()).unwrap(),
@@ -80,6 +83,10 @@ impl Policy {
 
     pub(crate) fn hide(&self, tool: &str) {
         self.hidden.lock().unwrap().push(tool.to_owned());
+    }
+
+    pub(crate) fn forbid(&self, arguments: &str) {
+        self.forbidden.lock().unwrap().push(arguments.to_owned());
     }
 
     /// Puts other policies in force, and tells everyone who watches.
@@ -134,7 +141,15 @@ impl PolicyService for Policy {
     ) -> Result<Response<pb::AuthorizeResponse>, Status> {
         let request = request.into_inner();
         self.asked.push(request.clone());
-        let says = *self.says.lock().unwrap();
+        let mut says = *self.says.lock().unwrap();
+        let arguments = String::from_utf8_lossy(&request.arguments_json);
+        let forbidden = self.forbidden.lock().unwrap().clone();
+        if forbidden.iter().any(|text| arguments.contains(text)) {
+            says = Say::Deny {
+                reason: DenialReason::Forbidden,
+                visible: true,
+            };
+        }
         let verdict = match says {
             Say::Allow => Verdict::Allow(self.permit(&request, false)),
             Say::AllowThese => Verdict::Allow(self.permit(&request, true)),

@@ -48,6 +48,12 @@ pub(crate) struct ToolRunner {
     pub(crate) readiness: watch::Sender<Readiness>,
     /// Upstreams that do not answer.
     pub(crate) missing: Mutex<Vec<String>>,
+    /// Prompts and resources, and their sources.
+    pub(crate) content: Mutex<(Vec<pb::Source>, pb::ListContentResponse)>,
+    /// What was got of them.
+    pub(crate) got: Log<pb::GetContentRequest>,
+    /// What comes of the next ones; a result without these.
+    pub(crate) gives: Mutex<VecDeque<Result<pb::GetContentResponse, ErrorReason>>>,
     catalogue: watch::Sender<Option<Vec<pb::Tool>>>,
     next: Mutex<VecDeque<Run>>,
     verifier: PermitVerifier,
@@ -119,6 +125,9 @@ impl ToolRunner {
             turned_away: Log::default(),
             readiness: watch::Sender::new(Readiness::Ready),
             missing: Mutex::default(),
+            content: Mutex::default(),
+            got: Log::default(),
+            gives: Mutex::default(),
             catalogue: watch::Sender::new(Some(tools)),
             next: Mutex::default(),
             verifier: PermitVerifier::new([permit_key]),
@@ -166,6 +175,44 @@ impl ToolRunner {
             .verify(&permit)
             .is_ok_and(|terms| terms.admit(call, self.ambient.now()).is_ok())
     }
+
+    /// The permit must cover what is wanted of one of the sources.
+    fn admits_content(&self, request: &pb::GetContentRequest) -> bool {
+        let permit = SignedPermit::try_from(request.permit.clone().unwrap()).unwrap();
+        let caller = Caller::try_from(request.caller.clone().unwrap()).unwrap();
+        let content = self.content.lock().unwrap();
+        let mut sources = content.0.iter();
+        let source = sources.find(|source| source.name == request.source);
+        let facts = source.into_iter().flat_map(|source| source.facts.clone());
+        let terms = self.verifier.verify(&permit);
+        let covers = |facts| {
+            let facts = ToolFacts::try_from(facts).unwrap();
+            let call = CallToRun {
+                caller: &caller,
+                tool: &facts.name,
+                definition_digest: facts.definition_digest,
+                arguments: &request.decided_json,
+            };
+            let terms = terms.as_ref();
+            terms.is_ok_and(|terms| terms.admit(call, self.ambient.now()).is_ok())
+        };
+        facts.into_iter().any(covers)
+    }
+}
+
+/// A prompt or resource that was got.
+pub(crate) fn given_content(result: &str) -> pb::GetContentResponse {
+    pb::GetContentResponse {
+        result_json: result.to_owned().into(),
+        error: String::new(),
+        facts: Some(pb::ResultFacts {
+            status: pb::OutcomeStatus::Ok.into(),
+            rows: 2,
+            fields_redacted: 3,
+            phi: true,
+            ..pb::ResultFacts::default()
+        }),
+    }
 }
 
 /// Another one for any other tools.
@@ -202,6 +249,7 @@ impl ToolRunnerService for ToolRunner {
             catalogue_version: version(&tools),
             tools,
             missing_upstreams: self.missing.lock().unwrap().clone(),
+            sources: self.content.lock().unwrap().0.clone(),
             ..pb::ListToolsResponse::default()
         }))
     }
@@ -271,6 +319,27 @@ impl ToolRunnerService for ToolRunner {
             Run::EndEarly => stream::empty().boxed(),
         };
         Ok(Response::new(stream))
+    }
+
+    async fn list_content(
+        &self,
+        _request: Request<pb::ListContentRequest>,
+    ) -> Result<Response<pb::ListContentResponse>, Status> {
+        Ok(Response::new(self.content.lock().unwrap().1.clone()))
+    }
+
+    async fn get_content(
+        &self,
+        request: Request<pb::GetContentRequest>,
+    ) -> Result<Response<pb::GetContentResponse>, Status> {
+        let request = request.into_inner();
+        self.got.push(request.clone());
+        if !self.admits_content(&request) {
+            return Err(failure(ErrorReason::PermitRefused));
+        }
+        let given = self.gives.lock().unwrap().pop_front();
+        let given = given.unwrap_or_else(|| Ok(given_content(r#"{"secret":[1.10]}"#)));
+        given.map(Response::new).map_err(failure)
     }
 
     async fn set_switch(

@@ -9,11 +9,14 @@ mod sql;
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 
 use super::fault::{Faults, Fields};
 use super::limits::{read_breaker, read_retry};
 use super::yaml::{Key, Node};
 
+use crate::catalogue::tool::is_name;
+use crate::content::Own;
 use crate::resilience::{BreakerSettings, RetrySettings};
 
 pub(crate) use expand::Expand;
@@ -38,10 +41,12 @@ pub(crate) enum SourceKind {
     Http(Box<HttpSettings>),
     Grpc(Box<GrpcSettings>),
     Mcp(Box<McpSettings>),
+    /// Prompts and resources of the file itself.
+    Content(Arc<Own>),
 }
 
 /// Every type of source, for faults.
-const TYPES: &str = "sqlite, postgres, mysql, http, grpc, mcp";
+const TYPES: &str = "sqlite, postgres, mysql, http, grpc, mcp, content";
 
 impl SourceSettings {
     /// What the names of imported tools begin with, where tools are imported.
@@ -84,6 +89,27 @@ impl SourceSettings {
             "mcp" => {
                 let settings = McpSettings::read(&key.name, node, &mut fields, &mut expand);
                 settings.map(|settings| SourceKind::Mcp(Box::new(settings)))
+            }
+            "content" => {
+                if !is_name(&key.name) {
+                    expand.faults.add(
+                        key.at,
+                        format!(
+                            "`{}` cannot be the name of a source that policies name",
+                            key.name
+                        ),
+                        "use 1 to 64 characters of A-Z a-z 0-9 _ . -",
+                    );
+                }
+                let own = Own::read(&key.name, node, &mut fields, base, expand.faults);
+                fields.finish(expand.faults);
+                return Some(Self {
+                    name: key.name.clone(),
+                    kind: SourceKind::Content(Arc::new(own?)),
+                    // Nothing can fail that could be tried again.
+                    retry: RetrySettings::default(),
+                    breaker: BreakerSettings::default(),
+                });
             }
             other => {
                 expand.faults.add(

@@ -1,0 +1,70 @@
+//! Where a list goes on. A client sees a text without meaning; what is in it the client was shown already.
+
+use std::str::FromStr;
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde::{Deserialize, Serialize};
+
+use crate::mcp::{Request, text_of};
+use crate::reply::RpcError;
+
+/// A place in a list.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Cursor {
+    /// Behind the entry of this name.
+    After(String),
+    /// In the conversations, at the memory's own place.
+    Memory(String),
+}
+
+impl Cursor {
+    /// The cursor of `request`; none at the start of a list.
+    pub(super) fn of(request: &Request<'_>) -> Result<Option<Self>, RpcError> {
+        let Some(raw) = request.params.cursor else {
+            return Ok(None);
+        };
+        let cursor = text_of(raw).ok_or("must be a string");
+        let cursor = cursor.and_then(|text| text.parse());
+        let cursor = cursor
+            .map_err(|problem| RpcError::invalid_params(format!("`params.cursor` {problem}")))?;
+        Ok(Some(cursor))
+    }
+
+    /// As clients send it back.
+    pub(crate) fn write(&self) -> String {
+        // It always has a JSON form.
+        let json = serde_json::to_vec(self).unwrap_or_default();
+        URL_SAFE_NO_PAD.encode(json)
+    }
+}
+
+impl FromStr for Cursor {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let bytes = URL_SAFE_NO_PAD.decode(text).ok();
+        let cursor = bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok());
+        cursor.ok_or("is unknown: use the `nextCursor` of this list, or none")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cursor_reads_back_and_anything_else_is_none() {
+        for cursor in [
+            Cursor::After("guide://a b/ü".to_owned()),
+            Cursor::Memory("17".to_owned()),
+            Cursor::Memory(String::new()),
+        ] {
+            assert_eq!(cursor.write().parse(), Ok(cursor));
+        }
+        for text in ["", "?", "e30", "W10", "17"] {
+            assert!(text.parse::<Cursor>().is_err(), "{text}");
+        }
+    }
+}

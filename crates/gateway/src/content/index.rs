@@ -1,0 +1,234 @@
+//! Every prompt, resource and template, by the names that clients know.
+
+use std::collections::BTreeMap;
+
+use serde_json::value::RawValue;
+use wardgate_domain::{OfferKind, UriTemplate};
+use wardgate_rpc::client::{Content, ContentEntry, ContentSource};
+
+use crate::mcp::Version;
+
+/// What the tool-runner last listed.
+#[derive(Debug, Default)]
+pub(crate) struct Index {
+    sources: BTreeMap<String, ContentSource>,
+    pub(super) prompts: Vec<Entry>,
+    pub(super) resources: Vec<Entry>,
+    pub(super) templates: Vec<Entry>,
+    /// Those that tell which URIs are theirs, each with its source.
+    readable: Vec<(UriTemplate, String)>,
+}
+
+/// One entry of a list.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) source: String,
+    /// What clients call it.
+    pub(super) name: String,
+    /// What its source calls it.
+    pub(super) own_name: String,
+    definition: Definition,
+}
+
+/// A definition as each version wants it: JSON text, its members byte for byte as the source has them.
+#[derive(Debug)]
+struct Definition {
+    full: String,
+    before_titles: String,
+}
+
+/// A prompt, resource or template of a source.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Found {
+    pub(super) source: String,
+    /// What the source calls it, and the policy decides on.
+    pub(super) own_name: String,
+}
+
+impl Index {
+    pub(crate) fn new(listed: Content) -> Self {
+        let entries = |member, entries: Vec<ContentEntry>| -> Vec<Entry> {
+            let mut entries: Vec<_> = entries
+                .into_iter()
+                .filter_map(|entry| Entry::new(member, entry))
+                .collect();
+            // A page goes on behind a name.
+            entries.sort_by(|a, b| a.name.cmp(&b.name));
+            entries
+        };
+        let templates = entries("uriTemplate", listed.templates);
+        let readable = templates.iter().filter_map(|entry| {
+            let template = entry.name.parse().ok()?;
+            Some((template, entry.source.clone()))
+        });
+        Self {
+            readable: readable.collect(),
+            templates,
+            prompts: entries("name", listed.prompts),
+            resources: entries("uri", listed.resources),
+            sources: listed
+                .sources
+                .into_iter()
+                .map(|source| (source.name.clone(), source))
+                .collect(),
+        }
+    }
+
+    /// Whether any source has things of this kind.
+    pub(crate) fn offers(&self, kind: OfferKind) -> bool {
+        let mut sources = self.sources.values();
+        sources.any(|source| source.kinds.contains(&kind))
+    }
+
+    /// The sources that have things of this kind.
+    pub(super) fn sources(&self, kind: OfferKind) -> impl Iterator<Item = &ContentSource> {
+        let sources = self.sources.values();
+        sources.filter(move |source| source.kinds.contains(&kind))
+    }
+
+    /// The source, where it is seen by requests to that toolset; by those to none: always.
+    pub(super) fn source(&self, name: &str, toolset: Option<&str>) -> Option<&ContentSource> {
+        let source = self.sources.get(name)?;
+        is_in(source, toolset).then_some(source)
+    }
+
+    pub(super) fn prompt(&self, name: &str) -> Option<Found> {
+        find(&self.prompts, name)
+    }
+
+    /// The resource at `uri`: one that is listed, or one of a template.
+    pub(super) fn resource(&self, uri: &str) -> Option<Found> {
+        let by_template = || {
+            let mut readable = self.readable.iter();
+            let (_, source) = readable.find(|(template, _)| template.read(uri).is_some())?;
+            Some(Found {
+                source: source.clone(),
+                own_name: uri.to_owned(),
+            })
+        };
+        find(&self.resources, uri).or_else(by_template)
+    }
+
+    pub(super) fn template(&self, text: &str) -> Option<Found> {
+        find(&self.templates, text)
+    }
+}
+
+/// Whether it is seen by requests to that toolset.
+pub(super) fn is_in(source: &ContentSource, toolset: Option<&str>) -> bool {
+    toolset.is_none_or(|name| source.toolsets.iter().any(|it| it == name))
+}
+
+fn find(entries: &[Entry], name: &str) -> Option<Found> {
+    let at = entries.binary_search_by(|entry| entry.name.as_str().cmp(name));
+    let entry = &entries[at.ok()?];
+    Some(Found {
+        source: entry.source.clone(),
+        own_name: entry.own_name.clone(),
+    })
+}
+
+impl Entry {
+    /// None when its definition is no JSON object. `member` is where MCP has the name.
+    fn new(member: &str, listed: ContentEntry) -> Option<Self> {
+        let members = serde_json::from_str(&listed.definition_json);
+        let Ok(members) = members else {
+            tracing::error!(
+                source = listed.source,
+                "a definition is not a JSON object; it is left out"
+            );
+            return None;
+        };
+        Some(Self {
+            definition: Definition::new(member, &listed.name, &members),
+            source: listed.source,
+            name: listed.name,
+            own_name: listed.own_name,
+        })
+    }
+
+    pub(super) fn of_version(&self, version: Version) -> &str {
+        if version.has_structured_content() {
+            &self.definition.full
+        } else {
+            &self.definition.before_titles
+        }
+    }
+}
+
+impl Definition {
+    fn new(member: &str, name: &str, members: &BTreeMap<String, &RawValue>) -> Self {
+        let write = |keep: &dyn Fn(&str) -> bool| {
+            let mut text = format!(r#"{{"{member}":{}"#, serde_json::json!(name));
+            for (member, value) in members {
+                if keep(member) {
+                    text += &format!(",{}:{}", serde_json::json!(member), value.get());
+                }
+            }
+            text.push('}');
+            text
+        };
+        Self {
+            full: write(&|_| true),
+            // Before 2025-06-18 nothing has a title besides its name.
+            before_titles: write(&|member| !matches!(member, "title" | "icons")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn index() -> Index {
+        let entry = |name: &str, definition: &str| ContentEntry {
+            source: "guides".to_owned(),
+            name: name.to_owned(),
+            own_name: name.to_owned(),
+            definition_json: definition.to_owned(),
+        };
+        Index::new(Content {
+            resources: vec![
+                entry("guide://room/plan", r#"{"name":"plan","x":1.10}"#),
+                entry("guide://door", r#"{"title":"Door","name":"door"}"#),
+                entry("guide://broken", "[]"),
+            ],
+            templates: vec![entry("guide://room/{room}", "{}")],
+            ..Content::default()
+        })
+    }
+
+    #[test]
+    fn a_uri_is_found_listed_or_by_a_template() {
+        let index = index();
+        for uri in ["guide://door", "guide://room/plan", "guide://room/7"] {
+            assert_eq!(index.resource(uri).unwrap().own_name, uri);
+        }
+        for uri in [
+            "guide://broken",
+            "guide://room/",
+            "guide://room/a/b",
+            "",
+            "guide://room/{room}",
+        ] {
+            assert_eq!(index.resource(uri), None, "{uri}");
+        }
+        assert!(index.template("guide://room/{room}").is_some());
+    }
+
+    #[test]
+    fn a_definition_keeps_its_members_as_they_are_written() {
+        let index = index();
+        let (modern, oldest) = (Version::V2026_07_28, Version::V2025_03_26);
+        let [door, plan] = &index.resources[..] else {
+            panic!("not two")
+        };
+        let text = r#"{"uri":"guide://room/plan","name":"plan","x":1.10}"#;
+        assert_eq!(plan.of_version(modern), text);
+        assert_eq!(
+            door.of_version(oldest),
+            r#"{"uri":"guide://door","name":"door"}"#
+        );
+        assert!(door.of_version(modern).contains(r#""title":"Door""#));
+    }
+}

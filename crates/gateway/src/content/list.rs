@@ -1,0 +1,266 @@
+//! `prompts/list`, `resources/list` and `resources/templates/list`: what the caller may have, a page at a time.
+//!
+//! A prompt or resource is listed where its own name is allowed, a template where anything of its source is. The list
+//! is a courtesy: every use is decided anew.
+
+use std::sync::Arc;
+
+use futures::future::join_all;
+use wardgate_domain::{MemoryMethod, OfferKind};
+
+use super::cursor::Cursor;
+use super::index::{Entry, is_in};
+use crate::Gateway;
+use crate::authority::Authorization;
+use crate::catalogue::{self, Index as Catalogue};
+use crate::mcp::{Post, Request, Version};
+use crate::memory;
+use crate::reply::{Answer, RpcError};
+
+/// Entries on a page.
+const PAGE: usize = 100;
+
+/// How long a client may keep a list, milliseconds.
+const TTL_MS: u32 = 5_000;
+
+/// Decisions asked for at a time.
+const AT_ONCE: usize = 8;
+
+/// Key of the upstreams that do not answer, in `_meta` of a list.
+const MISSING_UPSTREAMS: &str = "dev.wardgate/missingUpstreams";
+
+/// What a page has before the first conversations are added to it.
+#[derive(Debug, Default)]
+pub(crate) struct Listed {
+    /// Definitions as JSON texts.
+    pub(crate) entries: Vec<String>,
+    /// The members of `_meta`.
+    pub(crate) meta: String,
+}
+
+pub(super) async fn prompts(
+    gateway: &Arc<Gateway>,
+    post: &Post,
+    request: &Request<'_>,
+    version: Version,
+) -> Result<Answer, RpcError> {
+    let cursor = after(request)?;
+    let catalogue = known(gateway)?;
+    let entries = &catalogue.content().prompts;
+    let desk = Desk::of(gateway, post, &catalogue, OfferKind::Prompts).await?;
+    let page = desk.page(entries, cursor, version).await?;
+    Ok(page.answer(request, version, "prompts"))
+}
+
+pub(super) async fn resources(
+    gateway: &Arc<Gateway>,
+    post: &Post,
+    request: &Request<'_>,
+    version: Version,
+) -> Result<Answer, RpcError> {
+    let remembers = gateway.memory().is_some();
+    let after = match Cursor::of(request)? {
+        None => None,
+        Some(Cursor::After(name)) => Some(name),
+        Some(Cursor::Memory(_)) if remembers => {
+            return memory::answer(gateway, post, request, version, MemoryMethod::List).await;
+        }
+        Some(Cursor::Memory(_)) => return Err(unknown_cursor()),
+    };
+    let catalogue = known(gateway)?;
+    let entries = &catalogue.content().resources;
+    let desk = Desk::of(gateway, post, &catalogue, OfferKind::Resources).await?;
+    let page = desk.page(entries, after, version).await?;
+    if page.next.is_some() || !remembers {
+        return Ok(page.answer(request, version, "resources"));
+    }
+    let listed = Listed {
+        entries: page.entries,
+        meta: page.meta,
+    };
+    memory::list_behind(gateway, post, request, version, listed).await
+}
+
+pub(super) async fn templates(
+    gateway: &Arc<Gateway>,
+    post: &Post,
+    request: &Request<'_>,
+    version: Version,
+) -> Result<Answer, RpcError> {
+    let cursor = after(request)?;
+    let catalogue = known(gateway)?;
+    let entries = &catalogue.content().templates;
+    let desk = Desk::of(gateway, post, &catalogue, OfferKind::Resources).await?;
+    let mut page = desk.page_of_templates(entries, cursor.as_deref(), version);
+    if cursor.is_none() && gateway.memory().is_some() {
+        page.entries.insert(0, memory::template().to_string());
+    }
+    Ok(page.answer(request, version, "resourceTemplates"))
+}
+
+/// Behind which entry the list goes on, where there are no conversations in it.
+fn after(request: &Request<'_>) -> Result<Option<String>, RpcError> {
+    match Cursor::of(request)? {
+        None => Ok(None),
+        Some(Cursor::After(name)) => Ok(Some(name)),
+        Some(Cursor::Memory(_)) => Err(unknown_cursor()),
+    }
+}
+
+fn unknown_cursor() -> RpcError {
+    RpcError::invalid_params("`params.cursor` is unknown: it is of another list")
+}
+
+fn known(gateway: &Gateway) -> Result<Arc<Catalogue>, RpcError> {
+    let (reason, message) = catalogue::NOT_KNOWN;
+    let catalogue = gateway.catalogue().current();
+    catalogue.ok_or_else(|| RpcError::internal(reason, message))
+}
+
+fn undecided() -> RpcError {
+    RpcError::internal(
+        "policy_unavailable",
+        "The policy service cannot be reached; try again later.",
+    )
+}
+
+/// Who lists what.
+struct Desk<'a> {
+    gateway: &'a Gateway,
+    post: &'a Post,
+    catalogue: &'a Catalogue,
+    kind: OfferKind,
+    /// The sources of which the caller may have anything.
+    visible: Vec<String>,
+}
+
+/// One page.
+struct Page {
+    entries: Vec<String>,
+    next: Option<Cursor>,
+    meta: String,
+}
+
+impl<'a> Desk<'a> {
+    async fn of(
+        gateway: &'a Gateway,
+        post: &'a Post,
+        catalogue: &'a Catalogue,
+        kind: OfferKind,
+    ) -> Result<Self, RpcError> {
+        let facts = catalogue.content().sources(kind).filter_map(|source| {
+            let there = is_in(source, post.toolset.as_deref());
+            let source = catalogue.source(&source.name).filter(|_| there)?;
+            let facts = source.facts.get(&kind)?;
+            source.switches.allow(&post.caller).then_some(facts)
+        });
+        let visible = gateway.authority().visible(&post.caller, facts).await;
+        Ok(Self {
+            gateway,
+            post,
+            catalogue,
+            kind,
+            visible: visible.map_err(|_| undecided())?,
+        })
+    }
+
+    /// Those of `entries` behind `after` whose source the caller sees.
+    fn candidates<'e>(
+        &self,
+        entries: &'e [Entry],
+        after: Option<&str>,
+    ) -> impl Iterator<Item = &'e Entry> {
+        let start = after.map_or(0, |after| {
+            entries.partition_point(|entry| entry.name.as_str() <= after)
+        });
+        entries[start..]
+            .iter()
+            .filter(|entry| self.visible.contains(&entry.source))
+    }
+
+    /// Those that the caller may have, decided one by one. A decision that does not look at the name holds for all of
+    /// a source, so most pages cost one.
+    async fn page(
+        &self,
+        entries: &[Entry],
+        after: Option<String>,
+        version: Version,
+    ) -> Result<Page, RpcError> {
+        let candidates: Vec<_> = self.candidates(entries, after.as_deref()).collect();
+        let mut allowed = Vec::new();
+        for some in candidates.chunks(AT_ONCE) {
+            let decided = join_all(some.iter().map(|entry| self.may_have(entry))).await;
+            for (entry, decided) in some.iter().zip(decided) {
+                if decided? {
+                    allowed.push(*entry);
+                }
+            }
+            if allowed.len() > PAGE {
+                break;
+            }
+        }
+        Ok(self.made_of(allowed, version))
+    }
+
+    fn page_of_templates(&self, entries: &[Entry], after: Option<&str>, version: Version) -> Page {
+        let allowed = self.candidates(entries, after).take(PAGE + 1).collect();
+        self.made_of(allowed, version)
+    }
+
+    /// The page of the first of `allowed`; there is another if that is not all.
+    fn made_of(&self, mut allowed: Vec<&Entry>, version: Version) -> Page {
+        let has_more = allowed.len() > PAGE;
+        allowed.truncate(PAGE);
+        let last = allowed.last().filter(|_| has_more);
+        Page {
+            next: last.map(|entry| Cursor::After(entry.name.clone())),
+            meta: self.missing(),
+            entries: allowed
+                .into_iter()
+                .map(|entry| entry.of_version(version).to_owned())
+                .collect(),
+        }
+    }
+
+    async fn may_have(&self, entry: &Entry) -> Result<bool, RpcError> {
+        let source = self.catalogue.source(&entry.source);
+        let Some(facts) = source.and_then(|source| source.facts.get(&self.kind)) else {
+            return Ok(false);
+        };
+        let named = super::wish::named(self.kind, &entry.own_name);
+        let authority = self.gateway.authority();
+        let asked = authority.authorize(&self.post.caller, facts, &named, &self.post.client_ip);
+        match asked.await {
+            Ok(Authorization::Allowed(_)) => Ok(true),
+            Ok(Authorization::Denied { .. }) => Ok(false),
+            Err(_) => Err(undecided()),
+        }
+    }
+
+    /// The member of `_meta` that says which upstreams do not answer, of those the caller sees.
+    fn missing(&self) -> String {
+        let sources = self.catalogue.content().sources(self.kind);
+        let missing: Vec<_> = sources
+            .filter(|source| source.is_missing && self.visible.contains(&source.name))
+            .map(|source| source.name.as_str())
+            .collect();
+        if missing.is_empty() {
+            return String::new();
+        }
+        format!(r#""{MISSING_UPSTREAMS}":{}"#, serde_json::json!(missing))
+    }
+}
+
+impl Page {
+    fn answer(self, request: &Request<'_>, version: Version, list: &str) -> Answer {
+        let mut members = format!(r#""{list}":[{}]"#, self.entries.join(","));
+        if let Some(next) = self.next {
+            members += &format!(r#","nextCursor":"{}""#, next.write());
+        }
+        if version.is_modern() {
+            // It depends on the caller, so only the caller's own cache may keep it.
+            members += &format!(r#","ttlMs":{TTL_MS},"cacheScope":"private""#);
+        }
+        Answer::result_with_meta(request.id, version, &members, &self.meta)
+    }
+}

@@ -1,0 +1,133 @@
+//! Prompts and resources that sources offer: listed as far as the caller may have them, given by decision and on record.
+//!
+//! ```text
+//!  tool-runner ──▶ index: every prompt, resource and template, by the names clients know
+//!                    │
+//!  */list ─────────▶ list: what the policy lets the caller have, a page at a time
+//!  prompts/get    ─┐
+//!  resources/read ─┼▶ get: find ──▶ authorise ──▶ run ──▶ the record ──receipt──▶ answer
+//!  completion/*   ─┘
+//! ```
+//!
+//! What a caller may not have is answered like what there is not.
+
+mod cursor;
+mod get;
+mod index;
+mod list;
+mod wish;
+
+use std::sync::Arc;
+
+use wardgate_domain::{MemoryMethod, OfferKind};
+
+use self::wish::Wish;
+use crate::Gateway;
+use crate::mcp::{Post, Request, Version};
+use crate::memory;
+use crate::reply::{Answer, RpcError};
+
+pub(crate) use self::cursor::Cursor;
+pub(crate) use self::index::Index;
+pub(crate) use self::list::Listed;
+
+/// The methods that are answered here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Method {
+    ListPrompts,
+    GetPrompt,
+    ListResources,
+    ListTemplates,
+    ReadResource,
+    Complete,
+}
+
+impl Method {
+    const ALL: [Self; 6] = [
+        Self::ListPrompts,
+        Self::GetPrompt,
+        Self::ListResources,
+        Self::ListTemplates,
+        Self::ReadResource,
+        Self::Complete,
+    ];
+
+    /// The method of this name.
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        let mut methods = Self::ALL.into_iter();
+        methods.find(|method| method.as_str() == name)
+    }
+
+    /// As JSON-RPC and records spell it.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::ListPrompts => "prompts/list",
+            Self::GetPrompt => "prompts/get",
+            Self::ListResources => "resources/list",
+            Self::ListTemplates => "resources/templates/list",
+            Self::ReadResource => "resources/read",
+            Self::Complete => "completion/complete",
+        }
+    }
+}
+
+/// What there is, whoever asks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Offered {
+    pub(crate) prompts: bool,
+    /// Of sources; conversations aside.
+    pub(crate) resources: bool,
+}
+
+/// What sources offer, as last heard.
+pub(crate) fn offered(gateway: &Gateway) -> Offered {
+    let catalogue = gateway.catalogue().current();
+    let offers = |kind| {
+        let catalogue = catalogue.as_ref();
+        catalogue.is_some_and(|catalogue| catalogue.content().offers(kind))
+    };
+    Offered {
+        prompts: offers(OfferKind::Prompts),
+        resources: offers(OfferKind::Resources),
+    }
+}
+
+/// Answers `request`. A method for which there is nothing is none.
+pub(crate) async fn answer(
+    gateway: &Arc<Gateway>,
+    post: &Post,
+    request: &Request<'_>,
+    version: Version,
+    method: Method,
+) -> Result<Answer, RpcError> {
+    let offered = offered(gateway);
+    let remembers = gateway.memory().is_some();
+    let unknown = || RpcError::unknown_method(method.as_str(), version);
+    match method {
+        Method::ListPrompts if offered.prompts => {
+            list::prompts(gateway, post, request, version).await
+        }
+        Method::ListResources if offered.resources => {
+            list::resources(gateway, post, request, version).await
+        }
+        Method::ListResources if remembers => {
+            memory::answer(gateway, post, request, version, MemoryMethod::List).await
+        }
+        Method::ListTemplates if offered.resources || remembers => {
+            list::templates(gateway, post, request, version).await
+        }
+        Method::ReadResource
+            if remembers && (!offered.resources || memory::is_about(request.params.uri)) =>
+        {
+            memory::answer(gateway, post, request, version, MemoryMethod::Read).await
+        }
+        Method::GetPrompt if !offered.prompts => Err(unknown()),
+        Method::ReadResource if !offered.resources => Err(unknown()),
+        Method::Complete if !(offered.prompts || offered.resources) => Err(unknown()),
+        Method::GetPrompt | Method::ReadResource | Method::Complete => {
+            let wish = Wish::read(method, request)?;
+            get::get(gateway, post, request, version, wish).await
+        }
+        Method::ListPrompts | Method::ListResources | Method::ListTemplates => Err(unknown()),
+    }
+}

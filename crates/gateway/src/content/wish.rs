@@ -1,0 +1,258 @@
+//! What a client wants of a prompt, resource or template.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use serde::Deserialize;
+use serde_json::json;
+use serde_json::value::RawValue;
+use wardgate_domain::OfferKind;
+use wardgate_rpc::client::Wanted;
+
+use super::Method;
+use super::index::{Found, Index};
+use crate::mcp::{Request, object, text_of};
+use crate::reply::RpcError;
+
+/// Of what, by the name the client knows, and what of it.
+#[derive(Debug)]
+pub(super) struct Wish {
+    pub(super) method: Method,
+    pub(super) of: Named,
+    pub(super) wanted: Wanted,
+}
+
+/// A prompt, resource or template.
+#[derive(Debug)]
+pub(super) enum Named {
+    Prompt(String),
+    Resource(String),
+    Template(String),
+}
+
+impl Named {
+    /// The right that it takes.
+    pub(super) fn kind(&self) -> OfferKind {
+        match self {
+            Self::Prompt(_) => OfferKind::Prompts,
+            Self::Resource(_) | Self::Template(_) => OfferKind::Resources,
+        }
+    }
+
+    pub(super) fn find(&self, index: &Index) -> Option<Found> {
+        match self {
+            Self::Prompt(name) => index.prompt(name),
+            Self::Resource(uri) => index.resource(uri),
+            // Some clients complete a URI that is none yet.
+            Self::Template(text) => index.template(text),
+        }
+    }
+}
+
+/// What the policy decides on: one JSON object, as the tool-runner wants it back.
+pub(super) fn named(kind: OfferKind, own_name: &str) -> Bytes {
+    let named = match kind {
+        OfferKind::Prompts => json!({ "name": own_name }),
+        _ => json!({ "uri": own_name }),
+    };
+    named.to_string().into()
+}
+
+#[derive(Deserialize)]
+struct Completing<'a> {
+    #[serde(borrow, rename = "ref")]
+    reference: &'a RawValue,
+    #[serde(borrow)]
+    argument: &'a RawValue,
+    #[serde(borrow, default)]
+    context: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct Reference<'a> {
+    #[serde(borrow, rename = "type")]
+    kind: Cow<'a, str>,
+    #[serde(default)]
+    name: Option<String>,
+    #[serde(default)]
+    uri: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Argument {
+    name: String,
+    value: String,
+}
+
+#[derive(Deserialize)]
+struct Context<'a> {
+    #[serde(borrow, default)]
+    arguments: Option<&'a RawValue>,
+}
+
+impl Wish {
+    pub(super) fn read(method: Method, request: &Request<'_>) -> Result<Self, RpcError> {
+        let text = |raw: Option<&RawValue>, field: &str| {
+            let text = raw.and_then(text_of).map(Cow::into_owned);
+            text.ok_or_else(|| {
+                RpcError::invalid_params(format!("`params.{field}` must be a string"))
+            })
+        };
+        let params = &request.params;
+        let (of, wanted) = match method {
+            Method::GetPrompt => (
+                Named::Prompt(text(params.name, "name")?),
+                Wanted::Prompt(texts(params.arguments, "params.arguments")?),
+            ),
+            Method::ReadResource => (Named::Resource(text(params.uri, "uri")?), Wanted::Resource),
+            _ => completion(request.raw_params)?,
+        };
+        Ok(Self { method, of, wanted })
+    }
+}
+
+fn completion(params: Option<&RawValue>) -> Result<(Named, Wanted), RpcError> {
+    let params: Completing<'_> = params.and_then(|raw| object(raw.get())).ok_or_else(|| {
+        RpcError::invalid_params("`params.ref` and `params.argument` must be objects")
+    })?;
+    let reference = object::<Reference<'_>>(params.reference.get());
+    let of = reference.and_then(|reference| match &*reference.kind {
+        "ref/prompt" => reference.name.map(Named::Prompt),
+        "ref/resource" => reference.uri.map(Named::Template),
+        _ => None,
+    });
+    let of = of.ok_or_else(|| {
+        RpcError::invalid_params(
+            "`params.ref` must be {\"type\":\"ref/prompt\",\"name\":…} or {\"type\":\"ref/resource\",\"uri\":…}",
+        )
+    })?;
+    let argument: Argument = object(params.argument.get()).ok_or_else(|| {
+        RpcError::invalid_params("`params.argument` must have a `name` and a `value`, both strings")
+    })?;
+    let context = match params.context {
+        None => None,
+        Some(raw) => {
+            object::<Context<'_>>(raw.get())
+                .ok_or_else(|| RpcError::invalid_params("`params.context` must be an object"))?
+                .arguments
+        }
+    };
+    let wanted = Wanted::Completion {
+        argument: argument.name,
+        value: argument.value,
+        known: texts(context, "params.context.arguments")?,
+    };
+    Ok((of, wanted))
+}
+
+/// An object of texts, as it is written. Empty where there is none.
+fn texts(raw: Option<&RawValue>, field: &str) -> Result<Bytes, RpcError> {
+    let Some(raw) = raw else {
+        return Ok(Bytes::new());
+    };
+    let texts = object::<BTreeMap<Cow<'_, str>, Cow<'_, str>>>(raw.get());
+    match texts {
+        Some(_) => Ok(Bytes::copy_from_slice(raw.get().as_bytes())),
+        None => Err(RpcError::invalid_params(format!(
+            "`{field}` must be an object of strings"
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mcp::Message;
+
+    fn read(method: Method, params: &str) -> Result<Wish, RpcError> {
+        let text = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"x","params":{params}}}"#);
+        let Ok(Message::Request(request)) = Message::read(&text) else {
+            panic!("{text}")
+        };
+        Wish::read(method, &request)
+    }
+
+    #[test]
+    fn a_completion_is_of_a_prompt_or_a_template() {
+        let wish = read(
+            Method::Complete,
+            r#"{"ref":{"type":"ref/prompt","name":"greet"},"argument":{"name":"tone","value":"w"},"context":{"arguments":{"who":"you"}}}"#,
+        );
+        let wish = wish.unwrap();
+        assert_eq!(wish.of.kind(), OfferKind::Prompts);
+        let Wanted::Completion {
+            argument,
+            value,
+            known,
+        } = wish.wanted
+        else {
+            panic!("no completion")
+        };
+        assert_eq!((argument.as_str(), value.as_str()), ("tone", "w"));
+        assert_eq!(known, r#"{"who":"you"}"#);
+        let template =
+            r#"{"ref":{"type":"ref/resource","uri":"x://{a}"},"argument":{"name":"a","value":""}}"#;
+        let wish = read(Method::Complete, template).unwrap();
+        assert_eq!(wish.of.kind(), OfferKind::Resources);
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused_by_its_field() {
+        let reference = r#""ref":{"type":"ref/prompt","name":"a"}"#;
+        let cases = [
+            (Method::GetPrompt, "{}".to_owned(), "`params.name`"),
+            (
+                Method::GetPrompt,
+                r#"{"name":7}"#.to_owned(),
+                "`params.name`",
+            ),
+            (
+                Method::GetPrompt,
+                r#"{"name":"a","arguments":[]}"#.to_owned(),
+                "`params.arguments`",
+            ),
+            (
+                Method::GetPrompt,
+                r#"{"name":"a","arguments":{"b":1}}"#.to_owned(),
+                "`params.arguments`",
+            ),
+            (
+                Method::ReadResource,
+                r#"{"uri":null}"#.to_owned(),
+                "`params.uri`",
+            ),
+            (Method::Complete, "{}".to_owned(), "`params.ref`"),
+            (
+                Method::Complete,
+                r#"{"ref":{"type":"ref/tool","name":"a"},"argument":{}}"#.to_owned(),
+                "`params.ref`",
+            ),
+            (
+                Method::Complete,
+                r#"{"ref":{"type":"ref/resource","name":"a"},"argument":{}}"#.to_owned(),
+                "`params.ref`",
+            ),
+            (
+                Method::Complete,
+                format!(r#"{{{reference},"argument":{{"name":"a"}}}}"#),
+                "`params.argument`",
+            ),
+            (
+                Method::Complete,
+                format!(
+                    r#"{{{reference},"argument":{{"name":"a","value":""}},"context":{{"arguments":[]}}}}"#
+                ),
+                "`params.context.arguments`",
+            ),
+        ];
+        for (method, params, expected) in cases {
+            let error = read(method, &params).unwrap_err();
+            assert!(
+                error.message().contains(expected),
+                "{params}: {}",
+                error.message()
+            );
+        }
+    }
+}

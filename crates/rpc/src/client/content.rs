@@ -1,0 +1,193 @@
+//! Prompts and resources, as the tool-runner's callers see them.
+
+use bytes::Bytes;
+use wardgate_domain::{CallId, Caller, InvalidMessage, OfferKind, SignedPermit};
+use wardgate_proto::toolrunner::v1 as pb;
+
+use super::ResultFacts;
+
+/// Every prompt and resource, with the sources they are of.
+#[derive(Debug, Clone, Default)]
+pub struct Content {
+    /// Of the catalogue.
+    pub version: Bytes,
+    /// What has any.
+    pub sources: Vec<ContentSource>,
+    /// In the order of their names.
+    pub prompts: Vec<ContentEntry>,
+    /// In the order of their URIs.
+    pub resources: Vec<ContentEntry>,
+    /// In the order of their texts.
+    pub templates: Vec<ContentEntry>,
+}
+
+/// A source of prompts or resources.
+#[derive(Debug, Clone)]
+pub struct ContentSource {
+    /// Its name.
+    pub name: String,
+    /// Whether it has prompts, resources or both, now or when it answers again.
+    pub kinds: Vec<OfferKind>,
+    /// The toolsets they are in.
+    pub toolsets: Vec<String>,
+    /// It is an MCP server: clients know its resources by URIs that name it.
+    pub is_upstream: bool,
+    /// It does not answer.
+    pub is_missing: bool,
+}
+
+/// A prompt, resource or template.
+#[derive(Debug, Clone)]
+pub struct ContentEntry {
+    /// Name of its source.
+    pub source: String,
+    /// What clients call it.
+    pub name: String,
+    /// What the source calls it.
+    pub own_name: String,
+    /// The MCP definition without that name, a JSON object.
+    pub definition_json: String,
+}
+
+/// What to get.
+#[derive(Debug, Clone)]
+pub struct GetContent<'a> {
+    /// Its id.
+    pub call_id: CallId,
+    /// Who asks.
+    pub caller: &'a Caller,
+    /// Name of the source.
+    pub source: &'a str,
+    /// The right to it.
+    pub permit: &'a SignedPermit,
+    /// What the permit was decided on, byte for byte: `{"name": …}` or `{"uri": …}`.
+    pub decided: Bytes,
+    /// What is wanted of that.
+    pub wanted: Wanted,
+}
+
+/// What is wanted of a prompt, resource or template.
+#[derive(Debug, Clone)]
+pub enum Wanted {
+    /// The prompt, filled in with these arguments, one JSON object.
+    Prompt(Bytes),
+    /// The resource's contents.
+    Resource,
+    /// How `value` of an argument may go on where these others, one JSON object, are known.
+    Completion {
+        /// Its name.
+        argument: String,
+        /// What is written so far.
+        value: String,
+        /// One JSON object.
+        known: Bytes,
+    },
+}
+
+/// What came of it, redacted.
+#[derive(Debug, Clone)]
+pub struct ContentResult {
+    /// The MCP result, a JSON object, or why there is none, in words for the client.
+    pub result: Result<String, String>,
+    /// What the record says of it.
+    pub facts: ResultFacts,
+}
+
+impl TryFrom<pb::ListContentResponse> for Content {
+    type Error = InvalidMessage;
+
+    fn try_from(listed: pb::ListContentResponse) -> Result<Self, Self::Error> {
+        let entries = |entries: Vec<pb::ContentEntry>| {
+            let entries = entries.into_iter().map(ContentEntry::try_from);
+            entries.collect::<Result<_, _>>()
+        };
+        Ok(Self {
+            version: listed.catalogue_version,
+            sources: listed.sources.into_iter().map(Into::into).collect(),
+            prompts: entries(listed.prompts)?,
+            resources: entries(listed.resources)?,
+            templates: entries(listed.resource_templates)?,
+        })
+    }
+}
+
+impl From<pb::ContentSource> for ContentSource {
+    fn from(source: pb::ContentSource) -> Self {
+        Self {
+            name: source.name,
+            kinds: [
+                (source.prompts, OfferKind::Prompts),
+                (source.resources, OfferKind::Resources),
+            ]
+            .into_iter()
+            .filter_map(|(has, kind)| has.then_some(kind))
+            .collect(),
+            toolsets: source.toolsets,
+            is_upstream: source.is_upstream,
+            is_missing: source.is_missing,
+        }
+    }
+}
+
+impl TryFrom<pb::ContentEntry> for ContentEntry {
+    type Error = InvalidMessage;
+
+    fn try_from(entry: pb::ContentEntry) -> Result<Self, Self::Error> {
+        Ok(Self {
+            source: entry.source,
+            name: entry.name,
+            own_name: entry.own_name,
+            definition_json: text(entry.definition_json, "content.definition_json")?,
+        })
+    }
+}
+
+impl From<GetContent<'_>> for pb::GetContentRequest {
+    fn from(get: GetContent<'_>) -> Self {
+        use pb::get_content_request as of;
+        let wanted = match get.wanted {
+            Wanted::Prompt(arguments_json) => of::Wanted::Prompt(of::Prompt { arguments_json }),
+            Wanted::Resource => of::Wanted::Resource(of::Resource {}),
+            Wanted::Completion {
+                argument,
+                value,
+                known,
+            } => of::Wanted::Completion(of::Completion {
+                argument,
+                value,
+                known_json: known,
+            }),
+        };
+        Self {
+            call_id: get.call_id.to_string(),
+            caller: Some(get.caller.into()),
+            source: get.source.to_owned(),
+            permit: Some(get.permit.into()),
+            decided_json: get.decided,
+            wanted: Some(wanted),
+        }
+    }
+}
+
+impl TryFrom<pb::GetContentResponse> for ContentResult {
+    type Error = InvalidMessage;
+
+    fn try_from(answer: pb::GetContentResponse) -> Result<Self, Self::Error> {
+        let facts = answer
+            .facts
+            .ok_or_else(|| InvalidMessage::field("content.facts", "is missing"))?;
+        let result = text(answer.result_json, "content.result_json")?;
+        Ok(Self {
+            result: if result.is_empty() {
+                Err(answer.error)
+            } else {
+                Ok(result)
+            },
+            facts: facts.try_into()?,
+        })
+    }
+}
+
+fn text(bytes: Bytes, field: &'static str) -> Result<String, InvalidMessage> {
+    String::from_utf8(bytes.into()).map_err(|_| InvalidMessage::field(field, "is not UTF-8"))
+}

@@ -1,0 +1,387 @@
+//! What becomes of each message, from either side.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use reqwest::StatusCode;
+use reqwest::header::HeaderMap;
+use tokio::sync::mpsc;
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::Error;
+use crate::events::Events;
+use crate::fault::Fault;
+use crate::gateway::{self, EVENT_STREAM, Gateway};
+use crate::headers;
+use crate::inflight::{InFlight, Ticket};
+use crate::message::{Line, Message, Request};
+use crate::pipes::Output;
+use crate::repeated::Repeated;
+use crate::session::Session;
+
+/// How long the gateway may take to take note of what has no answer.
+const NOTICE_LIMIT: Duration = Duration::from_secs(10);
+
+/// How long the gateway may take to end a stream after the answer.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// How long taking leave of a session may take.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+/// How often the stream of a request is taken up again without one message in between.
+const MAX_RESUMPTIONS: u32 = 5;
+
+/// The pause before that, unless the gateway names one; and the longest between two attempts to listen.
+const PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+
+/// Carries messages between the client and the gateway.
+pub(crate) struct Bridge {
+    gateway: Gateway,
+    out: Output,
+    /// Of a legacy client, the last one.
+    session: Mutex<Option<Arc<Session>>>,
+    repeated: Repeated,
+    in_flight: InFlight,
+    requests: TaskTracker,
+    /// The client, or the process, goes.
+    closing: CancellationToken,
+}
+
+/// What a line of requests is carried as.
+struct Exchange {
+    body: Bytes,
+    terms: Terms,
+    ticket: Ticket,
+}
+
+enum Terms {
+    Modern {
+        headers: HeaderMap,
+        lists_tools: bool,
+    },
+    /// Opens a session.
+    Initialize,
+    /// Of the session, if one is open: what is not allowed without one the gateway says.
+    Legacy(Option<Arc<Session>>),
+}
+
+impl Bridge {
+    pub(crate) fn new(gateway: Gateway, out: Output) -> Self {
+        Self {
+            gateway,
+            out,
+            session: Mutex::default(),
+            repeated: Repeated::default(),
+            in_flight: InFlight::new(),
+            requests: TaskTracker::new(),
+            closing: CancellationToken::new(),
+        }
+    }
+
+    /// Takes the client's lines until there are no more.
+    pub(crate) async fn serve(
+        self: &Arc<Self>,
+        lines: &mut mpsc::Receiver<Result<Bytes, Error>>,
+    ) -> Result<(), Error> {
+        while let Some(line) = lines.recv().await {
+            self.take(line?).await;
+        }
+        Ok(())
+    }
+
+    /// Waits for the requests under way, but not for ever.
+    pub(crate) async fn finish(&self, limit: Duration) {
+        self.in_flight.drop_listeners();
+        self.requests.close();
+        let _ = timeout(limit, self.requests.wait()).await;
+    }
+
+    /// Drops what is left, with an error for each request that has no answer, and ends the session.
+    pub(crate) async fn close(&self) {
+        self.closing.cancel();
+        self.requests.close();
+        let _ = timeout(LAST_WORDS, self.requests.wait()).await;
+        let session = self.session();
+        if let Some(session) = session {
+            session.over.cancel();
+            if session.is_kept() {
+                // The gateway forgets a session it does not hear of, so a failure is none.
+                let _ = timeout(FAREWELL, self.gateway.delete(session.headers())).await;
+            }
+        }
+    }
+
+    async fn take(self: &Arc<Self>, text: Bytes) {
+        let Some(line) = Line::read(&text) else {
+            self.out.write(Fault::NotAMessage.answer(None)).await;
+            return;
+        };
+        let requests: Vec<&Request> = line.messages().iter().filter_map(request).collect();
+        if requests.is_empty() {
+            self.note(&line, text).await;
+            return;
+        }
+        let terms = match &line {
+            Line::One(Message::Request(request)) => self.terms(request),
+            _ => Terms::Legacy(self.session()),
+        };
+        match self.in_flight.enter(&requests).await {
+            Ok(ticket) => {
+                let exchange = Exchange {
+                    body: text,
+                    terms,
+                    ticket,
+                };
+                self.requests.spawn(Arc::clone(self).ask(exchange));
+            }
+            Err(fault) => {
+                for request in requests {
+                    self.out.write(fault.answer(Some(&request.id))).await;
+                }
+            }
+        }
+    }
+
+    fn terms(&self, request: &Request) -> Terms {
+        match &request.version {
+            Some(version) => {
+                let mut headers = headers::of_modern(request, version);
+                if let (Some(tool), Some(arguments)) = (&request.subject, &request.arguments) {
+                    self.repeated.add(tool, arguments, &mut headers);
+                }
+                Terms::Modern {
+                    headers,
+                    lists_tools: request.method == "tools/list",
+                }
+            }
+            None if request.method == "initialize" => Terms::Initialize,
+            None => Terms::Legacy(self.session()),
+        }
+    }
+
+    /// Carries what has no answer. One after the other, and before the requests that follow: what a
+    /// notification says holds from then on.
+    async fn note(self: &Arc<Self>, line: &Line, text: Bytes) {
+        if let Line::One(Message::Notification {
+            cancels: Some(id), ..
+        }) = line
+            && self.in_flight.drop_modern(id)
+        {
+            return;
+        }
+        let session = self.session();
+        let headers = session.as_deref().map(Session::headers).unwrap_or_default();
+        let sent = timeout(NOTICE_LIMIT, self.gateway.post(text, headers)).await;
+        match sent.unwrap_or(Err(Fault::Lost)) {
+            Ok(_) => {
+                let begins = |message: &Message| matches!(message, Message::Notification { method, .. } if method == "notifications/initialized");
+                if let Some(session) = session
+                    && line.messages().iter().any(begins)
+                    && session.begins_to_listen()
+                {
+                    tokio::spawn(Arc::clone(self).listen(session));
+                }
+            }
+            Err(fault) => {
+                heed(session.as_deref(), &fault);
+                tracing::warn!(reason = %fault, "the gateway did not take a message that has no answer");
+            }
+        }
+    }
+
+    /// Carries requests, and sees to it that each has an answer, unless the client wants none any more.
+    async fn ask(self: Arc<Self>, mut exchange: Exchange) {
+        let cancelled = exchange.ticket.cancelled.clone();
+        let outcome = tokio::select! {
+            biased;
+            () = cancelled.cancelled() => return,
+            () = self.closing.cancelled() => Err(Fault::Closing),
+            outcome = self.carry(&mut exchange) => outcome,
+        };
+        if let Err(fault) = outcome {
+            if let Terms::Legacy(session) = &exchange.terms {
+                heed(session.as_deref(), &fault);
+            }
+            for id in exchange.ticket.give_up() {
+                self.out.write(fault.answer(Some(&id))).await;
+            }
+        }
+    }
+
+    async fn carry(&self, exchange: &mut Exchange) -> Result<(), Fault> {
+        let headers = match &exchange.terms {
+            Terms::Modern { headers, .. } => headers.clone(),
+            Terms::Legacy(Some(session)) => session.headers(),
+            Terms::Initialize | Terms::Legacy(None) => HeaderMap::new(),
+        };
+        let response = self.gateway.post(exchange.body.clone(), headers).await?;
+        let headers = response.headers().clone();
+        if gateway::is(&response, EVENT_STREAM) {
+            let events = Events::of(response, None);
+            return self.follow(events, exchange, &headers).await;
+        }
+        let body = gateway::whole(response).await?;
+        self.deliver(&body, exchange, &headers).await?;
+        if exchange.ticket.all_answered() {
+            Ok(())
+        } else {
+            Err(Fault::NotMcp)
+        }
+    }
+
+    /// Passes the messages of a stream on, up to the last answer.
+    async fn follow(
+        &self,
+        mut events: Events,
+        exchange: &mut Exchange,
+        headers: &HeaderMap,
+    ) -> Result<(), Fault> {
+        let mut resumptions = 0;
+        loop {
+            let broken = match events.next().await {
+                Ok(Some(message)) => {
+                    resumptions = 0;
+                    self.deliver(message.as_bytes(), exchange, headers).await?;
+                    if exchange.ticket.all_answered() {
+                        // Only a stream that is read to its end leaves its connection to others.
+                        let rest = self.pass_on(&mut events);
+                        let _ = timeout(LAST_WORDS, rest).await;
+                        return Ok(());
+                    }
+                    continue;
+                }
+                Ok(None) => Fault::Lost,
+                Err(fault @ Fault::Lost) => fault,
+                Err(fault) => return Err(fault),
+            };
+            // A legacy gateway may hang up and have the client come back for the answer.
+            let (Terms::Legacy(Some(session)), Some(last)) =
+                (&exchange.terms, events.last_id.clone())
+            else {
+                return Err(broken);
+            };
+            if resumptions == MAX_RESUMPTIONS {
+                return Err(broken);
+            }
+            resumptions += 1;
+            sleep(events.pause.unwrap_or(PAUSE)).await;
+            let response = self.gateway.get(session.headers(), Some(&last)).await?;
+            events = Events::of(response, Some(last));
+        }
+    }
+
+    /// Passes on one message, or a batch of answers.
+    async fn deliver(
+        &self,
+        text: &[u8],
+        exchange: &mut Exchange,
+        headers: &HeaderMap,
+    ) -> Result<(), Fault> {
+        let line = Line::read(text).ok_or(Fault::NotMcp)?;
+        for message in line.messages() {
+            let Message::Response { id, error } = message else {
+                continue;
+            };
+            match id {
+                Some(id) => exchange.ticket.answered(id),
+                // It says what is wrong with the request, but not with which.
+                None => {
+                    return Err(Fault::Refused {
+                        status: StatusCode::OK,
+                        reason: error.clone(),
+                        advice: None,
+                    });
+                }
+            }
+        }
+        if exchange.ticket.all_answered() {
+            self.learn(text, &exchange.terms, headers);
+        }
+        self.out.write(text).await;
+        Ok(())
+    }
+
+    /// What an answer says about the requests that follow.
+    fn learn(&self, answer: &[u8], terms: &Terms, headers: &HeaderMap) {
+        match terms {
+            Terms::Initialize => {
+                if let Some(session) = Session::opened(answer, headers)
+                    && let Some(before) = self.last_session().replace(Arc::new(session))
+                {
+                    before.over.cancel();
+                }
+            }
+            Terms::Modern {
+                lists_tools: true, ..
+            } => self.repeated.learn(answer),
+            Terms::Modern { .. } | Terms::Legacy(_) => {}
+        }
+    }
+
+    /// Hears what the gateway says unasked, for as long as the session lasts.
+    async fn listen(self: Arc<Self>, session: Arc<Session>) {
+        let listening = async {
+            let mut last = None;
+            let mut failures = 0;
+            loop {
+                let opened = self.gateway.get(session.headers(), last.as_deref()).await;
+                let mut pause = PAUSE.saturating_mul(1 << failures).min(LONGEST_PAUSE);
+                match opened {
+                    Ok(response) => {
+                        failures = 0;
+                        let mut events = Events::of(response, last.take());
+                        if self.pass_on(&mut events).await.is_err() {
+                            tracing::debug!("the stream of the session broke off");
+                        }
+                        pause = events.pause.unwrap_or(PAUSE);
+                        last = events.last_id;
+                    }
+                    Err(fault) => {
+                        heed(Some(&session), &fault);
+                        if fault.is_final() {
+                            return;
+                        }
+                        failures = (failures + 1).min(5);
+                    }
+                }
+                sleep(pause).await;
+            }
+        };
+        session.over.run_until_cancelled(listening).await;
+    }
+
+    async fn pass_on(&self, events: &mut Events) -> Result<(), Fault> {
+        while let Some(message) = events.next().await? {
+            if Line::read(message.as_bytes()).is_some() {
+                self.out.write(message).await;
+            }
+        }
+        Ok(())
+    }
+
+    fn session(&self) -> Option<Arc<Session>> {
+        self.last_session().clone()
+    }
+
+    fn last_session(&self) -> MutexGuard<'_, Option<Arc<Session>>> {
+        self.session.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A session that has ended is listened to no longer.
+fn heed(session: Option<&Session>, fault: &Fault) {
+    if let (Some(session), Fault::SessionEnded) = (session, fault) {
+        session.over.cancel();
+    }
+}
+
+fn request(message: &Message) -> Option<&Request> {
+    match message {
+        Message::Request(request) => Some(request),
+        _ => None,
+    }
+}

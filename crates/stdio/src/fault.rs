@@ -1,0 +1,117 @@
+//! Why a request has no answer of the gateway's, in words for whoever set the bridge up.
+
+use reqwest::StatusCode;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use crate::message::{Id, object};
+
+/// A message that is no JSON.
+const PARSE_ERROR: i64 = -32700;
+const INTERNAL_ERROR: i64 = -32603;
+
+/// What ended a request.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Fault {
+    #[error("The line is not a JSON-RPC message.")]
+    NotAMessage,
+    #[error("The gateway at {0} cannot be reached.")]
+    Unreachable(String),
+    #[error(
+        "The connection to the gateway was lost before the answer. It is not known whether the request was carried out."
+    )]
+    Lost,
+    #[error("The gateway's answer is larger than {} MiB.", crate::MAX_MESSAGE_BYTES >> 20)]
+    TooLarge,
+    #[error(
+        "What answers is not an MCP endpoint; --url names the gateway's, for example http://127.0.0.1:8080/mcp."
+    )]
+    NotMcp,
+    #[error("The session has ended; initialize again.")]
+    SessionEnded,
+    #[error("{0}")]
+    Token(#[from] crate::Error),
+    /// A status that says no, with what its body gives as the reason.
+    #[error("The gateway answered HTTP {status}.")]
+    Refused {
+        status: StatusCode,
+        reason: Option<Box<RawValue>>,
+        /// What to do about it.
+        advice: Option<String>,
+    },
+    #[error("The id is in use by a request under way.")]
+    IdInUse,
+    #[error("Too many requests are under way.")]
+    Busy,
+    #[error("The client closed its end before the answer.")]
+    Closing,
+}
+
+/// An error as JSON-RPC has it.
+#[derive(Deserialize)]
+struct Reason {
+    code: i64,
+    message: String,
+    #[serde(default)]
+    data: Option<Box<RawValue>>,
+}
+
+impl Fault {
+    /// Whether asking again would give the same.
+    pub(crate) fn is_final(&self) -> bool {
+        match self {
+            Self::NotMcp | Self::SessionEnded => true,
+            Self::Refused { status, .. } => {
+                status.is_client_error() && !matches!(status.as_u16(), 401 | 408 | 429)
+            }
+            _ => false,
+        }
+    }
+
+    /// The answer to the request `id`; without one, to what was no message.
+    pub(crate) fn answer(&self, id: Option<&Id>) -> String {
+        let error = match self {
+            Self::Refused {
+                reason: Some(reason),
+                advice,
+                ..
+            } => described(reason, advice.as_deref()),
+            Self::Refused {
+                advice: Some(advice),
+                ..
+            } => error(INTERNAL_ERROR, &format!("{self} {advice}")),
+            Self::NotAMessage => error(PARSE_ERROR, &self.to_string()),
+            other => error(INTERNAL_ERROR, &other.to_string()),
+        };
+        match id {
+            Some(id) => format!(
+                r#"{{"jsonrpc":"2.0","id":{},"error":{error}}}"#,
+                id.as_json()
+            ),
+            None => format!(r#"{{"jsonrpc":"2.0","error":{error}}}"#),
+        }
+    }
+}
+
+fn error(code: i64, message: &str) -> String {
+    json!({ "code": code, "message": message }).to_string()
+}
+
+/// The gateway's own words, and what to do about them.
+fn described(reason: &RawValue, advice: Option<&str>) -> String {
+    let Some(advice) = advice else {
+        return reason.get().to_owned();
+    };
+    let Some(Reason {
+        code,
+        message,
+        data,
+    }) = object(reason.get())
+    else {
+        return error(INTERNAL_ERROR, advice);
+    };
+    let message = Value::from(format!("{message} {advice}"));
+    let data = data.map_or_else(String::new, |data| format!(r#","data":{}"#, data.get()));
+    format!(r#"{{"code":{code},"message":{message}{data}}}"#)
+}

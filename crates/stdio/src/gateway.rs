@@ -1,0 +1,183 @@
+//! The gateway's endpoint: requests with the holder's token, and which answers say no.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
+use reqwest::{Client, Method, Response, StatusCode, Url, redirect};
+
+use crate::fault::Fault;
+use crate::message::{Line, Message};
+use crate::session::SESSION;
+use crate::token::TokenSource;
+use crate::{Error, MAX_MESSAGE_BYTES, Settings};
+
+/// How long a connection may take.
+const CONNECT_LIMIT: Duration = Duration::from_secs(10);
+
+/// How long a gateway may be silent: longer than any call may take, and than any stream is without a sign.
+const SILENCE: Duration = Duration::from_secs(600);
+
+/// After so much silence a connection is tried, so often, and then given up: its other end may be gone.
+const PROBE_AFTER: Duration = Duration::from_secs(30);
+const PROBES: u32 = 4;
+
+pub(crate) const EVENT_STREAM: &str = "text/event-stream";
+
+/// One gateway.
+#[derive(Debug)]
+pub(crate) struct Gateway {
+    http: Client,
+    url: Url,
+    token: TokenSource,
+}
+
+impl Gateway {
+    pub(crate) fn new(settings: Settings) -> Result<Self, Error> {
+        let Settings { mut url, token } = settings;
+        let problem = if !matches!(url.scheme(), "http" | "https") {
+            Some("write a URL of http or https")
+        } else if !url.username().is_empty() || url.password().is_some() {
+            Some("leave credentials out: the token goes with each request")
+        } else if url.fragment().is_some() {
+            Some("leave out what begins with #")
+        } else {
+            None
+        };
+        if let Some(problem) = problem {
+            return Err(Error::Url(problem));
+        }
+        if url.path() == "/" {
+            url.set_path("/mcp");
+        }
+        // The token goes to the gateway and nowhere else: not to where it redirects, nor to a proxy of the environment.
+        let http = Client::builder()
+            .redirect(redirect::Policy::none())
+            .no_proxy()
+            .tcp_nodelay(true)
+            .tcp_keepalive(PROBE_AFTER)
+            .tcp_keepalive_interval(PROBE_AFTER / 3)
+            .tcp_keepalive_retries(PROBES)
+            .connect_timeout(CONNECT_LIMIT)
+            .read_timeout(SILENCE)
+            .user_agent(concat!("wardgate-stdio/", env!("CARGO_PKG_VERSION")))
+            .build()
+            .map_err(|_| Error::Tls)?;
+        Ok(Self { http, url, token })
+    }
+
+    /// Sends a message, or several.
+    pub(crate) async fn post(&self, body: Bytes, headers: HeaderMap) -> Result<Response, Fault> {
+        let mut request = reqwest::Request::new(Method::POST, self.url.clone());
+        *request.headers_mut() = headers;
+        let json = HeaderValue::from_static("application/json");
+        request.headers_mut().insert(CONTENT_TYPE, json);
+        let both = HeaderValue::from_static("application/json, text/event-stream");
+        request.headers_mut().insert(ACCEPT, both);
+        *request.body_mut() = Some(body.into());
+        self.send(request).await
+    }
+
+    /// Opens a stream, after the event `last` if one is named.
+    pub(crate) async fn get(
+        &self,
+        headers: HeaderMap,
+        last: Option<&str>,
+    ) -> Result<Response, Fault> {
+        let mut request = reqwest::Request::new(Method::GET, self.url.clone());
+        *request.headers_mut() = headers;
+        let events = HeaderValue::from_static(EVENT_STREAM);
+        request.headers_mut().insert(ACCEPT, events);
+        if let Some(last) = last.and_then(|last| HeaderValue::from_str(last).ok()) {
+            request.headers_mut().insert("last-event-id", last);
+        }
+        let response = self.send(request).await?;
+        if is(&response, EVENT_STREAM) {
+            Ok(response)
+        } else {
+            Err(Fault::NotMcp)
+        }
+    }
+
+    /// Ends a session.
+    pub(crate) async fn delete(&self, headers: HeaderMap) -> Result<(), Fault> {
+        let mut request = reqwest::Request::new(Method::DELETE, self.url.clone());
+        *request.headers_mut() = headers;
+        self.send(request).await.map(drop)
+    }
+
+    /// Sends it, again if the token has changed since it was refused, and reads what an answer that says no
+    /// gives as the reason.
+    async fn send(&self, request: reqwest::Request) -> Result<Response, Fault> {
+        let in_session = request.headers().contains_key(SESSION);
+        let token = self.token.read().await?;
+        let again = request.try_clone();
+        let mut response = self.send_as(request, token.as_ref()).await?;
+        if response.status() == StatusCode::UNAUTHORIZED
+            && let Some(request) = again
+        {
+            let fresh = self.token.read().await?;
+            if fresh != token {
+                response = self.send_as(request, fresh.as_ref()).await?;
+            }
+        }
+        let status = response.status();
+        if status.is_success() {
+            return Ok(response);
+        }
+        if status == StatusCode::NOT_FOUND && in_session {
+            return Err(Fault::SessionEnded);
+        }
+        let reason = match whole(response).await.as_deref().map(Line::read) {
+            Ok(Some(Line::One(Message::Response { error, .. }))) => error,
+            _ => None,
+        };
+        let advice = (status == StatusCode::UNAUTHORIZED).then(|| self.token.advice());
+        Err(Fault::Refused {
+            status,
+            reason,
+            advice,
+        })
+    }
+
+    async fn send_as(
+        &self,
+        mut request: reqwest::Request,
+        token: Option<&HeaderValue>,
+    ) -> Result<Response, Fault> {
+        if let Some(token) = token {
+            request.headers_mut().insert(AUTHORIZATION, token.clone());
+        }
+        self.http.execute(request).await.map_err(|error| {
+            if error.is_connect() {
+                // Without its query, which may hold more than an address.
+                let mut url = self.url.clone();
+                url.set_query(None);
+                Fault::Unreachable(url.to_string())
+            } else {
+                Fault::Lost
+            }
+        })
+    }
+}
+
+/// Whether the response is of this media type.
+pub(crate) fn is(response: &Response, media_type: &str) -> bool {
+    let named = response.headers().get(CONTENT_TYPE);
+    named
+        .and_then(|value| value.to_str().ok())
+        .and_then(|value| value.split(';').next())
+        .is_some_and(|value| value.trim().eq_ignore_ascii_case(media_type))
+}
+
+/// The body, if it is no larger than a message may be.
+pub(crate) async fn whole(mut response: Response) -> Result<Vec<u8>, Fault> {
+    let mut body = Vec::new();
+    while let Some(chunk) = response.chunk().await.map_err(|_| Fault::Lost)? {
+        if body.len() + chunk.len() > MAX_MESSAGE_BYTES {
+            return Err(Fault::TooLarge);
+        }
+        body.extend_from_slice(&chunk);
+    }
+    Ok(body)
+}

@@ -1,0 +1,250 @@
+//! Messages, as far as the bridge must know them. They travel as they are written.
+
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+/// The id of a request as JSON text, the same however a string is spelt.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Id(String);
+
+impl Id {
+    fn of(raw: &RawValue) -> Option<Self> {
+        match serde_json::from_str(raw.get()).ok()? {
+            text @ Value::String(_) => Some(Self(text.to_string())),
+            // As written: no number is too large to come back as it was.
+            Value::Number(_) => Some(Self(raw.get().to_owned())),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn as_json(&self) -> &str {
+        &self.0
+    }
+}
+
+/// One message.
+#[derive(Debug)]
+pub(crate) enum Message {
+    Request(Request),
+    Notification {
+        method: String,
+        /// The request that `notifications/cancelled` names.
+        cancels: Option<Id>,
+    },
+    /// To a request of the other side's; without an id, to what could not be read.
+    Response {
+        id: Option<Id>,
+        /// Its `error`, if it has one.
+        error: Option<Box<RawValue>>,
+    },
+}
+
+/// One request.
+#[derive(Debug)]
+pub(crate) struct Request {
+    pub(crate) id: Id,
+    pub(crate) method: String,
+    /// What a modern request says of itself; of another, none.
+    pub(crate) version: Option<String>,
+    /// What it is about, for `Mcp-Name`.
+    pub(crate) subject: Option<String>,
+    /// The arguments of a call.
+    pub(crate) arguments: Option<Box<RawValue>>,
+}
+
+/// A line of the client, or what one event of the gateway holds.
+#[derive(Debug)]
+pub(crate) enum Line {
+    One(Message),
+    /// 2025-03-26 has them.
+    Batch(Vec<Message>),
+}
+
+impl Line {
+    /// Reads it; none when it is no JSON-RPC.
+    pub(crate) fn read(text: &[u8]) -> Option<Self> {
+        let text = std::str::from_utf8(text).ok()?;
+        if !text.trim_start().starts_with('[') {
+            return Message::read(text).map(Self::One);
+        }
+        let messages: Vec<&RawValue> = serde_json::from_str(text).ok()?;
+        let messages = messages.iter().map(|message| Message::read(message.get()));
+        let messages: Vec<_> = messages.collect::<Option<_>>()?;
+        (!messages.is_empty()).then_some(Self::Batch(messages))
+    }
+
+    pub(crate) fn messages(&self) -> &[Message] {
+        match self {
+            Self::One(message) => std::slice::from_ref(message),
+            Self::Batch(messages) => messages,
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct Envelope<'a> {
+    #[serde(borrow, default)]
+    id: Option<&'a RawValue>,
+    #[serde(default)]
+    method: Option<String>,
+    #[serde(borrow, default)]
+    params: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    result: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    error: Option<&'a RawValue>,
+}
+
+#[derive(Default, Deserialize)]
+struct Params<'a> {
+    #[serde(borrow, default, rename = "_meta")]
+    meta: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    name: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    uri: Option<&'a RawValue>,
+    #[serde(borrow, default, rename = "taskId")]
+    task: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    arguments: Option<&'a RawValue>,
+    #[serde(borrow, default, rename = "requestId")]
+    request_id: Option<&'a RawValue>,
+}
+
+#[derive(Default, Deserialize)]
+struct Meta<'a> {
+    #[serde(borrow, default, rename = "io.modelcontextprotocol/protocolVersion")]
+    version: Option<&'a RawValue>,
+}
+
+impl Message {
+    fn read(text: &str) -> Option<Self> {
+        let envelope: Envelope<'_> = object(text)?;
+        let id = envelope.id.and_then(Id::of);
+        let Some(method) = envelope.method else {
+            let is_response = envelope.result.is_some() || envelope.error.is_some();
+            return is_response.then(|| Self::Response {
+                id,
+                error: envelope.error.map(ToOwned::to_owned),
+            });
+        };
+        let params = envelope.params.map(RawValue::get);
+        // What is wrong with them the gateway says.
+        let params: Params<'_> = params.and_then(object).unwrap_or_default();
+        let Some(id) = id else {
+            let cancels = params
+                .request_id
+                .filter(|_| method == "notifications/cancelled");
+            return Some(Self::Notification {
+                cancels: cancels.and_then(Id::of),
+                method,
+            });
+        };
+        let meta: Meta<'_> = params
+            .meta
+            .and_then(|meta| object(meta.get()))
+            .unwrap_or_default();
+        let subject = match method.as_str() {
+            "tools/call" | "prompts/get" => params.name,
+            "resources/read" => params.uri,
+            "tasks/get" | "tasks/update" | "tasks/cancel" => params.task,
+            _ => None,
+        };
+        let arguments = params.arguments.filter(|_| method == "tools/call");
+        Some(Self::Request(Request {
+            version: meta.version.and_then(text_of),
+            subject: subject.and_then(text_of),
+            arguments: arguments.map(ToOwned::to_owned),
+            id,
+            method,
+        }))
+    }
+}
+
+/// The object that `text` is: for a struct serde would take an array as well.
+pub(crate) fn object<'a, T: Deserialize<'a>>(text: &'a str) -> Option<T> {
+    let is_object = text.trim_start().starts_with('{');
+    serde_json::from_str(text).ok().filter(|_| is_object)
+}
+
+fn text_of(raw: &RawValue) -> Option<String> {
+    serde_json::from_str(raw.get()).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn one(text: &str) -> Message {
+        match Line::read(text.as_bytes()) {
+            Some(Line::One(message)) => message,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_modern_request_says_its_version_and_what_it_is_about() {
+        let Message::Request(request) = one(
+            r#"{"jsonrpc":"2.0","id":"\u0061","method":"tools/call","params":{"name":"x","arguments":{ "n":1.10 },"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}"#,
+        ) else {
+            panic!("no request")
+        };
+        assert_eq!(request.id.as_json(), r#""a""#);
+        assert_eq!(request.version.as_deref(), Some("2026-07-28"));
+        assert_eq!(request.subject.as_deref(), Some("x"));
+        assert_eq!(request.arguments.unwrap().get(), r#"{ "n":1.10 }"#);
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_request_is_left_to_the_gateway() {
+        for params in ["[]", "7", r#"{"_meta":[]}"#, r#"{"name":7}"#] {
+            let text =
+                format!(r#"{{"id":18446744073709551617,"method":"tools/call","params":{params}}}"#);
+            let Message::Request(request) = one(&text) else {
+                panic!("no request")
+            };
+            assert_eq!(request.id.as_json(), "18446744073709551617");
+            assert!(request.version.is_none() && request.subject.is_none());
+        }
+    }
+
+    #[test]
+    fn kinds_of_messages_are_told_apart() {
+        assert!(matches!(
+            one(r#"{"method":"notifications/cancelled","params":{"requestId":7}}"#),
+            Message::Notification { cancels: Some(id), .. } if id.as_json() == "7"
+        ));
+        assert!(matches!(
+            one(r#"{"method":"notifications/progress","params":{"requestId":7}}"#),
+            Message::Notification { cancels: None, .. }
+        ));
+        assert!(matches!(
+            one(r#"{"id":1,"result":{}}"#),
+            Message::Response {
+                id: Some(_),
+                error: None
+            }
+        ));
+        assert!(matches!(
+            one(r#"{"id":null,"error":{"code":1,"message":""}}"#),
+            Message::Response {
+                id: None,
+                error: Some(_)
+            }
+        ));
+        assert!(Line::read(br#"[{"id":1,"method":"ping"},{"method":"n"}]"#).is_some());
+        for bad in [
+            "",
+            "x",
+            "7",
+            "{}",
+            r#"{"id":1}"#,
+            "[7]",
+            "[[]]",
+            "\u{feff}{}",
+        ] {
+            assert!(Line::read(bad.as_bytes()).is_none(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! Arguments that a tool wants repeated as headers (`x-mcp-header` in its schema), as last listed.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+use reqwest::header::{HeaderMap, HeaderName};
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use crate::headers::value;
+
+/// Tools whose arguments are remembered.
+const MOST: usize = 4_096;
+
+/// By tool.
+#[derive(Debug, Default)]
+pub(crate) struct Repeated(Mutex<HashMap<String, Vec<Mark>>>);
+
+/// One argument.
+#[derive(Debug)]
+struct Mark {
+    header: HeaderName,
+    /// The members that lead to it.
+    path: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct Answer {
+    result: List,
+}
+
+#[derive(Deserialize)]
+struct List {
+    tools: Vec<Tool>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Tool {
+    name: String,
+    #[serde(default)]
+    input_schema: Value,
+}
+
+impl Repeated {
+    /// Learns from the answer to `tools/list`.
+    pub(crate) fn learn(&self, answer: &[u8]) {
+        let Ok(Answer { result }) = serde_json::from_slice(answer) else {
+            return;
+        };
+        let mut by_tool = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for tool in result.tools {
+            let mut marks = Vec::new();
+            collect(&tool.input_schema, &mut Vec::new(), &mut marks);
+            if marks.is_empty() {
+                by_tool.remove(&tool.name);
+            } else if by_tool.len() < MOST || by_tool.contains_key(&tool.name) {
+                by_tool.insert(tool.name, marks);
+            }
+        }
+    }
+
+    /// Adds those of a call of `tool`.
+    pub(crate) fn add(&self, tool: &str, arguments: &RawValue, headers: &mut HeaderMap) {
+        let by_tool = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(marks) = by_tool.get(tool) else {
+            return;
+        };
+        let arguments: Value = serde_json::from_str(arguments.get()).unwrap_or_default();
+        for mark in marks {
+            let argument = mark
+                .path
+                .iter()
+                .try_fold(&arguments, |value, member| value.get(member));
+            let text = match argument {
+                Some(Value::String(text)) => text.clone(),
+                Some(plain @ (Value::Bool(_) | Value::Number(_))) => plain.to_string(),
+                _ => continue,
+            };
+            headers.insert(mark.header.clone(), value(&text));
+        }
+    }
+}
+
+/// Looks for marks where a plain argument may have one. A tool that has others is the gateway's affair.
+fn collect(schema: &Value, path: &mut Vec<String>, marks: &mut Vec<Mark>) {
+    let properties = schema.get("properties").and_then(Value::as_object);
+    for (name, property) in properties.into_iter().flatten() {
+        path.push(name.clone());
+        let mark = property.get("x-mcp-header").and_then(Value::as_str);
+        let header = mark.and_then(|mark| HeaderName::try_from(format!("mcp-param-{mark}")).ok());
+        if let Some(header) = header {
+            marks.push(Mark {
+                header,
+                path: path.clone(),
+            });
+        }
+        collect(property, path, marks);
+        path.pop();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn marked_arguments_are_repeated_until_they_are_listed_without_the_mark() {
+        let repeated = Repeated::default();
+        let headers = |tool: &str, arguments: &str| {
+            let mut headers = HeaderMap::new();
+            let arguments = RawValue::from_string(arguments.to_owned()).unwrap();
+            repeated.add(tool, &arguments, &mut headers);
+            let mut headers: Vec<_> = headers
+                .iter()
+                .map(|(name, value)| format!("{name}: {}", value.to_str().unwrap()))
+                .collect();
+            headers.sort();
+            headers
+        };
+        let schema = json!({"type": "object", "properties": {
+            "region": {"type": "string", "x-mcp-header": "Region"},
+            "page": {"properties": {
+                "size": {"type": "integer", "x-mcp-header": "Size"},
+                "last": {"type": "boolean", "x-mcp-header": "Last"},
+            }},
+            "absent": {"type": "string", "x-mcp-header": "Absent"},
+        }});
+        let list = |schema: &Value| {
+            let answer = json!({"jsonrpc": "2.0", "id": 1, "result": {"tools": [
+                {"name": "t", "inputSchema": schema}, {"name": "plain"},
+            ]}});
+            repeated.learn(answer.to_string().as_bytes());
+        };
+        list(&schema);
+        let arguments = r#"{"region":"Zürich","page":{"size":100,"last":false},"absent":null}"#;
+        assert_eq!(
+            headers("t", arguments),
+            [
+                "mcp-param-last: false",
+                "mcp-param-region: =?base64?WsO8cmljaA==?=",
+                "mcp-param-size: 100",
+            ]
+        );
+        assert!(headers("plain", arguments).is_empty());
+        repeated.learn(br#"{"id":1,"error":{"code":1,"message":""}}"#);
+        assert_eq!(headers("t", r#"{"region":"x"}"#), ["mcp-param-region: x"]);
+        list(&json!({}));
+        assert!(headers("t", arguments).is_empty());
+    }
+}

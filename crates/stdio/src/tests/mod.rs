@@ -1,0 +1,8 @@
+//! A client on one side, a scripted gateway on the other.
+
+mod client;
+mod endings;
+mod legacy;
+mod modern;
+mod server;
+mod tokens;

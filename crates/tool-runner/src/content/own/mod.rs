@@ -1,0 +1,290 @@
+//! `type: content`: prompts and resources that stand in the file itself.
+//!
+//! ```text
+//!   prompts    name ── typed arguments ──▶ messages, texts or resources of the same source
+//!   resources  uri ─────────────────────▶ text or file
+//!              uri_template ── typed variables ──▶ text
+//! ```
+//!
+//! Everything is read and checked with the file, so that what is offered can also be given.
+
+mod arguments;
+mod prompt;
+mod resource;
+#[cfg(test)]
+mod tests;
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+use wardgate_arguments::InvalidArguments;
+use wardgate_domain::{ColumnClass, Digest, OfferKind};
+
+use self::arguments::Arguments;
+use self::prompt::Prompt;
+use self::resource::{Address, Resource};
+use crate::catalogue::{Faults, Fields, KeyOrder, Mark, Node, UnfitValue, Yaml, read_classes};
+use crate::files::Attached;
+
+/// The column whose class governs everything that is read here.
+pub(crate) const CONTENT: &str = "content";
+
+/// The prompts and resources of one source.
+#[derive(Debug)]
+pub(crate) struct Own {
+    pub(crate) tags: Vec<String>,
+    /// What every text of it is.
+    pub(crate) class: ColumnClass,
+    prompts: Vec<Prompt>,
+    resources: Vec<Resource>,
+    /// SHA-256 over all that is written here, files included.
+    pub(crate) digest: Digest,
+}
+
+/// Two that say the same are the same.
+impl PartialEq for Own {
+    fn eq(&self, other: &Self) -> bool {
+        self.digest == other.digest
+    }
+}
+
+impl Eq for Own {}
+
+/// Why a prompt or resource cannot be given.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum GetError {
+    /// There is none of that name.
+    #[error("there is none of that name")]
+    Unknown,
+    /// The message names arguments and rules, never a value.
+    #[error("{0}")]
+    Invalid(String),
+}
+
+impl From<InvalidArguments> for GetError {
+    fn from(invalid: InvalidArguments) -> Self {
+        Self::Invalid(invalid.to_string())
+    }
+}
+
+impl From<UnfitValue> for GetError {
+    fn from(unfit: UnfitValue) -> Self {
+        Self::Invalid(unfit.to_string())
+    }
+}
+
+/// What clients call a prompt or resource, and what they see of it besides.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Listed {
+    pub(crate) name: String,
+    pub(crate) definition: Value,
+}
+
+impl Own {
+    /// Reads the source `source`. Relative paths are relative to `base`.
+    pub(crate) fn read(
+        source: &str,
+        node: &Node,
+        fields: &mut Fields<'_>,
+        base: &Path,
+        faults: &mut Faults,
+    ) -> Option<Self> {
+        let tags = fields.optional("tags");
+        let tags = tags.map(|node| faults.texts(node, "tags"));
+        let classes = fields.optional("classes");
+        let class = classes.and_then(|node| class(node, faults));
+        let lists = ["prompts", "resources"].map(|key| (key, fields.optional(key)));
+        let [prompts, resources] = lists.map(|(key, node)| {
+            let nodes = node.map(|node| faults.list(node, key));
+            nodes.unwrap_or_default()
+        });
+        if prompts.is_empty() && resources.is_empty() {
+            faults.add(
+                node.at,
+                format!("`sources.{source}` has neither `prompts` nor `resources`"),
+                "add one of them, with one entry each",
+            );
+        }
+        let before = faults.count();
+        let own = Self {
+            tags: tags.unwrap_or_default(),
+            class: class.unwrap_or_else(ColumnClass::unclassified),
+            prompts: prompts
+                .iter()
+                .filter_map(|node| Prompt::read(node, faults))
+                .collect(),
+            resources: resources
+                .iter()
+                .filter_map(|node| Resource::read(node, base, faults))
+                .collect(),
+            digest: Digest::of(b""),
+        };
+        if faults.count() > before {
+            return None;
+        }
+        own.check_references(faults);
+        let bodies = own.resources.iter().map(Resource::body);
+        let written = node.to_json(KeyOrder::Sorted);
+        let parts = [written.as_str()]
+            .into_iter()
+            .chain(bodies)
+            .map(|part| Digest::of(part.as_bytes()).to_string());
+        let digest = Digest::of(parts.collect::<String>().as_bytes());
+        Some(Self { digest, ..own })
+    }
+
+    /// What it offers.
+    pub(crate) fn kinds(&self) -> impl Iterator<Item = OfferKind> + use<> {
+        let prompts = (!self.prompts.is_empty()).then_some(OfferKind::Prompts);
+        let resources = (!self.resources.is_empty()).then_some(OfferKind::Resources);
+        resources.into_iter().chain(prompts)
+    }
+
+    /// The files that resources stand in.
+    pub(crate) fn files(&self) -> impl Iterator<Item = &Attached> {
+        self.resources.iter().filter_map(Resource::file)
+    }
+
+    /// Every name that clients know something of it by, with its kind and where it stands.
+    pub(crate) fn names(&self) -> impl Iterator<Item = (Mark, &'static str, &str)> {
+        let prompts = self.prompts.iter();
+        let prompts = prompts.map(|prompt| (prompt.at, "prompt", prompt.name.as_str()));
+        let resources = self
+            .resources
+            .iter()
+            .map(|resource| match &resource.address {
+                Address::Uri(uri) => (resource.at, "resource", uri.as_str()),
+                Address::Template(template, _) => (resource.at, "resource", template.as_str()),
+            });
+        prompts.chain(resources)
+    }
+
+    pub(crate) fn prompts(&self) -> impl Iterator<Item = Listed> {
+        self.prompts.iter().map(|prompt| Listed {
+            name: prompt.name.clone(),
+            definition: prompt.definition(),
+        })
+    }
+
+    pub(crate) fn resources(&self) -> impl Iterator<Item = Listed> {
+        self.resources
+            .iter()
+            .filter_map(|resource| match &resource.address {
+                Address::Uri(uri) => Some(Listed {
+                    name: uri.clone(),
+                    definition: resource.definition(),
+                }),
+                Address::Template(..) => None,
+            })
+    }
+
+    pub(crate) fn templates(&self) -> impl Iterator<Item = Listed> {
+        self.resources
+            .iter()
+            .filter_map(|resource| match &resource.address {
+                Address::Template(template, _) => Some(Listed {
+                    name: template.to_string(),
+                    definition: resource.definition(),
+                }),
+                Address::Uri(_) => None,
+            })
+    }
+
+    /// The result of `prompts/get`; `arguments` is one JSON object.
+    pub(crate) fn get_prompt(&self, name: &str, arguments: &[u8]) -> Result<Value, GetError> {
+        self.prompt(name)?.get(arguments, self)
+    }
+
+    /// The result of `resources/read`.
+    pub(crate) fn read_resource(&self, uri: &str) -> Result<Value, GetError> {
+        Ok(json!({ "contents": [self.resource(uri)?] }))
+    }
+
+    /// The values of an argument of a prompt that begin with `begun`.
+    pub(crate) fn complete_prompt(
+        &self,
+        name: &str,
+        argument: &str,
+        begun: &str,
+    ) -> Result<Vec<String>, GetError> {
+        complete(&self.prompt(name)?.arguments, argument, begun)
+    }
+
+    /// The same of a variable of a URI template.
+    pub(crate) fn complete_template(
+        &self,
+        template: &str,
+        argument: &str,
+        begun: &str,
+    ) -> Result<Vec<String>, GetError> {
+        let mut resources = self.resources.iter();
+        let arguments = resources.find_map(|resource| match &resource.address {
+            Address::Template(own, arguments) if own.as_str() == template => Some(arguments),
+            _ => None,
+        });
+        complete(arguments.ok_or(GetError::Unknown)?, argument, begun)
+    }
+
+    fn prompt(&self, name: &str) -> Result<&Prompt, GetError> {
+        let mut prompts = self.prompts.iter();
+        prompts
+            .find(|prompt| prompt.name == name)
+            .ok_or(GetError::Unknown)
+    }
+
+    /// The contents at `uri`. A plain URI comes before a template that it fits too.
+    fn resource(&self, uri: &str) -> Result<Value, GetError> {
+        let by_address = |templated: bool| {
+            let resources = self.resources.iter();
+            let mut resources = resources
+                .filter(move |it| matches!(it.address, Address::Template(..)) == templated);
+            resources.find_map(|resource| resource.contents(uri))
+        };
+        by_address(false)
+            .or_else(|| by_address(true))
+            .unwrap_or(Err(GetError::Unknown))
+    }
+
+    /// A message that shows a resource shows one that there is.
+    fn check_references(&self, faults: &mut Faults) {
+        for prompt in &self.prompts {
+            for (at, uri) in prompt.fixed_resources() {
+                if self.resource(&uri) == Err(GetError::Unknown) {
+                    faults.add(
+                        at,
+                        format!("there is no resource `{uri}` in this source"),
+                        "use a `uri` of its `resources`, or one that fits a `uri_template`",
+                    );
+                }
+            }
+        }
+    }
+}
+
+fn complete(arguments: &Arguments, argument: &str, begun: &str) -> Result<Vec<String>, GetError> {
+    arguments
+        .complete(argument, begun)
+        .ok_or_else(|| GetError::Invalid("there is no argument of that name".to_owned()))
+}
+
+/// The class of `content`, the one column there is.
+fn class(node: &Node, faults: &mut Faults) -> Option<ColumnClass> {
+    let mut classes = read_classes(node, faults);
+    let class = classes.remove(CONTENT);
+    if let Some((other, _)) = classes.pop_first() {
+        faults.add(
+            node.get(&other).unwrap_or(node).at,
+            format!("`{other}` is no column of prompts and resources"),
+            "write `classes: { content: … }`",
+        );
+    }
+    class
+}
+
+/// How to call an entry in a fault.
+fn what(kind: &str, node: &Node, name: &str) -> String {
+    match node.get(name).map(|name| &name.value) {
+        Some(Yaml::Text(name)) => format!("{kind} {name}"),
+        _ => kind.to_owned(),
+    }
+}

@@ -1,0 +1,28 @@
+//! `wardgate stdio`: a gateway as a stdio MCP server. Standard output is the client's; everything else that is
+//! said goes to standard error.
+
+use wardgate_stdio::{Settings, TokenSource};
+use wardgate_telemetry::Config;
+
+use crate::Failure;
+use crate::cli::Stdio;
+use crate::shutdown;
+
+/// Never an argument: every process of the machine can read those.
+const TOKEN: &str = "WARDGATE_TOKEN";
+
+pub(crate) async fn run(arguments: Stdio) -> Result<(), Failure> {
+    let _telemetry = wardgate_telemetry::init(&Config::default(), "stdio")?;
+    let token = match (arguments.token_file, std::env::var(TOKEN)) {
+        (Some(file), _) => TokenSource::File(file),
+        (None, Ok(token)) if !token.is_empty() => TokenSource::Variable(token),
+        (None, _) => TokenSource::None,
+    };
+    let settings = Settings {
+        url: arguments.url,
+        token,
+    };
+    let stop = shutdown::signals()?;
+    wardgate_stdio::run(settings, std::io::stdin(), std::io::stdout(), stop).await?;
+    Ok(())
+}

@@ -1,0 +1,167 @@
+//! Prompts and resources of the demo hospital: for whom the policies say so, on record, and changed with their file.
+
+use serde_json::{Value, json};
+use wardgate_testkit::{Reply, System, TestApp, until};
+
+use super::people::{auditor, billing, doctor, nurse};
+use crate::WARDGATE;
+
+const VERSIONS: [&str; 2] = ["2025-03-26", "2025-11-25"];
+const TRIAGE: &str = "guide://triage";
+
+/// Asks as a client of that version; without one, of the newest.
+async fn ask(
+    app: &TestApp,
+    version: Option<&str>,
+    token: &str,
+    method: &str,
+    params: Value,
+) -> Reply {
+    let client = app.client();
+    match version {
+        Some(version) => client.legacy(token, version, method, params).await,
+        None => client.modern(token, method, params).await,
+    }
+}
+
+fn every_version() -> impl Iterator<Item = Option<&'static str>> {
+    VERSIONS.into_iter().map(Some).chain([None])
+}
+
+/// The values of one member of what a list shows.
+async fn listed(app: &TestApp, token: &str, list: &str, of: &str, member: &str) -> Vec<String> {
+    let reply = ask(app, None, token, list, json!({})).await;
+    let result = reply.result();
+    let entries = result[of].as_array().unwrap();
+    let name = |entry: &Value| entry[member].as_str().unwrap().to_owned();
+    entries.iter().map(name).collect()
+}
+
+#[tokio::test]
+async fn whoever_works_on_the_wards_has_guides_and_nobody_else_sees_them() {
+    let app = TestApp::start(WARDGATE);
+    for token in [doctor(&app), nurse(&app)] {
+        let prompts = listed(&app, &token, "prompts/list", "prompts", "name").await;
+        assert_eq!(prompts, ["summarise_chart"]);
+        let resources = listed(&app, &token, "resources/list", "resources", "uri").await;
+        assert_eq!(resources, [TRIAGE]);
+        let list = ("resources/templates/list", "resourceTemplates");
+        let templates = listed(&app, &token, list.0, list.1, "uriTemplate").await;
+        assert_eq!(
+            templates,
+            ["memory://conversation/{id}", "guide://ward/{ward}"]
+        );
+        for version in every_version() {
+            let params = json!({ "uri": TRIAGE });
+            let read = ask(&app, version, &token, "resources/read", params).await;
+            let contents = &read.result()["contents"][0];
+            assert_eq!(contents["mimeType"], "text/markdown");
+            assert!(contents["text"].as_str().unwrap().contains("| orange |"));
+        }
+    }
+    for token in [billing(&app), auditor(&app)] {
+        let prompts = listed(&app, &token, "prompts/list", "prompts", "name").await;
+        assert!(prompts.is_empty(), "{prompts:?}");
+        for (version, code) in [(None, -32602), (Some("2025-11-25"), -32002)] {
+            let read = async |uri| {
+                let params = json!({ "uri": uri });
+                let reply = ask(&app, version, &token, "resources/read", params).await;
+                reply.error()
+            };
+            let hidden = read(TRIAGE).await;
+            assert_eq!(hidden, read("guide://nothing").await);
+            assert_eq!(hidden.0, code);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_prompt_is_filled_in_and_its_arguments_are_completed_and_checked() {
+    let app = TestApp::start(WARDGATE);
+    let token = nurse(&app);
+    for version in every_version() {
+        let arguments = json!({ "patient_id": "NUGWI", "tone": "plain", "sentences": "3" });
+        let params = json!({ "name": "summarise_chart", "arguments": arguments });
+        let prompt = ask(&app, version, &token, "prompts/get", params).await;
+        let messages = prompt.result()["messages"].clone();
+        let text = messages[0]["content"]["text"].as_str().unwrap();
+        assert!(text.contains("patient NUGWI") && text.contains("at most 3 sentences, in plain"));
+        assert_eq!(messages[1]["content"]["resource"]["uri"], TRIAGE);
+        let wrong = json!({ "name": "summarise_chart", "arguments": { "patient_id": "nugwi" } });
+        let (code, message) = ask(&app, version, &token, "prompts/get", wrong)
+            .await
+            .error();
+        assert_eq!(code, -32602);
+        assert!(
+            message.contains("`patient_id`") && !message.contains("nugwi"),
+            "{message}"
+        );
+        let reference = json!({ "type": "ref/prompt", "name": "summarise_chart" });
+        let argument = json!({ "name": "tone", "value": "pl" });
+        let params = json!({ "ref": reference, "argument": argument });
+        let completed = ask(&app, version, &token, "completion/complete", params).await;
+        assert_eq!(completed.result()["completion"]["values"], json!(["plain"]));
+    }
+    let reference = json!({ "type": "ref/resource", "uri": "guide://ward/{ward}" });
+    let params = json!({ "ref": reference, "argument": { "name": "ward", "value": "" } });
+    let completed = ask(&app, None, &token, "completion/complete", params).await;
+    let values = completed.result()["completion"]["values"].clone();
+    assert_eq!(values, json!(["W1", "W2", "W3", "W4", "W5", "W6"]));
+}
+
+#[tokio::test]
+async fn what_was_read_is_on_record_without_a_word_that_somebody_typed() {
+    let app = TestApp::start(WARDGATE);
+    let params = json!({ "name": "summarise_chart", "arguments": { "patient_id": "NUGWI" } });
+    ask(&app, None, &doctor(&app), "prompts/get", params)
+        .await
+        .result();
+    let uri = json!({ "uri": "guide://ward/W2" });
+    ask(&app, None, &nurse(&app), "resources/read", uri.clone())
+        .await
+        .result();
+    ask(&app, None, &billing(&app), "resources/read", uri)
+        .await
+        .error();
+    let uri = json!({ "uri": "guide://ward/NUGWI" });
+    ask(&app, None, &nurse(&app), "resources/read", uri)
+        .await
+        .error();
+    let records = app.records();
+    let seen: Vec<_> = records
+        .iter()
+        .map(|record| {
+            json!([
+                record["user"],
+                record["action"],
+                record["record_id"],
+                record["status"]
+            ])
+        })
+        .collect();
+    assert_eq!(
+        seen,
+        [
+            json!(["dr.yenji", "prompts/get", "guides", "ok"]),
+            json!(["nurse.joy", "resources/read", "guides", "ok"]),
+            json!(["billing.ruiz", "resources/read", "guides", "denied"]),
+            json!(["nurse.joy", "resources/read", "guides", "invalid_arguments"]),
+        ]
+    );
+    assert!(!json!(records).to_string().contains("NUGWI"));
+}
+
+#[tokio::test]
+async fn a_changed_guide_is_read_without_a_restart() {
+    let app = TestApp::start(WARDGATE);
+    let token = doctor(&app);
+    let guide = app.data_dir().join("hospital/guides/triage.md");
+    std::fs::write(guide, "# Triage, rewritten").unwrap();
+    until("the changed guide is read", async || {
+        let params = json!({ "uri": TRIAGE });
+        let read = ask(&app, None, &token, "resources/read", params).await;
+        let text = read.json()["result"]["contents"][0]["text"].clone();
+        (text == "# Triage, rewritten").then_some(())
+    })
+    .await;
+}
