@@ -28,6 +28,7 @@ use tokio::time::timeout;
 use wardgate_domain::{Caller, Digest};
 
 use crate::Gateway;
+use crate::content;
 use crate::listen::Script;
 use crate::mcp::{self, Post, object, scan};
 use crate::reply::{Answer, RpcError};
@@ -53,7 +54,7 @@ struct Place {
 /// Opens a stream for `caller`, whose first event says where its messages go.
 pub(crate) fn open(gateway: &Arc<Gateway>, caller: &Arc<Caller>) -> Result<Answer, RpcError> {
     let number = u64::from_be_bytes(gateway.ambient().random());
-    let script = Script::of_get(Some(digest(number)));
+    let script = Script::of_get(Some(digest(number)), content::offered(gateway));
     let listening = gateway
         .listeners()
         .listen(caller, script, gateway.ambient())?;

@@ -149,7 +149,7 @@ pub(crate) fn admit(
         stopwatch,
         counted: called.map(|tool| shared.platform.begin(tool.tool.facts().name.as_str())),
     };
-    if asked.starts_task && governed.is_restricted() {
+    if asked.is_of_task && governed.is_restricted() {
         return Err(NotCarried::Task.into());
     }
     let place = Arc::clone(&shared.relays).try_acquire_owned();
