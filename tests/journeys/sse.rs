@@ -25,6 +25,9 @@ impl Stream {
         let hello = json!({ "protocolVersion": "2024-11-05", "capabilities": {} });
         let answer = stream.ask(client, token, "initialize", hello).await;
         assert_eq!(answer["result"]["protocolVersion"], "2024-11-05");
+        let capabilities = &answer["result"]["capabilities"];
+        assert!(capabilities["prompts"].is_object());
+        assert!(capabilities.get("completions").is_none());
         stream
     }
 
