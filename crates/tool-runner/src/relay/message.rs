@@ -81,6 +81,10 @@ pub(super) fn read(
     if !covers(subject, arguments, &method, is_modern, &params)? {
         return Err(NotCarried::Uncovered);
     }
+    if let Some(wanted) = params.object("notifications")? {
+        // Each of them was decided on.
+        wanted.get("resourceSubscriptions")?;
+    }
     let id = envelope.get("id")?.filter(|_| !method.is_empty());
     let mut asked = Asked {
         id: id.map(ToOwned::to_owned),
@@ -334,6 +338,7 @@ mod tests {
             r#"{"jsonrpc":"2.0","id":1,"method":"ping","Method":"tools/call"}"#,
             r#"{"jsonrpc":"2.0","id":1,"method":"ping","params":[]}"#,
             r#"{"jsonrpc":"2.0","id":1,"method":"ping","params":{},"Params":{}}"#,
+            r#"{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{"notifications":{"ResourceSubscriptions":["memo://one"]}}}"#,
         ] {
             let refused = read(message, CONNECT, "{}").err();
             assert_eq!(refused, Some(NotCarried::NoMessage), "{message}");

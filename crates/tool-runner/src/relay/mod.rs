@@ -131,7 +131,6 @@ pub(crate) fn admit(
     if !upstream.is_over_http() {
         return Err(Error::NoRoute);
     }
-    let takes_answers = !matches!(call.method, Method::Get) || call.last_event.is_some();
     let (content, asked) = match call.method {
         Method::Post(message) => message::read(&message, subject, &call.arguments)?,
         Method::Get => (Content::Get, Asked::default()),
@@ -171,7 +170,7 @@ pub(crate) fn admit(
             is_legacy: !asked.is_modern,
             version: call.version.clone(),
             session: call.session.clone(),
-            rule: Rule::new(governed, governed_id, asked.progress_token, takes_answers),
+            rule: Rule::new(governed, governed_id, asked.progress_token, !listens),
         },
         caller: call.caller,
         outbound: Outbound {

@@ -45,7 +45,8 @@ pub(super) struct Rule {
     id: Option<Box<RawValue>>,
     /// What its progress is reported under.
     progress_token: Option<Box<RawValue>>,
-    /// Answers may come at all. A client that listens gets none, but for those of a stream it takes up again.
+    /// Answers may come at all. A client that listens gets none, and where a stream is taken up again they are to one
+    /// request.
     takes_answers: bool,
 }
 
@@ -127,7 +128,8 @@ impl Rule {
         match self.governed.take_if(|_| is_own) {
             Some(governed) if self.is_governed() => self.release(governed, outcome),
             Some(governed) => Verdict::Answer(message, governed.passed(outcome)),
-            None if self.is_governed() => Verdict::Withhold,
+            // The record knows of one answer.
+            None if !self.is_connect => Verdict::Withhold,
             None => Verdict::Pass(message),
         }
     }
@@ -168,8 +170,11 @@ impl<'a> Said<'a> {
     fn read(members: &Members<'a>) -> Result<Option<Self>, Ambiguous> {
         let id = members.get("id")?;
         let id = id.filter(|id| id.get() != "null");
+        let (result, error) = (members.get("result")?, members.get("error")?);
         if members.get("method")?.is_some() {
-            let Some(method) = members.text("method")? else {
+            // What is an answer too would be taken for one by some.
+            let method = members.text("method")?;
+            let Some(method) = method.filter(|_| result.or(error).is_none()) else {
                 return Ok(None);
             };
             let params = members.get("params")?;
@@ -178,7 +183,7 @@ impl<'a> Said<'a> {
                 None => Self::Notification { method, params },
             }));
         }
-        let outcome = match (members.get("result")?, members.get("error")?) {
+        let outcome = match (result, error) {
             (Some(result), None) => Ok(result),
             (None, Some(error)) => Err(error),
             _ => return Ok(None),
