@@ -51,13 +51,13 @@ struct Held<'a> {
     #[serde(borrow, default, rename = "taskId")]
     task: Option<&'a RawValue>,
     #[serde(borrow, default)]
-    notifications: Option<Followed<'a>>,
+    notifications: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
 struct Followed<'a> {
     #[serde(borrow, default, rename = "taskIds")]
-    tasks: Vec<&'a RawValue>,
+    tasks: Option<Vec<&'a RawValue>>,
 }
 
 /// Opens what `request`, which was read from `text`, holds.
@@ -84,8 +84,13 @@ pub(super) fn opened(
         let own = own.ok_or_else(|| unknown("requestState"))?;
         new.push((state.get(), Value::from(own).to_string()));
     }
-    let followed = held.notifications.map(|wanted| wanted.tasks);
-    let followed = followed.unwrap_or_default();
+    let followed = match held.notifications {
+        Some(wanted) => object::<Followed<'_>>(wanted.get())
+            .ok_or_else(|| RpcError::invalid_params("`taskIds` must be a list of texts"))?
+            .tasks
+            .unwrap_or_default(),
+        None => Vec::new(),
+    };
     if followed.len() > MAX_LISTENED {
         let most = format!("`taskIds` has at most {MAX_LISTENED} entries");
         return Err(RpcError::invalid_params(most));
@@ -162,9 +167,9 @@ pub(super) fn sealed<'m>(
     Some(exchanged(message, new).into())
 }
 
-/// Most messages hold none, and need not be read for it.
+/// Most messages hold none, and need not be read for it. A name can be written with escapes.
 fn may_hold(text: &str) -> bool {
-    ["\"taskId", "\"requestState\""]
+    ["\"taskId", "\"requestState\"", "\\u"]
         .iter()
         .any(|member| text.contains(member))
 }
