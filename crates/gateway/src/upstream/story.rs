@@ -252,12 +252,29 @@ impl Story {
         }
         match relayed {
             Ok(parts) => self.pass(Box::pin(parts)).await,
-            Err(error) => {
-                tracing::warn!(%error, "the tool-runner did not carry an errand");
-                let kind = "tool_runner_unavailable";
-                self.failed(Status::Error, kind, UNREACHED).await;
-            }
+            Err(error) => self.not_carried(&error).await,
         }
+    }
+
+    /// Says why it was not carried, and what to mend where the client can.
+    async fn not_carried(&mut self, error: &CallError) {
+        tracing::warn!(%error, "the tool-runner did not carry an errand");
+        let (status, reason, error) = match error.reason() {
+            ErrorReason::InvalidMessage => {
+                let error = RpcError::invalid_request(error.to_string());
+                (Status::InvalidArguments, "invalid_request", error)
+            }
+            ErrorReason::Denied => {
+                let error = RpcError::invalid_params(error.to_string()).because("denied");
+                (Status::Denied, "denied", error)
+            }
+            ErrorReason::UnknownTool => (Status::UnknownTool, "unknown_tool", self.not_there()),
+            _ => {
+                let kind = "tool_runner_unavailable";
+                (Status::Error, kind, RpcError::internal(kind, UNREACHED))
+            }
+        };
+        self.close(status, reason, error).await;
     }
 
     async fn relay(
@@ -302,8 +319,12 @@ impl Story {
                 () = self.out.gone(), if cancels || open_ended => {
                     return self.ended(Status::Cancelled, "cancelled").await;
                 }
-                () = draining.cancelled(), if open_ended => return,
-                () = &mut end, if open_ended => return,
+                () = draining.cancelled(), if open_ended => {
+                    return self.ended(Status::Unknown, "stream_ended").await;
+                }
+                () = &mut end, if open_ended => {
+                    return self.ended(Status::Unknown, "stream_ended").await;
+                }
                 part = parts.next() => part,
             };
             match part {
@@ -432,10 +453,8 @@ impl Story {
         let Subject::List(list) = self.errand.subject else {
             return Ok(message.to_owned());
         };
-        let is_answer = edit::Reply::read(message).is_some_and(|reply| {
-            reply.id.map(RawValue::get) == self.errand.id.as_deref().map(RawValue::get)
-        });
-        if !is_answer {
+        // However it writes the id: there is nothing else that it could be the answer to.
+        if edit::Reply::read(message).is_none_or(|reply| reply.result.is_none()) {
             return Ok(message.to_owned());
         }
         let listed = lists::filtered(&self.gateway, &self.source, &self.visit, list, message);
