@@ -72,11 +72,11 @@ async fn remembers(system: &impl System) {
     assert_eq!(found.result()["hits"], json!([]));
 
     let listed = ask(system, &doctor, "resources/list", json!({})).await;
-    let resources = listed.result()["resources"].clone();
     let uri = format!("memory://conversation/{CHAT}");
+    let resources = listed.result()["resources"].clone();
     let mut resources = resources.as_array().unwrap().iter();
-    let resource = resources.find(|resource| resource["uri"] == uri);
-    assert_eq!(resource.unwrap()["name"], "Conversation chat_123");
+    let resource = resources.find(|resource| resource["uri"] == uri).unwrap();
+    assert_eq!(resource["name"], "Conversation chat_123");
     let export = exported(&read(system, &doctor, CHAT).await);
     assert_eq!(export["messages"][1]["content"], ANSWERED);
     assert_eq!(read(system, &nurse, CHAT).await.error().0, -32002);

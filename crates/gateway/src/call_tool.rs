@@ -45,6 +45,8 @@ pub(crate) struct ToolCall {
     pub(crate) arguments: Bytes,
     /// How the client wants the result.
     pub(crate) dialect: Dialect,
+    /// The client wants no result any more.
+    pub(crate) cancel: CancellationToken,
 }
 
 /// Why a call gave no result.
@@ -73,12 +75,11 @@ enum Stop {
 
 /// Runs one call to its recorded end.
 pub(crate) async fn call_tool(gateway: &Arc<Gateway>, call: ToolCall) -> Answer {
-    let cancel = CancellationToken::new();
     // Only modern clients cancel by hanging up; the calls of older ones go on.
     let _hang_up = call
         .version
         .cancels_on_disconnect()
-        .then(|| cancel.clone().drop_guard());
+        .then(|| call.cancel.clone().drop_guard());
     let (id, call_id) = (call.id.clone(), CallId::new(gateway.ambient()));
     let span = tracing::info_span!(
         "tools/call",
@@ -88,7 +89,7 @@ pub(crate) async fn call_tool(gateway: &Arc<Gateway>, call: ToolCall) -> Answer 
     );
     let gateway = Arc::clone(gateway);
     let stories = gateway.stories.clone();
-    let story = async move { tell(&gateway, &call, call_id, &cancel).await };
+    let story = async move { tell(&gateway, &call, call_id).await };
     // Its own task: whoever hangs up, the record is written.
     let story = stories.spawn(story.instrument(span));
     story.await.unwrap_or_else(|_| {
@@ -98,12 +99,7 @@ pub(crate) async fn call_tool(gateway: &Arc<Gateway>, call: ToolCall) -> Answer 
 }
 
 /// The story, top to bottom.
-async fn tell(
-    gateway: &Gateway,
-    call: &ToolCall,
-    call_id: CallId,
-    cancel: &CancellationToken,
-) -> Answer {
+async fn tell(gateway: &Gateway, call: &ToolCall, call_id: CallId) -> Answer {
     let started = Instant::now();
     // What cannot be recorded is not even begun.
     if !gateway.trail().is_ready() {
@@ -131,7 +127,7 @@ async fn tell(
         return not_recorded(call, call_id, NOT_RELEASED);
     }
     let ending = match decided {
-        Ok((tool, grant)) => run_permitted(gateway, call, &tool, &grant, &mut facts, cancel).await,
+        Ok((tool, grant)) => run_permitted(gateway, call, &tool, &grant, &mut facts).await,
         Err(stop) => Err(stop),
     };
     let outcome = outcome(facts, &ending, started.elapsed());
@@ -177,14 +173,13 @@ async fn run_permitted(
     tool: &Tool,
     grant: &Grant,
     facts: &mut CallFacts,
-    cancel: &CancellationToken,
 ) -> Result<ToolResult, Stop> {
-    match run(gateway, call, tool, grant, facts.call_id, cancel).await {
+    match run(gateway, call, tool, grant, facts.call_id).await {
         // The tool or the keys changed since the permit was kept: decide anew, once.
         Err(Ran::PermitRefused) => {
             gateway.authority().forget(&call.caller, &tool.facts);
             let grant = authorize(gateway, call, tool, facts).await?;
-            run(gateway, call, tool, &grant, facts.call_id, cancel)
+            run(gateway, call, tool, &grant, facts.call_id)
                 .await
                 .map_err(Stop::from)
         }
@@ -256,7 +251,6 @@ async fn run(
     tool: &Tool,
     grant: &Grant,
     call_id: CallId,
-    cancel: &CancellationToken,
 ) -> Result<ToolResult, Ran> {
     let started = Instant::now();
     let running = gateway.runner().call_tool(CallTool {
@@ -275,7 +269,7 @@ async fn run(
     let result = tokio::select! {
         // First, so that nothing is started for a client that is already gone.
         biased;
-        () = cancel.cancelled() => return Err(Ran::Stopped(Stop::Cancelled)),
+        () = call.cancel.cancelled() => return Err(Ran::Stopped(Stop::Cancelled)),
         result = running => result,
     };
     stage("run", started.elapsed());

@@ -18,6 +18,10 @@ pub struct Config {
     /// resource metadata. None: `http://` and the address it listens on.
     #[serde(default)]
     pub public_url: Option<String>,
+    /// Where the other replicas reach this one, for example `http://10.1.2.3:8080`: messages to a stream of
+    /// `GET /sse` are handed on to the replica that has it. None: there is one replica, or clients are led to theirs.
+    #[serde(default)]
+    pub advertise: Option<String>,
     /// Hosts clients may name, without port, besides loopback and the public URL's.
     #[serde(default)]
     pub allowed_hosts: Vec<String>,
@@ -106,6 +110,81 @@ impl Config {
                 ));
             }
         }
+        if let Some(url) = &self.advertise {
+            let parsed = url.parse::<http::Uri>().ok();
+            let bare = parsed.is_some_and(|parsed| {
+                matches!(parsed.scheme_str(), Some("http" | "https"))
+                    && parsed.host().is_some()
+                    && parsed.path() == "/"
+                    && parsed.query().is_none()
+            });
+            if !bare || url.ends_with('/') {
+                return wrong(format!(
+                    "gateway.advertise: write scheme, host and port, like http://10.1.2.3:8080, instead of `{url}`"
+                ));
+            }
+        }
         Ok(())
+    }
+
+    /// Hosts that requests may name, without port: other replicas name the advertised one.
+    pub(crate) fn hosts(&self) -> Vec<String> {
+        let advertised = self.advertise.as_ref();
+        let advertised = advertised.and_then(|url| url.parse::<http::Uri>().ok());
+        let advertised = advertised.and_then(|url| {
+            let host = url.host()?.trim_matches(['[', ']']);
+            Some(host.to_owned())
+        });
+        self.allowed_hosts
+            .iter()
+            .cloned()
+            .chain(advertised)
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn advertising(url: &str) -> Config {
+        let auth = serde_json::json!({ "issuers": [] });
+        let config =
+            serde_json::json!({ "advertise": url, "allowed_hosts": ["own"], "auth": auth });
+        serde_json::from_value(config).unwrap()
+    }
+
+    #[test]
+    fn an_advertised_address_is_scheme_host_and_port() {
+        for good in [
+            "http://10.1.2.3:8080",
+            "https://gateway-0.gateways",
+            "http://[fd00::1]:8080",
+        ] {
+            advertising(good).validate().unwrap();
+        }
+        for bad in [
+            "",
+            "10.1.2.3:8080",
+            "ftp://a",
+            "http://a/",
+            "http://a/mcp",
+            "http://a?b",
+        ] {
+            let told = advertising(bad).validate().unwrap_err().to_string();
+            assert!(told.contains("gateway.advertise"), "{bad}: {told}");
+        }
+    }
+
+    #[test]
+    fn other_replicas_may_name_the_advertised_host() {
+        assert_eq!(
+            advertising("http://10.1.2.3:8080").hosts(),
+            ["own", "10.1.2.3"]
+        );
+        assert_eq!(
+            advertising("http://[fd00::1]:8080").hosts(),
+            ["own", "fd00::1"]
+        );
     }
 }

@@ -9,8 +9,8 @@
 //! ```
 //!
 //! One job: let a verified caller's call through the story in `call_tool`, in whichever protocol version
-//! it came. It holds no session and no tool; what it keeps (verified tokens, permits, the catalogue) can be
-//! lost at any moment without losing anything.
+//! it came. It holds no session but open streams, and no tool; what it keeps (verified tokens, permits, the
+//! catalogue) can be lost at any moment without losing anything.
 
 mod authority;
 mod call_tool;
@@ -24,6 +24,7 @@ mod memory;
 mod refusals;
 mod reply;
 mod session;
+mod sse;
 mod stages;
 mod trail;
 mod upstream;
@@ -35,7 +36,7 @@ use std::time::Duration;
 use axum::Router;
 use tokio::sync::watch;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
-use wardgate_domain::Ambient;
+use wardgate_domain::{Ambient, Caller};
 use wardgate_edge::{Admission, Authenticator, Bound, ConnectionLimits, Origins};
 use wardgate_rpc::client::{MemoryClient, PolicyClient, ToolRunnerClient};
 use wardgate_rpc::{Neighbour, Readiness};
@@ -48,7 +49,9 @@ use authority::Authority;
 use catalogue::Catalogue;
 use listen::{Changes, Conversations, Listeners};
 use refusals::Refusals;
+use reply::Answer;
 use session::Sealer;
+use sse::{Relay, Streams};
 use trail::Trail;
 
 /// How often a start that waits says what for.
@@ -92,6 +95,9 @@ pub struct Gateway {
     catalogue: Catalogue,
     listeners: Listeners,
     sealer: Sealer,
+    /// Sessions of HTTP+SSE whose streams are here.
+    streams: Streams,
+    relay: Relay,
     runner: ToolRunnerClient,
     /// Not among the parts that must be ready: tools are of use without it.
     memory: Option<MemoryClient>,
@@ -119,7 +125,7 @@ impl Gateway {
         let origins = Origins::new(
             "gateway",
             config.public_url.as_deref(),
-            config.allowed_hosts.clone(),
+            config.hosts(),
             config.allowed_origins.clone(),
         )?;
         let auth = Arc::new(Authenticator::new(config.auth.clone(), ambient.clone()).await?);
@@ -148,6 +154,8 @@ impl Gateway {
                 config.limits.streams(),
             ),
             sealer: Sealer::new(key, ambient.clone()),
+            streams: Streams::default(),
+            relay: Relay::new()?,
             _recorder: AbortOnDropHandle::new(tokio::spawn(recorder)),
             public_url: config
                 .public_url
@@ -223,6 +231,27 @@ impl Gateway {
     /// How clients reach the gateway.
     fn public_url(&self) -> &str {
         &self.public_url
+    }
+
+    /// The path below which clients reach it.
+    fn public_path(&self) -> &str {
+        let after_scheme = self.public_url.split_once("://");
+        let host_and_path = after_scheme.map_or(self.public_url.as_str(), |(_, rest)| rest);
+        let path = host_and_path.find('/').map(|at| &host_and_path[at..]);
+        path.unwrap_or_default().trim_end_matches('/')
+    }
+
+    /// Whether other replicas reach this one at `url`.
+    fn is_at(&self, url: &str) -> bool {
+        self.config.advertise.as_deref() == Some(url)
+    }
+
+    /// Counts why a message was refused. A refused call of a tool has its own record; what never became one has
+    /// only this.
+    fn count(&self, answer: &Answer, client_ip: &str, caller: &Caller) {
+        for reason in answer.refused() {
+            self.refusals.count(reason, client_ip, caller.subject());
+        }
     }
 
     fn takes_direct_methods(&self) -> bool {

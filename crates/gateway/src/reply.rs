@@ -1,5 +1,6 @@
 //! Answers: the one place that knows how each protocol version wants its results.
 
+mod contents;
 mod rpc_error;
 
 use std::fmt::Write;
@@ -246,7 +247,7 @@ impl Answer {
             body.push_str(r#""resultType":"complete","#);
         }
         body.push_str(r#""content":"#);
-        body.push_str(content);
+        body.push_str(&contents::for_version(content, version));
         if !structured.is_empty() && version.has_structured_content() {
             body.push_str(r#","structuredContent":"#);
             body.push_str(structured);

@@ -1,4 +1,5 @@
-// A model provider that says what it was told to: starts it, prints its base URL, and serves until it is killed.
+// A model provider that says what it was told to: starts it, prints `ready` and its base URL, and serves until it is
+// killed.
 //
 // What it answers depends on the last user message, on the model, and on what the tools gave.
 
@@ -57,4 +58,4 @@ mock.on(answered('Read with care'), { content: 'It was not approved.' });
 mock.onMessage('hello', { content: 'Hello there.' });
 
 await mock.start();
-console.log(`${mock.url}/v1`);
+console.log(`ready ${mock.url}/v1`);

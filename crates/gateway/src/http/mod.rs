@@ -29,6 +29,8 @@ const GRANTS: Grants = Grants {
 enum Entrance {
     /// What the gateway itself answers.
     Messages(Door),
+    /// Where a stream of HTTP+SSE begins.
+    Sse,
     /// The route of one upstream, which the path names.
     Upstream,
 }
@@ -56,6 +58,9 @@ pub(crate) fn router(gateway: &Arc<Gateway>) -> Router {
         .route("/mcp/{toolset}", door(Entrance::Messages(Door::Mcp)))
         .route("/mcp/upstream/{source}", door(Entrance::Upstream))
         .route("/message", door(Entrance::Messages(Door::Message)))
+        .route("/sse", door(Entrance::Sse))
+        .route("/messages/", door(Entrance::Messages(Door::Sse)))
+        .route("/messages", door(Entrance::Messages(Door::Sse)))
         .route("/.well-known/oauth-protected-resource", metadata.clone())
         .route("/.well-known/oauth-protected-resource/mcp", metadata)
         .merge(probes::router(

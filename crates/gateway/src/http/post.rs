@@ -20,6 +20,7 @@ use crate::content;
 use crate::listen::{self, Script};
 use crate::mcp::{self, Door, Post};
 use crate::reply::Answer;
+use crate::sse;
 use crate::upstream::{self, Knock, Visit};
 
 /// A request refused before its body was read.
@@ -82,14 +83,21 @@ pub(super) async fn handle(
                 client_ip,
                 headers,
                 body,
+                session: None,
             };
-            let answer = mcp::answer(&gateway, &post).instrument(span).await;
-            // A refused call of a tool has its own record; what never became one is counted.
-            for reason in answer.refused() {
-                gateway
-                    .refusals
-                    .count(reason, &post.client_ip, post.caller.subject());
+            if door == Door::Sse {
+                let taken = sse::take(&gateway, post, parts.uri.query());
+                taken.instrument(span).await
+            } else {
+                let answer = mcp::answer(&gateway, &post).instrument(span).await;
+                gateway.count(&answer, &post.client_ip, &post.caller);
+                answer.into_response()
             }
+        }
+        Ok(Admitted::Stream(caller)) => {
+            let opened = sse::open(&gateway, &caller);
+            let answer = opened.unwrap_or_else(|error| Answer::error(None, &error));
+            gateway.count(&answer, &client_ip, &caller);
             answer.into_response()
         }
         Ok(Admitted::Listener(caller)) => {
@@ -99,9 +107,7 @@ pub(super) async fn handle(
             );
             let opened = gateway.listeners().open(&caller, script, &gateway.ambient);
             let answer = opened.unwrap_or_else(|error| Answer::error(None, &error));
-            for reason in answer.refused() {
-                gateway.refusals.count(reason, &client_ip, caller.subject());
-            }
+            gateway.count(&answer, &client_ip, &caller);
             answer.into_response()
         }
         Err(Refusal {
@@ -129,6 +135,8 @@ enum Admitted {
     Visit { caller: Arc<Caller>, knock: Knock },
     /// There is nothing to read: it wants to hear of changes.
     Listener(Arc<Caller>),
+    /// The same, and wants its answers there.
+    Stream(Arc<Caller>),
 }
 
 /// The ordered list. Each step costs more than the one before, and trusts what that one checked.
@@ -162,6 +170,8 @@ async fn admit(
     let listens = request.method == Method::GET && listen::is_asked_for(headers);
     match entrance {
         Entrance::Messages(Door::Mcp) if listens => return Ok(Admitted::Listener(caller)),
+        // Not every client of that time says what it accepts.
+        Entrance::Sse if request.method == Method::GET => return Ok(Admitted::Stream(caller)),
         Entrance::Upstream if listens => {
             let knock = Knock::Get;
             return Ok(Admitted::Visit { caller, knock });
@@ -183,6 +193,7 @@ async fn admit(
             let knock = Knock::Post(body);
             Admitted::Visit { caller, knock }
         }
+        Entrance::Sse => return Err(known(not_a_post(entrance))),
     })
 }
 
@@ -197,6 +208,14 @@ fn not_a_post(entrance: Entrance) -> Refusal {
             "Send messages by POST. Before 2026-07-28, GET with Accept: text/event-stream opens a stream of changes.",
         ),
         Entrance::Messages(Door::Message) => ("POST", "Send messages by POST."),
+        Entrance::Messages(Door::Sse) => (
+            "POST",
+            "Send messages by POST; the stream of GET /sse says where to.",
+        ),
+        Entrance::Sse => (
+            "GET",
+            "Open a stream by GET; messages go by POST to the address that its first event names.",
+        ),
     };
     let mut refusal = Refusal::new(
         StatusCode::METHOD_NOT_ALLOWED,

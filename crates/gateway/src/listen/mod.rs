@@ -25,6 +25,7 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::http::{HeaderMap, header};
 use bytes::Bytes;
+use futures::stream::BoxStream;
 use futures::{StreamExt, stream};
 use tokio::sync::watch;
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
@@ -96,9 +97,21 @@ impl Listeners {
     pub(crate) fn open(
         &self,
         caller: &Arc<Caller>,
-        mut script: Script,
+        script: Script,
         ambient: &Ambient,
     ) -> Result<Answer, RpcError> {
+        let events = self.listen(caller, script, ambient)?;
+        let events = events.map(Ok::<_, std::convert::Infallible>);
+        Ok(Answer::events(Body::from_stream(events)))
+    }
+
+    /// The events of such a stream.
+    pub(crate) fn listen(
+        &self,
+        caller: &Arc<Caller>,
+        mut script: Script,
+        ambient: &Ambient,
+    ) -> Result<BoxStream<'static, Bytes>, RpcError> {
         let place = self
             .places
             .take(caller.subject())
@@ -119,9 +132,7 @@ impl Listeners {
             _place: place,
         };
         let rest = stream::unfold(Some(listener), async |listener| listener?.next().await);
-        let events = stream::iter([first]).chain(rest);
-        let events = events.map(Ok::<_, std::convert::Infallible>);
-        Ok(Answer::events(Body::from_stream(events)))
+        Ok(stream::iter([first]).chain(rest).boxed())
     }
 
     /// The place of a stream of `subject`'s, if one is left.

@@ -20,10 +20,25 @@ pub(super) fn negotiate(request: &Request<'_>) -> Result<Version, RpcError> {
     })
 }
 
+/// The same on a stream of HTTP+SSE, whose clients may know no later version than 2024-11-05.
+pub(crate) fn negotiate_on_stream(request: &Request<'_>) -> Result<Version, RpcError> {
+    let asked = request.params.protocol_version.and_then(text_of);
+    if asked.is_some_and(|asked| asked == Version::V2024_11_05.as_str()) {
+        return Ok(Version::V2024_11_05);
+    }
+    negotiate(request)
+}
+
 pub(super) fn initialize(gateway: &Gateway, request: &Request<'_>, version: Version) -> Answer {
+    let mut capabilities = capabilities(gateway);
+    if !version.has_audio()
+        && let Some(capabilities) = capabilities.as_object_mut()
+    {
+        capabilities.remove("completions");
+    }
     let result = serde_json::json!({
         "protocolVersion": version.as_str(),
-        "capabilities": capabilities(gateway),
+        "capabilities": capabilities,
         "instructions": INSTRUCTIONS,
     });
     let members = format!(

@@ -24,6 +24,7 @@ const MISSING_UPSTREAMS: &str = "dev.wardgate/missingUpstreams";
 pub(crate) struct Definition {
     modern: String,
     with_structured_content: String,
+    with_annotations: String,
     oldest: String,
 }
 
@@ -47,7 +48,8 @@ impl Definition {
             with_structured_content: write(&|member, value| {
                 member != "outputSchema" || is_schema_of_object(value)
             }),
-            oldest: write(&|member, _| !matches!(member, "title" | "outputSchema")),
+            with_annotations: write(&|member, _| !matches!(member, "title" | "outputSchema")),
+            oldest: write(&|member, _| !matches!(member, "title" | "outputSchema" | "annotations")),
         })
     }
 
@@ -61,6 +63,8 @@ impl Definition {
             &self.modern
         } else if version.has_structured_content() {
             &self.with_structured_content
+        } else if version.has_audio() {
+            &self.with_annotations
         } else {
             &self.oldest
         }

@@ -1,9 +1,9 @@
 //! MCP: which version a message speaks, and which method it asks for.
 //!
-//! The ladder, first match wins: a batch is 2025-03-26; `_meta` with a protocol version is modern,
-//! whatever the headers say; `initialize` opens an older version; anything else is of the older version
-//! its header names. There are no sessions: every request carries what it needs, so any replica can
-//! answer it.
+//! The ladder, first match wins: on a stream of HTTP+SSE it is what was agreed there; a batch is 2025-03-26; `_meta`
+//! with a protocol version is modern, whatever the headers say; `initialize` opens an older version; anything else is
+//! of the older version its header names. But for those streams there are no sessions: every request carries what it
+//! needs, so any replica can answer it.
 
 mod discover;
 mod envelope;
@@ -20,19 +20,22 @@ use axum::http::HeaderMap;
 use bytes::Bytes;
 use metrics::counter;
 use serde_json::value::RawValue;
-use wardgate_domain::{Caller, MemoryMethod};
+use tokio_util::sync::CancellationToken;
+use wardgate_domain::{Caller, Digest, MemoryMethod};
 use wardgate_edge::CallerToken;
 use wardgate_telemetry::names;
 
 use crate::Gateway;
 use crate::call_tool::{self, ToolCall};
 use crate::content;
-use crate::listen::Script;
+use crate::listen::{self, Script};
 use crate::memory::{self, Subscribe};
 use crate::reply::{Answer, Dialect, RpcError};
+use crate::sse;
 
 pub(crate) use self::discover::inner;
 pub(crate) use self::envelope::{Message, Request, object, present, text_of};
+pub(crate) use self::initialize::negotiate_on_stream;
 pub(crate) use self::list_tools::Definition;
 pub(crate) use self::meta::Meta;
 pub(crate) use self::scan::scan;
@@ -48,6 +51,8 @@ pub(crate) enum Door {
     Mcp,
     /// `/message`: one POST, one answer, no transport headers.
     Message,
+    /// `/messages/`: what is answered goes onto the stream of a session.
+    Sse,
 }
 
 /// One POST, authenticated but unread.
@@ -60,14 +65,32 @@ pub(crate) struct Post {
     pub(crate) client_ip: String,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
+    /// With a stream of HTTP+SSE.
+    pub(crate) session: Option<Arc<sse::Session>>,
 }
 
 impl Post {
     /// What it speaks, for the record: the version, or the name of the plain endpoint.
     pub(crate) fn protocol(&self, version: Version) -> &'static str {
         match self.door {
-            Door::Mcp => version.as_str(),
+            Door::Mcp | Door::Sse => version.as_str(),
             Door::Message => "jsonrpc",
+        }
+    }
+
+    /// Under what the memory knows the subscriptions of its client's session, if it has one.
+    pub(crate) fn session_digest(&self) -> Option<Digest> {
+        match &self.session {
+            Some(session) => Some(session.digest()),
+            None => listen::session_of(&self.headers),
+        }
+    }
+
+    /// The version that was agreed on, or is named in the header.
+    fn version(&self) -> Result<Option<Version>, RpcError> {
+        match &self.session {
+            Some(session) => Ok(Some(session.version())),
+            None => named_version(&self.headers),
         }
     }
 }
@@ -88,8 +111,8 @@ pub(crate) async fn answer(gateway: &Arc<Gateway>, post: &Post) -> Answer {
 
 /// A batch: 2025-03-26 has them, later versions removed them.
 async fn batch(gateway: &Arc<Gateway>, post: &Post, text: &str) -> Answer {
-    let has_batches = match named_version(&post.headers) {
-        Ok(Some(version)) => version == Version::V2025_03_26,
+    let has_batches = match post.version() {
+        Ok(Some(version)) => version.has_batches(),
         Ok(None) => post.door == Door::Mcp,
         Err(_) => false,
     };
@@ -116,7 +139,7 @@ async fn one(gateway: &Arc<Gateway>, post: &Post, text: &str) -> Answer {
     let request = match Message::read(text) {
         Ok(Message::Request(request)) => request,
         Ok(Message::Notification | Message::Response) => {
-            return match named_version(&post.headers) {
+            return match post.version() {
                 Ok(_) => Answer::accepted(),
                 Err(error) => Answer::error(None, &error),
             };
@@ -133,6 +156,9 @@ async fn one(gateway: &Arc<Gateway>, post: &Post, text: &str) -> Answer {
 
 /// The ladder.
 fn version_of(post: &Post, request: &Request<'_>) -> Result<Version, RpcError> {
+    if let Some(session) = &post.session {
+        return session.speaks(request);
+    }
     // The plain endpoint promises no transport headers, so it compares none.
     let headers = (post.door == Door::Mcp).then_some(&post.headers);
     if let Some(meta) = Meta::of_modern(request)? {
@@ -146,7 +172,7 @@ fn version_of(post: &Post, request: &Request<'_>) -> Result<Version, RpcError> {
         (Some(version), _) => Ok(version),
         // "If the server does not receive the header … it SHOULD assume 2025-03-26."
         (None, Door::Mcp) => Ok(Version::V2025_03_26),
-        (None, Door::Message) => Ok(Version::NEWEST_LEGACY),
+        (None, Door::Message | Door::Sse) => Ok(Version::NEWEST_LEGACY),
     }
 }
 
@@ -192,8 +218,19 @@ async fn dispatch(
                 .name
                 .and_then(text_of)
                 .ok_or_else(|| RpcError::invalid_params("`params.name` must be a string"))?;
-            let call = tool_call(post, request, version, name.into_owned(), Dialect::Mcp)?;
-            Ok(call_tool::call_tool(gateway, call).await)
+            let mut call = tool_call(post, request, version, name.into_owned(), Dialect::Mcp)?;
+            let Some(session) = &post.session else {
+                return Ok(call_tool::call_tool(gateway, call).await);
+            };
+            let under_way = session.begin(request.id);
+            call.cancel = under_way.cancel.clone();
+            let answer = call_tool::call_tool(gateway, call).await;
+            // Whoever cancelled it waits for no answer.
+            Ok(if under_way.cancel.is_cancelled() {
+                Answer::accepted()
+            } else {
+                answer
+            })
         }
         "tools/list" => list_tools::list_tools(gateway, post, request, version).await,
         "server/discover" if version.is_modern() => {
@@ -216,11 +253,11 @@ async fn dispatch(
         method if let Some(of_content) = content::Method::named(method) => {
             content::answer(gateway, post, request, version, of_content).await
         }
-        // What it is about comes by GET, which the plain endpoint has not.
+        // What it is about comes on a stream, which the plain endpoint has not.
         method
             if let Some(subscribe) = Subscribe::named(method)
                 && !version.is_modern()
-                && post.door == Door::Mcp =>
+                && post.door != Door::Message =>
         {
             subscribe.answer(gateway, post, request, version).await
         }
@@ -271,5 +308,6 @@ fn tool_call(
         name,
         arguments,
         dialect,
+        cancel: CancellationToken::new(),
     })
 }

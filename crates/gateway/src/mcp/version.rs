@@ -6,6 +6,7 @@ use std::str::FromStr;
 /// A revision of the protocol. Older compares as less.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Version {
+    V2024_11_05,
     V2025_03_26,
     V2025_06_18,
     V2025_11_25,
@@ -13,7 +14,7 @@ pub(crate) enum Version {
 }
 
 impl Version {
-    /// Every version, newest first.
+    /// Every version of Streamable HTTP, newest first. 2024-11-05 has a transport of its own.
     pub(crate) const ALL: [Self; 4] = [
         Self::V2026_07_28,
         Self::V2025_11_25,
@@ -26,6 +27,7 @@ impl Version {
 
     pub(crate) fn as_str(self) -> &'static str {
         match self {
+            Self::V2024_11_05 => "2024-11-05",
             Self::V2025_03_26 => "2025-03-26",
             Self::V2025_06_18 => "2025-06-18",
             Self::V2025_11_25 => "2025-11-25",
@@ -41,6 +43,16 @@ impl Version {
     /// Results may carry `structuredContent`, tools `title` and `outputSchema` (from 2025-06-18).
     pub(crate) fn has_structured_content(self) -> bool {
         self >= Self::V2025_06_18
+    }
+
+    /// There may be several messages in one: the base protocol allows it, and 2025-06-18 removed it.
+    pub(crate) fn has_batches(self) -> bool {
+        self < Self::V2025_06_18
+    }
+
+    /// Contents may be audio, tools have annotations, and servers say that they complete (from 2025-03-26).
+    pub(crate) fn has_audio(self) -> bool {
+        self >= Self::V2025_03_26
     }
 
     /// A client that hangs up cancels its request (from 2026-07-28; before, only

@@ -1,4 +1,4 @@
-//! `resources/subscribe` and `resources/unsubscribe`, before 2026-07-28: what the caller's GET stream is to tell of.
+//! `resources/subscribe` and `resources/unsubscribe`, before 2026-07-28: what the caller's stream is to tell of.
 //!
 //! It is no use of the memory that the record knows: nothing is released, and nothing is learnt of whether there is
 //! such a conversation. Whoever reads what changed is on record then.
@@ -8,7 +8,6 @@ use wardgate_rpc::client::Session;
 use super::uri::{ConversationUri, TEMPLATE};
 use super::{Fields, Stop};
 use crate::Gateway;
-use crate::listen;
 use crate::mcp::{Post, Request, Version};
 use crate::reply::{Answer, RpcError};
 
@@ -49,7 +48,7 @@ impl Subscribe {
         })?;
         let session = Session {
             caller: &post.caller,
-            session: listen::session_of(&post.headers),
+            session: post.session_digest(),
         };
         let done = match self {
             Self::Begin => memory.subscribe(session, &id).await,

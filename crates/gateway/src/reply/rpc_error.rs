@@ -217,6 +217,15 @@ impl RpcError {
         )
     }
 
+    /// As many messages of one session are under way as there may be.
+    pub(crate) fn too_many_messages() -> Self {
+        Self::unread(
+            StatusCode::TOO_MANY_REQUESTS,
+            "too_many_messages",
+            "Too many requests of this session are under way. Wait for answers.",
+        )
+    }
+
     /// Adds the call's id, and its receipt when the refusal was recorded.
     pub(crate) fn of_call(mut self, call_id: CallId, receipt: Option<Receipt>) -> Self {
         let mut data = String::from("{");

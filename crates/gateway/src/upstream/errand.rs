@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use wardgate_rpc::client::Exchange;
 
+use super::handles::{self, Task};
 use super::{Knock, Visit};
 use crate::Gateway;
 use crate::mcp::{Message, Meta, Request, Version, named_version, object, scan, text_of};
@@ -23,6 +24,8 @@ pub(super) struct Errand {
     /// Where a broken stream is taken up again.
     pub(super) resumes: Option<Place>,
     pub(super) subject: Subject,
+    /// The tasks it is about.
+    pub(super) tasks: Vec<Task>,
     /// Arguments repeated as headers, which the upstream compares.
     pub(super) repeated: Vec<(String, String)>,
 }
@@ -69,6 +72,11 @@ pub(super) enum Subject {
     },
     Prompt {
         name: String,
+        arguments: Bytes,
+    },
+    /// A task that a call of a tool began.
+    Task {
+        tool: String,
     },
     /// Each entry of the result is shown to whom it concerns.
     List(List),
@@ -126,17 +134,30 @@ fn post(gateway: &Gateway, visit: &Visit, body: &Bytes) -> Result<Errand, Refuse
         session: None,
         resumes: None,
         subject: Subject::Route,
+        tasks: Vec::new(),
         repeated: repeated(&visit.headers),
     };
     match message {
         Message::Request(request) => {
             let id = request.id.to_owned();
             let read = of_request(gateway, visit, &request, body);
-            let (version, session, subject) = read.map_err(|error| (Some(id.clone()), error))?;
+            let refused = |error| (Some(id.clone()), error);
+            let (version, session, subject) = read.map_err(refused)?;
+            let held = handles::opened(gateway, visit, &request, &subject, text);
+            let handles::Opened { message, tasks } = held.map_err(refused)?;
+            if let Some(message) = message {
+                errand.exchange = Exchange::Post(message.into());
+            }
+            errand.subject = match (subject, tasks.first()) {
+                (Subject::Route, Some(task)) => Subject::Task {
+                    tool: task.tool.clone(),
+                },
+                (subject, _) => subject,
+            };
             errand.id = Some(id);
             errand.version = version;
             errand.session = session;
-            errand.subject = subject;
+            errand.tasks = tasks;
         }
         Message::Notification | Message::Response => {
             errand.version = named_version(&visit.headers).map_err(no_id)?;
@@ -208,6 +229,9 @@ fn subject(request: &Request<'_>, body: &Bytes) -> Result<Subject, RpcError> {
         },
         "prompts/get" => Subject::Prompt {
             name: text(params.name, "name")?,
+            arguments: params
+                .arguments
+                .map_or_else(Bytes::new, |raw| body.slice_ref(raw.get().as_bytes())),
         },
         "completion/complete" => completed(request)?,
         "tools/list" => Subject::List(List::Tools),
@@ -240,7 +264,10 @@ fn completed(request: &Request<'_>) -> Result<Subject, RpcError> {
         .raw_params
         .and_then(|raw| object::<Params>(raw.get()));
     match params.map(|params| params.of) {
-        Some(Reference::Prompt { name }) => Ok(Subject::Prompt { name }),
+        Some(Reference::Prompt { name }) => Ok(Subject::Prompt {
+            name,
+            arguments: Bytes::new(),
+        }),
         Some(Reference::Resource { uri }) => Ok(Subject::Resource { uri }),
         None => Err(RpcError::invalid_params(
             "`params.ref` must be a ref/prompt with a name or a ref/resource with a URI",
@@ -298,6 +325,7 @@ fn without_message(
         session,
         resumes,
         subject: Subject::Route,
+        tasks: Vec::new(),
         repeated: Vec::new(),
     })
 }

@@ -30,6 +30,8 @@ pub(super) enum NoRight {
         reason: DenialReason,
         visible: bool,
     },
+    /// There is no such tool any more, or it is off for the caller.
+    Gone,
     /// The policy service did not decide.
     Undecided,
 }
@@ -43,25 +45,35 @@ impl Right {
         errand: &Errand,
     ) -> Option<Self> {
         let awaited = errand.resumes.as_ref().and_then(|at| at.awaited.as_ref());
-        let of_tool = |own_name: &str, arguments: Bytes| {
-            let catalogue = gateway.catalogue().current()?;
-            let tool = catalogue.find(source.tools.get(own_name)?.as_str())?;
-            let tool = Arc::clone(tool);
-            tool.switches.allow(&visit.caller).then(|| Self {
-                facts: tool.facts.clone(),
-                arguments,
-                recorded: true,
-                tool: Some(tool),
-            })
-        };
+        let of_tool =
+            |name: &str, arguments| Self::of_tool(gateway, source, visit, name, arguments);
         match (&errand.subject, awaited) {
             (Subject::Tool { name, arguments }, _) => of_tool(name, arguments.clone()),
             // It was decided on with its arguments when it was made.
             (_, Some(awaited)) => of_tool(&awaited.tool, Bytes::from_static(b"{}")),
             (Subject::Resource { uri }, _) => Self::of_kind(source, OfferKind::Resources, uri),
-            (Subject::Prompt { name }, _) => Self::of_kind(source, OfferKind::Prompts, name),
+            (Subject::Prompt { name, .. }, _) => Self::of_kind(source, OfferKind::Prompts, name),
             _ => Self::of_kind(source, OfferKind::Connect, ""),
         }
+    }
+
+    /// The right to call the tool that the source has under this name.
+    pub(super) fn of_tool(
+        gateway: &Gateway,
+        source: &Source,
+        visit: &Visit,
+        own_name: &str,
+        arguments: Bytes,
+    ) -> Option<Self> {
+        let catalogue = gateway.catalogue().current()?;
+        let tool = catalogue.find(source.tools.get(own_name)?.as_str())?;
+        let tool = Arc::clone(tool);
+        tool.switches.allow(&visit.caller).then(|| Self {
+            facts: tool.facts.clone(),
+            arguments,
+            recorded: true,
+            tool: Some(tool),
+        })
     }
 
     /// The right to something of the source that is no tool.

@@ -36,13 +36,20 @@ impl Ear {
 
     async fn next_message(&mut self) -> Option<Value> {
         loop {
-            while let Some((event, rest)) = self.read.split_once("\n\n") {
-                let data = event.strip_prefix("event: message\ndata: ");
-                let message = data.map(|data| serde_json::from_str(data).unwrap());
+            let event = self.next_event().await?;
+            if let Some(data) = event.strip_prefix("event: message\ndata: ") {
+                return Some(serde_json::from_str(data).unwrap());
+            }
+        }
+    }
+
+    /// The next event as it is written.
+    pub(crate) async fn next_event(&mut self) -> Option<String> {
+        loop {
+            if let Some((event, rest)) = self.read.split_once("\n\n") {
+                let event = event.to_owned();
                 self.read = String::from(rest);
-                if message.is_some() {
-                    return message;
-                }
+                return Some(event);
             }
             let chunk = self.response.chunk().await.unwrap()?;
             self.read += std::str::from_utf8(&chunk).unwrap();

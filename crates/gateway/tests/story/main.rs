@@ -31,4 +31,5 @@ mod record;
 mod refusals;
 mod resources;
 mod shapes;
+mod sse;
 mod subscriptions;

@@ -95,6 +95,8 @@ pub(crate) struct World {
     pub(crate) token: String,
     pub(crate) address: SocketAddr,
     pub(crate) http: reqwest::Client,
+    /// Whose tokens it takes.
+    auth: Value,
     stop: oneshot::Sender<()>,
     served: JoinHandle<()>,
     _files: tempfile::TempDir,
@@ -166,19 +168,21 @@ impl World {
             }),
         };
 
+        let bound = Bound::bind((Ipv4Addr::LOCALHOST, 0).into()).await.unwrap();
+        let address = bound.address();
         let mut written = json!({
             "listen": "127.0.0.1:0",
             "public_url": "https://mcp.hospital.example",
+            "advertise": format!("http://{address}"),
             "auth": { "issuers": [
                 { "issuer": ISSUER, "audience": AUDIENCE, "jwks": { "file": jwks } },
             ]},
         });
         let settings = settings.as_object().unwrap().clone();
         written.as_object_mut().unwrap().extend(settings);
+        let auth = written["auth"].clone();
         let config: Config = serde_json::from_value(written).unwrap();
         let key = SessionKey::from_bytes(&[3; 32]);
-        let bound = Bound::bind((Ipv4Addr::LOCALHOST, 0).into()).await.unwrap();
-        let address = bound.address();
         let gateway = Gateway::new(config, &bound, neighbours, &key, metrics(), ambient)
             .await
             .unwrap();
@@ -206,10 +210,16 @@ impl World {
             token,
             address,
             http,
+            auth,
             stop,
             served,
             _files: files,
         }
+    }
+
+    /// Another gateway for the same callers, among neighbours of its own.
+    pub(crate) async fn twin(&self) -> Self {
+        Self::start_with(json!({ "auth": self.auth })).await
     }
 
     pub(crate) fn url(&self, path: &str) -> String {

@@ -67,28 +67,25 @@ impl Governed {
         carried.any(|class| self.permit.tier(class) != ColumnTier::Clear)
     }
 
-    /// The record of a result that went on as it was.
-    pub(super) fn passed(self, result: &RawValue) -> pb::ResultFacts {
+    /// The record of a result, or an error, that went on as it was.
+    pub(super) fn passed(mut self, outcome: Result<&RawValue, &RawValue>) -> pb::ResultFacts {
         #[derive(Deserialize)]
         struct Outcome {
             #[serde(default, rename = "isError")]
             is_error: bool,
         }
-        let outcome = serde_json::from_str::<Outcome>(result.get());
-        let is_error = outcome.is_ok_and(|outcome| outcome.is_error);
-        let phi = self.carried.iter().any(ColumnClass::is_phi);
+        let (is_error, phi) = match outcome {
+            Ok(result) => {
+                let outcome = serde_json::from_str::<Outcome>(result.get());
+                let is_error = outcome.is_ok_and(|outcome| outcome.is_error);
+                (is_error, self.carried.iter().any(ColumnClass::is_phi))
+            }
+            Err(_) => (true, self.class(ERROR).is_phi()),
+        };
+        self.stopwatch.lap("execute");
         self.ended(pb::ResultFacts {
             phi,
             ..outcome_of(is_error)
-        })
-    }
-
-    /// The record of an error that went on as it was.
-    pub(super) fn passed_error(self) -> pb::ResultFacts {
-        let phi = self.class(ERROR).is_phi();
-        self.ended(pb::ResultFacts {
-            phi,
-            ..outcome_of(true)
         })
     }
 
@@ -99,10 +96,9 @@ impl Governed {
             Ok(read) => read,
             Err(error) => {
                 let failure = Failure::executor(&error, Duration::ZERO);
-                let facts = self.failed(&failure);
                 return Released {
+                    facts: self.ended(facts_of(&failure)),
                     json: Err(failure),
-                    facts,
                 };
             }
         };
@@ -115,10 +111,9 @@ impl Governed {
         let released = self.answer(rows.get(), is_error, result);
         let Some(json) = released.filter(|_| is_silent || self.says_something(rows.get())) else {
             let failure = Failure::new("withheld", "the result is withheld".to_owned());
-            let facts = with_counts(self.failed(&failure), counts);
             return Released {
+                facts: with_counts(self.ended(facts_of(&failure)), counts),
                 json: Err(failure),
-                facts,
             };
         };
         let facts = pb::ResultFacts {
@@ -138,11 +133,11 @@ impl Governed {
         let json = if tier == ColumnTier::Clear {
             error.to_owned()
         } else {
-            let error: Value = serde_json::from_str(error.get()).unwrap_or_default();
-            let words = error.get("message").cloned().unwrap_or_default();
+            let said: Value = serde_json::from_str(error.get()).unwrap_or_default();
+            let words = said.get("message").cloned().unwrap_or_default();
             let words = self.compiled.redactor.field(class, tier, words);
             let withheld = "the server reported an error, which is withheld";
-            let code = error.get("code").and_then(Value::as_i64);
+            let code = said.get("code").and_then(Value::as_i64);
             raw(&json!({
                 "code": code.unwrap_or(INTERNAL_ERROR),
                 "message": words.filter(Value::is_string).unwrap_or_else(|| withheld.into()),
@@ -150,12 +145,13 @@ impl Governed {
         };
         Released {
             json: Ok(json),
-            facts: self.passed_error(),
+            facts: self.passed(Err(error)),
         }
     }
 
     /// The record of a request without an answer.
-    pub(super) fn failed(self, failure: &Failure) -> pb::ResultFacts {
+    pub(super) fn failed(mut self, failure: &Failure) -> pb::ResultFacts {
+        self.stopwatch.lap("execute");
         self.ended(facts_of(failure))
     }
 

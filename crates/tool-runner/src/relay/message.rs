@@ -20,8 +20,8 @@ pub enum NotCarried {
     /// The permit is for something else.
     #[error("asks for something else than its permit is for")]
     Uncovered,
-    /// It starts a task of 2025-11-25, and who knows the task can have its result past the permit.
-    #[error("starts a task, and its permit restricts the result; call without `task`")]
+    /// It is about a task, whose result would come past what its caller's permits restrict.
+    #[error("is about a task, and its permit restricts results; call the tool without `task`")]
     Task,
 }
 
@@ -51,8 +51,8 @@ pub(super) struct Asked {
     pub(super) is_modern: bool,
     /// Its answer comes when the server has nothing more to say.
     pub(super) listens: bool,
-    /// The result is to be fetched later.
-    pub(super) starts_task: bool,
+    /// It starts a task, or asks for what became of one.
+    pub(super) is_of_task: bool,
 }
 
 /// Reads `bytes`, and makes sure that they ask for nothing but what the permit for `subject` and `arguments` is for.
@@ -73,18 +73,27 @@ pub(super) fn read(
     };
     let params = envelope.get("params")?.map_or("{}", RawValue::get);
     let params = Members::read(params).ok_or(NotCarried::NoMessage)?;
-    if !covers(subject, arguments, &method, &params)? {
+    let meta = params.object("_meta")?;
+    let is_modern = match &meta {
+        Some(meta) => meta.get(VERSION_KEY)?.is_some(),
+        None => false,
+    };
+    if !covers(subject, arguments, &method, is_modern, &params)? {
         return Err(NotCarried::Uncovered);
+    }
+    if let Some(wanted) = params.object("notifications")? {
+        // Each of them was decided on.
+        wanted.get("resourceSubscriptions")?;
     }
     let id = envelope.get("id")?.filter(|_| !method.is_empty());
     let mut asked = Asked {
         id: id.map(ToOwned::to_owned),
+        is_modern,
         listens: method == "subscriptions/listen",
-        starts_task: params.get("task")?.is_some(),
+        is_of_task: method.starts_with("tasks/") || params.get("task")?.is_some(),
         ..Asked::default()
     };
-    if let Some(meta) = params.object("_meta")? {
-        asked.is_modern = meta.get(VERSION_KEY)?.is_some();
+    if let Some(meta) = meta {
         asked.progress_token = meta.get("progressToken")?.map(ToOwned::to_owned);
     }
     let named = match named_by(&method) {
@@ -92,7 +101,7 @@ pub(super) fn read(
         None => None,
     };
     let named = named.as_deref().map(repeated);
-    let repeats = asked.is_modern.then(|| (repeated(&method), named));
+    let repeats = is_modern.then(|| (repeated(&method), named));
     let content = Content::Post {
         message: bytes.clone(),
         repeats,
@@ -115,6 +124,7 @@ fn covers(
     subject: Subject<'_>,
     arguments: &[u8],
     method: &str,
+    is_modern: bool,
     params: &Members<'_>,
 ) -> Result<bool, NotCarried> {
     let is_decided = |member: &str, value: Option<String>| {
@@ -128,13 +138,14 @@ fn covers(
                 && are_arguments(params.get("arguments")?, arguments)
         }
         (Subject::Of(kind), "completion/complete") => {
-            let member = match kind {
-                OfferKind::Resources => "uri",
-                OfferKind::Prompts => "name",
+            let (of, member) = match kind {
+                OfferKind::Resources => ("ref/resource", "uri"),
+                OfferKind::Prompts => ("ref/prompt", "name"),
                 OfferKind::Tool | OfferKind::Connect => return Ok(false),
             };
             let reference = params.object("ref")?.ok_or(NotCarried::Uncovered)?;
-            is_decided(member, reference.text(member)?)
+            reference.text("type")?.as_deref() == Some(of)
+                && is_decided(member, reference.text(member)?)
         }
         (
             Subject::Of(OfferKind::Resources),
@@ -143,14 +154,12 @@ fn covers(
         (Subject::Of(OfferKind::Prompts), "prompts/get") => {
             is_decided("name", params.text("name")?)
         }
-        (Subject::Of(OfferKind::Connect), method) => !matches!(
-            method,
-            "tools/call"
-                | "prompts/get"
-                | "resources/read"
-                | "resources/subscribe"
-                | "resources/unsubscribe"
-        ),
+        (Subject::Of(OfferKind::Connect), method) => match method {
+            "tools/call" | "prompts/get" | "resources/read" => false,
+            // In 2026-07-28 they are no methods, and the server says so.
+            "resources/subscribe" | "resources/unsubscribe" => is_modern,
+            _ => true,
+        },
         _ => false,
     })
 }
@@ -186,6 +195,9 @@ mod tests {
     fn message(method: &str, params: &str) -> String {
         format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{params}}}"#)
     }
+
+    const META: &str =
+        r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","progressToken":"p"}"#;
 
     const URI: &str = r#"{"uri":"memo://one"}"#;
 
@@ -236,6 +248,11 @@ mod tests {
             ),
             (message("tools/list", "{}"), CONNECT, "{}"),
             (
+                message("resources/subscribe", &format!("{{{META}}}")),
+                CONNECT,
+                "{}",
+            ),
+            (
                 r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#.to_owned(),
                 CONNECT,
                 "{}",
@@ -284,7 +301,7 @@ mod tests {
                 r#"{"name":"greet"}"#,
             ),
             (
-                complete(r#"{"type":"ref/prompt","name":"greet"}"#),
+                complete(r#"{"type":"ref/prompt","name":"greet","uri":"memo://one"}"#),
                 RESOURCES,
                 uri,
             ),
@@ -321,6 +338,7 @@ mod tests {
             r#"{"jsonrpc":"2.0","id":1,"method":"ping","Method":"tools/call"}"#,
             r#"{"jsonrpc":"2.0","id":1,"method":"ping","params":[]}"#,
             r#"{"jsonrpc":"2.0","id":1,"method":"ping","params":{},"Params":{}}"#,
+            r#"{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{"notifications":{"ResourceSubscriptions":["memo://one"]}}}"#,
         ] {
             let refused = read(message, CONNECT, "{}").err();
             assert_eq!(refused, Some(NotCarried::NoMessage), "{message}");
@@ -332,7 +350,7 @@ mod tests {
 
     #[test]
     fn only_a_modern_message_is_repeated_in_headers() {
-        let meta = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","progressToken":"p"}"#;
+        let meta = META;
         let repeats =
             |message: &str, subject, arguments: &str| match read(message, subject, arguments)
                 .ok()

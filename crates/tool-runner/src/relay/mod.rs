@@ -131,7 +131,6 @@ pub(crate) fn admit(
     if !upstream.is_over_http() {
         return Err(Error::NoRoute);
     }
-    let takes_answers = !matches!(call.method, Method::Get) || call.last_event.is_some();
     let (content, asked) = match call.method {
         Method::Post(message) => message::read(&message, subject, &call.arguments)?,
         Method::Get => (Content::Get, Asked::default()),
@@ -149,7 +148,7 @@ pub(crate) fn admit(
         stopwatch,
         counted: called.map(|tool| shared.platform.begin(tool.tool.facts().name.as_str())),
     };
-    if asked.starts_task && governed.is_restricted() {
+    if asked.is_of_task && governed.is_restricted() {
         return Err(NotCarried::Task.into());
     }
     let place = Arc::clone(&shared.relays).try_acquire_owned();
@@ -171,7 +170,7 @@ pub(crate) fn admit(
             is_legacy: !asked.is_modern,
             version: call.version.clone(),
             session: call.session.clone(),
-            rule: Rule::new(governed, governed_id, asked.progress_token, takes_answers),
+            rule: Rule::new(governed, governed_id, asked.progress_token, !listens),
         },
         caller: call.caller,
         outbound: Outbound {

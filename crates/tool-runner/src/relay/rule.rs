@@ -1,19 +1,25 @@
 //! What of the server's messages goes on to the client.
 //!
 //! ```text
-//!   all that can come is clear:   every message as it is; of the governed answer a record
-//!   something is not:             the governed answer, redacted; before it progress in numbers, and pings
+//!   all that can come is clear:   every message as it is
+//!   something is not:             answers: the governed one, redacted; with the right to the server alone, as they are
+//!                                 the rest: what has no words of its own, such as progress in numbers
 //! ```
+//!
+//! The rest matters even to those who only listen: a legacy server may tell there what it logs about a call.
 
 use bytes::Bytes;
 use serde_json::Value;
 use serde_json::value::RawValue;
+use wardgate_domain::OfferKind;
 use wardgate_proto::toolrunner::v1 as pb;
 
 use super::governed::{Governed, Released, facts_of};
 use super::members::{Ambiguous, Members};
 use crate::failure::Failure;
 use crate::mcp::own_answer;
+
+const PROGRESS: &str = "notifications/progress";
 
 /// What becomes of a message.
 pub(super) enum Verdict {
@@ -34,11 +40,13 @@ pub(super) struct Rule {
     /// Until it was answered.
     governed: Option<Governed>,
     is_restricted: bool,
+    is_connect: bool,
     /// The id of the governed request, as its client wrote it.
     id: Option<Box<RawValue>>,
     /// What its progress is reported under.
     progress_token: Option<Box<RawValue>>,
-    /// Answers may come at all. A client that listens gets none, but for those of a stream it takes up again.
+    /// Answers may come at all. A client that listens gets none, and where a stream is taken up again they are to one
+    /// request.
     takes_answers: bool,
 }
 
@@ -52,9 +60,14 @@ enum Said<'a> {
         method: String,
         params: Option<&'a RawValue>,
     },
-    Result(Option<&'a RawValue>, &'a RawValue),
-    Error(Option<&'a RawValue>, &'a RawValue),
+    Answer {
+        id: Option<&'a RawValue>,
+        outcome: Outcome<'a>,
+    },
 }
+
+/// A result, or an error.
+type Outcome<'a> = Result<&'a RawValue, &'a RawValue>;
 
 impl Rule {
     pub(super) fn new(
@@ -65,6 +78,7 @@ impl Rule {
     ) -> Self {
         Self {
             is_restricted: governed.is_restricted(),
+            is_connect: governed.kind == OfferKind::Connect,
             governed: Some(governed),
             id,
             progress_token,
@@ -81,36 +95,24 @@ impl Rule {
     pub(super) fn judge(&mut self, message: Bytes) -> Option<Verdict> {
         let members = Members::read(std::str::from_utf8(&message).ok()?)?;
         let said = Said::read(&members).ok().flatten()?;
-        if said.is_answer() && !self.takes_answers {
-            return Some(Verdict::Withhold);
-        }
-        let is_governed = said.answers(self.id.as_deref());
-        if let Some(governed) = self.governed.take_if(|_| is_governed) {
-            return Some(if self.is_restricted {
-                self.release(governed, &said)
-            } else {
-                let facts = match said {
-                    Said::Error(..) => governed.passed_error(),
-                    Said::Result(_, result) => governed.passed(result),
-                    Said::Request { .. } | Said::Notification { .. } => return None,
-                };
-                Verdict::Answer(message, facts)
-            });
-        }
-        if !self.is_restricted {
-            return Some(Verdict::Pass(message));
-        }
         Some(match said {
-            Said::Request { method, .. } if method == "ping" => Verdict::Pass(message),
-            Said::Request { id, method } => {
-                let answer = own_answer(id, &method).ok()?;
-                Verdict::Decline(answer.into())
-            }
-            Said::Notification { method, params } if method == "notifications/progress" => self
+            Said::Answer { .. } if !self.takes_answers => Verdict::Withhold,
+            Said::Answer { id, outcome } => self.answer(message.clone(), id, outcome),
+            _ if !self.is_restricted => Verdict::Pass(message),
+            Said::Request { method, .. } if is_wordless(&method) => Verdict::Pass(message),
+            Said::Request { id, method } => Verdict::Decline(own_answer(id, &method).ok()?.into()),
+            Said::Notification { method, .. } if is_wordless(&method) => Verdict::Pass(message),
+            Said::Notification { method, params } if method == PROGRESS => self
                 .numbers(params)
                 .map_or(Verdict::Withhold, Verdict::Pass),
-            Said::Notification { .. } | Said::Result(..) | Said::Error(..) => Verdict::Withhold,
+            Said::Notification { .. } => Verdict::Withhold,
         })
+    }
+
+    /// Whether answers do not go on as they are. Those to someone with the right to the server alone hold lists and
+    /// the like, which no column's class is about.
+    fn is_governed(&self) -> bool {
+        self.is_restricted && !self.is_connect
     }
 
     /// The record of an exchange that ended in `failure`.
@@ -121,11 +123,21 @@ impl Rule {
         }
     }
 
-    fn release(&self, governed: Governed, said: &Said<'_>) -> Verdict {
-        let (member, Released { json, facts }) = match said {
-            Said::Result(_, result) => ("result", governed.release(result)),
-            Said::Error(_, error) => ("error", governed.release_error(error)),
-            Said::Request { .. } | Said::Notification { .. } => return Verdict::Withhold,
+    fn answer(&mut self, message: Bytes, id: Option<&RawValue>, outcome: Outcome<'_>) -> Verdict {
+        let is_own = answers(id, outcome, self.id.as_deref());
+        match self.governed.take_if(|_| is_own) {
+            Some(governed) if self.is_governed() => self.release(governed, outcome),
+            Some(governed) => Verdict::Answer(message, governed.passed(outcome)),
+            // The record knows of one answer.
+            None if !self.is_connect => Verdict::Withhold,
+            None => Verdict::Pass(message),
+        }
+    }
+
+    fn release(&self, governed: Governed, outcome: Outcome<'_>) -> Verdict {
+        let (member, Released { json, facts }) = match outcome {
+            Ok(result) => ("result", governed.release(result)),
+            Err(error) => ("error", governed.release_error(error)),
         };
         let json = match json {
             Ok(json) => json,
@@ -147,9 +159,8 @@ impl Rule {
             Some(format!(r#","{name}":{number}"#))
         };
         let (progress, total) = (number("progress")?, number("total").unwrap_or_default());
-        let method = "notifications/progress";
         let message = format!(
-            r#"{{"jsonrpc":"2.0","method":"{method}","params":{{"progressToken":{token}{progress}{total}}}}}"#
+            r#"{{"jsonrpc":"2.0","method":"{PROGRESS}","params":{{"progressToken":{token}{progress}{total}}}}}"#
         );
         is_own.then(|| message.into())
     }
@@ -159,8 +170,11 @@ impl<'a> Said<'a> {
     fn read(members: &Members<'a>) -> Result<Option<Self>, Ambiguous> {
         let id = members.get("id")?;
         let id = id.filter(|id| id.get() != "null");
+        let (result, error) = (members.get("result")?, members.get("error")?);
         if members.get("method")?.is_some() {
-            let Some(method) = members.text("method")? else {
+            // What is an answer too would be taken for one by some.
+            let method = members.text("method")?;
+            let Some(method) = method.filter(|_| result.or(error).is_none()) else {
                 return Ok(None);
             };
             let params = members.get("params")?;
@@ -169,28 +183,37 @@ impl<'a> Said<'a> {
                 None => Self::Notification { method, params },
             }));
         }
-        Ok(match (members.get("result")?, members.get("error")?) {
-            (Some(result), None) => Some(Self::Result(id, result)),
-            (None, Some(error)) => Some(Self::Error(id, error)),
-            _ => None,
-        })
+        let outcome = match (result, error) {
+            (Some(result), None) => Ok(result),
+            (None, Some(error)) => Err(error),
+            _ => return Ok(None),
+        };
+        Ok(Some(Self::Answer { id, outcome }))
     }
+}
 
-    fn is_answer(&self) -> bool {
-        matches!(self, Self::Result(..) | Self::Error(..))
+/// Whether an answer to `id` is one to the request `asked`. An error without an id can only be about the request
+/// whose response it is in.
+fn answers(id: Option<&RawValue>, outcome: Outcome<'_>, asked: Option<&RawValue>) -> bool {
+    match (id, asked) {
+        (Some(id), Some(asked)) => same(id, asked),
+        (None, Some(_)) => outcome.is_err(),
+        (_, None) => false,
     }
+}
 
-    /// Whether it answers the request `id`. An error without an id can only be about the request whose response it
-    /// is in.
-    fn answers(&self, id: Option<&RawValue>) -> bool {
-        match (self, id) {
-            (Self::Result(Some(answered), _) | Self::Error(Some(answered), _), Some(id)) => {
-                same(answered, id)
-            }
-            (Self::Error(None, _), Some(_)) => true,
-            _ => false,
-        }
-    }
+/// Whether such a message says no more than that something is wanted, or has changed.
+fn is_wordless(method: &str) -> bool {
+    matches!(
+        method,
+        "ping"
+            | "roots/list"
+            | "notifications/tools/list_changed"
+            | "notifications/prompts/list_changed"
+            | "notifications/resources/list_changed"
+            | "notifications/resources/updated"
+            | "notifications/subscriptions/acknowledged"
+    )
 }
 
 /// Whether two ids or tokens are the same, however they are written.

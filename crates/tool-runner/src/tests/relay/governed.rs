@@ -219,3 +219,38 @@ async fn a_stream_that_is_taken_up_again_is_governed_too() {
         }
     }
 }
+
+#[tokio::test]
+async fn whoever_may_not_see_results_hears_no_words_of_them_while_listening() {
+    let world = World::with(CLASSES, |_| ()).await;
+    let terms = restricted(&world, OfferKind::Connect, "{}").await;
+    let list = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#;
+    let listed = r#"{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"read"}]}}"#;
+    let lists = request(&world.harness, OfferKind::Connect, &terms, "{}", list);
+    world.says(json_answer(200, listed));
+    let parts = world.all(lists.clone()).await;
+    assert_eq!(body(&parts[1]).message, listed, "a list is no result");
+
+    let changed = r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#;
+    let log = r#"{"jsonrpc":"2.0","method":"notifications/message","params":{"data":"secret"}}"#;
+    let asks = r#"{"jsonrpc":"2.0","id":1,"method":"sampling/createMessage","params":{"messages":["secret"]}}"#;
+    let roots = r#"{"jsonrpc":"2.0","id":2,"method":"roots/list"}"#;
+    let said = format!("data: {log}\n\ndata: {asks}\n\ndata: {roots}\n\ndata: {changed}\n\n");
+    let get = pb::RelayRequest {
+        method: pb::RelayMethod::Get.into(),
+        ..lists
+    };
+    world.says(events(&said));
+    world.says(status(202));
+    let parts = world.all(get).await;
+    let heard: Vec<_> = parts[1..]
+        .iter()
+        .map(|part| std::str::from_utf8(&event(part).message).unwrap())
+        .collect();
+    assert_eq!(heard, [roots, changed]);
+
+    let task = r#"{"jsonrpc":"2.0","id":1,"method":"tasks/list"}"#;
+    let asks = request(&world.harness, OfferKind::Connect, &terms, "{}", task);
+    let refused = world.relay(asks).await.err().unwrap();
+    assert_eq!(refused.code(), tonic::Code::PermissionDenied);
+}

@@ -121,6 +121,34 @@ async fn who_listens_hears_no_answers_to_others() {
 }
 
 #[tokio::test]
+async fn who_takes_up_a_stream_hears_no_answer_that_nobody_decided_on() {
+    let world = World::start().await;
+    let mut resumes = connect(&world.harness, "").await;
+    resumes.method = pb::RelayMethod::Get.into();
+    resumes.last_event_id = "e-1".to_owned();
+    let read =
+        r#"{"jsonrpc":"2.0","id":7,"result":{"contents":[{"uri":"memo://one","text":"x"}]}}"#;
+    let notice = r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#;
+    let text = format!("data: {read}\n\ndata: {notice}\n\n");
+    world.says(events(&text));
+    let parts = world.all(resumes).await;
+    let said: Vec<_> = parts[1..].iter().map(|part| &event(part).message).collect();
+    assert_eq!(said, [notice]);
+}
+
+#[tokio::test]
+async fn the_one_answer_that_is_on_record_is_the_one_that_passes() {
+    let world = World::start().await;
+    let other = RESULT.replace("\"id\":7", "\"id\":7.0");
+    let both = RESULT.replace("\"result\"", "\"method\":\"x\",\"result\"");
+    let text = format!("data: {other}\n\ndata: {both}\n\ndata: {RESULT}\n\ndata: {RESULT}\n\n");
+    world.says(events(&text));
+    let parts = world.all(call(&world.harness, "{}").await).await;
+    let said: Vec<_> = parts[1..].iter().map(|part| &event(part).message).collect();
+    assert_eq!(said, [RESULT]);
+}
+
+#[tokio::test]
 async fn a_client_that_hangs_up_is_heard_by_the_server() {
     let world = World::start().await;
     let listen = r#"{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{}}"#;

@@ -1,0 +1,152 @@
+//! The sessions whose streams are at this replica.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde_json::Value;
+use serde_json::value::RawValue;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+use wardgate_domain::Digest;
+
+use crate::mcp::{Request, Version, negotiate_on_stream};
+use crate::reply::RpcError;
+
+/// Messages of one session that may be under way.
+const AT_A_TIME: usize = 32;
+
+/// Answers that wait for a slow client before those after them have to.
+const AHEAD: usize = 4;
+
+/// How long an answer waits for a client that reads nothing.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// One client with its stream.
+#[derive(Debug)]
+pub(crate) struct Session {
+    number: u64,
+    out: mpsc::Sender<Bytes>,
+    /// Agreed on by `initialize`.
+    version: Mutex<Version>,
+    turns: Arc<Semaphore>,
+    calls: Mutex<HashMap<String, CancellationToken>>,
+}
+
+impl Session {
+    /// Which version this request speaks: `initialize` says it for those that follow.
+    pub(crate) fn speaks(&self, request: &Request<'_>) -> Result<Version, RpcError> {
+        if request.method == "initialize" {
+            *lock(&self.version) = negotiate_on_stream(request)?;
+        }
+        Ok(self.version())
+    }
+
+    pub(crate) fn version(&self) -> Version {
+        *lock(&self.version)
+    }
+
+    /// Under what the memory knows its subscriptions.
+    pub(crate) fn digest(&self) -> Digest {
+        super::digest(self.number)
+    }
+
+    /// A call begins that can be cancelled while what this returns is kept.
+    pub(crate) fn begin(self: &Arc<Self>, id: &RawValue) -> UnderWay {
+        let id = key(id.get());
+        let cancel = CancellationToken::new();
+        lock(&self.calls).insert(id.clone(), cancel.clone());
+        UnderWay {
+            session: Arc::clone(self),
+            id,
+            cancel,
+        }
+    }
+
+    /// Cancels the call of this id, if it is under way.
+    pub(super) fn cancel(&self, id: &str) {
+        if let Some(call) = lock(&self.calls).get(&key(id)) {
+            call.cancel();
+        }
+    }
+
+    /// Waits until fewer messages are under way.
+    pub(super) async fn turn(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.turns).acquire_owned().await.ok()
+    }
+
+    /// Says a message on the stream. If that is lost, or nobody reads it, so is the message.
+    pub(super) async fn say(&self, message: &str) {
+        // A line end inside JSON is white space, and would end the event's line.
+        let message = message.replace(['\n', '\r'], " ");
+        let event = format!("event: message\ndata: {message}\n\n");
+        let _ = timeout(PATIENCE, self.out.send(event.into())).await;
+    }
+}
+
+/// A call of a session.
+pub(crate) struct UnderWay {
+    session: Arc<Session>,
+    id: String,
+    pub(crate) cancel: CancellationToken,
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        lock(&self.session.calls).remove(&self.id);
+    }
+}
+
+/// The same for an id however it is spelt.
+fn key(id: &str) -> String {
+    match serde_json::from_str(id) {
+        Ok(text @ Value::String(_)) => text.to_string(),
+        _ => id.to_owned(),
+    }
+}
+
+/// Those of this replica, by number.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Streams(Arc<Mutex<HashMap<u64, Arc<Session>>>>);
+
+impl Streams {
+    /// A session that can be found while what this returns is kept, and what is said on its stream.
+    pub(super) fn open(&self, number: u64) -> (Open, mpsc::Receiver<Bytes>) {
+        let (out, messages) = mpsc::channel(AHEAD);
+        let session = Session {
+            number,
+            out,
+            version: Mutex::new(Version::V2024_11_05),
+            turns: Arc::new(Semaphore::new(AT_A_TIME)),
+            calls: Mutex::default(),
+        };
+        lock(&self.0).insert(number, Arc::new(session));
+        let open = Open {
+            streams: self.clone(),
+            number,
+        };
+        (open, messages)
+    }
+
+    pub(super) fn find(&self, number: u64) -> Option<Arc<Session>> {
+        lock(&self.0).get(&number).cloned()
+    }
+}
+
+/// A session takes messages while this lives.
+pub(super) struct Open {
+    streams: Streams,
+    number: u64,
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        lock(&self.streams.0).remove(&self.number);
+    }
+}
+
+fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,344 @@
+//! HTTP+SSE: a stream for answers, and an address to send messages to (2024-11-05).
+
+use std::time::Duration;
+
+use reqwest::RequestBuilder;
+use serde_json::{Value, json};
+use tokio::sync::oneshot;
+use wardgate_domain::Status;
+
+use crate::fakes::{PATIENCE, Run, tool};
+use crate::listen::Ear;
+use crate::world::{Reply, World, definition, until};
+
+/// A client with its stream.
+struct Client {
+    ear: Ear,
+    endpoint: String,
+}
+
+impl Client {
+    /// Opens a stream, and agrees on `version`.
+    async fn of(world: &World, version: &str) -> Self {
+        let mut client = Self::silent(world).await;
+        let hello = json!({ "protocolVersion": version, "capabilities": {} });
+        let answer = client.ask(world, "initialize", &hello).await;
+        assert_eq!(answer["result"]["protocolVersion"], version, "{answer}");
+        client
+    }
+
+    /// Opens a stream, and says nothing yet.
+    async fn silent(world: &World) -> Self {
+        let mut ear = Ear::on(world.http.get(world.url("/sse")).bearer_auth(&world.token)).await;
+        let event = ear.next_event().await.unwrap();
+        let endpoint = event.strip_prefix("event: endpoint\ndata: ").unwrap();
+        assert!(endpoint.starts_with("/messages/?session_id="), "{endpoint}");
+        Self {
+            endpoint: endpoint.to_owned(),
+            ear,
+        }
+    }
+
+    fn post(&self, world: &World, message: &Value) -> RequestBuilder {
+        self.post_as(world, &world.token, message)
+    }
+
+    fn post_as(&self, world: &World, token: &str, message: &Value) -> RequestBuilder {
+        let request = world.http.post(world.url(&self.endpoint));
+        let request = request.header("content-type", "application/json");
+        request.bearer_auth(token).body(message.to_string())
+    }
+
+    /// Posts a message at `world`, which takes it.
+    async fn say(&self, world: &World, message: &Value) {
+        let reply = Reply::to(self.post(world, message)).await;
+        assert_eq!((reply.status, reply.text.as_str()), (202, ""), "{message}");
+    }
+
+    /// Says a request, and gives what comes next.
+    async fn ask(&mut self, world: &World, method: &str, params: &Value) -> Value {
+        self.say(world, &request(7, method, params)).await;
+        self.ear.hears().await.unwrap()
+    }
+
+    async fn call(&mut self, world: &World, name: &str) -> Value {
+        self.ask(world, "tools/call", &json!({ "name": name }))
+            .await
+    }
+}
+
+fn request(id: u32, method: &str, params: &Value) -> Value {
+    json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params })
+}
+
+fn ping() -> Value {
+    request(1, "ping", &json!({}))
+}
+
+#[tokio::test]
+async fn the_first_version_is_spoken_over_a_stream_and_an_address() {
+    let world = World::start().await;
+    let mut client = Client::of(&world, "2024-11-05").await;
+    let ready = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
+    client.say(&world, &ready).await;
+    let pong = client.ask(&world, "ping", &json!({})).await;
+    assert_eq!(pong, json!({ "jsonrpc": "2.0", "id": 7, "result": {} }));
+    let listed = client.ask(&world, "tools/list", &json!({})).await;
+    let tool = listed["result"]["tools"][0].as_object().unwrap().clone();
+    let members: Vec<&str> = tool.keys().map(String::as_str).collect();
+    assert_eq!(members, ["name", "description", "inputSchema"]);
+    let called = client.call(&world, "reads").await;
+    assert_eq!(called["result"]["isError"], false);
+    assert!(called["result"]["content"][0]["text"].is_string());
+    for later in ["structuredContent", "resultType"] {
+        assert!(called["result"].get(later).is_none(), "{later}");
+    }
+    assert_eq!(world.audit.outcome().await.call.protocol, "2024-11-05");
+    for unknown in ["server/discover", "subscriptions/listen", "no/such"] {
+        let answer = client.ask(&world, unknown, &json!({})).await;
+        assert_eq!(answer["error"]["code"], -32601, "{unknown}");
+    }
+}
+
+#[tokio::test]
+async fn a_later_version_with_a_handshake_is_spoken_there_too() {
+    let world = World::start().await;
+    for (asked, agreed) in [
+        ("2025-03-26", "2025-03-26"),
+        ("2025-11-25", "2025-11-25"),
+        ("2026-07-28", "2025-11-25"),
+        ("2099-01-01", "2025-11-25"),
+    ] {
+        let mut client = Client::silent(&world).await;
+        let hello = json!({ "protocolVersion": asked, "capabilities": {} });
+        let answer = client.ask(&world, "initialize", &hello).await;
+        assert_eq!(answer["result"]["protocolVersion"], agreed, "{asked}");
+        let called = client.call(&world, "reads").await;
+        let structured = called["result"].get("structuredContent").is_some();
+        assert_eq!(structured, agreed > "2025-03-26", "{asked}");
+    }
+    // Over Streamable HTTP there is no 2024-11-05.
+    let hello = r#""protocolVersion":"2024-11-05","capabilities":{}"#;
+    let answer = Reply::to(world.message("2025-11-25", "initialize", hello)).await;
+    assert_eq!(answer.at("/result/protocolVersion"), "2025-11-25");
+}
+
+#[tokio::test]
+async fn changes_and_answers_share_the_stream() {
+    let world = World::start().await;
+    let mut client = Client::of(&world, "2024-11-05").await;
+    world
+        .tool_runner
+        .configure(vec![tool("new", &definition())]);
+    let heard = client.ear.hears().await.unwrap();
+    assert_eq!(heard["method"], "notifications/tools/list_changed");
+    let called = client.call(&world, "new").await;
+    assert_eq!(called["result"]["isError"], false);
+}
+
+#[tokio::test]
+async fn a_cancelled_call_is_ended_recorded_and_not_answered() {
+    let world = World::start().await;
+    let mut client = Client::of(&world, "2024-11-05").await;
+    world.tool_runner.next([Run::Hang]);
+    let call = request(3, "tools/call", &json!({ "name": "writes" }));
+    client.say(&world, &call).await;
+    world.tool_runner.asked.reaches(1).await;
+    // Another session of the caller's has no call of this id.
+    let other = Client::of(&world, "2024-11-05").await;
+    let cancel = json!({
+        "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 3 },
+    });
+    other.say(&world, &cancel).await;
+    assert_eq!(client.ask(&world, "ping", &json!({})).await["id"], 7);
+    assert_eq!(world.audit.outcomes.count(), 0);
+    client.say(&world, &cancel).await;
+    assert_eq!(world.audit.outcome().await.status, Status::Cancelled);
+    assert_eq!(client.ask(&world, "ping", &json!({})).await["id"], 7);
+}
+
+#[tokio::test]
+async fn a_call_whose_stream_is_lost_goes_on_and_is_recorded() {
+    let world = World::start().await;
+    let client = Client::of(&world, "2024-11-05").await;
+    let (release, held) = oneshot::channel();
+    world.tool_runner.next([Run::Hold(held)]);
+    let call = request(3, "tools/call", &json!({ "name": "reads" }));
+    client.say(&world, &call).await;
+    world.tool_runner.asked.reaches(1).await;
+    let endpoint = client.endpoint.clone();
+    drop(client.ear);
+    until("the stream is gone", async || {
+        let request = world.http.post(world.url(&endpoint));
+        let request = request.header("content-type", "application/json");
+        let request = request.bearer_auth(&world.token).body(ping().to_string());
+        Reply::to(request).await.status == 404
+    })
+    .await;
+    release.send(()).unwrap();
+    assert_eq!(world.audit.outcome().await.status, Status::Ok);
+}
+
+#[tokio::test]
+async fn a_session_is_its_callers_alone() {
+    let world = World::start().await;
+    let client = Client::of(&world, "2024-11-05").await;
+    let other = world.issuer.token("dr.other", &["Doctor"]);
+    let reply = Reply::to(client.post_as(&world, &other, &ping())).await;
+    assert_eq!(reply.status, 404);
+    let reply = Reply::to(client.post_as(&world, "garbage", &ping())).await;
+    assert_eq!(reply.status, 401);
+    // A renewed token is the same caller.
+    let renewed = world.issuer.token("dr.lee", &["Doctor", "Chief"]);
+    let reply = Reply::to(client.post_as(&world, &renewed, &ping())).await;
+    assert_eq!(reply.status, 202);
+    for bent in [
+        "",
+        "?session_id=",
+        "?session_id=AAAA",
+        "?sessionId=1",
+        "?session_id=1&session_id=2",
+    ] {
+        let request = world.http.post(world.url(&format!("/messages/{bent}")));
+        let request = request.header("content-type", "application/json");
+        let request = request.bearer_auth(&world.token).body(ping().to_string());
+        let reply = Reply::to(request).await;
+        assert_eq!(reply.status, 404, "{bent}");
+        assert!(reply.text.contains("gateway.advertise"), "{}", reply.text);
+    }
+    let reply = Reply::to(world.http.get(world.url("/sse"))).await;
+    assert_eq!(reply.status, 401);
+}
+
+#[tokio::test]
+async fn each_path_has_its_method() {
+    let world = World::start().await;
+    for (method, path, allowed) in [
+        ("POST", "/sse", "GET"),
+        ("DELETE", "/sse", "GET"),
+        ("GET", "/messages/", "POST"),
+        ("PUT", "/messages", "POST"),
+    ] {
+        let request = world.http.request(method.parse().unwrap(), world.url(path));
+        let request = request.header("content-type", "application/json");
+        let reply = Reply::to(request.bearer_auth(&world.token)).await;
+        assert_eq!(
+            (reply.status, reply.header("allow")),
+            (405, allowed),
+            "{method} {path}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn what_nobody_can_read_is_refused_at_once_and_what_has_an_id_on_the_stream() {
+    let world = World::start().await;
+    let mut client = Client::of(&world, "2024-11-05").await;
+    for bad in ["{", r#"{"a":1,"a":2}"#] {
+        let request = world.http.post(world.url(&client.endpoint));
+        let request = request.header("content-type", "application/json");
+        let reply = Reply::to(request.bearer_auth(&world.token).body(bad)).await;
+        assert_eq!((reply.status, reply.code()), (400, -32700), "{bad}");
+    }
+    let answer = client.ask(&world, "tools/call", &json!({})).await;
+    assert_eq!(
+        (&answer["id"], &answer["error"]["code"]),
+        (&json!(7), &json!(-32602))
+    );
+}
+
+#[tokio::test]
+async fn a_gateway_that_stops_answers_what_is_under_way_and_then_ends_the_stream() {
+    let world = World::start().await;
+    let mut client = Client::of(&world, "2024-11-05").await;
+    let (release, held) = oneshot::channel();
+    world.tool_runner.next([Run::Hold(held)]);
+    let call = request(3, "tools/call", &json!({ "name": "reads" }));
+    client.say(&world, &call).await;
+    world.tool_runner.asked.reaches(1).await;
+    let mut stopped = world.stop();
+    let early = tokio::time::timeout(Duration::from_millis(150), &mut stopped).await;
+    assert!(early.is_err(), "the gateway left a running call behind");
+    release.send(()).unwrap();
+    assert_eq!(client.ear.hears().await.unwrap()["id"], 3);
+    assert_eq!(client.ear.hears().await, None);
+    tokio::time::timeout(PATIENCE, stopped)
+        .await
+        .unwrap()
+        .unwrap();
+}
+
+#[tokio::test]
+async fn streams_take_their_places_among_all_others() {
+    let world = World::start_with(json!({ "limits": { "streams": 1 } })).await;
+    let client = Client::silent(&world).await;
+    let second = world.http.get(world.url("/sse")).bearer_auth(&world.token);
+    assert_eq!(Reply::to(second).await.status, 429);
+    drop(client);
+    until("there is room", async || {
+        let again = world.http.get(world.url("/sse")).bearer_auth(&world.token);
+        again.send().await.unwrap().status() == 200
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_message_at_another_replica_is_handed_to_the_one_with_the_stream() {
+    let world = World::start().await;
+    let twin = world.twin().await;
+    let mut client = Client::of(&world, "2024-11-05").await;
+    // The twin's own clients are others; what it is asked with is the first one's token.
+    let post = |message: &Value| client.post_as(&twin, &world.token, message);
+    let reply = Reply::to(post(&request(5, "tools/call", &json!({ "name": "reads" })))).await;
+    assert_eq!((reply.status, reply.text.as_str()), (202, ""));
+    assert_eq!(Reply::to(post(&json!([]))).await.status, 202);
+    let bad = world.http.post(twin.url(&client.endpoint)).body("{");
+    let bad = bad.bearer_auth(&world.token);
+    let bad = Reply::to(bad.header("content-type", "application/json")).await;
+    assert_eq!((bad.status, bad.code()), (400, -32700));
+    let mut ids = vec![client.ear.hears().await.unwrap()["id"].clone()];
+    ids.push(client.ear.hears().await.unwrap()["id"].clone());
+    assert!(ids.contains(&json!(5)), "{ids:?}");
+    assert_eq!(world.audit.outcome().await.call.client_ip, "127.0.0.1");
+    assert_eq!(twin.tool_runner.asked.count(), 0);
+
+    // A message that was handed on once goes no further.
+    let marked = client.post_as(&twin, &world.token, &ping());
+    let reply = Reply::to(marked.header("wardgate-relayed", "x")).await;
+    assert_eq!(reply.status, 404);
+
+    // A replica that is gone took its streams with it.
+    let gone = client
+        .post_as(&twin, &world.token, &ping())
+        .build()
+        .unwrap();
+    let stopped = world.stop();
+    tokio::time::timeout(PATIENCE, stopped)
+        .await
+        .unwrap()
+        .unwrap();
+    let reply = twin.http.execute(gone).await.unwrap();
+    assert_eq!(reply.status(), 502);
+}
+
+#[tokio::test]
+async fn without_an_advertised_address_a_strange_stream_is_unknown_and_the_setting_named() {
+    let world = World::start_with(json!({ "advertise": null })).await;
+    let twin = world.twin().await;
+    let client = Client::of(&world, "2024-11-05").await;
+    let reply = Reply::to(client.post_as(&twin, &world.token, &ping())).await;
+    assert_eq!(reply.status, 404);
+    assert!(reply.text.contains("gateway.advertise"), "{}", reply.text);
+}
+
+#[tokio::test]
+async fn behind_a_path_the_address_is_below_it() {
+    let settings = json!({ "public_url": "https://hospital.example/ai/" });
+    let world = World::start_with(settings).await;
+    let mut ear = Ear::on(world.http.get(world.url("/sse")).bearer_auth(&world.token)).await;
+    let event = ear.next_event().await.unwrap();
+    assert!(
+        event.starts_with("event: endpoint\ndata: /ai/messages/?session_id="),
+        "{event}"
+    );
+}
