@@ -42,25 +42,23 @@ impl Right {
         visit: &Visit,
         errand: &Errand,
     ) -> Option<Self> {
-        let awaited = errand.resumes.as_ref().and_then(|at| at.awaited.as_ref());
-        let of_tool = |own_name: &str, arguments: Bytes| {
-            let catalogue = gateway.catalogue().current()?;
-            let tool = catalogue.find(source.tools.get(own_name)?.as_str())?;
-            let tool = Arc::clone(tool);
-            tool.switches.allow(&visit.caller).then(|| Self {
-                facts: tool.facts.clone(),
-                arguments,
-                recorded: true,
-                tool: Some(tool),
-            })
-        };
-        match (&errand.subject, awaited) {
-            (Subject::Tool { name, arguments }, _) => of_tool(name, arguments.clone()),
-            // It was decided on with its arguments when it was made.
-            (_, Some(awaited)) => of_tool(&awaited.tool, Bytes::from_static(b"{}")),
-            (Subject::Resource { uri }, _) => Self::of_kind(source, OfferKind::Resources, uri),
-            (Subject::Prompt { name }, _) => Self::of_kind(source, OfferKind::Prompts, name),
-            _ => Self::of_kind(source, OfferKind::Connect, ""),
+        match &errand.subject {
+            Subject::Tool { name, arguments } => {
+                let catalogue = gateway.catalogue().current()?;
+                let tool = catalogue.find(source.tools.get(name)?.as_str())?;
+                let tool = Arc::clone(tool);
+                tool.switches.allow(&visit.caller).then(|| Self {
+                    facts: tool.facts.clone(),
+                    arguments: arguments.clone(),
+                    recorded: true,
+                    tool: Some(tool),
+                })
+            }
+            Subject::Resource { uri } => Self::of_kind(source, OfferKind::Resources, uri),
+            Subject::Prompt { name } => Self::of_kind(source, OfferKind::Prompts, name),
+            Subject::List(_) | Subject::Listen { .. } | Subject::Route => {
+                Self::of_kind(source, OfferKind::Connect, "")
+            }
         }
     }
 
