@@ -49,6 +49,7 @@ mod journeys {
     mod record;
     mod samples;
     mod separate_processes;
+    mod sse;
     mod start_up;
     mod stdio;
     mod subscriptions;

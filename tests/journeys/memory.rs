@@ -72,8 +72,10 @@ async fn remembers(system: &impl System) {
     assert_eq!(found.result()["hits"], json!([]));
 
     let listed = ask(system, &doctor, "resources/list", json!({})).await;
-    let resource = listed.result()["resources"][0].clone();
-    assert_eq!(resource["uri"], format!("memory://conversation/{CHAT}"));
+    let uri = format!("memory://conversation/{CHAT}");
+    let resources = listed.result()["resources"].clone();
+    let mut resources = resources.as_array().unwrap().iter();
+    let resource = resources.find(|resource| resource["uri"] == uri).unwrap();
     assert_eq!(resource["name"], "Conversation chat_123");
     let export = exported(&read(system, &doctor, CHAT).await);
     assert_eq!(export["messages"][1]["content"], ANSWERED);

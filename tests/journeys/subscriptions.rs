@@ -19,7 +19,7 @@ const LIST: &str = "notifications/resources/list_changed";
 const UPDATED: &str = "notifications/resources/updated";
 
 /// One open stream.
-struct Ear {
+pub(super) struct Ear {
     response: reqwest::Response,
     read: String,
 }
@@ -55,7 +55,7 @@ impl Ear {
         Self::on(request, token).await
     }
 
-    async fn on(request: reqwest::RequestBuilder, token: &str) -> Self {
+    pub(super) async fn on(request: reqwest::RequestBuilder, token: &str) -> Self {
         let request = request
             .bearer_auth(token)
             .header("accept", "application/json, text/event-stream");
@@ -67,20 +67,27 @@ impl Ear {
         }
     }
 
-    async fn hears(&mut self) -> Value {
+    pub(super) async fn hears(&mut self) -> Value {
         let heard = tokio::time::timeout(PATIENCE, self.next_message());
         heard.await.unwrap()
     }
 
     async fn next_message(&mut self) -> Value {
         loop {
-            while let Some((event, rest)) = self.read.split_once("\n\n") {
-                let data = event.strip_prefix("event: message\ndata: ");
-                let message = data.map(|data| serde_json::from_str(data).unwrap());
+            let event = self.next_event().await;
+            if let Some(data) = event.strip_prefix("event: message\ndata: ") {
+                return serde_json::from_str(data).unwrap();
+            }
+        }
+    }
+
+    /// The next event as it is written.
+    pub(super) async fn next_event(&mut self) -> String {
+        loop {
+            if let Some((event, rest)) = self.read.split_once("\n\n") {
+                let event = event.to_owned();
                 self.read = String::from(rest);
-                if let Some(message) = message {
-                    return message;
-                }
+                return event;
             }
             let chunk = self.response.chunk().await.unwrap().unwrap();
             self.read += std::str::from_utf8(&chunk).unwrap();

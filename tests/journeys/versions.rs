@@ -195,7 +195,7 @@ async fn methods_that_a_version_does_not_have_are_not_found_in_it() {
     ];
     for method in removed
         .into_iter()
-        .chain(["prompts/list", "no/such", "Tools/List"])
+        .chain(["sampling/createMessage", "no/such", "Tools/List"])
     {
         let reply = client.modern(&token, method, json!({})).await;
         assert_eq!((reply.status, reply.error().0), (404, -32601), "{method}");
@@ -205,7 +205,7 @@ async fn methods_that_a_version_does_not_have_are_not_found_in_it() {
         for method in [
             "server/discover",
             "subscriptions/listen",
-            "prompts/list",
+            "sampling/createMessage",
             "no/such",
         ] {
             let reply = client.legacy(&token, version, method, json!({})).await;

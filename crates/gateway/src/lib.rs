@@ -9,8 +9,8 @@
 //! ```
 //!
 //! One job: let a verified caller's call through the story in `call_tool`, in whichever protocol version
-//! it came. It holds no session and no tool; what it keeps (verified tokens, permits, the catalogue) can be
-//! lost at any moment without losing anything.
+//! it came. It holds no session but open streams, and no tool; what it keeps (verified tokens, permits, the
+//! catalogue) can be lost at any moment without losing anything.
 
 mod authority;
 mod call_tool;

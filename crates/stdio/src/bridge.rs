@@ -7,14 +7,14 @@ use bytes::Bytes;
 use reqwest::StatusCode;
 use reqwest::header::HeaderMap;
 use tokio::sync::mpsc;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::Error;
 use crate::events::Events;
 use crate::fault::Fault;
-use crate::gateway::{self, EVENT_STREAM, Gateway};
+use crate::gateway::{self, EVENT_STREAM, Gateway, SILENCE};
 use crate::headers;
 use crate::inflight::{InFlight, Ticket};
 use crate::message::{Line, Message, Request};
@@ -31,8 +31,8 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 /// How long taking leave of a session may take.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// How often the stream of a request is taken up again without one message in between.
-const MAX_RESUMPTIONS: u32 = 5;
+/// How often it is tried to take up the stream of a request.
+const MAX_ATTEMPTS: u32 = 5;
 
 /// The pause before that, unless the gateway names one; and the longest between two attempts to listen.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -240,11 +240,11 @@ impl Bridge {
         exchange: &mut Exchange,
         headers: &HeaderMap,
     ) -> Result<(), Fault> {
-        let mut resumptions = 0;
+        let mut heard = Instant::now();
         loop {
             let broken = match events.next().await {
                 Ok(Some(message)) => {
-                    resumptions = 0;
+                    heard = Instant::now();
                     self.deliver(message.as_bytes(), exchange, headers).await?;
                     if exchange.ticket.all_answered() {
                         // Only a stream that is read to its end leaves its connection to others.
@@ -259,19 +259,34 @@ impl Bridge {
                 Err(fault) => return Err(fault),
             };
             // A legacy gateway may hang up and have the client come back for the answer.
-            let (Terms::Legacy(Some(session)), Some(last)) =
-                (&exchange.terms, events.last_id.clone())
-            else {
-                return Err(broken);
+            events = match &exchange.terms {
+                Terms::Legacy(Some(session)) if heard.elapsed() < SILENCE => {
+                    self.resume(session, events, broken).await?
+                }
+                _ => return Err(broken),
             };
-            if resumptions == MAX_RESUMPTIONS {
-                return Err(broken);
-            }
-            resumptions += 1;
-            sleep(events.pause.unwrap_or(PAUSE)).await;
-            let response = self.gateway.get(session.headers(), Some(&last)).await?;
-            events = Events::of(response, Some(last));
         }
+    }
+
+    /// Takes up a stream that broke off, after its last event if that had an id.
+    async fn resume(
+        &self,
+        session: &Session,
+        events: Events,
+        mut broken: Fault,
+    ) -> Result<Events, Fault> {
+        let Some(last) = events.last_id else {
+            return Err(broken);
+        };
+        for _ in 0..MAX_ATTEMPTS {
+            sleep(events.pause.unwrap_or(PAUSE)).await;
+            match self.gateway.get(session.headers(), Some(&last)).await {
+                Ok(response) => return Ok(Events::of(response, Some(last))),
+                Err(fault) if fault.is_final() => return Err(fault),
+                Err(fault) => broken = fault,
+            }
+        }
+        Err(broken)
     }
 
     /// Passes on one message, or a batch of answers.

@@ -16,7 +16,7 @@ use crate::{Error, MAX_MESSAGE_BYTES, Settings};
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
 
 /// How long a gateway may be silent: longer than any call may take, and than any stream is without a sign.
-const SILENCE: Duration = Duration::from_secs(600);
+pub(crate) const SILENCE: Duration = Duration::from_secs(600);
 
 /// After so much silence a connection is tried, so often, and then given up: its other end may be gone.
 const PROBE_AFTER: Duration = Duration::from_secs(30);

@@ -2,17 +2,22 @@
 
 import {
   Client,
+  SSEClientTransport,
   StreamableHTTPClientTransport,
   UnauthorizedError,
   discoverOAuthProtectedResourceMetadata,
   extractWWWAuthenticateParams,
 } from '@modelcontextprotocol/client';
 import { StdioClientTransport } from '@modelcontextprotocol/client/stdio';
-import { bridge, clientInfo, run, url } from './checks.mjs';
+import { bridge, clientInfo, run, sse, url } from './checks.mjs';
 
 const TRANSPORTS = {
   http: {
     connect: (token, fetch) => new StreamableHTTPClientTransport(url, { fetch, authProvider: { token: async () => token } }),
+    isUnauthorized: error => error instanceof UnauthorizedError,
+  },
+  sse: {
+    connect: (token, fetch) => new SSEClientTransport(sse, { fetch, authProvider: { token: async () => token } }),
     isUnauthorized: error => error instanceof UnauthorizedError,
   },
   stdio: {
@@ -46,4 +51,9 @@ const over = transport => [
   era(transport, '2025-03-26', 'offered', { supportedProtocolVersions: ['2025-03-26'] }),
 ];
 
-await run('npm client', [...over('http'), ...over('stdio')]);
+await run('npm client', [
+  ...over('http'),
+  ...over('stdio'),
+  era('sse', '2025-11-25', 'default', {}),
+  era('sse', '2024-11-05', 'offered', { supportedProtocolVersions: ['2024-11-05'] }),
+]);

@@ -2,10 +2,11 @@
 
 import { discoverOAuthProtectedResourceMetadata, extractWWWAuthenticateParams } from '@modelcontextprotocol/sdk/client/auth.js';
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
+import { SSEClientTransport, SseError } from '@modelcontextprotocol/sdk/client/sse.js';
 import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js';
 import { StreamableHTTPClientTransport, StreamableHTTPError } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
 import { ResourceUpdatedNotificationSchema } from '@modelcontextprotocol/sdk/types.js';
-import { bridge, clientInfo, run, url } from './checks.mjs';
+import { bridge, clientInfo, run, sse, url } from './checks.mjs';
 
 // The SDK always offers its newest version. An older release offers what was newest then.
 function offering(version, transport) {
@@ -28,6 +29,10 @@ const TRANSPORTS = {
   http: {
     connect: (token, fetch) => new StreamableHTTPClientTransport(url, { fetch, requestInit: { headers: headers(token) } }),
     isUnauthorized: error => error instanceof StreamableHTTPError && error.code === 401,
+  },
+  sse: {
+    connect: (token, fetch) => new SSEClientTransport(sse, { fetch, requestInit: { headers: headers(token) } }),
+    isUnauthorized: error => error instanceof SseError && error.code === 401,
   },
   stdio: {
     connect: token => new StdioClientTransport(bridge(token)),
@@ -57,4 +62,9 @@ const over = transport => [
   era(transport, '2025-03-26', 'offered'),
 ];
 
-await run('npm sdk', [...over('http'), ...over('stdio')]);
+await run('npm sdk', [
+  ...over('http'),
+  ...over('stdio'),
+  era('sse', '2025-11-25', 'default'),
+  era('sse', '2024-11-05', 'offered'),
+]);

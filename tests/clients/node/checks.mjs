@@ -11,6 +11,8 @@ for (const [name, value] of Object.entries({ WARDGATE, WARDGATE_URL, DOCTOR, NUR
   assert(value, `set ${name}`);
 }
 export const url = new URL(WARDGATE_URL);
+// Where the transport of 2024-11-05 begins.
+export const sse = new URL('/sse', url);
 // How a client starts `wardgate stdio`.
 export const bridge = token => ({
   command: WARDGATE,
@@ -104,7 +106,7 @@ const CHECKS = [
       const result = await records(await as(DOCTOR));
       assert.equal(result.isError, false);
       assert.deepEqual(JSON.parse(text(result)), { data: RECORDS });
-      const structured = era.version === '2025-03-26' ? undefined : { data: RECORDS };
+      const structured = era.version < '2025-06-18' ? undefined : { data: RECORDS };
       assert.deepEqual(result.structuredContent, structured);
     },
   ],

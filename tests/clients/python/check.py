@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import anyio
 import httpx2
 from mcp import Client, ClientSession, MCPError, StdioServerParameters, types
+from mcp.client.sse import sse_client
 from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
@@ -81,14 +82,25 @@ def eras_over(transport):
     ]
 
 
-ERAS = [*eras_over("http"), *eras_over("stdio")]
+ERAS = [
+    *eras_over("http"),
+    *eras_over("stdio"),
+    Era("2025-11-25", "legacy", "sse"),
+    Era("2024-11-05", None, "sse"),
+]
 
 
 @asynccontextmanager
 async def connect(era, token, statuses=None):
     """A connected client; the HTTP status of every answer is added to `statuses`."""
     async with AsyncExitStack() as stack:
-        transport = over_stdio(token) if era.transport == "stdio" else await over_http(stack, token, statuses)
+        match era.transport:
+            case "stdio":
+                transport = over_stdio(token)
+            case "sse":
+                transport = sse_client(URL.removesuffix("/mcp") + "/sse", headers=bearer(token))
+            case _:
+                transport = await over_http(stack, token, statuses)
         if era.mode:
             yield await stack.enter_async_context(Client(transport, mode=era.mode))
         else:
@@ -193,7 +205,7 @@ async def reads(era):
         result = await records(client)
     assert not result.is_error, result
     assert json.loads(text(result)) == {"data": RECORDS}, result
-    structured = None if era.version == "2025-03-26" else {"data": RECORDS}
+    structured = None if era.version < "2025-06-18" else {"data": RECORDS}
     assert result.structured_content == structured, result.structured_content
 
 
@@ -312,6 +324,19 @@ async def hears(era):
         await outside("memory/add_message", conversation_id=conversation, role="user", content="hello")
         event = await anext(changes)
     assert event.uri == uri, event
+
+
+@check("without a token, or with a forged one, there is no stream", lambda era: era.transport == "sse")
+async def unauthorised_stream(era):
+    for token in wrong_tokens():
+        try:
+            async with connect(era, token) as client:
+                await client.list_tools()
+        except Exception as error:
+            assert [type(leaf) for leaf in leaves(error)] == [httpx2.HTTPStatusError], leaves(error)
+            assert leaves(error)[0].response.status_code == 401, leaves(error)
+        else:
+            raise AssertionError("not refused")
 
 
 @check("without a token, or with a forged one, every request ends and says what to fix", lambda era: era.transport == "stdio")

@@ -26,12 +26,12 @@ impl Upstream {
         };
         upstream.offers(tools);
         let source = format!(
-            "sources:\n  notes: {{ type: mcp, command: [python3, {}, {}], tags: [staff], classes: {{ content: none }} }}\n",
+            "\nsources:\n  notes: {{ type: mcp, command: [python3, {}, {}], tags: [staff], classes: {{ content: none }} }}\n",
             json!(server),
             json!(upstream.tools),
         );
         let text = std::fs::read_to_string(&upstream.catalogue).unwrap();
-        replace(&upstream.catalogue, &text.replace("sources:\n", &source));
+        replace(&upstream.catalogue, &text.replace("\nsources:\n", &source));
         upstream
     }
 

@@ -30,9 +30,15 @@ pub(crate) fn negotiate_on_stream(request: &Request<'_>) -> Result<Version, RpcE
 }
 
 pub(super) fn initialize(gateway: &Gateway, request: &Request<'_>, version: Version) -> Answer {
+    let mut capabilities = capabilities(gateway);
+    if !version.has_audio()
+        && let Some(capabilities) = capabilities.as_object_mut()
+    {
+        capabilities.remove("completions");
+    }
     let result = serde_json::json!({
         "protocolVersion": version.as_str(),
-        "capabilities": capabilities(gateway),
+        "capabilities": capabilities,
         "instructions": INSTRUCTIONS,
     });
     let members = format!(

@@ -63,7 +63,7 @@ impl Definition {
             &self.modern
         } else if version.has_structured_content() {
             &self.with_structured_content
-        } else if version.has_annotations_and_audio() {
+        } else if version.has_audio() {
             &self.with_annotations
         } else {
             &self.oldest

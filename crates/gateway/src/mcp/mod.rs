@@ -1,9 +1,9 @@
 //! MCP: which version a message speaks, and which method it asks for.
 //!
-//! The ladder, first match wins: a batch is 2025-03-26; `_meta` with a protocol version is modern,
-//! whatever the headers say; `initialize` opens an older version; anything else is of the older version
-//! its header names. There are no sessions: every request carries what it needs, so any replica can
-//! answer it.
+//! The ladder, first match wins: on a stream of HTTP+SSE it is what was agreed there; a batch is 2025-03-26; `_meta`
+//! with a protocol version is modern, whatever the headers say; `initialize` opens an older version; anything else is
+//! of the older version its header names. But for those streams there are no sessions: every request carries what it
+//! needs, so any replica can answer it.
 
 mod discover;
 mod envelope;

@@ -50,8 +50,8 @@ impl Version {
         self < Self::V2025_06_18
     }
 
-    /// Tools have annotations, and contents sound (from 2025-03-26).
-    pub(crate) fn has_annotations_and_audio(self) -> bool {
+    /// Contents may be audio, tools have annotations, and servers say that they complete (from 2025-03-26).
+    pub(crate) fn has_audio(self) -> bool {
         self >= Self::V2025_03_26
     }
 

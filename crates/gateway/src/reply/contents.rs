@@ -24,7 +24,7 @@ struct Content<'a> {
 /// `contents`, a JSON array, for a client of `version`; everything else byte for byte.
 pub(super) fn for_version(contents: &str, version: Version) -> Cow<'_, str> {
     let has_links = version.has_structured_content() || !contents.contains("resource_link");
-    let has_audio = version.has_annotations_and_audio() || !contents.contains("audio");
+    let has_audio = version.has_audio() || !contents.contains("audio");
     if has_links && has_audio {
         return Cow::Borrowed(contents);
     }
@@ -50,7 +50,7 @@ fn as_text(content: &str, version: Version) -> Option<String> {
                 None => uri,
             })
         }
-        "audio" if !version.has_annotations_and_audio() => {
+        "audio" if !version.has_audio() => {
             let media_type = content.media_type.unwrap_or_else(|| "audio".to_owned());
             Some(format!(
                 "[{media_type}: protocol version {version} has no sound]"

@@ -16,8 +16,11 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use wardgate_domain::{About, Ambient, Caller, SealKey, Timestamp};
 
-/// The longest text that is looked at, in bytes; headers have to hold it.
-const MAX_TEXT: usize = 4_096;
+/// The longest text that a header has to hold, in bytes.
+const MAX_IN_HEADER: usize = 4_096;
+
+/// The longest text that a body has to hold, in bytes.
+const MAX_IN_BODY: usize = 64 * 1_024;
 
 /// The key that sessions are sealed under; every replica has the same one.
 #[derive(Clone)]
@@ -43,6 +46,10 @@ pub(crate) enum Purpose {
     UpstreamSession,
     /// The place in a stream of such a session.
     UpstreamEvent,
+    /// The state of a request that such a server has not finished.
+    RequestState,
+    /// A task of such a server.
+    Task,
     /// A stream of HTTP+SSE, and where it is.
     SseStream,
     /// A message that one replica hands to another.
@@ -54,6 +61,8 @@ impl Purpose {
         match self {
             Self::UpstreamSession => "wardgate upstream session 1",
             Self::UpstreamEvent => "wardgate upstream event 1",
+            Self::RequestState => "wardgate request state 1",
+            Self::Task => "wardgate task 1",
             Self::SseStream => "wardgate sse stream 1",
             Self::SseRelay => "wardgate sse relay 1",
         }
@@ -62,9 +71,17 @@ impl Purpose {
     /// After this time it is like one that never was.
     fn lasts(self) -> Duration {
         match self {
-            Self::UpstreamSession | Self::SseStream => Duration::from_hours(24),
-            Self::UpstreamEvent => Duration::from_hours(1),
+            Self::UpstreamSession | Self::SseStream | Self::Task => Duration::from_hours(24),
+            Self::UpstreamEvent | Self::RequestState => Duration::from_hours(1),
             Self::SseRelay => Duration::from_mins(1),
+        }
+    }
+
+    /// The longest text that is handed out and looked at, in bytes.
+    fn longest(self) -> usize {
+        match self {
+            Self::RequestState | Self::Task => MAX_IN_BODY,
+            _ => MAX_IN_HEADER,
         }
     }
 }
@@ -106,7 +123,7 @@ impl Sealer {
         });
         let about = about(purpose, caller, within);
         let sealed = self.key.seal(&about, &text.ok()?, &self.ambient).ok()?;
-        Some(URL_SAFE_NO_PAD.encode(sealed)).filter(|text| text.len() <= MAX_TEXT)
+        Some(URL_SAFE_NO_PAD.encode(sealed)).filter(|text| text.len() <= purpose.longest())
     }
 
     /// What was sealed for the same purpose, caller and whole, unless that is too long ago.
@@ -117,7 +134,7 @@ impl Sealer {
         within: &str,
         text: &str,
     ) -> Option<T> {
-        if text.len() > MAX_TEXT {
+        if text.len() > purpose.longest() {
             return None;
         }
         let sealed = URL_SAFE_NO_PAD.decode(text).ok()?;

@@ -70,7 +70,7 @@ fn it_opens_for_nobody_and_nothing_else() {
 #[test]
 fn what_no_header_holds_is_not_handed_out() {
     let (sealer, _) = sealer();
-    let long = "x".repeat(MAX_TEXT);
+    let long = "x".repeat(MAX_IN_HEADER);
     assert!(
         sealer
             .seal(SESSION, &caller("i", "s", "1"), "x", &long)

@@ -25,6 +25,7 @@ use bytes::Bytes;
 use futures::{StreamExt, stream as streams};
 use serde::{Deserialize, Serialize};
 use tokio::time::timeout;
+use tracing::Instrument;
 use wardgate_domain::{Caller, Digest};
 
 use crate::Gateway;
@@ -81,12 +82,12 @@ fn digest(stream: u64) -> Digest {
 
 /// Takes one message for the session that `query` names.
 pub(crate) async fn take(gateway: &Arc<Gateway>, mut post: Post, query: Option<&str>) -> Response {
-    let place = session_id(query).and_then(|id| {
-        gateway
+    let Some((id, place)) = session_id(query).and_then(|id| {
+        let opened = gateway
             .sealer()
-            .open(Purpose::SseStream, &post.caller, "", id)
-    });
-    let Some(place): Option<Place> = place else {
+            .open::<Place>(Purpose::SseStream, &post.caller, "", id);
+        Some((id, opened?))
+    }) else {
         return refuse(gateway, &post, &unknown());
     };
     if let Some(ip) = relay::client_ip(gateway.sealer(), &post) {
@@ -95,7 +96,7 @@ pub(crate) async fn take(gateway: &Arc<Gateway>, mut post: Post, query: Option<&
     let Some(session) = gateway.streams.find(place.stream) else {
         let elsewhere = place.replica.filter(|url| !gateway.is_at(url));
         let relayed = match &elsewhere {
-            Some(url) => gateway.relay.forward(gateway, &post, url, query).await,
+            Some(url) => gateway.relay.forward(gateway, &post, url, id).await,
             None => Err(unknown()),
         };
         return relayed.unwrap_or_else(|error| refuse(gateway, &post, &error));
@@ -117,14 +118,16 @@ pub(crate) async fn take(gateway: &Arc<Gateway>, mut post: Post, query: Option<&
     post.session = Some(Arc::clone(&session));
     let stories = gateway.stories.clone();
     let gateway = Arc::clone(gateway);
-    stories.spawn(async move {
+    let story = async move {
         let answer = mcp::answer(&gateway, &post).await;
         gateway.count(&answer, &post.client_ip, &post.caller);
         if let Some(message) = answer.into_text() {
             session.say(&message).await;
         }
         drop(turn);
-    });
+    };
+    // Among the stories, so that a gateway that stops waits for the answer too.
+    stories.spawn(story.in_current_span());
     Answer::accepted().into_response()
 }
 

@@ -61,7 +61,7 @@ impl Relay {
         gateway: &Gateway,
         post: &Post,
         url: &str,
-        query: Option<&str>,
+        id: &str,
     ) -> Result<Response, RpcError> {
         if post.headers.contains_key(RELAYED) {
             return Err(super::unknown());
@@ -77,7 +77,7 @@ impl Relay {
                 headers.insert(name, value.clone());
             }
         }
-        let target = format!("{url}/messages/?{}", query.unwrap_or_default());
+        let target = format!("{url}/messages/?session_id={id}");
         let request = self.0.post(target).headers(headers).body(post.body.clone());
         let response = request.send().await.map_err(|error| {
             tracing::warn!(error = %error.without_url(), "a message could not be handed to the gateway that has its stream");

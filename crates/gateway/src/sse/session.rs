@@ -19,7 +19,7 @@ use crate::reply::RpcError;
 const AT_A_TIME: usize = 32;
 
 /// Answers that wait for a slow client before those after them have to.
-const AHEAD: usize = 16;
+const AHEAD: usize = 4;
 
 /// How long an answer waits for a client that reads nothing.
 const PATIENCE: Duration = Duration::from_secs(30);

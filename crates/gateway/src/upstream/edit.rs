@@ -22,11 +22,24 @@ impl<'a> Reply<'a> {
 
 /// `whole` with `new` in the place of `part`, which was read out of it by reference.
 pub(super) fn replaced(whole: &str, part: &str, new: &str) -> String {
-    let Range { start, end } = place(whole, part);
-    let mut text = String::with_capacity(whole.len() + new.len());
-    text.push_str(&whole[..start]);
-    text.push_str(new);
-    text.push_str(&whole[end..]);
+    exchanged(whole, vec![(part, new.to_owned())])
+}
+
+/// The same of several parts, none of them within another.
+pub(super) fn exchanged(whole: &str, parts: Vec<(&str, String)>) -> String {
+    let placed = parts
+        .into_iter()
+        .map(|(part, new)| (place(whole, part), new));
+    let mut placed: Vec<_> = placed.collect();
+    placed.sort_by_key(|(place, _)| place.start);
+    let mut text = String::with_capacity(whole.len());
+    let mut from = 0;
+    for (Range { start, end }, new) in placed {
+        text.push_str(&whole[from..start]);
+        text.push_str(&new);
+        from = end;
+    }
+    text.push_str(&whole[from..]);
     text
 }
 

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use wardgate_rpc::client::Exchange;
 
+use super::handles::{self, Task};
 use super::{Knock, Visit};
 use crate::Gateway;
 use crate::mcp::{Message, Meta, Request, Version, named_version, object, scan, text_of};
@@ -23,6 +24,8 @@ pub(super) struct Errand {
     /// Where a broken stream is taken up again.
     pub(super) resumes: Option<Place>,
     pub(super) subject: Subject,
+    /// The tasks it is about.
+    pub(super) tasks: Vec<Task>,
     /// Arguments repeated as headers, which the upstream compares.
     pub(super) repeated: Vec<(String, String)>,
 }
@@ -66,18 +69,18 @@ pub(super) enum Subject {
         arguments: Bytes,
     },
     /// One resource, or a template of some.
-    Resource {
-        uri: String,
-    },
+    Resource { uri: String },
     Prompt {
         name: String,
+        #[serde(skip)]
+        arguments: Bytes,
     },
+    /// A task that a call of a tool began.
+    Task { tool: String },
     /// Each entry of the result is shown to whom it concerns.
     List(List),
     /// A stream of changes, among them of these resources.
-    Listen {
-        uris: Vec<String>,
-    },
+    Listen { uris: Vec<String> },
     /// The session, or whatever else needs no right of its own.
     Route,
 }
@@ -143,17 +146,30 @@ fn post(gateway: &Gateway, visit: &Visit, body: &Bytes) -> Result<Errand, Refuse
         session: None,
         resumes: None,
         subject: Subject::Route,
+        tasks: Vec::new(),
         repeated: repeated(&visit.headers),
     };
     match message {
         Message::Request(request) => {
             let id = request.id.to_owned();
             let read = of_request(gateway, visit, &request, body);
-            let (version, session, subject) = read.map_err(|error| (Some(id.clone()), error))?;
+            let refused = |error| (Some(id.clone()), error);
+            let (version, session, subject) = read.map_err(refused)?;
+            let held = handles::opened(gateway, visit, &request, &subject, text);
+            let handles::Opened { message, tasks } = held.map_err(refused)?;
+            if let Some(message) = message {
+                errand.exchange = Exchange::Post(message.into());
+            }
+            errand.subject = match (subject, tasks.first()) {
+                (Subject::Route, Some(task)) => Subject::Task {
+                    tool: task.tool.clone(),
+                },
+                (subject, _) => subject,
+            };
             errand.id = Some(id);
             errand.version = version;
             errand.session = session;
-            errand.subject = subject;
+            errand.tasks = tasks;
         }
         Message::Notification | Message::Response => {
             errand.version = named_version(&visit.headers).map_err(no_id)?;
@@ -181,10 +197,9 @@ fn of_request(
             version => version,
         },
     };
-    if let Some(version) = version.filter(|version| version.is_modern())
-        && is_removed(&request.method)
-    {
-        return Err(RpcError::unknown_method(&request.method, version));
+    let spoken = version.unwrap_or(Version::NEWEST_LEGACY);
+    if is_missing(&request.method, spoken) {
+        return Err(RpcError::unknown_method(&request.method, spoken));
     }
     let subject = subject(request, body)?;
     // It begins one.
@@ -195,9 +210,14 @@ fn of_request(
     Ok((version, session, subject))
 }
 
-/// From 2026-07-28 on. Of the others that went with them the upstream says so itself.
-fn is_removed(method: &str) -> bool {
-    matches!(method, "resources/subscribe" | "resources/unsubscribe")
+/// Which methods there are not on this route. Of others that a version has not the upstream says so itself.
+fn is_missing(method: &str, version: Version) -> bool {
+    match method {
+        "resources/subscribe" | "resources/unsubscribe" => version.is_modern(),
+        // To the upstream all callers are the gateway: these would be everybody's.
+        "tasks/list" => true,
+        _ => false,
+    }
 }
 
 fn subject(request: &Request<'_>, body: &Bytes) -> Result<Subject, RpcError> {
@@ -225,6 +245,9 @@ fn subject(request: &Request<'_>, body: &Bytes) -> Result<Subject, RpcError> {
         },
         "prompts/get" => Subject::Prompt {
             name: text(params.name, "name")?,
+            arguments: params
+                .arguments
+                .map_or_else(Bytes::new, |raw| body.slice_ref(raw.get().as_bytes())),
         },
         "completion/complete" => completed(request)?,
         "tools/list" => Subject::List(List::Tools),
@@ -257,7 +280,10 @@ fn completed(request: &Request<'_>) -> Result<Subject, RpcError> {
         .raw_params
         .and_then(|raw| object::<Params>(raw.get()));
     match params.map(|params| params.of) {
-        Some(Reference::Prompt { name }) => Ok(Subject::Prompt { name }),
+        Some(Reference::Prompt { name }) => Ok(Subject::Prompt {
+            name,
+            arguments: Bytes::new(),
+        }),
         Some(Reference::Resource { uri }) => Ok(Subject::Resource { uri }),
         None => Err(RpcError::invalid_params(
             "`params.ref` must be a ref/prompt with a name or a ref/resource with a URI",
@@ -317,6 +343,7 @@ fn without_message(
         session,
         resumes,
         subject,
+        tasks: Vec::new(),
         repeated: Vec::new(),
     })
 }
@@ -380,6 +407,10 @@ mod tests {
             },
             Subject::Prompt {
                 name: "greet".to_owned(),
+                arguments: Bytes::new(),
+            },
+            Subject::Task {
+                tool: "read".to_owned(),
             },
             Subject::List(List::Tools),
             Subject::Route,

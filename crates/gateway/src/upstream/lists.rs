@@ -138,7 +138,7 @@ async fn may_use(
     };
     match right.decide(gateway, visit).await {
         Ok(_) => Ok(true),
-        Err(NoRight::Denied { .. }) => Ok(false),
+        Err(NoRight::Denied { .. } | NoRight::Gone) => Ok(false),
         Err(NoRight::Undecided) => Err(Unlisted::Undecided),
     }
 }

@@ -13,6 +13,7 @@
 mod answer;
 mod edit;
 mod errand;
+mod handles;
 mod lists;
 mod right;
 mod story;

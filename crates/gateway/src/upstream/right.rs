@@ -30,6 +30,8 @@ pub(super) enum NoRight {
         reason: DenialReason,
         visible: bool,
     },
+    /// There is no such tool any more, or it is off for the caller.
+    Gone,
     /// The policy service did not decide.
     Undecided,
 }
@@ -44,22 +46,31 @@ impl Right {
     ) -> Option<Self> {
         match &errand.subject {
             Subject::Tool { name, arguments } => {
-                let catalogue = gateway.catalogue().current()?;
-                let tool = catalogue.find(source.tools.get(name)?.as_str())?;
-                let tool = Arc::clone(tool);
-                tool.switches.allow(&visit.caller).then(|| Self {
-                    facts: tool.facts.clone(),
-                    arguments: arguments.clone(),
-                    recorded: true,
-                    tool: Some(tool),
-                })
+                Self::of_tool(gateway, source, visit, name, arguments.clone())
             }
             Subject::Resource { uri } => Self::of_kind(source, OfferKind::Resources, uri),
-            Subject::Prompt { name } => Self::of_kind(source, OfferKind::Prompts, name),
-            Subject::List(_) | Subject::Listen { .. } | Subject::Route => {
-                Self::of_kind(source, OfferKind::Connect, "")
-            }
+            Subject::Prompt { name, .. } => Self::of_kind(source, OfferKind::Prompts, name),
+            _ => Self::of_kind(source, OfferKind::Connect, ""),
         }
+    }
+
+    /// The right to call the tool that the source has under this name.
+    pub(super) fn of_tool(
+        gateway: &Gateway,
+        source: &Source,
+        visit: &Visit,
+        own_name: &str,
+        arguments: Bytes,
+    ) -> Option<Self> {
+        let catalogue = gateway.catalogue().current()?;
+        let tool = catalogue.find(source.tools.get(own_name)?.as_str())?;
+        let tool = Arc::clone(tool);
+        tool.switches.allow(&visit.caller).then(|| Self {
+            facts: tool.facts.clone(),
+            arguments,
+            recorded: true,
+            tool: Some(tool),
+        })
     }
 
     /// The right to something of the source that is no tool.

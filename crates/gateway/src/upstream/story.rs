@@ -14,12 +14,12 @@ use wardgate_rpc::client::{
 };
 use wardgate_telemetry::names;
 
-use super::Visit;
 use super::answer::{self, Out};
-use super::edit::with_meta;
+use super::edit::{Reply, with_meta};
 use super::errand::{Awaited, Errand, Place, Subject, within};
 use super::lists::{self, Unlisted};
 use super::right::{NoRight, Right};
+use super::{Visit, handles};
 use crate::Gateway;
 use crate::authority::Grant;
 use crate::catalogue::Source;
@@ -87,7 +87,9 @@ impl Story {
         };
         match may_connect {
             Ok(_) => {}
-            Err(NoRight::Denied { .. }) => return self.refuse(&RpcError::unknown_route()).await,
+            Err(NoRight::Denied { .. } | NoRight::Gone) => {
+                return self.refuse(&RpcError::unknown_route()).await;
+            }
             Err(NoRight::Undecided) => return self.refuse(&undecided()).await,
         }
         let right = Right::of(&self.gateway, &self.source, &self.visit, &self.errand);
@@ -107,6 +109,9 @@ impl Story {
         if let Err(error) = self.may_listen().await {
             return self.refuse(&error).await;
         }
+        if let Err(no_right) = self.may_use_tasks().await {
+            return self.denied(no_right).await;
+        }
         // What an upstream says in the middle of a call leaves before the outcome is on record.
         if let Some(owed) = self.owed.as_ref().filter(|_| right.tool.is_some()) {
             let intent = Event::Intent(CallFacts::clone(owed));
@@ -120,6 +125,7 @@ impl Story {
     fn owed(&self, right: Option<&Right>) -> Option<Box<CallFacts>> {
         let (requested, arguments) = match (&self.errand.subject, right) {
             (Subject::Tool { name, arguments }, _) => (name.as_str(), arguments.clone()),
+            (Subject::Task { tool }, Some(right)) => (tool.as_str(), right.arguments.clone()),
             (_, Some(right)) if right.recorded => {
                 (self.source.name.as_str(), right.arguments.clone())
             }
@@ -137,7 +143,14 @@ impl Story {
             requested,
             &arguments,
         );
-        if let Some(right) = right {
+        let of_task = match &self.errand.subject {
+            Subject::Task { tool } => {
+                let (gateway, visit) = (&self.gateway, &self.visit);
+                Right::of_tool(gateway, &self.source, visit, tool, arguments)
+            }
+            _ => None,
+        };
+        if let Some(right) = of_task.as_ref().or(right) {
             facts.tool = Some(right.facts.name.clone());
             facts.definition_digest = Some(right.facts.definition_digest);
             tracing::Span::current().record(names::TOOL, right.facts.name.as_str());
@@ -154,7 +167,7 @@ impl Story {
                     facts.permit_id = Some(grant.permit_id);
                 }
                 Err(NoRight::Denied { decision, .. }) => facts.decided(decision),
-                Err(NoRight::Undecided) => {}
+                Err(NoRight::Undecided | NoRight::Gone) => {}
             }
         }
         decided
@@ -172,8 +185,21 @@ impl Story {
             let right = right.ok_or_else(unknown)?;
             match right.decide(&self.gateway, &self.visit).await {
                 Ok(_) => {}
-                Err(NoRight::Denied { .. }) => return Err(unknown()),
+                Err(NoRight::Denied { .. } | NoRight::Gone) => return Err(unknown()),
                 Err(NoRight::Undecided) => return Err(undecided()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Whoever may not call a tool has nothing of what it does meanwhile either.
+    async fn may_use_tasks(&self) -> Result<(), NoRight> {
+        for task in &self.errand.tasks {
+            let arguments = bytes::Bytes::from_static(b"{}");
+            let (gateway, visit) = (&self.gateway, &self.visit);
+            match Right::of_tool(gateway, &self.source, visit, &task.tool, arguments) {
+                Some(right) => right.decide(gateway, visit).await.map(drop)?,
+                None => return Err(NoRight::Gone),
             }
         }
         Ok(())
@@ -326,12 +352,12 @@ impl Story {
             Some(Ok(Relayed::Failed(failure))) => return self.failure(&failure).await,
             _ => return self.failed(Status::Unknown, "cut", CUT).await,
         };
-        let Ok(message) = str::from_utf8(&body.message) else {
+        let Some(message) = self.sealed(&body.message) else {
             return self.failed(Status::Error, "bad_result", CUT).await;
         };
         let text = match self.owed.take() {
-            Some(owed) => self.release(*owed, message, body.result.as_ref()).await,
-            None => self.unrecorded(message).await,
+            Some(owed) => self.release(*owed, &message, body.result.as_ref()).await,
+            None => self.unrecorded(&message).await,
         };
         match text {
             Ok(text) => self.out.answer(answer::whole(head, session, Some(text))),
@@ -341,13 +367,14 @@ impl Story {
 
     /// One event. False when nothing may follow it.
     async fn event(&mut self, event: RelayEvent) -> bool {
-        let Ok(message) = str::from_utf8(&event.message) else {
+        let Some(message) = self.sealed(&event.message) else {
+            self.failed(Status::Error, "bad_result", CUT).await;
             return false;
         };
         let owed = self.owed.take_if(|_| event.result.is_some());
         let text = match owed {
-            Some(owed) => self.release(*owed, message, event.result.as_ref()).await,
-            None => self.unrecorded(message).await,
+            Some(owed) => self.release(*owed, &message, event.result.as_ref()).await,
+            None => self.unrecorded(&message).await,
         };
         let text = match text {
             Ok(text) => text,
@@ -374,6 +401,14 @@ impl Story {
         true
     }
 
+    /// A message of the upstream's, with the handles that the client may hold; none where there is no such.
+    fn sealed(&self, message: &[u8]) -> Option<String> {
+        let message = str::from_utf8(message).ok()?;
+        let Errand { subject, tasks, .. } = &self.errand;
+        let sealed = handles::sealed(&self.gateway, &self.visit, subject, tasks, message);
+        sealed.map(std::borrow::Cow::into_owned)
+    }
+
     /// A message that is not on the record, as the client may have it.
     async fn unrecorded(&self, message: &str) -> Result<String, RpcError> {
         let Subject::List(list) = self.errand.subject else {
@@ -397,12 +432,15 @@ impl Story {
         message: &str,
         result: Option<&ResultFacts>,
     ) -> Result<String, RpcError> {
+        // What no permit of a tool governs: the state of a task, or an error of the route's.
+        let plain = match Reply::read(message).and_then(|reply| reply.result) {
+            Some(_) => (Status::Ok, ""),
+            None => (Status::Error, "upstream_error"),
+        };
         let outcome = Outcome {
             call: owed,
-            status: result.map_or(Status::Error, |facts| facts.status),
-            reason: result
-                .map_or("upstream_error", |facts| &facts.error_kind)
-                .to_owned(),
+            status: result.map_or(plain.0, |facts| facts.status),
+            reason: result.map_or(plain.1, |facts| &facts.error_kind).to_owned(),
             rows: result.map_or(0, |facts| facts.rows),
             rows_withheld: result.map_or(0, |facts| facts.rows_withheld),
             fields_redacted: result.map_or(0, |facts| facts.fields_redacted),
@@ -477,14 +515,20 @@ impl Story {
     }
 
     async fn denied(&mut self, no_right: NoRight) {
-        let NoRight::Denied {
-            decision,
-            reason,
-            visible,
-        } = no_right
-        else {
-            let error = undecided();
-            return self.close(Status::Error, "policy_unavailable", error).await;
+        let (decision, reason, visible) = match no_right {
+            NoRight::Denied {
+                decision,
+                reason,
+                visible,
+            } => (decision, reason, visible),
+            NoRight::Gone => {
+                let error = self.not_there();
+                return self.close(Status::UnknownTool, "unknown_tool", error).await;
+            }
+            NoRight::Undecided => {
+                let (kind, error) = ("policy_unavailable", undecided());
+                return self.close(Status::Error, kind, error).await;
+            }
         };
         let is_tool = matches!(self.errand.subject, Subject::Tool { .. });
         let (true, Some(id)) = (visible && is_tool, self.errand.id.clone()) else {
@@ -511,6 +555,7 @@ impl Story {
             Subject::Tool { name, .. } => RpcError::unknown_tool(name),
             Subject::Resource { .. } => RpcError::unknown_resource(version),
             Subject::Prompt { .. } => RpcError::invalid_params("Unknown prompt"),
+            Subject::Task { .. } => RpcError::invalid_params("unknown `taskId`"),
             Subject::List(_) | Subject::Listen { .. } | Subject::Route => RpcError::unknown_route(),
         }
     }

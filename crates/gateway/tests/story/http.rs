@@ -7,7 +7,7 @@ use wardgate_rpc::Readiness;
 use crate::world::{ISSUER, META, MODERN, PING, Reply, World};
 
 /// What takes messages: nobody is let in without a token.
-const CLOSED: [&str; 3] = ["/mcp", "/mcp/x", "/message"];
+const CLOSED: [&str; 5] = ["/mcp", "/mcp/x", "/message", "/sse", "/messages/"];
 /// What everyone may read.
 const OPEN: [&str; 7] = [
     "/.well-known/oauth-protected-resource",
@@ -69,7 +69,7 @@ async fn no_path_but_the_open_ones_answers_a_stranger() {
         assert_eq!(posted.status, 405, "{path}");
     }
     for path in [
-        "/", "/mcp/", "/mcp/x/y", "/sse", "/Mcp", "/console", "//mcp",
+        "/", "/mcp/", "/mcp/x/y", "/sse/", "/Mcp", "/console", "//mcp",
     ] {
         let reply = Reply::to(world.http.post(world.url(path)).body(PING)).await;
         assert_eq!(reply.status, 404, "{path}");
@@ -80,7 +80,7 @@ async fn no_path_but_the_open_ones_answers_a_stranger() {
 #[tokio::test]
 async fn messages_come_by_post_and_nothing_else_is_served() {
     let world = World::start().await;
-    for path in CLOSED {
+    for path in ["/mcp", "/mcp/x", "/message"] {
         for method in METHODS.into_iter().filter(|method| *method != Method::POST) {
             let request = world.http.request(method.clone(), world.url(path));
             let reply = Reply::to(request.bearer_auth(&world.token)).await;

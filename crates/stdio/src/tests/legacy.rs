@@ -108,8 +108,10 @@ async fn the_oldest_version_names_none_in_its_headers_and_has_batches() {
 #[tokio::test]
 async fn what_the_gateway_asks_in_the_middle_of_a_call_the_client_answers() {
     let answered = Arc::new(tokio::sync::Notify::new());
+    let restarted = Arc::new(AtomicBool::new(false));
     let mut server = keeping("2025-11-25", move |arrived| {
         let answered = Arc::clone(&answered);
+        let restarted = Arc::clone(&restarted);
         async move {
             match arrived.rpc_method() {
                 "tools/call" => {
@@ -119,6 +121,9 @@ async fn what_the_gateway_asks_in_the_middle_of_a_call_the_client_answers() {
                     )
                 }
                 "" if arrived.method == Method::GET && arrived.header("last-event-id") == "a" => {
+                    if !restarted.swap(true, Ordering::Relaxed) {
+                        return status(503);
+                    }
                     answered.notified().await;
                     events("data: {\"jsonrpc\":\"2.0\",\"id\":5,\"result\":{}}\n\n")
                 }

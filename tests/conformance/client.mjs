@@ -1,0 +1,152 @@
+// What the suite starts as the client of a scenario: a gateway whose one upstream is the scenario's server, and the
+// official client, which asks that gateway for what the scenario wants to see. The suite runs: node client.mjs WAY URL
+//
+//   route  client ──▶ gateway, /mcp/upstream/scenario ──▶ URL    the client's messages, carried
+//   whole  client ──▶ gateway, /mcp ──▶ URL                      the gateway's own messages
+//
+// Takes WARDGATE, POLICIES and what the suite says in MCP_CONFORMANCE_* from the environment.
+
+import assert from 'node:assert/strict';
+import { execFileSync, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import process from 'node:process';
+import { createInterface } from 'node:readline';
+import { setTimeout as pause } from 'node:timers/promises';
+import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
+
+const [way, scenarioUrl] = process.argv.slice(2);
+const { WARDGATE, POLICIES, MCP_CONFORMANCE_SCENARIO, MCP_CONFORMANCE_PROTOCOL_VERSION } = process.env;
+const context = JSON.parse(process.env.MCP_CONFORMANCE_CONTEXT ?? '{}');
+const prefix = way === 'whole' ? 'scenario__' : '';
+const call = (client, name, args = {}) => client.callTool({ name: prefix + name, arguments: args });
+
+// What a client does in each scenario, given the tools it sees.
+const SCENARIOS = {
+  async tools_call(client) {
+    const { content } = await call(client, 'add_numbers', { a: 5, b: 3 });
+    assert.match(content[0].text, /is 8$/);
+  },
+  'elicitation-sep1034-client-defaults': client => call(client, 'test_client_elicitation_defaults'),
+  async 'sse-retry'(client) {
+    const { content } = await call(client, 'test_reconnection');
+    assert.match(content[0].text, /completed successfully/);
+  },
+  async 'sep-2322-client-request-state'(client) {
+    for (const name of ['echo_state', 'no_state', 'unrelated']) await call(client, `test_mrtr_${name}`);
+    // The suite wants this result taken, the official client refuses it.
+    await assert.rejects(call(client, 'test_mrtr_no_result_type'), /resultType/);
+  },
+  async 'http-standard-headers'(client) {
+    for (const name of ['test_headers', 'my-hyphenated-tool']) await call(client, name);
+    if (way === 'whole') return;
+    for (const { uri } of (await client.listResources()).resources) await client.readResource({ uri });
+    for (const { name } of (await client.listPrompts()).prompts) await client.getPrompt({ name });
+  },
+  async 'http-custom-headers'(client) {
+    for (const { name, arguments: args } of context.toolCalls) await call(client, name, args);
+  },
+  async 'http-invalid-tool-headers'(client, tools) {
+    for (const { name } of tools) await client.callTool({ name, arguments: { region: 'us-west1' } });
+  },
+  async 'json-schema-2020-12-preservation'(client, tools) {
+    const { inputSchema } = tools.find(({ name }) => name === `${prefix}json_schema_2020_12_tool`);
+    await call(client, 'json_schema_echo', { schema: inputSchema });
+  },
+  'auth/client-credentials-basic': () => {},
+};
+// Their servers offer no tool, or none that can be checked against: seeing the list is all there is.
+const WITHOUT_TOOLS = ['initialize', 'request-metadata', 'json-schema-ref-no-deref'];
+
+// What an operator would write: the token endpoint is read where the server says it is.
+async function auth() {
+  const { client_id, client_secret } = context;
+  if (!client_secret) return { type: 'none' };
+  const metadata = async (name, of) => {
+    const { origin, pathname } = new URL(of);
+    const response = await fetch(`${origin}/.well-known/${name}${pathname.replace(/\/$/, '')}`);
+    return await response.json();
+  };
+  const { authorization_servers } = await metadata('oauth-protected-resource', scenarioUrl);
+  const { token_endpoint } = await metadata('oauth-authorization-server', authorization_servers[0]);
+  return { type: 'client_credentials', token_url: token_endpoint, client_id, client_secret };
+}
+
+const scratch = mkdtempSync(path.join(tmpdir(), 'wardgate-client-'));
+const write = (name, value) => writeFileSync(path.join(scratch, name), JSON.stringify(value));
+write('tools.yaml', {
+  sources: {
+    scenario: {
+      type: 'mcp',
+      url: scenarioUrl,
+      auth: await auth(),
+      private: ['127.0.0.0/8', '::1/128'],
+      pins: 'first_use',
+      tags: ['conformance'],
+      classes: { content: 'public', structuredContent: 'public', error: 'public' },
+    },
+  },
+});
+write('wardgate.yaml', { policy: { policies: POLICIES }, tool_runner: { catalogue: 'tools.yaml' } });
+
+const data = ['--data-dir', path.join(scratch, 'data')];
+const config = ['--config', path.join(scratch, 'wardgate.yaml')];
+const gateway = spawn(WARDGATE, ['up', ...config, ...data, '--listen', '127.0.0.1:0'], { stdio: ['ignore', 'pipe', 'pipe'] });
+// Before the suite gives up after 30 s: it would leave the gateway behind.
+setTimeout(() => {
+  console.error('not done in time');
+  gateway.kill('SIGKILL');
+  process.exit(1);
+}, 25_000).unref();
+const log = createInterface(gateway.stderr);
+const looked = new Promise(resolve => {
+  log.on('line', line => {
+    console.error(line);
+    if (line.includes('the tools of upstreams were looked at again')) resolve();
+  });
+});
+
+async function connect() {
+  const [ready] = await once(createInterface(gateway.stdout), 'line');
+  const [, url] = ready.split(' ');
+  const target = way === 'whole' ? url : url.replace(/\/mcp$/, '/mcp/upstream/scenario');
+  const token = execFileSync(WARDGATE, ['token', ...data, '--sub', 't.suite', '--role', 'Tester'], { encoding: 'utf8' }).trim();
+  const modern = MCP_CONFORMANCE_PROTOCOL_VERSION === '2026-07-28';
+  const client = new Client(
+    { name: 'wardgate-check', version: '1' },
+    {
+      capabilities: { elicitation: { form: { applyDefaults: true } } },
+      versionNegotiation: modern ? { mode: { pin: '2026-07-28' } } : undefined,
+    },
+  );
+  client.setRequestHandler('elicitation/create', () => ({ action: 'accept', content: {} }));
+  await client.connect(new StreamableHTTPClientTransport(new URL(target), { authProvider: { token: async () => token } }));
+  return client;
+}
+
+// Sees the tools, once the gateway does.
+async function list(client) {
+  for (;;) {
+    const { tools } = await client.listTools();
+    if (tools.length > 0) return tools;
+    await pause(50);
+  }
+}
+
+try {
+  const client = await connect();
+  if (!WITHOUT_TOOLS.includes(MCP_CONFORMANCE_SCENARIO)) {
+    await SCENARIOS[MCP_CONFORMANCE_SCENARIO](client, await list(client));
+  } else if (way === 'whole') {
+    await looked;
+  } else {
+    await client.listTools();
+  }
+  await client.close();
+} finally {
+  gateway.kill();
+  await once(gateway, 'exit');
+  rmSync(scratch, { recursive: true });
+}

@@ -1,0 +1,142 @@
+//! HTTP+SSE, the transport of 2024-11-05: `GET /sse` and `POST /messages/`.
+
+use serde_json::{Value, json};
+use wardgate_testkit::{Client, Process, Reply, Separate, System, TestApp};
+
+use super::people::{column, doctor, nurse, of_patient};
+use super::subscriptions::Ear;
+use crate::{REPOSITORY, WARDGATE};
+
+/// A client with its stream.
+struct Stream {
+    ear: Ear,
+    endpoint: String,
+}
+
+impl Stream {
+    /// Opens a stream at `client`, and agrees on the version.
+    async fn open(client: &Client, token: &str) -> Self {
+        let request = reqwest::Client::new().get(format!("{}/sse", client.base()));
+        let mut ear = Ear::on(request, token).await;
+        let event = ear.next_event().await;
+        let endpoint = event.strip_prefix("event: endpoint\ndata: ").unwrap();
+        let endpoint = endpoint.to_owned();
+        let mut stream = Self { ear, endpoint };
+        let hello = json!({ "protocolVersion": "2024-11-05", "capabilities": {} });
+        let answer = stream.ask(client, token, "initialize", hello).await;
+        assert_eq!(answer["result"]["protocolVersion"], "2024-11-05");
+        let capabilities = &answer["result"]["capabilities"];
+        assert!(capabilities["prompts"].is_object());
+        assert!(capabilities.get("completions").is_none());
+        stream
+    }
+
+    async fn post(&self, client: &Client, token: &str, method: &str, params: Value) -> Reply {
+        let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
+        let body = body.to_string();
+        client.post(&self.endpoint, Some(token), &[], body).await
+    }
+
+    /// Posts a request, and gives what comes next on the stream.
+    async fn ask(&mut self, client: &Client, token: &str, method: &str, params: Value) -> Value {
+        let reply = self.post(client, token, method, params).await;
+        assert_eq!((reply.status, reply.body.as_str()), (202, ""));
+        self.ear.hears().await
+    }
+}
+
+fn records() -> Value {
+    json!({ "name": "get_medical_records", "arguments": of_patient("NUGWI") })
+}
+
+#[tokio::test]
+async fn a_client_of_the_first_version_lists_calls_and_hears_of_changes() {
+    let app = TestApp::start(WARDGATE);
+    let (client, token) = (app.client(), doctor(&app));
+    let mut stream = Stream::open(client, &token).await;
+    let listed = stream.ask(client, &token, "tools/list", json!({})).await;
+    let tools = listed["result"]["tools"].as_array().unwrap();
+    assert_eq!(tools.len(), 5);
+    for later in ["annotations", "outputSchema", "title"] {
+        assert!(
+            tools.iter().all(|tool| tool.get(later).is_none()),
+            "{later}"
+        );
+    }
+    let called = stream.ask(client, &token, "tools/call", records()).await;
+    let text = called["result"]["content"][0]["text"].as_str().unwrap();
+    assert!(text.contains("Hypertension"), "{text}");
+    assert!(called["result"].get("structuredContent").is_none());
+
+    // What is said on it is its caller's alone.
+    let stranger = nurse(&app);
+    let reply = stream
+        .post(client, &stranger, "tools/call", records())
+        .await;
+    assert_eq!(reply.status, 404);
+    let dir = app.data_dir().display().to_string();
+    let off = [
+        "tools",
+        "disable",
+        "get_shifts",
+        "--by",
+        "op",
+        "--data-dir",
+        &dir,
+    ];
+    wardgate_testkit::run(app.binary(), &off, &[]).success();
+    while stream.ear.hears().await["method"] != "notifications/tools/list_changed" {}
+    let recorded = app.records_with(&["--tool", "get_medical_records"]);
+    assert_eq!(column(&recorded, "protocol"), ["2024-11-05"]);
+}
+
+/// A further gateway of `system`, which the others reach where it listens.
+fn gateway(system: &Separate) -> (Process, Client) {
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = free.local_addr().unwrap().to_string();
+    drop(free);
+    let url = format!("http://{address}");
+    let config = system.config().display().to_string();
+    let arguments = ["gateway", "--config", &config];
+    let environment = [
+        ("WARDGATE_GATEWAY__LISTEN", address.as_str()),
+        ("WARDGATE_GATEWAY__ADVERTISE", url.as_str()),
+    ];
+    let process = Process::start(system.binary(), &arguments, &environment);
+    (process, Client::new(&url))
+}
+
+#[tokio::test]
+async fn any_gateway_takes_the_messages_of_a_stream_that_another_has() {
+    let system = Separate::start(WARDGATE, REPOSITORY.as_ref()).await;
+    let (mut one, near) = gateway(&system);
+    let (_two, far) = gateway(&system);
+    for client in [&near, &far] {
+        wardgate_testkit::until("it is ready", async || {
+            (client.get("/ready").await.status == 200).then_some(())
+        })
+        .await;
+    }
+    let token = doctor(&system);
+    let mut stream = Stream::open(&near, &token).await;
+    let called = stream.ask(&far, &token, "tools/call", records()).await;
+    assert_eq!(called["result"]["isError"], false, "{called}");
+    let recorded = system.records_with(&["--tool", "get_medical_records"]);
+    assert_eq!(column(&recorded, "protocol"), ["2024-11-05"]);
+    assert_eq!(column(&recorded, "client_ip"), ["127.0.0.1"]);
+    assert_eq!(
+        stream
+            .post(&far, &nurse(&system), "ping", json!({}))
+            .await
+            .status,
+        404
+    );
+    // The gateway of the example advertises nothing, but knows from the id where the stream is.
+    let pong = stream.ask(system.client(), &token, "ping", json!({})).await;
+    assert_eq!(pong["result"], json!({}));
+    one.kill();
+    assert_eq!(
+        stream.post(&far, &token, "ping", json!({})).await.status,
+        502
+    );
+}
