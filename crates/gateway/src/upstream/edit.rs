@@ -1,5 +1,7 @@
 //! Changes to the text of a message that leave every other byte of it as it is.
 
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use serde::Deserialize;
@@ -43,31 +45,35 @@ pub(super) fn exchanged(whole: &str, parts: Vec<(&str, String)>) -> String {
     text
 }
 
-/// `message`, an answer with a result, with further `members` in the result's `_meta`. None where it has no result.
+/// The members of `_meta` that only the gateway writes begin so.
+const OWN: &str = "dev.wardgate/";
+
+/// `message`, an answer with a result, with further `members` in the result's `_meta`, and without what an upstream
+/// made up of the gateway's own. None where it has no result.
 pub(super) fn with_meta(message: &str, members: &str) -> Option<String> {
-    #[derive(Deserialize)]
-    struct Result<'a> {
-        #[serde(borrow, default, rename = "_meta", deserialize_with = "present")]
-        meta: Option<&'a RawValue>,
-    }
     let result = Reply::read(message)?.result?.get();
-    let meta = object::<Result<'_>>(result)?.meta;
-    let (object, inserted) = match meta.map(RawValue::get).filter(|meta| meta.starts_with('{')) {
-        Some(meta) => (meta, members.to_owned()),
-        None if meta.is_some() => return None,
-        None => (result, format!(r#""_meta":{{{members}}}"#)),
+    let of_result: BTreeMap<String, &RawValue> = object(result)?;
+    let Some(meta) = of_result.get("_meta").map(|meta| meta.get()) else {
+        let members = format!(r#""_meta":{{{members}}}"#);
+        return Some(replaced(message, result, &begun(result, &members)?));
     };
-    let rest = object.strip_prefix('{')?;
-    let comma = if rest.trim_start().starts_with('}') {
-        ""
+    let mut of_meta: BTreeMap<String, &RawValue> = object(meta)?;
+    let all = of_meta.len();
+    of_meta.retain(|name, _| !name.starts_with(OWN));
+    let honest = if of_meta.len() == all {
+        Cow::Borrowed(meta)
     } else {
-        ","
+        Cow::Owned(serde_json::to_string(&of_meta).ok()?)
     };
-    Some(replaced(
-        message,
-        object,
-        &format!("{{{inserted}{comma}{rest}"),
-    ))
+    Some(replaced(message, meta, &begun(&honest, members)?))
+}
+
+/// `object` with `members` before its own.
+fn begun(object: &str, members: &str) -> Option<String> {
+    let rest = object.strip_prefix('{')?;
+    let is_empty = rest.trim_start().starts_with('}');
+    let comma = if is_empty { "" } else { "," };
+    Some(format!("{{{members}{comma}{rest}"))
 }
 
 fn place(whole: &str, part: &str) -> Range<usize> {
@@ -97,6 +103,14 @@ mod tests {
             (
                 r#"{"id":1,"result":{"b":2}}"#,
                 r#"{"id":1,"result":{"_meta":{"k":1},"b":2}}"#,
+            ),
+            (
+                r#"{"id":1,"result":{"_meta":{"dev.wardgate/a":1,"x":1.10,"dev.\u0077ardgate/b":2}}}"#,
+                r#"{"id":1,"result":{"_meta":{"k":1,"x":1.10}}}"#,
+            ),
+            (
+                r#"{"id":1,"result":{"_meta":{"dev.wardgate/a":1}}}"#,
+                r#"{"id":1,"result":{"_meta":{"k":1}}}"#,
             ),
         ];
         for (before, after) in cases {

@@ -28,6 +28,12 @@ impl Ear {
         }
     }
 
+    /// A header of the response.
+    pub(crate) fn header(&self, name: &str) -> &str {
+        let value = self.response.headers().get(name);
+        value.map_or("", |value| value.to_str().unwrap())
+    }
+
     /// The next message; none at the end. What only keeps the stream alive is passed over.
     pub(crate) async fn hears(&mut self) -> Option<Value> {
         let heard = tokio::time::timeout(PATIENCE, self.next_message());

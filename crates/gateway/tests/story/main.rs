@@ -33,3 +33,4 @@ mod resources;
 mod shapes;
 mod sse;
 mod subscriptions;
+mod upstream;

@@ -3,6 +3,7 @@
 mod audit;
 mod memory;
 mod policy;
+pub(crate) mod relay;
 mod tool_runner;
 
 use std::fmt::Debug;

@@ -9,7 +9,7 @@ use futures::stream::BoxStream;
 use tokio::sync::watch;
 use tonic::{Request, Response, Status};
 use wardgate_domain::{
-    Ambient, Caller, Decision, DecisionId, DenialReason, Digest, PermitId, PermitSigner,
+    Ambient, Caller, Decision, DecisionId, DenialReason, Digest, OfferKind, PermitId, PermitSigner,
     PermitTerms, SignedPermit, ToolFacts, Verdict,
 };
 use wardgate_proto::common::v1::ErrorReason;
@@ -47,6 +47,8 @@ pub(crate) struct Policy {
     hidden: Mutex<Vec<String>>,
     /// Arguments with one of these in them are denied.
     forbidden: Mutex<Vec<String>>,
+    /// What nobody may do with the source of that name.
+    barred: Mutex<Vec<(OfferKind, String)>>,
     hash: Mutex<Digest>,
     announced: watch::Sender<Option<Digest>>,
     signer: PermitSigner,
@@ -65,6 +67,7 @@ impl Policy {
             says: Mutex::new(Say::Allow),
             hidden: Mutex::default(),
             forbidden: Mutex::default(),
+            barred: Mutex::default(),
             hash: Mutex::new(hash),
             announced: watch::Sender::new(Some(hash)),
             signer: PermitSigner::from_pkcs8(pkcs8.as_ref()).unwrap(),
@@ -87,6 +90,11 @@ impl Policy {
 
     pub(crate) fn forbid(&self, arguments: &str) {
         self.forbidden.lock().unwrap().push(arguments.to_owned());
+    }
+
+    /// From now on nobody may do that with `source`.
+    pub(crate) fn bar(&self, kind: OfferKind, source: &str) {
+        self.barred.lock().unwrap().push((kind, source.to_owned()));
     }
 
     /// Puts other policies in force, and tells everyone who watches.
@@ -148,6 +156,14 @@ impl PolicyService for Policy {
             says = Say::Deny {
                 reason: DenialReason::Forbidden,
                 visible: true,
+            };
+        }
+        let facts = request.tool.as_ref().unwrap();
+        let barred = self.barred.lock().unwrap().clone();
+        if barred.contains(&(facts.kind().into(), facts.name.clone())) {
+            says = Say::Deny {
+                reason: DenialReason::NotPermitted,
+                visible: false,
             };
         }
         let verdict = match says {

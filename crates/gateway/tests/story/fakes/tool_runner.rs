@@ -11,13 +11,14 @@ use tokio::sync::{oneshot, watch};
 use tonic::{Request, Response, Status};
 use wardgate_domain::{
     Ambient, CallToRun, Caller, Digest, OfferKind, PermitVerifier, SignedPermit, ToolFacts,
-    ToolName,
 };
-use wardgate_proto::common::v1::ErrorReason;
+use wardgate_proto::common::v1::{Caller as CallerOfWire, ErrorReason};
+use wardgate_proto::policy::v1::SignedPermit as SignedPermitOfWire;
 use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_proto::toolrunner::v1::tool_runner_service_server::ToolRunnerService;
 use wardgate_rpc::Readiness;
 
+use super::relay::Relays;
 use super::{Log, failure, follow};
 
 /// What becomes of a call.
@@ -54,6 +55,8 @@ pub(crate) struct ToolRunner {
     pub(crate) got: Log<pb::GetContentRequest>,
     /// What comes of the next ones; a result without these.
     pub(crate) gives: Mutex<VecDeque<Result<pb::GetContentResponse, ErrorReason>>>,
+    /// Exchanges with upstream servers.
+    pub(crate) relays: Relays,
     catalogue: watch::Sender<Option<Vec<pb::Tool>>>,
     next: Mutex<VecDeque<Run>>,
     verifier: PermitVerifier,
@@ -128,6 +131,7 @@ impl ToolRunner {
             content: Mutex::default(),
             got: Log::default(),
             gives: Mutex::default(),
+            relays: Relays::default(),
             catalogue: watch::Sender::new(Some(tools)),
             next: Mutex::default(),
             verifier: PermitVerifier::new([permit_key]),
@@ -152,51 +156,87 @@ impl ToolRunner {
 
     /// The permit must cover the very call.
     fn admits(&self, request: &pb::CallToolRequest) -> bool {
-        let permit = SignedPermit::try_from(request.permit.clone().unwrap()).unwrap();
-        let caller = Caller::try_from(request.caller.clone().unwrap()).unwrap();
-        let tool: ToolName = request.tool.parse().unwrap();
-        let configured = self.catalogue.borrow();
-        let facts = configured
-            .iter()
-            .flatten()
-            .filter_map(|tool| tool.facts.clone())
-            .find(|facts| facts.name == request.tool);
-        let Some(facts) = facts else {
-            return false;
-        };
-        let definition = ToolFacts::try_from(facts).unwrap().definition_digest;
-        let call = CallToRun {
-            caller: &caller,
-            tool: &tool,
-            definition_digest: definition,
-            arguments: &request.arguments_json,
-        };
-        self.verifier
-            .verify(&permit)
-            .is_ok_and(|terms| terms.admit(call, self.ambient.now()).is_ok())
+        self.covers(
+            request.permit.as_ref(),
+            request.caller.as_ref(),
+            self.facts(&request.tool),
+            &request.arguments_json,
+        )
     }
 
     /// The permit must cover what is wanted of one of the sources.
     fn admits_content(&self, request: &pb::GetContentRequest) -> bool {
-        let permit = SignedPermit::try_from(request.permit.clone().unwrap()).unwrap();
-        let caller = Caller::try_from(request.caller.clone().unwrap()).unwrap();
+        let facts = self.facts_of_source(&request.source);
+        facts.into_iter().any(|facts| {
+            self.covers(
+                request.permit.as_ref(),
+                request.caller.as_ref(),
+                Some(facts),
+                &request.decided_json,
+            )
+        })
+    }
+
+    /// The permit must cover the kind of exchange it is for.
+    fn admits_relay(&self, request: &pb::RelayRequest) -> bool {
+        let kind = OfferKind::from(request.kind());
+        let facts = match kind {
+            OfferKind::Tool => self.facts(&request.tool),
+            _ => self
+                .facts_of_source(&request.source)
+                .into_iter()
+                .find(|facts| facts.kind == kind),
+        };
+        self.covers(
+            request.permit.as_ref(),
+            request.caller.as_ref(),
+            facts,
+            &request.arguments_json,
+        )
+    }
+
+    /// What is configured under that name.
+    fn facts(&self, tool: &str) -> Option<ToolFacts> {
+        let configured = self.catalogue.borrow();
+        let mut facts = configured
+            .iter()
+            .flatten()
+            .filter_map(|tool| tool.facts.clone());
+        let facts = facts.find(|facts| facts.name == tool)?;
+        Some(ToolFacts::try_from(facts).unwrap())
+    }
+
+    fn facts_of_source(&self, source: &str) -> Vec<ToolFacts> {
         let content = self.content.lock().unwrap();
         let mut sources = content.0.iter();
-        let source = sources.find(|source| source.name == request.source);
+        let source = sources.find(|configured| configured.name == source);
         let facts = source.into_iter().flat_map(|source| source.facts.clone());
-        let terms = self.verifier.verify(&permit);
-        let covers = |facts| {
-            let facts = ToolFacts::try_from(facts).unwrap();
-            let call = CallToRun {
-                caller: &caller,
-                tool: &facts.name,
-                definition_digest: facts.definition_digest,
-                arguments: &request.decided_json,
-            };
-            let terms = terms.as_ref();
-            terms.is_ok_and(|terms| terms.admit(call, self.ambient.now()).is_ok())
+        facts
+            .map(|facts| ToolFacts::try_from(facts).unwrap())
+            .collect()
+    }
+
+    fn covers(
+        &self,
+        permit: Option<&SignedPermitOfWire>,
+        caller: Option<&CallerOfWire>,
+        facts: Option<ToolFacts>,
+        arguments: &[u8],
+    ) -> bool {
+        let permit = SignedPermit::try_from(permit.unwrap().clone()).unwrap();
+        let caller = Caller::try_from(caller.unwrap().clone()).unwrap();
+        let Some(facts) = facts else {
+            return false;
         };
-        facts.into_iter().any(covers)
+        let call = CallToRun {
+            caller: &caller,
+            tool: &facts.name,
+            definition_digest: facts.definition_digest,
+            arguments,
+        };
+        self.verifier
+            .verify(&permit)
+            .is_ok_and(|terms| terms.admit(call, self.ambient.now()).is_ok())
     }
 }
 
@@ -276,9 +316,14 @@ impl ToolRunnerService for ToolRunner {
 
     async fn relay(
         &self,
-        _request: Request<pb::RelayRequest>,
+        request: Request<pb::RelayRequest>,
     ) -> Result<Response<Self::RelayStream>, Status> {
-        Err(Status::unimplemented("relay"))
+        let request = request.into_inner();
+        self.relays.asked.push(request.clone());
+        if !self.admits_relay(&request) {
+            return Err(failure(ErrorReason::PermitRefused));
+        }
+        self.relays.carry(request).map(Response::new)
     }
 
     type CallToolStream = BoxStream<'static, Result<pb::CallToolResponse, Status>>;

@@ -1,0 +1,187 @@
+//! Exchanges with upstream servers, as a tool-runner carries them: each comes to what the test says.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+
+use futures::channel::mpsc;
+use futures::stream::{self, BoxStream};
+use futures::{Stream, StreamExt};
+use serde_json::Value;
+use tonic::Status;
+use wardgate_proto::common::v1::{ErrorReason, OfferKind};
+use wardgate_proto::toolrunner::v1 as pb;
+use wardgate_proto::toolrunner::v1::relay_response::Part;
+
+use super::{Log, failure};
+
+/// What comes of an exchange.
+#[derive(Debug)]
+pub(crate) enum Carry {
+    Give(Vec<Part>),
+    /// What the test sends, until it lets go.
+    Live(mpsc::UnboundedReceiver<Part>),
+    /// The same, cut in the end.
+    Cut(Vec<Part>),
+    Fail(ErrorReason),
+}
+
+/// The exchanges.
+#[derive(Debug, Default)]
+pub(crate) struct Relays {
+    pub(crate) asked: Log<pb::RelayRequest>,
+    /// Those that were hung up on, or came to their end.
+    pub(crate) over: Arc<Log<String>>,
+    next: Mutex<VecDeque<Carry>>,
+}
+
+/// Notes that nobody wants any more of an exchange.
+struct Watched {
+    call_id: String,
+    over: Arc<Log<String>>,
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        self.over.push(std::mem::take(&mut self.call_id));
+    }
+}
+
+impl Relays {
+    /// What comes of the next ones; later ones are answered with an empty result.
+    pub(crate) fn next(&self, carries: impl IntoIterator<Item = Carry>) {
+        self.next.lock().unwrap().extend(carries);
+    }
+
+    /// What comes of the next one, as the test sends it.
+    pub(crate) fn live(&self) -> mpsc::UnboundedSender<Part> {
+        let (sender, parts) = mpsc::unbounded();
+        self.next([Carry::Live(parts)]);
+        sender
+    }
+
+    pub(super) fn carry(
+        &self,
+        request: pb::RelayRequest,
+    ) -> Result<BoxStream<'static, Result<pb::RelayResponse, Status>>, Status> {
+        let next = self.next.lock().unwrap().pop_front();
+        let watched = Watched {
+            call_id: request.call_id.clone(),
+            over: Arc::clone(&self.over),
+        };
+        let passed = |part| Ok(pb::RelayResponse { part: Some(part) });
+        let watch = |parts: BoxStream<'static, _>| {
+            let parts = stream::unfold((parts, watched), async |(mut parts, watched)| {
+                Some((parts.next().await?, (parts, watched)))
+            });
+            parts.boxed()
+        };
+        Ok(
+            match next.unwrap_or_else(|| Carry::Give(ordinary(&request))) {
+                Carry::Give(parts) => watch(each(parts).map(passed).boxed()),
+                Carry::Live(parts) => watch(parts.map(passed).boxed()),
+                Carry::Cut(parts) => {
+                    let cut = stream::iter([Err(failure(ErrorReason::Internal))]);
+                    watch(each(parts).map(passed).chain(cut).boxed())
+                }
+                Carry::Fail(reason) => return Err(failure(reason)),
+            },
+        )
+    }
+}
+
+fn each(parts: Vec<Part>) -> impl Stream<Item = Part> + Send + 'static {
+    stream::iter(parts)
+}
+
+/// Requests are answered; other messages are taken.
+fn ordinary(request: &pb::RelayRequest) -> Vec<Part> {
+    let message: Value = serde_json::from_slice(&request.message).unwrap_or_default();
+    let (Value::Object(message), true) = (&message, message["method"].is_string()) else {
+        return nothing(if request.message.is_empty() { 200 } else { 202 });
+    };
+    let Some(id) = message.get("id") else {
+        return nothing(202);
+    };
+    let answer = format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#);
+    if request.kind() == OfferKind::Connect {
+        ungoverned(200, &answer)
+    } else {
+        governed(200, &answer)
+    }
+}
+
+/// The beginning of an answer.
+pub(crate) fn head(status: u32, content: pb::RelayContent) -> Part {
+    Part::Head(pb::RelayHead {
+        status,
+        session: String::new(),
+        content: content.into(),
+    })
+}
+
+/// The same, with the upstream's own id of a session.
+pub(crate) fn head_of(session: &str, content: pb::RelayContent) -> Part {
+    Part::Head(pb::RelayHead {
+        status: 200,
+        session: session.to_owned(),
+        content: content.into(),
+    })
+}
+
+/// A status and no more.
+pub(crate) fn nothing(status: u32) -> Vec<Part> {
+    vec![head(status, pb::RelayContent::None)]
+}
+
+/// An answer that no permit governs.
+pub(crate) fn ungoverned(status: u32, message: &str) -> Vec<Part> {
+    vec![
+        head(status, pb::RelayContent::Json),
+        Part::Body(pb::RelayBody {
+            message: message.to_owned().into(),
+            result: None,
+        }),
+    ]
+}
+
+/// The answer that the permit governs.
+pub(crate) fn governed(status: u32, message: &str) -> Vec<Part> {
+    vec![
+        head(status, pb::RelayContent::Json),
+        Part::Body(pb::RelayBody {
+            message: message.to_owned().into(),
+            result: Some(facts()),
+        }),
+    ]
+}
+
+/// An event with the upstream's own id.
+pub(crate) fn event(id: &str, message: &str) -> Part {
+    Part::Event(pb::RelayEvent {
+        id: Some(id.to_owned()),
+        message: message.to_owned().into(),
+        ..pb::RelayEvent::default()
+    })
+}
+
+/// The same, with the answer that the permit governs.
+pub(crate) fn last_event(id: &str, message: &str) -> Part {
+    Part::Event(pb::RelayEvent {
+        id: Some(id.to_owned()),
+        message: message.to_owned().into(),
+        result: Some(facts()),
+        ..pb::RelayEvent::default()
+    })
+}
+
+/// What the record says of an answer.
+pub(crate) fn facts() -> pb::ResultFacts {
+    pb::ResultFacts {
+        status: pb::OutcomeStatus::Ok.into(),
+        rows: 2,
+        rows_withheld: 1,
+        fields_redacted: 3,
+        phi: true,
+        ..pb::ResultFacts::default()
+    }
+}
