@@ -9,11 +9,9 @@ use serde_json::value::RawValue;
 
 use crate::mcp::{object, present};
 
-/// The members of an answer.
+/// What is read of an answer.
 #[derive(Deserialize)]
 pub(super) struct Reply<'a> {
-    #[serde(borrow, default, deserialize_with = "present")]
-    pub(super) id: Option<&'a RawValue>,
     #[serde(borrow, default, deserialize_with = "present")]
     pub(super) result: Option<&'a RawValue>,
 }

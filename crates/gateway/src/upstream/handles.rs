@@ -71,13 +71,14 @@ pub(super) fn opened(
     subject: &Subject,
     text: &str,
 ) -> Result<Opened, RpcError> {
-    let held = request.raw_params.map(RawValue::get);
-    let Some(held) = held
-        .filter(|params| may_hold(params))
-        .and_then(object::<Held<'_>>)
-    else {
-        return Ok(Opened::default());
+    // Each is read: a client may write the names of members as it likes.
+    let held = match request.raw_params {
+        None => return Ok(Opened::default()),
+        Some(params) => object::<Held<'_>>(params.get()),
     };
+    let held = held.ok_or_else(|| {
+        RpcError::invalid_params("`params.notifications` must be an object, its `taskIds` a list")
+    })?;
     let (sealer, caller) = (gateway.sealer(), &visit.caller);
     let mut new = Vec::new();
     if let Some(state) = held.state {
