@@ -1,6 +1,7 @@
 //! The way back to the client: one answer, or the beginning of a stream and its events.
 
 use std::fmt::Write;
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
@@ -19,6 +20,9 @@ const UNBUFFERED: HeaderName = HeaderName::from_static("x-accel-buffering");
 
 /// Events that wait for a slow client before the upstream has to.
 const AHEAD: usize = 16;
+
+/// How long an event waits for a client that reads nothing.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Whoever tells the story speaks to the client through this.
 pub(super) enum Out {
@@ -60,10 +64,11 @@ impl Out {
         *self = Self::Speaking(sender);
     }
 
-    /// Says `event`. To a client that is gone it says nothing.
+    /// Says `event`. To a client that is gone, or has read nothing for a while, it says nothing: the story has to go
+    /// on to its end.
     pub(super) async fn say(&mut self, event: Bytes) {
         if let Self::Speaking(sender) = self
-            && sender.send(event).await.is_err()
+            && sender.send_timeout(event, PATIENCE).await.is_err()
         {
             *self = Self::Over;
         }
@@ -132,9 +137,44 @@ pub(super) fn event(id: Option<&str>, of: Option<&RelayEvent>, message: &str) ->
         return text.into();
     }
     text.push_str("event: message\n");
-    for line in message.lines() {
+    for line in message.split(['\n', '\r']) {
         let _ = writeln!(text, "data: {line}");
     }
     text.push('\n');
     text.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_is_one_event_whatever_ends_its_lines() {
+        let told = event(Some("i"), None, "{\r\"a\":\r\n1,\n\"b\":\"\u{2028}\"}");
+        let told = std::str::from_utf8(&told).unwrap();
+        assert!(told.starts_with("id: i\nevent: message\n"), "{told}");
+        let lines: Vec<_> = told.trim_end().split(['\n', '\r']).skip(2).collect();
+        assert!(
+            lines.iter().all(|line| line.starts_with("data: ")),
+            "{told}"
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_reads_nothing_holds_nothing_up() {
+        let (mut out, response) = channel();
+        let head = RelayHead {
+            status: 200,
+            session: None,
+            content: wardgate_rpc::client::RelayContent::Events,
+        };
+        out.begin(&head, None);
+        let _unread = response.await.unwrap();
+        for _ in 0..=AHEAD {
+            assert!(matches!(out, Out::Speaking(_)));
+            out.say(Bytes::from_static(b"data:\n\n")).await;
+        }
+        assert!(matches!(out, Out::Over));
+        out.gone().await;
+    }
 }

@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 
 use crate::mcp::{object, present};
 
-/// The result of an answer that has one.
+/// What is read of an answer.
 #[derive(Deserialize)]
 pub(super) struct Reply<'a> {
     #[serde(borrow, default, deserialize_with = "present")]

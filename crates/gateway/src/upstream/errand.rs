@@ -44,57 +44,58 @@ pub(super) struct Place {
     /// The upstream's own id of the event.
     #[serde(rename = "e")]
     pub(super) event: String,
-    /// The call whose result is still to come on this stream.
-    #[serde(rename = "c", default, skip_serializing_if = "Option::is_none")]
+    /// The request whose answer is still to come on this stream.
+    #[serde(rename = "a", default, skip_serializing_if = "Option::is_none")]
     pub(super) awaited: Option<Awaited>,
 }
 
-/// A call that was made and whose result is still to come.
+/// A request that was made and whose answer is still to come: it is for nobody who may not make it.
 #[derive(Clone, Serialize, Deserialize)]
 pub(super) struct Awaited {
     #[serde(rename = "i")]
     pub(super) id: String,
-    /// The upstream's own name of the tool.
-    #[serde(rename = "n")]
-    pub(super) tool: String,
+    #[serde(rename = "s")]
+    pub(super) subject: Subject,
 }
 
 /// What it is about.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Subject {
     /// A call of a tool, by the upstream's own name.
     Tool {
         name: String,
+        /// They were decided on when it was made.
+        #[serde(skip, default = "no_arguments")]
         arguments: Bytes,
     },
     /// One resource, or a template of some.
-    Resource {
-        uri: String,
-    },
+    Resource { uri: String },
     Prompt {
         name: String,
+        #[serde(skip)]
         arguments: Bytes,
     },
     /// A task that a call of a tool began.
-    Task {
-        tool: String,
-    },
+    Task { tool: String },
     /// Each entry of the result is shown to whom it concerns.
     List(List),
     /// A stream of changes, among them of these resources.
-    Listen {
-        uris: Vec<String>,
-    },
+    Listen { uris: Vec<String> },
     /// The session, or whatever else needs no right of its own.
     Route,
 }
 
 /// A list of what there is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum List {
     Tools,
     Resources,
     Templates,
     Prompts,
+}
+
+fn no_arguments() -> Bytes {
+    Bytes::from_static(b"{}")
 }
 
 /// With the id, so that the answer can carry it.
@@ -107,6 +108,17 @@ impl Errand {
             Knock::Get => without_message(gateway, visit, Exchange::Get).map_err(no_id),
             Knock::Delete => without_message(gateway, visit, Exchange::Delete).map_err(no_id),
         }
+    }
+
+    /// The request whose answer is to come: this one, or the one on whose stream it goes on.
+    pub(super) fn awaited(&self) -> Option<Awaited> {
+        if let Some(place) = &self.resumes {
+            return place.awaited.clone();
+        }
+        Some(Awaited {
+            id: self.id.as_ref()?.get().to_owned(),
+            subject: self.subject.clone(),
+        })
     }
 
     pub(super) fn is_modern(&self) -> bool {
@@ -185,10 +197,9 @@ fn of_request(
             version => version,
         },
     };
-    if let Some(version) = version.filter(|version| version.is_modern())
-        && is_removed(&request.method)
-    {
-        return Err(RpcError::unknown_method(&request.method, version));
+    let spoken = version.unwrap_or(Version::NEWEST_LEGACY);
+    if is_missing(&request.method, spoken) {
+        return Err(RpcError::unknown_method(&request.method, spoken));
     }
     let subject = subject(request, body)?;
     // It begins one.
@@ -199,9 +210,14 @@ fn of_request(
     Ok((version, session, subject))
 }
 
-/// From 2026-07-28 on. Of the others that went with them the upstream says so itself.
-fn is_removed(method: &str) -> bool {
-    matches!(method, "resources/subscribe" | "resources/unsubscribe")
+/// Which methods there are not on this route. Of others that a version has not the upstream says so itself.
+fn is_missing(method: &str, version: Version) -> bool {
+    match method {
+        "resources/subscribe" | "resources/unsubscribe" => version.is_modern(),
+        // To the upstream all callers are the gateway: these would be everybody's.
+        "tasks/list" => true,
+        _ => false,
+    }
 }
 
 fn subject(request: &Request<'_>, body: &Bytes) -> Result<Subject, RpcError> {
@@ -216,7 +232,7 @@ fn subject(request: &Request<'_>, body: &Bytes) -> Result<Subject, RpcError> {
         "tools/call" => Subject::Tool {
             name: text(params.name, "name")?,
             arguments: match params.arguments {
-                None => Bytes::from_static(b"{}"),
+                None => no_arguments(),
                 Some(raw) if raw.get().starts_with('{') => body.slice_ref(raw.get().as_bytes()),
                 Some(_) => {
                     let why = "`params.arguments` must be an object";
@@ -309,7 +325,7 @@ fn without_message(
     let version = named_version(&visit.headers)?;
     let session = session(gateway, visit, version)?;
     let within = within(visit, session.as_ref());
-    let resumes = match header(&visit.headers, "last-event-id") {
+    let resumes: Option<Place> = match header(&visit.headers, "last-event-id") {
         Some(place) if matches!(exchange, Exchange::Get) => {
             let caller = &visit.caller;
             let sealer = gateway.sealer();
@@ -318,13 +334,15 @@ fn without_message(
         }
         _ => None,
     };
+    let awaited = resumes.as_ref().and_then(|place| place.awaited.as_ref());
+    let subject = awaited.map_or(Subject::Route, |awaited| awaited.subject.clone());
     Ok(Errand {
         exchange,
         id: None,
         version,
         session,
         resumes,
-        subject: Subject::Route,
+        subject,
         tasks: Vec::new(),
         repeated: Vec::new(),
     })
@@ -370,4 +388,52 @@ fn repeated(headers: &HeaderMap) -> Vec<(String, String)> {
         .filter(|(name, _)| name.as_str().starts_with("mcp-param-"))
         .filter_map(|(name, value)| Some((name.to_string(), value.to_str().ok()?.to_owned())))
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_says_of_what_the_answer_is_but_never_the_arguments() {
+        let arguments = Bytes::from_static(br#"{"patient":"secret"}"#);
+        for subject in [
+            Subject::Tool {
+                name: "read".to_owned(),
+                arguments,
+            },
+            Subject::Resource {
+                uri: "memo://one".to_owned(),
+            },
+            Subject::Prompt {
+                name: "greet".to_owned(),
+                arguments: Bytes::new(),
+            },
+            Subject::Task {
+                tool: "read".to_owned(),
+            },
+            Subject::List(List::Tools),
+            Subject::Route,
+        ] {
+            let awaited = Awaited {
+                id: "7".to_owned(),
+                subject: subject.clone(),
+            };
+            let place = Place {
+                event: "e-1".to_owned(),
+                awaited: Some(awaited),
+            };
+            let text = serde_json::to_string(&place).unwrap();
+            assert!(!text.contains("secret"), "{text}");
+            let again: Place = serde_json::from_str(&text).unwrap();
+            let expected = match subject {
+                Subject::Tool { name, .. } => Subject::Tool {
+                    name,
+                    arguments: no_arguments(),
+                },
+                other => other,
+            };
+            assert_eq!(again.awaited.unwrap().subject, expected);
+        }
+    }
 }

@@ -21,6 +21,9 @@ use crate::session::Purpose;
 /// Tasks that one stream can be about.
 const MAX_LISTENED: usize = 100;
 
+/// Stands for an id of a task that opens for nobody, or not for this caller.
+const NOBODYS: &str = "unknown to this caller";
+
 /// What an id of a task stands for.
 #[derive(Clone, Serialize, Deserialize)]
 pub(super) struct Task {
@@ -51,13 +54,13 @@ struct Held<'a> {
     #[serde(borrow, default, rename = "taskId")]
     task: Option<&'a RawValue>,
     #[serde(borrow, default)]
-    notifications: Option<&'a RawValue>,
+    notifications: Option<Followed<'a>>,
 }
 
 #[derive(Deserialize)]
 struct Followed<'a> {
     #[serde(borrow, default, rename = "taskIds")]
-    tasks: Option<Vec<&'a RawValue>>,
+    tasks: Vec<&'a RawValue>,
 }
 
 /// Opens what `request`, which was read from `text`, holds.
@@ -68,29 +71,26 @@ pub(super) fn opened(
     subject: &Subject,
     text: &str,
 ) -> Result<Opened, RpcError> {
-    let held = request.raw_params.map(RawValue::get);
-    let Some(held) = held
-        .filter(|params| may_hold(params))
-        .and_then(object::<Held<'_>>)
-    else {
-        return Ok(Opened::default());
+    // Each is read: a client may write the names of members as it likes.
+    let held = match request.raw_params {
+        None => return Ok(Opened::default()),
+        Some(params) => object::<Held<'_>>(params.get()),
     };
+    let held = held.ok_or_else(|| {
+        RpcError::invalid_params("`params.notifications` must be an object, its `taskIds` a list")
+    })?;
     let (sealer, caller) = (gateway.sealer(), &visit.caller);
     let mut new = Vec::new();
     if let Some(state) = held.state {
         let within = belonging(visit, &request.method, subject);
         let sealed = text_of(state).unwrap_or_default();
         let own = sealer.open::<String>(Purpose::RequestState, caller, &within, &sealed);
-        let own = own.ok_or_else(|| unknown("requestState"))?;
+        // One that was made for another, for another request or by nobody: all alike.
+        let own = own.ok_or_else(|| RpcError::invalid_params("unknown `requestState`"))?;
         new.push((state.get(), Value::from(own).to_string()));
     }
-    let followed = match held.notifications {
-        Some(wanted) => object::<Followed<'_>>(wanted.get())
-            .ok_or_else(|| RpcError::invalid_params("`taskIds` must be a list of texts"))?
-            .tasks
-            .unwrap_or_default(),
-        None => Vec::new(),
-    };
+    let followed = held.notifications.map(|wanted| wanted.tasks);
+    let followed = followed.unwrap_or_default();
     if followed.len() > MAX_LISTENED {
         let most = format!("`taskIds` has at most {MAX_LISTENED} entries");
         return Err(RpcError::invalid_params(most));
@@ -98,20 +98,19 @@ pub(super) fn opened(
     let mut tasks = Vec::new();
     for raw in held.task.into_iter().chain(followed) {
         let sealed = text_of(raw).map(Cow::into_owned).unwrap_or_default();
-        let task = sealer.open::<Task>(Purpose::Task, caller, &visit.source, &sealed);
-        let task = task.ok_or_else(|| unknown("taskId"))?;
-        new.push((raw.get(), Value::from(task.own.as_str()).to_string()));
-        tasks.push(Task { sealed, ..task });
+        match sealer.open::<Task>(Purpose::Task, caller, &visit.source, &sealed) {
+            Some(task) => {
+                new.push((raw.get(), Value::from(task.own.as_str()).to_string()));
+                tasks.push(Task { sealed, ..task });
+            }
+            // What to say of it depends on more than the id, and the upstream knows.
+            None => new.push((raw.get(), Value::from(NOBODYS).to_string())),
+        }
     }
     Ok(Opened {
         message: (!new.is_empty()).then(|| exchanged(text, new)),
         tasks,
     })
-}
-
-/// One that was made for another, for another request or by nobody: all alike.
-fn unknown(member: &str) -> RpcError {
-    RpcError::invalid_params(format!("unknown `{member}`"))
 }
 
 /// `message` of the upstream's, as the client may hold what is in it. None where a handle cannot be handed out.
@@ -167,9 +166,9 @@ pub(super) fn sealed<'m>(
     Some(exchanged(message, new).into())
 }
 
-/// Most messages hold none, and need not be read for it. A name can be written with escapes.
+/// Most messages hold none, and need not be read for it.
 fn may_hold(text: &str) -> bool {
-    ["\"taskId", "\"requestState\"", "\\u"]
+    ["\"taskId", "\"requestState\""]
         .iter()
         .any(|member| text.contains(member))
 }

@@ -34,7 +34,8 @@ pub(super) enum Unlisted {
     Undecided,
 }
 
-/// `message`, the answer to a list request, without what is not for the caller; an error stays as it is.
+/// `message`, said in answer to a list request, without what is not for the caller; what is no result stays as it is.
+/// Whose result it says it is does not matter: ids can be written in more than one way.
 pub(super) async fn filtered(
     gateway: &Gateway,
     source: &Source,

@@ -44,15 +44,12 @@ impl Right {
         visit: &Visit,
         errand: &Errand,
     ) -> Option<Self> {
-        let awaited = errand.resumes.as_ref().and_then(|at| at.awaited.as_ref());
-        let of_tool =
-            |name: &str, arguments| Self::of_tool(gateway, source, visit, name, arguments);
-        match (&errand.subject, awaited) {
-            (Subject::Tool { name, arguments }, _) => of_tool(name, arguments.clone()),
-            // It was decided on with its arguments when it was made.
-            (_, Some(awaited)) => of_tool(&awaited.tool, Bytes::from_static(b"{}")),
-            (Subject::Resource { uri }, _) => Self::of_kind(source, OfferKind::Resources, uri),
-            (Subject::Prompt { name, .. }, _) => Self::of_kind(source, OfferKind::Prompts, name),
+        match &errand.subject {
+            Subject::Tool { name, arguments } => {
+                Self::of_tool(gateway, source, visit, name, arguments.clone())
+            }
+            Subject::Resource { uri } => Self::of_kind(source, OfferKind::Resources, uri),
+            Subject::Prompt { name, .. } => Self::of_kind(source, OfferKind::Prompts, name),
             _ => Self::of_kind(source, OfferKind::Connect, ""),
         }
     }

@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 
 use futures::{Stream, StreamExt};
 use metrics::counter;
-use serde_json::value::RawValue;
 use tokio::time::{Sleep, sleep};
 use tracing::Instrument;
 use wardgate_domain::{CallFacts, CallId, Digest, Event, OfferKind, Outcome, Status};
@@ -16,11 +15,11 @@ use wardgate_rpc::client::{
 use wardgate_telemetry::names;
 
 use super::answer::{self, Out};
-use super::edit::with_meta;
+use super::edit::{Reply, with_meta};
 use super::errand::{Awaited, Errand, Place, Subject, within};
 use super::lists::{self, Unlisted};
 use super::right::{NoRight, Right};
-use super::{Visit, edit, handles};
+use super::{Visit, handles};
 use crate::Gateway;
 use crate::authority::Grant;
 use crate::catalogue::Source;
@@ -50,6 +49,7 @@ pub(super) async fn run(
     let story = Story {
         gateway: Arc::clone(gateway),
         source,
+        awaited: errand.awaited(),
         visit,
         errand,
         call_id,
@@ -73,14 +73,9 @@ struct Story {
     call_id: CallId,
     out: Out,
     started: Instant,
-    /// What the record is still to hear of; none of what only keeps a session or lists.
-    owed: Option<Box<Owed>>,
-}
-
-/// What the record will say.
-struct Owed {
-    facts: CallFacts,
-    /// The call whose result is still to come.
+    /// What the record is still to hear of, up to its outcome; none of what only keeps a session or lists.
+    owed: Option<Box<CallFacts>>,
+    /// The request whose answer is still to come.
     awaited: Option<Awaited>,
 }
 
@@ -119,7 +114,7 @@ impl Story {
         }
         // What an upstream says in the middle of a call leaves before the outcome is on record.
         if let Some(owed) = self.owed.as_ref().filter(|_| right.tool.is_some()) {
-            let intent = Event::Intent(owed.facts.clone());
+            let intent = Event::Intent(CallFacts::clone(owed));
             if self.gateway.trail().append(intent).await.is_err() {
                 return self.not_recorded().await;
             }
@@ -127,7 +122,7 @@ impl Story {
         self.carry(&right, &grant).await;
     }
 
-    fn owed(&self, right: Option<&Right>) -> Option<Box<Owed>> {
+    fn owed(&self, right: Option<&Right>) -> Option<Box<CallFacts>> {
         let (requested, arguments) = match (&self.errand.subject, right) {
             (Subject::Tool { name, arguments }, _) => (name.as_str(), arguments.clone()),
             (Subject::Task { tool }, Some(right)) => (tool.as_str(), right.arguments.clone()),
@@ -160,29 +155,12 @@ impl Story {
             facts.definition_digest = Some(right.facts.definition_digest);
             tracing::Span::current().record(names::TOOL, right.facts.name.as_str());
         }
-        Some(Box::new(Owed {
-            facts,
-            awaited: self.awaited(),
-        }))
-    }
-
-    /// The call whose result is still to come.
-    fn awaited(&self) -> Option<Awaited> {
-        if let Some(place) = &self.errand.resumes {
-            return place.awaited.clone();
-        }
-        let Subject::Tool { name, .. } = &self.errand.subject else {
-            return None;
-        };
-        Some(Awaited {
-            id: self.errand.id.as_ref()?.get().to_owned(),
-            tool: name.clone(),
-        })
+        Some(Box::new(facts))
     }
 
     async fn decide(&mut self, right: &Right) -> Result<Arc<Grant>, NoRight> {
         let decided = right.decide(&self.gateway, &self.visit).await;
-        if let Some(Owed { facts, .. }) = self.owed.as_deref_mut() {
+        if let Some(facts) = self.owed.as_deref_mut() {
             match &decided {
                 Ok(grant) => {
                     facts.decided(&grant.decision);
@@ -232,6 +210,7 @@ impl Story {
         let subject = self.visit.caller.subject();
         let _place = if self.errand.is_open_ended() {
             let Some(place) = self.gateway.listeners().place(subject) else {
+                self.ended(Status::Error, "too_many_streams").await;
                 return self.refuse(&RpcError::too_many_streams()).await;
             };
             Some(place)
@@ -284,12 +263,8 @@ impl Story {
     ) -> Result<impl Stream<Item = Result<Relayed, CallError>> + use<>, CallError> {
         let errand = &self.errand;
         let resumes = errand.resumes.as_ref();
-        let awaited = resumes.and_then(|place| place.awaited.as_ref());
-        let governed = match awaited {
-            Some(awaited) => Some(awaited.id.as_str()),
-            None if right.recorded => errand.id.as_deref().map(RawValue::get),
-            None => None,
-        };
+        let is_governed = right.recorded || resumes.is_some();
+        let awaited = self.awaited.as_ref().filter(|_| is_governed);
         let carried = self.gateway.runner().relay(Relay {
             call_id: self.call_id,
             caller: &self.visit.caller,
@@ -302,7 +277,7 @@ impl Story {
             session: errand.session.as_ref().map(|session| session.own.as_str()),
             last_event_id: resumes.map(|place| place.event.as_str()),
             headers: &errand.repeated,
-            governed_id: governed,
+            governed_id: awaited.map(|awaited| awaited.id.as_str()),
         });
         carried.await
     }
@@ -425,7 +400,10 @@ impl Story {
                 return false;
             }
         };
-        let awaited = self.owed.as_ref().and_then(|owed| owed.awaited.clone());
+        if event.result.is_some() {
+            self.awaited = None;
+        }
+        let awaited = self.awaited.clone();
         let id = event.id.as_ref().and_then(|own| {
             let place = Place {
                 event: own.clone(),
@@ -453,9 +431,9 @@ impl Story {
         let Subject::List(list) = self.errand.subject else {
             return Ok(message.to_owned());
         };
-        // However it writes the id: there is nothing else that it could be the answer to.
-        if edit::Reply::read(message).is_none_or(|reply| reply.result.is_none()) {
-            return Ok(message.to_owned());
+        // An event that only has an id.
+        if message.is_empty() {
+            return Ok(String::new());
         }
         let listed = lists::filtered(&self.gateway, &self.source, &self.visit, list, message);
         listed.await.map_err(|unlisted| match unlisted {
@@ -467,17 +445,17 @@ impl Story {
     /// Puts the outcome on record, and only then gives the message free.
     async fn release(
         &self,
-        owed: Owed,
+        owed: CallFacts,
         message: &str,
         result: Option<&ResultFacts>,
     ) -> Result<String, RpcError> {
         // What no permit of a tool governs: the state of a task, or an error of the route's.
-        let plain = match edit::Reply::read(message).and_then(|reply| reply.result) {
+        let plain = match Reply::read(message).and_then(|reply| reply.result) {
             Some(_) => (Status::Ok, ""),
             None => (Status::Error, "upstream_error"),
         };
         let outcome = Outcome {
-            call: owed.facts,
+            call: owed,
             status: result.map_or(plain.0, |facts| facts.status),
             reason: result.map_or(plain.1, |facts| &facts.error_kind).to_owned(),
             rows: result.map_or(0, |facts| facts.rows),
@@ -514,9 +492,9 @@ impl Story {
         }
     }
 
-    fn without_result(&self, owed: Owed, status: Status, reason: &str) -> Outcome {
+    fn without_result(&self, owed: CallFacts, status: Status, reason: &str) -> Outcome {
         Outcome {
-            call: owed.facts,
+            call: owed,
             status,
             reason: reason.to_owned(),
             rows: 0,
