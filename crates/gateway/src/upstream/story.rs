@@ -231,12 +231,29 @@ impl Story {
         }
         match relayed {
             Ok(parts) => self.pass(Box::pin(parts)).await,
-            Err(error) => {
-                tracing::warn!(%error, "the tool-runner did not carry an errand");
-                let kind = "tool_runner_unavailable";
-                self.failed(Status::Error, kind, UNREACHED).await;
-            }
+            Err(error) => self.not_carried(&error).await,
         }
+    }
+
+    /// Says why it was not carried, and what to mend where the client can.
+    async fn not_carried(&mut self, error: &CallError) {
+        tracing::warn!(%error, "the tool-runner did not carry an errand");
+        let (status, reason, error) = match error.reason() {
+            ErrorReason::InvalidMessage => {
+                let error = RpcError::invalid_request(error.to_string());
+                (Status::InvalidArguments, "invalid_request", error)
+            }
+            ErrorReason::Denied => {
+                let error = RpcError::invalid_params(error.to_string()).because("denied");
+                (Status::Denied, "denied", error)
+            }
+            ErrorReason::UnknownTool => (Status::UnknownTool, "unknown_tool", self.not_there()),
+            _ => {
+                let kind = "tool_runner_unavailable";
+                (Status::Error, kind, RpcError::internal(kind, UNREACHED))
+            }
+        };
+        self.close(status, reason, error).await;
     }
 
     async fn relay(

@@ -4,6 +4,14 @@
 //!  test ──HTTP──▶ gateway, /mcp/upstream/up ──▶ fakes::relay: says what the test tells it to
 //! ```
 
+mod ends;
+mod handles;
+mod lists;
+mod refused;
+mod resumed;
+mod rights;
+mod sessions;
+mod streams;
 mod verbatim;
 
 use reqwest::RequestBuilder;
@@ -123,6 +131,7 @@ fn request_to(
     let named = match method {
         "tools/call" | "prompts/get" => named["name"].as_str(),
         "resources/read" => named["uri"].as_str(),
+        "tasks/get" => named["taskId"].as_str(),
         _ => None,
     };
     match named {

@@ -1,0 +1,117 @@
+//! Tasks and unfinished requests: what the upstream calls them is for nobody to hold but who began them.
+
+use serde_json::{Value, json};
+
+use super::{answer, call, carried, count, request, world};
+use crate::fakes::relay::{Carry, governed};
+use crate::world::{MODERN, Reply, World};
+
+const TASK: &str = r#"{"resultType":"task","taskId":"t-1","status":"working"}"#;
+
+/// Begins a task, and gives what the client holds of it.
+async fn begin(world: &World) -> String {
+    world
+        .tool_runner
+        .relays
+        .next([Carry::Give(governed(200, &answer(TASK)))]);
+    let reply = Reply::to(call(world, MODERN, "read")).await;
+    let id = reply.at("/result/taskId").as_str().unwrap().to_owned();
+    assert!(!reply.text.contains("t-1"), "{reply:?}");
+    id
+}
+
+async fn get(world: &World, params: &str) -> Reply {
+    Reply::to(request(world, MODERN, "tasks/get", params)).await
+}
+
+#[tokio::test]
+async fn a_task_is_found_by_who_began_it() {
+    let world = world().await;
+    let id = begin(&world).await;
+    let given = governed(200, &answer(TASK));
+    world.tool_runner.relays.next([Carry::Give(given)]);
+    let reply = get(&world, &format!(r#""x":1.10,"taskId":"{id}""#)).await;
+    assert_eq!(reply.at("/result/taskId"), id, "it has one name");
+    let asked: Value = serde_json::from_slice(&carried(&world).message).unwrap();
+    assert_eq!(asked["params"]["taskId"], "t-1");
+    assert!(String::from_utf8_lossy(&carried(&world).message).contains(r#""x":1.10,"#));
+
+    let before = count(&world);
+    let other = world.issuer.token("dr.other", &["Doctor"]);
+    let mut asks = request(&world, MODERN, "tasks/get", &format!(r#""taskId":"{id}""#))
+        .build()
+        .unwrap();
+    let bearer = format!("Bearer {other}").parse().unwrap();
+    asks.headers_mut().insert("authorization", bearer);
+    let response = world.http.execute(asks).await.unwrap();
+    let told: Value = serde_json::from_str(&response.text().await.unwrap()).unwrap();
+    assert_eq!(told["error"]["code"], -32602);
+    assert_eq!(count(&world), before);
+}
+
+#[tokio::test]
+async fn no_way_of_writing_a_request_gets_the_upstreams_own_handle_past_that() {
+    let world = world().await;
+    let before = count(&world);
+    for params in [
+        r#""taskId":"t-1""#,
+        r#""task\u0049d":"t-1""#,
+        r#""taskId":"\u0074-1""#,
+        r#""taskId":"t-1","notifications":5"#,
+        r#""taskId":"t-1","notifications":{"taskIds":7}"#,
+        r#""taskId":"t-1","requestState":7"#,
+    ] {
+        let reply = get(&world, params).await;
+        assert_eq!(
+            (reply.status, reply.code()),
+            (200, -32602),
+            "{params} {reply:?}"
+        );
+    }
+    for params in [
+        r#""notifications":{"taskIds":["t-1"]}"#,
+        r#""notifications":{"task\u0049ds":["t-1"]}"#,
+        r#""notifications":{"taskIds":"t-1"}"#,
+    ] {
+        let reply = Reply::to(request(&world, MODERN, "subscriptions/listen", params)).await;
+        assert_eq!(reply.code(), -32602, "{params} {reply:?}");
+    }
+    for state in [r#""requestState":"own""#, r#""request\u0053tate":"own""#] {
+        let params = format!(r#""name":"read","arguments":{{}},{state}"#);
+        let reply = Reply::to(request(&world, MODERN, "tools/call", &params)).await;
+        assert_eq!(reply.code(), -32602, "{state} {reply:?}");
+    }
+    assert_eq!(count(&world), before);
+}
+
+#[tokio::test]
+async fn the_state_of_an_unfinished_request_belongs_to_that_request() {
+    let world = world().await;
+    let unfinished = r#"{"resultType":"input_required","requestState":"own","inputRequests":{}}"#;
+    let given = governed(200, &answer(unfinished));
+    world.tool_runner.relays.next([Carry::Give(given)]);
+    let reply = Reply::to(call(&world, MODERN, "read")).await;
+    let state = reply
+        .at("/result/requestState")
+        .as_str()
+        .unwrap()
+        .to_owned();
+    assert_ne!(state, "own");
+    let again = |name: &str, arguments: &str| {
+        let state = json!(state);
+        let params = format!(r#""name":"{name}","arguments":{arguments},"requestState":{state}"#);
+        Reply::to(request(&world, MODERN, "tools/call", &params))
+    };
+    assert_eq!(again("read", r#"{"n":1.10}"#).await.code(), 0);
+    let asked: Value = serde_json::from_slice(&carried(&world).message).unwrap();
+    assert_eq!(asked["params"]["requestState"], "own");
+    let before = count(&world);
+    for (name, arguments) in [("read", r#"{"n":2}"#), ("write", r#"{"n":1.10}"#)] {
+        assert_eq!(
+            again(name, arguments).await.code(),
+            -32602,
+            "{name} {arguments}"
+        );
+    }
+    assert_eq!(count(&world), before);
+}

@@ -1,0 +1,205 @@
+//! Events as they come: ids sealed, everything else as it is, and the answer only once it is on record.
+
+use serde_json::{Value, json};
+use tokio::sync::oneshot;
+use wardgate_domain::Status;
+use wardgate_proto::toolrunner::v1 as pb;
+use wardgate_proto::toolrunner::v1::relay_response::Part;
+
+use super::{CALL_ID, answer, call, carried, request, world};
+use crate::fakes::relay::{Carry, event, head, last_event};
+use crate::fakes::{Append, PATIENCE};
+use crate::listen::Ear;
+use crate::world::{LEGACY, MODERN};
+
+const PROGRESS: &str = r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":1.10 ,"progressToken":"\u0061"}}"#;
+
+/// The next event, its lines.
+pub(super) async fn next(ear: &mut Ear) -> Option<Vec<String>> {
+    let heard = tokio::time::timeout(PATIENCE, ear.next_event());
+    let heard = heard.await.unwrap()?;
+    Some(heard.lines().map(str::to_owned).collect())
+}
+
+/// The next message.
+pub(super) async fn hears(ear: &mut Ear) -> Option<Value> {
+    loop {
+        let lines = next(ear).await?;
+        let mut data = lines.iter().filter_map(|line| line.strip_prefix("data: "));
+        if let Some(message) = data.next() {
+            return Some(serde_json::from_str(message).unwrap());
+        }
+    }
+}
+
+/// The id that the event has for the client.
+pub(super) fn id(lines: &[String]) -> String {
+    let id = lines.iter().find_map(|line| line.strip_prefix("id: "));
+    id.unwrap_or_else(|| panic!("{lines:?}")).to_owned()
+}
+
+#[tokio::test]
+async fn events_pass_as_they_come_with_their_ids_sealed() {
+    let world = world().await;
+    for version in [MODERN, LEGACY] {
+        let upstream = world.tool_runner.relays.live();
+        upstream
+            .unbounded_send(head(200, pb::RelayContent::Events))
+            .unwrap();
+        let mut ear = Ear::on(call(&world, version, "read")).await;
+        assert_eq!(ear.header("cache-control"), "no-store");
+        assert_eq!(ear.header("x-accel-buffering"), "no");
+        // Each is heard before the next one is said.
+        let priming = pb::RelayEvent {
+            id: Some("own/1".to_owned()),
+            retry_ms: Some(1_500),
+            ..pb::RelayEvent::default()
+        };
+        upstream.unbounded_send(Part::Event(priming)).unwrap();
+        let heard = next(&mut ear).await.unwrap();
+        let first = id(&heard);
+        assert_eq!(heard[1..], ["retry: 1500", "data:"]);
+        upstream.unbounded_send(event("own/2", PROGRESS)).unwrap();
+        let heard = next(&mut ear).await.unwrap();
+        assert_ne!(id(&heard), first);
+        let data = format!("data: {PROGRESS}");
+        assert_eq!(heard[1..], ["event: message", &data]);
+        let asks = r#"{"jsonrpc":"2.0","id":1.0,"method":"elicitation/create","params":{}}"#;
+        let without_id = Part::Event(pb::RelayEvent {
+            message: asks.into(),
+            ..pb::RelayEvent::default()
+        });
+        upstream.unbounded_send(without_id).unwrap();
+        let heard = next(&mut ear).await.unwrap();
+        assert_eq!(heard, ["event: message", &format!("data: {asks}")]);
+        let said = answer(r#"{"content":[1.10]}"#);
+        upstream.unbounded_send(last_event("own/3", &said)).unwrap();
+        let heard = next(&mut ear).await.unwrap();
+        assert!(!heard[0].contains("own"), "{heard:?}");
+        let told = heard[2].strip_prefix("data: ").unwrap();
+        let told: Value = serde_json::from_str(told).unwrap();
+        assert_eq!(told.pointer(CALL_ID), Some(&json!(carried(&world).call_id)));
+        assert!(heard[2].contains(r#""content":[1.10]"#));
+        drop(upstream);
+        assert_eq!(next(&mut ear).await, None);
+    }
+    assert_eq!(world.audit.outcomes.reaches(2).await.len(), 2);
+}
+
+#[tokio::test]
+async fn the_answer_on_a_stream_leaves_once_it_is_on_record_and_not_without() {
+    let world = world().await;
+    let (release, held) = oneshot::channel();
+    world.audit.next([Append::Keep, Append::Hold(held)]);
+    let upstream = world.tool_runner.relays.live();
+    let said = answer(r#"{"secret":1}"#);
+    for part in [head(200, pb::RelayContent::Events), last_event("1", &said)] {
+        upstream.unbounded_send(part).unwrap();
+    }
+    let mut ear = Ear::on(call(&world, MODERN, "read")).await;
+    world.audit.attempts.reaches(2).await;
+    assert_eq!(world.audit.outcomes.count(), 0);
+    release.send(()).unwrap();
+    assert!(next(&mut ear).await.unwrap()[2].contains("secret"));
+
+    for version in [MODERN, LEGACY] {
+        world.audit.next([Append::Keep, Append::Fail, Append::Fail]);
+        let parts = vec![head(200, pb::RelayContent::Events), last_event("1", &said)];
+        world.tool_runner.relays.next([Carry::Give(parts)]);
+        let mut ear = Ear::on(call(&world, version, "read")).await;
+        let told = hears(&mut ear).await.unwrap();
+        assert_eq!(
+            (&told["id"], &told["error"]["code"]),
+            (&json!(7), &json!(-32603))
+        );
+        let call_id = &told["error"]["data"]["dev.wardgate/callId"];
+        assert_eq!(*call_id, carried(&world).call_id);
+        assert_eq!(hears(&mut ear).await, None);
+    }
+}
+
+#[tokio::test]
+async fn a_stream_that_breaks_ends_with_an_error_and_the_record_knows() {
+    let world = world().await;
+    let failed = |kind: &str| {
+        Part::Failure(pb::RelayFailure {
+            text: "It is away.".to_owned(),
+            facts: Some(pb::ResultFacts {
+                status: pb::OutcomeStatus::Timeout.into(),
+                error_kind: kind.to_owned(),
+                ..pb::ResultFacts::default()
+            }),
+        })
+    };
+    let begins = || vec![head(200, pb::RelayContent::Events), event("1", PROGRESS)];
+    let mut fails = begins();
+    fails.push(failed("timeout"));
+    world
+        .tool_runner
+        .relays
+        .next([Carry::Give(fails), Carry::Cut(begins())]);
+    for (status, reason, words) in [
+        (Status::Timeout, "timeout", "It is away."),
+        (
+            Status::Unknown,
+            "tool_runner_unavailable",
+            "cannot be passed on",
+        ),
+    ] {
+        let mut ear = Ear::on(call(&world, MODERN, "read")).await;
+        assert_eq!(
+            hears(&mut ear).await.unwrap()["method"],
+            "notifications/progress"
+        );
+        let told = hears(&mut ear).await.unwrap();
+        assert_eq!(
+            (&told["id"], &told["error"]["code"]),
+            (&json!(7), &json!(-32603))
+        );
+        assert!(
+            told["error"]["message"].as_str().unwrap().contains(words),
+            "{told}"
+        );
+        assert_eq!(hears(&mut ear).await, None);
+        let outcome = world
+            .audit
+            .outcomes
+            .until(|all| all.iter().any(|outcome| outcome.reason == reason));
+        assert_eq!(outcome.await.pop().unwrap().status, status);
+    }
+}
+
+#[tokio::test]
+async fn a_failure_in_place_of_an_answer_is_told_in_its_words() {
+    let world = world().await;
+    let failure = || {
+        Part::Failure(pb::RelayFailure {
+            text: "The server does not answer. Try again later.".to_owned(),
+            facts: Some(pb::ResultFacts {
+                status: pb::OutcomeStatus::ToolError.into(),
+                error_kind: "source_unavailable".to_owned(),
+                ..pb::ResultFacts::default()
+            }),
+        })
+    };
+    let begun = vec![head(200, pb::RelayContent::Json), failure()];
+    world.tool_runner.relays.next([
+        Carry::Give(vec![failure()]),
+        Carry::Give(begun),
+        Carry::Give(vec![failure()]),
+    ]);
+    for request in [
+        call(&world, MODERN, "read"),
+        call(&world, LEGACY, "read"),
+        request(&world, LEGACY, "tools/list", ""),
+    ] {
+        let reply = crate::world::Reply::to(request).await;
+        assert_eq!(
+            (reply.status, reply.code(), reply.at("/id")),
+            (200, -32603, json!(7))
+        );
+        assert!(reply.text.contains("Try again later"), "{reply:?}");
+    }
+    let outcomes = world.audit.outcomes.reaches(2).await;
+    assert!(outcomes.iter().all(|it| it.reason == "source_unavailable"));
+}
