@@ -4,6 +4,8 @@
 //!  test ──HTTP──▶ gateway, /mcp/upstream/up ──▶ fakes::relay: says what the test tells it to
 //! ```
 
+mod handles;
+mod taken_up;
 mod verbatim;
 
 use reqwest::RequestBuilder;
