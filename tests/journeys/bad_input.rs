@@ -328,7 +328,6 @@ async fn a_path_nobody_serves_is_not_found() {
         "/mcp/",
         "/mcp/a/b",
         "/message/",
-        "/sse",
         "/metrics/x",
         "/%00",
         "/../keys/issuer.pem",

@@ -23,6 +23,7 @@ mod memory_access;
 mod permit;
 mod record;
 mod sealing;
+pub mod source_uri;
 mod switch;
 mod time;
 mod tool;

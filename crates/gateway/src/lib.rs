@@ -5,7 +5,8 @@
 //!             edge:    version,    │  ▲
 //!             origin,  method      │  │ receipt
 //!             Caller               ▼  │
-//!                        authority (policy) · runner (tool-runner) · trail (audit)
+//!               │        authority (policy) · runner (tool-runner) · trail (audit)
+//!               └────▶ upstream: one server as it is, by the same rights
 //! ```
 //!
 //! One job: let a verified caller's call through the story in `call_tool`, in whichever protocol version

@@ -23,6 +23,7 @@ mod error;
 mod executor;
 mod failure;
 mod files;
+mod following;
 mod grpc;
 pub mod import;
 mod imported;

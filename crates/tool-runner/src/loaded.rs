@@ -16,7 +16,7 @@ use wardgate_rpc::client::MemoryClient;
 
 use crate::catalogue::{Catalogue, MaxRows, Offers, Tool, Toolset};
 use crate::compiled::CompiledPermits;
-use crate::content::Contents;
+use crate::content::{Contents, Following};
 use crate::executor::{Beyond, Caps, Executor, Sources};
 use crate::mcp::Upstream;
 use crate::platform::{KnownTool, Overview, Platform};
@@ -121,6 +121,8 @@ pub(crate) struct Shared {
     pub(crate) store: Store,
     /// Places for exchanges with upstream servers that are carried as they stand.
     pub(crate) relays: Arc<Semaphore>,
+    /// Prompts and resources of MCP servers.
+    pub(crate) following: Arc<Following>,
     /// How long results that are too large for an answer are kept.
     pub(crate) kept_for: Duration,
     /// Where tools about conversations ask; none where there are no conversations.
@@ -139,6 +141,7 @@ impl Shared {
             rates: Arc::new(RateLimiter::new()),
             results: Arc::new(results),
             relays: Arc::new(Semaphore::new(relay::MOST_OPEN)),
+            following: Arc::new(Following::new()),
             store,
             kept_for: config.kept_for,
             memory: None,
@@ -167,14 +170,17 @@ impl Loaded {
         let mut sources = Sources::new(&shared.platform, shared.memory.clone());
         let open = previous.map(|previous| &previous.sources);
         let mut offers = BTreeMap::new();
-        let contents = Contents::of(&settings, &toolsets);
-        for settings in settings {
-            if let Some(of_source) = Offers::of(&settings, &tools) {
+        for settings in &settings {
+            if let Some(of_source) = Offers::of(settings, &tools) {
                 offers.insert(of_source.source.clone(), of_source);
             }
             let limit = longest(&tools, &settings.name, config.time_limit);
-            sources.open(settings, limit, &shared.ambient, open)?;
+            sources.open(settings.clone(), limit, &shared.ambient, open)?;
         }
+        let (following, limit) = (&shared.following, config.time_limit);
+        let contents = Contents::of(&settings, &toolsets, &sources, following, limit)?;
+        let of_contents = contents.digest();
+        let version = Digest::of_parts([&version, &of_contents].map(|it| it.as_bytes().as_slice()));
         let toolsets_of = |tool: &Tool| -> Vec<String> {
             let toolsets = toolsets.iter();
             toolsets
@@ -262,8 +268,7 @@ impl Loaded {
 
     /// The MCP server of that name, and what guards it.
     pub(crate) fn server(&self, source: &str) -> Option<(Arc<Upstream>, Arc<SourceGuard>)> {
-        let guard = self.sources.guard(source)?;
-        Some((self.sources.mcp(source).ok()?, Arc::clone(guard)))
+        self.sources.server(source).ok()
     }
 
     /// The MCP servers whose tools are imported, by name of their source.

@@ -7,6 +7,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use futures::future::select_all;
 use futures::stream::{self, BoxStream, Stream, StreamExt};
 use metrics::counter;
 use tokio::sync::{mpsc, watch};
@@ -98,8 +99,10 @@ pub(crate) fn start(
     let loaded = Loaded::new(catalogue, &config, &keys, &shared, None)?;
     seen.attached = loaded.contents().files();
     // Before anyone can answer.
-    let upstreams = importer.changes();
+    let mut upstreams = vec![importer.changes()];
+    upstreams.extend(shared.following.changes());
     importer.follow(loaded.upstreams());
+    shared.following.follow(loaded.contents());
     let (version, _) = watch::channel(loaded.version());
     let runner = Arc::new(Runner {
         loaded: ArcSwap::from_pointee(loaded),
@@ -229,7 +232,7 @@ impl ToolRunnerService for Runner {
             .check_source(&asked)
             .and_then(|()| content::admit(asked, &loaded, max_bytes, now))
             .map_err(|error| refused(&error))?;
-        Ok(Response::new(admitted.get()))
+        Ok(Response::new(Box::pin(admitted.get()).await))
     }
 
     async fn set_switch(
@@ -473,6 +476,7 @@ impl Runner {
         )?;
         let version = loaded.version();
         self.importer.follow(loaded.upstreams());
+        self.shared.following.follow(loaded.contents());
         self.loaded.store(Arc::new(loaded));
         self.tell_version();
         Ok(version)
@@ -503,7 +507,11 @@ async fn follow_switches(
 
 /// Looks at the files again and again, and at what upstreams offer when that changes, as long as the service
 /// lives.
-async fn follow_files(runner: Weak<Runner>, mut seen: Files, mut upstreams: watch::Receiver<u64>) {
+async fn follow_files(
+    runner: Weak<Runner>,
+    mut seen: Files,
+    mut upstreams: Vec<watch::Receiver<u64>>,
+) {
     let Some(interval) = runner.upgrade().map(|runner| runner.config.reload_interval) else {
         return;
     };
@@ -514,7 +522,7 @@ async fn follow_files(runner: Weak<Runner>, mut seen: Files, mut upstreams: watc
     loop {
         let of_upstreams = tokio::select! {
             _ = ticks.tick() => false,
-            changed = upstreams.changed() => match changed {
+            (changed, ..) = select_all(upstreams.iter_mut().map(|list| Box::pin(list.changed()))) => match changed {
                 Ok(()) => true,
                 Err(_closed) => return,
             },

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::value::RawValue;
-use wardgate_domain::{OfferKind, UriTemplate};
+use wardgate_domain::{OfferKind, UriTemplate, source_uri};
 use wardgate_rpc::client::{Content, ContentEntry, ContentSource};
 
 use crate::mcp::Version;
@@ -15,7 +15,7 @@ pub(crate) struct Index {
     pub(super) prompts: Vec<Entry>,
     pub(super) resources: Vec<Entry>,
     pub(super) templates: Vec<Entry>,
-    /// Those that tell which URIs are theirs, each with its source.
+    /// Those of the catalogue's own file, each with its source. A URI of a server names the server itself.
     readable: Vec<(UriTemplate, String)>,
 }
 
@@ -57,7 +57,16 @@ impl Index {
             entries
         };
         let templates = entries("uriTemplate", listed.templates);
-        let readable = templates.iter().filter_map(|entry| {
+        let sources: BTreeMap<_, _> = listed
+            .sources
+            .into_iter()
+            .map(|source| (source.name.clone(), source))
+            .collect();
+        let of_file = |entry: &&Entry| {
+            let source = sources.get(&entry.source);
+            source.is_some_and(|source| !source.is_upstream)
+        };
+        let readable = templates.iter().filter(of_file).filter_map(|entry| {
             let template = entry.name.parse().ok()?;
             Some((template, entry.source.clone()))
         });
@@ -66,11 +75,7 @@ impl Index {
             templates,
             prompts: entries("name", listed.prompts),
             resources: entries("uri", listed.resources),
-            sources: listed
-                .sources
-                .into_iter()
-                .map(|source| (source.name.clone(), source))
-                .collect(),
+            sources,
         }
     }
 
@@ -96,7 +101,7 @@ impl Index {
         find(&self.prompts, name)
     }
 
-    /// The resource at `uri`: one that is listed, or one of a template.
+    /// The resource at `uri`: one that is listed, one of a template, or whatever the server has that it names.
     pub(super) fn resource(&self, uri: &str) -> Option<Found> {
         let by_template = || {
             let mut readable = self.readable.iter();
@@ -106,7 +111,18 @@ impl Index {
                 own_name: uri.to_owned(),
             })
         };
-        find(&self.resources, uri).or_else(by_template)
+        let by_server = || {
+            let (source, own_name) = source_uri::inward(uri)?;
+            let source = self.sources.get(source)?;
+            let has_it = source.is_upstream && source.kinds.contains(&OfferKind::Resources);
+            has_it.then(|| Found {
+                source: source.name.clone(),
+                own_name,
+            })
+        };
+        find(&self.resources, uri)
+            .or_else(by_template)
+            .or_else(by_server)
     }
 
     pub(super) fn template(&self, text: &str) -> Option<Found> {
@@ -193,7 +209,22 @@ mod tests {
                 entry("guide://door", r#"{"title":"Door","name":"door"}"#),
                 entry("guide://broken", "[]"),
             ],
-            templates: vec![entry("guide://room/{room}", "{}")],
+            templates: vec![
+                entry("guide://room/{room}", "{}"),
+                ContentEntry {
+                    source: "notes".to_owned(),
+                    ..entry("notes+file:///{name}", "{}")
+                },
+            ],
+            sources: [("guides", false), ("notes", true)]
+                .map(|(name, is_upstream)| ContentSource {
+                    name: name.to_owned(),
+                    kinds: vec![OfferKind::Resources],
+                    toolsets: Vec::new(),
+                    is_upstream,
+                    is_missing: false,
+                })
+                .to_vec(),
             ..Content::default()
         })
     }
@@ -214,6 +245,12 @@ mod tests {
             assert_eq!(index.resource(uri), None, "{uri}");
         }
         assert!(index.template("guide://room/{room}").is_some());
+        let of_server = Found {
+            source: "notes".to_owned(),
+            own_name: "file:///a b?c".to_owned(),
+        };
+        assert_eq!(index.resource("notes+file:///a b?c"), Some(of_server));
+        assert_eq!(index.resource("guides+file:///a"), None, "it is no server");
     }
 
     #[test]

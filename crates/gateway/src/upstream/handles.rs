@@ -21,6 +21,9 @@ use crate::session::Purpose;
 /// Tasks that one stream can be about.
 const MAX_LISTENED: usize = 100;
 
+/// Stands for an id of a task that opens for nobody, or not for this caller.
+const NOBODYS: &str = "unknown to this caller";
+
 /// What an id of a task stands for.
 #[derive(Clone, Serialize, Deserialize)]
 pub(super) struct Task {
@@ -82,7 +85,8 @@ pub(super) fn opened(
         let within = belonging(visit, &request.method, subject);
         let sealed = text_of(state).unwrap_or_default();
         let own = sealer.open::<String>(Purpose::RequestState, caller, &within, &sealed);
-        let own = own.ok_or_else(|| unknown("requestState"))?;
+        // One that was made for another, for another request or by nobody: all alike.
+        let own = own.ok_or_else(|| RpcError::invalid_params("unknown `requestState`"))?;
         new.push((state.get(), Value::from(own).to_string()));
     }
     let followed = held.notifications.map(|wanted| wanted.tasks);
@@ -94,20 +98,19 @@ pub(super) fn opened(
     let mut tasks = Vec::new();
     for raw in held.task.into_iter().chain(followed) {
         let sealed = text_of(raw).map(Cow::into_owned).unwrap_or_default();
-        let task = sealer.open::<Task>(Purpose::Task, caller, &visit.source, &sealed);
-        let task = task.ok_or_else(|| unknown("taskId"))?;
-        new.push((raw.get(), Value::from(task.own.as_str()).to_string()));
-        tasks.push(Task { sealed, ..task });
+        match sealer.open::<Task>(Purpose::Task, caller, &visit.source, &sealed) {
+            Some(task) => {
+                new.push((raw.get(), Value::from(task.own.as_str()).to_string()));
+                tasks.push(Task { sealed, ..task });
+            }
+            // What to say of it depends on more than the id, and the upstream knows.
+            None => new.push((raw.get(), Value::from(NOBODYS).to_string())),
+        }
     }
     Ok(Opened {
         message: (!new.is_empty()).then(|| exchanged(text, new)),
         tasks,
     })
-}
-
-/// One that was made for another, for another request or by nobody: all alike.
-fn unknown(member: &str) -> RpcError {
-    RpcError::invalid_params(format!("unknown `{member}`"))
 }
 
 /// `message` of the upstream's, as the client may hold what is in it. None where a handle cannot be handed out.

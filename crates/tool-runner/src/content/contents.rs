@@ -1,83 +1,216 @@
 //! Which prompts and resources are in force, and whose they are.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
-use wardgate_domain::OfferKind;
+use prost::Message;
+use tracing::warn;
+use wardgate_domain::{ColumnClass, Digest, OfferKind, source_uri};
 use wardgate_proto::toolrunner::v1 as pb;
 
-use super::Own;
 use super::own::Listed;
-use crate::catalogue::{SourceKind, SourceSettings, Toolset};
+use super::upstream::{Entries, OfUpstream};
+use super::{Following, Own};
+use crate::Error;
+use crate::catalogue::{McpSettings, Offered, SourceKind, SourceSettings, Toolset};
+use crate::executor::Sources;
 use crate::files::Attached;
+use crate::mcp::Upstream;
 
 /// The prompts and resources of a catalogue.
 pub(crate) struct Contents {
-    own: BTreeMap<String, Arc<Own>>,
+    origins: BTreeMap<String, Origin>,
     /// Without the version.
     list: pb::ListContentResponse,
 }
 
-impl Contents {
-    pub(crate) fn of(sources: &[SourceSettings], toolsets: &[Toolset]) -> Self {
-        let mut own = BTreeMap::new();
-        let mut list = pb::ListContentResponse::default();
-        for source in sources {
-            let SourceKind::Content(content) = &source.kind else {
-                continue;
-            };
-            let name = source.name.as_str();
-            list.sources.push(pb::ContentSource {
-                name: name.to_owned(),
-                prompts: content.kinds().any(|kind| kind == OfferKind::Prompts),
-                resources: content.kinds().any(|kind| kind == OfferKind::Resources),
-                toolsets: toolsets
-                    .iter()
-                    .filter(|toolset| content.tags.iter().any(|tag| toolset.tags.contains(tag)))
-                    .map(|toolset| toolset.name.clone())
-                    .collect(),
-                is_upstream: false,
-                is_missing: false,
-            });
-            let entry = |listed| entry(name, listed);
-            list.prompts.extend(content.prompts().map(entry));
-            list.resources.extend(content.resources().map(entry));
-            list.resource_templates
-                .extend(content.templates().map(entry));
-            own.insert(source.name.clone(), Arc::clone(content));
+/// Where a source has them from.
+#[derive(Clone)]
+pub(super) enum Origin {
+    Own(Arc<Own>),
+    Upstream(Arc<OfUpstream>),
+}
+
+impl Origin {
+    /// What every text of it is.
+    pub(super) fn class(&self) -> &ColumnClass {
+        match self {
+            Self::Own(own) => &own.class,
+            Self::Upstream(of) => &of.class,
         }
+    }
+
+    /// A URI of `source`, as clients know it.
+    pub(super) fn shown<'u>(&self, source: &str, uri: &'u str) -> Cow<'u, str> {
+        match self {
+            Self::Own(_) => uri.into(),
+            Self::Upstream(_) => {
+                source_uri::outward(source, uri).map_or_else(|| uri.into(), Cow::Owned)
+            }
+        }
+    }
+}
+
+impl Contents {
+    /// Of `sources`, which are open; of servers what `following` last heard. A server may take `limit` for an answer.
+    pub(crate) fn of(
+        sources: &[SourceSettings],
+        toolsets: &[Toolset],
+        open: &Sources,
+        following: &Following,
+        limit: Duration,
+    ) -> Result<Self, Error> {
+        let mut contents = Self {
+            origins: BTreeMap::new(),
+            list: pb::ListContentResponse::default(),
+        };
+        // The file's own first: of two of one name the first stays.
+        for source in sources {
+            if let SourceKind::Content(own) = &source.kind {
+                contents.add_own(&source.name, own, toolsets);
+            }
+        }
+        for source in sources {
+            if let SourceKind::Mcp(settings) = &source.kind
+                && let [Offered::All | Offered::Named(_), _] | [_, Offered::All | Offered::Named(_)] =
+                    [&settings.prompts, &settings.resources]
+            {
+                let server = open.server(&source.name)?;
+                let of = OfUpstream::new(&source.name, settings, server, limit);
+                contents.add_upstream(of, settings, toolsets, following);
+            }
+        }
+        contents.settle();
+        Ok(contents)
+    }
+
+    fn add_own(&mut self, source: &str, own: &Arc<Own>, toolsets: &[Toolset]) {
+        let entry = |listed: Listed| pb::ContentEntry {
+            source: source.to_owned(),
+            own_name: listed.name.clone(),
+            name: listed.name,
+            definition_json: listed.definition.to_string().into(),
+        };
+        self.list.prompts.extend(own.prompts().map(entry));
+        self.list.resources.extend(own.resources().map(entry));
+        let templates = own.templates().map(entry);
+        self.list.resource_templates.extend(templates);
+        self.list.sources.push(pb::ContentSource {
+            name: source.to_owned(),
+            prompts: own.kinds().any(|kind| kind == OfferKind::Prompts),
+            resources: own.kinds().any(|kind| kind == OfferKind::Resources),
+            toolsets: names(toolsets, &own.tags),
+            is_upstream: false,
+            is_missing: false,
+        });
+        let origin = Origin::Own(Arc::clone(own));
+        self.origins.insert(source.to_owned(), origin);
+    }
+
+    fn add_upstream(
+        &mut self,
+        of: OfUpstream,
+        settings: &McpSettings,
+        toolsets: &[Toolset],
+        following: &Following,
+    ) {
+        let source = of.source.clone();
+        let entries = Entries {
+            of: &of,
+            prefix: &settings.prefix,
+        };
+        let prompts = following.prompts.list(&source).unwrap_or_default();
+        let listed = following.resources.list(&source).unwrap_or_default();
+        self.list.prompts.extend(entries.prompts(&prompts.0));
+        let resources = entries.resources(&listed.resources);
+        self.list.resources.extend(resources);
+        let templates = entries.templates(&listed.templates);
+        self.list.resource_templates.extend(templates);
+        let missing = [following.prompts.missing(), following.resources.missing()];
+        let mut tags = settings.tags.clone();
+        tags.push(format!("upstream:{source}"));
+        self.list.sources.push(pb::ContentSource {
+            name: source.clone(),
+            prompts: of.prompts != Offered::None,
+            resources: of.resources != Offered::None,
+            toolsets: names(toolsets, &tags),
+            is_upstream: true,
+            is_missing: missing.iter().any(|missing| missing.contains(&source)),
+        });
+        self.origins.insert(source, Origin::Upstream(Arc::new(of)));
+    }
+
+    /// Puts the lists in order. No name stands in one twice.
+    fn settle(&mut self) {
         let lists = [
-            &mut list.prompts,
-            &mut list.resources,
-            &mut list.resource_templates,
+            &mut self.list.prompts,
+            &mut self.list.resources,
+            &mut self.list.resource_templates,
         ];
         for list in lists {
             list.sort_by(|a, b| a.name.cmp(&b.name));
+            list.dedup_by(|later, earlier| {
+                let is_taken = later.name == earlier.name;
+                if is_taken {
+                    warn!(
+                        source = later.source,
+                        by = earlier.source,
+                        "a prompt or resource is left out: its name is taken"
+                    );
+                }
+                is_taken
+            });
         }
-        Self { own, list }
     }
 
-    /// The source of that name, if it has content of its own.
-    pub(super) fn own(&self, source: &str) -> Option<&Arc<Own>> {
-        self.own.get(source)
+    /// Where the source of that name has them from, if it has any.
+    pub(super) fn origin(&self, source: &str) -> Option<&Origin> {
+        self.origins.get(source)
+    }
+
+    /// The servers that offer any of what `of` picks.
+    pub(super) fn servers(
+        &self,
+        of: impl Fn(&OfUpstream) -> &Offered,
+    ) -> BTreeMap<String, Arc<Upstream>> {
+        let servers = self
+            .origins
+            .iter()
+            .filter_map(|(source, origin)| match origin {
+                Origin::Upstream(server) if *of(server) != Offered::None => {
+                    Some((source.clone(), Arc::clone(&server.upstream)))
+                }
+                Origin::Upstream(_) | Origin::Own(_) => None,
+            });
+        servers.collect()
     }
 
     /// Every file that something of it stands in.
     pub(crate) fn files(&self) -> Vec<Attached> {
-        let files = self.own.values().flat_map(|own| own.files());
-        files.cloned().collect()
+        let files = self.origins.values().flat_map(|origin| match origin {
+            Origin::Own(own) => own.files().cloned().collect(),
+            Origin::Upstream(_) => Vec::new(),
+        });
+        files.collect()
     }
 
     pub(crate) fn list(&self) -> &pb::ListContentResponse {
         &self.list
     }
+
+    /// Differs whenever the lists do.
+    pub(crate) fn digest(&self) -> Digest {
+        Digest::of(&self.list.encode_to_vec())
+    }
 }
 
-fn entry(source: &str, listed: Listed) -> pb::ContentEntry {
-    pb::ContentEntry {
-        source: source.to_owned(),
-        own_name: listed.name.clone(),
-        name: listed.name,
-        definition_json: listed.definition.to_string().into(),
-    }
+/// The toolsets that have one of these tags.
+fn names(toolsets: &[Toolset], tags: &[String]) -> Vec<String> {
+    let toolsets = toolsets.iter();
+    toolsets
+        .filter(|toolset| tags.iter().any(|tag| toolset.tags.contains(tag)))
+        .map(|toolset| toolset.name.clone())
+        .collect()
 }

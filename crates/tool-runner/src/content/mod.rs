@@ -1,17 +1,25 @@
 //! Prompts and resources: which there are, and the story of getting one.
 //!
 //! ```text
-//!   tools.yaml ─▶ own ─▶ contents: the lists, and who has what
-//!                           │
+//!   tools.yaml ──▶ own ───────┐
+//!   MCP servers ─▶ upstream ──┴▶ contents: the lists, and who has what
+//!                                   │
 //!   GetContent ─▶ story: source ─▶ permit ─▶ get ─▶ redact ─▶ result
 //!                           └ refused: nothing was got
 //! ```
 
 mod contents;
+mod error;
 mod own;
 mod released;
 mod story;
+mod upstream;
 
 pub(crate) use contents::Contents;
-pub(crate) use own::{CONTENT, Own};
+pub(crate) use error::GetError;
+pub(crate) use own::Own;
 pub(crate) use story::{Asked, admit};
+pub(crate) use upstream::{Following, in_content, in_meta};
+
+/// The column whose class governs every text that is read here.
+pub(crate) const CONTENT: &str = "content";

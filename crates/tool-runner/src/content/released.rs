@@ -44,6 +44,15 @@ impl Censor<'_> {
         json!({ "contents": contents.collect::<Vec<_>>() })
     }
 
+    /// The result of `completion/complete`: a value that is not clear completes nothing.
+    pub(super) fn completion(&mut self, result: Value) -> Value {
+        if self.tier == ColumnTier::Clear {
+            return result;
+        }
+        self.redacted += count(&result["completion"], "values");
+        json!({ "completion": { "values": [] } })
+    }
+
     fn block(&mut self, content: &Value) -> Value {
         let text = match content["type"].as_str() {
             Some("text") => &content["text"],

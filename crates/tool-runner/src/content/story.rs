@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   admit:  source ─▶ permit ─▶ Admitted          refused: nothing was got
-//!   get:    own text ─▶ redact ─▶ result
+//!   get:    own text, or the server ─▶ redact ─▶ result
 //! ```
 
 use std::sync::Arc;
@@ -19,16 +19,16 @@ use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_proto::toolrunner::v1::get_content_request::{Completion, Wanted};
 use wardgate_telemetry::names;
 
-use super::Own;
-use super::own::GetError;
+use super::contents::Origin;
 use super::released::{Censor, count};
+use super::{GetError, Own};
 use crate::Error;
 use crate::compiled::CompiledPermit;
 use crate::loaded::Loaded;
 use crate::result::Stopwatch;
 
 /// Most values of one completion (MCP, "completion/complete").
-const MAX_VALUES: usize = 100;
+pub(super) const MAX_VALUES: usize = 100;
 
 /// What is asked for, its fields checked.
 pub(crate) struct Asked {
@@ -49,7 +49,7 @@ enum Wish {
 }
 
 /// What the policy decides on.
-enum Named {
+pub(super) enum Named {
     Prompt(String),
     /// Or a template of URIs.
     Resource(String),
@@ -133,7 +133,7 @@ impl TryFrom<pb::GetContentRequest> for Asked {
 /// What may be got. Only [`admit`] makes one.
 pub(crate) struct Admitted {
     asked: Asked,
-    own: Arc<Own>,
+    origin: Origin,
     permit: Permit,
     compiled: Arc<CompiledPermit>,
     max_bytes: usize,
@@ -151,8 +151,8 @@ pub(crate) fn admit(
     let kind = asked.wish.kind();
     let offers = loaded.offers(&asked.source);
     let facts = offers.and_then(|offers| offers.facts(kind));
-    let own = loaded.contents().own(&asked.source);
-    let (facts, own) = facts.zip(own).ok_or(Error::UnknownTool)?;
+    let origin = loaded.contents().origin(&asked.source);
+    let (facts, origin) = facts.zip(origin).ok_or(Error::UnknownTool)?;
     let signed = asked.permit.take().ok_or(Error::NoPermit)?;
     let to_run = CallToRun {
         caller: &asked.caller,
@@ -163,7 +163,7 @@ pub(crate) fn admit(
     let (permit, compiled) = loaded.compiled().admit(signed, to_run, None, now)?;
     stopwatch.lap("permit");
     Ok(Admitted {
-        own: Arc::clone(own),
+        origin: origin.clone(),
         asked,
         permit,
         compiled,
@@ -172,102 +172,79 @@ pub(crate) fn admit(
     })
 }
 
-/// Why there is no result: how the record tells it, and words for the client.
-struct Failure {
-    status: pb::OutcomeStatus,
-    kind: &'static str,
-    words: String,
-}
-
-impl From<GetError> for Failure {
-    fn from(error: GetError) -> Self {
-        Self {
-            status: pb::OutcomeStatus::InvalidArguments,
-            kind: match error {
-                GetError::Unknown => UNKNOWN,
-                GetError::Invalid(_) => "invalid_arguments",
-            },
-            words: error.to_string(),
-        }
-    }
-}
-
-/// The kind of a failure to find anything of that name.
-const UNKNOWN: &str = "unknown";
-
 impl Admitted {
-    /// Gets it.
-    pub(crate) fn get(mut self) -> pb::GetContentResponse {
+    /// Gets it. Dropping the future stops the work at the source.
+    pub(crate) async fn get(mut self) -> pb::GetContentResponse {
         info!(
             { names::CALL_ID } = %self.asked.id,
             source = self.asked.source,
             "getting a prompt, a resource or a completion"
         );
-        let got = self.find();
+        let got = self.find().await;
         self.stopwatch.lap("execute");
-        match got.and_then(|result| self.release(result)) {
-            Ok((result, facts)) => pb::GetContentResponse {
-                result_json: result.into(),
-                error: String::new(),
-                facts: Some(pb::ResultFacts {
-                    stages: self.stopwatch.into_stages(),
-                    ..facts
-                }),
-            },
-            Err(failure) => pb::GetContentResponse {
-                result_json: Bytes::new(),
-                error: failure.words,
-                facts: Some(pb::ResultFacts {
-                    status: failure.status.into(),
-                    error_kind: failure.kind.to_owned(),
-                    stages: self.stopwatch.into_stages(),
-                    ..pb::ResultFacts::default()
-                }),
-            },
+        let mut answer = match got.and_then(|result| self.release(result)) {
+            Ok(released) => released,
+            Err(error) => {
+                let (status, kind) = error.told();
+                pb::GetContentResponse {
+                    error: error.to_string(),
+                    facts: Some(pb::ResultFacts {
+                        status: status.into(),
+                        error_kind: kind.to_owned(),
+                        ..pb::ResultFacts::default()
+                    }),
+                    ..pb::GetContentResponse::default()
+                }
+            }
+        };
+        if let Some(facts) = &mut answer.facts {
+            facts.stages = self.stopwatch.into_stages();
+        }
+        answer
+    }
+
+    async fn find(&self) -> Result<Value, GetError> {
+        match (&self.asked.wish, &self.origin) {
+            (Wish::Prompt { name, arguments }, Origin::Own(own)) => own.get_prompt(name, arguments),
+            (Wish::Prompt { name, arguments }, Origin::Upstream(of)) => {
+                of.get_prompt(name, arguments).await
+            }
+            (Wish::Resource { uri }, Origin::Own(own)) => own.read_resource(uri),
+            (Wish::Resource { uri }, Origin::Upstream(of)) => of.read_resource(uri).await,
+            (Wish::Completion { of, wanted }, Origin::Own(own)) => complete(own, of, wanted),
+            (Wish::Completion { of, wanted }, Origin::Upstream(upstream)) => {
+                upstream.complete(of, wanted).await
+            }
         }
     }
 
-    fn find(&self) -> Result<Value, Failure> {
-        Ok(match &self.asked.wish {
-            Wish::Prompt { name, arguments } => self.own.get_prompt(name, arguments)?,
-            Wish::Resource { uri } => self.own.read_resource(uri)?,
-            Wish::Completion { of, wanted } => {
-                let (argument, begun) = (&wanted.argument, &wanted.value);
-                let values = match of {
-                    Named::Prompt(name) => self.own.complete_prompt(name, argument, begun)?,
-                    Named::Resource(uri) => self.own.complete_template(uri, argument, begun)?,
-                };
-                let first = &values[..values.len().min(MAX_VALUES)];
-                let has_more = values.len() > MAX_VALUES;
-                json!({
-                    "completion": { "values": first, "total": values.len(), "hasMore": has_more },
-                })
-            }
-        })
-    }
-
     /// Redacts what was found and makes the result of it.
-    fn release(&mut self, found: Value) -> Result<(String, pb::ResultFacts), Failure> {
-        let class = &self.own.class;
+    fn release(&mut self, found: Value) -> Result<pb::GetContentResponse, GetError> {
+        let class = self.origin.class();
         let mut censor = Censor {
             redactor: &self.compiled.redactor,
             class,
             tier: self.permit.tier(class),
             redacted: 0,
         };
-        let (result, parts, phi) = match &self.asked.wish {
-            Wish::Prompt { .. } => {
+        let (result, parts, phi) = match (&self.asked.wish, &self.origin) {
+            (Wish::Prompt { .. }, _) => {
                 let parts = count(&found, "messages");
                 (censor.prompt(found), parts, censor.phi())
             }
-            Wish::Resource { uri } => {
+            (Wish::Resource { uri }, origin) => {
                 let parts = count(&found, "contents");
-                (censor.resource(uri, found), parts, censor.phi())
+                let uri = origin.shown(&self.asked.source, uri);
+                (censor.resource(&uri, found), parts, censor.phi())
             }
             // What an argument may be is part of its definition.
-            Wish::Completion { .. } => {
+            (Wish::Completion { .. }, Origin::Own(_)) => {
                 let parts = count(&found["completion"], "values");
                 (found, parts, false)
+            }
+            (Wish::Completion { .. }, Origin::Upstream(_)) => {
+                let parts = count(&found["completion"], "values");
+                (censor.completion(found), parts, censor.phi())
             }
         };
         let facts = pb::ResultFacts {
@@ -280,12 +257,26 @@ impl Admitted {
         let result = result.to_string();
         self.stopwatch.lap("redact");
         if result.len() > self.max_bytes {
-            return Err(Failure {
-                status: pb::OutcomeStatus::ToolError,
-                kind: "result_too_large",
-                words: "It is larger than a result may be.".to_owned(),
-            });
+            return Err(GetError::too_large());
         }
-        Ok((result, facts))
+        Ok(pb::GetContentResponse {
+            result_json: result.into(),
+            error: String::new(),
+            facts: Some(facts),
+        })
     }
+}
+
+/// The values of an argument of the file's own.
+fn complete(own: &Own, of: &Named, wanted: &Completion) -> Result<Value, GetError> {
+    let (argument, begun) = (&wanted.argument, &wanted.value);
+    let values = match of {
+        Named::Prompt(name) => own.complete_prompt(name, argument, begun)?,
+        Named::Resource(uri) => own.complete_template(uri, argument, begun)?,
+    };
+    let first = &values[..values.len().min(MAX_VALUES)];
+    let has_more = values.len() > MAX_VALUES;
+    Ok(json!({
+        "completion": { "values": first, "total": values.len(), "hasMore": has_more },
+    }))
 }

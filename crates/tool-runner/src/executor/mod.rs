@@ -250,6 +250,14 @@ impl Sources {
         }
     }
 
+    /// The MCP server of that name, and what guards it.
+    pub(crate) fn server(&self, name: &str) -> Result<(Arc<Upstream>, Arc<SourceGuard>), Error> {
+        let upstream = self.mcp(name)?;
+        let guard = self.guard(name);
+        let guard = guard.ok_or_else(|| Error::NoSource(name.to_owned()))?;
+        Ok((upstream, Arc::clone(guard)))
+    }
+
     /// Every MCP server.
     pub(crate) fn servers(&self) -> impl Iterator<Item = &Arc<Upstream>> {
         self.open.values().filter_map(|open| match &open.source {

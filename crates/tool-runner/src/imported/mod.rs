@@ -11,11 +11,9 @@
 //! the start; one that went away keeps its last list. Calls of its tools fail meanwhile, and lists name it as
 //! missing.
 
-mod follow;
 mod importing;
 mod recorder;
 mod review;
-mod roster;
 mod standing;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,19 +21,19 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::watch;
+use tokio::time::Instant;
 use tracing::warn;
 use wardgate_domain::{Ambient, Digest};
 use wardgate_rpc::client::AuditClient;
 
 use crate::Error;
 use crate::catalogue::{Catalogue, Imports, Tool};
-use crate::mcp::Upstream;
+use crate::following::{Followers, Listing, Roster};
+use crate::mcp::{Upstream, UpstreamError};
 use crate::pins::{Grade, Judged, JudgedTool, Pins};
 
-use follow::Followers;
-use importing::Importing;
+use importing::{Importing, List};
 use recorder::{ITSELF, Recorder};
-use roster::Roster;
 use standing::Standings;
 
 pub use review::{NotApproved, Review, ReviewedUpstream, Selection};
@@ -50,10 +48,26 @@ const FIRST_USE: &str = "first use";
 pub(crate) struct Importer {
     lock: PathBuf,
     ambient: Ambient,
-    roster: Roster,
-    followers: Followers,
+    roster: Roster<List>,
+    followers: Followers<Tools>,
     recorder: Recorder,
     state: Mutex<State>,
+}
+
+/// `tools/list`.
+struct Tools;
+
+impl Listing for Tools {
+    type List = List;
+
+    fn changes(upstream: &Upstream) -> watch::Receiver<u64> {
+        upstream.tools_changed()
+    }
+
+    async fn ask(upstream: &Upstream, deadline: Instant) -> Result<List, UpstreamError> {
+        let tools = upstream.list_tools(deadline).await?;
+        Ok(tools.iter().map(|tool| tool.raw.get().to_owned()).collect())
+    }
 }
 
 /// What is remembered from one catalogue to the next.

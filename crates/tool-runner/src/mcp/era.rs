@@ -68,8 +68,8 @@ pub(super) fn still_holds(since: Instant) -> bool {
 pub(super) struct Handshake {
     pub(super) era: Era,
     pub(super) version: &'static str,
-    /// The server announces changes of its tools.
-    pub(super) announces_tools: bool,
+    /// The server announces changes of its lists.
+    pub(super) announces: bool,
 }
 
 /// What the first message showed.
@@ -97,18 +97,23 @@ pub(super) fn initialize() -> Request<'static> {
 #[derive(Default, Deserialize)]
 struct Capabilities {
     #[serde(default)]
-    tools: Option<ToolsCapability>,
+    tools: Option<ListCapability>,
+    #[serde(default)]
+    prompts: Option<ListCapability>,
+    #[serde(default)]
+    resources: Option<ListCapability>,
 }
 
 #[derive(Deserialize)]
-struct ToolsCapability {
+struct ListCapability {
     #[serde(default, rename = "listChanged")]
     list_changed: bool,
 }
 
 impl Capabilities {
-    fn announces_tools(&self) -> bool {
-        self.tools.as_ref().is_some_and(|tools| tools.list_changed)
+    fn announce(&self) -> bool {
+        let lists = [&self.tools, &self.prompts, &self.resources];
+        lists.into_iter().flatten().any(|list| list.list_changed)
     }
 }
 
@@ -147,7 +152,7 @@ pub(super) fn read_probe(answer: Result<Box<RawValue>, RpcError>) -> Result<Prob
         return Ok(Probe::Modern(Handshake {
             era: Era::Modern,
             version: MODERN,
-            announces_tools: capabilities.announces_tools(),
+            announces: capabilities.announce(),
         }));
     }
     if LEGACY.into_iter().any(speaks) {
@@ -177,6 +182,6 @@ pub(super) fn read_initialize(result: &RawValue) -> Result<Handshake, UpstreamEr
     Ok(Handshake {
         era: Era::Legacy,
         version,
-        announces_tools: initialized.capabilities.announces_tools(),
+        announces: initialized.capabilities.announce(),
     })
 }

@@ -32,8 +32,10 @@ pub(super) struct Events {
     pub(super) upstream: String,
     pub(super) ambient: Ambient,
     health: watch::Sender<Health>,
-    /// Counts the announced or suspected changes.
+    /// Count the announced or suspected changes of each list.
     tools: watch::Sender<u64>,
+    prompts: watch::Sender<u64>,
+    resources: watch::Sender<u64>,
     warnings: Mutex<Quota>,
 }
 
@@ -44,6 +46,8 @@ impl Events {
             ambient,
             health: watch::Sender::new(Health::Untried),
             tools: watch::Sender::new(0),
+            prompts: watch::Sender::new(0),
+            resources: watch::Sender::new(0),
             warnings: Mutex::new(Quota::new(WARNINGS_PER_SECOND)),
         }
     }
@@ -54,6 +58,14 @@ impl Events {
 
     pub(super) fn tools_changes(&self) -> watch::Receiver<u64> {
         self.tools.subscribe()
+    }
+
+    pub(super) fn prompts_changes(&self) -> watch::Receiver<u64> {
+        self.prompts.subscribe()
+    }
+
+    pub(super) fn resources_changes(&self) -> watch::Receiver<u64> {
+        self.resources.subscribe()
     }
 
     pub(super) fn up(&self) {
@@ -90,20 +102,22 @@ impl Events {
         }
     }
 
-    /// The tools changed, or may have while nobody was listening.
-    pub(super) fn tools_changed(&self) {
-        self.tools.send_modify(|changes| *changes += 1);
+    /// Anything may have changed while nobody was listening.
+    pub(super) fn missed(&self) {
+        for list in [&self.tools, &self.prompts, &self.resources] {
+            changed(list);
+        }
     }
 
     /// Takes a message that belongs to no request of ours.
     pub(super) fn unsolicited(&self, message: &Incoming<'_>) {
         match message {
-            Incoming::Notification { method, .. }
-                if method == "notifications/tools/list_changed" =>
-            {
-                self.tools_changed();
-            }
-            Incoming::Notification { .. } => {}
+            Incoming::Notification { method, .. } => match &**method {
+                "notifications/tools/list_changed" => changed(&self.tools),
+                "notifications/prompts/list_changed" => changed(&self.prompts),
+                "notifications/resources/list_changed" => changed(&self.resources),
+                _ => {}
+            },
             Incoming::Answer { .. } => self.ignored("it answers a request that nobody made"),
             Incoming::Request { .. } => self.ignored("it is a request where none may be"),
         }
@@ -130,4 +144,8 @@ impl Events {
             );
         }
     }
+}
+
+fn changed(list: &watch::Sender<u64>) {
+    list.send_modify(|changes| *changes += 1);
 }

@@ -226,7 +226,7 @@ impl Link {
         }
         if earlier.is_some() {
             // What changed in between went unseen.
-            self.events.tools_changed();
+            self.events.missed();
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! Listening for changed tools, where that takes a request of its own.
+//! Listening for changed lists, where that takes a request of its own.
 
 use std::time::Duration;
 
@@ -21,7 +21,12 @@ const PAUSE: Backoff = Backoff {
 const LASTED: Duration = Duration::from_mins(1);
 
 pub(super) fn request() -> Request<'static> {
-    let wanted = Part::Json(json!({ "toolsListChanged": true }));
+    // A server acknowledges those of them that it has.
+    let wanted = Part::Json(json!({
+        "toolsListChanged": true,
+        "promptsListChanged": true,
+        "resourcesListChanged": true,
+    }));
     Request::new("subscriptions/listen", vec![("notifications", wanted)])
 }
 
@@ -45,7 +50,7 @@ where
         };
         tokio::time::sleep(PAUSE.wait(failures, &events.ambient)).await;
         // What changed in between went unseen.
-        events.tools_changed();
+        events.missed();
     }
 }
 
@@ -53,6 +58,6 @@ fn refused(events: &Events, error: &RpcError) {
     warn!(
         upstream = events.upstream,
         code = error.code,
-        "an upstream server announces changes of its tools but lets nobody listen"
+        "an upstream server announces changes of its lists but lets nobody listen"
     );
 }

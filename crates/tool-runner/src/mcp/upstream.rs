@@ -6,6 +6,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwapOption;
 use http::{HeaderName, HeaderValue};
 use serde_json::value::RawValue;
+use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::Instant;
 use wardgate_domain::Ambient;
@@ -55,6 +56,16 @@ impl Upstream {
         self.link.events.tools_changes()
     }
 
+    /// The same of its prompts.
+    pub(crate) fn prompts_changed(&self) -> watch::Receiver<u64> {
+        self.link.events.prompts_changes()
+    }
+
+    /// The same of its resources and their templates.
+    pub(crate) fn resources_changed(&self) -> watch::Receiver<u64> {
+        self.link.events.resources_changes()
+    }
+
     /// The server's tools, without those that cannot be offered.
     pub(crate) async fn list_tools(
         &self,
@@ -97,7 +108,6 @@ impl Upstream {
         CallResult::read(&result)
     }
 
-    #[cfg_attr(not(test), expect(dead_code, reason = "for the import of resources"))]
     /// The server's resources, each as it defines it.
     pub(crate) async fn list_resources(
         &self,
@@ -106,7 +116,6 @@ impl Upstream {
         self.list("resources/list", "resources", deadline).await
     }
 
-    #[cfg_attr(not(test), expect(dead_code, reason = "for the import of resources"))]
     /// The templates of its resources' URIs.
     pub(crate) async fn list_resource_templates(
         &self,
@@ -126,7 +135,6 @@ impl Upstream {
         self.ask(&request, deadline, None).await
     }
 
-    #[cfg_attr(not(test), expect(dead_code, reason = "for the import of prompts"))]
     /// The server's prompts, each as it defines it.
     pub(crate) async fn list_prompts(
         &self,
@@ -159,6 +167,30 @@ impl Upstream {
     /// gives, ends it at the server.
     pub(crate) async fn carry(&self, outbound: Outbound) -> Result<Carried, UpstreamError> {
         self.link.carry(outbound).await
+    }
+
+    /// How an argument may go on: `{"completion": {…}}`. `reference` and `argument` are what MCP calls so, `known` the
+    /// arguments that are known already, one JSON object.
+    pub(crate) async fn complete(
+        &self,
+        reference: Value,
+        argument: Value,
+        known: Option<Value>,
+        deadline: Instant,
+    ) -> Result<Box<RawValue>, UpstreamError> {
+        let mut members = vec![
+            ("ref", Part::Json(reference)),
+            ("argument", Part::Json(argument)),
+        ];
+        if let Some(known) = known {
+            members.push(("context", Part::Json(json!({ "arguments": known }))));
+        }
+        self.ask(
+            &Request::new("completion/complete", members),
+            deadline,
+            None,
+        )
+        .await
     }
 
     /// Ends the connection, and waits for its end: a program is given a few seconds.

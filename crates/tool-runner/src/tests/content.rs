@@ -66,7 +66,7 @@ impl Harness {
         facts.find(|facts| facts.kind == kind).unwrap()
     }
 
-    async fn terms_for(&self, kind: OfferKind, tier: ColumnTier) -> PermitTerms {
+    pub(super) async fn terms_for(&self, kind: OfferKind, tier: ColumnTier) -> PermitTerms {
         let facts = self.facts_of(kind).await;
         let now = self.ambient.now();
         PermitTerms {
@@ -94,17 +94,27 @@ impl Harness {
         wanted: Wanted,
         terms: Option<&PermitTerms>,
     ) -> pb::GetContentRequest {
+        self.ask_of("guides", decided, wanted, terms)
+    }
+
+    pub(super) fn ask_of(
+        &self,
+        source: &str,
+        decided: &Value,
+        wanted: Wanted,
+        terms: Option<&PermitTerms>,
+    ) -> pb::GetContentRequest {
         pb::GetContentRequest {
             call_id: CallId::new(&self.ambient).to_string(),
             caller: Some((&self.caller).into()),
-            source: "guides".to_owned(),
+            source: source.to_owned(),
             permit: terms.map(|terms| (&self.signer.sign(terms)).into()),
             decided_json: decided.to_string().into(),
             wanted: Some(wanted),
         }
     }
 
-    async fn got(
+    pub(super) async fn got(
         &self,
         request: pb::GetContentRequest,
     ) -> Result<pb::GetContentResponse, tonic::Status> {

@@ -23,3 +23,4 @@ mod snapshot;
 mod sources;
 mod statement_log;
 mod switches;
+mod upstream_content;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use wardgate_domain::ColumnClass;
+use wardgate_domain::{ColumnClass, source_uri};
 
 use super::{Expand, HttpSettings};
 use crate::catalogue::fault::Fields;
@@ -23,6 +23,9 @@ pub(crate) struct McpSettings {
     pub(crate) prefix: String,
     /// None where the file does not say.
     pub(crate) offered: Option<Offered>,
+    /// Which of its prompts and resources are offered under names of the catalogue. They are not pinned as tools are.
+    pub(crate) prompts: Offered,
+    pub(crate) resources: Offered,
     pub(crate) pins: PinMode,
     /// Tags of every tool of its.
     pub(crate) tags: Vec<String>,
@@ -39,12 +42,23 @@ pub(crate) enum PinMode {
     FirstUse,
 }
 
-/// Which tools of a server become tools of ours.
+/// Which things of a server become ours.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Offered {
     All,
     None,
     Named(Vec<String>),
+}
+
+impl Offered {
+    /// Whether something of this name is among them.
+    pub(crate) fn has(&self, own_name: &str) -> bool {
+        match self {
+            Self::All => true,
+            Self::None => false,
+            Self::Named(names) => names.iter().any(|name| name == own_name),
+        }
+    }
 }
 
 impl McpSettings {
@@ -62,10 +76,25 @@ impl McpSettings {
             Some(node) => pin_mode(node, expand),
             None => Some(PinMode::Locked),
         };
-        let offered = match fields.optional("tools") {
-            Some(node) => offered(node, expand).map(Some),
+        let tools = match fields.optional("tools") {
+            Some(node) => offered(node, "tools", expand).map(Some),
             None => Some(None),
         };
+        let [prompts, resources] =
+            ["prompts", "resources"].map(|what| match fields.optional(what) {
+                Some(node) => offered(node, what, expand),
+                None => Some(Offered::None),
+            });
+        if let Some(node) = node.get("resources")
+            && resources.as_ref().is_some_and(|it| *it != Offered::None)
+            && !source_uri::can_name(source)
+        {
+            expand.faults.add(
+                node.at,
+                format!("`{source}` cannot begin the URIs of its resources"),
+                "name the source with a-z, 0-9, - and ., beginning with a letter",
+            );
+        }
         let tags = fields.optional("tags");
         let tags = tags.map(|node| expand.faults.texts(node, "tags"));
         let classes = fields.optional("classes");
@@ -90,7 +119,9 @@ impl McpSettings {
         Some(Self {
             transport: transport?,
             prefix: prefix?,
-            offered: offered?,
+            offered: tools?,
+            prompts: prompts?,
+            resources: resources?,
             pins: pins?,
             tags: tags.unwrap_or_default(),
             classes: classes.unwrap_or_default(),
@@ -190,16 +221,16 @@ fn pin_mode(node: &Node, expand: &mut Expand<'_>) -> Option<PinMode> {
     }
 }
 
-fn offered(node: &Node, expand: &mut Expand<'_>) -> Option<Offered> {
+fn offered(node: &Node, what: &str, expand: &mut Expand<'_>) -> Option<Offered> {
     match &node.value {
         Yaml::Text(word) if word == "all" => Some(Offered::All),
         Yaml::Text(word) if word == "none" => Some(Offered::None),
-        Yaml::List(_) => Some(Offered::Named(expand.faults.texts(node, "tools"))),
+        Yaml::List(_) => Some(Offered::Named(expand.faults.texts(node, what))),
         _ => {
             expand.faults.add(
                 node.at,
-                "`tools` does not say which tools of the server are offered",
-                "write all, none, or a list of the server's own names",
+                format!("`{what}` does not say which of the server's are offered"),
+                "write all, none, or a list of the server's own names or URIs",
             );
             None
         }

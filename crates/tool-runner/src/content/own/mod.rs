@@ -17,17 +17,14 @@ mod tests;
 use std::path::Path;
 
 use serde_json::{Value, json};
-use wardgate_arguments::InvalidArguments;
 use wardgate_domain::{ColumnClass, Digest, OfferKind};
 
 use self::arguments::Arguments;
 use self::prompt::Prompt;
 use self::resource::{Address, Resource};
-use crate::catalogue::{Faults, Fields, KeyOrder, Mark, Node, UnfitValue, Yaml, read_classes};
+use super::{CONTENT, GetError};
+use crate::catalogue::{Faults, Fields, KeyOrder, Mark, Node, Yaml, read_classes};
 use crate::files::Attached;
-
-/// The column whose class governs everything that is read here.
-pub(crate) const CONTENT: &str = "content";
 
 /// The prompts and resources of one source.
 #[derive(Debug)]
@@ -49,29 +46,6 @@ impl PartialEq for Own {
 }
 
 impl Eq for Own {}
-
-/// Why a prompt or resource cannot be given.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum GetError {
-    /// There is none of that name.
-    #[error("there is none of that name")]
-    Unknown,
-    /// The message names arguments and rules, never a value.
-    #[error("{0}")]
-    Invalid(String),
-}
-
-impl From<InvalidArguments> for GetError {
-    fn from(invalid: InvalidArguments) -> Self {
-        Self::Invalid(invalid.to_string())
-    }
-}
-
-impl From<UnfitValue> for GetError {
-    fn from(unfit: UnfitValue) -> Self {
-        Self::Invalid(unfit.to_string())
-    }
-}
 
 /// What clients call a prompt or resource, and what they see of it besides.
 #[derive(Debug, Clone, PartialEq)]

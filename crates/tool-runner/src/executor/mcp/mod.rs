@@ -11,7 +11,8 @@ use serde_json::{Map, Value, json};
 use super::http::json;
 use super::{Executor, ExecutorError, Invocation, Kind, Output, Plan, Sources};
 use crate::Error;
-use crate::catalogue::{Fields, JsonTemplate, Scope, Shape, SourceKind, Template};
+use crate::catalogue::{Fields, JsonTemplate, Offered, Scope, Shape, SourceKind, Template};
+use crate::content::in_content;
 use crate::mcp::{CallResult, Progress, Upstream, UpstreamError};
 
 pub(super) const KIND: Kind = Kind { name: "mcp", read };
@@ -23,6 +24,8 @@ const UNAUTHORIZED: &str = "upstream_unauthorized";
 struct McpPlan {
     source: String,
     target: Target,
+    /// The source's resources are offered: links to them are those that clients know.
+    links: bool,
 }
 
 /// What is asked of the server.
@@ -42,9 +45,11 @@ enum Arguments {
     },
 }
 
-/// Calls the tool `name` of the server `source` with the arguments of the call.
-pub(crate) fn tool(source: &str, name: &str) -> Box<dyn Plan> {
+/// Calls the tool `name` of the server `source` with the arguments of the call. With `links` the links to resources in
+/// its results are those that clients know.
+pub(crate) fn tool(source: &str, name: &str, links: bool) -> Box<dyn Plan> {
     Box::new(McpPlan {
+        links,
         source: source.to_owned(),
         target: Target::Tool {
             name: name.to_owned(),
@@ -59,8 +64,8 @@ fn read(fields: &mut Fields<'_>, scope: &mut Scope<'_, '_>) -> Option<Box<dyn Pl
     let source_node = fields.required("source", "name one of `sources`", scope.faults);
     let source = source_node.and_then(|node| {
         let settings = scope.source(node)?;
-        if let SourceKind::Mcp(_) = &settings.kind {
-            return Some(settings.name.clone());
+        if let SourceKind::Mcp(mcp) = &settings.kind {
+            return Some((settings.name.clone(), mcp.resources != Offered::None));
         }
         scope.faults.add(
             node.at,
@@ -109,9 +114,11 @@ fn read(fields: &mut Fields<'_>, scope: &mut Scope<'_, '_>) -> Option<Box<dyn Pl
             None
         }
     };
+    let (source, links) = source?;
     Some(Box::new(McpPlan {
-        source: source?,
+        source,
         target: target?,
+        links,
     }))
 }
 
@@ -128,6 +135,7 @@ impl Plan for McpPlan {
         Ok(Arc::new(McpExecutor {
             upstream: sources.mcp(&self.source)?,
             target: self.target.clone(),
+            links: self.links.then(|| self.source.clone()),
         }))
     }
 }
@@ -135,6 +143,8 @@ impl Plan for McpPlan {
 struct McpExecutor {
     upstream: Arc<Upstream>,
     target: Target,
+    /// The source that links to resources name, where clients know them so.
+    links: Option<String>,
 }
 
 impl Executor for McpExecutor {
@@ -183,7 +193,8 @@ impl McpExecutor {
             is_error,
             ..
         } = called.await?;
-        let content = content.map_or(Ok(json!([])), |content| value(&content))?;
+        let mut content = content.map_or(Ok(json!([])), |content| value(&content))?;
+        self.link(&mut content);
         let structured = structured
             .map(|structured| value(&structured))
             .transpose()?;
@@ -198,10 +209,11 @@ impl McpExecutor {
         out: &mut Output<'_>,
     ) -> Result<(), ExecutorError> {
         let result = self.upstream.read_resource(uri, call.deadline).await?;
-        let blocks = items(value(&result)?, "contents")?
+        let mut blocks = items(value(&result)?, "contents")?
             .into_iter()
             .map(|part| json!({ "type": "resource", "resource": part }))
             .collect();
+        self.link(&mut blocks);
         out.content(blocks, None, false).map(drop)
     }
 
@@ -216,12 +228,22 @@ impl McpExecutor {
         let deadline = call.deadline;
         let result = self.upstream.get_prompt(name, arguments, deadline).await?;
         let messages = items(value(&result)?, "messages")?;
-        let blocks = messages
+        let mut blocks = messages
             .iter()
             .map(|message| message["content"].clone())
             .collect();
+        self.link(&mut blocks);
         let structured = json!({ "messages": messages });
         out.content(blocks, Some(structured), false).map(drop)
+    }
+}
+
+impl McpExecutor {
+    /// Makes the links to resources in `blocks` those that clients know.
+    fn link(&self, blocks: &mut Value) {
+        if let Some(source) = &self.links {
+            in_content(source, blocks);
+        }
     }
 }
 

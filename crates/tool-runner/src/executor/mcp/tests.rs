@@ -72,6 +72,17 @@ async fn resources_and_prompts_are_tools_too() {
 }
 
 #[tokio::test]
+async fn where_resources_are_offered_a_result_names_them_as_clients_know_them() {
+    let source = program::source("rmcp-modern");
+    let source = format!("{{ up: {{ resources: all, {} }}", &source.trim()[1..]);
+    let execute = "{ type: mcp, source: up, resource: 'memo://{id}' }";
+    let memo = TestTool::new(&source, execute, "{}");
+    let ran = memo.run(json!({"id": "one"})).await.unwrap();
+    let block = &ran.rows[0]["content"][0];
+    assert_eq!(block["resource"]["uri"], "up+memo://one");
+}
+
+#[tokio::test]
 async fn a_failure_of_the_tool_is_its_own_and_other_failures_are_ours() {
     let failed = tool("rmcp-modern", "{ type: mcp, source: up, tool: fail }");
     let ran = failed.run(json!({})).await.unwrap();

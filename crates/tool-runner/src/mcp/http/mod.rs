@@ -91,7 +91,7 @@ impl Dialer {
         let stop = CancellationToken::new();
         self.tasks.spawn(attend(
             Arc::clone(&exchange),
-            handshake.announces_tools,
+            handshake.announces,
             stop.clone(),
         ));
         Ok(Connection {
@@ -165,8 +165,8 @@ fn is_session_id(id: &HeaderValue) -> bool {
 }
 
 /// Listens for changes while the connection is in use, and ends its session after that.
-async fn attend(exchange: Arc<Exchange>, announces_tools: bool, stop: CancellationToken) {
-    if announces_tools {
+async fn attend(exchange: Arc<Exchange>, announces: bool, stop: CancellationToken) {
+    if announces {
         let listening = listen::forever(&exchange.events, || exchange.listen());
         stop.run_until_cancelled(listening).await;
     }

@@ -81,7 +81,7 @@ impl Launcher {
         self.wait_for_turn().await?;
         let (process, handshake) = self.open().await?;
         process.channel.take_into_use();
-        let listening = (handshake.era == Era::Modern && handshake.announces_tools).then(|| {
+        let listening = (handshake.era == Era::Modern && handshake.announces).then(|| {
             let stop = CancellationToken::new();
             let listening =
                 listen_for_changes(Arc::clone(&process.channel), Arc::clone(&self.events));

@@ -1,5 +1,4 @@
-//! Asks each server for its tools: at the start, when it says that they changed, when a call finds it gone or
-//! back, and every minute.
+//! The tasks that ask.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,7 +7,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 use tokio_util::task::AbortOnDropHandle;
 
-use super::roster::Roster;
+use super::{Listing, Roster};
 use crate::mcp::Upstream;
 
 /// How often a server is asked that says nothing.
@@ -21,8 +20,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// The servers that are followed.
-pub(super) struct Followers {
-    roster: Roster,
+pub(crate) struct Followers<L: Listing> {
+    roster: Roster<L::List>,
     running: Mutex<BTreeMap<String, Follower>>,
 }
 
@@ -31,8 +30,8 @@ struct Follower {
     _task: AbortOnDropHandle<()>,
 }
 
-impl Followers {
-    pub(super) fn new(roster: Roster) -> Self {
+impl<L: Listing> Followers<L> {
+    pub(crate) fn new(roster: Roster<L::List>) -> Self {
         Self {
             roster,
             running: Mutex::default(),
@@ -40,7 +39,7 @@ impl Followers {
     }
 
     /// Follows these and no others; one that is followed already goes on.
-    pub(super) fn follow(&self, upstreams: &BTreeMap<String, Arc<Upstream>>) {
+    pub(crate) fn follow(&self, upstreams: &BTreeMap<String, Arc<Upstream>>) {
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         running.retain(|source, follower| {
             let goes_on = upstreams
@@ -53,7 +52,8 @@ impl Followers {
         });
         for (source, upstream) in upstreams {
             running.entry(source.clone()).or_insert_with(|| {
-                let task = follow(source.clone(), Arc::clone(upstream), self.roster.clone());
+                let roster = self.roster.clone();
+                let task = follow::<L>(source.clone(), Arc::clone(upstream), roster);
                 Follower {
                     _task: AbortOnDropHandle::new(tokio::spawn(task)),
                     upstream: Arc::clone(upstream),
@@ -63,16 +63,15 @@ impl Followers {
     }
 }
 
-async fn follow(source: String, upstream: Arc<Upstream>, roster: Roster) {
-    let mut changes = upstream.tools_changed();
+async fn follow<L: Listing>(source: String, upstream: Arc<Upstream>, roster: Roster<L::List>) {
+    let mut changes = L::changes(&upstream);
     let mut health = upstream.health();
     let mut failures = 0;
     loop {
         changes.mark_unchanged();
-        if let Ok(tools) = upstream.list_tools(Instant::now() + PATIENCE).await {
+        if let Ok(list) = L::ask(&upstream, Instant::now() + PATIENCE).await {
             failures = 0;
-            let list = tools.iter().map(|tool| tool.raw.get().to_owned());
-            roster.answered(&source, list.collect());
+            roster.answered(&source, list);
         } else {
             // The client logs why a server is down.
             failures += 1;

@@ -1,0 +1,97 @@
+//! The URIs by which clients know the resources of upstream servers: each names its source.
+//!
+//! ```text
+//!   file:///a.txt      of `notes`  ⇄  notes+file:///a.txt
+//!   ui://panel/main    of `notes`  ⇄  ui://notes/panel/main
+//! ```
+//!
+//! So two servers may have one URI, and any URI of a template leads back to its server. Hosts look for the schemes
+//! `ui` and `skill`, so those stay.
+
+/// Schemes that stay as they are.
+const KEPT: [&str; 2] = ["ui://", "skill://"];
+
+/// Between the name of a source and the scheme.
+const SEPARATOR: char = '+';
+
+/// Whether a URI can begin with this name: so begins a scheme (RFC 3986, section 3.1), in the case that parsers
+/// give it.
+pub fn can_name(source: &str) -> bool {
+    let is_legal = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '.');
+    source.starts_with(|c: char| c.is_ascii_lowercase()) && source.chars().all(is_legal)
+}
+
+/// The URI, or template of URIs, of `source` as clients know it; none when it is no absolute one.
+pub fn outward(source: &str, uri: &str) -> Option<String> {
+    for scheme in KEPT {
+        if let Some(rest) = uri.strip_prefix(scheme) {
+            return Some(format!("{scheme}{source}/{rest}"));
+        }
+    }
+    let (scheme, _) = uri.split_once(':')?;
+    let is_legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.');
+    let is_scheme =
+        scheme.starts_with(|c: char| c.is_ascii_alphabetic()) && scheme.chars().all(is_legal);
+    is_scheme.then(|| format!("{source}{SEPARATOR}{uri}"))
+}
+
+/// The source that a client's URI names, and what that calls it.
+pub fn inward(uri: &str) -> Option<(&str, String)> {
+    for scheme in KEPT {
+        if let Some(rest) = uri.strip_prefix(scheme) {
+            let (source, rest) = rest.split_once('/')?;
+            return Some((source, format!("{scheme}{rest}")));
+        }
+    }
+    let (scheme, _) = uri.split_once(':')?;
+    let (source, _) = scheme.split_once(SEPARATOR)?;
+    let own = &uri[source.len() + SEPARATOR.len_utf8()..];
+    Some((source, own.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_uri_leads_back_to_its_source() {
+        for uri in [
+            "file:///a.txt",
+            "git+https://host/path?x=1#y",
+            "ui://panel/main",
+            "ui://",
+            "skill://a/SKILL.md",
+            "urn:isbn:1",
+            "x:",
+            "file:///{+path}",
+        ] {
+            let shown = outward("my-notes", uri).unwrap();
+            assert_eq!(
+                inward(&shown),
+                Some(("my-notes", uri.to_owned())),
+                "{shown}"
+            );
+            assert_ne!(Some(&shown), outward("others", uri).as_ref());
+        }
+        assert_eq!(outward("n", "file:///a").unwrap(), "n+file:///a");
+        assert_eq!(outward("n", "ui://p/m").unwrap(), "ui://n/p/m");
+    }
+
+    #[test]
+    fn what_names_no_source_is_nobodys() {
+        for uri in ["file:///a", "guide://a+b", "ui://panel", "", "a+b"] {
+            assert_eq!(inward(uri), None, "{uri}");
+        }
+        for uri in ["", "a b:c", "{scheme}:a", "/path", "7:x"] {
+            assert_eq!(outward("n", uri), None, "{uri}");
+        }
+    }
+
+    #[test]
+    fn a_source_is_named_as_a_scheme_begins() {
+        assert!(can_name("my-notes.2"));
+        for name in ["", "Notes", "my_notes", "2nd", "a+b", "é"] {
+            assert!(!can_name(name), "{name}");
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! Why a prompt, resource or completion cannot be given.
+
+use wardgate_arguments::InvalidArguments;
+use wardgate_proto::toolrunner::v1 as pb;
+
+use crate::catalogue::UnfitValue;
+
+/// Its message is for the client: it names arguments and rules, never a value, and no internals.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum GetError {
+    /// There is none of that name.
+    #[error("there is none of that name")]
+    Unknown,
+    /// The arguments do not fit.
+    #[error("{0}")]
+    Invalid(String),
+    /// The source failed.
+    #[error("{words}")]
+    Failed {
+        status: pb::OutcomeStatus,
+        /// Machine-readable, for the record.
+        kind: &'static str,
+        words: &'static str,
+    },
+}
+
+impl GetError {
+    pub(super) fn failed(kind: &'static str, words: &'static str) -> Self {
+        Self::Failed {
+            status: pb::OutcomeStatus::ToolError,
+            kind,
+            words,
+        }
+    }
+
+    pub(super) fn too_large() -> Self {
+        Self::failed("result_too_large", "It is larger than a result may be.")
+    }
+
+    /// As the record tells it.
+    pub(super) fn told(&self) -> (pb::OutcomeStatus, &'static str) {
+        match self {
+            Self::Unknown => (pb::OutcomeStatus::InvalidArguments, "unknown"),
+            Self::Invalid(_) => (pb::OutcomeStatus::InvalidArguments, "invalid_arguments"),
+            Self::Failed { status, kind, .. } => (*status, kind),
+        }
+    }
+}
+
+impl From<InvalidArguments> for GetError {
+    fn from(invalid: InvalidArguments) -> Self {
+        Self::Invalid(invalid.to_string())
+    }
+}
+
+impl From<UnfitValue> for GetError {
+    fn from(unfit: UnfitValue) -> Self {
+        Self::Invalid(unfit.to_string())
+    }
+}

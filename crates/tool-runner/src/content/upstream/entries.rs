@@ -1,0 +1,81 @@
+//! What a server lists, under names of the catalogue.
+
+use std::collections::BTreeMap;
+
+use serde_json::value::RawValue;
+use tracing::warn;
+use wardgate_domain::source_uri;
+use wardgate_proto::toolrunner::v1 as pb;
+
+use super::OfUpstream;
+use crate::catalogue::is_name;
+
+/// Most entries of one list of one server.
+const MAX_ENTRIES: usize = 1_000;
+
+/// Most bytes of one definition.
+const MAX_BYTES: usize = 64 * 1024;
+
+/// Makes entries of the definitions of one server.
+pub(in crate::content) struct Entries<'a> {
+    pub(in crate::content) of: &'a OfUpstream,
+    /// Stands before the names of its prompts.
+    pub(in crate::content) prefix: &'a str,
+}
+
+impl Entries<'_> {
+    pub(in crate::content) fn prompts(&self, definitions: &[String]) -> Vec<pb::ContentEntry> {
+        self.entries("name", definitions, |own| {
+            let name = format!("{}{own}", self.prefix);
+            (self.of.prompts.has(own) && is_name(&name)).then_some(name)
+        })
+    }
+
+    pub(in crate::content) fn resources(&self, definitions: &[String]) -> Vec<pb::ContentEntry> {
+        self.entries("uri", definitions, |own| self.shown(own))
+    }
+
+    pub(in crate::content) fn templates(&self, definitions: &[String]) -> Vec<pb::ContentEntry> {
+        self.entries("uriTemplate", definitions, |own| self.shown(own))
+    }
+
+    fn shown(&self, own: &str) -> Option<String> {
+        let is_offered = self.of.resources.has(own);
+        source_uri::outward(&self.of.source, own).filter(|_| is_offered)
+    }
+
+    /// Those whose name, the member `member`, can be shown.
+    fn entries(
+        &self,
+        member: &str,
+        definitions: &[String],
+        shown: impl Fn(&str) -> Option<String>,
+    ) -> Vec<pb::ContentEntry> {
+        let source = &self.of.source;
+        let entry = |definition: &String| {
+            let members: BTreeMap<String, &RawValue> = serde_json::from_str(definition).ok()?;
+            let own_name: String = serde_json::from_str(members.get(member)?.get()).ok()?;
+            let name = shown(&own_name)?;
+            let others = members.iter().filter(|(name, _)| *name != member);
+            let others: Vec<_> = others
+                .map(|(name, value)| format!("{}:{}", serde_json::json!(name), value.get()))
+                .collect();
+            Some(pb::ContentEntry {
+                source: source.clone(),
+                name,
+                own_name,
+                definition_json: format!("{{{}}}", others.join(",")).into(),
+            })
+        };
+        let fits = |definition: &&String| definition.len() <= MAX_BYTES;
+        let entries: Vec<_> = definitions.iter().filter(fits).filter_map(entry).collect();
+        if entries.len() > MAX_ENTRIES {
+            warn!(
+                upstream = source,
+                entries = entries.len(),
+                "an upstream lists more than is offered; the rest is left out"
+            );
+        }
+        entries.into_iter().take(MAX_ENTRIES).collect()
+    }
+}

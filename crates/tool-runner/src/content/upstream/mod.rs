@@ -1,0 +1,326 @@
+//! Prompts and resources of MCP servers, under names of the catalogue.
+//!
+//! ```text
+//!   following ─▶ lists ─▶ entries: prompts with the source's prefix, URIs that name the source
+//!   get: own name ─▶ breaker ─▶ server ─▶ result, its URIs as clients know them
+//! ```
+//!
+//! They are not pinned as tools are: what a server says of them today is listed today, which is why a source offers
+//! none unless its settings say so.
+
+mod entries;
+mod links;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde::Serialize;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use tokio::time::Instant;
+use wardgate_domain::{ColumnClass, UriTemplate};
+use wardgate_proto::toolrunner::v1 as pb;
+use wardgate_proto::toolrunner::v1::get_content_request::Completion;
+
+use super::GetError;
+use super::story::{MAX_VALUES, Named};
+use crate::catalogue::{McpSettings, Offered};
+use crate::executor::ExecutorError;
+use crate::following::{Followers, Listing, Roster};
+use crate::mcp::{Upstream, UpstreamError};
+use crate::resilience::{Health, SourceGuard};
+
+pub(super) use self::entries::Entries;
+pub(crate) use self::links::{in_content, in_meta};
+
+/// JSON-RPC: there is no such method.
+const NOT_FOUND: i64 = -32601;
+/// Arguments, or a name, that the server does not take.
+const INVALID_PARAMS: i64 = -32602;
+/// No such resource, before 2026-07-28.
+const NO_RESOURCE: i64 = -32002;
+
+/// What servers last listed, and which do not answer.
+pub(crate) struct Following {
+    pub(super) prompts: Roster<Prompts>,
+    pub(super) resources: Roster<Resources>,
+    of_prompts: Followers<Prompts>,
+    of_resources: Followers<Resources>,
+}
+
+/// `prompts/list`: definitions as the server sent them.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Prompts(pub(super) Arc<[String]>);
+
+/// `resources/list` and `resources/templates/list`.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Resources {
+    pub(super) resources: Arc<[String]>,
+    pub(super) templates: Arc<[String]>,
+}
+
+impl Following {
+    pub(crate) fn new() -> Self {
+        let (prompts, resources) = (Roster::default(), Roster::default());
+        Self {
+            of_prompts: Followers::new(prompts.clone()),
+            of_resources: Followers::new(resources.clone()),
+            prompts,
+            resources,
+        }
+    }
+
+    /// Change when a list does, and when a server goes away or comes back.
+    pub(crate) fn changes(&self) -> [watch::Receiver<u64>; 2] {
+        [self.prompts.changes(), self.resources.changes()]
+    }
+
+    /// Follows the servers that offer any of it, and no others.
+    pub(crate) fn follow(&self, contents: &super::Contents) {
+        self.of_prompts.follow(&contents.servers(|of| &of.prompts));
+        self.of_resources
+            .follow(&contents.servers(|of| &of.resources));
+    }
+}
+
+impl Listing for Prompts {
+    type List = Self;
+
+    fn changes(upstream: &Upstream) -> watch::Receiver<u64> {
+        upstream.prompts_changed()
+    }
+
+    async fn ask(upstream: &Upstream, deadline: Instant) -> Result<Self, UpstreamError> {
+        let list = if_any(upstream.list_prompts(deadline).await)?;
+        Ok(Self(list))
+    }
+}
+
+impl Listing for Resources {
+    type List = Self;
+
+    fn changes(upstream: &Upstream) -> watch::Receiver<u64> {
+        upstream.resources_changed()
+    }
+
+    async fn ask(upstream: &Upstream, deadline: Instant) -> Result<Self, UpstreamError> {
+        Ok(Self {
+            resources: if_any(upstream.list_resources(deadline).await)?,
+            templates: if_any(upstream.list_resource_templates(deadline).await)?,
+        })
+    }
+}
+
+/// A server without a list of that kind has none of these.
+fn if_any(
+    listed: Result<Vec<Box<RawValue>>, UpstreamError>,
+) -> Result<Arc<[String]>, UpstreamError> {
+    match listed {
+        Ok(entries) => Ok(entries.iter().map(|entry| entry.get().to_owned()).collect()),
+        Err(UpstreamError::Rpc(error)) if error.code == NOT_FOUND => Ok(Arc::default()),
+        Err(error) => Err(error),
+    }
+}
+
+/// A server, and what of it is offered.
+pub(crate) struct OfUpstream {
+    pub(super) source: String,
+    pub(super) upstream: Arc<Upstream>,
+    guard: Arc<SourceGuard>,
+    limit: Duration,
+    pub(super) prompts: Offered,
+    pub(super) resources: Offered,
+    /// What every text of it is.
+    pub(super) class: ColumnClass,
+}
+
+impl OfUpstream {
+    pub(super) fn new(
+        source: &str,
+        settings: &McpSettings,
+        (upstream, guard): (Arc<Upstream>, Arc<SourceGuard>),
+        limit: Duration,
+    ) -> Self {
+        let class = settings.classes.get(super::CONTENT).cloned();
+        Self {
+            source: source.to_owned(),
+            upstream,
+            guard,
+            limit,
+            prompts: settings.prompts.clone(),
+            resources: settings.resources.clone(),
+            class: class.unwrap_or_else(ColumnClass::unclassified),
+        }
+    }
+
+    /// Whether a resource of this URI is offered: it is named, or one of a template that is.
+    fn offers_resource(&self, uri: &str) -> bool {
+        let is_of = |template: &String| {
+            let template = template.parse::<UriTemplate>();
+            template.is_ok_and(|template| template.read(uri).is_some())
+        };
+        match &self.resources {
+            Offered::Named(names) => self.resources.has(uri) || names.iter().any(is_of),
+            Offered::All | Offered::None => self.resources.has(uri),
+        }
+    }
+
+    /// The result of `prompts/get`.
+    pub(super) async fn get_prompt(
+        &self,
+        name: &str,
+        arguments: &Bytes,
+    ) -> Result<Value, GetError> {
+        if !self.prompts.has(name) {
+            return Err(GetError::Unknown);
+        }
+        let arguments = match &**arguments {
+            [] => b"{}",
+            arguments => arguments,
+        };
+        let unfit = || GetError::Invalid("Invalid arguments: send one JSON object".to_owned());
+        let arguments: &RawValue = serde_json::from_slice(arguments).map_err(|_| unfit())?;
+        let deadline = Instant::now() + self.limit;
+        let getting = self.upstream.get_prompt(name, arguments, deadline);
+        let mut got = self.guarded(Box::pin(getting)).await?;
+        let mut result = json!({});
+        if got["description"].is_string() {
+            result["description"] = got["description"].take();
+        }
+        result["messages"] = list(&mut got, "messages")?;
+        links::in_messages(&self.source, &mut result["messages"]);
+        Ok(result)
+    }
+
+    /// The result of `resources/read`.
+    pub(super) async fn read_resource(&self, uri: &str) -> Result<Value, GetError> {
+        if !self.offers_resource(uri) {
+            return Err(GetError::Unknown);
+        }
+        let deadline = Instant::now() + self.limit;
+        let reading = self.upstream.read_resource(uri, deadline);
+        let mut read = match self.guarded(Box::pin(reading)).await {
+            // From 2026-07-28 this is how a server says that there is none.
+            Err(GetError::Invalid(_)) => return Err(GetError::Unknown),
+            read => read?,
+        };
+        let mut contents = list(&mut read, "contents")?;
+        links::in_contents(&self.source, &mut contents);
+        Ok(json!({ "contents": contents }))
+    }
+
+    /// The result of `completion/complete`. A server that completes nothing has no values.
+    pub(super) async fn complete(
+        &self,
+        of: &Named,
+        wanted: &Completion,
+    ) -> Result<Value, GetError> {
+        let reference = match of {
+            Named::Prompt(name) if self.prompts.has(name) => {
+                json!({ "type": "ref/prompt", "name": name })
+            }
+            Named::Resource(template) if self.resources.has(template) => {
+                json!({ "type": "ref/resource", "uri": template })
+            }
+            Named::Prompt(_) | Named::Resource(_) => return Err(GetError::Unknown),
+        };
+        let argument = json!({ "name": wanted.argument, "value": wanted.value });
+        let known = serde_json::from_slice(&wanted.known_json).ok();
+        let deadline = Instant::now() + self.limit;
+        let asking = self.upstream.complete(reference, argument, known, deadline);
+        let asking = async {
+            match asking.await {
+                Err(UpstreamError::Rpc(error)) if error.code == NOT_FOUND => Ok(None),
+                asked => asked.map(Some),
+            }
+        };
+        let completed = self.guarded(Box::pin(asking)).await?;
+        let mut completion = match completed {
+            Value::Null => json!({ "values": [] }),
+            mut completed => completed["completion"].take(),
+        };
+        let values = list(&mut completion, "values")?;
+        let values = values.as_array().into_iter().flatten();
+        let values: Vec<_> = values
+            .filter(|it| it.is_string())
+            .take(MAX_VALUES)
+            .collect();
+        let mut shown = json!({ "values": values });
+        for member in ["total", "hasMore"] {
+            if !completion[member].is_null() {
+                shown[member] = completion[member].take();
+            }
+        }
+        Ok(json!({ "completion": shown }))
+    }
+
+    /// Asks where the server is not known to fail, and takes note of how it went.
+    async fn guarded<T: Serialize>(
+        &self,
+        asking: impl Future<Output = Result<T, UpstreamError>>,
+    ) -> Result<Value, GetError> {
+        let Ok(mut turn) = self.guard.enter::<ExecutorError>() else {
+            return Err(GetError::failed(
+                "source_unavailable",
+                "The source has been failing and is left alone for now. Try again later.",
+            ));
+        };
+        match asking.await {
+            Ok(result) => {
+                turn.shows(Health::Up);
+                let value = serde_json::to_value(result);
+                value.map_err(|_| cannot_be_shown())
+            }
+            Err(error) => {
+                tracing::warn!(source = self.source, %error, "an MCP server gave no prompt or resource");
+                let told = told(&error);
+                turn.shows(ExecutorError::from(error).health());
+                Err(told)
+            }
+        }
+    }
+}
+
+/// What the client hears of a failure: nothing in the server's own words, which may hold anything.
+fn told(error: &UpstreamError) -> GetError {
+    let failed = GetError::failed;
+    match error {
+        UpstreamError::Rpc(error) if error.code == NO_RESOURCE => GetError::Unknown,
+        UpstreamError::Rpc(error) if error.code == INVALID_PARAMS => {
+            GetError::Invalid("Invalid arguments: the source does not take them".to_owned())
+        }
+        UpstreamError::Rpc(_) | UpstreamError::Status(_) => {
+            failed("tool_error", "The source reported an error.")
+        }
+        UpstreamError::InputRequired => failed(
+            "input_required",
+            "The source asks for input in the middle of a request, which is not supported here.",
+        ),
+        UpstreamError::Timeout => GetError::Failed {
+            status: pb::OutcomeStatus::Timeout,
+            kind: "timeout",
+            words: "The source took too long.",
+        },
+        UpstreamError::TooLarge => GetError::too_large(),
+        UpstreamError::BadResult(_) => cannot_be_shown(),
+        UpstreamError::Busy => failed("source_unavailable", "The source is busy. Try again later."),
+        UpstreamError::Unreachable(_) | UpstreamError::Gone | UpstreamError::Broken(_) => failed(
+            "source_unavailable",
+            "The source cannot be reached. Try again later.",
+        ),
+    }
+}
+
+fn cannot_be_shown() -> GetError {
+    GetError::failed("bad_result", "What the source gave cannot be shown.")
+}
+
+/// The list `member` of a result.
+fn list(result: &mut Value, member: &str) -> Result<Value, GetError> {
+    match result.get_mut(member).map(Value::take) {
+        Some(list @ Value::Array(_)) => Ok(list),
+        _ => Err(cannot_be_shown()),
+    }
+}
