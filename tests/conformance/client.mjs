@@ -93,7 +93,8 @@ write('wardgate.yaml', { policy: { policies: POLICIES }, tool_runner: { catalogu
 
 const data = ['--data-dir', path.join(scratch, 'data')];
 const config = ['--config', path.join(scratch, 'wardgate.yaml')];
-const gateway = spawn(WARDGATE, ['up', ...config, ...data, '--listen', '127.0.0.1:0'], { stdio: ['ignore', 'pipe', 'pipe'] });
+const listen = ['--listen', '127.0.0.1:0'];
+const gateway = spawn(WARDGATE, ['up', ...config, ...data, ...listen], { stdio: ['ignore', 'pipe', 'pipe'] });
 // Before the suite gives up after 30 s: it would leave the gateway behind.
 setTimeout(() => {
   console.error('not done in time');
@@ -112,7 +113,8 @@ async function connect() {
   const [ready] = await once(createInterface(gateway.stdout), 'line');
   const [, url] = ready.split(' ');
   const target = way === 'whole' ? url : url.replace(/\/mcp$/, '/mcp/upstream/scenario');
-  const token = execFileSync(WARDGATE, ['token', ...data, '--sub', 't.suite', '--role', 'Tester'], { encoding: 'utf8' }).trim();
+  const tester = ['--sub', 't.suite', '--role', 'Tester'];
+  const token = execFileSync(WARDGATE, ['token', ...data, ...tester], { encoding: 'utf8' }).trim();
   const modern = MCP_CONFORMANCE_PROTOCOL_VERSION === '2026-07-28';
   const client = new Client(
     { name: 'wardgate-check', version: '1' },
@@ -122,7 +124,8 @@ async function connect() {
     },
   );
   client.setRequestHandler('elicitation/create', () => ({ action: 'accept', content: {} }));
-  await client.connect(new StreamableHTTPClientTransport(new URL(target), { authProvider: { token: async () => token } }));
+  const authProvider = { token: async () => token };
+  await client.connect(new StreamableHTTPClientTransport(new URL(target), { authProvider }));
   return client;
 }
 

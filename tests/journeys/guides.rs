@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use wardgate_testkit::{Reply, System, TestApp, until};
 
 use super::people::{auditor, billing, doctor, nurse};
-use crate::WARDGATE;
+use crate::{REPOSITORY, WARDGATE};
 
 const VERSIONS: [&str; 2] = ["2025-03-26", "2025-11-25"];
 const TRIAGE: &str = "guide://triage";
@@ -155,7 +155,7 @@ async fn what_was_read_is_on_record_without_a_word_that_somebody_typed() {
 async fn a_changed_guide_is_read_without_a_restart() {
     let app = TestApp::start(WARDGATE);
     let token = doctor(&app);
-    let guide = app.data_dir().join("hospital/guides/triage.md");
+    let guide = app.example_dir().join("guides/triage.md");
     std::fs::write(guide, "# Triage, rewritten").unwrap();
     until("the changed guide is read", async || {
         let params = json!({ "uri": TRIAGE });
@@ -164,4 +164,65 @@ async fn a_changed_guide_is_read_without_a_restart() {
         (text == "# Triage, rewritten").then_some(())
     })
     .await;
+}
+
+#[tokio::test]
+async fn prompts_and_resources_of_a_server_are_used_under_names_that_tell_whose_they_are() {
+    let app = TestApp::start(WARDGATE);
+    let (doctor, billing) = (doctor(&app), billing(&app));
+    let catalogue = app.example_dir().join("tools.yaml");
+    let server = std::path::Path::new(REPOSITORY).join("tests/journeys/guides_upstream.py");
+    let source = format!(
+        "\nsources:\n  pages: {{ type: mcp, command: [python3, {}], prompts: all, resources: all, tags: [guides], classes: {{ content: none }} }}\n",
+        json!(server)
+    );
+    let text = std::fs::read_to_string(&catalogue).unwrap();
+    std::fs::write(&catalogue, text.replace("\nsources:\n", &source)).unwrap();
+    until("the server's prompt is listed", async || {
+        let prompts = listed(&app, &doctor, "prompts/list", "prompts", "name").await;
+        (prompts == ["pages__greet", "summarise_chart"]).then_some(())
+    })
+    .await;
+    until("the server's resource is listed", async || {
+        let resources = listed(&app, &doctor, "resources/list", "resources", "uri").await;
+        (resources == [TRIAGE, "pages+file:///ward/a.txt"]).then_some(())
+    })
+    .await;
+    assert!(
+        listed(&app, &billing, "prompts/list", "prompts", "name")
+            .await
+            .is_empty()
+    );
+    for version in every_version() {
+        let params = json!({ "name": "pages__greet", "arguments": { "who": "Ann" } });
+        let prompt = ask(&app, version, &doctor, "prompts/get", params.clone()).await;
+        assert_eq!(
+            prompt.result()["messages"][0]["content"]["text"],
+            "Greet Ann."
+        );
+        ask(&app, version, &billing, "prompts/get", params)
+            .await
+            .error();
+        // One that is listed, and one of the template.
+        for (uri, words) in [
+            ("pages+file:///ward/a.txt", "Ward A"),
+            ("pages+file:///ward/b.txt", "Ward B"),
+        ] {
+            let read = ask(
+                &app,
+                version,
+                &doctor,
+                "resources/read",
+                json!({ "uri": uri }),
+            )
+            .await;
+            let expected = json!([{ "uri": uri, "text": words }]);
+            assert_eq!(read.result()["contents"], expected);
+        }
+        let gone = json!({ "uri": "pages+file:///ward/c.txt" });
+        let (_, message) = ask(&app, version, &doctor, "resources/read", gone)
+            .await
+            .error();
+        assert_eq!(message, "Resource not found");
+    }
 }

@@ -52,7 +52,8 @@ const client = negotiation => async (place, token) => {
 
 async function sdk(place, token) {
   const Transport = place === SSE ? OldSse : OldHttp;
-  return await use(new OldClient(info), new Transport(new URL(place.url), { requestInit: { headers: bearer(token) } }), place);
+  const transport = new Transport(new URL(place.url), { requestInit: { headers: bearer(token) } });
+  return await use(new OldClient(info), transport, place);
 }
 
 const bridge = (negotiation, args) => async (place, token) => {
@@ -61,16 +62,20 @@ const bridge = (negotiation, args) => async (place, token) => {
   return await use(new Client(info, negotiation), transport, place);
 };
 const mcpRemote = ({ url, transport }) => [
-  program('mcp-remote/dist/proxy.js'), url, '--header', 'Authorization:${BEARER}', '--transport', `${transport}-only`, '--protocol', 'auto',
+  program('mcp-remote/dist/proxy.js'),
+  url,
+  ...['--header', 'Authorization:${BEARER}', '--transport', `${transport}-only`, '--protocol', 'auto'],
 ];
 const supergateway = ({ url, transport }, token) => [
-  program('supergateway/dist/index.js'), transport === 'sse' ? '--sse' : '--streamableHttp', url, '--oauth2Bearer', token, '--logLevel', 'none',
+  program('supergateway/dist/index.js'),
+  ...[transport === 'sse' ? '--sse' : '--streamableHttp', url, '--oauth2Bearer', token, '--logLevel', 'none'],
 ];
 
 const inspector = era => async ({ url, tool, transport }, token) => {
   const args = [
-    program('@modelcontextprotocol/inspector/clients/launcher/build/index.js'), '--cli', url, '--transport', transport,
-    '--header', `Authorization: Bearer ${token}`, '--protocol-era', era, '--stored-auth-only', '--method', 'tools/call', '--tool-name', tool,
+    program('@modelcontextprotocol/inspector/clients/launcher/build/index.js'),
+    ...['--cli', url, '--transport', transport, '--protocol-era', era, '--stored-auth-only'],
+    ...['--header', `Authorization: Bearer ${token}`, '--method', 'tools/call', '--tool-name', tool],
   ];
   const running = promisify(execFile)(NODE, args, { timeout: CHECK_MS });
   running.child.stdin.end();

@@ -25,6 +25,7 @@ FORGED = f"{PAYLOAD}.{SIGNATURE[::-1]}"
 CHECK_SECONDS = 20
 TEXT = "This is a simple text response for testing."
 MODES = ("auto", "2026-07-28", "legacy")
+PROMISES = ("a tool is listed, and answers", "a wrong token ends in an error")
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,7 @@ async def main():
     for name, connect in (("python mcp", official), ("fastmcp", fast)):
         for place, modes in ((ROUTE, MODES), (WHOLE, MODES), (SSE, ["legacy"])):
             for mode in modes:
-                for promise, check in (("a tool is listed, and answers", answers), ("a wrong token ends in an error", is_refused)):
+                for promise, check in zip(PROMISES, (answers, is_refused), strict=True):
                     line = f"{name}, {mode}, {place.name}: {promise}"
                     try:
                         await check(connect, place, mode)

@@ -567,6 +567,9 @@ impl Story {
 
     /// What may not be known of is answered like what there is not.
     fn not_there(&self) -> RpcError {
+        if self.errand.resumes.is_some() {
+            return RpcError::unknown_route();
+        }
         let version = self.errand.version.unwrap_or(Version::NEWEST_LEGACY);
         match &self.errand.subject {
             Subject::Tool { name, .. } => RpcError::unknown_tool(name),

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{answer, call, carried, count, request, world};
 use crate::fakes::relay::{Carry, governed};
-use crate::world::{MODERN, Reply, World};
+use crate::world::{LEGACY, MODERN, Reply, World};
 
 const TASK: &str = r#"{"resultType":"task","taskId":"t-1","status":"working"}"#;
 
@@ -112,6 +112,17 @@ async fn the_state_of_an_unfinished_request_belongs_to_that_request() {
             -32602,
             "{name} {arguments}"
         );
+    }
+    assert_eq!(count(&world), before);
+}
+
+#[tokio::test]
+async fn nobody_lists_the_tasks_of_all() {
+    let world = world().await;
+    let before = count(&world);
+    for version in [MODERN, LEGACY] {
+        let reply = Reply::to(request(&world, version, "tasks/list", "")).await;
+        assert_eq!(reply.code(), -32601, "{reply:?}");
     }
     assert_eq!(count(&world), before);
 }

@@ -12,6 +12,7 @@ mod resumed;
 mod rights;
 mod sessions;
 mod streams;
+mod taken_up;
 mod verbatim;
 
 use reqwest::RequestBuilder;
