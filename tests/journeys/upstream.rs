@@ -309,10 +309,10 @@ async fn what_a_role_may_not_see_does_not_come_through_in_any_way() {
     assert!(intents.is_subset(&outcomes));
     let users = BTreeSet::from([r#""clerk.ana""#.to_owned(), r#""dr.yenji""#.to_owned()]);
     assert_eq!(of("outcome", "user"), users);
-    assert_eq!(
-        of("outcome", "status"),
-        BTreeSet::from([r#""ok""#.to_owned()])
-    );
+    let mut of_doctor = records
+        .iter()
+        .filter(|record| record["user"] == "dr.yenji" && record["event"] == "outcome");
+    assert!(of_doctor.all(|outcome| outcome["status"] == "ok"));
 }
 
 #[tokio::test]
@@ -356,6 +356,7 @@ async fn two_gateways_share_a_session_and_one_of_them_may_die() {
         .collect();
     assert_eq!(sessions.len(), 1, "one session, whoever served it");
     near.restart();
+    knows_tools(&near).await;
     let reply = session.call(&near, "test_simple_text").await;
     assert_eq!(answer(&reply)["result"]["isError"], false, "{reply:?}");
     let outcomes = far.records_with(&["--tool", "clinic__test_reconnection"]);

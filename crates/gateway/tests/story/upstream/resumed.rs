@@ -90,16 +90,36 @@ async fn a_place_belongs_to_its_caller_its_session_and_its_source() {
     let outside = get(&world).header("last-event-id", &place);
     assert_eq!(Reply::to(outside).await.status, 400);
     assert_eq!(count(&world), before);
-    // Of what is no call there is nothing to govern, and nothing on record.
+    // Whoever may connect may have the answer to what needs no more, and none of it is on record.
     let outcomes = world.audit.outcomes.count();
     let resumes = get(&world).header("mcp-session-id", &session);
     Reply::to(resumes.header("last-event-id", &another)).await;
     let asked = carried(&world);
     assert_eq!(
         (asked.kind(), &*asked.governed_id),
-        (OfferKind::Connect, "")
+        (OfferKind::Connect, "7")
     );
     assert_eq!(world.audit.outcomes.count(), outcomes);
+}
+
+#[tokio::test]
+async fn an_answer_that_was_missed_is_not_for_who_lost_the_right_to_it() {
+    let world = world().await;
+    let session = begin(&world).await;
+    let reads = request(&world, LEGACY, "resources/read", r#""uri":"memo://one""#);
+    let place = first_id(&world, &session, reads).await;
+    let resumes = || {
+        let resumes = get(&world).header("mcp-session-id", &session);
+        Reply::to(resumes.header("last-event-id", &place))
+    };
+    assert_eq!(resumes().await.status, 200);
+    assert_eq!(carried(&world).last_event_id, "own/1");
+    world.policy.forbid("memo://one");
+    world.policy.change(b"others");
+    crate::world::until("the gateway knows the policies", async || {
+        resumes().await.status == 404
+    })
+    .await;
 }
 
 #[tokio::test]
