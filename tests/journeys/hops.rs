@@ -73,7 +73,7 @@ const NOT_PASSED: [&str; 24] = [
     "x-wardgate-caller",
 ];
 
-/// The same numbers for the same seed (SplitMix64).
+/// The same numbers for the same seed (`SplitMix64`).
 struct Numbers(u64);
 
 impl Numbers {
@@ -128,6 +128,47 @@ impl Numbers {
             )
         };
         (0..count).map(member).collect()
+    }
+
+    /// A message with members that nobody knows, wherever there can be some.
+    fn body(&mut self, id: u64, modern: bool, method: &str, name: Option<&str>) -> String {
+        let mut meta = self.members("com.example");
+        if modern {
+            meta.push(r#""io.modelcontextprotocol/protocolVersion": "2026-07-28""#.to_owned());
+            meta.push(
+                r#""io.modelcontextprotocol/clientCapabilities":{ "later":1.10 }"#.to_owned(),
+            );
+        }
+        let mut params = self.members("later");
+        if !meta.is_empty() {
+            self.mix(&mut meta);
+            params.push(format!(r#""_meta": {{{}}}"#, meta.join(" ,")));
+        }
+        match (method, name) {
+            ("resources/read", Some(uri)) => params.push(format!(r#""uri":"{uri}""#)),
+            ("tools/call", Some(name)) => {
+                let arguments = format!(r#"{{ "n": {} }}"#, self.value(1));
+                params.push(format!(r#""name":"{name}","arguments":{arguments}"#));
+            }
+            (_, Some(name)) => params.push(format!(r#""name":"{name}""#)),
+            (_, None) => {}
+        }
+        self.mix(&mut params);
+        let mut members = self.members("x");
+        members.push(r#""jsonrpc": "2.0""#.to_owned());
+        members.push(format!(r#""id":{id}"#));
+        members.push(format!(r#""method":"{}""#, method.replace('/', "\\/")));
+        members.push(format!(r#""params":{{{}}}"#, params.join(", ")));
+        self.mix(&mut members);
+        format!(" {{{}}}", members.join(" , "))
+    }
+
+    /// In another order.
+    fn mix(&mut self, members: &mut [String]) {
+        for at in (1..members.len()).rev() {
+            let other = usize::try_from(self.below(at as u64 + 1)).unwrap();
+            members.swap(at, other);
+        }
     }
 }
 
@@ -201,47 +242,6 @@ impl Made {
             params,
             headers,
             body,
-        }
-    }
-}
-
-impl Numbers {
-    fn body(&mut self, id: u64, modern: bool, method: &str, name: Option<&str>) -> String {
-        let mut meta = self.members("com.example");
-        if modern {
-            meta.push(r#""io.modelcontextprotocol/protocolVersion": "2026-07-28""#.to_owned());
-            meta.push(
-                r#""io.modelcontextprotocol/clientCapabilities":{ "later":1.10 }"#.to_owned(),
-            );
-        }
-        let mut params = self.members("later");
-        if !meta.is_empty() {
-            self.mix(&mut meta);
-            params.push(format!(r#""_meta": {{{}}}"#, meta.join(" ,")));
-        }
-        match (method, name) {
-            ("resources/read", Some(uri)) => params.push(format!(r#""uri":"{uri}""#)),
-            ("tools/call", Some(name)) => {
-                let arguments = format!(r#"{{ "n": {} }}"#, self.value(1));
-                params.push(format!(r#""name":"{name}","arguments":{arguments}"#));
-            }
-            (_, Some(name)) => params.push(format!(r#""name":"{name}""#)),
-            (_, None) => {}
-        }
-        self.mix(&mut params);
-        let mut members = self.members("x");
-        members.push(r#""jsonrpc": "2.0""#.to_owned());
-        members.push(format!(r#""id":{id}"#));
-        members.push(format!(r#""method":"{}""#, method.replace('/', "\\/")));
-        members.push(format!(r#""params":{{{}}}"#, params.join(", ")));
-        self.mix(&mut members);
-        format!(" {{{}}}", members.join(" , "))
-    }
-
-    fn mix(&mut self, members: &mut [String]) {
-        for at in (1..members.len()).rev() {
-            let other = usize::try_from(self.below(at as u64 + 1)).unwrap();
-            members.swap(at, other);
         }
     }
 }

@@ -331,11 +331,11 @@ async fn two_gateways_share_a_session_and_one_of_them_may_die() {
     // The server hangs up before it answers, and then the gateway is gone.
     let reply = session.call(&near, "test_reconnection").await;
     assert!(!reply.body.contains("isError"), "{reply:?}");
-    let ids = reply
+    let mut ids = reply
         .body
         .lines()
         .filter_map(|line| line.strip_prefix("id: "));
-    let last = ids.last().unwrap().to_owned();
+    let last = ids.next_back().unwrap().to_owned();
     near.process.kill();
     let answer_there = session.resume(&far, &last).await;
     assert_eq!(answer_there["result"]["isError"], false, "{answer_there}");

@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
+use futures::StreamExt;
 use futures::channel::mpsc;
 use futures::stream::{self, BoxStream};
-use futures::{Stream, StreamExt};
 use serde_json::Value;
 use tonic::Status;
 use wardgate_proto::common::v1::{ErrorReason, OfferKind};
@@ -17,10 +17,11 @@ use super::{Log, failure};
 /// What comes of an exchange.
 #[derive(Debug)]
 pub(crate) enum Carry {
+    /// These parts.
     Give(Vec<Part>),
     /// What the test sends, until it lets go.
     Live(mpsc::UnboundedReceiver<Part>),
-    /// The same, cut in the end.
+    /// These parts, and then the tool-runner is gone.
     Cut(Vec<Part>),
     Fail(ErrorReason),
 }
@@ -61,7 +62,7 @@ impl Relays {
 
     pub(super) fn carry(
         &self,
-        request: pb::RelayRequest,
+        request: &pb::RelayRequest,
     ) -> Result<BoxStream<'static, Result<pb::RelayResponse, Status>>, Status> {
         let next = self.next.lock().unwrap().pop_front();
         let watched = Watched {
@@ -76,21 +77,17 @@ impl Relays {
             parts.boxed()
         };
         Ok(
-            match next.unwrap_or_else(|| Carry::Give(ordinary(&request))) {
-                Carry::Give(parts) => watch(each(parts).map(passed).boxed()),
+            match next.unwrap_or_else(|| Carry::Give(ordinary(request))) {
+                Carry::Give(parts) => watch(stream::iter(parts).map(passed).boxed()),
                 Carry::Live(parts) => watch(parts.map(passed).boxed()),
                 Carry::Cut(parts) => {
                     let cut = stream::iter([Err(failure(ErrorReason::Internal))]);
-                    watch(each(parts).map(passed).chain(cut).boxed())
+                    watch(stream::iter(parts).map(passed).chain(cut).boxed())
                 }
                 Carry::Fail(reason) => return Err(failure(reason)),
             },
         )
     }
-}
-
-fn each(parts: Vec<Part>) -> impl Stream<Item = Part> + Send + 'static {
-    stream::iter(parts)
 }
 
 /// Requests are answered; other messages are taken.
@@ -175,7 +172,7 @@ pub(crate) fn last_event(id: &str, message: &str) -> Part {
 }
 
 /// What the record says of an answer.
-pub(crate) fn facts() -> pb::ResultFacts {
+fn facts() -> pb::ResultFacts {
     pb::ResultFacts {
         status: pb::OutcomeStatus::Ok.into(),
         rows: 2,
