@@ -201,6 +201,10 @@ fn of_request(
     if is_missing(&request.method, spoken) {
         return Err(RpcError::unknown_method(&request.method, spoken));
     }
+    if request.params.task.is_some() && !spoken.is_modern() {
+        let why = "tasks of 2025-11-25 are not carried; call without `task`";
+        return Err(RpcError::invalid_params(why));
+    }
     let subject = subject(request, body)?;
     // It begins one.
     let session = match &*request.method {
@@ -216,6 +220,8 @@ fn is_missing(method: &str, version: Version) -> bool {
         "resources/subscribe" | "resources/unsubscribe" => version.is_modern(),
         // To the upstream all callers are the gateway: these would be everybody's.
         "tasks/list" => true,
+        // Those of 2025-11-25 are others.
+        "tasks/get" | "tasks/result" | "tasks/cancel" => !version.is_modern(),
         _ => false,
     }
 }

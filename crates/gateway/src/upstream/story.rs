@@ -208,14 +208,16 @@ impl Story {
     /// Hands the errand over, and what comes back to the client.
     async fn carry(&mut self, right: &Right, grant: &Grant) {
         let subject = self.visit.caller.subject();
-        let _place = if self.errand.is_open_ended() {
-            let Some(place) = self.gateway.listeners().place(subject) else {
-                self.ended(Status::Error, "too_many_streams").await;
-                return self.refuse(&RpcError::too_many_streams()).await;
-            };
-            Some(place)
+        let (place, none_left) = if self.errand.is_open_ended() {
+            let place = self.gateway.listeners().place(subject);
+            (place, RpcError::too_many_streams())
         } else {
-            None
+            // The upstream has only so many places for all of its callers.
+            let place = self.gateway.visits.take(subject);
+            (place, RpcError::too_many_visits())
+        };
+        let Some(_place) = place else {
+            return self.close(Status::Error, "too_many", none_left).await;
         };
         let mut relayed = self.relay(right, grant).await;
         if let Err(error) = &relayed
