@@ -32,6 +32,7 @@ mod journeys {
     mod direct_methods;
     mod examples;
     mod guides;
+    mod hops;
     mod hospital;
     mod memory;
     mod postgres;
@@ -54,5 +55,6 @@ mod journeys {
     mod stdio;
     mod subscriptions;
     mod switches;
+    mod upstream;
     mod versions;
 }

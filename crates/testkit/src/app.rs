@@ -47,13 +47,16 @@ impl TestApp {
         Self::start_in(dir, example, binary, environment)
     }
 
-    /// Another one of the demo, with the same keys and environment, on a directory of its own.
+    /// Another one, with the same keys and environment, on a directory of its own.
     #[must_use]
     pub fn replica(&self) -> Self {
         let dir = tempfile::tempdir().expect("a directory");
         copy(&self.data_dir().join("keys"), &dir.path().join("keys"));
+        if self.example != DEMO {
+            copy(&self.example_dir(), &dir.path().join(self.example));
+        }
         let environment = self.environment();
-        Self::start_in(dir, DEMO, &self.binary, &environment)
+        Self::start_in(dir, self.example, &self.binary, &environment)
     }
 
     fn environment(&self) -> Vec<(&str, &str)> {
