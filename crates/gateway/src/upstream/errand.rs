@@ -18,6 +18,8 @@ pub(super) struct Errand {
     pub(super) exchange: Exchange,
     /// Of a request, as written.
     pub(super) id: Option<Box<RawValue>>,
+    /// Of a request.
+    pub(super) method: String,
     /// The protocol version it names: none of `initialize`, and of the oldest clients.
     pub(super) version: Option<Version>,
     pub(super) session: Option<Session>,
@@ -142,6 +144,7 @@ fn post(gateway: &Gateway, visit: &Visit, body: &Bytes) -> Result<Errand, Refuse
     let mut errand = Errand {
         exchange: Exchange::Post(body.clone()),
         id: None,
+        method: String::new(),
         version: None,
         session: None,
         resumes: None,
@@ -167,6 +170,7 @@ fn post(gateway: &Gateway, visit: &Visit, body: &Bytes) -> Result<Errand, Refuse
                 (subject, _) => subject,
             };
             errand.id = Some(id);
+            errand.method = request.method.into_owned();
             errand.version = version;
             errand.session = session;
             errand.tasks = tasks;
@@ -345,6 +349,7 @@ fn without_message(
     Ok(Errand {
         exchange,
         id: None,
+        method: String::new(),
         version,
         session,
         resumes,

@@ -61,7 +61,7 @@ impl Relays {
 
     pub(super) fn carry(
         &self,
-        request: pb::RelayRequest,
+        request: &pb::RelayRequest,
     ) -> Result<BoxStream<'static, Result<pb::RelayResponse, Status>>, Status> {
         let next = self.next.lock().unwrap().pop_front();
         let watched = Watched {
@@ -76,7 +76,7 @@ impl Relays {
             parts.boxed()
         };
         Ok(
-            match next.unwrap_or_else(|| Carry::Give(ordinary(&request))) {
+            match next.unwrap_or_else(|| Carry::Give(ordinary(request))) {
                 Carry::Give(parts) => watch(each(parts).map(passed).boxed()),
                 Carry::Live(parts) => watch(parts.map(passed).boxed()),
                 Carry::Cut(parts) => {

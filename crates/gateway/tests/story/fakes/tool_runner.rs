@@ -323,7 +323,7 @@ impl ToolRunnerService for ToolRunner {
         if !self.admits_relay(&request) {
             return Err(failure(ErrorReason::PermitRefused));
         }
-        self.relays.carry(request).map(Response::new)
+        self.relays.carry(&request).map(Response::new)
     }
 
     type CallToolStream = BoxStream<'static, Result<pb::CallToolResponse, Status>>;
