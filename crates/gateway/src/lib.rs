@@ -48,7 +48,7 @@ pub use session::SessionKey;
 
 use authority::Authority;
 use catalogue::Catalogue;
-use listen::{Changes, Conversations, Listeners};
+use listen::{Changes, Conversations, Listeners, Places};
 use refusals::Refusals;
 use reply::Answer;
 use session::Sealer;
@@ -106,6 +106,8 @@ pub struct Gateway {
     refusals: Arc<Refusals>,
     /// Calls under way, whether or not their client still waits.
     stories: TaskTracker,
+    /// Requests to upstreams that are under way.
+    visits: Places,
     parts: Vec<(&'static str, watch::Receiver<Readiness>)>,
     metrics: Metrics,
     _recorder: AbortOnDropHandle<()>,
@@ -155,6 +157,7 @@ impl Gateway {
                 config.limits.streams(),
             ),
             sealer: Sealer::new(key, ambient.clone()),
+            visits: Places::new(config.limits.connections),
             streams: Streams::default(),
             relay: Relay::new()?,
             _recorder: AbortOnDropHandle::new(tokio::spawn(recorder)),

@@ -98,7 +98,7 @@ impl ServiceError for Error {
             Self::NotCarried(error) => match error {
                 NotCarried::NoMessage => ErrorReason::InvalidMessage,
                 NotCarried::Uncovered => ErrorReason::PermitRefused,
-                NotCarried::Task => ErrorReason::Denied,
+                NotCarried::Task | NotCarried::Foreign => ErrorReason::Denied,
             },
             Self::NotRecorded(_) => ErrorReason::NotDurable,
             Self::NoPermit | Self::Permit(_) | Self::RowRule(_) => ErrorReason::PermitRefused,

@@ -33,13 +33,12 @@ use tokio_util::sync::CancellationToken;
 use wardgate_domain::{Ambient, Caller, Digest};
 
 use self::following::{Following, Words};
-use self::places::Places;
 use crate::mcp::Version;
 use crate::reply::{Answer, RpcError};
 
 pub(crate) use self::changes::Changes;
 pub(crate) use self::conversations::Conversations;
-pub(crate) use self::places::Place;
+pub(crate) use self::places::{Place, Places};
 pub(crate) use self::script::Script;
 
 /// From a change to the word of it. What else changes meanwhile needs no second word, and the other

@@ -8,7 +8,7 @@ pub(super) const EACH: usize = 32;
 
 /// The places for streams, of which a subject takes only so many.
 #[derive(Debug)]
-pub(super) struct Places {
+pub(crate) struct Places {
     streams: usize,
     taken: Arc<Taken>,
 }
@@ -31,7 +31,7 @@ pub(crate) struct Place {
 }
 
 impl Places {
-    pub(super) fn new(streams: usize) -> Self {
+    pub(crate) fn new(streams: usize) -> Self {
         Self {
             streams,
             taken: Arc::default(),
@@ -39,7 +39,7 @@ impl Places {
     }
 
     /// A place, if one is left for this subject.
-    pub(super) fn take(&self, subject: &str) -> Option<Place> {
+    pub(crate) fn take(&self, subject: &str) -> Option<Place> {
         let mut by_subject = self.taken.by_subject();
         let own = by_subject.get(subject).copied().unwrap_or_default();
         if own >= EACH || by_subject.values().sum::<usize>() >= self.streams {

@@ -41,6 +41,8 @@ pub(crate) struct Params<'a> {
     pub(crate) cursor: Option<&'a RawValue>,
     #[serde(borrow, default, deserialize_with = "present")]
     pub(crate) uri: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    pub(crate) task: Option<&'a RawValue>,
     #[serde(borrow, default, rename = "taskId", deserialize_with = "present")]
     pub(crate) task_id: Option<&'a RawValue>,
     #[serde(

@@ -226,6 +226,16 @@ impl RpcError {
         )
     }
 
+    /// As many requests to upstreams are under way as there may be, of the caller's or of all.
+    pub(crate) fn too_many_visits() -> Self {
+        Self::new(
+            StatusCode::TOO_MANY_REQUESTS,
+            -32603,
+            "too_many_visits",
+            "Too many requests to upstreams are under way. Wait for some of them.",
+        )
+    }
+
     /// Adds the call's id, and its receipt when the refusal was recorded.
     pub(crate) fn of_call(mut self, call_id: CallId, receipt: Option<Receipt>) -> Self {
         let mut data = String::from("{");

@@ -18,6 +18,8 @@ pub(super) struct Errand {
     pub(super) exchange: Exchange,
     /// Of a request, as written.
     pub(super) id: Option<Box<RawValue>>,
+    /// Of a request.
+    pub(super) method: String,
     /// The protocol version it names: none of `initialize`, and of the oldest clients.
     pub(super) version: Option<Version>,
     pub(super) session: Option<Session>,
@@ -142,6 +144,7 @@ fn post(gateway: &Gateway, visit: &Visit, body: &Bytes) -> Result<Errand, Refuse
     let mut errand = Errand {
         exchange: Exchange::Post(body.clone()),
         id: None,
+        method: String::new(),
         version: None,
         session: None,
         resumes: None,
@@ -167,6 +170,7 @@ fn post(gateway: &Gateway, visit: &Visit, body: &Bytes) -> Result<Errand, Refuse
                 (subject, _) => subject,
             };
             errand.id = Some(id);
+            errand.method = request.method.into_owned();
             errand.version = version;
             errand.session = session;
             errand.tasks = tasks;
@@ -201,6 +205,10 @@ fn of_request(
     if is_missing(&request.method, spoken) {
         return Err(RpcError::unknown_method(&request.method, spoken));
     }
+    if request.params.task.is_some() && !spoken.is_modern() {
+        let why = "tasks of 2025-11-25 are not carried; call without `task`";
+        return Err(RpcError::invalid_params(why));
+    }
     let subject = subject(request, body)?;
     // It begins one.
     let session = match &*request.method {
@@ -216,6 +224,8 @@ fn is_missing(method: &str, version: Version) -> bool {
         "resources/subscribe" | "resources/unsubscribe" => version.is_modern(),
         // To the upstream all callers are the gateway: these would be everybody's.
         "tasks/list" => true,
+        // Those of 2025-11-25 are others.
+        "tasks/get" | "tasks/result" | "tasks/cancel" => !version.is_modern(),
         _ => false,
     }
 }
@@ -339,6 +349,7 @@ fn without_message(
     Ok(Errand {
         exchange,
         id: None,
+        method: String::new(),
         version,
         session,
         resumes,

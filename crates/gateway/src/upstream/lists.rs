@@ -13,7 +13,7 @@ use super::errand::List;
 use super::right::{NoRight, Right};
 use crate::Gateway;
 use crate::catalogue::Source;
-use crate::mcp::{object, text_of};
+use crate::mcp::{object, scan, text_of};
 
 /// Entries of one page.
 const MAX_ENTRIES: usize = 10_000;
@@ -43,6 +43,9 @@ pub(super) async fn filtered(
     list: List,
     message: &str,
 ) -> Result<String, Unlisted> {
+    // What readers of JSON take for different lists is none.
+    let depth = gateway.limits().depth;
+    scan(message.as_bytes(), depth).map_err(|_| Unlisted::Misfit)?;
     let result = Reply::read(message).ok_or(Unlisted::Misfit)?.result;
     let Some(result) = result else {
         return Ok(message.to_owned());

@@ -126,23 +126,29 @@ impl Story {
         let (requested, arguments) = match (&self.errand.subject, right) {
             (Subject::Tool { name, arguments }, _) => (name.as_str(), arguments.clone()),
             (Subject::Task { tool }, Some(right)) => (tool.as_str(), right.arguments.clone()),
-            (_, Some(right)) if right.recorded => {
-                (self.source.name.as_str(), right.arguments.clone())
-            }
+            (Subject::Prompt { name, .. }, Some(right)) => (name.as_str(), right.arguments.clone()),
+            // A URI can hold anything a person typed.
+            (_, Some(right)) if right.recorded => ("", right.arguments.clone()),
             _ => return None,
         };
-        let version = self.errand.version;
-        let protocol = version
-            .map_or(Version::NEWEST_LEGACY, |version| version)
-            .as_str();
-        let mut facts = CallFacts::arriving(
+        let (id, caller, ip) = (
             self.call_id,
             &self.visit.caller,
             self.visit.client_ip.clone(),
-            protocol,
-            requested,
-            &arguments,
         );
+        let protocol = self
+            .errand
+            .version
+            .unwrap_or(Version::NEWEST_LEGACY)
+            .as_str();
+        let mut facts = if requested.is_empty() {
+            CallFacts::without_tool(id, caller, ip, protocol, &arguments)
+        } else {
+            CallFacts::arriving(id, caller, ip, protocol, requested, &arguments)
+        };
+        if !matches!(self.errand.subject, Subject::Tool { .. }) {
+            facts = facts.by_method(&self.errand.method);
+        }
         let of_task = match &self.errand.subject {
             Subject::Task { tool } => {
                 let (gateway, visit) = (&self.gateway, &self.visit);
@@ -208,14 +214,16 @@ impl Story {
     /// Hands the errand over, and what comes back to the client.
     async fn carry(&mut self, right: &Right, grant: &Grant) {
         let subject = self.visit.caller.subject();
-        let _place = if self.errand.is_open_ended() {
-            let Some(place) = self.gateway.listeners().place(subject) else {
-                self.ended(Status::Error, "too_many_streams").await;
-                return self.refuse(&RpcError::too_many_streams()).await;
-            };
-            Some(place)
+        let (place, none_left) = if self.errand.is_open_ended() {
+            let place = self.gateway.listeners().place(subject);
+            (place, RpcError::too_many_streams())
         } else {
-            None
+            // The upstream has only so many places for all of its callers.
+            let place = self.gateway.visits.take(subject);
+            (place, RpcError::too_many_visits())
+        };
+        let Some(_place) = place else {
+            return self.close(Status::Error, "too_many", none_left).await;
         };
         let mut relayed = self.relay(right, grant).await;
         if let Err(error) = &relayed

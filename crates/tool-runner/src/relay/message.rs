@@ -23,6 +23,9 @@ pub enum NotCarried {
     /// It is about a task, whose result would come past what its caller's permits restrict.
     #[error("is about a task, and its permit restricts results; call the tool without `task`")]
     Task,
+    /// Nobody here knows what its answer can hold, and so what of it the permit lets out.
+    #[error("asks for what no rule of its permit is about, and the permit restricts results")]
+    Foreign,
 }
 
 impl From<Ambiguous> for NotCarried {
@@ -51,8 +54,8 @@ pub(super) struct Asked {
     pub(super) is_modern: bool,
     /// Its answer comes when the server has nothing more to say.
     pub(super) listens: bool,
-    /// It starts a task, or asks for what became of one.
-    pub(super) is_of_task: bool,
+    /// Why a permit that restricts results is not enough for it.
+    pub(super) unruled: Option<NotCarried>,
 }
 
 /// Reads `bytes`, and makes sure that they ask for nothing but what the permit for `subject` and `arguments` is for.
@@ -90,7 +93,7 @@ pub(super) fn read(
         id: id.map(ToOwned::to_owned),
         is_modern,
         listens: method == "subscriptions/listen",
-        is_of_task: method.starts_with("tasks/") || params.get("task")?.is_some(),
+        unruled: unruled(&method, &params)?,
         ..Asked::default()
     };
     if let Some(meta) = meta {
@@ -107,6 +110,42 @@ pub(super) fn read(
         repeats,
     };
     Ok((content, asked))
+}
+
+/// Why nobody knows what of the answer a permit that restricts results would let out.
+fn unruled(method: &str, params: &Members<'_>) -> Result<Option<NotCarried>, NotCarried> {
+    Ok(
+        if method.starts_with("tasks/") || params.get("task")?.is_some() {
+            Some(NotCarried::Task)
+        } else if method.is_empty() || is_ruled(method) {
+            None
+        } else {
+            Some(NotCarried::Foreign)
+        },
+    )
+}
+
+/// Whether it is known what an answer to it can hold.
+fn is_ruled(method: &str) -> bool {
+    method.starts_with("notifications/")
+        || matches!(
+            method,
+            "initialize"
+                | "ping"
+                | "server/discover"
+                | "logging/setLevel"
+                | "subscriptions/listen"
+                | "tools/list"
+                | "tools/call"
+                | "prompts/list"
+                | "prompts/get"
+                | "resources/list"
+                | "resources/templates/list"
+                | "resources/read"
+                | "resources/subscribe"
+                | "resources/unsubscribe"
+                | "completion/complete"
+        )
 }
 
 /// The member of `params` that `Mcp-Name` repeats.

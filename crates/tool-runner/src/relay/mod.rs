@@ -148,8 +148,8 @@ pub(crate) fn admit(
         stopwatch,
         counted: called.map(|tool| shared.platform.begin(tool.tool.facts().name.as_str())),
     };
-    if asked.is_of_task && governed.is_restricted() {
-        return Err(NotCarried::Task.into());
+    if let Some(why) = asked.unruled.filter(|_| governed.is_restricted()) {
+        return Err(why.into());
     }
     let place = Arc::clone(&shared.relays).try_acquire_owned();
     let place = place.map_err(|_| Error::TooManyRelays)?;
