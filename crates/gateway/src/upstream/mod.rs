@@ -12,6 +12,7 @@
 
 mod answer;
 mod edit;
+mod endings;
 mod errand;
 mod handles;
 mod lists;

@@ -1,0 +1,249 @@
+//! How errands end: on record first, and then for the client.
+
+use metrics::counter;
+use wardgate_domain::{CallFacts, Digest, Event, Outcome, Receipt, Status};
+use wardgate_proto::common::v1::ErrorReason;
+use wardgate_rpc::client::{CallError, RelayFailure, ResultFacts};
+use wardgate_telemetry::names;
+
+use super::edit::{Reply, with_meta};
+use super::errand::Subject;
+use super::right::{NoRight, Right};
+use super::story::Story;
+use crate::mcp::Version;
+use crate::reply::{Answer, RpcError, call_meta};
+
+impl Story {
+    pub(super) fn owed(&self, right: Option<&Right>) -> Option<Box<CallFacts>> {
+        let (requested, arguments) = match (&self.errand.subject, right) {
+            (Subject::Tool { name, arguments }, _) => (name.as_str(), arguments.clone()),
+            (Subject::Task { tool }, Some(right)) => (tool.as_str(), right.arguments.clone()),
+            (Subject::Prompt { name, .. }, Some(right)) => (name.as_str(), right.arguments.clone()),
+            // A URI can hold anything a person typed.
+            (_, Some(right)) if right.recorded => ("", right.arguments.clone()),
+            _ => return None,
+        };
+        let (id, caller, ip) = (
+            self.call_id,
+            &self.visit.caller,
+            self.visit.client_ip.clone(),
+        );
+        let protocol = self
+            .errand
+            .version
+            .unwrap_or(Version::NEWEST_LEGACY)
+            .as_str();
+        let mut facts = if requested.is_empty() {
+            CallFacts::without_tool(id, caller, ip, protocol, &arguments)
+        } else {
+            CallFacts::arriving(id, caller, ip, protocol, requested, &arguments)
+        };
+        if !matches!(self.errand.subject, Subject::Tool { .. }) {
+            facts = facts.by_method(&self.errand.method);
+        }
+        let of_task = match &self.errand.subject {
+            Subject::Task { tool } => {
+                let (gateway, visit) = (&self.gateway, &self.visit);
+                Right::of_tool(gateway, &self.source, visit, tool, arguments)
+            }
+            _ => None,
+        };
+        if let Some(right) = of_task.as_ref().or(right) {
+            facts.tool = Some(right.facts.name.clone());
+            facts.definition_digest = Some(right.facts.definition_digest);
+            tracing::Span::current().record(names::TOOL, right.facts.name.as_str());
+        }
+        Some(Box::new(facts))
+    }
+
+    /// Says why it was not carried, and what to mend where the client can.
+    pub(super) async fn not_carried(&mut self, error: &CallError) {
+        tracing::warn!(%error, "the tool-runner did not carry an errand");
+        let (status, reason, error) = match error.reason() {
+            ErrorReason::InvalidMessage => {
+                let error = RpcError::invalid_request(error.to_string());
+                (Status::InvalidArguments, "invalid_request", error)
+            }
+            ErrorReason::Denied => {
+                let error = RpcError::invalid_params(error.to_string()).because("denied");
+                (Status::Denied, "denied", error)
+            }
+            ErrorReason::UnknownTool => (Status::UnknownTool, "unknown_tool", self.not_there()),
+            _ => {
+                let kind = "tool_runner_unavailable";
+                (Status::Error, kind, RpcError::internal(kind, UNREACHED))
+            }
+        };
+        self.close(status, reason, error).await;
+    }
+
+    /// Puts the outcome on record, and only then gives the message free.
+    pub(super) async fn release(
+        &self,
+        owed: CallFacts,
+        message: &str,
+        result: Option<&ResultFacts>,
+    ) -> Result<String, RpcError> {
+        // What no permit of a tool governs: the state of a task, or an error of the route's.
+        let plain = match Reply::read(message).and_then(|reply| reply.result) {
+            Some(_) => (Status::Ok, ""),
+            None => (Status::Error, "upstream_error"),
+        };
+        let outcome = Outcome {
+            call: owed,
+            status: result.map_or(plain.0, |facts| facts.status),
+            reason: result.map_or(plain.1, |facts| &facts.error_kind).to_owned(),
+            rows: result.map_or(0, |facts| facts.rows),
+            rows_withheld: result.map_or(0, |facts| facts.rows_withheld),
+            fields_redacted: result.map_or(0, |facts| facts.fields_redacted),
+            phi: result.is_some_and(|facts| facts.phi),
+            result_digest: Some(Digest::of(message.as_bytes())),
+            duration: self.started.elapsed(),
+        };
+        let receipt = self.record(outcome).await?;
+        let members = call_meta(self.call_id, receipt);
+        Ok(with_meta(message, &members).unwrap_or_else(|| message.to_owned()))
+    }
+
+    async fn record(&self, outcome: Outcome) -> Result<Receipt, RpcError> {
+        counter!(names::TOOL_CALLS, "status" => outcome.status.as_str()).increment(1);
+        tracing::info!(
+            status = outcome.status.as_str(),
+            reason = outcome.reason,
+            "an errand to an upstream ended"
+        );
+        let appended = self.gateway.trail().append(Event::Outcome(outcome)).await;
+        appended.map_err(|_| {
+            RpcError::internal("not_durable", POSSIBLY_RAN).of_call(self.call_id, None)
+        })
+    }
+
+    /// Nothing more comes. What is on record by now stays as it is.
+    pub(super) async fn ended(&mut self, status: Status, reason: &'static str) {
+        if let Some(owed) = self.owed.take() {
+            // The client is not told either way.
+            let outcome = self.without_result(*owed, status, reason);
+            let _ = self.record(outcome).await;
+        }
+    }
+
+    fn without_result(&self, owed: CallFacts, status: Status, reason: &str) -> Outcome {
+        Outcome {
+            call: owed,
+            status,
+            reason: reason.to_owned(),
+            rows: 0,
+            rows_withheld: 0,
+            fields_redacted: 0,
+            phi: false,
+            result_digest: None,
+            duration: self.started.elapsed(),
+        }
+    }
+
+    /// The upstream did not answer.
+    pub(super) async fn failure(&mut self, failure: &RelayFailure) {
+        let status = failure.facts.status;
+        let error = RpcError::internal("upstream_failed", failure.text.clone());
+        self.close(status, &failure.facts.error_kind, error).await;
+    }
+
+    pub(super) async fn failed(
+        &mut self,
+        status: Status,
+        kind: &'static str,
+        message: &'static str,
+    ) {
+        let error = RpcError::internal(kind, message);
+        self.close(status, kind, error).await;
+    }
+
+    /// Records how it ended, and tells the client.
+    pub(super) async fn close(&mut self, status: Status, reason: &str, mut error: RpcError) {
+        if let Some(owed) = self.owed.take() {
+            let outcome = self.without_result(*owed, status, reason);
+            error = match self.record(outcome).await {
+                Ok(receipt) => error.of_call(self.call_id, Some(receipt)),
+                Err(error) => error,
+            };
+        }
+        let answer = Answer::error(self.errand.id.as_deref(), &error);
+        self.out.fail(answer).await;
+    }
+
+    pub(super) async fn denied(&mut self, no_right: NoRight) {
+        let (decision, reason, visible) = match no_right {
+            NoRight::Denied {
+                decision,
+                reason,
+                visible,
+            } => (decision, reason, visible),
+            NoRight::Gone => {
+                let error = self.not_there();
+                return self.close(Status::UnknownTool, "unknown_tool", error).await;
+            }
+            NoRight::Undecided => {
+                let (kind, error) = ("policy_unavailable", undecided());
+                return self.close(Status::Error, kind, error).await;
+            }
+        };
+        let is_tool = matches!(self.errand.subject, Subject::Tool { .. });
+        let (true, Some(id)) = (visible && is_tool, self.errand.id.clone()) else {
+            let error = self.not_there();
+            return self.close(Status::Denied, reason.as_str(), error).await;
+        };
+        let Some(owed) = self.owed.take() else { return };
+        let outcome = self.without_result(*owed, Status::Denied, reason.as_str());
+        let version = self.errand.version.unwrap_or(Version::NEWEST_LEGACY);
+        let answer = match self.record(outcome).await {
+            Ok(receipt) => {
+                let denial = (reason.as_str(), decision.id);
+                Answer::denied(&id, version, self.call_id, receipt, denial)
+            }
+            Err(error) => Answer::error(Some(&id), &error),
+        };
+        self.out.fail(answer).await;
+    }
+
+    /// What may not be known of is answered like what there is not.
+    pub(super) fn not_there(&self) -> RpcError {
+        if self.errand.resumes.is_some() {
+            return RpcError::unknown_route();
+        }
+        let version = self.errand.version.unwrap_or(Version::NEWEST_LEGACY);
+        match &self.errand.subject {
+            Subject::Tool { name, .. } => RpcError::unknown_tool(name),
+            Subject::Resource { .. } => RpcError::unknown_resource(version),
+            Subject::Prompt { .. } => RpcError::invalid_params("Unknown prompt"),
+            Subject::Task { .. } => RpcError::invalid_params("unknown `taskId`"),
+            Subject::List(_) | Subject::Listen { .. } | Subject::Route => RpcError::unknown_route(),
+        }
+    }
+
+    /// Refuses what never became a call.
+    pub(super) async fn refuse(&mut self, error: &RpcError) {
+        let answer = Answer::error(self.errand.id.as_deref(), error);
+        for reason in answer.refused() {
+            let (ip, subject) = (&self.visit.client_ip, self.visit.caller.subject());
+            self.gateway.refusals.count(reason, ip, subject);
+        }
+        self.out.fail(answer).await;
+    }
+
+    pub(super) async fn not_recorded(&mut self) {
+        let error = RpcError::internal("not_durable", NOT_RELEASED).of_call(self.call_id, None);
+        let answer = Answer::error(self.errand.id.as_deref(), &error);
+        self.out.fail(answer).await;
+    }
+}
+
+pub(super) fn undecided() -> RpcError {
+    let message = "The call could not be decided. Try again later.";
+    RpcError::internal("policy_unavailable", message)
+}
+
+const NOT_RELEASED: &str =
+    "The call cannot be recorded durably, so nothing is released. Try again later.";
+const POSSIBLY_RAN: &str = "The call cannot be recorded durably, so its result is not released. It may have run; check before you repeat it.";
+const UNREACHED: &str = "The upstream could not be asked. Try again later.";
+pub(super) const CUT: &str = "What the upstream answered cannot be passed on.";
