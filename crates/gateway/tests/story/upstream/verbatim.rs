@@ -300,7 +300,15 @@ async fn resources_prompts_and_completions_are_carried_and_recorded_too() {
             expected += 1;
             let outcome = world.audit.outcomes.reaches(expected).await.pop().unwrap();
             assert_eq!(outcome.call.call_id.to_string(), asked.call_id);
-            assert_eq!(outcome.call.requested_tool, "up");
+            assert_eq!(outcome.call.method, method);
+            assert_eq!(outcome.call.tool.unwrap().as_str(), "up");
+            // A URI can hold anything.
+            let named = if kind == OfferKind::Prompts {
+                "greet"
+            } else {
+                ""
+            };
+            assert_eq!(outcome.call.requested_tool, named);
             assert_eq!((outcome.status, outcome.phi), (Status::Ok, true));
         }
     }
