@@ -81,10 +81,15 @@ fn row(record: &Value) -> String {
         Value::Null => "-".to_owned(),
         other => other.to_string(),
     };
+    let of_outcome = || match record["action"].as_str() {
+        // Another method than a tool's call.
+        Some(method) if method.contains('/') => format!("{} {method}", text("record_id")),
+        _ => text("record_id"),
+    };
     let (status, what, rows) = match record["event"].as_str() {
-        Some("outcome") => ("status", "record_id", "rows"),
-        Some("memory_access") => ("status", "method", "messages"),
-        _ => ("event", "record_id", "rows"),
+        Some("outcome") => ("status", of_outcome(), "rows"),
+        Some("memory_access") => ("status", text("method"), "messages"),
+        _ => ("event", text("record_id"), "rows"),
     };
     format!(
         "{:>8}  {:<27}  {:<17}  {:<16}  {:<28}  {:>5}  {}",
@@ -92,7 +97,7 @@ fn row(record: &Value) -> String {
         text("timestamp"),
         text(status),
         text("user"),
-        text(what),
+        what,
         text(rows),
         text("ip_address"),
     )
