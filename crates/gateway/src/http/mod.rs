@@ -51,7 +51,11 @@ pub(crate) fn router(gateway: &Arc<Gateway>) -> Router {
     };
     let metadata = {
         let gateway = Arc::clone(gateway);
-        get(move || async move { metadata::protected_resource(&gateway) })
+        get(move |request: Parts| async move {
+            let path = request.uri.path();
+            let path = path.strip_prefix(metadata::WELL_KNOWN);
+            metadata::protected_resource(&gateway, path.unwrap_or_default())
+        })
     };
     Router::new()
         .route("/mcp", door(Entrance::Messages(Door::Mcp)))
@@ -61,23 +65,26 @@ pub(crate) fn router(gateway: &Arc<Gateway>) -> Router {
         .route("/sse", door(Entrance::Sse))
         .route("/messages/", door(Entrance::Messages(Door::Sse)))
         .route("/messages", door(Entrance::Messages(Door::Sse)))
-        .route("/.well-known/oauth-protected-resource", metadata.clone())
-        .route("/.well-known/oauth-protected-resource/mcp", metadata)
+        .route(metadata::WELL_KNOWN, metadata.clone())
+        .route("/.well-known/oauth-protected-resource/{*path}", metadata)
         .merge(probes::router(
             gateway.parts.clone(),
             gateway.metrics.clone(),
         ))
-        .fallback(|| async {
-            problem(
-                StatusCode::NOT_FOUND,
-                "not_found",
-                "No such path; MCP is served at /mcp.",
-            )
-        })
+        .fallback(|| async { not_found() })
 }
 
 /// A refusal before the message was read: an HTTP status, and a JSON-RPC error that says why, because that
 /// is what clients show.
 fn problem(status: StatusCode, reason: &'static str, description: &str) -> Response {
     Answer::error(None, &RpcError::unread(status, reason, description)).into_response()
+}
+
+/// A path that nobody serves.
+fn not_found() -> Response {
+    problem(
+        StatusCode::NOT_FOUND,
+        "not_found",
+        "No such path; MCP is served at /mcp.",
+    )
 }

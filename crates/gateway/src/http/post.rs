@@ -160,7 +160,11 @@ async fn admit(
         .map_err(|refused| Refusal {
             reason: refused.reason(),
             subject: String::new(),
-            response: Box::new(metadata::unauthorized(gateway, &refused)),
+            response: Box::new(metadata::unauthorized(
+                gateway,
+                &refused,
+                request.uri.path(),
+            )),
         })?;
     let known = |refusal| Refusal {
         subject: caller.subject().to_owned(),

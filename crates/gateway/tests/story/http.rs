@@ -7,7 +7,14 @@ use wardgate_rpc::Readiness;
 use crate::world::{ISSUER, META, MODERN, PING, Reply, World};
 
 /// What takes messages: nobody is let in without a token.
-const CLOSED: [&str; 5] = ["/mcp", "/mcp/x", "/message", "/sse", "/messages/"];
+const CLOSED: [&str; 6] = [
+    "/mcp",
+    "/mcp/x",
+    "/mcp/upstream/x",
+    "/message",
+    "/sse",
+    "/messages/",
+];
 /// What everyone may read.
 const OPEN: [&str; 7] = [
     "/.well-known/oauth-protected-resource",
@@ -41,7 +48,10 @@ async fn no_path_but_the_open_ones_answers_a_stranger() {
             assert_eq!(missing.status, 401, "{method} {path}");
             assert_eq!(
                 missing.header("www-authenticate"),
-                r#"Bearer resource_metadata="https://mcp.hospital.example/.well-known/oauth-protected-resource/mcp""#
+                format!(
+                    r#"Bearer resource_metadata="https://mcp.hospital.example/.well-known/oauth-protected-resource{}""#,
+                    path.replace("/messages/", "/sse")
+                )
             );
             for token in ["garbage", "", "a.b.c", &*expired, &*forged] {
                 let reply = Reply::to(request().bearer_auth(token).body(PING)).await;
@@ -111,6 +121,37 @@ async fn the_protected_resource_says_where_tokens_come_from() {
                 "bearer_methods_supported": ["header"],
             })
         );
+    }
+}
+
+#[tokio::test]
+async fn every_path_that_takes_tokens_is_a_resource_of_its_own_and_no_other_is() {
+    let world = World::start().await;
+    let metadata = async |path: &str| {
+        let url = world.url(&format!("/.well-known/oauth-protected-resource{path}"));
+        Reply::to(world.http.get(url)).await
+    };
+    for path in [
+        "/mcp",
+        "/mcp/x",
+        "/mcp/upstream/a.b-c_d",
+        "/message",
+        "/sse",
+    ] {
+        let resource = metadata(path).await.json()["resource"].clone();
+        assert_eq!(resource, format!("https://mcp.hospital.example{path}"));
+    }
+    for path in [
+        "/",
+        "/metrics",
+        "/mcp/",
+        "/mcp/a/b",
+        "/mcp/upstream/",
+        "/mcp/upstream/a/b",
+        "/mcp/%22",
+        "/messages/",
+    ] {
+        assert_eq!(metadata(path).await.status, 404, "{path}");
     }
 }
 
