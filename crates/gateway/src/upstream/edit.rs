@@ -22,6 +22,11 @@ impl<'a> Reply<'a> {
     }
 }
 
+/// Whether `message` is an answer with a result.
+pub(super) fn is_result(message: &str) -> bool {
+    Reply::read(message).is_some_and(|reply| reply.result.is_some())
+}
+
 /// `whole` with `new` in the place of `part`, which was read out of it by reference.
 pub(super) fn replaced(whole: &str, part: &str, new: &str) -> String {
     exchanged(whole, vec![(part, new.to_owned())])

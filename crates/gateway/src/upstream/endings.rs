@@ -6,11 +6,10 @@ use wardgate_proto::common::v1::ErrorReason;
 use wardgate_rpc::client::{CallError, RelayFailure, ResultFacts};
 use wardgate_telemetry::names;
 
-use super::edit::{Reply, with_meta};
+use super::edit::{is_result, with_meta};
 use super::errand::Subject;
 use super::right::{NoRight, Right};
 use super::story::Story;
-use crate::mcp::Version;
 use crate::reply::{Answer, RpcError, call_meta};
 
 impl Story {
@@ -28,11 +27,7 @@ impl Story {
             &self.visit.caller,
             self.visit.client_ip.clone(),
         );
-        let protocol = self
-            .errand
-            .version
-            .unwrap_or(Version::NEWEST_LEGACY)
-            .as_str();
+        let protocol = self.errand.spoken().as_str();
         let mut facts = if requested.is_empty() {
             CallFacts::without_tool(id, caller, ip, protocol, &arguments)
         } else {
@@ -84,21 +79,19 @@ impl Story {
         message: &str,
         result: Option<&ResultFacts>,
     ) -> Result<String, RpcError> {
-        // What no permit of a tool governs: the state of a task, or an error of the route's.
-        let plain = match Reply::read(message).and_then(|reply| reply.result) {
-            Some(_) => (Status::Ok, ""),
+        let (status, reason) = match result {
+            Some(facts) => (facts.status, facts.error_kind.as_str()),
+            // What no permit of a tool governs: the state of a task, or an error of the route's.
+            None if is_result(message) => (Status::Ok, ""),
             None => (Status::Error, "upstream_error"),
         };
         let outcome = Outcome {
-            call: owed,
-            status: result.map_or(plain.0, |facts| facts.status),
-            reason: result.map_or(plain.1, |facts| &facts.error_kind).to_owned(),
             rows: result.map_or(0, |facts| facts.rows),
             rows_withheld: result.map_or(0, |facts| facts.rows_withheld),
             fields_redacted: result.map_or(0, |facts| facts.fields_redacted),
             phi: result.is_some_and(|facts| facts.phi),
             result_digest: Some(Digest::of(message.as_bytes())),
-            duration: self.started.elapsed(),
+            ..self.without_result(owed, status, reason)
         };
         let receipt = self.record(outcome).await?;
         let members = call_meta(self.call_id, receipt);
@@ -194,7 +187,7 @@ impl Story {
         };
         let Some(owed) = self.owed.take() else { return };
         let outcome = self.without_result(*owed, Status::Denied, reason.as_str());
-        let version = self.errand.version.unwrap_or(Version::NEWEST_LEGACY);
+        let version = self.errand.spoken();
         let answer = match self.record(outcome).await {
             Ok(receipt) => {
                 let denial = (reason.as_str(), decision.id);
@@ -210,7 +203,7 @@ impl Story {
         if self.errand.resumes.is_some() {
             return RpcError::unknown_route();
         }
-        let version = self.errand.version.unwrap_or(Version::NEWEST_LEGACY);
+        let version = self.errand.spoken();
         match &self.errand.subject {
             Subject::Tool { name, .. } => RpcError::unknown_tool(name),
             Subject::Resource { .. } => RpcError::unknown_resource(version),

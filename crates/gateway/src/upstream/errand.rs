@@ -123,6 +123,11 @@ impl Errand {
         })
     }
 
+    /// The version that answers are written in.
+    pub(super) fn spoken(&self) -> Version {
+        spoken(self.version)
+    }
+
     pub(super) fn is_modern(&self) -> bool {
         self.version.is_some_and(Version::is_modern)
     }
@@ -131,6 +136,11 @@ impl Errand {
     pub(super) fn is_open_ended(&self) -> bool {
         matches!(self.exchange, Exchange::Get) || matches!(self.subject, Subject::Listen { .. })
     }
+}
+
+/// A client that names none is of those that agree on one with the upstream.
+fn spoken(version: Option<Version>) -> Version {
+    version.unwrap_or(Version::NEWEST_LEGACY)
 }
 
 fn no_id(error: RpcError) -> Refused {
@@ -201,7 +211,7 @@ fn of_request(
             version => version,
         },
     };
-    let spoken = version.unwrap_or(Version::NEWEST_LEGACY);
+    let spoken = spoken(version);
     if is_missing(&request.method, spoken) {
         return Err(RpcError::unknown_method(&request.method, spoken));
     }

@@ -1,5 +1,6 @@
 //! The story of one errand: the route's right, its own right, intent, relay, outcome, release.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -12,6 +13,7 @@ use wardgate_rpc::client::{CallError, Relay, RelayContent, RelayEvent, RelayHead
 use wardgate_telemetry::names;
 
 use super::answer::{self, Out};
+use super::edit::is_result;
 use super::endings::{CUT, undecided};
 use super::errand::{Awaited, Errand, Place, Subject, within};
 use super::lists::{self, Unlisted};
@@ -140,7 +142,7 @@ impl Story {
         let Subject::Listen { uris } = &self.errand.subject else {
             return Ok(());
         };
-        let version = self.errand.version.unwrap_or(Version::NEWEST_LEGACY);
+        let version = self.errand.spoken();
         let unknown = || RpcError::unknown_resource(version);
         for uri in uris {
             let right = Right::of_kind(&self.source, OfferKind::Resources, uri);
@@ -331,7 +333,10 @@ impl Story {
             self.failed(Status::Error, "bad_result", CUT).await;
             return false;
         };
-        let owed = self.owed.take_if(|_| event.result.is_some());
+        // No permit of a tool governs the state of a task, yet it leaves once it is on record.
+        let is_of_task = matches!(self.errand.subject, Subject::Task { .. });
+        let is_answer = event.result.is_some() || is_of_task && is_result(&message);
+        let owed = self.owed.take_if(|_| is_answer);
         let text = match owed {
             Some(owed) => self.release(*owed, &message, event.result.as_ref()).await,
             None => self.unrecorded(&message).await,
@@ -362,11 +367,10 @@ impl Story {
     }
 
     /// A message of the upstream's, with the handles that the client may hold; none where there is no such.
-    fn sealed(&self, message: &[u8]) -> Option<String> {
+    fn sealed<'m>(&self, message: &'m [u8]) -> Option<Cow<'m, str>> {
         let message = str::from_utf8(message).ok()?;
         let Errand { subject, tasks, .. } = &self.errand;
-        let sealed = handles::sealed(&self.gateway, &self.visit, subject, tasks, message);
-        sealed.map(std::borrow::Cow::into_owned)
+        handles::sealed(&self.gateway, &self.visit, subject, tasks, message)
     }
 
     /// A message that is not on the record, as the client may have it.

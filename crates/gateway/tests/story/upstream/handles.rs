@@ -2,8 +2,11 @@
 
 use serde_json::{Value, json};
 
+use wardgate_proto::toolrunner::v1 as pb;
+
 use super::{answer, call, carried, count, request, world};
-use crate::fakes::relay::{Carry, governed};
+use crate::fakes::Append;
+use crate::fakes::relay::{Carry, event, governed, head};
 use crate::world::{LEGACY, MODERN, Reply, World};
 
 const TASK: &str = r#"{"resultType":"task","taskId":"t-1","status":"working"}"#;
@@ -126,6 +129,31 @@ async fn the_state_of_an_unfinished_request_belongs_to_that_request() {
         );
     }
     assert_eq!(count(&world), before);
+}
+
+#[tokio::test]
+async fn what_became_of_a_task_leaves_once_it_is_on_record_on_a_stream_too() {
+    let world = world().await;
+    let id = begin(&world).await;
+    let done = r#"{"resultType":"complete","taskId":"t-1","result":{"secret":1}}"#;
+    let asks = format!(r#""taskId":"{id}""#);
+    for (appends, leaves) in [
+        (vec![Append::Keep], true),
+        (vec![Append::Fail, Append::Fail], false),
+    ] {
+        let parts = vec![
+            head(200, pb::RelayContent::Events),
+            event("1", &answer(done)),
+        ];
+        world.tool_runner.relays.next([Carry::Give(parts)]);
+        world.audit.next(appends);
+        let reply = get(&world, &asks).await;
+        assert_eq!(reply.text.contains("secret"), leaves, "{reply:?}");
+    }
+    let outcome = world.audit.outcomes.reaches(2).await.swap_remove(1);
+    let tool = outcome.call.tool.unwrap();
+    let asked = (&*outcome.call.method, tool.as_str());
+    assert_eq!(asked, ("tasks/get", "reads"));
 }
 
 #[tokio::test]
