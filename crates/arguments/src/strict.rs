@@ -8,8 +8,12 @@ use serde::de::{self, DeserializeSeed, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-/// The members of a JSON object, their values unread.
-pub(crate) struct Members<'a>(pub(crate) Vec<(String, &'a RawValue)>);
+/// The members of a JSON object in their order, names given twice included, their values unread.
+#[derive(Debug)]
+pub struct Members<'a>(
+    /// Names and values.
+    pub Vec<(String, &'a RawValue)>,
+);
 
 impl<'de> Deserialize<'de> for Members<'de> {
     fn deserialize<D: de::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

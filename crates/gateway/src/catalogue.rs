@@ -17,6 +17,7 @@ pub(crate) use wardgate_rpc::client::Source;
 use crate::content::Index as Content;
 use crate::listen::Changes;
 use crate::mcp::Definition;
+use crate::reply::RpcError;
 
 /// One tool.
 #[derive(Debug)]
@@ -146,6 +147,13 @@ impl Catalogue {
     /// None while the tool-runner was never heard of.
     pub(crate) fn current(&self) -> Option<Arc<Index>> {
         self.current.load_full()
+    }
+
+    /// The same, for whoever cannot answer without it.
+    pub(crate) fn known(&self) -> Result<Arc<Index>, RpcError> {
+        let (reason, message) = NOT_KNOWN;
+        self.current()
+            .ok_or_else(|| RpcError::internal(reason, message))
     }
 
     pub(crate) fn readiness(&self) -> watch::Receiver<Readiness> {

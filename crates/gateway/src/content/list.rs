@@ -12,8 +12,8 @@ use super::cursor::Cursor;
 use super::index::{Entry, is_in};
 use crate::Gateway;
 use crate::authority::Authorization;
-use crate::catalogue::{self, Index as Catalogue};
-use crate::mcp::{Post, Request, Version};
+use crate::catalogue::Index as Catalogue;
+use crate::mcp::{MISSING_UPSTREAMS, Post, Request, Version};
 use crate::memory;
 use crate::reply::{Answer, RpcError};
 
@@ -25,9 +25,6 @@ const TTL_MS: u32 = 5_000;
 
 /// Decisions asked for at a time.
 const AT_ONCE: usize = 8;
-
-/// Key of the upstreams that do not answer, in `_meta` of a list.
-const MISSING_UPSTREAMS: &str = "dev.wardgate/missingUpstreams";
 
 /// What a page has before the first conversations are added to it.
 #[derive(Debug, Default)]
@@ -45,7 +42,7 @@ pub(super) async fn prompts(
     version: Version,
 ) -> Result<Answer, RpcError> {
     let cursor = after(request)?;
-    let catalogue = known(gateway)?;
+    let catalogue = gateway.catalogue().known()?;
     let entries = &catalogue.content().prompts;
     let desk = Desk::of(gateway, post, &catalogue, OfferKind::Prompts).await?;
     let page = desk.page(entries, cursor, version).await?;
@@ -67,7 +64,7 @@ pub(super) async fn resources(
         }
         Some(Cursor::Memory(_)) => return Err(unknown_cursor()),
     };
-    let catalogue = known(gateway)?;
+    let catalogue = gateway.catalogue().known()?;
     let entries = &catalogue.content().resources;
     let desk = Desk::of(gateway, post, &catalogue, OfferKind::Resources).await?;
     let page = desk.page(entries, after, version).await?;
@@ -88,7 +85,7 @@ pub(super) async fn templates(
     version: Version,
 ) -> Result<Answer, RpcError> {
     let cursor = after(request)?;
-    let catalogue = known(gateway)?;
+    let catalogue = gateway.catalogue().known()?;
     let entries = &catalogue.content().templates;
     let desk = Desk::of(gateway, post, &catalogue, OfferKind::Resources).await?;
     let mut page = desk.page_of_templates(entries, cursor.as_deref(), version);
@@ -109,19 +106,6 @@ fn after(request: &Request<'_>) -> Result<Option<String>, RpcError> {
 
 fn unknown_cursor() -> RpcError {
     RpcError::invalid_params("`params.cursor` is unknown: it is of another list")
-}
-
-fn known(gateway: &Gateway) -> Result<Arc<Catalogue>, RpcError> {
-    let (reason, message) = catalogue::NOT_KNOWN;
-    let catalogue = gateway.catalogue().current();
-    catalogue.ok_or_else(|| RpcError::internal(reason, message))
-}
-
-fn undecided() -> RpcError {
-    RpcError::internal(
-        "policy_unavailable",
-        "The policy service cannot be reached; try again later.",
-    )
 }
 
 /// Who lists what.
@@ -160,7 +144,7 @@ impl<'a> Desk<'a> {
             post,
             catalogue,
             kind,
-            visible: visible.map_err(|_| undecided())?,
+            visible: visible.map_err(|_| RpcError::policy_away())?,
         })
     }
 
@@ -233,7 +217,7 @@ impl<'a> Desk<'a> {
         match asked.await {
             Ok(Authorization::Allowed(_)) => Ok(true),
             Ok(Authorization::Denied { .. }) => Ok(false),
-            Err(_) => Err(undecided()),
+            Err(_) => Err(RpcError::policy_away()),
         }
     }
 

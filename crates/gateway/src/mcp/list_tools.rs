@@ -10,14 +10,14 @@ use wardgate_domain::ToolName;
 use super::envelope::Request;
 use super::{Post, Version};
 use crate::Gateway;
-use crate::catalogue::{self, Tool};
+use crate::catalogue::Tool;
 use crate::reply::{Answer, RpcError};
 
 /// How long a client may keep its list, milliseconds. A list is a courtesy: every call is decided anew.
 const TTL_MS: u32 = 5_000;
 
 /// Key of the upstreams that do not answer, in `_meta` of a list.
-const MISSING_UPSTREAMS: &str = "dev.wardgate/missingUpstreams";
+pub(crate) const MISSING_UPSTREAMS: &str = "dev.wardgate/missingUpstreams";
 
 /// A tool's definition as each version wants it: JSON text, schemas byte for byte as configured.
 #[derive(Debug)]
@@ -93,9 +93,7 @@ pub(super) async fn list_tools(
             "unknown `cursor`: the list has one page",
         ));
     }
-    let (reason, message) = catalogue::NOT_KNOWN;
-    let catalogue = gateway.catalogue().current();
-    let catalogue = catalogue.ok_or_else(|| RpcError::internal(reason, message))?;
+    let catalogue = gateway.catalogue().known()?;
     let enabled = || {
         let tools = catalogue.tools();
         tools.filter(|tool| tool.is_in(post.toolset.as_deref()) && tool.switches.allow(caller))
@@ -104,12 +102,7 @@ pub(super) async fn list_tools(
         .authority()
         .visible(caller, enabled().map(|tool| &tool.facts))
         .await
-        .map_err(|_| {
-            RpcError::internal(
-                "policy_unavailable",
-                "The policy service cannot be reached; try again later.",
-            )
-        })?;
+        .map_err(|_| RpcError::policy_away())?;
     let mut members = String::from(r#""tools":["#);
     let listed =
         || enabled().filter(|tool| visible.iter().any(|name| *name == tool.facts.name.as_str()));

@@ -36,7 +36,7 @@ use crate::sse;
 pub(crate) use self::discover::inner;
 pub(crate) use self::envelope::{Message, Request, object, present, text_of};
 pub(crate) use self::initialize::negotiate_on_stream;
-pub(crate) use self::list_tools::Definition;
+pub(crate) use self::list_tools::{Definition, MISSING_UPSTREAMS};
 pub(crate) use self::meta::Meta;
 pub(crate) use self::scan::scan;
 pub(crate) use self::version::Version;

@@ -187,6 +187,12 @@ impl RpcError {
         Self::new(StatusCode::OK, -32603, reason, message)
     }
 
+    /// Of a list nobody can say what the caller may see.
+    pub(crate) fn policy_away() -> Self {
+        let message = "The policy service cannot be reached; try again later.";
+        Self::internal("policy_unavailable", message)
+    }
+
     /// The caller calls too often (RFC 6585, section 4).
     pub(crate) fn rate_limited(wait: Duration) -> Self {
         let message = "The tool is called too often. Wait, then try again.";

@@ -27,7 +27,7 @@ use bytes::Bytes;
 use wardgate_domain::{Caller, OfferKind};
 
 use crate::Gateway;
-use crate::catalogue::{self, Source};
+use crate::catalogue::Source;
 use crate::reply::{Answer, RpcError};
 
 use self::errand::Errand;
@@ -68,9 +68,7 @@ pub(crate) async fn answer(gateway: &Arc<Gateway>, visit: Visit) -> Response {
 /// The source of that name, if it has a route that is on for the caller. Whether the policy lets the caller use it is
 /// decided with every errand.
 fn source(gateway: &Gateway, visit: &Visit) -> Result<Arc<Source>, RpcError> {
-    let (reason, message) = catalogue::NOT_KNOWN;
-    let catalogue = gateway.catalogue().current();
-    let catalogue = catalogue.ok_or_else(|| RpcError::internal(reason, message))?;
+    let catalogue = gateway.catalogue().known()?;
     let source = catalogue.source(&visit.source);
     source
         .filter(|source| source.facts.contains_key(&OfferKind::Connect))

@@ -1,9 +1,5 @@
 //! The members of a JSON object by name, their values unread.
 
-use std::fmt;
-
-use serde::Deserialize;
-use serde::de::{self, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 /// Two readers may make different things of the text.
@@ -16,7 +12,8 @@ pub(super) struct Members<'a>(Vec<(String, &'a RawValue)>);
 impl<'a> Members<'a> {
     /// Those of `text`, if it is an object.
     pub(super) fn read(text: &'a str) -> Option<Self> {
-        serde_json::from_str(text).ok()
+        let members: wardgate_arguments::Members<'a> = serde_json::from_str(text).ok()?;
+        Some(Self(members.0))
     }
 
     /// The member `name`. Some readers of JSON do not tell `name` from `Name` and take the last one, so what was
@@ -51,30 +48,6 @@ fn folded(name: &str) -> impl Iterator<Item = char> + '_ {
     name.chars()
         .flat_map(char::to_uppercase)
         .flat_map(char::to_lowercase)
-}
-
-impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
-    fn deserialize<D: de::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct MembersVisitor;
-
-        impl<'de> Visitor<'de> for MembersVisitor {
-            type Value = Members<'de>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a JSON object")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-                let mut members = Vec::new();
-                while let Some(member) = map.next_entry()? {
-                    members.push(member);
-                }
-                Ok(Members(members))
-            }
-        }
-
-        deserializer.deserialize_map(MembersVisitor)
-    }
 }
 
 #[cfg(test)]
