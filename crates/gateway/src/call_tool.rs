@@ -1,11 +1,12 @@
 //! The story of one `tools/call`: authorize → intent → run → outcome → release.
 
 use std::panic::AssertUnwindSafe;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use futures::FutureExt;
+use futures::{FutureExt, StreamExt};
 use metrics::{counter, histogram};
 use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
@@ -15,7 +16,7 @@ use wardgate_domain::{
 };
 use wardgate_edge::CallerToken;
 use wardgate_proto::common::v1::ErrorReason;
-use wardgate_rpc::client::{CallError, CallTool, ToolResult};
+use wardgate_rpc::client::{CallError, CallEvent, CallTool, Interaction, ToolResult};
 use wardgate_telemetry::names;
 
 use crate::Gateway;
@@ -253,16 +254,25 @@ async fn run(
     call_id: CallId,
 ) -> Result<ToolResult, Ran> {
     let started = Instant::now();
-    let running = gateway.runner().call_tool(CallTool {
+    let called = gateway.runner().call_tool(CallTool {
         call_id,
         caller: &call.caller,
         tool: &tool.facts.name,
         arguments: call.arguments.clone(),
         permit: &grant.permit,
         idempotency_key: call.idempotency_key.as_deref(),
+        interaction: Interaction::default(),
         caller_token: call.token.expose().filter(|_| tool.needs_caller_token),
         // The tool-runner ends the work at the limit itself; this catches one that does not answer.
         limit: tool.time_limit + Duration::from_secs(1),
+    });
+    let running = Box::pin(async {
+        let mut events = pin!(called.await?);
+        let mut end = None;
+        while let Some(event) = events.next().await {
+            end = Some(event?);
+        }
+        Ok(end)
     });
     // A tool-runner in this process that panics while it streams ends the call, not its record.
     let running = AssertUnwindSafe(running).catch_unwind();
@@ -279,7 +289,13 @@ async fn run(
             message: "Internal error.",
         })
     })?;
-    let result = result.map_err(|error| refused(&error, tool))?;
+    let end = result.map_err(|error| refused(&error, tool))?;
+    let Some(CallEvent::Result(result)) = end else {
+        return Err(Ran::Stopped(Stop::Failed {
+            kind: "input_required",
+            message: "The tool asks for input in the middle of a call, which is not supported.",
+        }));
+    };
     for (name, spent) in &result.facts.stages {
         stage(&format!("run.{name}"), *spent);
     }

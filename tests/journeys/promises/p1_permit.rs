@@ -1,12 +1,14 @@
 //! P1: a call that reaches the tool-runner without a valid permit is refused.
 
 use std::path::Path;
+use std::pin::pin;
 use std::time::Duration;
 
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::signature::Ed25519KeyPair;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use futures::StreamExt;
 use tonic::transport::{Certificate, ClientTlsConfig, Endpoint};
 use wardgate_domain::{
     Ambient, AttributeValue, CallId, Caller, CallerClaims, PermitSigner, PermitTerms, SignedPermit,
@@ -15,7 +17,9 @@ use wardgate_domain::{
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_proto::toolrunner::v1::tool_runner_service_client::ToolRunnerServiceClient;
-use wardgate_rpc::client::{CallError, CallTool, PolicyClient, ToolResult, ToolRunnerClient};
+use wardgate_rpc::client::{
+    CallError, CallEvent, CallTool, Interaction, PolicyClient, ToolResult, ToolRunnerClient,
+};
 use wardgate_rpc::link::{self, TlsFiles};
 use wardgate_rpc::{Link, Peer};
 use wardgate_testkit::{Process, Separate, System, run, until};
@@ -113,7 +117,7 @@ async fn call(
     let tool: ToolName = tool.parse().unwrap();
     let call_id = CallId::new(&Ambient::system());
     let arguments = arguments.into();
-    runner
+    let events = runner
         .call_tool(CallTool {
             call_id,
             caller,
@@ -122,9 +126,16 @@ async fn call(
             permit,
             caller_token: None,
             idempotency_key: None,
+            interaction: Interaction::default(),
             limit: LIMIT,
         })
-        .await
+        .await?;
+    let mut events = pin!(events);
+    match events.next().await {
+        Some(Ok(CallEvent::Result(result))) => Ok(result),
+        Some(Err(error)) => Err(error),
+        other => panic!("no result: {other:?}"),
+    }
 }
 
 fn caller(subject: &str, role: &str, attribute: Option<(&str, &str)>) -> Caller {
@@ -330,6 +341,7 @@ async fn no_permit_at_all(system: &Separate, caller: &Caller, genuine: &SignedPe
             permit,
             caller_token: String::new(),
             idempotency_key: String::new(),
+            interaction: None,
         };
         let status = client.call_tool(request).await.unwrap_err();
         assert_eq!(

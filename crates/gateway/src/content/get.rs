@@ -12,7 +12,7 @@ use wardgate_domain::{
     CallFacts, CallId, Caller, DenialReason, Digest, Event, Outcome, Receipt, Status, ToolFacts,
 };
 use wardgate_proto::common::v1::ErrorReason;
-use wardgate_rpc::client::{CallError, ContentResult, GetContent, Wanted};
+use wardgate_rpc::client::{CallError, ContentResult, GetContent, Given, Interaction, Wanted};
 use wardgate_telemetry::names;
 
 use super::Method;
@@ -228,6 +228,7 @@ impl Story {
             permit: &grant.permit,
             decided: target.decided.clone(),
             wanted: self.wish.wanted.clone(),
+            interaction: Interaction::default(),
         };
         let got = tokio::select! {
             // First, so that nothing is started for a client that is already gone.
@@ -248,7 +249,8 @@ impl Story {
         let call_id = self.facts.call_id;
         let error = match ending {
             Ok(ContentResult {
-                result: Ok(result), ..
+                given: Given::Result(result),
+                ..
             }) => {
                 let mut members = inner(&result).to_owned();
                 // It depends on the caller, and may be another the next time.
@@ -260,7 +262,7 @@ impl Story {
             }
             Ok(got) if got.facts.error_kind == UNKNOWN => self.unknown(),
             Ok(ContentResult {
-                result: Err(words),
+                given: Given::Nothing(words),
                 facts,
             }) => match facts.status {
                 Status::InvalidArguments => {
@@ -269,6 +271,10 @@ impl Story {
                 Status::Timeout => RpcError::internal("timeout", words),
                 _ => RpcError::internal("source_failed", words),
             },
+            Ok(_) => RpcError::internal(
+                "input_required",
+                "It asks for input, which is not supported.",
+            ),
             // The same words for all: what you may not have you do not see.
             Err(Stop::Unknown | Stop::Disabled | Stop::Denied(_)) => self.unknown(),
             Err(Stop::Failed { kind, message }) => RpcError::internal(kind, message),
@@ -344,7 +350,10 @@ fn outcome(call: CallFacts, ending: &Result<ContentResult, Stop>, duration: Dura
     };
     let got = ending.as_ref().ok();
     let facts = got.map(|got| &got.facts);
-    let result = got.and_then(|got| got.result.as_ref().ok());
+    let result = got.and_then(|got| match &got.given {
+        Given::Result(result) => Some(result),
+        Given::Nothing(_) | Given::InputRequired(_) => None,
+    });
     Outcome {
         call,
         status,

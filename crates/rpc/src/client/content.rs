@@ -4,7 +4,8 @@ use bytes::Bytes;
 use wardgate_domain::{CallId, Caller, InvalidMessage, OfferKind, SignedPermit};
 use wardgate_proto::toolrunner::v1 as pb;
 
-use super::ResultFacts;
+use super::interaction::text;
+use super::{InputRequired, Interaction, ResultFacts};
 
 /// Every prompt and resource, with the sources they are of.
 #[derive(Debug, Clone, Default)]
@@ -64,6 +65,8 @@ pub struct GetContent<'a> {
     pub decided: Bytes,
     /// What is wanted of that.
     pub wanted: Wanted,
+    /// What the client can take part in.
+    pub interaction: Interaction<'a>,
 }
 
 /// What is wanted of a prompt, resource or template.
@@ -87,10 +90,21 @@ pub enum Wanted {
 /// What came of it, redacted.
 #[derive(Debug, Clone)]
 pub struct ContentResult {
-    /// The MCP result, a JSON object, or why there is none, in words for the client.
-    pub result: Result<String, String>,
+    /// What is given.
+    pub given: Given,
     /// What the record says of it.
     pub facts: ResultFacts,
+}
+
+/// What is given of a prompt or resource.
+#[derive(Debug, Clone)]
+pub enum Given {
+    /// The MCP result, a JSON object.
+    Result(String),
+    /// None; why, in words for the client.
+    Nothing(String),
+    /// Not yet: it waits for the client.
+    InputRequired(InputRequired),
 }
 
 impl TryFrom<pb::ListContentResponse> for Content {
@@ -165,6 +179,7 @@ impl From<GetContent<'_>> for pb::GetContentRequest {
             permit: Some(get.permit.into()),
             decided_json: get.decided,
             wanted: Some(wanted),
+            interaction: Some(get.interaction.into()),
         }
     }
 }
@@ -178,16 +193,12 @@ impl TryFrom<pb::GetContentResponse> for ContentResult {
             .ok_or_else(|| InvalidMessage::field("content.facts", "is missing"))?;
         let result = text(answer.result_json, "content.result_json")?;
         Ok(Self {
-            result: if result.is_empty() {
-                Err(answer.error)
-            } else {
-                Ok(result)
+            given: match answer.input_required {
+                Some(waits) => Given::InputRequired(waits.try_into()?),
+                None if result.is_empty() => Given::Nothing(answer.error),
+                None => Given::Result(result),
             },
             facts: facts.try_into()?,
         })
     }
-}
-
-fn text(bytes: Bytes, field: &'static str) -> Result<String, InvalidMessage> {
-    String::from_utf8(bytes.into()).map_err(|_| InvalidMessage::field(field, "is not UTF-8"))
 }

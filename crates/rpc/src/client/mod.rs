@@ -2,6 +2,7 @@
 
 mod audit;
 mod content;
+mod interaction;
 mod memory;
 mod policy;
 mod relay;
@@ -17,7 +18,8 @@ use wardgate_telemetry::trace_context;
 use crate::reason_of;
 
 pub use audit::{AuditClient, AuditFilter, StoredRecord};
-pub use content::{Content, ContentEntry, ContentResult, ContentSource, GetContent, Wanted};
+pub use content::{Content, ContentEntry, ContentResult, ContentSource, GetContent, Given, Wanted};
+pub use interaction::{InputRequired, Interaction, LogMessage, Progress, Resumption};
 pub use memory::{
     Added, Addition, ContextWindow, Hit, Listed, MemoryClient, OnBehalfOf, Page, Session, Turn,
     Which,
@@ -27,7 +29,8 @@ pub use relay::{
     Exchange, Offer, Relay, RelayBody, RelayContent, RelayEvent, RelayFailure, RelayHead, Relayed,
 };
 pub use tool_runner::{
-    CallTool, Catalogue, ResultFacts, Source, Tool, ToolResult, ToolRunnerClient,
+    CallEvent, CallTool, Carriage, Catalogue, ResultFacts, Source, Tool, ToolResult,
+    ToolRunnerClient,
 };
 
 /// A call to another service that failed.

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures::{Stream, StreamExt, TryStreamExt};
+use futures::{Stream, StreamExt, TryStreamExt, stream};
+use tokio::time::{Instant, timeout_at};
 use wardgate_domain::{
     CallId, Caller, InvalidMessage, OfferKind, SignedPermit, Status, Switch, SwitchChange,
     ToolFacts, ToolName, ToolSwitches,
@@ -13,7 +14,8 @@ use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_proto::toolrunner::v1::tool_runner_service_client::ToolRunnerServiceClient;
 
 use super::{
-    CallError, Content, ContentResult, GetContent, Relay, Relayed, open_request, request, within,
+    CallError, Content, ContentResult, GetContent, InputRequired, Interaction, LogMessage,
+    Progress, Relay, Relayed, open_request, request, within,
 };
 use crate::Link;
 
@@ -56,6 +58,21 @@ pub struct Source {
     pub tools: BTreeMap<String, ToolName>,
     /// Whom it is on for.
     pub switches: ToolSwitches,
+    /// Which clients' messages can be carried to it as they stand.
+    pub carriage: Carriage,
+}
+
+/// Which clients' messages can be carried to an MCP server as they stand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Carriage {
+    /// Nobody's.
+    None,
+    /// Everybody's, or it is not known yet whose.
+    All,
+    /// Those of 2026-07-28.
+    Modern,
+    /// Those of older versions.
+    Legacy,
 }
 
 /// One configured tool.
@@ -95,8 +112,33 @@ pub struct CallTool<'a> {
     pub caller_token: Option<&'a str>,
     /// The same key and arguments never run a tool that may write twice.
     pub idempotency_key: Option<&'a str>,
+    /// What the client can take part in.
+    pub interaction: Interaction<'a>,
     /// How long it may take.
     pub limit: Duration,
+}
+
+/// What there is to hear of a call while it runs, and how it ends.
+#[derive(Debug, Clone)]
+pub enum CallEvent {
+    /// How far it is.
+    Progress(Progress),
+    /// What the tool's server has to say.
+    Log(LogMessage),
+    /// The result; nothing follows.
+    Result(ToolResult),
+    /// The call waits for the client; nothing follows.
+    InputRequired(InputRequired),
+}
+
+impl CallEvent {
+    fn is_end(&self) -> bool {
+        matches!(self, Self::Result(_) | Self::InputRequired(_))
+    }
+}
+
+fn no_end() -> InvalidMessage {
+    InvalidMessage::field("event", "is missing: the stream stopped before the end")
 }
 
 /// What a run gave, filtered and redacted.
@@ -209,8 +251,11 @@ impl ToolRunnerClient {
         .await
     }
 
-    /// Runs one call to its end.
-    pub async fn call_tool(&self, call: CallTool<'_>) -> Result<ToolResult, CallError> {
+    /// Runs one call. The last event is its end.
+    pub async fn call_tool(
+        &self,
+        call: CallTool<'_>,
+    ) -> Result<impl Stream<Item = Result<CallEvent, CallError>> + use<>, CallError> {
         let message = pb::CallToolRequest {
             call_id: call.call_id.to_string(),
             caller: Some(call.caller.into()),
@@ -219,21 +264,27 @@ impl ToolRunnerClient {
             permit: Some(call.permit.into()),
             caller_token: call.caller_token.unwrap_or_default().to_owned(),
             idempotency_key: call.idempotency_key.unwrap_or_default().to_owned(),
+            interaction: Some(call.interaction.into()),
         };
         let mut client = self.client.clone();
-        within(call.limit, async move {
-            let mut events = client
+        let deadline = Instant::now() + call.limit;
+        let events = within(call.limit, async move {
+            Ok(client
                 .call_tool(request(message, call.limit))
                 .await?
-                .into_inner();
-            while let Some(event) = events.message().await? {
-                if let Some(pb::call_tool_response::Event::Result(result)) = event.event {
-                    return Ok(result.try_into()?);
-                }
-            }
-            Err(InvalidMessage::field("result", "is missing: the stream ended without one").into())
-        })
-        .await
+                .into_inner())
+        });
+        let events = Some(events.await?);
+        Ok(stream::try_unfold(events, move |events| async move {
+            let Some(mut events) = events else {
+                return Ok(None);
+            };
+            let next = timeout_at(deadline, events.message()).await;
+            let next = next.map_err(|_| CallError::late())??;
+            let event = CallEvent::try_from(next.ok_or_else(no_end)?)?;
+            let rest = (!event.is_end()).then_some(events);
+            Ok(Some((event, rest)))
+        }))
     }
 
     /// Every prompt and resource.
@@ -307,6 +358,7 @@ impl TryFrom<pb::Source> for Source {
     type Error = InvalidMessage;
 
     fn try_from(source: pb::Source) -> Result<Self, Self::Error> {
+        let carriage = source.carriage().into();
         let mut facts = BTreeMap::new();
         for offered in source.facts {
             let offered = ToolFacts::try_from(offered)?;
@@ -320,6 +372,7 @@ impl TryFrom<pb::Source> for Source {
             )),
         };
         Ok(Self {
+            carriage,
             name: source.name,
             prefix: source.prefix,
             facts,
@@ -329,6 +382,34 @@ impl TryFrom<pb::Source> for Source {
                 .map(canonical)
                 .collect::<Result<_, _>>()?,
             switches: source.switches.try_into()?,
+        })
+    }
+}
+
+impl From<pb::Carriage> for Carriage {
+    fn from(carriage: pb::Carriage) -> Self {
+        match carriage {
+            pb::Carriage::Unspecified => Self::None,
+            pb::Carriage::All => Self::All,
+            pb::Carriage::Modern => Self::Modern,
+            pb::Carriage::Legacy => Self::Legacy,
+        }
+    }
+}
+
+impl TryFrom<pb::CallToolResponse> for CallEvent {
+    type Error = InvalidMessage;
+
+    fn try_from(response: pb::CallToolResponse) -> Result<Self, Self::Error> {
+        use pb::call_tool_response::Event;
+        let event = response
+            .event
+            .ok_or_else(|| InvalidMessage::field("event", "is missing"))?;
+        Ok(match event {
+            Event::Progress(progress) => Self::Progress(progress.into()),
+            Event::Log(log) => Self::Log(log.try_into()?),
+            Event::Result(result) => Self::Result(result.try_into()?),
+            Event::InputRequired(waits) => Self::InputRequired(waits.try_into()?),
         })
     }
 }

@@ -1,12 +1,14 @@
 //! A service over a database of known rows, and permits for its tools.
 
 use std::collections::BTreeMap;
+use std::pin::pin;
 use std::time::Duration;
 
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::signature::Ed25519KeyPair;
 use bytes::Bytes;
 use cedar_policy::Policy;
+use futures::StreamExt;
 use sqlx::{Connection, Executor, SqliteConnection};
 use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
@@ -16,7 +18,7 @@ use wardgate_domain::{
     PermitSigner, PermitTerms, PermitVerifier, RowRule, SignedPermit, ToolFacts,
 };
 use wardgate_redact::PseudonymKey;
-use wardgate_rpc::client::{AuditClient, CallTool, ToolRunnerClient};
+use wardgate_rpc::client::{AuditClient, CallEvent, CallTool, Interaction, ToolRunnerClient};
 use wardgate_rpc::{Link, Peer, link};
 use wardgate_tool_runner::{Config, SealingKey, service};
 
@@ -187,9 +189,16 @@ impl World {
             permit,
             caller_token: None,
             idempotency_key: None,
+            interaction: Interaction::default(),
             limit: LIMIT,
         };
-        let result = self.runtime.block_on(self.client.call_tool(call)).unwrap();
+        let result = self.runtime.block_on(async {
+            let mut events = pin!(self.client.call_tool(call).await.unwrap());
+            match events.next().await {
+                Some(Ok(CallEvent::Result(result))) => result,
+                other => unreachable!("the tool says and asks nothing: {other:?}"),
+            }
+        });
         assert!(!result.is_error, "{:?}", result.content);
         Ended {
             bytes: result.structured_content.len(),

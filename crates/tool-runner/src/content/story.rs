@@ -261,8 +261,8 @@ impl Admitted {
         }
         Ok(pb::GetContentResponse {
             result_json: result.into(),
-            error: String::new(),
             facts: Some(facts),
+            ..pb::GetContentResponse::default()
         })
     }
 }

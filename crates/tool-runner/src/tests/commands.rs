@@ -274,6 +274,7 @@ async fn standard_error_is_told_as_progress_where_configured() {
                 fs::write(&go, "").unwrap();
             }
             pb::call_tool_response::Event::Result(result) => assert!(!result.is_error),
+            other => panic!("a program neither logs nor asks: {other:?}"),
         }
     }
     assert_eq!(progress, ["half"]);

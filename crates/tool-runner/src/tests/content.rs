@@ -111,6 +111,7 @@ impl Harness {
             permit: terms.map(|terms| (&self.signer.sign(terms)).into()),
             decided_json: decided.to_string().into(),
             wanted: Some(wanted),
+            interaction: None,
         }
     }
 

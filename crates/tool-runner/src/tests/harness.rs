@@ -281,6 +281,7 @@ impl Harness {
             permit: permit.map(Into::into),
             caller_token: String::new(),
             idempotency_key: String::new(),
+            interaction: None,
         }
     }
 
@@ -291,7 +292,7 @@ impl Harness {
         assert!(events.message().await?.is_none(), "exactly one result");
         match event {
             pb::call_tool_response::Event::Result(result) => Ok(Answer(result)),
-            pb::call_tool_response::Event::Progress(_) => panic!("no progress is sent"),
+            other => panic!("nothing but a result is sent: {other:?}"),
         }
     }
 

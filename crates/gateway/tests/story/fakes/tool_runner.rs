@@ -245,6 +245,7 @@ pub(crate) fn given_content(result: &str) -> pb::GetContentResponse {
     pb::GetContentResponse {
         result_json: result.to_owned().into(),
         error: String::new(),
+        input_required: None,
         facts: Some(pb::ResultFacts {
             status: pb::OutcomeStatus::Ok.into(),
             rows: 2,

@@ -1,0 +1,116 @@
+//! What clients hear of their calls and are asked while they run, as the tool-runner's callers see it.
+
+use bytes::Bytes;
+use wardgate_domain::InvalidMessage;
+use wardgate_proto::toolrunner::v1 as pb;
+
+use super::ResultFacts;
+
+/// What a client can take part in while something runs for it.
+#[derive(Debug, Clone, Default)]
+pub struct Interaction<'a> {
+    /// MCP `ClientCapabilities`, a JSON object; none: it can be asked for nothing.
+    pub capabilities: Option<&'a str>,
+    /// The MCP level from which on it wants log messages.
+    pub log_level: Option<&'a str>,
+    /// Where something goes on that waited for the client.
+    pub resumption: Option<Resumption>,
+}
+
+/// Where something goes on that waited for the client.
+#[derive(Debug, Clone)]
+pub struct Resumption {
+    /// That of [`InputRequired`].
+    pub state: Bytes,
+    /// What the client answered: one JSON object.
+    pub responses: Bytes,
+}
+
+/// How far a call is.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Progress {
+    /// Steps done.
+    pub done: f64,
+    /// Of how many, where that is known.
+    pub total: Option<f64>,
+    /// In words; it may be empty.
+    pub message: String,
+}
+
+/// A log message of an MCP server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogMessage {
+    /// MCP `level`.
+    pub level: String,
+    /// Who says so, where that is told.
+    pub logger: Option<String>,
+    /// Any JSON value.
+    pub data_json: String,
+}
+
+/// What waits for the client.
+#[derive(Debug, Clone)]
+pub struct InputRequired {
+    /// MCP `inputRequests`: a JSON object, which may be empty.
+    pub requests: String,
+    /// To be brought back, once. It says nothing to anybody else.
+    pub state: Bytes,
+    /// What the record says of it so far.
+    pub facts: ResultFacts,
+}
+
+impl From<Interaction<'_>> for pb::Interaction {
+    fn from(interaction: Interaction<'_>) -> Self {
+        let capabilities = interaction.capabilities.unwrap_or_default();
+        Self {
+            client_capabilities_json: Bytes::copy_from_slice(capabilities.as_bytes()),
+            log_level: interaction.log_level.unwrap_or_default().to_owned(),
+            resumption: interaction.resumption.map(|resumption| pb::Resumption {
+                state: resumption.state,
+                input_responses_json: resumption.responses,
+            }),
+        }
+    }
+}
+
+impl From<pb::Progress> for Progress {
+    fn from(progress: pb::Progress) -> Self {
+        Self {
+            done: progress.progress,
+            total: Some(progress.total).filter(|total| *total != 0.0),
+            message: progress.message,
+        }
+    }
+}
+
+impl TryFrom<pb::LogMessage> for LogMessage {
+    type Error = InvalidMessage;
+
+    fn try_from(log: pb::LogMessage) -> Result<Self, Self::Error> {
+        Ok(Self {
+            level: log.level,
+            logger: Some(log.logger).filter(|logger| !logger.is_empty()),
+            data_json: text(log.data_json, "log.data_json")?,
+        })
+    }
+}
+
+impl TryFrom<pb::InputRequired> for InputRequired {
+    type Error = InvalidMessage;
+
+    fn try_from(waits: pb::InputRequired) -> Result<Self, Self::Error> {
+        let missing = || InvalidMessage::field("input_required.facts", "is missing");
+        Ok(Self {
+            requests: text(
+                waits.input_requests_json,
+                "input_required.input_requests_json",
+            )?,
+            state: waits.state,
+            facts: waits.facts.ok_or_else(missing)?.try_into()?,
+        })
+    }
+}
+
+pub(super) fn text(bytes: Bytes, field: &'static str) -> Result<String, InvalidMessage> {
+    String::from_utf8(bytes.into()).map_err(|_| InvalidMessage::field(field, "is not UTF-8"))
+}
