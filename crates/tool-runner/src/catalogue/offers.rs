@@ -62,13 +62,6 @@ impl Offers {
         Digest::of(format!("{self:?}").as_bytes())
     }
 
-    fn carriage(&self) -> pb::Carriage {
-        match self.facts(OfferKind::Connect) {
-            Some(_) => pb::Carriage::All,
-            None => pb::Carriage::Unspecified,
-        }
-    }
-
     /// What the policy needs to know of this kind of offer; none where there is none.
     pub(crate) fn facts(&self, kind: OfferKind) -> Option<&ToolFacts> {
         self.facts.iter().find(|facts| facts.kind == kind)
@@ -130,7 +123,7 @@ impl From<&Offers> for pb::Source {
                 .collect(),
             // They change more often than the catalogue.
             switches: Vec::new(),
-            carriage: offers.carriage().into(),
+            carriage: pb::Carriage::Unspecified.into(),
         }
     }
 }
