@@ -29,6 +29,7 @@ mod sse;
 mod stages;
 mod trail;
 mod upstream;
+mod view;
 
 use std::pin::pin;
 use std::sync::Arc;
