@@ -30,6 +30,7 @@ mod stages;
 mod store;
 mod trail;
 mod upstream;
+mod view;
 
 use std::pin::pin;
 use std::sync::Arc;
