@@ -388,7 +388,7 @@ fn release(
 }
 
 /// How the tool-runner says that a caller used a tool too often.
-const RATE_LIMITED: &str = "rate_limited";
+pub(crate) const RATE_LIMITED: &str = "rate_limited";
 
 /// For a call that changed nothing.
 const NOT_RELEASED: &str =

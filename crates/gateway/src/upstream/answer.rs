@@ -105,6 +105,10 @@ pub(super) fn whole(head: &RelayHead, session: Option<&str>, body: Option<String
         None => status(head).into_response(),
     };
     name_session(&mut response, session);
+    let wait = head.retry_after.as_deref();
+    if let Some(wait) = wait.and_then(|wait| HeaderValue::from_str(wait).ok()) {
+        response.headers_mut().insert(header::RETRY_AFTER, wait);
+    }
     response
 }
 
@@ -167,6 +171,7 @@ mod tests {
             status: 200,
             session: None,
             content: wardgate_rpc::client::RelayContent::Events,
+            retry_after: None,
         };
         out.begin(&head, None);
         let _unread = response.await.unwrap();

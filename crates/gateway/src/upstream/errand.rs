@@ -1,5 +1,7 @@
 //! What a client asks of an upstream, and with which of the ids that were handed to it.
 
+use std::borrow::Cow;
+
 use axum::http::HeaderMap;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -85,6 +87,8 @@ pub(super) enum Subject {
     Listen { uris: Vec<String> },
     /// The session, or whatever else needs no right of its own.
     Route,
+    /// Something that MCP does not know.
+    Foreign,
 }
 
 /// A list of what there is.
@@ -185,12 +189,27 @@ fn post(gateway: &Gateway, visit: &Visit, body: &Bytes) -> Result<Errand, Refuse
             errand.session = session;
             errand.tasks = tasks;
         }
+        Message::Notification if !is_notice(text) => {
+            let why = "`id` is missing: of messages without one only `notifications/` are taken";
+            return Err(no_id(RpcError::invalid_request(why)));
+        }
         Message::Notification | Message::Response => {
             errand.version = named_version(&visit.headers).map_err(no_id)?;
             errand.session = session(gateway, visit, errand.version).map_err(no_id)?;
         }
     }
     Ok(errand)
+}
+
+/// Whether a message without id is one that MCP has without. Some servers run any other as if it had one, and nobody
+/// would have decided on it.
+fn is_notice(text: &str) -> bool {
+    #[derive(Deserialize)]
+    struct Notice<'a> {
+        #[serde(borrow)]
+        method: Cow<'a, str>,
+    }
+    object::<Notice<'_>>(text).is_some_and(|notice| notice.method.starts_with("notifications/"))
 }
 
 type Read = (Option<Version>, Option<Session>, Subject);
@@ -244,7 +263,7 @@ fn subject(request: &Request<'_>, body: &Bytes) -> Result<Subject, RpcError> {
     let text = |member: Option<&RawValue>, name| {
         member
             .and_then(text_of)
-            .map(std::borrow::Cow::into_owned)
+            .map(Cow::into_owned)
             .ok_or_else(|| RpcError::invalid_params(format!("`params.{name}` must be a string")))
     };
     let params = &request.params;
@@ -277,7 +296,9 @@ fn subject(request: &Request<'_>, body: &Bytes) -> Result<Subject, RpcError> {
         "subscriptions/listen" => Subject::Listen {
             uris: listened(request)?,
         },
-        _ => Subject::Route,
+        "initialize" | "ping" | "server/discover" | "logging/setLevel" | "tasks/get"
+        | "tasks/result" | "tasks/update" | "tasks/cancel" => Subject::Route,
+        _ => Subject::Foreign,
     })
 }
 

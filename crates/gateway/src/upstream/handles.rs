@@ -114,28 +114,28 @@ pub(super) fn opened(
 }
 
 /// `message` of the upstream's, as the client may hold what is in it. None where a handle cannot be handed out.
-pub(super) fn sealed<'m>(
+pub(super) fn sealed(
     gateway: &Gateway,
     visit: &Visit,
     subject: &Subject,
     tasks: &[Task],
-    message: &'m str,
-) -> Option<Cow<'m, str>> {
+    message: String,
+) -> Option<String> {
     #[derive(Deserialize)]
     struct Notice<'a> {
         #[serde(borrow)]
         params: &'a RawValue,
     }
-    if !may_hold(message) {
-        return Some(message.into());
+    if !may_hold(&message) {
+        return Some(message);
     }
-    let result = Reply::read(message).and_then(|reply| reply.result);
-    let notice = object::<Notice<'_>>(message).map(|notice| notice.params);
+    let result = Reply::read(&message).and_then(|reply| reply.result);
+    let notice = object::<Notice<'_>>(&message).map(|notice| notice.params);
     let Some(given) = result
         .or(notice)
         .and_then(|given| object::<Held<'_>>(given.get()))
     else {
-        return Some(message.into());
+        return Some(message);
     };
     let (sealer, caller) = (gateway.sealer(), &visit.caller);
     let mut new = Vec::new();
@@ -163,7 +163,7 @@ pub(super) fn sealed<'m>(
         };
         new.push((raw.get(), Value::from(sealed).to_string()));
     }
-    Some(exchanged(message, new).into())
+    Some(exchanged(&message, new))
 }
 
 /// Most messages hold none, and need not be read for it.

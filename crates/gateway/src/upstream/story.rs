@@ -1,19 +1,20 @@
 //! The story of one errand: the route's right, its own right, intent, relay, outcome, release.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use futures::{Stream, StreamExt};
 use tokio::time::{Sleep, sleep};
 use tracing::Instrument;
 use wardgate_domain::{CallFacts, CallId, Event, OfferKind, Status};
 use wardgate_proto::common::v1::ErrorReason;
-use wardgate_rpc::client::{CallError, Relay, RelayContent, RelayEvent, RelayHead, Relayed};
+use wardgate_rpc::client::{
+    CallError, Exchange, Relay, RelayContent, RelayEvent, RelayHead, Relayed,
+};
 use wardgate_telemetry::names;
 
 use super::answer::{self, Out};
-use super::edit::is_result;
 use super::endings::{CUT, undecided};
 use super::errand::{Awaited, Errand, Place, Subject, within};
 use super::lists::{self, Unlisted};
@@ -76,7 +77,7 @@ pub(super) struct Story {
     /// What the record is still to hear of, up to its outcome; none of what only keeps a session or lists.
     pub(super) owed: Option<Box<CallFacts>>,
     /// The request whose answer is still to come.
-    awaited: Option<Awaited>,
+    pub(super) awaited: Option<Awaited>,
 }
 
 impl Story {
@@ -112,8 +113,10 @@ impl Story {
         if let Err(no_right) = self.may_use_tasks().await {
             return self.denied(no_right).await;
         }
-        // What an upstream says in the middle of a call leaves before the outcome is on record.
-        if let Some(owed) = self.owed.as_ref().filter(|_| right.tool.is_some()) {
+        // What an upstream says in the middle of a call leaves before the outcome is on record, and what nobody knows may
+        // write.
+        let may_write = right.tool.is_some() || matches!(self.errand.subject, Subject::Foreign);
+        if let Some(owed) = self.owed.as_ref().filter(|_| may_write) {
             let intent = Event::Intent(CallFacts::clone(owed));
             if self.gateway.trail().append(intent).await.is_err() {
                 return self.not_recorded().await;
@@ -208,15 +211,18 @@ impl Story {
     ) -> Result<impl Stream<Item = Result<Relayed, CallError>> + use<>, CallError> {
         let errand = &self.errand;
         let resumes = errand.resumes.as_ref();
-        let is_governed = right.recorded || resumes.is_some();
-        let awaited = self.awaited.as_ref().filter(|_| is_governed);
+        let awaited = self.awaited.as_ref().filter(|_| resumes.is_some());
+        let arguments = match (&errand.subject, &errand.exchange) {
+            (Subject::Tool { .. }, Exchange::Post(_)) => Bytes::new(),
+            _ => right.arguments.clone(),
+        };
         let carried = self.gateway.runner().relay(Relay {
             call_id: self.call_id,
             caller: &self.visit.caller,
             source: &self.source.name,
             offer: right.offer(),
             permit: &grant.permit,
-            arguments: right.arguments.clone(),
+            arguments,
             exchange: errand.exchange.clone(),
             protocol_version: errand.version.map(Version::as_str),
             session: errand.session.as_ref().map(|session| session.own.as_str()),
@@ -247,7 +253,11 @@ impl Story {
                 }
                 part = parts.next() => part,
             };
+            let is_answered = self.is_answered();
             match part {
+                Some(Ok(Relayed::Failed(_)) | Err(_)) if is_answered => {
+                    return self.ended(Status::Unknown, "stream_ended").await;
+                }
                 Some(Ok(Relayed::Head(head))) => {
                     let session = self.session(&head);
                     match head.content {
@@ -284,6 +294,11 @@ impl Story {
         }
     }
 
+    /// Whether the answer that somebody waited for has passed.
+    fn is_answered(&self) -> bool {
+        self.awaited.is_none() && self.errand.awaited().is_some()
+    }
+
     /// When a stream of changes ends: with the token at the latest.
     fn end(&self) -> Sleep {
         let now = self.gateway.ambient().now();
@@ -314,12 +329,12 @@ impl Story {
             Some(Ok(Relayed::Failed(failure))) => return self.failure(&failure).await,
             _ => return self.failed(Status::Unknown, "cut", CUT).await,
         };
-        let Some(message) = self.sealed(&body.message) else {
+        let Some(message) = self.sealed(body.message) else {
             return self.failed(Status::Error, "bad_result", CUT).await;
         };
         let text = match self.owed.take() {
-            Some(owed) => self.release(*owed, &message, body.result.as_ref()).await,
-            None => self.unrecorded(&message).await,
+            Some(owed) => self.release(*owed, message, body.result.as_ref()).await,
+            None => self.unrecorded(message).await,
         };
         match text {
             Ok(text) => self.out.answer(answer::whole(head, session, Some(text))),
@@ -328,18 +343,15 @@ impl Story {
     }
 
     /// One event. False when nothing may follow it.
-    async fn event(&mut self, event: RelayEvent) -> bool {
-        let Some(message) = self.sealed(&event.message) else {
+    async fn event(&mut self, mut event: RelayEvent) -> bool {
+        let Some(message) = self.sealed(std::mem::take(&mut event.message)) else {
             self.failed(Status::Error, "bad_result", CUT).await;
             return false;
         };
-        // No permit of a tool governs the state of a task, yet it leaves once it is on record.
-        let is_of_task = matches!(self.errand.subject, Subject::Task { .. });
-        let is_answer = event.result.is_some() || is_of_task && is_result(&message);
-        let owed = self.owed.take_if(|_| is_answer);
+        let owed = self.owed.take_if(|_| event.result.is_some());
         let text = match owed {
-            Some(owed) => self.release(*owed, &message, event.result.as_ref()).await,
-            None => self.unrecorded(&message).await,
+            Some(owed) => self.release(*owed, message, event.result.as_ref()).await,
+            None => self.unrecorded(message).await,
         };
         let text = match text {
             Ok(text) => text,
@@ -367,20 +379,20 @@ impl Story {
     }
 
     /// A message of the upstream's, with the handles that the client may hold; none where there is no such.
-    fn sealed<'m>(&self, message: &'m [u8]) -> Option<Cow<'m, str>> {
-        let message = str::from_utf8(message).ok()?;
+    fn sealed(&self, message: Vec<u8>) -> Option<String> {
+        let message = String::from_utf8(message).ok()?;
         let Errand { subject, tasks, .. } = &self.errand;
         handles::sealed(&self.gateway, &self.visit, subject, tasks, message)
     }
 
     /// A message that is not on the record, as the client may have it.
-    async fn unrecorded(&self, message: &str) -> Result<String, RpcError> {
+    async fn unrecorded(&self, message: String) -> Result<String, RpcError> {
         let Subject::List(list) = self.errand.subject else {
-            return Ok(message.to_owned());
+            return Ok(message);
         };
         // An event that only has an id.
         if message.is_empty() {
-            return Ok(String::new());
+            return Ok(message);
         }
         let listed = lists::filtered(&self.gateway, &self.source, &self.visit, list, message);
         listed.await.map_err(|unlisted| match unlisted {

@@ -6,7 +6,7 @@ use wardgate_proto::toolrunner::v1 as pb;
 
 use super::{answer, call, carried, count, request, world};
 use crate::fakes::Append;
-use crate::fakes::relay::{Carry, event, governed, head};
+use crate::fakes::relay::{Carry, governed, head, last_event};
 use crate::world::{LEGACY, MODERN, Reply, World};
 
 const TASK: &str = r#"{"resultType":"task","taskId":"t-1","status":"working"}"#;
@@ -143,7 +143,7 @@ async fn what_became_of_a_task_leaves_once_it_is_on_record_on_a_stream_too() {
     ] {
         let parts = vec![
             head(200, pb::RelayContent::Events),
-            event("1", &answer(done)),
+            last_event("1", &answer(done)),
         ];
         world.tool_runner.relays.next([Carry::Give(parts)]);
         world.audit.next(appends);

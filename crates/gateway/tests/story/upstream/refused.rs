@@ -223,3 +223,26 @@ async fn what_the_tool_runner_does_not_carry_is_told_by_its_reason() {
         );
     }
 }
+
+#[tokio::test]
+async fn a_request_that_wants_no_answer_is_refused_and_nothing_runs() {
+    let world = world().await;
+    let before = count(&world);
+    for method in [
+        "tools/call",
+        "tools\\/call",
+        "resources/read",
+        "ping",
+        "vendor/do",
+    ] {
+        let body = format!(r#"{{"jsonrpc":"2.0","method":"{method}","params":{{"name":"read"}}}}"#);
+        for version in [LEGACY, MODERN] {
+            let request = post(&world, UP, body.clone());
+            let reply = Reply::to(request.header("mcp-protocol-version", version)).await;
+            assert_eq!((reply.status, reply.code()), (400, -32600), "{method}");
+            assert!(reply.text.contains("`id`"), "{reply:?}");
+        }
+    }
+    assert_eq!(count(&world), before);
+    assert_eq!(world.audit.attempts.count(), 0);
+}
