@@ -43,7 +43,7 @@ pub(crate) use self::scan::scan;
 pub(crate) use self::version::Version;
 
 /// Messages one batch may hold.
-const BATCH: usize = 50;
+pub(crate) const BATCH: usize = 50;
 
 /// Which path a message came in by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

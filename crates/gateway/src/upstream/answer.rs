@@ -13,7 +13,7 @@ use wardgate_rpc::client::{RelayEvent, RelayHead};
 
 use crate::reply::Answer;
 
-const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
+pub(super) const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 
 /// No proxy may hold events back.
 const UNBUFFERED: HeaderName = HeaderName::from_static("x-accel-buffering");

@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use wardgate_rpc::client::Exchange;
 
-use super::handles::{self, Task};
+use super::asked::Asked;
+use super::handles::{self, Task, Used};
 use super::{Knock, Visit};
 use crate::Gateway;
 use crate::mcp::{Message, Meta, Request, Version, named_version, object, scan, text_of};
@@ -30,6 +31,10 @@ pub(super) struct Errand {
     pub(super) subject: Subject,
     /// The tasks it is about.
     pub(super) tasks: Vec<Task>,
+    /// What it hands back may be handed back once.
+    pub(super) used: Option<Used>,
+    /// It is one of several, and its stream cannot be taken up again.
+    pub(super) is_of_batch: bool,
     /// Arguments repeated as headers, which the upstream compares.
     pub(super) repeated: Vec<(String, String)>,
 }
@@ -58,8 +63,13 @@ pub(super) struct Place {
 pub(super) struct Awaited {
     #[serde(rename = "i")]
     pub(super) id: String,
+    #[serde(rename = "m", default)]
+    pub(super) method: String,
     #[serde(rename = "s")]
     pub(super) subject: Subject,
+    /// Of a call of a tool: the answer is decided on what was asked.
+    #[serde(rename = "g", default, skip_serializing_if = "Option::is_none")]
+    pub(super) asked: Option<Asked>,
 }
 
 /// What it is about.
@@ -68,7 +78,7 @@ pub(super) enum Subject {
     /// A call of a tool, by the upstream's own name.
     Tool {
         name: String,
-        /// They were decided on when it was made.
+        /// They go apart: see [`Asked`].
         #[serde(skip, default = "no_arguments")]
         arguments: Bytes,
     },
@@ -100,7 +110,7 @@ pub(super) enum List {
     Prompts,
 }
 
-fn no_arguments() -> Bytes {
+pub(super) fn no_arguments() -> Bytes {
     Bytes::from_static(b"{}")
 }
 
@@ -123,7 +133,12 @@ impl Errand {
         }
         Some(Awaited {
             id: self.id.as_ref()?.get().to_owned(),
+            method: self.method.clone(),
             subject: self.subject.clone(),
+            asked: match &self.subject {
+                Subject::Tool { arguments, .. } => Asked::inline(arguments),
+                _ => None,
+            },
         })
     }
 
@@ -164,6 +179,8 @@ fn post(gateway: &Gateway, visit: &Visit, body: &Bytes) -> Result<Errand, Refuse
         resumes: None,
         subject: Subject::Route,
         tasks: Vec::new(),
+        used: None,
+        is_of_batch: false,
         repeated: repeated(&visit.headers),
     };
     match message {
@@ -173,7 +190,11 @@ fn post(gateway: &Gateway, visit: &Visit, body: &Bytes) -> Result<Errand, Refuse
             let refused = |error| (Some(id.clone()), error);
             let (version, session, subject) = read.map_err(refused)?;
             let held = handles::opened(gateway, visit, &request, &subject, text);
-            let handles::Opened { message, tasks } = held.map_err(refused)?;
+            let handles::Opened {
+                message,
+                tasks,
+                used,
+            } = held.map_err(refused)?;
             if let Some(message) = message {
                 errand.exchange = Exchange::Post(message.into());
             }
@@ -183,6 +204,7 @@ fn post(gateway: &Gateway, visit: &Visit, body: &Bytes) -> Result<Errand, Refuse
                 },
                 (subject, _) => subject,
             };
+            errand.used = used;
             errand.id = Some(id);
             errand.method = request.method.into_owned();
             errand.version = version;
@@ -194,6 +216,9 @@ fn post(gateway: &Gateway, visit: &Visit, body: &Bytes) -> Result<Errand, Refuse
             return Err(no_id(RpcError::invalid_request(why)));
         }
         Message::Notification | Message::Response => {
+            if let Some(message) = handles::related(gateway, visit, text) {
+                errand.exchange = Exchange::Post(message.into());
+            }
             errand.version = named_version(&visit.headers).map_err(no_id)?;
             errand.session = session(gateway, visit, errand.version).map_err(no_id)?;
         }
@@ -234,8 +259,8 @@ fn of_request(
     if is_missing(&request.method, spoken) {
         return Err(RpcError::unknown_method(&request.method, spoken));
     }
-    if request.params.task.is_some() && !spoken.is_modern() {
-        let why = "tasks of 2025-11-25 are not carried; call without `task`";
+    if request.params.task.is_some() && spoken < Version::NEWEST_LEGACY {
+        let why = format!("{spoken} has no tasks; call without `task`");
         return Err(RpcError::invalid_params(why));
     }
     let subject = subject(request, body)?;
@@ -253,8 +278,7 @@ fn is_missing(method: &str, version: Version) -> bool {
         "resources/subscribe" | "resources/unsubscribe" => version.is_modern(),
         // To the upstream all callers are the gateway: these would be everybody's.
         "tasks/list" => true,
-        // Those of 2025-11-25 are others.
-        "tasks/get" | "tasks/result" | "tasks/cancel" => !version.is_modern(),
+        "tasks/get" | "tasks/result" | "tasks/cancel" => version < Version::NEWEST_LEGACY,
         _ => false,
     }
 }
@@ -377,21 +401,24 @@ fn without_message(
     };
     let awaited = resumes.as_ref().and_then(|place| place.awaited.as_ref());
     let subject = awaited.map_or(Subject::Route, |awaited| awaited.subject.clone());
+    let method = awaited.map_or_else(String::new, |awaited| awaited.method.clone());
     Ok(Errand {
         exchange,
         id: None,
-        method: String::new(),
+        method,
         version,
         session,
         resumes,
         subject,
         tasks: Vec::new(),
+        used: None,
+        is_of_batch: false,
         repeated: Vec::new(),
     })
 }
 
 /// The session that the header names. One of another caller's, of another upstream's and one that never was are alike.
-fn session(
+pub(super) fn session(
     gateway: &Gateway,
     visit: &Visit,
     version: Option<Version>,
@@ -437,45 +464,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_says_of_what_the_answer_is_but_never_the_arguments() {
-        let arguments = Bytes::from_static(br#"{"patient":"secret"}"#);
-        for subject in [
-            Subject::Tool {
+    fn a_place_says_of_what_the_answer_is_and_what_was_asked_as_far_as_there_is_room() {
+        let long = format!(r#"{{"a":"{}"}}"#, "x".repeat(2_000));
+        for (arguments, is_inline) in [(r#"{ "n" : 1.10 }"#, true), (&*long, false)] {
+            let arguments = Bytes::copy_from_slice(arguments.as_bytes());
+            let subject = Subject::Tool {
                 name: "read".to_owned(),
-                arguments,
-            },
-            Subject::Resource {
-                uri: "memo://one".to_owned(),
-            },
-            Subject::Prompt {
-                name: "greet".to_owned(),
-                arguments: Bytes::new(),
-            },
-            Subject::Task {
-                tool: "read".to_owned(),
-            },
-            Subject::List(List::Tools),
-            Subject::Route,
-        ] {
-            let awaited = Awaited {
-                id: "7".to_owned(),
-                subject: subject.clone(),
+                arguments: arguments.clone(),
             };
             let place = Place {
                 event: "e-1".to_owned(),
-                awaited: Some(awaited),
+                awaited: Some(Awaited {
+                    id: "7".to_owned(),
+                    method: "tools/call".to_owned(),
+                    subject,
+                    asked: Asked::inline(&arguments),
+                }),
             };
-            let text = serde_json::to_string(&place).unwrap();
-            assert!(!text.contains("secret"), "{text}");
-            let again: Place = serde_json::from_str(&text).unwrap();
-            let expected = match subject {
-                Subject::Tool { name, .. } => Subject::Tool {
-                    name,
-                    arguments: no_arguments(),
-                },
-                other => other,
-            };
-            assert_eq!(again.awaited.unwrap().subject, expected);
+            let text = serde_json::to_vec(&place).unwrap();
+            let again: Place = serde_json::from_slice(&text).unwrap();
+            let awaited = again.awaited.unwrap();
+            assert_eq!(awaited.method, "tools/call");
+            match awaited.asked {
+                Some(Asked::Here(asked)) => assert!(is_inline && asked.get() == arguments),
+                _ => assert!(!is_inline && text.len() < 200),
+            }
         }
     }
 }

@@ -14,6 +14,8 @@
 //! replica serves any request, and nobody can use what was handed to another.
 
 mod answer;
+mod asked;
+mod batch;
 mod edit;
 mod endings;
 mod errand;
@@ -51,6 +53,19 @@ pub(crate) struct Visit {
     pub(crate) knock: Knock,
 }
 
+impl Visit {
+    /// The same, knocking in another way.
+    fn with(&self, knock: Knock) -> Self {
+        Self {
+            source: self.source.clone(),
+            caller: Arc::clone(&self.caller),
+            client_ip: self.client_ip.clone(),
+            headers: self.headers.clone(),
+            knock,
+        }
+    }
+}
+
 /// How it came.
 pub(crate) enum Knock {
     Post(Bytes),
@@ -69,7 +84,7 @@ pub(crate) enum Way {
 /// Sends one request on its way.
 pub(crate) async fn enter(gateway: &Arc<Gateway>, visit: Visit) -> Way {
     match way(gateway, &visit).await {
-        Ok((source, None)) => Way::Answered(carry(gateway, source, visit).await),
+        Ok((source, None)) => Way::Answered(begin(gateway, source, visit).await),
         Ok((_, Some(view))) => Way::Viewed(view, visit),
         Err(error) => Way::Answered(refuse(gateway, &visit, None, &error)),
     }
@@ -116,9 +131,31 @@ fn is_carried(carriage: Carriage, headers: &HeaderMap) -> bool {
     }
 }
 
-async fn carry(gateway: &Arc<Gateway>, source: Arc<Source>, visit: Visit) -> Response {
+/// Carries one message, or what needs none; or each message of a batch.
+async fn begin(gateway: &Arc<Gateway>, source: Arc<Source>, visit: Visit) -> Response {
+    match &visit.knock {
+        Knock::Post(body) if batch::is_one(body) => {
+            let body = body.clone();
+            batch::run(gateway, source, visit, &body).await
+        }
+        _ => carry(gateway, source, visit, false).await,
+    }
+}
+
+async fn carry(
+    gateway: &Arc<Gateway>,
+    source: Arc<Source>,
+    visit: Visit,
+    is_of_batch: bool,
+) -> Response {
     match Errand::of(gateway, &visit) {
-        Ok(errand) => story::run(gateway, source, visit, errand).await,
+        Ok(errand) => {
+            let errand = Errand {
+                is_of_batch,
+                ..errand
+            };
+            story::run(gateway, source, visit, errand).await
+        }
         Err((id, error)) => refuse(gateway, &visit, id.as_deref(), &error),
     }
 }

@@ -14,18 +14,22 @@ use wardgate_rpc::client::{
 };
 use wardgate_telemetry::names;
 
+use super::Visit;
 use super::answer::{self, Out};
+use super::asked::{Asked, Away};
 use super::endings::{CUT, undecided};
-use super::errand::{Awaited, Errand, Place, Subject, within};
+use super::errand::{Awaited, Errand, Place, Subject, no_arguments, within};
+use super::handles::{self, Unsealed};
 use super::lists::{self, Unlisted};
 use super::right::{NoRight, Right};
-use super::{Visit, handles};
 use crate::Gateway;
 use crate::authority::Grant;
 use crate::catalogue::Source;
 use crate::mcp::Version;
 use crate::reply::{Answer, RpcError};
 use crate::session::Purpose;
+
+const FORGOTTEN: &str = "What was asked for cannot be looked up now. Come back later.";
 
 /// A stream of changes is opened anew after so long, and decided on again.
 const STREAM_LIFE: Duration = Duration::from_mins(15);
@@ -93,6 +97,11 @@ impl Story {
             }
             Err(NoRight::Undecided) => return self.refuse(&undecided()).await,
         }
+        if self.recall().await.is_err() {
+            return self
+                .refuse(&RpcError::internal("store_unavailable", FORGOTTEN))
+                .await;
+        }
         let right = Right::of(&self.gateway, &self.source, &self.visit, &self.errand);
         self.owed = self.owed(right.as_ref());
         // What cannot be recorded is not even begun.
@@ -123,6 +132,35 @@ impl Story {
             }
         }
         self.carry(&right, &grant).await;
+    }
+
+    /// What the request asked for whose stream is taken up again.
+    async fn recall(&mut self) -> Result<(), Away> {
+        let awaited = self
+            .errand
+            .resumes
+            .as_ref()
+            .and_then(|place| place.awaited.as_ref());
+        if let Subject::Tool { arguments, .. } = &mut self.errand.subject
+            && let Some(asked) = awaited.and_then(|awaited| awaited.asked.as_ref())
+        {
+            *arguments = asked.fetch(&self.gateway, &self.visit.caller).await?;
+        }
+        Ok(())
+    }
+
+    /// Keeps what was asked, where it has no room in the ids of events. Where it cannot be kept, they have none.
+    async fn remember(&mut self) -> bool {
+        let Subject::Tool { arguments, .. } = &self.errand.subject else {
+            return true;
+        };
+        let Some(awaited) = self.awaited.as_mut().filter(|it| it.asked.is_none()) else {
+            return true;
+        };
+        let caller = &self.visit.caller;
+        let stored = Asked::store(&self.gateway, caller, self.call_id, arguments).await;
+        awaited.asked = stored.ok();
+        awaited.asked.is_some()
     }
 
     async fn decide(&mut self, right: &Right) -> Result<Arc<Grant>, NoRight> {
@@ -162,7 +200,10 @@ impl Story {
     /// Whoever may not call a tool has nothing of what it does meanwhile either.
     async fn may_use_tasks(&self) -> Result<(), NoRight> {
         for task in &self.errand.tasks {
-            let arguments = bytes::Bytes::from_static(b"{}");
+            let arguments = match &task.asked {
+                Some(Asked::Here(arguments)) => arguments.get().to_owned().into(),
+                Some(Asked::Stored(_)) | None => no_arguments(),
+            };
             let (gateway, visit) = (&self.gateway, &self.visit);
             match Right::of_tool(gateway, &self.source, visit, &task.tool, arguments) {
                 Some(right) => right.decide(gateway, visit).await.map(drop)?,
@@ -186,6 +227,12 @@ impl Story {
         let Some(_place) = place else {
             return self.close(Status::Error, "too_many", none_left).await;
         };
+        // Whatever comes of it: another use could do again what was done.
+        if let Some(used) = &self.errand.used
+            && let Err((status, reason, error)) = used.up(&self.gateway).await
+        {
+            return self.close(status, reason, error).await;
+        }
         let mut relayed = self.relay(right, grant).await;
         if let Err(error) = &relayed
             && error.reason() == ErrorReason::PermitRefused
@@ -287,6 +334,10 @@ impl Story {
                     let kind = "tool_runner_unavailable";
                     return self.failed(Status::Unknown, kind, CUT).await;
                 }
+                // Nobody can come back for it.
+                None if self.errand.is_of_batch && !is_answered => {
+                    return self.failed(Status::Unknown, "stream_ended", CUT).await;
+                }
                 // A legacy server may hang up and have its client come back for the answer: that is on record as an
                 // errand of its own.
                 None => return self.ended(Status::Unknown, "stream_ended").await,
@@ -329,7 +380,7 @@ impl Story {
             Some(Ok(Relayed::Failed(failure))) => return self.failure(&failure).await,
             _ => return self.failed(Status::Unknown, "cut", CUT).await,
         };
-        let Some(message) = self.sealed(body.message) else {
+        let Ok(message) = self.sealed(body.message) else {
             return self.failed(Status::Error, "bad_result", CUT).await;
         };
         let text = match self.owed.take() {
@@ -344,10 +395,17 @@ impl Story {
 
     /// One event. False when nothing may follow it.
     async fn event(&mut self, mut event: RelayEvent) -> bool {
-        let Some(message) = self.sealed(std::mem::take(&mut event.message)) else {
-            self.failed(Status::Error, "bad_result", CUT).await;
-            return false;
+        let message = match self.sealed(std::mem::take(&mut event.message)) {
+            Ok(message) => message,
+            Err(Unsealed::Withheld) => String::new(),
+            Err(Unsealed::Misfit) => {
+                self.failed(Status::Error, "bad_result", CUT).await;
+                return false;
+            }
         };
+        if message.is_empty() && event.id.is_none() && event.retry.is_none() {
+            return true;
+        }
         let owed = self.owed.take_if(|_| event.result.is_some());
         let text = match owed {
             Some(owed) => self.release(*owed, message, event.result.as_ref()).await,
@@ -363,8 +421,9 @@ impl Story {
         if event.result.is_some() {
             self.awaited = None;
         }
+        let has_place = event.id.is_some() && !self.errand.is_of_batch && self.remember().await;
         let awaited = self.awaited.clone();
-        let id = event.id.as_ref().and_then(|own| {
+        let id = event.id.as_ref().filter(|_| has_place).and_then(|own| {
             let place = Place {
                 event: own.clone(),
                 awaited,
@@ -378,9 +437,12 @@ impl Story {
         true
     }
 
-    /// A message of the upstream's, with the handles that the client may hold; none where there is no such.
-    fn sealed(&self, message: Vec<u8>) -> Option<String> {
-        let message = String::from_utf8(message).ok()?;
+    /// A message of the upstream's, with the handles that the client may hold.
+    fn sealed(&self, message: Vec<u8>) -> Result<String, Unsealed> {
+        let message = String::from_utf8(message).map_err(|_| Unsealed::Misfit)?;
+        if self.errand.method == "initialize" {
+            return Ok(handles::without_list(message));
+        }
         let Errand { subject, tasks, .. } = &self.errand;
         handles::sealed(&self.gateway, &self.visit, subject, tasks, message)
     }

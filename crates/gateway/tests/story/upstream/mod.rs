@@ -4,6 +4,7 @@
 //!  test ──HTTP──▶ gateway, /mcp/upstream/up ──▶ fakes::relay: says what the test tells it to
 //! ```
 
+mod batch;
 mod ends;
 mod handles;
 mod lists;

@@ -12,7 +12,6 @@ use crate::world::{LEGACY, META, MODERN, OLDEST, Reply};
 async fn a_message_that_is_not_what_it_must_be_is_refused_by_name() {
     let world = world().await;
     let before = count(&world);
-    let batch = format!("[{}]", text(LEGACY, "ping", ""));
     for (body, status, code, names) in [
         ("{", 400, -32700, ""),
         (
@@ -21,8 +20,6 @@ async fn a_message_that_is_not_what_it_must_be_is_refused_by_name() {
             -32700,
             "",
         ),
-        (&batch, 400, -32600, "JSON object"),
-        ("[]", 400, -32600, "JSON object"),
         ("7", 400, -32600, "JSON object"),
         (
             r#"{"jsonrpc":"1.0","id":7,"method":"ping"}"#,
