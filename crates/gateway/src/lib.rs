@@ -19,6 +19,7 @@ mod catalogue;
 mod config;
 mod content;
 mod dialogue;
+mod edit;
 mod http;
 mod listen;
 mod mcp;
@@ -29,6 +30,7 @@ mod session;
 mod sse;
 mod stages;
 mod store;
+mod story;
 mod trail;
 mod upstream;
 
