@@ -29,6 +29,7 @@ mod session;
 mod sse;
 mod stages;
 mod store;
+mod streamable;
 mod trail;
 mod upstream;
 
@@ -56,6 +57,7 @@ use reply::Answer;
 use session::Sealer;
 use sse::{Relay, Streams};
 use store::Store;
+use streamable::Mailbox;
 use trail::Trail;
 
 /// How often a start that waits says what for.
@@ -100,6 +102,7 @@ pub struct Gateway {
     listeners: Listeners,
     sealer: Sealer,
     store: Arc<Store>,
+    mailbox: Mailbox,
     /// Sessions of HTTP+SSE whose streams are here.
     streams: Streams,
     relay: Relay,
@@ -164,6 +167,7 @@ impl Gateway {
                 config.limits.streams(),
             ),
             sealer: Sealer::new(key, ambient.clone()),
+            mailbox: Mailbox::new(&store),
             store,
             visits: Places::new(config.limits.connections),
             streams: Streams::default(),
@@ -296,6 +300,10 @@ impl Gateway {
 
     fn store(&self) -> &Arc<Store> {
         &self.store
+    }
+
+    fn mailbox(&self) -> &Mailbox {
+        &self.mailbox
     }
 
     fn runner(&self) -> &ToolRunnerClient {

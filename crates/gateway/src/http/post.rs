@@ -16,11 +16,11 @@ use wardgate_telemetry::trace_context;
 use super::{Entrance, GRANTS, metadata, problem};
 use crate::Gateway;
 use crate::config::Limits;
-use crate::content;
-use crate::listen::{self, Script};
+use crate::listen;
 use crate::mcp::{self, Door, Post};
 use crate::reply::Answer;
 use crate::sse;
+use crate::streamable;
 use crate::upstream::{self, Knock, Visit};
 
 /// A request refused before its body was read.
@@ -76,7 +76,7 @@ pub(super) async fn handle(
         Ok(Admitted::Message { door, caller, body }) => {
             let toolset = parts.uri.path().strip_prefix("/mcp/").map(str::to_owned);
             let headers = parts.headers;
-            let post = Post {
+            let mut post = Post {
                 door,
                 toolset,
                 caller,
@@ -84,12 +84,18 @@ pub(super) async fn handle(
                 headers,
                 body,
                 session: None,
+                streamable: None,
             };
             if door == Door::Sse {
                 let taken = sse::take(&gateway, post, parts.uri.query());
                 taken.instrument(span).await
             } else {
-                let answer = mcp::answer(&gateway, &post).instrument(span).await;
+                let answer = async {
+                    post.enter(&gateway).await?;
+                    Ok(mcp::answer(&gateway, &post).await)
+                };
+                let answer = answer.instrument(span).await;
+                let answer = answer.unwrap_or_else(|error| Answer::error(None, &error));
                 gateway.count(&answer, &post.client_ip, &post.caller);
                 answer.into_response()
             }
@@ -101,14 +107,21 @@ pub(super) async fn handle(
             answer.into_response()
         }
         Ok(Admitted::Listener(caller)) => {
-            let script = Script::of_get(
-                listen::session_of(&parts.headers),
-                content::offered(&gateway),
-            );
-            let opened = gateway.listeners().open(&caller, script, &gateway.ambient);
+            let toolset = parts.uri.path().strip_prefix("/mcp/");
+            let opened = streamable::listen(&gateway, &caller, toolset, &parts.headers);
+            let opened = opened.instrument(span).await;
             let answer = opened.unwrap_or_else(|error| Answer::error(None, &error));
             gateway.count(&answer, &client_ip, &caller);
             answer.into_response()
+        }
+        Ok(Admitted::End(caller)) => {
+            let toolset = parts.uri.path().strip_prefix("/mcp/");
+            let ended = streamable::end(&gateway, &caller, toolset, &parts.headers);
+            ended.instrument(span).await.unwrap_or_else(|error| {
+                let answer = Answer::error(None, &error);
+                gateway.count(&answer, &client_ip, &caller);
+                answer.into_response()
+            })
         }
         Err(Refusal {
             reason,
@@ -135,6 +148,8 @@ enum Admitted {
     Visit { caller: Arc<Caller>, knock: Knock },
     /// There is nothing to read: it wants to hear of changes.
     Listener(Arc<Caller>),
+    /// It ends a session.
+    End(Arc<Caller>),
     /// The same, and wants its answers there.
     Stream(Arc<Caller>),
 }
@@ -170,10 +185,13 @@ async fn admit(
         subject: caller.subject().to_owned(),
         ..refusal
     };
-    // 3. The method: messages come by POST; only upstreams have sessions to end.
+    // 3. The method: messages come by POST; GET listens, DELETE ends a session.
     let listens = request.method == Method::GET && listen::is_asked_for(headers);
     match entrance {
         Entrance::Messages(Door::Mcp) if listens => return Ok(Admitted::Listener(caller)),
+        Entrance::Messages(Door::Mcp) if request.method == Method::DELETE => {
+            return Ok(Admitted::End(caller));
+        }
         // Not every client of that time says what it accepts.
         Entrance::Sse if request.method == Method::GET => return Ok(Admitted::Stream(caller)),
         Entrance::Upstream if listens => {
@@ -208,8 +226,8 @@ fn not_a_post(entrance: Entrance) -> Refusal {
             "Send messages by POST. Before 2026-07-28, GET with Accept: text/event-stream listens and DELETE ends a session.",
         ),
         Entrance::Messages(Door::Mcp) => (
-            "GET, POST",
-            "Send messages by POST. Before 2026-07-28, GET with Accept: text/event-stream opens a stream of changes.",
+            "GET, POST, DELETE",
+            "Send messages by POST. Before 2026-07-28, GET with Accept: text/event-stream opens a stream of changes, and DELETE ends a session.",
         ),
         Entrance::Messages(Door::Message) => ("POST", "Send messages by POST."),
         Entrance::Messages(Door::Sse) => (
