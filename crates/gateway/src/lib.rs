@@ -57,7 +57,7 @@ use reply::Answer;
 use session::Sealer;
 use sse::{Relay, Streams};
 use store::Store;
-use streamable::Mailbox;
+use streamable::{Heart, Mailbox};
 use trail::Trail;
 
 /// How often a start that waits says what for.
@@ -103,6 +103,7 @@ pub struct Gateway {
     sealer: Sealer,
     store: Arc<Store>,
     mailbox: Mailbox,
+    heart: Arc<Heart>,
     /// Sessions of HTTP+SSE whose streams are here.
     streams: Streams,
     relay: Relay,
@@ -168,6 +169,7 @@ impl Gateway {
             ),
             sealer: Sealer::new(key, ambient.clone()),
             mailbox: Mailbox::new(&store),
+            heart: Heart::new(&store, &ambient),
             store,
             visits: Places::new(config.limits.connections),
             streams: Streams::default(),
@@ -304,6 +306,10 @@ impl Gateway {
 
     fn mailbox(&self) -> &Mailbox {
         &self.mailbox
+    }
+
+    fn heart(&self) -> &Arc<Heart> {
+        &self.heart
     }
 
     fn runner(&self) -> &ToolRunnerClient {

@@ -29,7 +29,7 @@ use crate::listen::takes_events;
 use crate::mcp::{Door, Meta, Post, Request, Version};
 use crate::reply::{Answer, RpcError};
 use crate::sse;
-use crate::streamable::Expected;
+use crate::streamable::{Expected, Writer};
 
 pub(crate) use self::log_level::LogLevel;
 pub(crate) use self::out::{Out, channel, event};
@@ -55,6 +55,8 @@ pub(crate) struct Terms {
 enum Voice {
     /// On the answer to its POST, which becomes a stream.
     Answer,
+    /// The same, in a session, where it is kept for whoever loses it.
+    Kept(Box<Writer>),
     /// On the stream of its session of HTTP+SSE.
     Stream(Arc<sse::Session>),
     /// Nowhere: one request has one answer.
@@ -64,18 +66,21 @@ enum Voice {
 impl Terms {
     /// Those of the client of one request.
     pub(crate) fn of(
-        gateway: &Gateway,
+        gateway: &Arc<Gateway>,
         post: &Post,
         request: &Request<'_>,
         meta: &Meta<'_>,
         version: Version,
     ) -> Result<Self, RpcError> {
-        let voice = match &post.session {
-            Some(session) => Voice::Stream(Arc::clone(session)),
-            None if post.door == Door::Mcp && takes_events(&post.headers) && !post.is_batch() => {
-                Voice::Answer
+        let can_stream = post.door == Door::Mcp && takes_events(&post.headers) && !post.is_batch();
+        let voice = match (&post.session, &post.streamable) {
+            (Some(session), _) => Voice::Stream(Arc::clone(session)),
+            (None, Some(session)) if can_stream => {
+                let writer = Writer::new(gateway, &post.caller, session, request.id);
+                Voice::Kept(Box::new(writer))
             }
-            None => Voice::Nowhere,
+            (None, None) if can_stream => Voice::Answer,
+            (None, _) => Voice::Nowhere,
         };
         // What an older client can do, it said when its session began.
         let (capabilities, log_level) = match (&post.streamable, &post.session) {
@@ -210,7 +215,18 @@ impl Dialogue {
 
     /// Says `notification`, a JSON-RPC message.
     pub(crate) async fn say(&mut self, notification: &str) {
-        match &self.terms.voice {
+        match &mut self.terms.voice {
+            Voice::Kept(writer) => {
+                if !writer.has_begun() {
+                    let first = writer.begin().await;
+                    self.out.begin(Answer::events);
+                    if let Some(first) = first {
+                        self.out.say(first).await;
+                    }
+                }
+                let event = writer.keep(notification, false).await;
+                self.out.say(event).await;
+            }
             Voice::Answer => {
                 if let Out::Silent(_) = self.out {
                     self.out.begin(Answer::events);
@@ -230,7 +246,9 @@ impl Dialogue {
     )]
     pub(crate) async fn ask(&mut self, _input_requests: &str) -> Result<Bytes, Unanswered> {
         match self.terms.voice {
-            Voice::Answer | Voice::Stream(_) | Voice::Nowhere => Err(Unanswered::NoWay),
+            Voice::Answer | Voice::Kept(_) | Voice::Stream(_) | Voice::Nowhere => {
+                Err(Unanswered::NoWay)
+            }
         }
     }
 
@@ -259,7 +277,14 @@ impl Dialogue {
 
     /// Gives the answer; nothing follows it.
     pub(crate) async fn answer(mut self, answer: Answer) {
-        self.out.finish(answer).await;
+        match &mut self.terms.voice {
+            Voice::Kept(writer) if writer.has_begun() => {
+                let message = answer.into_text().unwrap_or_default();
+                let event = writer.keep(&message, true).await;
+                self.out.end(event).await;
+            }
+            _ => self.out.finish(answer).await,
+        }
     }
 }
 

@@ -260,6 +260,15 @@ impl RpcError {
         )
     }
 
+    /// Says the reason to the client too.
+    pub(crate) fn with_reason(self) -> Self {
+        let data = serde_json::json!({ "reason": self.reason }).to_string();
+        Self {
+            data: Some(data),
+            ..self
+        }
+    }
+
     /// Adds the call's id, and its receipt when the refusal was recorded.
     pub(crate) fn of_call(mut self, call_id: CallId, receipt: Option<Receipt>) -> Self {
         let mut data = String::from("{");
