@@ -11,7 +11,7 @@
 //! replica serves any request, and nobody can use what was handed to another.
 
 mod answer;
-mod edit;
+
 mod endings;
 mod errand;
 mod handles;
