@@ -56,7 +56,9 @@ pub(super) async fn get(
 ) -> Result<Answer, RpcError> {
     let terms = match wish.wanted {
         Wanted::Completion { .. } => Terms::deaf(version),
-        Wanted::Prompt(_) | Wanted::Resource => Terms::of(post, &Meta::of(request)?, version)?,
+        Wanted::Prompt(_) | Wanted::Resource => {
+            Terms::of(gateway, post, request, &Meta::of(request)?, version)?
+        }
     };
     let call_id = CallId::new(gateway.ambient());
     let params = request.raw_params.map_or("{}", RawValue::get);
