@@ -18,6 +18,7 @@ mod call_tool;
 mod catalogue;
 mod config;
 mod content;
+mod dialogue;
 mod http;
 mod listen;
 mod mcp;

@@ -6,7 +6,7 @@ mod rpc_error;
 use std::fmt::Write;
 
 use axum::body::Body;
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -23,6 +23,9 @@ const CALL_ID: &str = "dev.wardgate/callId";
 const RECEIPT: &str = "dev.wardgate/receipt";
 /// Key of the decision's id, where a policy refused.
 const DECISION_ID: &str = "dev.wardgate/decisionId";
+
+/// Tells proxies how to treat a stream.
+pub(crate) const UNBUFFERED: HeaderName = HeaderName::from_static("x-accel-buffering");
 
 /// What the gateway calls itself.
 pub(crate) const SERVER_INFO: &str = concat!(
@@ -304,6 +307,12 @@ impl Answer {
     }
 }
 
+impl From<Answer> for Response {
+    fn from(answer: Answer) -> Self {
+        answer.into_response()
+    }
+}
+
 impl IntoResponse for Answer {
     fn into_response(self) -> Response {
         let mut response = match self.body {
@@ -316,6 +325,8 @@ impl IntoResponse for Answer {
                 let headers = [
                     (header::CONTENT_TYPE, "text/event-stream"),
                     (header::CACHE_CONTROL, "no-store"),
+                    // No proxy may hold events back.
+                    (UNBUFFERED, "no"),
                 ];
                 (self.http, headers, stream).into_response()
             }

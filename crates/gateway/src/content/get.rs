@@ -6,8 +6,6 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use metrics::counter;
 use serde_json::value::RawValue;
-use tokio_util::sync::CancellationToken;
-use tracing::Instrument;
 use wardgate_domain::{
     CallFacts, CallId, Caller, DenialReason, Digest, Event, Outcome, Receipt, Status, ToolFacts,
 };
@@ -20,7 +18,8 @@ use super::wish::{Named, Wish, named};
 use crate::Gateway;
 use crate::authority::{Authorization, Grant};
 use crate::catalogue;
-use crate::mcp::{Post, Request, Version, inner};
+use crate::dialogue::{self, Dialogue, Interrupted, Terms};
+use crate::mcp::{Meta, Post, Request, Version, inner};
 use crate::reply::{Answer, RpcError, call_meta};
 use crate::stages::stage;
 use crate::view::View;
@@ -59,6 +58,7 @@ struct Target {
 
 struct Story {
     gateway: Arc<Gateway>,
+    dialogue: Dialogue,
     id: Box<RawValue>,
     version: Version,
     view: View,
@@ -66,7 +66,6 @@ struct Story {
     client_ip: String,
     wish: Wish,
     facts: CallFacts,
-    cancel: CancellationToken,
 }
 
 /// Carries out `wish`, to its recorded end.
@@ -77,11 +76,7 @@ pub(super) async fn get(
     version: Version,
     wish: Wish,
 ) -> Result<Answer, RpcError> {
-    let cancel = CancellationToken::new();
-    // Only modern clients cancel by hanging up.
-    let _hang_up = version
-        .cancels_on_disconnect()
-        .then(|| cancel.clone().drop_guard());
+    let terms = Terms::of(post, &Meta::of(request)?, version)?;
     let call_id = CallId::new(gateway.ambient());
     let params = request.raw_params.map_or("{}", RawValue::get);
     let (ip, protocol) = (post.client_ip.clone(), post.protocol(version));
@@ -94,34 +89,36 @@ pub(super) async fn get(
         }
     };
     let method = wish.method.as_str();
-    let story = Story {
-        gateway: Arc::clone(gateway),
-        id: request.id.to_owned(),
-        version,
-        view: post.view.clone(),
-        caller: Arc::clone(&post.caller),
-        client_ip: post.client_ip.clone(),
-        wish,
-        facts: facts.by_method(method),
-        cancel,
-    };
     let span = tracing::info_span!(
         "content",
         method,
         { names::CALL_ID } = %call_id,
         { names::CALLER } = post.caller.subject(),
     );
-    // Its own task: whoever hangs up, the record is written.
-    let told = gateway.stories.spawn(story.tell().instrument(span));
-    Ok(told.await.unwrap_or_else(|_| {
-        let error = RpcError::internal("panic", "Internal error.").of_call(call_id, None);
-        Answer::error(Some(request.id), &error)
-    }))
+    let id = request.id.to_owned();
+    let (caller, view) = (Arc::clone(caller), post.view.clone());
+    let client_ip = post.client_ip.clone();
+    let story = |gateway, dialogue| async move {
+        let mut story = Story {
+            gateway,
+            dialogue,
+            id,
+            version,
+            view,
+            caller,
+            client_ip,
+            wish,
+            facts: facts.by_method(method),
+        };
+        let answer = story.tell().await;
+        story.dialogue.answer(answer).await;
+    };
+    Ok(dialogue::tell(gateway, (request.id, call_id), terms, span, story).await)
 }
 
 impl Story {
     /// The story, top to bottom.
-    async fn tell(mut self) -> Answer {
+    async fn tell(&mut self) -> Answer {
         let started = Instant::now();
         // What cannot be recorded is not even begun.
         if !self.gateway.trail().is_ready() {
@@ -220,8 +217,9 @@ impl Story {
         }
     }
 
-    async fn run(&self, target: &Target, grant: &Grant) -> Result<ContentResult, Ran> {
+    async fn run(&mut self, target: &Target, grant: &Grant) -> Result<ContentResult, Ran> {
         let started = Instant::now();
+        let capabilities = self.dialogue.capabilities();
         let get = GetContent {
             call_id: self.facts.call_id,
             caller: &self.caller,
@@ -229,14 +227,14 @@ impl Story {
             permit: &grant.permit,
             decided: target.decided.clone(),
             wanted: self.wish.wanted.clone(),
-            interaction: Interaction::default(),
+            interaction: Interaction {
+                capabilities: capabilities.as_deref(),
+                log_level: self.dialogue.log_level(),
+                resumption: None,
+            },
         };
-        let got = tokio::select! {
-            // First, so that nothing is started for a client that is already gone.
-            biased;
-            () = self.cancel.cancelled() => return Err(Ran::Stopped(Stop::Cancelled)),
-            got = self.gateway.runner().get_content(get, LIMIT) => got,
-        };
+        let getting = self.gateway.runner().get_content(get, LIMIT);
+        let got = self.dialogue.unless_cancelled(Box::pin(getting)).await?;
         stage("run", started.elapsed());
         let mut got = got.map_err(|error| refused(&error))?;
         if let Given::Result(result) = got.given {
@@ -323,6 +321,18 @@ impl From<Ran> for Stop {
             },
             Ran::Stopped(stop) => stop,
         }
+    }
+}
+
+impl From<Interrupted> for Ran {
+    fn from(interrupted: Interrupted) -> Self {
+        Self::Stopped(match interrupted {
+            Interrupted::Cancelled => Stop::Cancelled,
+            Interrupted::Panicked => Stop::Failed {
+                kind: "panic",
+                message: "Internal error.",
+            },
+        })
     }
 }
 

@@ -128,7 +128,7 @@ pub(crate) fn object<'a, T: Deserialize<'a>>(text: &'a str) -> Option<T> {
 }
 
 /// A string, or an integer without fraction or exponent (MCP: "Request IDs").
-fn is_id(raw: &RawValue) -> bool {
+pub(super) fn is_id(raw: &RawValue) -> bool {
     match raw.get().as_bytes() {
         [b'"', ..] => true,
         digits => digits

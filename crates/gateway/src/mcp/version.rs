@@ -55,6 +55,11 @@ impl Version {
         self >= Self::V2025_03_26
     }
 
+    /// Progress may say in words how far it is (from 2025-03-26).
+    pub(crate) fn has_progress_messages(self) -> bool {
+        self >= Self::V2025_03_26
+    }
+
     /// A client that hangs up cancels its request (from 2026-07-28; before, only
     /// `notifications/cancelled` does).
     pub(crate) fn cancels_on_disconnect(self) -> bool {
