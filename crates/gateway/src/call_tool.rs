@@ -4,6 +4,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use axum::http::HeaderMap;
 use bytes::Bytes;
 use futures::StreamExt;
 use metrics::{counter, histogram};
@@ -22,7 +23,7 @@ use crate::Gateway;
 use crate::authority::{Authorization, Grant};
 use crate::catalogue::{self, Tool};
 use crate::dialogue::{self, Dialogue, Interrupted, Terms, Unanswered};
-use crate::mcp::Version;
+use crate::mcp::{Version, check_repeated};
 use crate::reply::{Answer, Dialect, RpcError};
 use crate::stages::stage;
 use crate::view::View;
@@ -40,6 +41,8 @@ pub(crate) struct ToolCall {
     pub(crate) idempotency_key: Option<String>,
     pub(crate) client_ip: String,
     pub(crate) view: View,
+    /// The headers that repeat arguments; none where there are no such.
+    pub(crate) repeated: Option<HeaderMap>,
     /// The name the client asked for.
     pub(crate) name: String,
     /// The arguments, byte for byte as they came.
@@ -75,6 +78,8 @@ enum Stop {
     Hidden(DenialReason),
     /// The caller knows the tool; these arguments are refused.
     Denied(DenialReason, DecisionId),
+    /// The headers say something else than the arguments.
+    Misrepeated(RpcError),
     /// The policy service, the tool-runner or the record failed.
     Failed {
         kind: &'static str,
@@ -181,6 +186,12 @@ impl Story {
             return Err(Stop::Disabled);
         }
         let grant = self.authorize(&tool).await?;
+        // Whoever may not call it learns nothing of its schema by this either.
+        if let Some(headers) = &self.call.repeated {
+            let repeated = &tool.definition.repeated;
+            let checked = check_repeated(repeated, &self.call.arguments, headers);
+            checked.map_err(Stop::Misrepeated)?;
+        }
         Ok((tool, grant))
     }
 
@@ -411,6 +422,7 @@ fn outcome(call: CallFacts, ending: &Result<End, Stop>, duration: Duration) -> O
         Err(Stop::UnknownTool) => (Status::UnknownTool, "unknown_tool"),
         Err(Stop::Disabled) => (Status::Denied, "disabled"),
         Err(Stop::Hidden(reason) | Stop::Denied(reason, _)) => (Status::Denied, reason.as_str()),
+        Err(Stop::Misrepeated(_)) => (Status::InvalidArguments, "header_mismatch"),
         Err(Stop::Failed { kind, .. }) => (Status::Error, *kind),
         Err(Stop::Unknown) => (Status::Unknown, "tool_runner_unavailable"),
         Err(Stop::Late(_)) => (Status::Timeout, "timeout"),
@@ -473,6 +485,7 @@ fn release(
         Err(Stop::UnknownTool | Stop::Disabled | Stop::Hidden(_)) => {
             RpcError::unknown_tool(&call.name)
         }
+        Err(Stop::Misrepeated(error)) => error.clone(),
         Err(Stop::Failed { kind, message }) => RpcError::internal(kind, *message),
         Err(Stop::Unknown) => RpcError::internal("unknown", POSSIBLY_RAN),
         Err(Stop::Late(limit)) => {

@@ -288,8 +288,8 @@ impl Story {
     fn unknown(&self) -> RpcError {
         match &self.wish.of {
             Named::Prompt(name) => RpcError::unknown_prompt(name),
-            Named::Resource(_) if self.wish.method == Method::ReadResource => {
-                RpcError::unknown_resource(self.version)
+            Named::Resource(uri) if self.wish.method == Method::ReadResource => {
+                RpcError::unknown_resource(self.version).about(uri)
             }
             Named::Resource(_) | Named::Template(_) => {
                 RpcError::invalid_params("Unknown resource template").because("unknown_resource")

@@ -11,6 +11,7 @@ mod idempotency;
 mod initialize;
 mod list_tools;
 mod meta;
+mod repeated;
 mod scan;
 mod version;
 
@@ -39,6 +40,7 @@ pub(crate) use self::envelope::{Message, Request, object, present, text_of};
 pub(crate) use self::initialize::negotiate_on_stream;
 pub(crate) use self::list_tools::{Definition, MISSING_UPSTREAMS};
 pub(crate) use self::meta::Meta;
+pub(crate) use self::repeated::check as check_repeated;
 pub(crate) use self::scan::scan;
 pub(crate) use self::version::Version;
 
@@ -317,6 +319,9 @@ fn tool_call(
         token: CallerToken::of(&post.headers),
         idempotency_key: idempotency::key_of(meta, &post.headers)?,
         client_ip: post.client_ip.clone(),
+        // Only there are transport headers.
+        repeated: (version.is_modern() && post.door == Door::Mcp)
+            .then(|| repeated::of_request(&post.headers)),
         view: post.view.clone(),
         name,
         arguments,

@@ -6,7 +6,7 @@ use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_proto::toolrunner::v1::get_content_request::Wanted;
 
 use super::*;
-use crate::fakes::{Run, given_content, result};
+use crate::fakes::{LIFETIME, Run, given_content, result};
 use crate::world::{LEGACY, OLDEST};
 
 /// A program without a URL, a server of either era, and a source of others.
@@ -69,9 +69,11 @@ async fn viewed_among(world: World) -> World {
     *world.tool_runner.content.lock().unwrap() = (sources.to_vec(), content());
     let mut page = definition();
     page["_meta"] = json!({ "ui": { "resourceUri": "ui://program/page" } });
+    let mut marked = definition();
+    marked["inputSchema"]["properties"]["n"] = json!({ "type": "string", "x-mcp-header": "N" });
     let tools = [
         tool("reads", &page),
-        tool("writes", &definition()),
+        tool("writes", &marked),
         tool("elsewhere", &definition()),
     ];
     world.tool_runner.configure(tools.to_vec());
@@ -330,4 +332,33 @@ async fn without_the_right_to_connect_there_is_no_such_path() {
         .bearer_auth(&world.token)
         .header("accept", "text/event-stream");
     assert_eq!(Reply::to(listening).await.status, 404);
+}
+
+#[tokio::test]
+async fn headers_that_repeat_arguments_say_what_the_arguments_say() {
+    let world = viewed().await;
+    let call = |header: Option<&str>| {
+        let params = r#""name":"write","arguments":{"n":"a"}"#;
+        let request = request_to(&world, PROGRAM, MODERN, "tools/call", params);
+        match header {
+            Some(header) => request.header("mcp-param-n", header),
+            None => request,
+        }
+    };
+    for (header, status) in [(None, 400), (Some("b"), 400), (Some("a"), 200)] {
+        let called = Reply::to(call(header)).await;
+        assert_eq!(called.status, status, "{called:?}");
+        assert_eq!(called.code(), if status == 400 { -32020 } else { 0 });
+    }
+    assert_eq!(world.tool_runner.asked.count(), 1);
+    let reasons = world.audit.outcomes.reaches(3).await;
+    assert_eq!(reasons[0].reason, "header_mismatch");
+    // Who may not call it is not told of its schema.
+    world.policy.bar(OfferKind::Tool, "writes");
+    world.clock.advance(LIFETIME);
+    let hidden = Reply::to(call(None)).await;
+    assert_eq!((hidden.status, hidden.code()), (200, -32602));
+    // Older clients have no such headers.
+    let older = ask(&world, LEGACY, "tools/call", r#""name":"read""#).await;
+    assert!(older.is_released());
 }
