@@ -29,6 +29,7 @@ mod session;
 mod sse;
 mod stages;
 mod store;
+mod streamable;
 mod trail;
 mod upstream;
 mod view;
@@ -57,6 +58,7 @@ use reply::Answer;
 use session::Sealer;
 use sse::{Relay, Streams};
 use store::Store;
+use streamable::Mailbox;
 use trail::Trail;
 
 /// How often a start that waits says what for.
@@ -101,6 +103,7 @@ pub struct Gateway {
     listeners: Listeners,
     sealer: Sealer,
     store: Arc<Store>,
+    mailbox: Mailbox,
     /// Sessions of HTTP+SSE whose streams are here.
     streams: Streams,
     relay: Relay,
@@ -165,6 +168,7 @@ impl Gateway {
                 config.limits.streams(),
             ),
             sealer: Sealer::new(key, ambient.clone()),
+            mailbox: Mailbox::new(&store),
             store,
             visits: Places::new(config.limits.connections),
             streams: Streams::default(),
@@ -297,6 +301,10 @@ impl Gateway {
 
     fn store(&self) -> &Arc<Store> {
         &self.store
+    }
+
+    fn mailbox(&self) -> &Mailbox {
+        &self.mailbox
     }
 
     fn runner(&self) -> &ToolRunnerClient {

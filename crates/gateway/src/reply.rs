@@ -14,6 +14,7 @@ use wardgate_domain::{CallId, DecisionId, Receipt};
 use wardgate_rpc::client::ToolResult;
 
 use crate::mcp::Version;
+use crate::streamable;
 
 pub(crate) use self::rpc_error::RpcError;
 
@@ -52,6 +53,8 @@ pub(crate) struct Answer {
     refused: Vec<&'static str>,
     /// `Retry-After`, seconds.
     retry_after: Option<u64>,
+    /// `Mcp-Session-Id`, where a session begins.
+    session: Option<HeaderValue>,
 }
 
 /// What it consists of.
@@ -72,6 +75,7 @@ impl Answer {
             body: Content::Nothing,
             refused: Vec::new(),
             retry_after: None,
+            session: None,
         }
     }
 
@@ -82,6 +86,7 @@ impl Answer {
             body: Content::Json(body),
             refused: Vec::new(),
             retry_after: None,
+            session: None,
         }
     }
 
@@ -157,6 +162,7 @@ impl Answer {
                 vec![error.reason]
             },
             retry_after: error.retry_after,
+            session: None,
         }
     }
 
@@ -290,7 +296,13 @@ impl Answer {
             body: Content::Json(format!("[{}]", bodies.join(","))),
             refused,
             retry_after: None,
+            session: None,
         }
+    }
+
+    /// The same, as the beginning of a session.
+    pub(crate) fn in_session(self, session: Option<HeaderValue>) -> Self {
+        Self { session, ..self }
     }
 
     /// Its text, where it is one message.
@@ -331,6 +343,9 @@ impl IntoResponse for Answer {
                 (self.http, headers, stream).into_response()
             }
         };
+        if let Some(session) = self.session {
+            response.headers_mut().insert(streamable::HEADER, session);
+        }
         if let Some(seconds) = self.retry_after {
             let headers = response.headers_mut();
             headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));

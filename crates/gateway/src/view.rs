@@ -45,6 +45,21 @@ pub(crate) struct Seen<'i> {
 }
 
 impl View {
+    /// Of a path that names no server.
+    pub(crate) fn of_path(path: &str) -> Self {
+        let toolset = path.strip_prefix("/mcp/");
+        toolset.map_or(Self::Everything, |name| Self::Toolset(name.to_owned()))
+    }
+
+    /// What is sealed for a client within one view is of use in no other.
+    pub(crate) fn name(&self) -> Cow<'_, str> {
+        match self {
+            Self::Everything => "".into(),
+            Self::Toolset(toolset) => toolset.into(),
+            Self::Upstream(of) => format!("upstream/{}", of.source.name).into(),
+        }
+    }
+
     /// Of one server of `catalogue`.
     pub(crate) fn of_upstream(source: Arc<Source>, catalogue: &Index) -> Self {
         let names_resources = catalogue.content().has_resources(&source.name);

@@ -76,7 +76,7 @@ pub(super) async fn get(
     version: Version,
     wish: Wish,
 ) -> Result<Answer, RpcError> {
-    let terms = Terms::of(post, &Meta::of(request)?, version)?;
+    let terms = Terms::of(gateway, post, request, &Meta::of(request)?, version)?;
     let call_id = CallId::new(gateway.ambient());
     let params = request.raw_params.map_or("{}", RawValue::get);
     let (ip, protocol) = (post.client_ip.clone(), post.protocol(version));

@@ -26,9 +26,10 @@ use wardgate_rpc::client::{CallEvent, LogMessage, Progress};
 
 use crate::Gateway;
 use crate::listen::takes_events;
-use crate::mcp::{Door, Meta, Post, Version};
+use crate::mcp::{Door, Meta, Post, Request, Version};
 use crate::reply::{Answer, RpcError};
 use crate::sse;
+use crate::streamable::Expected;
 
 pub(crate) use self::log_level::LogLevel;
 pub(crate) use self::out::{Out, channel, event};
@@ -45,6 +46,8 @@ pub(crate) struct Terms {
     voice: Voice,
     /// The client wants no result any more.
     pub(crate) cancel: CancellationToken,
+    /// In a session, it can say so at any gateway while this is kept.
+    _cancellable: Option<Expected>,
 }
 
 /// Where a client hears what is said before its answer.
@@ -60,7 +63,13 @@ enum Voice {
 
 impl Terms {
     /// Those of the client of one request.
-    pub(crate) fn of(post: &Post, meta: &Meta<'_>, version: Version) -> Result<Self, RpcError> {
+    pub(crate) fn of(
+        gateway: &Gateway,
+        post: &Post,
+        request: &Request<'_>,
+        meta: &Meta<'_>,
+        version: Version,
+    ) -> Result<Self, RpcError> {
         let voice = match &post.session {
             Some(session) => Voice::Stream(Arc::clone(session)),
             None if post.door == Door::Mcp && takes_events(&post.headers) && !post.is_batch() => {
@@ -69,18 +78,23 @@ impl Terms {
             None => Voice::Nowhere,
         };
         // What an older client can do, it said when its session began.
-        let (capabilities, log_level) = if version.is_modern() {
-            (meta.capabilities(), meta.log_level()?)
-        } else {
-            (None, None)
+        let (capabilities, log_level) = match (&post.streamable, &post.session) {
+            _ if version.is_modern() => (meta.capabilities().map(Into::into), meta.log_level()?),
+            (Some(session), _) => (session.declared.to_json(), session.log_level),
+            (None, Some(session)) => (session.declared().to_json(), session.log_level()),
+            (None, None) => (None, None),
         };
+        let session = post.streamable.as_ref();
+        let cancellable = session.map(|session| gateway.mailbox().begin(session, request.id));
+        let cancel = cancellable.as_ref().map(|call| call.is_there.clone());
         Ok(Self {
             version,
             capabilities: capabilities.map(Into::into),
             log_level,
             progress_token: meta.progress_token()?.map(ToOwned::to_owned),
             voice,
-            cancel: CancellationToken::new(),
+            cancel: cancel.unwrap_or_default(),
+            _cancellable: cancellable,
         })
     }
 
@@ -93,6 +107,7 @@ impl Terms {
             progress_token: None,
             voice: Voice::Nowhere,
             cancel: CancellationToken::new(),
+            _cancellable: None,
         }
     }
 }

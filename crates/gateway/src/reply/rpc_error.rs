@@ -169,6 +169,24 @@ impl RpcError {
         Self::unread(StatusCode::NOT_FOUND, "unknown_session", message)
     }
 
+    /// A request in a session that agreed on another version.
+    pub(crate) fn other_version(agreed: Version) -> Self {
+        let message = format!(
+            "the header MCP-Protocol-Version must name {agreed}, which this session agreed on"
+        );
+        Self::invalid_request(message)
+    }
+
+    /// What must be kept cannot be kept now.
+    pub(crate) fn store_away() -> Self {
+        let message = "The gateway's store cannot be reached; try again later.";
+        Self::unread(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "store_unavailable",
+            message,
+        )
+    }
+
     /// A place in a stream that is none of this session's.
     pub(crate) fn unknown_event() -> Self {
         let message = "Last-Event-ID is no event of this session. Listen without it.";

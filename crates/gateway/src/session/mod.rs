@@ -52,6 +52,10 @@ pub(crate) enum Purpose {
     Task,
     /// A stream of HTTP+SSE, and where it is.
     SseStream,
+    /// A session of Streamable HTTP.
+    Session,
+    /// The place in a stream of such a session.
+    Event,
     /// A message that one replica hands to another.
     SseRelay,
 }
@@ -64,6 +68,8 @@ impl Purpose {
             Self::RequestState => "wardgate request state 1",
             Self::Task => "wardgate task 1",
             Self::SseStream => "wardgate sse stream 1",
+            Self::Session => "wardgate session 1",
+            Self::Event => "wardgate event 1",
             Self::SseRelay => "wardgate sse relay 1",
         }
     }
@@ -71,8 +77,10 @@ impl Purpose {
     /// After this time it is like one that never was.
     fn lasts(self) -> Duration {
         match self {
-            Self::UpstreamSession | Self::SseStream | Self::Task => Duration::from_hours(24),
-            Self::UpstreamEvent | Self::RequestState => Duration::from_hours(1),
+            Self::UpstreamSession | Self::Session | Self::SseStream | Self::Task => {
+                Duration::from_hours(24)
+            }
+            Self::UpstreamEvent | Self::Event | Self::RequestState => Duration::from_hours(1),
             Self::SseRelay => Duration::from_mins(1),
         }
     }

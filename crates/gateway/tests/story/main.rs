@@ -31,6 +31,7 @@ mod permits;
 mod record;
 mod refusals;
 mod resources;
+mod sessions;
 mod shapes;
 mod sse;
 mod subscriptions;

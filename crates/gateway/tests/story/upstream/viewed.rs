@@ -1,12 +1,14 @@
 //! Where messages cannot be carried to the server the gateway answers itself, in the server's own words.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 use wardgate_domain::OfferKind;
 use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_proto::toolrunner::v1::get_content_request::Wanted;
 
 use super::*;
-use crate::fakes::{LIFETIME, Run, given_content, result};
+use crate::fakes::{Run, given_content, result};
 use crate::world::{LEGACY, OLDEST};
 
 /// A program without a URL, a server of either era, and a source of others.
@@ -249,7 +251,9 @@ async fn the_gateway_says_who_it_is_and_what_that_source_has() {
         r#""protocolVersion":"2025-06-18","capabilities":{}"#,
     )
     .await;
-    assert_eq!(begun.at("/result/capabilities"), all, "no conversations");
+    let mut capabilities = all.clone();
+    capabilities["logging"] = json!({});
+    assert_eq!(begun.at("/result/capabilities"), capabilities);
     assert_eq!(begun.at("/result/protocolVersion"), "2025-06-18");
     assert_eq!(begun.at("/result/serverInfo/name"), "wardgate");
     let discovered = ask(&world, MODERN, "server/discover", "").await;
@@ -355,10 +359,34 @@ async fn headers_that_repeat_arguments_say_what_the_arguments_say() {
     assert_eq!(reasons[0].reason, "header_mismatch");
     // Who may not call it is not told of its schema.
     world.policy.bar(OfferKind::Tool, "writes");
-    world.clock.advance(LIFETIME);
+    // Longer than a permit lasts.
+    world.clock.advance(Duration::from_mins(2));
     let hidden = Reply::to(call(None)).await;
     assert_eq!((hidden.status, hidden.code()), (200, -32602));
     // Older clients have no such headers.
     let older = ask(&world, LEGACY, "tools/call", r#""name":"read""#).await;
     assert!(older.is_released());
+}
+
+#[tokio::test]
+async fn a_session_is_of_its_view_alone_and_ends_there() {
+    let world = viewed().await;
+    let body = text(LEGACY, "initialize", r#""protocolVersion":"2025-11-25""#);
+    let begun = Reply::to(post(&world, PROGRAM, body)).await;
+    let session = begun.header("mcp-session-id").to_owned();
+    let ping = |path| {
+        let request = request_to(&world, path, LEGACY, "ping", "");
+        Reply::to(request.header("mcp-session-id", &session))
+    };
+    let end = || {
+        let request = world.http.delete(world.url(PROGRAM));
+        let request = request.bearer_auth(&world.token);
+        Reply::to(request.header("mcp-session-id", &session))
+    };
+    for path in ["/mcp", "/mcp/program", "/mcp/upstream/new"] {
+        assert_eq!(ping(path).await.status, 404, "{path}");
+    }
+    assert_eq!(ping(PROGRAM).await.status, 200);
+    assert_eq!(end().await.status, 204);
+    assert_eq!(ping(PROGRAM).await.status, 404);
 }
