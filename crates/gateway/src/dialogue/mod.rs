@@ -8,8 +8,10 @@
 //! A client hears only what it asked to hear, and a call that says nothing costs no stream. A modern client is never
 //! asked here: the answer itself asks it.
 
+mod elicitation;
 mod log_level;
 mod out;
+mod questions;
 
 use std::fmt::Write;
 use std::panic::AssertUnwindSafe;
@@ -19,9 +21,8 @@ use bytes::Bytes;
 use futures::FutureExt;
 use serde_json::Value;
 use serde_json::value::RawValue;
+use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
-use tracing::{Instrument, Span};
-use wardgate_domain::CallId;
 use wardgate_rpc::client::{CallEvent, LogMessage, Progress};
 
 use crate::Gateway;
@@ -33,6 +34,7 @@ use crate::streamable::Expected;
 
 pub(crate) use self::log_level::LogLevel;
 pub(crate) use self::out::{Out, channel, event};
+pub(crate) use self::questions::{Audience, Questions, Unaskable};
 
 /// How a client takes part in what runs for it.
 #[derive(Debug)]
@@ -124,6 +126,13 @@ impl Unanswered {
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::NoWay => "client_cannot_be_asked",
+        }
+    }
+
+    /// As the client is told.
+    pub(crate) fn in_words(self) -> &'static str {
+        match self {
+            Self::NoWay => "It asks for input, and there is no stream to ask the client on.",
         }
     }
 }
@@ -263,28 +272,13 @@ impl Dialogue {
     }
 }
 
-/// Has `story` told in a task of its own: whoever hangs up, the record is written. Gives what the client gets first,
-/// which is all of it where nothing is said before the answer.
-pub(crate) async fn tell<F>(
-    gateway: &Arc<Gateway>,
-    (id, call_id): (&RawValue, CallId),
-    terms: Terms,
-    span: Span,
-    story: impl FnOnce(Arc<Gateway>, Dialogue) -> F,
-) -> Answer
-where
-    F: Future<Output = ()> + Send + 'static,
-{
+/// A dialogue on these terms, and what its client gets first: all of it where nothing is said before the answer.
+pub(crate) fn open(terms: Terms) -> (Dialogue, oneshot::Receiver<Answer>) {
     let (out, answer) = channel();
     let dialogue = Dialogue {
         terms,
         out,
         progress: f64::NEG_INFINITY,
     };
-    let story = story(Arc::clone(gateway), dialogue);
-    gateway.stories.spawn(story.instrument(span));
-    answer.await.unwrap_or_else(|_| {
-        let error = RpcError::internal("panic", "Internal error.").of_call(call_id, None);
-        Answer::error(Some(id), &error)
-    })
+    (dialogue, answer)
 }

@@ -45,6 +45,15 @@ pub(crate) struct Params<'a> {
     pub(crate) task: Option<&'a RawValue>,
     #[serde(borrow, default, rename = "taskId", deserialize_with = "present")]
     pub(crate) task_id: Option<&'a RawValue>,
+    #[serde(borrow, default, rename = "requestState", deserialize_with = "present")]
+    pub(crate) request_state: Option<&'a RawValue>,
+    #[serde(
+        borrow,
+        default,
+        rename = "inputResponses",
+        deserialize_with = "present"
+    )]
+    pub(crate) input_responses: Option<&'a RawValue>,
     #[serde(
         borrow,
         default,

@@ -33,6 +33,7 @@ use crate::listen::Script;
 use crate::memory::{self, Subscribe};
 use crate::reply::{Answer, Dialect, RpcError};
 use crate::sse;
+use crate::story::Asker;
 use crate::streamable;
 use crate::view::View;
 
@@ -98,6 +99,17 @@ impl Post {
                 streamable::enter(gateway, &self.view, &self.caller, &self.headers).await?;
         }
         Ok(())
+    }
+
+    /// Who wants what `request` asks for.
+    pub(crate) fn asker(&self, request: &Request<'_>, version: Version) -> Asker {
+        Asker {
+            id: request.id.to_owned(),
+            version,
+            caller: Arc::clone(&self.caller),
+            client_ip: self.client_ip.clone(),
+            view: self.view.clone(),
+        }
     }
 
     /// Several messages at once, which have one answer together.
@@ -245,12 +257,13 @@ async fn dispatch(
             let meta = Meta::of(request)?;
             let mut terms = Terms::of(gateway, post, request, &meta, version)?;
             let call = tool_call(post, request, &meta, version, name.into_owned())?;
+            let asker = post.asker(request, version);
             let Some(session) = &post.session else {
-                return Ok(call_tool::call_tool(gateway, call, terms).await);
+                return call_tool::call_tool(gateway, request, (asker, terms), call).await;
             };
             let under_way = session.begin(request.id);
             terms.cancel = under_way.cancel.clone();
-            let answer = call_tool::call_tool(gateway, call, terms).await;
+            let answer = call_tool::call_tool(gateway, request, (asker, terms), call).await?;
             // Whoever cancelled it waits for no answer.
             Ok(if under_way.cancel.is_cancelled() {
                 Answer::accepted()
@@ -306,7 +319,8 @@ async fn dispatch(
                 dialect: Dialect::Direct,
                 ..call
             };
-            Ok(call_tool::call_tool(gateway, call, Terms::deaf(version)).await)
+            let who = (post.asker(request, version), Terms::deaf(version));
+            call_tool::call_tool(gateway, request, who, call).await
         }
         method => Err(RpcError::unknown_method(method, version)),
     }
@@ -373,17 +387,12 @@ fn tool_call(
         }
     };
     Ok(ToolCall {
-        id: request.id.to_owned(),
-        version,
         protocol: post.protocol(version),
-        caller: Arc::clone(&post.caller),
         token: CallerToken::of(&post.headers),
         idempotency_key: idempotency::key_of(meta, &post.headers)?,
-        client_ip: post.client_ip.clone(),
         // Only there are transport headers.
         repeated: (version.is_modern() && post.door == Door::Mcp)
             .then(|| repeated::of_request(&post.headers)),
-        view: post.view.clone(),
         name,
         arguments,
         dialect: Dialect::Mcp,

@@ -6,10 +6,10 @@ use wardgate_proto::common::v1::ErrorReason;
 use wardgate_rpc::client::{CallError, RelayFailure, ResultFacts};
 use wardgate_telemetry::names;
 
-use super::edit::{is_result, with_meta};
 use super::errand::Subject;
 use super::right::{NoRight, Right};
 use super::story::Story;
+use crate::edit::{is_result, with_meta};
 use crate::reply::{Answer, RpcError, call_meta};
 
 impl Story {

@@ -14,7 +14,6 @@ use wardgate_rpc::client::{CallError, Relay, RelayContent, RelayEvent, RelayHead
 use wardgate_telemetry::names;
 
 use super::answer;
-use super::edit::is_result;
 use super::endings::{CUT, undecided};
 use super::errand::{Awaited, Errand, Place, Subject, within};
 use super::lists::{self, Unlisted};
@@ -24,6 +23,7 @@ use crate::Gateway;
 use crate::authority::Grant;
 use crate::catalogue::Source;
 use crate::dialogue::{self, Out};
+use crate::edit::is_result;
 use crate::mcp::Version;
 use crate::reply::{Answer, RpcError};
 use crate::session::Purpose;
