@@ -51,15 +51,6 @@ impl View {
         toolset.map_or(Self::Everything, |name| Self::Toolset(name.to_owned()))
     }
 
-    /// What is sealed for a client within one view is of use in no other.
-    pub(crate) fn name(&self) -> Cow<'_, str> {
-        match self {
-            Self::Everything => "".into(),
-            Self::Toolset(toolset) => toolset.into(),
-            Self::Upstream(of) => format!("upstream/{}", of.source.name).into(),
-        }
-    }
-
     /// Of one server of `catalogue`.
     pub(crate) fn of_upstream(source: Arc<Source>, catalogue: &Index) -> Self {
         let names_resources = catalogue.content().has_resources(&source.name);
@@ -67,6 +58,15 @@ impl View {
             source,
             names_resources,
         })
+    }
+
+    /// Where it is served. What is sealed for a client there is of use in no other view.
+    pub(crate) fn path(&self) -> String {
+        match self {
+            Self::Everything => "/mcp".to_owned(),
+            Self::Toolset(toolset) => format!("/mcp/{toolset}"),
+            Self::Upstream(of) => format!("/mcp/upstream/{}", of.source.name),
+        }
     }
 
     /// Whether the conversations of the memory are in it.

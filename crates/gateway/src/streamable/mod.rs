@@ -92,7 +92,7 @@ pub(crate) async fn begin(
     };
     let text = gateway
         .sealer()
-        .seal(Purpose::Session, caller, &view.name(), &sealed)?;
+        .seal(Purpose::Session, caller, &view.path(), &sealed)?;
     let begun = gateway.store().begin_session(id, caller.person()).await;
     begun.ok()?;
     HeaderValue::try_from(text).ok()
@@ -116,7 +116,7 @@ pub(crate) async fn enter(
     let opened = named.to_str().ok().and_then(|text| {
         gateway
             .sealer()
-            .open::<Sealed>(Purpose::Session, caller, &view.name(), text)
+            .open::<Sealed>(Purpose::Session, caller, &view.path(), text)
     });
     let sealed = opened.ok_or_else(RpcError::unknown_session)?;
     let id = u128::from_str_radix(&sealed.id, 16).map_err(|_| RpcError::unknown_session())?;
