@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 use wardgate_domain::source_uri;
 
 use crate::mcp::{object, text_of};
-use crate::upstream::exchanged;
+use crate::edit::exchanged;
 
 /// A block of content: a link to a resource, or a resource that stands in it.
 #[derive(Default, Deserialize)]
