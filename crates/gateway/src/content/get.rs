@@ -207,8 +207,8 @@ impl Work for Wish {
     fn not_there(&self, version: Version) -> RpcError {
         match &self.of {
             Named::Prompt(name) => RpcError::unknown_prompt(name),
-            Named::Resource(_) if self.method == Method::ReadResource => {
-                RpcError::unknown_resource(version)
+            Named::Resource(uri) if self.method == Method::ReadResource => {
+                RpcError::unknown_resource(version).about(uri)
             }
             Named::Resource(_) | Named::Template(_) => {
                 RpcError::invalid_params("Unknown resource template").because("unknown_resource")

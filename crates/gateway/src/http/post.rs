@@ -83,7 +83,7 @@ pub(super) async fn handle(
         Ok(Admitted::Message { door, caller, body }) => {
             let post = Post {
                 door,
-                view: view_of(&parts),
+                view: View::of_path(parts.uri.path()),
                 caller,
                 client_ip,
                 headers: parts.headers,
@@ -105,14 +105,14 @@ pub(super) async fn handle(
             answer.into_response()
         }
         Ok(Admitted::Listener(caller)) => {
-            let who = (&caller, client_ip.as_str(), &parts.headers);
-            listener(&gateway, who, &view_of(&parts))
+            let view = View::of_path(parts.uri.path());
+            listener(&gateway, &view, &caller, &client_ip, &parts.headers)
                 .instrument(span)
                 .await
         }
         Ok(Admitted::End(caller)) => {
-            let who = (&caller, client_ip.as_str(), &parts.headers);
-            ended(&gateway, who, &view_of(&parts))
+            let view = View::of_path(parts.uri.path());
+            end(&gateway, &view, &caller, &client_ip, &parts.headers)
                 .instrument(span)
                 .await
         }
@@ -153,19 +153,10 @@ async fn viewed(gateway: &Arc<Gateway>, view: View, visit: Visit) -> Response {
             };
             message(gateway, post).await
         }
-        Knock::Get => listener(gateway, (&caller, &client_ip, &headers), &view).await,
-        Knock::Delete => ended(gateway, (&caller, &client_ip, &headers), &view).await,
+        Knock::Get => listener(gateway, &view, &caller, &client_ip, &headers).await,
+        Knock::Delete => end(gateway, &view, &caller, &client_ip, &headers).await,
     }
 }
-
-/// What a path of the gateway's own sees.
-fn view_of(request: &Parts) -> View {
-    let toolset = request.uri.path().strip_prefix("/mcp/");
-    toolset.map_or(View::Everything, |name| View::Toolset(name.to_owned()))
-}
-
-/// Whose a request is, where it comes from, and what its headers say.
-type Who<'a> = (&'a Arc<Caller>, &'a str, &'a HeaderMap);
 
 async fn message(gateway: &Arc<Gateway>, mut post: Post) -> Response {
     let answer = match post.enter(gateway).await {
@@ -176,17 +167,27 @@ async fn message(gateway: &Arc<Gateway>, mut post: Post) -> Response {
     answer.into_response()
 }
 
-async fn listener(gateway: &Arc<Gateway>, who: Who<'_>, view: &View) -> Response {
-    let (caller, client_ip, headers) = who;
-    let opened = streamable::listen(gateway, caller, view, headers).await;
+async fn listener(
+    gateway: &Arc<Gateway>,
+    view: &View,
+    caller: &Arc<Caller>,
+    client_ip: &str,
+    headers: &HeaderMap,
+) -> Response {
+    let opened = streamable::listen(gateway, view, caller, headers).await;
     let answer = opened.unwrap_or_else(|error| Answer::error(None, &error));
     gateway.count(&answer, client_ip, caller);
     answer.into_response()
 }
 
-async fn ended(gateway: &Gateway, who: Who<'_>, view: &View) -> Response {
-    let (caller, client_ip, headers) = who;
-    let ended = streamable::end(gateway, caller, view, headers).await;
+async fn end(
+    gateway: &Gateway,
+    view: &View,
+    caller: &Caller,
+    client_ip: &str,
+    headers: &HeaderMap,
+) -> Response {
+    let ended = streamable::end(gateway, view, caller, headers).await;
     ended.unwrap_or_else(|error| {
         let answer = Answer::error(None, &error);
         gateway.count(&answer, client_ip, caller);

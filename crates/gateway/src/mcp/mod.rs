@@ -11,6 +11,7 @@ mod idempotency;
 mod initialize;
 mod list_tools;
 mod meta;
+mod repeated;
 mod scan;
 mod version;
 
@@ -41,6 +42,7 @@ pub(crate) use self::envelope::{Message, Request, cancelled, object, present, te
 pub(crate) use self::initialize::negotiate_on_stream;
 pub(crate) use self::list_tools::{Definition, MISSING_UPSTREAMS};
 pub(crate) use self::meta::Meta;
+pub(crate) use self::repeated::check as check_repeated;
 pub(crate) use self::scan::scan;
 pub(crate) use self::version::Version;
 
@@ -93,8 +95,8 @@ impl Post {
     /// Looks up the session it names.
     pub(crate) async fn enter(&mut self, gateway: &Gateway) -> Result<(), RpcError> {
         if self.door == Door::Mcp {
-            let entered = streamable::enter(gateway, &self.caller, &self.view, &self.headers);
-            self.streamable = entered.await?;
+            self.streamable =
+                streamable::enter(gateway, &self.view, &self.caller, &self.headers).await?;
         }
         Ok(())
     }
@@ -281,12 +283,11 @@ async fn dispatch(
             listeners.open(&post.caller, script, gateway.ambient())
         }
         "initialize" if !version.is_modern() => {
-            let hears = post.door != Door::Message;
-            let answer = initialize::initialize(gateway, post, request, version, hears);
+            let answer = initialize::initialize(gateway, post, request, version);
             if post.door != Door::Mcp || post.is_batch() {
                 return Ok(answer);
             }
-            let begun = streamable::begin(gateway, &post.caller, &post.view, request, version);
+            let begun = streamable::begin(gateway, &post.view, &post.caller, request, version);
             Ok(answer.in_session(begun.await))
         }
         "ping" if !version.is_modern() => Ok(Answer::empty(request.id)),
@@ -389,6 +390,9 @@ fn tool_call(
         protocol: post.protocol(version),
         token: CallerToken::of(&post.headers),
         idempotency_key: idempotency::key_of(meta, &post.headers)?,
+        // Only there are transport headers.
+        repeated: (version.is_modern() && post.door == Door::Mcp)
+            .then(|| repeated::of_request(&post.headers)),
         name,
         arguments,
         dialect: Dialect::Mcp,
