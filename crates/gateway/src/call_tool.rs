@@ -24,6 +24,7 @@ use crate::authority::{Authorization, Grant};
 use crate::catalogue::{self, Tool};
 use crate::mcp::Version;
 use crate::reply::{Answer, Dialect, RpcError};
+use crate::scopes::Access;
 use crate::stages::stage;
 
 /// One call, read but undecided.
@@ -35,6 +36,8 @@ pub(crate) struct ToolCall {
     /// The version, or the name of the plain endpoint, for the record.
     pub(crate) protocol: &'static str,
     pub(crate) caller: Arc<Caller>,
+    /// What the token is good for.
+    pub(crate) access: Access,
     pub(crate) token: CallerToken,
     pub(crate) idempotency_key: Option<String>,
     pub(crate) client_ip: String,
@@ -59,6 +62,8 @@ enum Stop {
     Disabled,
     /// There is one, but the caller may not know.
     Hidden(DenialReason),
+    /// The caller may call it so, but not by this token.
+    Scope(Box<RpcError>),
     /// The caller knows the tool; these arguments are refused.
     Denied(DenialReason, DecisionId),
     /// The policy service, the tool-runner or the record failed.
@@ -165,6 +170,9 @@ async fn decide(
         return Err(Stop::Disabled);
     }
     let grant = authorize(gateway, call, &tool, facts).await?;
+    call.access
+        .apply(gateway, "tools/call", &tool.facts)
+        .map_err(|error| Stop::Scope(Box::new(error)))?;
     Ok((tool, grant))
 }
 
@@ -329,6 +337,7 @@ fn outcome(call: CallFacts, ending: &Result<ToolResult, Stop>, duration: Duratio
         Ok(result) => (result.facts.status, result.facts.error_kind.as_str()),
         Err(Stop::UnknownTool) => (Status::UnknownTool, "unknown_tool"),
         Err(Stop::Disabled) => (Status::Denied, "disabled"),
+        Err(Stop::Scope(error)) => (Status::Denied, error.reason()),
         Err(Stop::Hidden(reason) | Stop::Denied(reason, _)) => (Status::Denied, reason.as_str()),
         Err(Stop::Failed { kind, .. }) => (Status::Error, *kind),
         Err(Stop::Unknown) => (Status::Unknown, "tool_runner_unavailable"),
@@ -379,6 +388,7 @@ fn release(
         Err(Stop::UnknownTool | Stop::Disabled | Stop::Hidden(_)) => {
             RpcError::unknown_tool(&call.name)
         }
+        Err(Stop::Scope(error)) => RpcError::clone(error),
         Err(Stop::Failed { kind, message }) => RpcError::internal(kind, *message),
         Err(Stop::Unknown) => RpcError::internal("unknown", POSSIBLY_RAN),
         Err(Stop::Late(limit)) => {

@@ -24,6 +24,7 @@ mod mcp;
 mod memory;
 mod refusals;
 mod reply;
+mod scopes;
 mod session;
 mod sse;
 mod stages;
@@ -44,6 +45,7 @@ use wardgate_rpc::{Neighbour, Readiness};
 use wardgate_telemetry::Metrics;
 
 pub use config::{Config, Limits};
+pub use scopes::ScopesConfig;
 pub use session::SessionKey;
 
 use authority::Authority;
@@ -131,7 +133,10 @@ impl Gateway {
             config.hosts(),
             config.allowed_origins.clone(),
         )?;
-        let auth = Arc::new(Authenticator::new(config.auth.clone(), ambient.clone()).await?);
+        let public_url = config.public_url.as_deref();
+        let public_url = public_url.map(|url| url.trim_end_matches('/').to_owned());
+        let auth = Authenticator::new(config.auth.clone(), public_url.as_deref(), ambient.clone());
+        let auth = Arc::new(auth.await?);
         let runner = ToolRunnerClient::new(neighbours.tool_runner.link, NEIGHBOUR_LIMIT);
         let policy = PolicyClient::new(neighbours.policy.link, NEIGHBOUR_LIMIT);
         let changes = Changes::default();
@@ -161,10 +166,7 @@ impl Gateway {
             streams: Streams::default(),
             relay: Relay::new()?,
             _recorder: AbortOnDropHandle::new(tokio::spawn(recorder)),
-            public_url: config
-                .public_url
-                .clone()
-                .unwrap_or_else(|| format!("http://{}", bound.address())),
+            public_url: public_url.unwrap_or_else(|| format!("http://{}", bound.address())),
             config,
             origins,
             ambient,

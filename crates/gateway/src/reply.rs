@@ -49,6 +49,8 @@ pub(crate) struct Answer {
     refused: Vec<&'static str>,
     /// `Retry-After`, seconds.
     retry_after: Option<u64>,
+    /// `WWW-Authenticate`.
+    challenge: Option<String>,
 }
 
 /// What it consists of.
@@ -69,6 +71,7 @@ impl Answer {
             body: Content::Nothing,
             refused: Vec::new(),
             retry_after: None,
+            challenge: None,
         }
     }
 
@@ -79,6 +82,7 @@ impl Answer {
             body: Content::Json(body),
             refused: Vec::new(),
             retry_after: None,
+            challenge: None,
         }
     }
 
@@ -154,6 +158,7 @@ impl Answer {
                 vec![error.reason]
             },
             retry_after: error.retry_after,
+            challenge: error.challenge.clone(),
         }
     }
 
@@ -287,6 +292,7 @@ impl Answer {
             body: Content::Json(format!("[{}]", bodies.join(","))),
             refused,
             retry_after: None,
+            challenge: None,
         }
     }
 
@@ -323,6 +329,13 @@ impl IntoResponse for Answer {
         if let Some(seconds) = self.retry_after {
             let headers = response.headers_mut();
             headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        // Scopes and URLs are checked when they are configured.
+        if let Some(challenge) = self.challenge
+            && let Ok(challenge) = HeaderValue::try_from(challenge)
+        {
+            let headers = response.headers_mut();
+            headers.insert(header::WWW_AUTHENTICATE, challenge);
         }
         response
     }

@@ -22,6 +22,7 @@ use crate::authority::{Authorization, Grant};
 use crate::catalogue;
 use crate::mcp::{Post, Request, Version, inner};
 use crate::reply::{Answer, RpcError, call_meta};
+use crate::scopes::Access;
 use crate::stages::stage;
 
 /// The tool-runner ends what takes longer than its time limit itself; this catches one that does not answer.
@@ -37,6 +38,8 @@ enum Stop {
     Unknown,
     /// Its source is switched off for the caller.
     Disabled,
+    /// The caller may have it, but not by this token.
+    Scope(Box<RpcError>),
     /// The caller may not have it.
     Denied(DenialReason),
     /// The policy service, the tool-runner or the record failed.
@@ -62,6 +65,7 @@ struct Story {
     version: Version,
     toolset: Option<String>,
     caller: Arc<Caller>,
+    access: Access,
     client_ip: String,
     wish: Wish,
     facts: CallFacts,
@@ -99,6 +103,7 @@ pub(super) async fn get(
         version,
         toolset: post.toolset.clone(),
         caller: Arc::clone(&post.caller),
+        access: post.access.clone(),
         client_ip: post.client_ip.clone(),
         wish,
         facts: facts.by_method(method),
@@ -172,6 +177,10 @@ impl Story {
 
     async fn run_permitted(&mut self, target: &Target) -> Result<ContentResult, Stop> {
         let grant = self.authorize(target).await?;
+        let method = self.wish.method.as_str();
+        self.access
+            .apply(&self.gateway, method, &target.facts)
+            .map_err(|error| Stop::Scope(Box::new(error)))?;
         match self.run(target, &grant).await {
             // The source or the keys changed since the permit was kept: decide anew, once.
             Err(Ran::PermitRefused) => {
@@ -277,6 +286,7 @@ impl Story {
             ),
             // The same words for all: what you may not have you do not see.
             Err(Stop::Unknown | Stop::Disabled | Stop::Denied(_)) => self.unknown(),
+            Err(Stop::Scope(error)) => *error,
             Err(Stop::Failed { kind, message }) => RpcError::internal(kind, message),
             Err(Stop::Cancelled) => RpcError::internal("cancelled", "The request was cancelled."),
         };
@@ -344,6 +354,7 @@ fn outcome(call: CallFacts, ending: &Result<ContentResult, Stop>, duration: Dura
         Ok(got) => (got.facts.status, got.facts.error_kind.as_str()),
         Err(Stop::Unknown) => (Status::UnknownTool, UNKNOWN),
         Err(Stop::Disabled) => (Status::Denied, "disabled"),
+        Err(Stop::Scope(error)) => (Status::Denied, error.reason()),
         Err(Stop::Denied(reason)) => (Status::Denied, reason.as_str()),
         Err(Stop::Failed { kind, .. }) => (Status::Error, *kind),
         Err(Stop::Cancelled) => (Status::Cancelled, "cancelled"),

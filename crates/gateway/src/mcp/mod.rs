@@ -31,6 +31,7 @@ use crate::content;
 use crate::listen::{self, Script};
 use crate::memory::{self, Subscribe};
 use crate::reply::{Answer, Dialect, RpcError};
+use crate::scopes::Access;
 use crate::sse;
 
 pub(crate) use self::discover::inner;
@@ -62,6 +63,8 @@ pub(crate) struct Post {
     /// The only toolset there is for this request; none: all of them.
     pub(crate) toolset: Option<String>,
     pub(crate) caller: Arc<Caller>,
+    /// What the token is good for.
+    pub(crate) access: Access,
     pub(crate) client_ip: String,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
@@ -211,6 +214,7 @@ async fn dispatch(
         }
     };
     counter!(names::MCP_REQUESTS, "method" => method.to_owned()).increment(1);
+    post.access.ask(gateway, &request.method)?;
     match &*request.method {
         "tools/call" => {
             let name = request
@@ -301,6 +305,7 @@ fn tool_call(
         version,
         protocol: post.protocol(version),
         caller: Arc::clone(&post.caller),
+        access: post.access.clone(),
         token: CallerToken::of(&post.headers),
         idempotency_key: idempotency::key_of(request, &post.headers)?,
         client_ip: post.client_ip.clone(),

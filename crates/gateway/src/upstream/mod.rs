@@ -29,6 +29,7 @@ use wardgate_domain::{Caller, OfferKind};
 use crate::Gateway;
 use crate::catalogue::Source;
 use crate::reply::{Answer, RpcError};
+use crate::scopes::Access;
 
 use self::errand::Errand;
 
@@ -36,6 +37,8 @@ use self::errand::Errand;
 pub(crate) struct Visit {
     pub(crate) source: String,
     pub(crate) caller: Arc<Caller>,
+    /// What the token is good for.
+    pub(crate) access: Access,
     pub(crate) client_ip: String,
     pub(crate) headers: HeaderMap,
     pub(crate) knock: Knock,
