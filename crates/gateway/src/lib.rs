@@ -28,8 +28,10 @@ mod scopes;
 mod session;
 mod sse;
 mod stages;
+mod store;
 mod trail;
 mod upstream;
+mod view;
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -55,6 +57,7 @@ use refusals::Refusals;
 use reply::Answer;
 use session::Sealer;
 use sse::{Relay, Streams};
+use store::Store;
 use trail::Trail;
 
 /// How often a start that waits says what for.
@@ -98,6 +101,7 @@ pub struct Gateway {
     catalogue: Catalogue,
     listeners: Listeners,
     sealer: Sealer,
+    store: Arc<Store>,
     /// Sessions of HTTP+SSE whose streams are here.
     streams: Streams,
     relay: Relay,
@@ -133,6 +137,9 @@ impl Gateway {
             config.hosts(),
             config.allowed_origins.clone(),
         )?;
+        let store = config.store.as_deref().unwrap_or_default();
+        let store = Store::open(store, ambient.clone()).await;
+        let store = store.map_err(|error| Error::Config(error.to_string()))?;
         let public_url = config.public_url.as_deref();
         let public_url = public_url.map(|url| url.trim_end_matches('/').to_owned());
         let auth = Authenticator::new(config.auth.clone(), public_url.as_deref(), ambient.clone());
@@ -162,6 +169,7 @@ impl Gateway {
                 config.limits.streams(),
             ),
             sealer: Sealer::new(key, ambient.clone()),
+            store,
             visits: Places::new(config.limits.connections),
             streams: Streams::default(),
             relay: Relay::new()?,
@@ -286,6 +294,10 @@ impl Gateway {
 
     fn sealer(&self) -> &Sealer {
         &self.sealer
+    }
+
+    fn store(&self) -> &Arc<Store> {
+        &self.store
     }
 
     fn runner(&self) -> &ToolRunnerClient {
