@@ -140,9 +140,11 @@ impl Gateway {
         let store = config.store.as_deref().unwrap_or_default();
         let store = Store::open(store, ambient.clone()).await;
         let store = store.map_err(|error| Error::Config(error.to_string()))?;
-        let public_url = config.public_url.as_deref();
-        let public_url = public_url.map(|url| url.trim_end_matches('/').to_owned());
-        let auth = Authenticator::new(config.auth.clone(), public_url.as_deref(), ambient.clone());
+        let public_url = match &config.public_url {
+            Some(url) => url.trim_end_matches('/').to_owned(),
+            None => format!("http://{}", bound.address()),
+        };
+        let auth = Authenticator::new(config.auth.clone(), Some(&public_url), ambient.clone());
         let auth = Arc::new(auth.await?);
         let runner = ToolRunnerClient::new(neighbours.tool_runner.link, NEIGHBOUR_LIMIT);
         let policy = PolicyClient::new(neighbours.policy.link, NEIGHBOUR_LIMIT);
@@ -174,7 +176,7 @@ impl Gateway {
             streams: Streams::default(),
             relay: Relay::new()?,
             _recorder: AbortOnDropHandle::new(tokio::spawn(recorder)),
-            public_url: public_url.unwrap_or_else(|| format!("http://{}", bound.address())),
+            public_url,
             config,
             origins,
             ambient,

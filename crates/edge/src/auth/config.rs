@@ -28,8 +28,8 @@ pub struct AuthConfig {
 pub struct IssuerConfig {
     /// The exact `iss` of its tokens, an absolute URL.
     pub issuer: String,
-    /// What `aud` may be, or contain, exactly: the name the issuer knows all of this gateway by. Besides it, and
-    /// without it only, `aud` may be the URL of the resource itself (RFC 8707), where there is a public URL.
+    /// What `aud` may be, or contain, exactly: the name the issuer knows all of this gateway by. With or without one,
+    /// `aud` may be the URL of the resource itself (RFC 8707), where what listens has such.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub audience: Option<String>,
     /// Where its public keys are. Unset, its metadata says where (RFC 8414, or OpenID Connect Discovery).

@@ -83,7 +83,7 @@ impl Authenticator {
         if public_url.is_none()
             && let Some(index) = config.issuers.iter().position(|it| it.audience.is_none())
         {
-            let problem = "is missing; set the `aud` of the tokens meant for all paths, or, at a gateway, the public_url, for tokens that name a path by its URL";
+            let problem = "is missing; set the `aud` of the tokens that are taken here, such as the URL of the gateway's /mcp";
             return Err(Error::Issuer {
                 index,
                 field: "audience",

@@ -74,7 +74,14 @@ pub(crate) async fn enter(gateway: &Arc<Gateway>, visit: Visit) -> Way {
     match way(gateway, &visit).await {
         Ok((source, None)) => Way::Answered(carry(gateway, source, visit).await),
         Ok((_, Some(view))) => Way::Viewed(view, visit),
-        Err(error) => Way::Answered(refuse(gateway, &visit, None, &error)),
+        // Read all the same: what is wrong with it is wrong wherever it goes, and tells nobody which sources there are.
+        Err(error) => {
+            let (id, error) = match Errand::of(gateway, &visit) {
+                Ok(errand) => (errand.id, error),
+                Err(misread) => misread,
+            };
+            Way::Answered(refuse(gateway, &visit, id.as_deref(), &error))
+        }
     }
 }
 

@@ -4,6 +4,7 @@
 //!  test ──HTTP──▶ gateway, /mcp/upstream/up ──▶ fakes::relay: says what the test tells it to
 //! ```
 
+mod access;
 mod ends;
 mod handles;
 mod lists;
@@ -39,7 +40,7 @@ fn source(name: &str, kinds: &[OfferKind]) -> pb::Source {
             name: name.parse().unwrap(),
             definition_digest: Digest::of(format!("{kind:?} of {name}").as_bytes()),
             read_only: true,
-            tags: Vec::new(),
+            tags: vec![format!("upstream:{name}")],
             entity: None,
             classes: Vec::new(),
             argument_defaults: [].into(),
