@@ -4,14 +4,14 @@ use reqwest::RequestBuilder;
 use serde_json::json;
 use wardgate_domain::{OfferKind, Status};
 
-use super::{answer, call, carried, count, get, request, world_with};
+use super::{OTHER, answer, call, carried, count, get, request, request_to, world_with};
 use crate::fakes::relay::{Carry, governed};
 use crate::fakes::tool;
 use crate::world::{LEGACY, MODERN, Reply, World, definition, until};
 
 /// A gateway where all of `up` needs a scope, and what writes another.
 async fn world() -> World {
-    let scopes = json!({ "tags": { "upstream:up": ["up"], "phi": ["records"] }, "writes": ["write"] });
+    let scopes = json!({ "tags": { "upstream:up": ["up"], "upstream:other": ["other"], "phi": ["records"] }, "writes": ["write"] });
     let mut world = world_with(json!({ "scopes": scopes })).await;
     let tools = ["reads", "writes", "slow", "elsewhere", "more"].map(|name| {
         let mut tool = tool(name, &definition());
@@ -87,10 +87,10 @@ async fn a_tool_needs_what_its_own_tags_say_and_is_denied_on_record() {
 
 #[tokio::test]
 async fn a_route_that_is_not_for_the_caller_asks_for_no_scope() {
-    let mut world = world().await;
-    world.token = with_scope(&world, "nothing");
-    world.policy.bar(OfferKind::Connect, "up");
-    let reply = Reply::to(request(&world, MODERN, "tools/list", "")).await;
+    let world = world().await;
+    world.policy.bar(OfferKind::Connect, "other");
+    let asked = request_to(&world, OTHER, MODERN, "tools/list", "");
+    let reply = Reply::to(asked).await;
     assert_eq!(reply.status, 404);
     assert_eq!(reply.header("www-authenticate"), "");
 }
