@@ -100,6 +100,10 @@ impl Work for ToolCall {
 
     const UNKNOWN: &'static str = "unknown_tool";
 
+    fn method(&self) -> &'static str {
+        "tools/call"
+    }
+
     fn find(&self, catalogue: &Index, view: &View) -> Option<Arc<Tool>> {
         view.tool(catalogue, &self.name).cloned()
     }

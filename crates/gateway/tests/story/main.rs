@@ -14,6 +14,7 @@
 mod fakes;
 mod world;
 
+mod access;
 mod bodies;
 mod catalogue;
 mod content;
