@@ -31,6 +31,7 @@ mod sse;
 mod stages;
 mod store;
 mod story;
+mod streamable;
 mod trail;
 mod upstream;
 mod view;
@@ -59,6 +60,7 @@ use reply::Answer;
 use session::Sealer;
 use sse::{Relay, Streams};
 use store::Store;
+use streamable::{Heart, Mailbox};
 use trail::Trail;
 
 /// How often a start that waits says what for.
@@ -103,6 +105,8 @@ pub struct Gateway {
     listeners: Listeners,
     sealer: Sealer,
     store: Arc<Store>,
+    mailbox: Mailbox,
+    heart: Arc<Heart>,
     /// Sessions of HTTP+SSE whose streams are here.
     streams: Streams,
     relay: Relay,
@@ -167,6 +171,8 @@ impl Gateway {
                 config.limits.streams(),
             ),
             sealer: Sealer::new(key, ambient.clone()),
+            mailbox: Mailbox::new(&store),
+            heart: Heart::new(&store, &ambient),
             store,
             visits: Places::new(config.limits.connections),
             streams: Streams::default(),
@@ -299,6 +305,14 @@ impl Gateway {
 
     fn store(&self) -> &Arc<Store> {
         &self.store
+    }
+
+    fn mailbox(&self) -> &Mailbox {
+        &self.mailbox
+    }
+
+    fn heart(&self) -> &Arc<Heart> {
+        &self.heart
     }
 
     fn runner(&self) -> &ToolRunnerClient {

@@ -68,6 +68,11 @@ pub(crate) trait Work: Send + Sync + Sized + 'static {
     /// What the policy decides on.
     fn arguments(&self, target: &Self::Target) -> Bytes;
 
+    /// What else the request must say of `target`. Only who may have it learns of that.
+    fn check(&self, _target: &Self::Target) -> Result<(), Stop> {
+        Ok(())
+    }
+
     /// Method, name and arguments: what is asked for again belongs to the same. None of what never asks.
     fn matter(&self) -> Option<(&'static str, &str, &[u8])>;
 
@@ -227,6 +232,7 @@ impl<W: Work> Story<W> {
             return Err(Stop::Disabled);
         }
         let grant = self.authorize(&target).await?;
+        self.work.check(&target)?;
         Ok((target, grant))
     }
 
