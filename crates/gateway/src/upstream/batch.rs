@@ -20,10 +20,11 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use wardgate_rpc::client::{RelayContent, RelayHead};
 
-use super::answer::{self, Out, SESSION};
-use super::{Knock, Visit, carry, errand, refuse};
+use super::answer::{self, SESSION};
+use super::{Knock, Visit, carry, errand, may_connect, refuse};
 use crate::Gateway;
 use crate::catalogue::Source;
+use crate::dialogue::{self, Out};
 use crate::mcp::{BATCH, named_version, scan};
 use crate::reply::{Answer, RpcError};
 
@@ -31,7 +32,7 @@ use crate::reply::{Answer, RpcError};
 const HELD: usize = 1 << 20;
 
 /// One message, and the id that its answer has to have.
-struct Entry {
+pub(super) struct Entry {
     message: Bytes,
     id: Option<Box<RawValue>>,
 }
@@ -52,7 +53,10 @@ pub(super) async fn run(
         Ok(entries) => entries,
         Err(error) => return refuse(gateway, &visit, None, &error),
     };
-    let (out, response) = answer::channel();
+    if let Err(error) = may_connect(gateway, &source, &visit).await {
+        return refuse(gateway, &visit, None, &error);
+    }
+    let (out, response) = dialogue::channel();
     let told = Told {
         gateway: Arc::clone(gateway),
         source,
@@ -72,7 +76,11 @@ pub(super) async fn run(
 }
 
 /// The messages of a batch that may be run.
-fn entries(gateway: &Gateway, visit: &Visit, body: &Bytes) -> Result<Vec<Entry>, RpcError> {
+pub(super) fn entries(
+    gateway: &Gateway,
+    visit: &Visit,
+    body: &Bytes,
+) -> Result<Vec<Entry>, RpcError> {
     #[derive(Deserialize)]
     struct Head<'a> {
         #[serde(borrow, default)]
@@ -124,7 +132,7 @@ struct Told {
     gateway: Arc<Gateway>,
     source: Arc<Source>,
     visit: Visit,
-    out: Out,
+    out: Out<Response>,
     session: Option<HeaderValue>,
     /// Not yet handed out.
     answers: Vec<String>,
@@ -192,7 +200,7 @@ impl Told {
     /// Holds an answer back, or passes it on.
     async fn answer(&mut self, answer: String) {
         if !matches!(self.out, Out::Silent(_)) {
-            return self.out.say(answer::event(None, None, &answer)).await;
+            return self.out.say(dialogue::event(None, None, &answer)).await;
         }
         self.held += answer.len();
         self.answers.push(answer);
@@ -213,9 +221,10 @@ impl Told {
             retry_after: None,
         };
         let session = self.session.as_ref().and_then(|id| id.to_str().ok());
-        self.out.begin(&head, session);
+        self.out
+            .begin(|events| answer::stream(&head, session, events));
         for answer in std::mem::take(&mut self.answers) {
-            self.out.say(answer::event(None, None, &answer)).await;
+            self.out.say(dialogue::event(None, None, &answer)).await;
         }
     }
 

@@ -7,12 +7,12 @@ use wardgate_proto::common::v1::ErrorReason;
 use wardgate_rpc::client::{CallError, RelayFailure, ResultFacts};
 use wardgate_telemetry::names;
 
-use super::answer::Out;
-use super::edit::Inlet;
 use super::errand::Subject;
 use super::right::{NoRight, Right};
 use super::story::Story;
 use crate::call_tool::RATE_LIMITED;
+use crate::dialogue::Out;
+use crate::edit::Inlet;
 use crate::reply::{Answer, RpcError, call_meta};
 
 impl Story {
@@ -189,7 +189,7 @@ impl Story {
             (Out::Speaking(_), Some(awaited)) => RawValue::from_string(awaited.id).ok(),
             (Out::Silent(_) | Out::Over, _) => self.errand.id.clone(),
         };
-        self.out.fail(Answer::error(id.as_deref(), error)).await;
+        self.out.finish(Answer::error(id.as_deref(), error)).await;
     }
 
     pub(super) async fn denied(&mut self, no_right: NoRight) {
@@ -223,7 +223,7 @@ impl Story {
             }
             Err(error) => Answer::error(Some(&id), &error),
         };
-        self.out.fail(answer).await;
+        self.out.finish(answer).await;
     }
 
     /// What may not be known of is answered like what there is not.
@@ -234,7 +234,7 @@ impl Story {
         let version = self.errand.spoken();
         match &self.errand.subject {
             Subject::Tool { name, .. } => RpcError::unknown_tool(name),
-            Subject::Resource { .. } => RpcError::unknown_resource(version),
+            Subject::Resource { uri } => RpcError::unknown_resource(version).about(uri),
             Subject::Prompt { .. } => RpcError::invalid_params("Unknown prompt"),
             Subject::Task { .. } => RpcError::invalid_params("unknown `taskId`"),
             Subject::List(_) | Subject::Listen { .. } | Subject::Route | Subject::Foreign => {

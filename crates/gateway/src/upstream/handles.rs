@@ -13,9 +13,9 @@ use wardgate_domain::{Digest, Status};
 
 use super::Visit;
 use super::asked::Asked;
-use super::edit::{Reply, exchanged};
 use super::errand::Subject;
 use crate::Gateway;
+use crate::edit::{Reply, exchanged};
 use crate::mcp::{Request, object, text_of};
 use crate::reply::RpcError;
 use crate::session::Purpose;
@@ -74,19 +74,19 @@ impl Used {
         let until = gateway.ambient().now().plus(Purpose::RequestState.lasts());
         match gateway.store().once(self.0, until).await {
             Ok(true) => Ok(()),
-            Ok(false) => Err((Status::InvalidArguments, "used_state", unknown_state())),
+            Ok(false) => Err((
+                Status::InvalidArguments,
+                "used_state",
+                RpcError::unknown_state(),
+            )),
             Err(_) => {
-                let why = "Whether `requestState` was used cannot be told now. Try again later.";
+                let why =
+                    "It cannot be made sure now that this goes on only once. Try again later.";
                 let kind = "store_unavailable";
                 Err((Status::Error, kind, RpcError::internal(kind, why)))
             }
         }
     }
-}
-
-/// One that was used, or made for another, for another request or by nobody: all alike.
-fn unknown_state() -> RpcError {
-    RpcError::invalid_params("unknown `requestState`")
 }
 
 /// What of the upstream's is not handed out.
@@ -168,7 +168,7 @@ pub(super) fn opened(
         let within = belonging(visit, &request.method, subject);
         let sealed = text_of(state).unwrap_or_default();
         let own = sealer.open::<String>(Purpose::RequestState, caller, &within, &sealed);
-        let own = own.ok_or_else(unknown_state)?;
+        let own = own.ok_or_else(RpcError::unknown_state)?;
         used = Some(Used::of(&sealed));
         new.push((state.get(), Value::from(own).to_string()));
     }

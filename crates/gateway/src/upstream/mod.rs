@@ -16,7 +16,6 @@
 mod answer;
 mod asked;
 mod batch;
-mod edit;
 mod endings;
 mod errand;
 mod handles;
@@ -37,17 +36,18 @@ use crate::Gateway;
 use crate::catalogue::Source;
 use crate::mcp::Version;
 use crate::reply::{Answer, RpcError};
+use crate::scopes::Access;
 use crate::view::View;
 
 use self::errand::Errand;
 use self::right::{NoRight, Right};
 
-pub(crate) use self::edit::exchanged;
-
 /// One request to the route, authenticated but unread.
 pub(crate) struct Visit {
     pub(crate) source: String,
     pub(crate) caller: Arc<Caller>,
+    /// What the token is good for.
+    pub(crate) access: Access,
     pub(crate) client_ip: String,
     pub(crate) headers: HeaderMap,
     pub(crate) knock: Knock,
@@ -59,6 +59,7 @@ impl Visit {
         Self {
             source: self.source.clone(),
             caller: Arc::clone(&self.caller),
+            access: self.access.clone(),
             client_ip: self.client_ip.clone(),
             headers: self.headers.clone(),
             knock,
@@ -86,7 +87,20 @@ pub(crate) async fn enter(gateway: &Arc<Gateway>, visit: Visit) -> Way {
     match way(gateway, &visit).await {
         Ok((source, None)) => Way::Answered(begin(gateway, source, visit).await),
         Ok((_, Some(view))) => Way::Viewed(view, visit),
-        Err(error) => Way::Answered(refuse(gateway, &visit, None, &error)),
+        // Read all the same: what is wrong with it is wrong wherever it goes, and tells nobody which sources there are.
+        Err(error) => {
+            let (id, error) = match &visit.knock {
+                Knock::Post(body) if batch::is_one(body) => {
+                    let misread = batch::entries(gateway, &visit, body).err();
+                    (None, misread.unwrap_or(error))
+                }
+                _ => match Errand::of(gateway, &visit) {
+                    Ok(errand) => (errand.id, error),
+                    Err(misread) => misread,
+                },
+            };
+            Way::Answered(refuse(gateway, &visit, id.as_deref(), &error))
+        }
     }
 }
 
@@ -103,13 +117,17 @@ async fn way(gateway: &Gateway, visit: &Visit) -> Result<(Arc<Source>, Option<Vi
     if is_carried(source.carriage, &visit.headers) {
         return Ok((source, None));
     }
-    let right = Right::of_kind(&source, OfferKind::Connect, "");
+    may_connect(gateway, &source, visit).await?;
+    let view = View::of_upstream(Arc::clone(&source), &catalogue);
+    Ok((source, Some(view)))
+}
+
+/// To whoever may not connect, the source is one that there is not.
+async fn may_connect(gateway: &Gateway, source: &Source, visit: &Visit) -> Result<(), RpcError> {
+    let right = Right::of_kind(source, OfferKind::Connect, "");
     let right = right.ok_or_else(RpcError::unknown_route)?;
     match right.decide(gateway, visit).await {
-        Ok(_) => {
-            let view = View::of_upstream(Arc::clone(&source), &catalogue);
-            Ok((source, Some(view)))
-        }
+        Ok(_) => Ok(()),
         Err(NoRight::Denied { .. } | NoRight::Gone) => Err(RpcError::unknown_route()),
         Err(NoRight::Undecided) => Err(endings::undecided()),
     }

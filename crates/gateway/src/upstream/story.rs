@@ -3,28 +3,30 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use axum::response::Response;
 use bytes::Bytes;
 use futures::{Stream, StreamExt};
 use tokio::time::{Sleep, sleep};
 use tracing::Instrument;
-use wardgate_domain::{CallFacts, CallId, Event, OfferKind, Status};
+use wardgate_domain::{CallFacts, CallId, Event, OfferKind, Status, ToolFacts};
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_rpc::client::{
     CallError, Exchange, Relay, RelayContent, RelayEvent, RelayHead, Relayed,
 };
 use wardgate_telemetry::names;
 
-use super::Visit;
-use super::answer::{self, Out};
+use super::answer;
 use super::asked::{Asked, Away};
 use super::endings::{CUT, undecided};
 use super::errand::{Awaited, Errand, Place, Subject, no_arguments, within};
 use super::handles::{self, Unsealed};
 use super::lists::{self, Unlisted};
 use super::right::{NoRight, Right};
+use super::{Visit, may_connect};
 use crate::Gateway;
 use crate::authority::Grant;
 use crate::catalogue::Source;
+use crate::dialogue::{self, Out};
 use crate::mcp::Version;
 use crate::reply::{Answer, RpcError};
 use crate::session::Purpose;
@@ -40,7 +42,7 @@ pub(super) async fn run(
     source: Arc<Source>,
     visit: Visit,
     errand: Errand,
-) -> axum::response::Response {
+) -> Response {
     let call_id = CallId::new(gateway.ambient());
     let span = tracing::info_span!(
         "upstream",
@@ -49,7 +51,7 @@ pub(super) async fn run(
         { names::CALLER } = visit.caller.subject(),
         { names::TOOL } = tracing::field::Empty,
     );
-    let (out, response) = answer::channel();
+    let (out, response) = dialogue::channel();
     let story = Story {
         gateway: Arc::clone(gateway),
         source,
@@ -65,7 +67,7 @@ pub(super) async fn run(
     gateway.stories.spawn(story.tell().instrument(span));
     response.await.unwrap_or_else(|_| {
         let error = RpcError::internal("panic", "Internal error.").of_call(call_id, None);
-        axum::response::IntoResponse::into_response(Answer::error(None, &error))
+        Answer::error(None, &error).into()
     })
 }
 
@@ -76,7 +78,7 @@ pub(super) struct Story {
     pub(super) visit: Visit,
     pub(super) errand: Errand,
     pub(super) call_id: CallId,
-    pub(super) out: Out,
+    pub(super) out: Out<Response>,
     pub(super) started: Instant,
     /// What the record is still to hear of, up to its outcome; none of what only keeps a session or lists.
     pub(super) owed: Option<Box<CallFacts>>,
@@ -86,16 +88,8 @@ pub(super) struct Story {
 
 impl Story {
     async fn tell(mut self) {
-        let may_connect = match Right::of_kind(&self.source, OfferKind::Connect, "") {
-            Some(route) => route.decide(&self.gateway, &self.visit).await,
-            None => return self.refuse(&RpcError::unknown_route()).await,
-        };
-        match may_connect {
-            Ok(_) => {}
-            Err(NoRight::Denied { .. } | NoRight::Gone) => {
-                return self.refuse(&RpcError::unknown_route()).await;
-            }
-            Err(NoRight::Undecided) => return self.refuse(&undecided()).await,
+        if let Err(error) = may_connect(&self.gateway, &self.source, &self.visit).await {
+            return self.refuse(&error).await;
         }
         if self.recall().await.is_err() {
             return self
@@ -119,8 +113,12 @@ impl Story {
         if let Err(error) = self.may_listen().await {
             return self.refuse(&error).await;
         }
-        if let Err(no_right) = self.may_use_tasks().await {
-            return self.denied(no_right).await;
+        let tools = match self.may_use_tasks().await {
+            Ok(tools) => tools,
+            Err(no_right) => return self.denied(no_right).await,
+        };
+        if let Err(error) = self.may_by_token(&right, &tools) {
+            return self.close(Status::Denied, error.reason(), error).await;
         }
         // What an upstream says in the middle of a call leaves before the outcome is on record, and what nobody knows may
         // write.
@@ -197,8 +195,9 @@ impl Story {
         Ok(())
     }
 
-    /// Whoever may not call a tool has nothing of what it does meanwhile either.
-    async fn may_use_tasks(&self) -> Result<(), NoRight> {
+    /// Whoever may not call a tool has nothing of what it does meanwhile either. Gives those tools.
+    async fn may_use_tasks(&self) -> Result<Vec<ToolFacts>, NoRight> {
+        let mut tools = Vec::with_capacity(self.errand.tasks.len());
         for task in &self.errand.tasks {
             let arguments = match &task.asked {
                 Some(Asked::Here(arguments)) => arguments.get().to_owned().into(),
@@ -206,11 +205,30 @@ impl Story {
             };
             let (gateway, visit) = (&self.gateway, &self.visit);
             match Right::of_tool(gateway, &self.source, visit, &task.tool, arguments) {
-                Some(right) => right.decide(gateway, visit).await.map(drop)?,
+                Some(right) => {
+                    right.decide(gateway, visit).await?;
+                    tools.push(right.facts);
+                }
                 None => return Err(NoRight::Gone),
             }
         }
-        Ok(())
+        Ok(tools)
+    }
+
+    /// What the caller may do, the token must have been given for too.
+    fn may_by_token(&self, right: &Right, tools: &[ToolFacts]) -> Result<(), RpcError> {
+        let heard = match &self.errand.subject {
+            Subject::Listen { uris } if !uris.is_empty() => {
+                self.source.facts.get(&OfferKind::Resources)
+            }
+            _ => None,
+        };
+        let (access, method) = (&self.visit.access, &self.errand.method);
+        [&right.facts]
+            .into_iter()
+            .chain(tools)
+            .chain(heard)
+            .try_for_each(|facts| access.apply(&self.gateway, method, facts))
     }
 
     /// Hands the errand over, and what comes back to the client.
@@ -313,7 +331,10 @@ impl Story {
                                 .answer(answer::whole(&head, session.as_deref(), None));
                             return self.ended(Status::Error, "no_answer").await;
                         }
-                        RelayContent::Events => self.out.begin(&head, session.as_deref()),
+                        RelayContent::Events => {
+                            let session = session.as_deref();
+                            self.out.begin(|body| answer::stream(&head, session, body));
+                        }
                         RelayContent::Json => {
                             return self.body(&mut parts, &head, session.as_deref()).await;
                         }
@@ -432,7 +453,7 @@ impl Story {
             let sealer = self.gateway.sealer();
             sealer.seal(Purpose::UpstreamEvent, &self.visit.caller, &within, &place)
         });
-        let said = answer::event(id.as_deref(), Some(&event), &text);
+        let said = dialogue::event(id.as_deref(), event.retry, &text);
         self.out.say(said).await;
         true
     }

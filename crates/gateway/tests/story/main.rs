@@ -14,13 +14,16 @@
 mod fakes;
 mod world;
 
+mod access;
 mod bodies;
 mod catalogue;
 mod content;
 mod decisions;
+mod dialogue;
 mod failures;
 mod hang_up;
 mod http;
+mod input_required;
 mod listen;
 mod memory;
 mod memory_fields;
@@ -30,6 +33,7 @@ mod permits;
 mod record;
 mod refusals;
 mod resources;
+mod sessions;
 mod shapes;
 mod sse;
 mod subscriptions;

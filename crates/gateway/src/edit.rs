@@ -13,19 +13,19 @@ use crate::mcp::{object, present};
 
 /// What is read of an answer.
 #[derive(Deserialize)]
-pub(super) struct Reply<'a> {
+pub(crate) struct Reply<'a> {
     #[serde(borrow, default, deserialize_with = "present")]
-    pub(super) result: Option<&'a RawValue>,
+    pub(crate) result: Option<&'a RawValue>,
 }
 
 impl<'a> Reply<'a> {
-    pub(super) fn read(message: &'a str) -> Option<Self> {
+    pub(crate) fn read(message: &'a str) -> Option<Self> {
         object(message)
     }
 }
 
 /// `whole` with `new` in the place of `part`, which was read out of it by reference.
-pub(super) fn replaced(whole: &str, part: &str, new: &str) -> String {
+pub(crate) fn replaced(whole: &str, part: &str, new: &str) -> String {
     exchanged(whole, vec![(part, new.to_owned())])
 }
 
@@ -51,7 +51,7 @@ pub(crate) fn exchanged(whole: &str, parts: Vec<(&str, String)>) -> String {
 const OWN: &str = "dev.wardgate/";
 
 /// Where members go into the `_meta` of an answer's result, found in one pass over it.
-pub(super) enum Inlet {
+pub(crate) enum Inlet {
     /// There is no place for them.
     None,
     /// Here, as a `_meta` of their own.
@@ -62,10 +62,10 @@ pub(super) enum Inlet {
 
 /// The result has two `_meta`, and one of them could say what only the gateway says.
 #[derive(Debug)]
-pub(super) struct TwoMetas;
+pub(crate) struct TwoMetas;
 
 impl Inlet {
-    pub(super) fn of(message: &str) -> Result<Self, TwoMetas> {
+    pub(crate) fn of(message: &str) -> Result<Self, TwoMetas> {
         #[derive(Deserialize)]
         struct Answer<'a> {
             #[serde(borrow, default)]
@@ -93,7 +93,7 @@ impl Inlet {
     }
 
     /// Puts them in, and takes out what an upstream made up of the gateway's own.
-    pub(super) fn put(self, message: &mut String, members: &str) {
+    pub(crate) fn put(self, message: &mut String, members: &str) {
         match self {
             Self::None => {}
             Self::New(at) => {
