@@ -56,13 +56,11 @@ impl<'de> Deserialize<'de> for Strict {
 #[derive(Clone, Copy)]
 struct StrictSeed;
 
-impl StrictSeed {
-    fn check<E: de::Error>(self, text: &str) -> Result<(), E> {
-        if text.contains('\0') {
-            return Err(E::custom("NUL"));
-        }
-        Ok(())
+fn without_nul<E: de::Error>(text: &str) -> Result<(), E> {
+    if text.contains('\0') {
+        return Err(E::custom("NUL"));
     }
+    Ok(())
 }
 
 impl<'de> DeserializeSeed<'de> for StrictSeed {
@@ -101,7 +99,7 @@ impl<'de> Visitor<'de> for StrictSeed {
     }
 
     fn visit_str<E: de::Error>(self, text: &str) -> Result<Value, E> {
-        self.check(text)?;
+        without_nul(text)?;
         Ok(Value::from(text))
     }
 
@@ -117,7 +115,7 @@ impl<'de> Visitor<'de> for StrictSeed {
         let mut seen = HashSet::new();
         let mut members = Map::new();
         while let Some(name) = access.next_key::<String>()? {
-            self.check(&name)?;
+            without_nul(&name)?;
             if !seen.insert(name.clone()) {
                 return Err(de::Error::custom("member"));
             }
@@ -172,7 +170,7 @@ impl<'de> Visitor<'de> for CheckSeed {
     }
 
     fn visit_str<E: de::Error>(self, text: &str) -> Result<(), E> {
-        StrictSeed.check(text)
+        without_nul(text)
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<(), A::Error> {
@@ -185,7 +183,7 @@ impl<'de> Visitor<'de> for CheckSeed {
         struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
         let mut seen = HashSet::new();
         while let Some(Name(name)) = access.next_key()? {
-            StrictSeed.check(&name)?;
+            without_nul(&name)?;
             if !seen.insert(name) {
                 return Err(de::Error::custom("member"));
             }

@@ -76,9 +76,10 @@ pub(super) fn read(
         None => return Err(NotCarried::NoMessage),
     };
     let none = Members::default();
-    let params = match envelope.has("params")? {
-        true => envelope.object("params")?.ok_or(NotCarried::NoMessage)?,
-        false => &none,
+    let params = if envelope.has("params")? {
+        envelope.object("params")?.ok_or(NotCarried::NoMessage)?
+    } else {
+        &none
     };
     let meta = params.object("_meta")?;
     let is_modern = match meta {
