@@ -14,6 +14,7 @@
 mod fakes;
 mod world;
 
+mod asked;
 mod bodies;
 mod catalogue;
 mod content;
@@ -31,6 +32,7 @@ mod permits;
 mod record;
 mod refusals;
 mod resources;
+mod resumed;
 mod sessions;
 mod shapes;
 mod sse;
