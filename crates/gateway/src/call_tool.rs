@@ -4,6 +4,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::http::HeaderMap;
 use bytes::Bytes;
 use futures::StreamExt;
 use metrics::{counter, histogram};
@@ -19,9 +20,10 @@ use crate::Gateway;
 use crate::authority::Grant;
 use crate::catalogue::{Index, Tool};
 use crate::dialogue::Terms;
-use crate::mcp::{Request, Version};
+use crate::mcp::{Request, Version, check_repeated};
 use crate::reply::{Answer, Dialect, RpcError};
 use crate::story::{self, Asker, End, Given, Ran, Stop, Story, Target, Work};
+use crate::view::View;
 
 /// One call, read but undecided.
 #[derive(Debug)]
@@ -30,6 +32,8 @@ pub(crate) struct ToolCall {
     pub(crate) protocol: &'static str,
     pub(crate) token: CallerToken,
     pub(crate) idempotency_key: Option<String>,
+    /// The headers that repeat arguments; none where there are no such.
+    pub(crate) repeated: Option<HeaderMap>,
     /// The name the client asked for.
     pub(crate) name: String,
     /// The arguments, byte for byte as they came.
@@ -96,9 +100,16 @@ impl Work for ToolCall {
 
     const UNKNOWN: &'static str = "unknown_tool";
 
-    fn find(&self, catalogue: &Index, toolset: Option<&str>) -> Option<Arc<Tool>> {
-        let tool = catalogue.find(&self.name);
-        tool.filter(|tool| tool.is_in(toolset)).cloned()
+    fn find(&self, catalogue: &Index, view: &View) -> Option<Arc<Tool>> {
+        view.tool(catalogue, &self.name).cloned()
+    }
+
+    fn check(&self, tool: &Arc<Tool>) -> Result<(), Stop> {
+        let Some(headers) = &self.repeated else {
+            return Ok(());
+        };
+        let repeated = &tool.definition.repeated;
+        check_repeated(repeated, &self.arguments, headers).map_err(Stop::Misrepeated)
     }
 
     fn arguments(&self, _target: &Arc<Tool>) -> Bytes {
@@ -142,7 +153,10 @@ impl Work for ToolCall {
                 story.dialogue.say(&notice).await;
             }
             match event {
-                CallEvent::Result(result) => return Ok(End::Given(result)),
+                CallEvent::Result(mut result) => {
+                    result.content = story.asker.view.content(result.content);
+                    return Ok(End::Given(result));
+                }
                 CallEvent::InputRequired(waits) => return Ok(End::InputRequired(waits)),
                 CallEvent::Progress(_) | CallEvent::Log(_) => {}
             }

@@ -34,6 +34,7 @@ mod story;
 mod streamable;
 mod trail;
 mod upstream;
+mod view;
 
 use std::pin::pin;
 use std::sync::Arc;

@@ -27,15 +27,15 @@ use wardgate_rpc::client::{AuditClient, MemoryClient};
 use wardgate_rpc::{Readiness, Service, ServiceError};
 use wardgate_telemetry::names;
 
-use crate::call::{self, AdmittedCall, Call};
+use crate::call::{self, AdmittedCall, Call, End};
 use crate::catalogue::Catalogue;
 use crate::closing::Closing;
 use crate::content::{self, Asked};
-use crate::executor::Progress;
+use crate::executor::{Progress, Said};
 use crate::files::Files;
 use crate::imported::Importer;
 use crate::loaded::{Keys, Loaded, Shared};
-use crate::mcp::Upstream;
+use crate::mcp::{LogMessage, Upstream};
 use crate::platform::Counted;
 use crate::relay::{self, AdmittedRelay, RelayCall};
 use crate::store::{SealingKey, Store};
@@ -120,6 +120,7 @@ pub(crate) fn start(
     runner.tell_version();
     runner.tell_readiness();
     tokio::spawn(follow_switches(Arc::downgrade(&runner), switches));
+    tokio::spawn(follow_servers(Arc::downgrade(&runner)));
     Ok(runner)
 }
 
@@ -160,6 +161,7 @@ impl ToolRunnerService for Runner {
         }
         for source in &mut list.sources {
             source.switches = (&switches.of_source(&source.name)).into();
+            source.carriage = loaded.carriage(&source.name).into();
         }
         Ok(Response::new(list))
     }
@@ -262,20 +264,20 @@ impl ToolRunnerService for Runner {
     }
 }
 
-/// How many progress events may wait for a slow reader.
-const PROGRESS_WAITING: usize = 16;
+/// How many events before the end may wait for a slow reader.
+const SAID_WAITING: usize = 16;
 
-/// The events of one call: how far it is, and then exactly one result. Dropping the stream stops the call.
+/// The events of one call: what it says meanwhile, and then exactly one end. Dropping the stream stops the call.
 fn events(
     call: AdmittedCall,
     shared: Shared,
     counted: Counted,
 ) -> impl Stream<Item = Result<pb::CallToolResponse, Status>> {
-    let (sender, mut progress) = mpsc::channel(PROGRESS_WAITING);
+    let (sender, mut said) = mpsc::channel(SAID_WAITING);
     let mut running = Box::pin(async move {
-        let result = Box::pin(call.run(&shared, &sender)).await;
-        counted.ended(result.is_error);
-        result
+        let end = Box::pin(call.run(&shared, &sender)).await;
+        counted.ended(matches!(&end, End::Result(result) if result.is_error));
+        end
     });
     let mut is_done = false;
     stream::poll_fn(move |context| {
@@ -284,12 +286,18 @@ fn events(
             return Poll::Ready(None);
         }
         let result = running.as_mut().poll(context);
-        let event = match (progress.poll_recv(context), result) {
-            (_, Poll::Ready(result)) => {
+        let event = match (said.poll_recv(context), result) {
+            (_, Poll::Ready(end)) => {
                 is_done = true;
-                Event::Result(result)
+                match end {
+                    End::Result(result) => Event::Result(result),
+                    End::Waits(waits) => Event::InputRequired(waits),
+                }
             }
-            (Poll::Ready(Some(step)), Poll::Pending) => Event::Progress(step.into()),
+            (Poll::Ready(Some(Said::Progress(step))), Poll::Pending) => {
+                Event::Progress(step.into())
+            }
+            (Poll::Ready(Some(Said::Log(message))), Poll::Pending) => Event::Log(message.into()),
             (_, Poll::Pending) => return Poll::Pending,
         };
         Poll::Ready(Some(Ok(pb::CallToolResponse { event: Some(event) })))
@@ -302,6 +310,16 @@ impl From<Progress> for pb::Progress {
             progress: step.done,
             total: step.total.unwrap_or_default(),
             message: step.message,
+        }
+    }
+}
+
+impl From<LogMessage> for pb::LogMessage {
+    fn from(message: LogMessage) -> Self {
+        Self {
+            level: message.level.as_str().to_owned(),
+            logger: message.logger.unwrap_or_default(),
+            data_json: message.data.get().to_owned().into(),
         }
     }
 }
@@ -332,6 +350,7 @@ impl TryFrom<pb::CallToolRequest> for Call {
             permit: request.permit.and_then(|permit| permit.try_into().ok()),
             caller_token: Some(request.caller_token).filter(|token| !token.is_empty()),
             idempotency_key: Some(request.idempotency_key).filter(|key| !key.is_empty()),
+            interaction: request.interaction,
         })
     }
 }
@@ -396,6 +415,11 @@ impl Runner {
 
     pub(crate) fn readiness(&self) -> watch::Receiver<Readiness> {
         self.readiness.subscribe()
+    }
+
+    /// Ends every call that waits for its client.
+    pub(crate) fn end_waiting(&self) {
+        self.shared.parking.clear();
     }
 
     /// The MCP servers of the catalogue in force.
@@ -486,7 +510,40 @@ impl Runner {
 /// Whatever a list of the tools shows, this tells it from every other list.
 fn version(loaded: &Loaded, switches: Option<&Switches>) -> Digest {
     let switches = switches.map_or(0, Switches::version).to_be_bytes();
-    Digest::of_parts([loaded.version().as_bytes().as_slice(), &switches])
+    let sources = loaded.list().sources.iter();
+    let carriages: Vec<u8> = sources
+        .flat_map(|source| i32::from(loaded.carriage(&source.name)).to_be_bytes())
+        .collect();
+    Digest::of_parts([
+        loaded.version().as_bytes().as_slice(),
+        &switches,
+        &carriages,
+    ])
+}
+
+/// Tells when a server has shown whose messages can be carried to it, as long as the service lives.
+async fn follow_servers(runner: Weak<Runner>) {
+    loop {
+        let Some(strong) = runner.upgrade() else {
+            return;
+        };
+        let mut catalogue = strong.version.subscribe();
+        let servers = strong.upstreams();
+        let mut servers: Vec<_> = servers.iter().map(|server| server.eras()).collect();
+        strong.tell_version();
+        drop(strong);
+        // None at all would never show anything.
+        let shown = async {
+            if servers.is_empty() {
+                std::future::pending::<()>().await;
+            }
+            select_all(servers.iter_mut().map(|eras| Box::pin(eras.changed()))).await
+        };
+        tokio::select! {
+            _ = catalogue.changed() => {}
+            _ = shown => {}
+        }
+    }
 }
 
 /// Tells of changed switches, and that they are known at last, as long as the service lives.

@@ -24,6 +24,7 @@ use crate::dialogue::Terms;
 use crate::mcp::{Meta, Post, Request, Version, inner};
 use crate::reply::{Answer, RpcError, call_meta};
 use crate::story::{self, End, Given, Ran, Stop, Story, Target, Work};
+use crate::view::View;
 
 /// The tool-runner ends what takes longer than its time limit itself; this catches one that does not answer.
 const LIMIT: Duration = Duration::from_secs(40);
@@ -112,9 +113,10 @@ impl Work for Wish {
 
     const UNKNOWN: &'static str = UNKNOWN;
 
-    fn find(&self, catalogue: &Index, toolset: Option<&str>) -> Option<Found> {
-        let found = self.of.find(catalogue.content())?;
-        let is_there = catalogue.content().source(&found.source, toolset).is_some();
+    fn find(&self, catalogue: &Index, view: &View) -> Option<Found> {
+        let found = self.of.find(catalogue.content(), view)?;
+        let source = catalogue.content().source(&found.source);
+        let is_there = source.is_some_and(|source| view.has(source));
         let source = catalogue.source(&found.source).filter(|_| is_there)?;
         Some(Found {
             facts: source.facts.get(&self.of.kind())?.clone(),
@@ -164,7 +166,7 @@ impl Work for Wish {
             Got::InputRequired(waits) => return Ok(End::InputRequired(waits)),
             Got::Nothing(_) if facts.error_kind == UNKNOWN => return Err(Stop::Unknown.into()),
             Got::Nothing(words) => Err(words),
-            Got::Result(result) => Ok(result),
+            Got::Result(result) => Ok(story.asker.view.given(result)),
         };
         Ok(End::Given(Gotten { given, facts }))
     }
@@ -205,8 +207,8 @@ impl Work for Wish {
     fn not_there(&self, version: Version) -> RpcError {
         match &self.of {
             Named::Prompt(name) => RpcError::unknown_prompt(name),
-            Named::Resource(_) if self.method == Method::ReadResource => {
-                RpcError::unknown_resource(version)
+            Named::Resource(uri) if self.method == Method::ReadResource => {
+                RpcError::unknown_resource(version).about(uri)
             }
             Named::Resource(_) | Named::Template(_) => {
                 RpcError::invalid_params("Unknown resource template").because("unknown_resource")

@@ -21,7 +21,8 @@ use crate::mcp::{self, Door, Post};
 use crate::reply::Answer;
 use crate::sse;
 use crate::streamable;
-use crate::upstream::{self, Knock, Visit};
+use crate::upstream::{self, Knock, Visit, Way};
+use crate::view::View;
 
 /// A request refused before its body was read.
 struct Refusal {
@@ -71,17 +72,21 @@ pub(super) async fn handle(
                 headers: parts.headers,
                 knock,
             };
-            upstream::answer(&gateway, visit).instrument(span).await
+            match upstream::enter(&gateway, visit)
+                .instrument(span.clone())
+                .await
+            {
+                Way::Answered(response) => response,
+                Way::Viewed(view, visit) => viewed(&gateway, view, visit).instrument(span).await,
+            }
         }
         Ok(Admitted::Message { door, caller, body }) => {
-            let toolset = parts.uri.path().strip_prefix("/mcp/").map(str::to_owned);
-            let headers = parts.headers;
-            let mut post = Post {
+            let post = Post {
                 door,
-                toolset,
+                view: View::of_path(parts.uri.path()),
                 caller,
                 client_ip,
-                headers,
+                headers: parts.headers,
                 body,
                 session: None,
                 streamable: None,
@@ -90,14 +95,7 @@ pub(super) async fn handle(
                 let taken = sse::take(&gateway, post, parts.uri.query());
                 taken.instrument(span).await
             } else {
-                let answer = async {
-                    post.enter(&gateway).await?;
-                    Ok(mcp::answer(&gateway, &post).await)
-                };
-                let answer = answer.instrument(span).await;
-                let answer = answer.unwrap_or_else(|error| Answer::error(None, &error));
-                gateway.count(&answer, &post.client_ip, &post.caller);
-                answer.into_response()
+                message(&gateway, post).instrument(span).await
             }
         }
         Ok(Admitted::Stream(caller)) => {
@@ -107,21 +105,16 @@ pub(super) async fn handle(
             answer.into_response()
         }
         Ok(Admitted::Listener(caller)) => {
-            let toolset = parts.uri.path().strip_prefix("/mcp/");
-            let opened = streamable::listen(&gateway, &caller, toolset, &parts.headers);
-            let opened = opened.instrument(span).await;
-            let answer = opened.unwrap_or_else(|error| Answer::error(None, &error));
-            gateway.count(&answer, &client_ip, &caller);
-            answer.into_response()
+            let view = View::of_path(parts.uri.path());
+            listener(&gateway, &view, &caller, &client_ip, &parts.headers)
+                .instrument(span)
+                .await
         }
         Ok(Admitted::End(caller)) => {
-            let toolset = parts.uri.path().strip_prefix("/mcp/");
-            let ended = streamable::end(&gateway, &caller, toolset, &parts.headers);
-            ended.instrument(span).await.unwrap_or_else(|error| {
-                let answer = Answer::error(None, &error);
-                gateway.count(&answer, &client_ip, &caller);
-                answer.into_response()
-            })
+            let view = View::of_path(parts.uri.path());
+            end(&gateway, &view, &caller, &client_ip, &parts.headers)
+                .instrument(span)
+                .await
         }
         Err(Refusal {
             reason,
@@ -135,6 +128,71 @@ pub(super) async fn handle(
     };
     GRANTS.allow(origin, response.headers_mut());
     response
+}
+
+/// Answers what came to the route of a server and is not carried to it.
+async fn viewed(gateway: &Arc<Gateway>, view: View, visit: Visit) -> Response {
+    let Visit {
+        caller,
+        client_ip,
+        headers,
+        knock,
+        ..
+    } = visit;
+    match knock {
+        Knock::Post(body) => {
+            let post = Post {
+                door: Door::Mcp,
+                view,
+                caller,
+                client_ip,
+                headers,
+                body,
+                session: None,
+                streamable: None,
+            };
+            message(gateway, post).await
+        }
+        Knock::Get => listener(gateway, &view, &caller, &client_ip, &headers).await,
+        Knock::Delete => end(gateway, &view, &caller, &client_ip, &headers).await,
+    }
+}
+
+async fn message(gateway: &Arc<Gateway>, mut post: Post) -> Response {
+    let answer = match post.enter(gateway).await {
+        Ok(()) => mcp::answer(gateway, &post).await,
+        Err(error) => Answer::error(None, &error),
+    };
+    gateway.count(&answer, &post.client_ip, &post.caller);
+    answer.into_response()
+}
+
+async fn listener(
+    gateway: &Arc<Gateway>,
+    view: &View,
+    caller: &Arc<Caller>,
+    client_ip: &str,
+    headers: &HeaderMap,
+) -> Response {
+    let opened = streamable::listen(gateway, view, caller, headers).await;
+    let answer = opened.unwrap_or_else(|error| Answer::error(None, &error));
+    gateway.count(&answer, client_ip, caller);
+    answer.into_response()
+}
+
+async fn end(
+    gateway: &Gateway,
+    view: &View,
+    caller: &Caller,
+    client_ip: &str,
+    headers: &HeaderMap,
+) -> Response {
+    let ended = streamable::end(gateway, view, caller, headers).await;
+    ended.unwrap_or_else(|error| {
+        let answer = Answer::error(None, &error);
+        gateway.count(&answer, client_ip, caller);
+        answer.into_response()
+    })
 }
 
 /// A request that may be read.

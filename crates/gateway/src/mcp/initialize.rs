@@ -1,9 +1,9 @@
 //! `initialize` of the versions before 2026-07-28: what is agreed on. Where there are sessions it begins one; without,
 //! the version travels in the `MCP-Protocol-Version` header of every later request.
 
-use super::Version;
 use super::discover::{INSTRUCTIONS, capabilities, inner};
 use super::envelope::{Request, text_of};
+use super::{Door, Post, Version};
 use crate::Gateway;
 use crate::reply::{Answer, RpcError, SERVER_INFO};
 
@@ -29,15 +29,15 @@ pub(crate) fn negotiate_on_stream(request: &Request<'_>) -> Result<Version, RpcE
     negotiate(request)
 }
 
-/// `hears`: the client has a stream on which it hears what is said before an answer.
 pub(super) fn initialize(
     gateway: &Gateway,
+    post: &Post,
     request: &Request<'_>,
     version: Version,
-    hears: bool,
 ) -> Answer {
-    let mut capabilities = capabilities(gateway);
-    if hears {
+    let mut capabilities = capabilities(gateway, &post.view);
+    // There is a stream on which it hears what is said before an answer.
+    if post.door != Door::Message {
         capabilities["logging"] = serde_json::json!({});
     }
     if !version.has_audio()

@@ -11,6 +11,7 @@ mod idempotency;
 mod initialize;
 mod list_tools;
 mod meta;
+mod repeated;
 mod scan;
 mod version;
 
@@ -34,12 +35,14 @@ use crate::reply::{Answer, Dialect, RpcError};
 use crate::sse;
 use crate::story::Asker;
 use crate::streamable;
+use crate::view::View;
 
 pub(crate) use self::discover::inner;
 pub(crate) use self::envelope::{Message, Request, Response, cancelled, object, present, text_of};
 pub(crate) use self::initialize::negotiate_on_stream;
 pub(crate) use self::list_tools::{Definition, MISSING_UPSTREAMS};
 pub(crate) use self::meta::Meta;
+pub(crate) use self::repeated::check as check_repeated;
 pub(crate) use self::scan::scan;
 pub(crate) use self::version::Version;
 
@@ -61,8 +64,7 @@ pub(crate) enum Door {
 #[derive(Debug)]
 pub(crate) struct Post {
     pub(crate) door: Door,
-    /// The only toolset there is for this request; none: all of them.
-    pub(crate) toolset: Option<String>,
+    pub(crate) view: View,
     pub(crate) caller: Arc<Caller>,
     pub(crate) client_ip: String,
     pub(crate) headers: HeaderMap,
@@ -101,9 +103,8 @@ impl Post {
     /// Looks up the session it names.
     pub(crate) async fn enter(&mut self, gateway: &Gateway) -> Result<(), RpcError> {
         if self.door == Door::Mcp {
-            let toolset = self.toolset.as_deref();
             self.streamable =
-                streamable::enter(gateway, &self.caller, toolset, &self.headers).await?;
+                streamable::enter(gateway, &self.view, &self.caller, &self.headers).await?;
         }
         Ok(())
     }
@@ -115,7 +116,7 @@ impl Post {
             version,
             caller: Arc::clone(&self.caller),
             client_ip: self.client_ip.clone(),
-            toolset: self.toolset.clone(),
+            view: self.view.clone(),
         }
     }
 
@@ -283,26 +284,21 @@ async fn dispatch(
         }
         "tools/list" => list_tools::list_tools(gateway, post, request, version).await,
         "server/discover" if version.is_modern() => {
-            Ok(discover::discover(gateway, request, version))
+            Ok(discover::discover(gateway, post, request, version))
         }
         // The plain endpoint has one answer to one POST.
         LISTEN if version.is_modern() && post.door == Door::Mcp => {
-            let script = Script::of_subscription(
-                request,
-                gateway.memory().is_some(),
-                content::offered(gateway),
-            )?;
+            let offered = content::offered(gateway, &post.view);
+            let script = Script::of_subscription(request, offered)?;
             let listeners = gateway.listeners();
             listeners.open(&post.caller, script, gateway.ambient())
         }
         "initialize" if !version.is_modern() => {
-            let hears = post.door != Door::Message;
-            let answer = initialize::initialize(gateway, request, version, hears);
+            let answer = initialize::initialize(gateway, post, request, version);
             if post.door != Door::Mcp || post.is_batch() {
                 return Ok(answer);
             }
-            let toolset = post.toolset.as_deref();
-            let begun = streamable::begin(gateway, &post.caller, toolset, request, version);
+            let begun = streamable::begin(gateway, &post.view, &post.caller, request, version);
             Ok(answer.in_session(begun.await))
         }
         "ping" if !version.is_modern() => Ok(Answer::empty(request.id)),
@@ -316,11 +312,15 @@ async fn dispatch(
         method
             if let Some(subscribe) = Subscribe::named(method)
                 && !version.is_modern()
-                && post.door != Door::Message =>
+                && post.door != Door::Message
+                && post.view.has_conversations() =>
         {
             subscribe.answer(gateway, post, request, version).await
         }
-        method if let Some(of_memory) = of_memory(method) => {
+        method
+            if let Some(of_memory) = of_memory(method)
+                && post.view.has_conversations() =>
+        {
             memory::answer(gateway, post, request, version, of_memory).await
         }
         method if post.door == Door::Message && gateway.takes_direct_methods() => {
@@ -401,6 +401,9 @@ fn tool_call(
         protocol: post.protocol(version),
         token: CallerToken::of(&post.headers),
         idempotency_key: idempotency::key_of(meta, &post.headers)?,
+        // Only there are transport headers.
+        repeated: (version.is_modern() && post.door == Door::Mcp)
+            .then(|| repeated::of_request(&post.headers)),
         name,
         arguments,
         dialect: Dialect::Mcp,

@@ -17,6 +17,8 @@ pub(crate) struct RpcError {
     pub(super) message: String,
     /// A JSON object, or nothing.
     pub(super) data: Option<String>,
+    /// The resource that it is about, as the client named it.
+    uri: Option<String>,
     /// The kind, for records and metrics.
     pub(super) reason: &'static str,
     /// It ended a call of a tool, which has a record of its own.
@@ -34,6 +36,7 @@ impl RpcError {
             code,
             message: message.into(),
             data: None,
+            uri: None,
             reason,
             of_call: false,
             retry_after: None,
@@ -168,6 +171,14 @@ impl RpcError {
         )
     }
 
+    /// The same, with the URI that the client sent, in `data`.
+    pub(crate) fn about(self, uri: &str) -> Self {
+        Self {
+            uri: Some(cut(uri, 2_048)),
+            ..self
+        }
+    }
+
     /// A path to an upstream that there is not, or not for this caller.
     pub(crate) fn unknown_route() -> Self {
         let message = "No such path; MCP is served at /mcp.";
@@ -297,6 +308,9 @@ impl RpcError {
         write_call(&mut data, call_id, receipt, None);
         // Writing to a string cannot fail.
         let _ = write!(data, r#","reason":"{}""#, self.reason);
+        if let Some(uri) = &self.uri {
+            let _ = write!(data, r#","uri":{}"#, serde_json::json!(uri));
+        }
         if let Some(seconds) = self.retry_after {
             let _ = write!(data, r#","retryAfterSeconds":{seconds}"#);
         }

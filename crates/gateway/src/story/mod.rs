@@ -32,6 +32,7 @@ use crate::dialogue::{self, Audience, Dialogue, Questions, Terms, Unanswered};
 use crate::mcp::{Request, Version};
 use crate::reply::{Answer, RpcError, call_meta};
 use crate::stages::stage;
+use crate::view::View;
 
 use self::pending::{Pending, Resumed};
 pub(crate) use self::stop::{Ran, Stop};
@@ -50,8 +51,7 @@ pub(crate) struct Asker {
     pub(crate) version: Version,
     pub(crate) caller: Arc<Caller>,
     pub(crate) client_ip: String,
-    /// The only toolset it may reach into.
-    pub(crate) toolset: Option<String>,
+    pub(crate) view: View,
 }
 
 /// What is wanted.
@@ -62,11 +62,16 @@ pub(crate) trait Work: Send + Sync + Sized + 'static {
     /// How the record says that there is no such thing.
     const UNKNOWN: &'static str;
 
-    /// What it is of; none where nobody offers that, or not in this toolset.
-    fn find(&self, catalogue: &Index, toolset: Option<&str>) -> Option<Self::Target>;
+    /// What it is of; none where nobody offers that, or not in this view.
+    fn find(&self, catalogue: &Index, view: &View) -> Option<Self::Target>;
 
     /// What the policy decides on.
     fn arguments(&self, target: &Self::Target) -> Bytes;
+
+    /// What else the request must say of `target`. Only who may have it learns of that.
+    fn check(&self, _target: &Self::Target) -> Result<(), Stop> {
+        Ok(())
+    }
 
     /// Method, name and arguments: what is asked for again belongs to the same. None of what never asks.
     fn matter(&self) -> Option<(&'static str, &str, &[u8])>;
@@ -217,8 +222,8 @@ impl<W: Work> Story<W> {
         let (kind, message) = catalogue::NOT_KNOWN;
         let catalogue = self.gateway.catalogue().current();
         let catalogue = catalogue.ok_or(Stop::Failed { kind, message })?;
-        let toolset = self.asker.toolset.as_deref();
-        let target = self.work.find(&catalogue, toolset).ok_or(Stop::Unknown)?;
+        let target = self.work.find(&catalogue, &self.asker.view);
+        let target = target.ok_or(Stop::Unknown)?;
         let facts = target.facts();
         self.facts.tool = Some(facts.name.clone());
         self.facts.definition_digest = Some(facts.definition_digest);
@@ -227,6 +232,7 @@ impl<W: Work> Story<W> {
             return Err(Stop::Disabled);
         }
         let grant = self.authorize(&target).await?;
+        self.work.check(&target)?;
         Ok((target, grant))
     }
 

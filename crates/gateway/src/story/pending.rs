@@ -143,6 +143,6 @@ fn answered(responses: Option<&RawValue>, keys: &[String]) -> Result<Bytes, RpcE
 
 fn belonging(asker: &Asker, (method, name, arguments): Matter<'_>) -> String {
     let digest = Digest::of(arguments);
-    // `Debug` keeps the toolset apart from what follows it.
-    format!("{method} {digest} {:?} {name}", asker.toolset)
+    // `Debug` keeps the path apart from what follows it.
+    format!("{method} {digest} {:?} {name}", asker.view.path())
 }

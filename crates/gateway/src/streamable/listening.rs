@@ -22,20 +22,21 @@ use crate::listen::Script;
 use crate::memory::ConversationUri;
 use crate::reply::{Answer, RpcError};
 use crate::store::StreamId;
+use crate::view::View;
 
 /// Answers a GET of a client of an older version.
 pub(crate) async fn listen(
     gateway: &Arc<Gateway>,
+    view: &View,
     caller: &Arc<Caller>,
-    toolset: Option<&str>,
     headers: &HeaderMap,
 ) -> Result<Answer, RpcError> {
-    let Some(session) = enter(gateway, caller, toolset, headers).await? else {
-        let script = Script::of_get(None, content::offered(gateway));
+    let Some(session) = enter(gateway, view, caller, headers).await? else {
+        let script = Script::of_get(None, content::offered(gateway, view));
         return gateway.listeners().open(caller, script, gateway.ambient());
     };
     let place = Place::of_headers(gateway, caller, &session, headers)?;
-    let mut script = Script::of_get(Some(session.digest()), content::offered(gateway));
+    let mut script = Script::of_get(Some(session.digest()), content::offered(gateway, view));
     match place {
         None => {}
         Some(Place::Listening) => {

@@ -33,6 +33,7 @@ use crate::mcp::{Request, Version, named_version};
 use crate::reply::RpcError;
 use crate::session::Purpose;
 use crate::store::{Held, SessionId};
+use crate::view::View;
 
 pub(crate) use self::declared::Declared;
 pub(crate) use self::heart::Heart;
@@ -85,8 +86,8 @@ fn hex(id: SessionId) -> String {
 /// answered without one.
 pub(crate) async fn begin(
     gateway: &Gateway,
+    view: &View,
     caller: &Caller,
-    toolset: Option<&str>,
     initialize: &Request<'_>,
     version: Version,
 ) -> Option<HeaderValue> {
@@ -96,10 +97,9 @@ pub(crate) async fn begin(
         version: version.as_str().to_owned(),
         declared: Declared::of(initialize, version),
     };
-    let within = toolset.unwrap_or_default();
     let text = gateway
         .sealer()
-        .seal(Purpose::Session, caller, within, &sealed)?;
+        .seal(Purpose::Session, caller, &view.path(), &sealed)?;
     let begun = gateway.store().begin_session(id, caller.person()).await;
     begun.ok()?;
     HeaderValue::try_from(text).ok()
@@ -108,8 +108,8 @@ pub(crate) async fn begin(
 /// The session that a request of an older version names; none if it names none.
 pub(crate) async fn enter(
     gateway: &Gateway,
+    view: &View,
     caller: &Caller,
-    toolset: Option<&str>,
     headers: &HeaderMap,
 ) -> Result<Option<Arc<Session>>, RpcError> {
     let Some(named) = headers.get(HEADER) else {
@@ -121,10 +121,9 @@ pub(crate) async fn enter(
         return Ok(None);
     }
     let opened = named.to_str().ok().and_then(|text| {
-        let within = toolset.unwrap_or_default();
         gateway
             .sealer()
-            .open::<Sealed>(Purpose::Session, caller, within, text)
+            .open::<Sealed>(Purpose::Session, caller, &view.path(), text)
     });
     let sealed = opened.ok_or_else(RpcError::unknown_session)?;
     let id = u128::from_str_radix(&sealed.id, 16).map_err(|_| RpcError::unknown_session())?;
@@ -151,11 +150,11 @@ pub(crate) async fn enter(
 /// Ends the session that a DELETE names.
 pub(crate) async fn end(
     gateway: &Gateway,
+    view: &View,
     caller: &Caller,
-    toolset: Option<&str>,
     headers: &HeaderMap,
 ) -> Result<Response, RpcError> {
-    let session = enter(gateway, caller, toolset, headers).await?;
+    let session = enter(gateway, view, caller, headers).await?;
     let session = session.ok_or_else(|| {
         RpcError::invalid_request("name the session to end in the header Mcp-Session-Id")
     })?;

@@ -9,12 +9,13 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use serde::Deserialize;
-use serde_json::json;
+use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use super::error::{RpcError, UpstreamError};
 use super::message::{Part, Request, client_info};
+use super::participation::Profile;
 
 /// The version without handshake and session.
 pub(super) const MODERN: &str = "2026-07-28";
@@ -38,6 +39,16 @@ pub(super) enum Era {
     /// Each request says all of itself.
     Modern,
     /// One `initialize` speaks for the whole connection.
+    Legacy,
+}
+
+/// Whose messages a server understands, as far as it has shown that.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Eras {
+    /// It was not reached yet.
+    Unknown,
+    Both,
+    Modern,
     Legacy,
 }
 
@@ -68,8 +79,12 @@ pub(super) fn still_holds(since: Instant) -> bool {
 pub(super) struct Handshake {
     pub(super) era: Era,
     pub(super) version: &'static str,
+    /// All that the server speaks.
+    pub(super) eras: Eras,
     /// The server announces changes of its lists.
     pub(super) announces: bool,
+    /// A legacy server takes a level for its logs.
+    pub(super) logs: bool,
 }
 
 /// What the first message showed.
@@ -84,11 +99,11 @@ pub(super) fn discover() -> Request<'static> {
     Request::new("server/discover", Vec::new())
 }
 
-/// The first message to a legacy server. Roots, sampling and elicitation are not offered.
-pub(super) fn initialize() -> Request<'static> {
+/// The first message to a legacy server, which is offered what `profile` says and nothing else.
+pub(super) fn initialize(profile: Profile) -> Request<'static> {
     let members = vec![
         ("protocolVersion", Part::Text(LATEST_LEGACY)),
-        ("capabilities", Part::Json(json!({}))),
+        ("capabilities", Part::Json(profile.told())),
         ("clientInfo", Part::Json(client_info())),
     ];
     Request::new("initialize", members)
@@ -102,6 +117,8 @@ struct Capabilities {
     prompts: Option<ListCapability>,
     #[serde(default)]
     resources: Option<ListCapability>,
+    #[serde(default)]
+    logging: Option<IgnoredAny>,
 }
 
 #[derive(Deserialize)]
@@ -148,14 +165,18 @@ pub(super) fn read_probe(answer: Result<Box<RawValue>, RpcError>) -> Result<Prob
         Err(_) => return Ok(Probe::Legacy),
     };
     let speaks = |version: &str| versions.iter().any(|spoken| spoken == version);
+    let is_legacy = LEGACY.into_iter().any(speaks);
     if speaks(MODERN) {
         return Ok(Probe::Modern(Handshake {
             era: Era::Modern,
             version: MODERN,
+            eras: if is_legacy { Eras::Both } else { Eras::Modern },
             announces: capabilities.announce(),
+            // It is told with each request.
+            logs: false,
         }));
     }
-    if LEGACY.into_iter().any(speaks) {
+    if is_legacy {
         return Ok(Probe::Legacy);
     }
     Err(NO_COMMON_VERSION)
@@ -182,6 +203,8 @@ pub(super) fn read_initialize(result: &RawValue) -> Result<Handshake, UpstreamEr
     Ok(Handshake {
         era: Era::Legacy,
         version,
+        eras: Eras::Legacy,
         announces: initialized.capabilities.announce(),
+        logs: initialized.capabilities.logging.is_some(),
     })
 }

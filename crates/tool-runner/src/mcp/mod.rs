@@ -16,9 +16,14 @@ mod era;
 mod error;
 mod events;
 mod http;
+mod leg;
 mod link;
 mod listen;
+mod logging;
 mod message;
+mod news;
+mod participation;
+mod profiles;
 mod quota;
 mod result;
 mod settings;
@@ -27,12 +32,16 @@ mod upstream;
 
 #[expect(unused_imports, reason = "for the import of tools")]
 pub(crate) use definition::ToolDefinition;
+pub(crate) use era::Eras;
 pub(crate) use error::UpstreamError;
 #[cfg(test)]
 pub(crate) use events::Health;
 pub(crate) use http::carry::{Answer, Carried, Content, Events, Outbound, repeated};
 pub(crate) use http::sse::Event;
-pub(crate) use message::{Progress, answer as own_answer};
+pub(crate) use leg::{Leg, OpenExchange, Responses, Start, Then, Wanted};
+pub(crate) use message::answer as own_answer;
+pub(crate) use news::{LogMessage, News};
+pub(crate) use participation::{ClientCapabilities, InvalidParticipation, Participation};
 pub(crate) use result::{CallResult, check_complete};
 pub(crate) use settings::{Program, Transport};
 pub(crate) use upstream::Upstream;
