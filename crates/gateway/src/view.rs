@@ -54,6 +54,15 @@ impl View {
         })
     }
 
+    /// Where it is served.
+    pub(crate) fn path(&self) -> String {
+        match self {
+            Self::Everything => "/mcp".to_owned(),
+            Self::Toolset(toolset) => format!("/mcp/{toolset}"),
+            Self::Upstream(of) => format!("/mcp/upstream/{}", of.source.name),
+        }
+    }
+
     /// Whether the conversations of the memory are in it.
     pub(crate) fn has_conversations(&self) -> bool {
         !matches!(self, Self::Upstream(_))

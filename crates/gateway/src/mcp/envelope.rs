@@ -45,6 +45,15 @@ pub(crate) struct Params<'a> {
     pub(crate) task: Option<&'a RawValue>,
     #[serde(borrow, default, rename = "taskId", deserialize_with = "present")]
     pub(crate) task_id: Option<&'a RawValue>,
+    #[serde(borrow, default, rename = "requestState", deserialize_with = "present")]
+    pub(crate) request_state: Option<&'a RawValue>,
+    #[serde(
+        borrow,
+        default,
+        rename = "inputResponses",
+        deserialize_with = "present"
+    )]
+    pub(crate) input_responses: Option<&'a RawValue>,
     #[serde(
         borrow,
         default,
@@ -128,7 +137,7 @@ pub(crate) fn object<'a, T: Deserialize<'a>>(text: &'a str) -> Option<T> {
 }
 
 /// A string, or an integer without fraction or exponent (MCP: "Request IDs").
-fn is_id(raw: &RawValue) -> bool {
+pub(super) fn is_id(raw: &RawValue) -> bool {
     match raw.get().as_bytes() {
         [b'"', ..] => true,
         digits => digits

@@ -20,7 +20,6 @@ use axum::http::HeaderMap;
 use bytes::Bytes;
 use metrics::counter;
 use serde_json::value::RawValue;
-use tokio_util::sync::CancellationToken;
 use wardgate_domain::{Caller, Digest, MemoryMethod};
 use wardgate_edge::CallerToken;
 use wardgate_telemetry::names;
@@ -28,11 +27,13 @@ use wardgate_telemetry::names;
 use crate::Gateway;
 use crate::call_tool::{self, ToolCall};
 use crate::content;
+use crate::dialogue::Terms;
 use crate::listen::{self, Script};
 use crate::memory::{self, Subscribe};
 use crate::reply::{Answer, Dialect, RpcError};
 use crate::scopes::Access;
 use crate::sse;
+use crate::story::Asker;
 use crate::view::View;
 
 pub(crate) use self::discover::inner;
@@ -89,6 +90,23 @@ impl Post {
         }
     }
 
+    /// Who wants what `request` asks for.
+    pub(crate) fn asker(&self, request: &Request<'_>, version: Version) -> Asker {
+        Asker {
+            id: request.id.to_owned(),
+            version,
+            caller: Arc::clone(&self.caller),
+            access: self.access.clone(),
+            client_ip: self.client_ip.clone(),
+            view: self.view.clone(),
+        }
+    }
+
+    /// Several messages at once, which have one answer together.
+    pub(crate) fn is_batch(&self) -> bool {
+        self.body.trim_ascii_start().starts_with(b"[")
+    }
+
     /// The version that was agreed on, or is named in the header.
     fn version(&self) -> Result<Option<Version>, RpcError> {
         match &self.session {
@@ -106,7 +124,7 @@ pub(crate) async fn answer(gateway: &Arc<Gateway>, post: &Post) -> Answer {
             return Answer::error(None, &RpcError::parse(error.reason(), error.to_string()));
         }
     };
-    if text.trim_ascii_start().starts_with('[') {
+    if post.is_batch() {
         return batch(gateway, post, text).await;
     }
     one(gateway, post, text).await
@@ -222,13 +240,16 @@ async fn dispatch(
                 .name
                 .and_then(text_of)
                 .ok_or_else(|| RpcError::invalid_params("`params.name` must be a string"))?;
-            let mut call = tool_call(post, request, version, name.into_owned(), Dialect::Mcp)?;
+            let meta = Meta::of(request)?;
+            let mut terms = Terms::of(post, &meta, version)?;
+            let call = tool_call(post, request, &meta, version, name.into_owned())?;
+            let asker = post.asker(request, version);
             let Some(session) = &post.session else {
-                return Ok(call_tool::call_tool(gateway, call).await);
+                return call_tool::call_tool(gateway, request, (asker, terms), call).await;
             };
             let under_way = session.begin(request.id);
-            call.cancel = under_way.cancel.clone();
-            let answer = call_tool::call_tool(gateway, call).await;
+            terms.cancel = under_way.cancel.clone();
+            let answer = call_tool::call_tool(gateway, request, (asker, terms), call).await?;
             // Whoever cancelled it waits for no answer.
             Ok(if under_way.cancel.is_cancelled() {
                 Answer::accepted()
@@ -270,8 +291,14 @@ async fn dispatch(
             memory::answer(gateway, post, request, version, of_memory).await
         }
         method if post.door == Door::Message && gateway.takes_direct_methods() => {
-            let call = tool_call(post, request, version, method.to_owned(), Dialect::Direct)?;
-            Ok(call_tool::call_tool(gateway, call).await)
+            let meta = Meta::of(request)?;
+            let call = tool_call(post, request, &meta, version, method.to_owned())?;
+            let call = ToolCall {
+                dialect: Dialect::Direct,
+                ..call
+            };
+            let who = (post.asker(request, version), Terms::deaf(version));
+            call_tool::call_tool(gateway, request, who, call).await
         }
         method => Err(RpcError::unknown_method(method, version)),
     }
@@ -288,9 +315,9 @@ fn of_memory(method: &str) -> Option<MemoryMethod> {
 fn tool_call(
     post: &Post,
     request: &Request<'_>,
+    meta: &Meta<'_>,
     version: Version,
     name: String,
-    dialect: Dialect,
 ) -> Result<ToolCall, RpcError> {
     let arguments = match request.params.arguments {
         None => Bytes::from_static(b"{}"),
@@ -302,18 +329,11 @@ fn tool_call(
         }
     };
     Ok(ToolCall {
-        id: request.id.to_owned(),
-        version,
         protocol: post.protocol(version),
-        caller: Arc::clone(&post.caller),
-        access: post.access.clone(),
         token: CallerToken::of(&post.headers),
-        idempotency_key: idempotency::key_of(request, &post.headers)?,
-        client_ip: post.client_ip.clone(),
-        view: post.view.clone(),
+        idempotency_key: idempotency::key_of(meta, &post.headers)?,
         name,
         arguments,
-        dialect,
-        cancel: CancellationToken::new(),
+        dialect: Dialect::Mcp,
     })
 }

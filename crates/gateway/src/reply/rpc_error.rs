@@ -25,6 +25,8 @@ pub(crate) struct RpcError {
     pub(super) retry_after: Option<u64>,
     /// What token would do: a `WWW-Authenticate`.
     pub(super) challenge: Option<String>,
+    /// What the client would have to be able to do, a JSON object.
+    required_capabilities: Option<&'static str>,
 }
 
 impl RpcError {
@@ -38,6 +40,7 @@ impl RpcError {
             of_call: false,
             retry_after: None,
             challenge: None,
+            required_capabilities: None,
         }
     }
 
@@ -124,6 +127,25 @@ impl RpcError {
                     "Unsupported protocol version; use one of {}",
                     supported.join(", ")
                 ),
+            )
+        }
+    }
+
+    /// A `requestState` that was made for another, for another request or by nobody, is too old or was used: all alike.
+    pub(crate) fn unknown_state() -> Self {
+        Self::invalid_params("unknown `requestState`")
+    }
+
+    /// It can be done only for a client that can be asked: for what, says `required`, a JSON object.
+    pub(crate) fn missing_capability(required: &'static str) -> Self {
+        let message = "This needs input that the client did not say it can give.";
+        Self {
+            required_capabilities: Some(required),
+            ..Self::new(
+                StatusCode::BAD_REQUEST,
+                -32021,
+                "missing_capability",
+                message,
             )
         }
     }
@@ -265,6 +287,9 @@ impl RpcError {
         let _ = write!(data, r#","reason":"{}""#, self.reason);
         if let Some(seconds) = self.retry_after {
             let _ = write!(data, r#","retryAfterSeconds":{seconds}"#);
+        }
+        if let Some(required) = self.required_capabilities {
+            let _ = write!(data, r#","requiredCapabilities":{required}"#);
         }
         data.push('}');
         self.data = Some(data);

@@ -48,6 +48,8 @@ pub(crate) enum Purpose {
     UpstreamEvent,
     /// The state of a request that such a server has not finished.
     RequestState,
+    /// A call that waits for its client.
+    PendingCall,
     /// A task of such a server.
     Task,
     /// A stream of HTTP+SSE, and where it is.
@@ -62,6 +64,7 @@ impl Purpose {
             Self::UpstreamSession => "wardgate upstream session 1",
             Self::UpstreamEvent => "wardgate upstream event 1",
             Self::RequestState => "wardgate request state 1",
+            Self::PendingCall => "wardgate pending call 1",
             Self::Task => "wardgate task 1",
             Self::SseStream => "wardgate sse stream 1",
             Self::SseRelay => "wardgate sse relay 1",
@@ -69,10 +72,11 @@ impl Purpose {
     }
 
     /// After this time it is like one that never was.
-    fn lasts(self) -> Duration {
+    pub(crate) fn lasts(self) -> Duration {
         match self {
             Self::UpstreamSession | Self::SseStream | Self::Task => Duration::from_hours(24),
             Self::UpstreamEvent | Self::RequestState => Duration::from_hours(1),
+            Self::PendingCall => Duration::from_mins(10),
             Self::SseRelay => Duration::from_mins(1),
         }
     }
@@ -80,7 +84,7 @@ impl Purpose {
     /// The longest text that is handed out and looked at, in bytes.
     fn longest(self) -> usize {
         match self {
-            Self::RequestState | Self::Task => MAX_IN_BODY,
+            Self::RequestState | Self::PendingCall | Self::Task => MAX_IN_BODY,
             _ => MAX_IN_HEADER,
         }
     }

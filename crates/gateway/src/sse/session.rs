@@ -78,7 +78,7 @@ impl Session {
     }
 
     /// Says a message on the stream. If that is lost, or nobody reads it, so is the message.
-    pub(super) async fn say(&self, message: &str) {
+    pub(crate) async fn say(&self, message: &str) {
         // A line end inside JSON is white space, and would end the event's line.
         let message = message.replace(['\n', '\r'], " ");
         let event = format!("event: message\ndata: {message}\n\n");

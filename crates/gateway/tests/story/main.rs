@@ -19,6 +19,7 @@ mod bodies;
 mod catalogue;
 mod content;
 mod decisions;
+mod dialogue;
 mod failures;
 mod hang_up;
 mod http;
