@@ -32,6 +32,7 @@ mod sse;
 mod stages;
 mod store;
 mod story;
+mod streamable;
 mod trail;
 mod upstream;
 mod view;
@@ -61,6 +62,7 @@ use reply::Answer;
 use session::Sealer;
 use sse::{Relay, Streams};
 use store::Store;
+use streamable::{Heart, Mailbox};
 use trail::Trail;
 
 /// How often a start that waits says what for.
@@ -105,6 +107,8 @@ pub struct Gateway {
     listeners: Listeners,
     sealer: Sealer,
     store: Arc<Store>,
+    mailbox: Mailbox,
+    heart: Arc<Heart>,
     /// Sessions of HTTP+SSE whose streams are here.
     streams: Streams,
     relay: Relay,
@@ -174,6 +178,8 @@ impl Gateway {
                 config.limits.streams(),
             ),
             sealer: Sealer::new(key, ambient.clone()),
+            mailbox: Mailbox::new(&store),
+            heart: Heart::new(&store, &ambient),
             store,
             visits: Places::new(config.limits.connections),
             streams: Streams::default(),
@@ -303,6 +309,14 @@ impl Gateway {
 
     fn store(&self) -> &Arc<Store> {
         &self.store
+    }
+
+    fn mailbox(&self) -> &Mailbox {
+        &self.mailbox
+    }
+
+    fn heart(&self) -> &Arc<Heart> {
+        &self.heart
     }
 
     fn runner(&self) -> &ToolRunnerClient {

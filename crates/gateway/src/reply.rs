@@ -15,6 +15,7 @@ use wardgate_rpc::client::ToolResult;
 
 use crate::dialogue::Questions;
 use crate::mcp::Version;
+use crate::streamable;
 
 pub(crate) use self::rpc_error::RpcError;
 
@@ -53,6 +54,8 @@ pub(crate) struct Answer {
     refused: Vec<&'static str>,
     /// `Retry-After`, seconds.
     retry_after: Option<u64>,
+    /// `Mcp-Session-Id`, where a session begins.
+    session: Option<HeaderValue>,
     /// `WWW-Authenticate`.
     challenge: Option<String>,
 }
@@ -75,6 +78,7 @@ impl Answer {
             body: Content::Nothing,
             refused: Vec::new(),
             retry_after: None,
+            session: None,
             challenge: None,
         }
     }
@@ -86,6 +90,7 @@ impl Answer {
             body: Content::Json(body),
             refused: Vec::new(),
             retry_after: None,
+            session: None,
             challenge: None,
         }
     }
@@ -190,6 +195,7 @@ impl Answer {
                 vec![error.reason]
             },
             retry_after: error.retry_after,
+            session: None,
             challenge: error.challenge.clone(),
         }
     }
@@ -333,8 +339,14 @@ impl Answer {
             body: Content::Json(format!("[{}]", bodies.join(","))),
             refused,
             retry_after: None,
+            session: None,
             challenge: None,
         }
+    }
+
+    /// The same, as the beginning of a session.
+    pub(crate) fn in_session(self, session: Option<HeaderValue>) -> Self {
+        Self { session, ..self }
     }
 
     /// Its text, where it is one message.
@@ -375,6 +387,9 @@ impl IntoResponse for Answer {
                 (self.http, headers, stream).into_response()
             }
         };
+        if let Some(session) = self.session {
+            response.headers_mut().insert(streamable::HEADER, session);
+        }
         if let Some(seconds) = self.retry_after {
             let headers = response.headers_mut();
             headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));

@@ -56,7 +56,9 @@ pub(super) async fn get(
 ) -> Result<Answer, RpcError> {
     let terms = match wish.wanted {
         Wanted::Completion { .. } => Terms::deaf(version),
-        Wanted::Prompt(_) | Wanted::Resource => Terms::of(post, &Meta::of(request)?, version)?,
+        Wanted::Prompt(_) | Wanted::Resource => {
+            Terms::of(gateway, post, request, &Meta::of(request)?, version)?
+        }
     };
     let call_id = CallId::new(gateway.ambient());
     let params = request.raw_params.map_or("{}", RawValue::get);
@@ -209,8 +211,8 @@ impl Work for Wish {
     fn not_there(&self, version: Version) -> RpcError {
         match &self.of {
             Named::Prompt(name) => RpcError::unknown_prompt(name),
-            Named::Resource(_) if self.method == Method::ReadResource => {
-                RpcError::unknown_resource(version)
+            Named::Resource(uri) if self.method == Method::ReadResource => {
+                RpcError::unknown_resource(version).about(uri)
             }
             Named::Resource(_) | Named::Template(_) => {
                 RpcError::invalid_params("Unknown resource template").because("unknown_resource")

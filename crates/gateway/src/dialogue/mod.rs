@@ -25,10 +25,12 @@ use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use wardgate_rpc::client::{CallEvent, LogMessage, Progress};
 
+use crate::Gateway;
 use crate::listen::takes_events;
-use crate::mcp::{Door, Meta, Post, Version};
+use crate::mcp::{Door, Meta, Post, Request, Version};
 use crate::reply::{Answer, RpcError};
 use crate::sse;
+use crate::streamable::{Expected, Writer};
 
 pub(crate) use self::log_level::LogLevel;
 pub(crate) use self::out::{Out, channel, event};
@@ -46,6 +48,8 @@ pub(crate) struct Terms {
     voice: Voice,
     /// The client wants no result any more.
     pub(crate) cancel: CancellationToken,
+    /// In a session, it can say so at any gateway while this is kept.
+    _cancellable: Option<Expected>,
 }
 
 /// Where a client hears what is said before its answer.
@@ -53,6 +57,8 @@ pub(crate) struct Terms {
 enum Voice {
     /// On the answer to its POST, which becomes a stream.
     Answer,
+    /// The same, in a session, where it is kept for whoever loses it.
+    Kept(Box<Writer>),
     /// On the stream of its session of HTTP+SSE.
     Stream(Arc<sse::Session>),
     /// Nowhere: one request has one answer.
@@ -61,27 +67,41 @@ enum Voice {
 
 impl Terms {
     /// Those of the client of one request.
-    pub(crate) fn of(post: &Post, meta: &Meta<'_>, version: Version) -> Result<Self, RpcError> {
-        let voice = match &post.session {
-            Some(session) => Voice::Stream(Arc::clone(session)),
-            None if post.door == Door::Mcp && takes_events(&post.headers) && !post.is_batch() => {
-                Voice::Answer
+    pub(crate) fn of(
+        gateway: &Arc<Gateway>,
+        post: &Post,
+        request: &Request<'_>,
+        meta: &Meta<'_>,
+        version: Version,
+    ) -> Result<Self, RpcError> {
+        let can_stream = post.door == Door::Mcp && takes_events(&post.headers) && !post.is_batch();
+        let voice = match (&post.session, &post.streamable) {
+            (Some(session), _) => Voice::Stream(Arc::clone(session)),
+            (None, Some(session)) if can_stream => {
+                let writer = Writer::new(gateway, &post.caller, session, request.id);
+                Voice::Kept(Box::new(writer))
             }
-            None => Voice::Nowhere,
+            (None, None) if can_stream => Voice::Answer,
+            (None, _) => Voice::Nowhere,
         };
         // What an older client can do, it said when its session began.
-        let (capabilities, log_level) = if version.is_modern() {
-            (meta.capabilities(), meta.log_level()?)
-        } else {
-            (None, None)
+        let (capabilities, log_level) = match (&post.streamable, &post.session) {
+            _ if version.is_modern() => (meta.capabilities().map(Into::into), meta.log_level()?),
+            (Some(session), _) => (session.declared.to_json(), session.log_level),
+            (None, Some(session)) => (session.declared().to_json(), session.log_level()),
+            (None, None) => (None, None),
         };
+        let session = post.streamable.as_ref();
+        let cancellable = session.map(|session| gateway.mailbox().begin(session, request.id));
+        let cancel = cancellable.as_ref().map(|call| call.is_there.clone());
         Ok(Self {
             version,
             capabilities: capabilities.map(Into::into),
             log_level,
             progress_token: meta.progress_token()?.map(ToOwned::to_owned),
             voice,
-            cancel: CancellationToken::new(),
+            cancel: cancel.unwrap_or_default(),
+            _cancellable: cancellable,
         })
     }
 
@@ -94,6 +114,7 @@ impl Terms {
             progress_token: None,
             voice: Voice::Nowhere,
             cancel: CancellationToken::new(),
+            _cancellable: None,
         }
     }
 }
@@ -203,7 +224,18 @@ impl Dialogue {
 
     /// Says `notification`, a JSON-RPC message.
     pub(crate) async fn say(&mut self, notification: &str) {
-        match &self.terms.voice {
+        match &mut self.terms.voice {
+            Voice::Kept(writer) => {
+                if !writer.has_begun() {
+                    let first = writer.begin().await;
+                    self.out.begin(Answer::events);
+                    if let Some(first) = first {
+                        self.out.say(first).await;
+                    }
+                }
+                let event = writer.keep(notification, false).await;
+                self.out.say(event).await;
+            }
             Voice::Answer => {
                 if let Out::Silent(_) = self.out {
                     self.out.begin(Answer::events);
@@ -223,7 +255,9 @@ impl Dialogue {
     )]
     pub(crate) async fn ask(&mut self, _input_requests: &str) -> Result<Bytes, Unanswered> {
         match self.terms.voice {
-            Voice::Answer | Voice::Stream(_) | Voice::Nowhere => Err(Unanswered::NoWay),
+            Voice::Answer | Voice::Kept(_) | Voice::Stream(_) | Voice::Nowhere => {
+                Err(Unanswered::NoWay)
+            }
         }
     }
 
@@ -252,7 +286,14 @@ impl Dialogue {
 
     /// Gives the answer; nothing follows it.
     pub(crate) async fn answer(mut self, answer: Answer) {
-        self.out.finish(answer).await;
+        match &mut self.terms.voice {
+            Voice::Kept(writer) if writer.has_begun() => {
+                let message = answer.into_text().unwrap_or_default();
+                let event = writer.keep(&message, true).await;
+                self.out.end(event).await;
+            }
+            _ => self.out.finish(answer).await,
+        }
     }
 }
 

@@ -16,12 +16,12 @@ use wardgate_telemetry::trace_context;
 use super::{Entrance, GRANTS, metadata, problem};
 use crate::Gateway;
 use crate::config::Limits;
-use crate::content;
-use crate::listen::{self, Script};
+use crate::listen;
 use crate::mcp::{self, Door, Post};
 use crate::reply::Answer;
 use crate::scopes::Access;
 use crate::sse;
+use crate::streamable;
 use crate::upstream::{self, Knock, Visit, Way};
 use crate::view::View;
 
@@ -91,22 +91,22 @@ pub(super) async fn handle(
             access,
             what: What::Message { door, body },
         }) => {
-            let toolset = parts.uri.path().strip_prefix("/mcp/");
             let post = Post {
                 door,
-                view: toolset.map_or(View::Everything, |name| View::Toolset(name.to_owned())),
+                view: View::of_path(parts.uri.path()),
                 caller,
                 access,
                 client_ip,
                 headers: parts.headers,
                 body,
                 session: None,
+                streamable: None,
             };
             if door == Door::Sse {
                 let taken = sse::take(&gateway, post, parts.uri.query());
                 taken.instrument(span).await
             } else {
-                message(&gateway, &post).instrument(span).await
+                message(&gateway, post).instrument(span).await
             }
         }
         Ok(Admitted {
@@ -124,8 +124,20 @@ pub(super) async fn handle(
             what: What::Listener,
             ..
         }) => {
-            let view = View::Everything;
-            listener(&gateway, &caller, &client_ip, &parts.headers, &view)
+            let view = View::of_path(parts.uri.path());
+            listener(&gateway, &view, &caller, &client_ip, &parts.headers)
+                .instrument(span)
+                .await
+        }
+        Ok(Admitted {
+            caller,
+            what: What::End,
+            ..
+        }) => {
+            let view = View::of_path(parts.uri.path());
+            end(&gateway, &view, &caller, &client_ip, &parts.headers)
+                .instrument(span)
+                .await
         }
         Err(Refusal {
             reason,
@@ -162,39 +174,50 @@ async fn viewed(gateway: &Arc<Gateway>, view: View, visit: Visit) -> Response {
                 headers,
                 body,
                 session: None,
+                streamable: None,
             };
-            message(gateway, &post).await
+            message(gateway, post).await
         }
-        Knock::Get => listener(gateway, &caller, &client_ip, &headers, &view),
-        Knock::Delete => {
-            let Refusal {
-                reason, response, ..
-            } = not_a_post(Entrance::Messages(Door::Mcp));
-            gateway.refusals.count(reason, &client_ip, caller.subject());
-            *response
-        }
+        Knock::Get => listener(gateway, &view, &caller, &client_ip, &headers).await,
+        Knock::Delete => end(gateway, &view, &caller, &client_ip, &headers).await,
     }
 }
 
-async fn message(gateway: &Arc<Gateway>, post: &Post) -> Response {
-    let answer = mcp::answer(gateway, post).await;
+async fn message(gateway: &Arc<Gateway>, mut post: Post) -> Response {
+    let answer = match post.enter(gateway).await {
+        Ok(()) => mcp::answer(gateway, &post).await,
+        Err(error) => Answer::error(None, &error),
+    };
     gateway.count(&answer, &post.client_ip, &post.caller);
     answer.into_response()
 }
 
-fn listener(
-    gateway: &Gateway,
+async fn listener(
+    gateway: &Arc<Gateway>,
+    view: &View,
     caller: &Arc<Caller>,
     client_ip: &str,
     headers: &HeaderMap,
-    view: &View,
 ) -> Response {
-    let session = listen::session_of(headers);
-    let script = Script::of_get(session, content::offered(gateway, view));
-    let opened = gateway.listeners().open(caller, script, &gateway.ambient);
+    let opened = streamable::listen(gateway, view, caller, headers).await;
     let answer = opened.unwrap_or_else(|error| Answer::error(None, &error));
     gateway.count(&answer, client_ip, caller);
     answer.into_response()
+}
+
+async fn end(
+    gateway: &Gateway,
+    view: &View,
+    caller: &Caller,
+    client_ip: &str,
+    headers: &HeaderMap,
+) -> Response {
+    let ended = streamable::end(gateway, view, caller, headers).await;
+    ended.unwrap_or_else(|error| {
+        let answer = Answer::error(None, &error);
+        gateway.count(&answer, client_ip, caller);
+        answer.into_response()
+    })
 }
 
 /// A request that may be read.
@@ -214,6 +237,8 @@ enum What {
     Visit(Knock),
     /// There is nothing to read: it wants to hear of changes.
     Listener,
+    /// It ends a session.
+    End,
     /// The same, and wants its answers there.
     Stream,
 }
@@ -275,10 +300,13 @@ async fn wanted(
             subject: String::new(),
             response: Box::new(Answer::error(None, &error).into_response()),
         })?;
-    // 4. The method: messages come by POST; only upstreams have sessions to end.
+    // 4. The method: messages come by POST; GET listens, DELETE ends a session.
     let listens = request.method == Method::GET && listen::is_asked_for(headers);
     match entrance {
         Entrance::Messages(Door::Mcp) if listens => return Ok(What::Listener),
+        Entrance::Messages(Door::Mcp) if request.method == Method::DELETE => {
+            return Ok(What::End);
+        }
         // Not every client of that time says what it accepts.
         Entrance::Sse if request.method == Method::GET => return Ok(What::Stream),
         Entrance::Upstream if listens => return Ok(What::Visit(Knock::Get)),
@@ -306,8 +334,8 @@ fn not_a_post(entrance: Entrance) -> Refusal {
             "Send messages by POST. Before 2026-07-28, GET with Accept: text/event-stream listens and DELETE ends a session.",
         ),
         Entrance::Messages(Door::Mcp) => (
-            "GET, POST",
-            "Send messages by POST. Before 2026-07-28, GET with Accept: text/event-stream opens a stream of changes.",
+            "GET, POST, DELETE",
+            "Send messages by POST. Before 2026-07-28, GET with Accept: text/event-stream opens a stream of changes, and DELETE ends a session.",
         ),
         Entrance::Messages(Door::Message) => ("POST", "Send messages by POST."),
         Entrance::Messages(Door::Sse) => (

@@ -30,7 +30,7 @@ use futures::{StreamExt, stream};
 use tokio::sync::watch;
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
-use wardgate_domain::{Ambient, Caller, Digest};
+use wardgate_domain::{Ambient, Caller};
 
 use self::following::{Following, Words};
 use crate::mcp::Version;
@@ -64,12 +64,6 @@ pub(crate) fn is_asked_for(headers: &HeaderMap) -> bool {
         .map(|named| named.to_str().unwrap_or_default().parse::<Version>());
     takes_events(headers)
         && version.is_none_or(|named| named.is_ok_and(|version| !version.is_modern()))
-}
-
-/// The session that a client of an older version is in, if it has one; only a digest of its id is kept.
-pub(crate) fn session_of(headers: &HeaderMap) -> Option<Digest> {
-    let id = headers.get("mcp-session-id")?;
-    Some(Digest::of(id.as_bytes()))
 }
 
 /// Everyone who listens.

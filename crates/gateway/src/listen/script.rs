@@ -70,6 +70,22 @@ impl Script {
         }
     }
 
+    /// The same for a client that did not listen for a while: everything may have changed, the resources at `uris`
+    /// too, which it is subscribed to.
+    pub(crate) fn after_absence(mut self, uris: &[String]) -> Self {
+        let words = Words {
+            list: true,
+            uris: uris.to_vec(),
+        };
+        let parts = [
+            self.first.clone(),
+            self.lists_changed(),
+            self.resources_changed(&words),
+        ];
+        self.first = parts.concat().into();
+        self
+    }
+
     /// Of `subscriptions/listen`; there is nothing to hear but of what is `offered`.
     pub(crate) fn of_subscription(
         request: &Request<'_>,

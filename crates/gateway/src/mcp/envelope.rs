@@ -136,6 +136,25 @@ pub(crate) fn object<'a, T: Deserialize<'a>>(text: &'a str) -> Option<T> {
     serde_json::from_str(text).ok().filter(|_| is_object)
 }
 
+/// The id, as written, of the request that `text` cancels.
+pub(crate) fn cancelled(text: &str) -> Option<&str> {
+    #[derive(Deserialize)]
+    struct Cancelled<'a> {
+        method: Cow<'a, str>,
+        #[serde(borrow)]
+        params: &'a RawValue,
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Params<'a> {
+        #[serde(borrow)]
+        request_id: &'a RawValue,
+    }
+    let message: Cancelled<'_> = object(text)?;
+    let params: Params<'_> = object(message.params.get())?;
+    (message.method == "notifications/cancelled").then_some(params.request_id.get())
+}
+
 /// A string, or an integer without fraction or exponent (MCP: "Request IDs").
 pub(super) fn is_id(raw: &RawValue) -> bool {
     match raw.get().as_bytes() {

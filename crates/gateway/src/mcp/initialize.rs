@@ -1,9 +1,9 @@
-//! `initialize` of the versions before 2026-07-28. It opens no session: the version travels in the
-//! `MCP-Protocol-Version` header of every later request.
+//! `initialize` of the versions before 2026-07-28: what is agreed on. Where there are sessions it begins one; without,
+//! the version travels in the `MCP-Protocol-Version` header of every later request.
 
 use super::discover::{INSTRUCTIONS, capabilities, inner};
 use super::envelope::{Request, text_of};
-use super::{Post, Version};
+use super::{Door, Post, Version};
 use crate::Gateway;
 use crate::reply::{Answer, RpcError, SERVER_INFO};
 
@@ -36,6 +36,10 @@ pub(super) fn initialize(
     version: Version,
 ) -> Answer {
     let mut capabilities = capabilities(gateway, &post.view);
+    // There is a stream on which it hears what is said before an answer.
+    if post.door != Door::Message {
+        capabilities["logging"] = serde_json::json!({});
+    }
     if !version.has_audio()
         && let Some(capabilities) = capabilities.as_object_mut()
     {

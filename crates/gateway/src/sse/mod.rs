@@ -31,7 +31,7 @@ use wardgate_domain::{Caller, Digest};
 use crate::Gateway;
 use crate::content;
 use crate::listen::Script;
-use crate::mcp::{self, Post, object, scan};
+use crate::mcp::{self, Post, cancelled, scan};
 use crate::reply::{Answer, RpcError};
 use crate::session::Purpose;
 use crate::view::View;
@@ -141,27 +141,6 @@ fn session_id(query: Option<&str>) -> Option<&str> {
     pairs
         .find(|(name, _)| *name == "session_id")
         .map(|pair| pair.1)
-}
-
-/// The id, as written, of the request that `text` cancels.
-fn cancelled(text: &str) -> Option<&str> {
-    use serde_json::value::RawValue;
-
-    #[derive(Deserialize)]
-    struct Cancelled<'a> {
-        method: std::borrow::Cow<'a, str>,
-        #[serde(borrow)]
-        params: &'a RawValue,
-    }
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Params<'a> {
-        #[serde(borrow)]
-        request_id: &'a RawValue,
-    }
-    let message: Cancelled<'_> = object(text)?;
-    let params: Params<'_> = object(message.params.get())?;
-    (message.method == "notifications/cancelled").then_some(params.request_id.get())
 }
 
 fn unknown() -> RpcError {

@@ -51,10 +51,10 @@ pub(crate) struct Asker {
     pub(crate) id: Box<RawValue>,
     pub(crate) version: Version,
     pub(crate) caller: Arc<Caller>,
-    /// What the token is good for.
-    pub(crate) access: Access,
     pub(crate) client_ip: String,
     pub(crate) view: View,
+    /// What the token is good for.
+    pub(crate) access: Access,
 }
 
 /// What is wanted.
@@ -65,7 +65,7 @@ pub(crate) trait Work: Send + Sync + Sized + 'static {
     /// How the record says that there is no such thing.
     const UNKNOWN: &'static str;
 
-    /// By which it is wanted.
+    /// Of MCP.
     fn method(&self) -> &'static str;
 
     /// What it is of; none where nobody offers that, or not in this view.
@@ -73,6 +73,11 @@ pub(crate) trait Work: Send + Sync + Sized + 'static {
 
     /// What the policy decides on.
     fn arguments(&self, target: &Self::Target) -> Bytes;
+
+    /// What else the request must say of `target`. Only who may have it learns of that.
+    fn check(&self, _target: &Self::Target) -> Result<(), Stop> {
+        Ok(())
+    }
 
     /// Method, name and arguments: what is asked for again belongs to the same. None of what never asks.
     fn matter(&self) -> Option<(&'static str, &str, &[u8])>;
@@ -233,10 +238,10 @@ impl<W: Work> Story<W> {
             return Err(Stop::Disabled);
         }
         let grant = self.authorize(&target).await?;
-        let (access, method) = (&self.asker.access, self.work.method());
-        access
-            .apply(&self.gateway, method, target.facts())
-            .map_err(|error| Stop::InsufficientScope(Box::new(error)))?;
+        self.work.check(&target)?;
+        let access = &self.asker.access;
+        let applied = access.apply(&self.gateway, self.work.method(), target.facts());
+        applied.map_err(Stop::Scope)?;
         Ok((target, grant))
     }
 

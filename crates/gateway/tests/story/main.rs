@@ -32,6 +32,7 @@ mod permits;
 mod record;
 mod refusals;
 mod resources;
+mod sessions;
 mod shapes;
 mod sse;
 mod subscriptions;
