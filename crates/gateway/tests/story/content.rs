@@ -74,7 +74,7 @@ async fn offer(world: &World, doors: usize) {
     .await;
 }
 
-async fn world() -> World {
+pub(crate) async fn world() -> World {
     let world = World::start_without_memory(json!({})).await;
     offer(&world, 2).await;
     world

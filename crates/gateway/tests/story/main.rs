@@ -23,6 +23,7 @@ mod dialogue;
 mod failures;
 mod hang_up;
 mod http;
+mod input_required;
 mod listen;
 mod memory;
 mod memory_fields;
