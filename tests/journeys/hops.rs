@@ -274,7 +274,7 @@ async fn arrived(State(server): State<Arc<Server>>, request: Request) -> Respons
     let client = &message["params"]["_meta"]["io.modelcontextprotocol/clientInfo"]["name"];
     let result = match message["method"].as_str().unwrap_or_default() {
         "server/discover" if client == "wardgate" => {
-            json!({ "supportedVersions": ["2026-07-28"], "capabilities": { "tools": {} } })
+            json!({ "supportedVersions": ["2026-07-28", "2025-11-25"], "capabilities": { "tools": {} } })
         }
         "tools/list" => {
             json!({ "tools": [{ "name": "read", "inputSchema": { "type": "object" } }] })
