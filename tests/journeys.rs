@@ -29,6 +29,7 @@ mod journeys {
     mod bad_tokens;
     mod change;
     mod chat;
+    mod cost;
     mod direct_methods;
     mod examples;
     mod guides;

@@ -215,7 +215,7 @@ fn post(gateway: &Gateway, visit: &Visit, body: &Bytes) -> Result<Errand, Refuse
             let why = "`id` is missing: of messages without one only `notifications/` are taken";
             return Err(no_id(RpcError::invalid_request(why)));
         }
-        Message::Notification | Message::Response => {
+        Message::Notification | Message::Response(_) => {
             if let Some(message) = handles::related(gateway, visit, text) {
                 errand.exchange = Exchange::Post(message.into());
             }
@@ -329,11 +329,6 @@ fn subject(request: &Request<'_>, body: &Bytes) -> Result<Subject, RpcError> {
 /// What a completion is of: whoever may not use it learns nothing of its arguments either.
 fn completed(request: &Request<'_>) -> Result<Subject, RpcError> {
     #[derive(Deserialize)]
-    struct Params {
-        #[serde(rename = "ref")]
-        of: Reference,
-    }
-    #[derive(Deserialize)]
     #[serde(tag = "type")]
     enum Reference {
         #[serde(rename = "ref/prompt")]
@@ -341,10 +336,8 @@ fn completed(request: &Request<'_>) -> Result<Subject, RpcError> {
         #[serde(rename = "ref/resource")]
         Resource { uri: String },
     }
-    let params = request
-        .raw_params
-        .and_then(|raw| object::<Params>(raw.get()));
-    match params.map(|params| params.of) {
+    let reference = request.params.reference;
+    match reference.and_then(|raw| object::<Reference>(raw.get())) {
         Some(Reference::Prompt { name }) => Ok(Subject::Prompt {
             name,
             arguments: Bytes::new(),
@@ -359,18 +352,13 @@ fn completed(request: &Request<'_>) -> Result<Subject, RpcError> {
 /// The resources whose changes are asked for.
 fn listened(request: &Request<'_>) -> Result<Vec<String>, RpcError> {
     #[derive(Deserialize)]
-    struct Params {
-        notifications: Wanted,
-    }
-    #[derive(Deserialize)]
     struct Wanted {
         #[serde(default, rename = "resourceSubscriptions")]
         uris: Vec<String>,
     }
-    let params = request
-        .raw_params
-        .and_then(|raw| object::<Params>(raw.get()));
-    let uris = params.map(|params| params.notifications.uris);
+    let wanted = request.params.notifications;
+    let wanted = wanted.and_then(|raw| object::<Wanted>(raw.get()));
+    let uris = wanted.map(|wanted| wanted.uris);
     uris.filter(|uris| uris.len() <= MAX_LISTENED).ok_or_else(|| {
         RpcError::invalid_params(format!(
             "`params.notifications` must be an object, with at most {MAX_LISTENED} `resourceSubscriptions`"

@@ -97,17 +97,6 @@ pub(super) enum Unsealed {
     Misfit,
 }
 
-/// The members of a request that are handles.
-#[derive(Deserialize)]
-struct Held<'a> {
-    #[serde(borrow, default, rename = "requestState")]
-    state: Option<&'a RawValue>,
-    #[serde(borrow, default, rename = "taskId")]
-    task: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    notifications: Option<Followed<'a>>,
-}
-
 /// The members of a message of the upstream's, or of an answer to one, that are handles.
 #[derive(Deserialize)]
 struct Given<'a> {
@@ -153,18 +142,18 @@ pub(super) fn opened(
     subject: &Subject,
     text: &str,
 ) -> Result<Opened, RpcError> {
-    // Each is read: a client may write the names of members as it likes.
-    let held = match request.raw_params {
-        None => return Ok(Opened::default()),
-        Some(params) => object::<Held<'_>>(params.get()),
+    let params = &request.params;
+    let followed: Option<Followed<'_>> = match params.notifications {
+        None => None,
+        Some(wanted) => Some(object(wanted.get()).ok_or_else(|| {
+            let why = "`params.notifications` must be an object, its `taskIds` a list";
+            RpcError::invalid_params(why)
+        })?),
     };
-    let held = held.ok_or_else(|| {
-        RpcError::invalid_params("`params.notifications` must be an object, its `taskIds` a list")
-    })?;
     let (sealer, caller) = (gateway.sealer(), &visit.caller);
     let mut new = Vec::new();
     let mut used = None;
-    if let Some(state) = held.state {
+    if let Some(state) = params.request_state {
         let within = belonging(visit, &request.method, subject);
         let sealed = text_of(state).unwrap_or_default();
         let own = sealer.open::<String>(Purpose::RequestState, caller, &within, &sealed);
@@ -172,14 +161,13 @@ pub(super) fn opened(
         used = Some(Used::of(&sealed));
         new.push((state.get(), Value::from(own).to_string()));
     }
-    let followed = held.notifications.map(|wanted| wanted.tasks);
-    let followed = followed.unwrap_or_default();
+    let followed = followed.map(|wanted| wanted.tasks).unwrap_or_default();
     if followed.len() > MAX_LISTENED {
         let most = format!("`taskIds` has at most {MAX_LISTENED} entries");
         return Err(RpcError::invalid_params(most));
     }
     let mut tasks = Vec::new();
-    for raw in held.task.into_iter().chain(followed) {
+    for raw in params.task_id.into_iter().chain(followed) {
         let sealed = text_of(raw).map(Cow::into_owned).unwrap_or_default();
         match sealer.open::<Task>(Purpose::Task, caller, &visit.source, &sealed) {
             Some(task) => {
