@@ -32,8 +32,8 @@ mod upstream;
 
 #[expect(unused_imports, reason = "for the import of tools")]
 pub(crate) use definition::ToolDefinition;
-pub(crate) use era::Eras;
-pub(crate) use error::UpstreamError;
+pub(crate) use era::{Eras, MISSING_CAPABILITY};
+pub(crate) use error::{RpcError, UpstreamError};
 #[cfg(test)]
 pub(crate) use events::Health;
 pub(crate) use http::carry::{Answer, Carried, Content, Events, Outbound, repeated};
