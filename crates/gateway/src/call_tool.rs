@@ -121,7 +121,7 @@ impl Work for ToolCall {
     }
 
     fn matter(&self) -> Option<(&'static str, &str, &[u8])> {
-        (self.dialect == Dialect::Mcp).then_some(("tools/call", &self.name, &self.arguments))
+        (self.dialect == Dialect::Mcp).then_some((self.method(), &self.name, &self.arguments))
     }
 
     async fn run(

@@ -28,7 +28,7 @@ use wardgate_telemetry::names;
 use crate::Gateway;
 use crate::call_tool::{self, ToolCall};
 use crate::content;
-use crate::dialogue::{LogLevel, Terms};
+use crate::dialogue::{LogLevel, Terms, answered};
 use crate::listen::Script;
 use crate::memory::{self, Subscribe};
 use crate::reply::{Answer, Dialect, RpcError};
@@ -39,7 +39,7 @@ use crate::streamable;
 use crate::view::View;
 
 pub(crate) use self::discover::inner;
-pub(crate) use self::envelope::{Message, Request, cancelled, object, present, text_of};
+pub(crate) use self::envelope::{Message, Request, Response, cancelled, object, present, text_of};
 pub(crate) use self::initialize::negotiate_on_stream;
 pub(crate) use self::list_tools::{Definition, MISSING_UPSTREAMS};
 pub(crate) use self::meta::Meta;
@@ -84,6 +84,14 @@ impl Post {
         match self.door {
             Door::Mcp | Door::Sse => version.as_str(),
             Door::Message => "jsonrpc",
+        }
+    }
+
+    /// What is sealed within its session is of use nowhere else.
+    pub(crate) fn session_name(&self) -> Option<String> {
+        match (&self.session, &self.streamable) {
+            (Some(session), _) => Some(session.name()),
+            (None, session) => Some(session.as_ref()?.name()),
         }
     }
 
@@ -174,9 +182,12 @@ async fn batch(gateway: &Arc<Gateway>, post: &Post, text: &str) -> Answer {
 async fn one(gateway: &Arc<Gateway>, post: &Post, text: &str) -> Answer {
     let request = match Message::read(text) {
         Ok(Message::Request(request)) => request,
-        Ok(Message::Notification | Message::Response) => {
+        Ok(message @ (Message::Notification | Message::Response(_))) => {
             if let (Some(session), Some(id)) = (&post.streamable, cancelled(text)) {
                 gateway.mailbox().cancel(session, id).await;
+            }
+            if let (Some(session), Message::Response(response)) = (post.session_name(), message) {
+                answered(gateway, &post.caller, &session, &response).await;
             }
             return match post.version() {
                 Ok(_) => Answer::accepted(),

@@ -28,7 +28,7 @@ use wardgate_telemetry::names;
 use crate::Gateway;
 use crate::authority::{Authorization, Grant};
 use crate::catalogue::{self, Index};
-use crate::dialogue::{self, Audience, Dialogue, Questions, Terms};
+use crate::dialogue::{self, Audience, Dialogue, Questions, Terms, Unanswered};
 use crate::mcp::{Request, Version};
 use crate::reply::{Answer, RpcError, call_meta};
 use crate::scopes::Access;
@@ -331,7 +331,10 @@ impl<W: Work> Story<W> {
                 // What it is asked leaves before the outcome.
                 self.intend().await?;
                 let asked = self.dialogue.ask(questions.as_json()).await;
-                asked.map_err(Stop::Unanswered)?
+                asked.map_err(|unanswered| match unanswered {
+                    Unanswered::Cancelled => Stop::Cancelled,
+                    unanswered => Stop::Unanswered(unanswered),
+                })?
             };
             resumption = Some(Resumption {
                 state: waits.state,

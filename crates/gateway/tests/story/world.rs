@@ -115,7 +115,7 @@ pub(crate) struct World {
     store: Value,
     stop: oneshot::Sender<()>,
     served: JoinHandle<()>,
-    _files: tempfile::TempDir,
+    files: tempfile::TempDir,
 }
 
 impl World {
@@ -231,7 +231,7 @@ impl World {
             store,
             stop,
             served,
-            _files: files,
+            files,
         }
     }
 
@@ -315,6 +315,16 @@ impl World {
     /// The same, while the test goes on.
     pub(crate) fn calling(&self, version: &str, tool: &str) -> JoinHandle<Reply> {
         tokio::spawn(Reply::to(self.tools_call(version, tool, "{}")))
+    }
+
+    /// Every byte of the gateway's store.
+    pub(crate) fn stored(&self) -> Vec<u8> {
+        let files = std::fs::read_dir(self.files.path()).unwrap();
+        let files = files.map(|file| file.unwrap().path());
+        let stored = files.filter(|path| path.display().to_string().contains("gateway.sqlite"));
+        stored
+            .flat_map(|path| std::fs::read(path).unwrap())
+            .collect()
     }
 
     /// Tells the gateway to stop.
