@@ -26,6 +26,7 @@ mod mcp;
 mod memory;
 mod refusals;
 mod reply;
+mod scopes;
 mod session;
 mod sse;
 mod stages;
@@ -50,6 +51,7 @@ use wardgate_rpc::{Neighbour, Readiness};
 use wardgate_telemetry::Metrics;
 
 pub use config::{Config, Limits};
+pub use scopes::ScopesConfig;
 pub use session::SessionKey;
 
 use authority::Authority;
@@ -60,7 +62,7 @@ use reply::Answer;
 use session::Sealer;
 use sse::{Relay, Streams};
 use store::Store;
-use streamable::Mailbox;
+use streamable::{Heart, Mailbox};
 use trail::Trail;
 
 /// How often a start that waits says what for.
@@ -106,6 +108,7 @@ pub struct Gateway {
     sealer: Sealer,
     store: Arc<Store>,
     mailbox: Mailbox,
+    heart: Arc<Heart>,
     /// Sessions of HTTP+SSE whose streams are here.
     streams: Streams,
     relay: Relay,
@@ -144,7 +147,12 @@ impl Gateway {
         let store = config.store.as_deref().unwrap_or_default();
         let store = Store::open(store, ambient.clone()).await;
         let store = store.map_err(|error| Error::Config(error.to_string()))?;
-        let auth = Arc::new(Authenticator::new(config.auth.clone(), ambient.clone()).await?);
+        let public_url = match &config.public_url {
+            Some(url) => url.trim_end_matches('/').to_owned(),
+            None => format!("http://{}", bound.address()),
+        };
+        let auth = Authenticator::new(config.auth.clone(), Some(&public_url), ambient.clone());
+        let auth = Arc::new(auth.await?);
         let runner = ToolRunnerClient::new(neighbours.tool_runner.link, NEIGHBOUR_LIMIT);
         let policy = PolicyClient::new(neighbours.policy.link, NEIGHBOUR_LIMIT);
         let changes = Changes::default();
@@ -171,15 +179,13 @@ impl Gateway {
             ),
             sealer: Sealer::new(key, ambient.clone()),
             mailbox: Mailbox::new(&store),
+            heart: Heart::new(&store, &ambient),
             store,
             visits: Places::new(config.limits.connections),
             streams: Streams::default(),
             relay: Relay::new()?,
             _recorder: AbortOnDropHandle::new(tokio::spawn(recorder)),
-            public_url: config
-                .public_url
-                .clone()
-                .unwrap_or_else(|| format!("http://{}", bound.address())),
+            public_url,
             config,
             origins,
             ambient,
@@ -307,6 +313,10 @@ impl Gateway {
 
     fn mailbox(&self) -> &Mailbox {
         &self.mailbox
+    }
+
+    fn heart(&self) -> &Arc<Heart> {
+        &self.heart
     }
 
     fn runner(&self) -> &ToolRunnerClient {

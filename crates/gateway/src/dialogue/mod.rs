@@ -8,6 +8,7 @@
 //! A client hears only what it asked to hear, and a call that says nothing costs no stream. A modern client is never
 //! asked here: the answer itself asks it.
 
+mod asking;
 mod elicitation;
 mod log_level;
 mod out;
@@ -30,8 +31,11 @@ use crate::listen::takes_events;
 use crate::mcp::{Door, Meta, Post, Request, Version};
 use crate::reply::{Answer, RpcError};
 use crate::sse;
-use crate::streamable::Expected;
+use crate::streamable::{Expected, Writer};
 
+use self::asking::Respondent;
+
+pub(crate) use self::asking::answered;
 pub(crate) use self::log_level::LogLevel;
 pub(crate) use self::out::{Out, channel, event};
 pub(crate) use self::questions::{Audience, Questions, Unaskable};
@@ -48,6 +52,8 @@ pub(crate) struct Terms {
     voice: Voice,
     /// The client wants no result any more.
     pub(crate) cancel: CancellationToken,
+    /// In a session, it can be asked something.
+    respondent: Option<Respondent>,
     /// In a session, it can say so at any gateway while this is kept.
     _cancellable: Option<Expected>,
 }
@@ -57,6 +63,8 @@ pub(crate) struct Terms {
 enum Voice {
     /// On the answer to its POST, which becomes a stream.
     Answer,
+    /// The same, in a session, where it is kept for whoever loses it.
+    Kept(Box<Writer>),
     /// On the stream of its session of HTTP+SSE.
     Stream(Arc<sse::Session>),
     /// Nowhere: one request has one answer.
@@ -66,18 +74,21 @@ enum Voice {
 impl Terms {
     /// Those of the client of one request.
     pub(crate) fn of(
-        gateway: &Gateway,
+        gateway: &Arc<Gateway>,
         post: &Post,
         request: &Request<'_>,
         meta: &Meta<'_>,
         version: Version,
     ) -> Result<Self, RpcError> {
-        let voice = match &post.session {
-            Some(session) => Voice::Stream(Arc::clone(session)),
-            None if post.door == Door::Mcp && takes_events(&post.headers) && !post.is_batch() => {
-                Voice::Answer
+        let can_stream = post.door == Door::Mcp && takes_events(&post.headers) && !post.is_batch();
+        let voice = match (&post.session, &post.streamable) {
+            (Some(session), _) => Voice::Stream(Arc::clone(session)),
+            (None, Some(session)) if can_stream => {
+                let writer = Writer::new(gateway, &post.caller, session, request.id);
+                Voice::Kept(Box::new(writer))
             }
-            None => Voice::Nowhere,
+            (None, None) if can_stream => Voice::Answer,
+            (None, _) => Voice::Nowhere,
         };
         // What an older client can do, it said when its session began.
         let (capabilities, log_level) = match (&post.streamable, &post.session) {
@@ -86,6 +97,8 @@ impl Terms {
             (None, Some(session)) => (session.declared().to_json(), session.log_level()),
             (None, None) => (None, None),
         };
+        let name = post.session_name().filter(|_| !version.is_modern());
+        let respondent = name.map(|name| Respondent::new(gateway, &post.caller, name));
         let session = post.streamable.as_ref();
         let cancellable = session.map(|session| gateway.mailbox().begin(session, request.id));
         let cancel = cancellable.as_ref().map(|call| call.is_there.clone());
@@ -96,6 +109,7 @@ impl Terms {
             progress_token: meta.progress_token()?.map(ToOwned::to_owned),
             voice,
             cancel: cancel.unwrap_or_default(),
+            respondent,
             _cancellable: cancellable,
         })
     }
@@ -109,6 +123,7 @@ impl Terms {
             progress_token: None,
             voice: Voice::Nowhere,
             cancel: CancellationToken::new(),
+            respondent: None,
             _cancellable: None,
         }
     }
@@ -119,6 +134,12 @@ impl Terms {
 pub(crate) enum Unanswered {
     /// There is no stream to ask it on.
     NoWay,
+    /// It took too long.
+    Late,
+    /// It answered with an error, or with something that is no answer.
+    Refused,
+    /// It wants no result any more.
+    Cancelled,
 }
 
 impl Unanswered {
@@ -126,6 +147,9 @@ impl Unanswered {
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::NoWay => "client_cannot_be_asked",
+            Self::Late => "client_did_not_answer",
+            Self::Refused => "client_refused",
+            Self::Cancelled => "cancelled",
         }
     }
 
@@ -133,6 +157,9 @@ impl Unanswered {
     pub(crate) fn in_words(self) -> &'static str {
         match self {
             Self::NoWay => "It asks for input, and there is no stream to ask the client on.",
+            Self::Late => "It asked for input, and the client did not answer in time.",
+            Self::Refused => "It asked for input, and the client answered with an error.",
+            Self::Cancelled => "The call was cancelled.",
         }
     }
 }
@@ -219,7 +246,18 @@ impl Dialogue {
 
     /// Says `notification`, a JSON-RPC message.
     pub(crate) async fn say(&mut self, notification: &str) {
-        match &self.terms.voice {
+        match &mut self.terms.voice {
+            Voice::Kept(writer) => {
+                if !writer.has_begun() {
+                    let first = writer.begin().await;
+                    self.out.begin(Answer::events);
+                    if let Some(first) = first {
+                        self.out.say(first).await;
+                    }
+                }
+                let event = writer.keep(notification, false).await;
+                self.out.say(event).await;
+            }
             Voice::Answer => {
                 if let Out::Silent(_) = self.out {
                     self.out.begin(Answer::events);
@@ -233,14 +271,25 @@ impl Dialogue {
 
     /// Asks a client of an older version `input_requests`, an MCP object of that name, and gives what it answered by
     /// the same keys.
-    #[expect(
-        clippy::unused_async,
-        reason = "whoever can be asked is waited for; nobody can yet"
-    )]
-    pub(crate) async fn ask(&mut self, _input_requests: &str) -> Result<Bytes, Unanswered> {
-        match self.terms.voice {
-            Voice::Answer | Voice::Stream(_) | Voice::Nowhere => Err(Unanswered::NoWay),
+    pub(crate) async fn ask(&mut self, input_requests: &str) -> Result<Bytes, Unanswered> {
+        if matches!(self.terms.voice, Voice::Answer | Voice::Nowhere) {
+            return Err(Unanswered::NoWay);
         }
+        let respondent = self.terms.respondent.take();
+        let respondent = respondent.ok_or(Unanswered::NoWay)?;
+        let requests = respondent.requests(input_requests);
+        let (asked, messages) = requests.ok_or(Unanswered::NoWay)?;
+        for message in messages {
+            self.say(&message).await;
+        }
+        let cancel = self.terms.cancel.clone();
+        let answers = tokio::select! {
+            biased;
+            () = cancel.cancelled() => Err(Unanswered::Cancelled),
+            answers = respondent.answers(&asked) => answers,
+        };
+        self.terms.respondent = Some(respondent);
+        answers
     }
 
     /// Waits for `doing`, unless the client wants no result any more, or what is done in this process panics: that ends
@@ -268,7 +317,14 @@ impl Dialogue {
 
     /// Gives the answer; nothing follows it.
     pub(crate) async fn answer(mut self, answer: Answer) {
-        self.out.finish(answer).await;
+        match &mut self.terms.voice {
+            Voice::Kept(writer) if writer.has_begun() => {
+                let message = answer.into_text().unwrap_or_default();
+                let event = writer.keep(&message, true).await;
+                self.out.end(event).await;
+            }
+            _ => self.out.finish(answer).await,
+        }
     }
 }
 

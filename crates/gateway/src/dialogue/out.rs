@@ -73,11 +73,16 @@ impl<T: From<Answer>> Out<T> {
         match self {
             Self::Speaking(_) => {
                 let message = answer.into_text().unwrap_or_default();
-                self.say(event(None, None, &message)).await;
-                *self = Self::Over;
+                self.end(event(None, None, &message)).await;
             }
             Self::Silent(_) | Self::Over => self.answer(answer.into()),
         }
+    }
+
+    /// Says `event`, which nothing follows.
+    pub(crate) async fn end(&mut self, event: Bytes) {
+        self.say(event).await;
+        *self = Self::Over;
     }
 
     /// Waits until the client hangs up.

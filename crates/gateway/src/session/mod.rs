@@ -14,7 +14,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use wardgate_domain::{About, Ambient, Caller, SealKey, Timestamp};
+use wardgate_domain::{About, Ambient, Caller, SealKey, Timestamp, derive_key};
 
 /// The longest text that a header has to hold, in bytes.
 const MAX_IN_HEADER: usize = 4_096;
@@ -58,6 +58,8 @@ pub(crate) enum Purpose {
     Session,
     /// The place in a stream of such a session.
     Event,
+    /// The id of a request to a client of an older version.
+    Question,
     /// A message that one replica hands to another.
     SseRelay,
 }
@@ -73,6 +75,7 @@ impl Purpose {
             Self::SseStream => "wardgate sse stream 1",
             Self::Session => "wardgate session 1",
             Self::Event => "wardgate event 1",
+            Self::Question => "wardgate question 1",
             Self::SseRelay => "wardgate sse relay 1",
         }
     }
@@ -83,7 +86,9 @@ impl Purpose {
             Self::UpstreamSession | Self::Session | Self::SseStream | Self::Task => {
                 Duration::from_hours(24)
             }
-            Self::UpstreamEvent | Self::Event | Self::RequestState => Duration::from_hours(1),
+            Self::UpstreamEvent | Self::Event | Self::Question | Self::RequestState => {
+                Duration::from_hours(1)
+            }
             Self::PendingCall => Duration::from_mins(10),
             Self::SseRelay => Duration::from_mins(1),
         }
@@ -101,8 +106,13 @@ impl Purpose {
 /// Seals and opens.
 pub(crate) struct Sealer {
     key: SealKey,
+    /// Of what the store keeps: its nonces are counted by themselves.
+    at_rest: SealKey,
     ambient: Ambient,
 }
+
+/// Tells the key of what is kept from that of what is handed out.
+const AT_REST: &[u8] = b"wardgate gateway store: what clients hear and say v1";
 
 #[derive(Serialize, Deserialize)]
 struct Dated<T> {
@@ -116,6 +126,7 @@ impl Sealer {
     pub(crate) fn new(key: &SessionKey, ambient: Ambient) -> Self {
         Self {
             key: SealKey::from_bytes(&key.0),
+            at_rest: SealKey::from_bytes(&derive_key(&key.0, AT_REST)),
             ambient,
         }
     }
@@ -159,11 +170,27 @@ impl Sealer {
             .since(Timestamp::from_micros(dated.since_micros));
         (age <= purpose.lasts()).then_some(dated.value)
     }
+
+    /// `plain` for the store, of `caller`'s; `within` says what and where it is. None does not happen: AES takes it.
+    pub(crate) fn keep(&self, caller: &Caller, within: &str, plain: &[u8]) -> Option<Vec<u8>> {
+        let about = owned("wardgate kept 1", caller, within);
+        self.at_rest.seal(&about, plain, &self.ambient).ok()
+    }
+
+    /// What was kept as the same.
+    pub(crate) fn kept(&self, caller: &Caller, within: &str, sealed: &[u8]) -> Option<Vec<u8>> {
+        let about = owned("wardgate kept 1", caller, within);
+        self.at_rest.open(&about, sealed.to_vec()).ok()
+    }
 }
 
 /// Not the token: a client that renews it keeps its session.
 fn about(purpose: Purpose, caller: &Caller, within: &str) -> About {
-    About::new(purpose.as_str())
+    owned(purpose.as_str(), caller, within)
+}
+
+fn owned(kind: &'static str, caller: &Caller, within: &str) -> About {
+    About::new(kind)
         .and(caller.tenant().as_bytes())
         .and(caller.issuer().as_bytes())
         .and(caller.subject().as_bytes())

@@ -21,6 +21,8 @@ mod streams;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use metrics::counter;
 use tokio::sync::OnceCell;
 use wardgate_domain::{Ambient, Timestamp};
@@ -31,7 +33,7 @@ use database::{Database, Value};
 
 pub(crate) use letters::LetterId;
 pub(crate) use sessions::{Held, SessionId};
-pub(crate) use streams::{ALIVE, Kept, ReplicaId, State, StreamId, TakenOver, Written};
+pub(crate) use streams::{Kept, ReplicaId, State, StreamId, Written};
 
 /// How long one operation may take.
 const LIMIT: Duration = Duration::from_secs(2);
@@ -124,7 +126,7 @@ impl Store {
     /// The database, brought to the schema this program knows.
     async fn database(&self) -> Result<&Database, StoreError> {
         let migrated = self.migrated.get_or_try_init(|| async {
-            let migrated = within(self.database.migrate()).await;
+            let migrated = within(self.database.migrate().boxed()).await;
             if let Err(error) = &migrated {
                 self.tell(error);
             }
@@ -140,7 +142,7 @@ impl Store {
         values: [Value; N],
     ) -> Result<u64, StoreError> {
         let database = self.database().await?;
-        self.told(within(database.execute(statement, values)).await)
+        self.told(within(database.execute(statement, values).boxed()).await)
     }
 
     async fn rows<T: database::Row, const N: usize>(
@@ -149,7 +151,7 @@ impl Store {
         values: [Value; N],
     ) -> Result<Vec<T>, StoreError> {
         let database = self.database().await?;
-        self.told(within(database.rows(statement, values)).await)
+        self.told(within(database.rows(statement, values).boxed()).await)
     }
 
     fn told<T>(&self, done: Result<T, StoreError>) -> Result<T, StoreError> {
@@ -185,7 +187,7 @@ impl Store {
 }
 
 /// Waits at most [`LIMIT`], whatever the database does.
-async fn within<T>(work: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
+async fn within<T>(work: BoxFuture<'_, Result<T, StoreError>>) -> Result<T, StoreError> {
     tokio::time::timeout(LIMIT, work)
         .await
         .unwrap_or(Err(StoreError::Late))

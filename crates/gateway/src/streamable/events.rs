@@ -5,6 +5,7 @@ use std::time::Duration;
 use axum::http::HeaderMap;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use wardgate_domain::Caller;
 
 use super::Session;
@@ -67,6 +68,57 @@ impl Place {
             .and_then(|text| gateway.sealer().open(Purpose::Event, caller, &within, text));
         place.map(Some).ok_or_else(RpcError::unknown_event)
     }
+}
+
+/// An event as the store keeps it.
+pub(super) fn seal_event(
+    gateway: &Gateway,
+    caller: &Caller,
+    session: &Session,
+    (stream, position): (StreamId, i64),
+    message: &str,
+) -> Option<Vec<u8>> {
+    let within = within(session, stream, position);
+    gateway.sealer().keep(caller, &within, message.as_bytes())
+}
+
+pub(super) fn open_event(
+    gateway: &Gateway,
+    caller: &Caller,
+    session: &Session,
+    (stream, position): (StreamId, i64),
+    sealed: &[u8],
+) -> Option<String> {
+    let within = within(session, stream, position);
+    let message = gateway.sealer().kept(caller, &within, sealed)?;
+    String::from_utf8(message).ok()
+}
+
+/// The id of the request that a stream answers, as the store keeps it.
+pub(super) fn seal_request(
+    gateway: &Gateway,
+    caller: &Caller,
+    session: &Session,
+    stream: StreamId,
+    id: &RawValue,
+) -> Option<Vec<u8>> {
+    seal_event(gateway, caller, session, (stream, 0), id.get())
+}
+
+pub(super) fn open_request(
+    gateway: &Gateway,
+    caller: &Caller,
+    session: &Session,
+    stream: StreamId,
+    sealed: &[u8],
+) -> Option<Box<RawValue>> {
+    let id = open_event(gateway, caller, session, (stream, 0), sealed)?;
+    RawValue::from_string(id).ok()
+}
+
+fn within(session: &Session, stream: StreamId, position: i64) -> String {
+    let stream = u128::from_be_bytes(stream.0);
+    format!("{}/{stream:032x}/{position}", session.name())
 }
 
 /// The event that a stream begins with.

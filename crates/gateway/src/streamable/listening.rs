@@ -14,12 +14,14 @@ use wardgate_domain::Caller;
 use wardgate_rpc::client::Session as OfMemory;
 
 use super::events::{Place, primer};
+use super::resuming::resume;
 use super::{Session, enter};
 use crate::Gateway;
 use crate::content;
 use crate::listen::Script;
 use crate::memory::ConversationUri;
 use crate::reply::{Answer, RpcError};
+use crate::store::StreamId;
 use crate::view::View;
 
 /// Answers a GET of a client of an older version.
@@ -40,7 +42,10 @@ pub(crate) async fn listen(
         Some(Place::Listening) => {
             script = script.after_absence(&subscribed(gateway, caller, &session).await);
         }
-        Some(Place::Answer(..)) => return Err(RpcError::unknown_event()),
+        Some(Place::Answer(stream, after)) => {
+            let place = (StreamId(stream), after);
+            return resume(gateway, caller, &session, place).await;
+        }
     }
     let listener = Listener {
         gateway: Arc::clone(gateway),

@@ -4,7 +4,9 @@
 //!  initialize ───────▶ begin ── Mcp-Session-Id: sealed for the caller: version, capabilities, id
 //!  POST, GET, DELETE ▶ enter ── opens the id, asks the store whether it lasts: 404 if not
 //!                        │
-//!     GET ─▶ listening ──┘      a stream of changes, one for each session at a time
+//!     GET ─▶ listening ──┤      a stream of changes, one for each session at a time
+//!         └▶ resuming        │      the rest of an answer, by the id of its last event that was heard
+//!    POST ─▶ writing ────┘      an answer as a stream, kept event by event
 //! ```
 //!
 //! Everything a session is about travels with its client; the store, which every replica shares, knows only that it
@@ -12,8 +14,11 @@
 
 mod declared;
 mod events;
+mod heart;
 mod listening;
 mod mailbox;
+mod resuming;
+mod writing;
 
 use std::sync::Arc;
 
@@ -31,8 +36,10 @@ use crate::store::{Held, SessionId};
 use crate::view::View;
 
 pub(crate) use self::declared::Declared;
+pub(crate) use self::heart::Heart;
 pub(crate) use self::listening::listen;
 pub(crate) use self::mailbox::{Expected, Mailbox};
+pub(crate) use self::writing::Writer;
 
 /// Names a session, in requests and in the answer to `initialize`.
 pub(crate) const HEADER: &str = "mcp-session-id";
