@@ -17,6 +17,7 @@ use std::fmt::Write;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
+use axum::http::HeaderMap;
 use bytes::Bytes;
 use futures::FutureExt;
 use serde_json::Value;
@@ -48,6 +49,8 @@ pub(crate) struct Terms {
     voice: Voice,
     /// The client wants no result any more.
     pub(crate) cancel: CancellationToken,
+    /// The trace that the client is in, where it says so in the message alone; as headers.
+    pub(crate) trace: HeaderMap,
     /// In a session, it can say so at any gateway while this is kept.
     _cancellable: Option<Expected>,
 }
@@ -101,6 +104,11 @@ impl Terms {
             progress_token: meta.progress_token()?.map(ToOwned::to_owned),
             voice,
             cancel: cancel.unwrap_or_default(),
+            trace: if post.headers.contains_key("traceparent") {
+                HeaderMap::new()
+            } else {
+                meta.trace_context()
+            },
             _cancellable: cancellable,
         })
     }
@@ -114,6 +122,7 @@ impl Terms {
             progress_token: None,
             voice: Voice::Nowhere,
             cancel: CancellationToken::new(),
+            trace: HeaderMap::new(),
             _cancellable: None,
         }
     }

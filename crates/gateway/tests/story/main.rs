@@ -19,6 +19,7 @@ mod catalogue;
 mod content;
 mod decisions;
 mod dialogue;
+mod downgrades;
 mod failures;
 mod hang_up;
 mod http;
