@@ -112,8 +112,7 @@ impl Work for ToolCall {
         let Some(headers) = &self.repeated else {
             return Ok(());
         };
-        let repeated = &tool.definition.repeated;
-        check_repeated(repeated, &self.arguments, headers).map_err(Stop::Misrepeated)
+        check_repeated(&tool.repeated, &self.arguments, headers).map_err(Stop::Misrepeated)
     }
 
     fn arguments(&self, _target: &Arc<Tool>) -> Bytes {
