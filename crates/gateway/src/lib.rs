@@ -19,6 +19,7 @@ mod catalogue;
 mod config;
 mod content;
 mod dialogue;
+mod downgrade;
 mod edit;
 mod http;
 mod listen;
