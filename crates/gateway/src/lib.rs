@@ -1,7 +1,7 @@
 //! MCP in, governed calls out.
 //!
 //! ```text
-//!  client ──▶ http ──▶ mcp ──▶ call_tool ──▶ reply ──▶ client
+//!  client ──▶ http ──▶ mcp ────▶ story ────▶ reply ──▶ client
 //!             edge:    version,    │  ▲
 //!             origin,  method      │  │ receipt
 //!             Caller               ▼  │
@@ -9,7 +9,7 @@
 //!               └────▶ upstream: one server as it is, by the same rights
 //! ```
 //!
-//! One job: let a verified caller's call through the story in `call_tool`, in whichever protocol version
+//! One job: let a verified caller's call through the story in `story`, in whichever protocol version
 //! it came. It holds no session but open streams, and no tool; what it keeps (verified tokens, permits, the
 //! catalogue) can be lost at any moment without losing anything.
 
@@ -27,6 +27,7 @@ mod mcp;
 mod memory;
 mod refusals;
 mod reply;
+mod scopes;
 mod session;
 mod sse;
 mod stages;
@@ -51,6 +52,7 @@ use wardgate_rpc::{Neighbour, Readiness};
 use wardgate_telemetry::Metrics;
 
 pub use config::{Config, Limits};
+pub use scopes::ScopesConfig;
 pub use session::SessionKey;
 
 use authority::Authority;
@@ -146,7 +148,12 @@ impl Gateway {
         let store = config.store.as_deref().unwrap_or_default();
         let store = Store::open(store, ambient.clone()).await;
         let store = store.map_err(|error| Error::Config(error.to_string()))?;
-        let auth = Arc::new(Authenticator::new(config.auth.clone(), ambient.clone()).await?);
+        let public_url = match &config.public_url {
+            Some(url) => url.trim_end_matches('/').to_owned(),
+            None => format!("http://{}", bound.address()),
+        };
+        let auth = Authenticator::new(config.auth.clone(), Some(&public_url), ambient.clone());
+        let auth = Arc::new(auth.await?);
         let runner = ToolRunnerClient::new(neighbours.tool_runner.link, NEIGHBOUR_LIMIT);
         let policy = PolicyClient::new(neighbours.policy.link, NEIGHBOUR_LIMIT);
         let changes = Changes::default();
@@ -179,10 +186,7 @@ impl Gateway {
             streams: Streams::default(),
             relay: Relay::new()?,
             _recorder: AbortOnDropHandle::new(tokio::spawn(recorder)),
-            public_url: config
-                .public_url
-                .clone()
-                .unwrap_or_else(|| format!("http://{}", bound.address())),
+            public_url,
             config,
             origins,
             ambient,

@@ -69,6 +69,8 @@ pub(crate) struct Answer {
     retry_after: Option<u64>,
     /// `Mcp-Session-Id`, where a session begins.
     session: Option<HeaderValue>,
+    /// `WWW-Authenticate`.
+    challenge: Option<String>,
 }
 
 /// What it consists of.
@@ -90,6 +92,7 @@ impl Answer {
             refused: Vec::new(),
             retry_after: None,
             session: None,
+            challenge: None,
         }
     }
 
@@ -101,6 +104,7 @@ impl Answer {
             refused: Vec::new(),
             retry_after: None,
             session: None,
+            challenge: None,
         }
     }
 
@@ -205,6 +209,7 @@ impl Answer {
             },
             retry_after: error.retry_after,
             session: None,
+            challenge: error.challenge.clone(),
         }
     }
 
@@ -348,6 +353,7 @@ impl Answer {
             refused,
             retry_after: None,
             session: None,
+            challenge: None,
         }
     }
 
@@ -400,6 +406,13 @@ impl IntoResponse for Answer {
         if let Some(seconds) = self.retry_after {
             let headers = response.headers_mut();
             headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        // Scopes and URLs are checked when they are configured.
+        if let Some(challenge) = self.challenge
+            && let Ok(challenge) = HeaderValue::try_from(challenge)
+        {
+            let headers = response.headers_mut();
+            headers.insert(header::WWW_AUTHENTICATE, challenge);
         }
         response
     }

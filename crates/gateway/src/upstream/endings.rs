@@ -6,6 +6,7 @@ use wardgate_proto::common::v1::ErrorReason;
 use wardgate_rpc::client::{CallError, RelayFailure, ResultFacts};
 use wardgate_telemetry::names;
 
+use super::Visit;
 use super::errand::Subject;
 use super::right::{NoRight, Right};
 use super::story::Story;
@@ -216,10 +217,10 @@ impl Story {
     /// Refuses what never became a call.
     pub(super) async fn refuse(&mut self, error: &RpcError) {
         let answer = Answer::error(self.errand.id.as_deref(), error);
-        for reason in answer.refused() {
-            let (ip, subject) = (&self.visit.client_ip, self.visit.caller.subject());
-            self.gateway.refusals.count(reason, ip, subject);
-        }
+        let Visit {
+            client_ip, caller, ..
+        } = &self.visit;
+        self.gateway.count(&answer, client_ip, caller);
         self.out.finish(answer).await;
     }
 

@@ -14,6 +14,8 @@
 mod fakes;
 mod world;
 
+mod access;
+mod asked;
 mod bodies;
 mod catalogue;
 mod content;
@@ -33,6 +35,7 @@ mod permits;
 mod record;
 mod refusals;
 mod resources;
+mod resumed;
 mod sessions;
 mod shapes;
 mod sse;
