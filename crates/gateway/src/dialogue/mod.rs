@@ -53,10 +53,10 @@ pub(crate) struct Terms {
     voice: Voice,
     /// The client wants no result any more.
     pub(crate) cancel: CancellationToken,
-    /// In a session, it can be asked something.
-    respondent: Option<Respondent>,
     /// The trace that the client is in, where it says so in the message alone; as headers.
     pub(crate) trace: HeaderMap,
+    /// In a session, it can be asked something.
+    respondent: Option<Respondent>,
     /// In a session, it can say so at any gateway while this is kept.
     _cancellable: Option<Expected>,
 }
@@ -96,6 +96,8 @@ impl Terms {
         // What an older client can do, it said when its session began.
         let (capabilities, log_level) = match (&post.streamable, &post.session) {
             _ if version.is_modern() => (meta.capabilities().map(Into::into), meta.log_level()?),
+            // Where nothing is heard, nothing can be asked.
+            _ if matches!(voice, Voice::Nowhere) => (None, None),
             (Some(session), _) => (session.declared.to_json(), session.log_level),
             (None, Some(session)) => (session.declared().to_json(), session.log_level()),
             (None, None) => (None, None),
@@ -112,12 +114,12 @@ impl Terms {
             progress_token: meta.progress_token()?.map(ToOwned::to_owned),
             voice,
             cancel: cancel.unwrap_or_default(),
-            respondent,
             trace: if post.headers.contains_key("traceparent") {
                 HeaderMap::new()
             } else {
                 meta.trace_context()
             },
+            respondent,
             _cancellable: cancellable,
         })
     }
@@ -131,8 +133,8 @@ impl Terms {
             progress_token: None,
             voice: Voice::Nowhere,
             cancel: CancellationToken::new(),
-            respondent: None,
             trace: HeaderMap::new(),
+            respondent: None,
             _cancellable: None,
         }
     }

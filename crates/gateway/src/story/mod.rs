@@ -318,7 +318,8 @@ impl<W: Work> Story<W> {
             let audience = Audience {
                 version,
                 capabilities: capabilities.as_deref(),
-                label: target.label(),
+                // Where there is one server alone, nobody takes it for another.
+                label: Some(target.label()).filter(|_| !self.asker.view.has_own_names()),
                 ambient: self.gateway.ambient(),
             };
             let questions = Questions::read(&waits.requests, audience)?;
@@ -341,6 +342,8 @@ impl<W: Work> Story<W> {
                 state: waits.state,
                 responses,
             });
+            // It may have waited for long.
+            grant = self.authorize(target).await?;
         }
         Err(Stop::Failed {
             kind: "too_many_rounds",

@@ -54,14 +54,14 @@ pub(super) struct Resumed {
 impl Pending {
     pub(super) fn new(
         gateway: &Gateway,
-        keys: impl Iterator<Item = String>,
+        keys: &[String],
         state: &[u8],
         rounds: usize,
     ) -> Self {
         Self {
             id: gateway.ambient().random(),
             rounds,
-            keys: keys.collect(),
+            keys: keys.to_vec(),
             state: URL_SAFE_NO_PAD.encode(state),
         }
     }
