@@ -55,6 +55,7 @@ mod journeys {
     mod stdio;
     mod subscriptions;
     mod switches;
+    mod three_gateways;
     mod upstream;
     mod versions;
 }
