@@ -215,7 +215,7 @@ impl AdmittedCall {
     fn cache_key(&self, arguments: &Map<String, Value>) -> Digest {
         let terms = self.permit.terms();
         let is_personal = terms.row_rule.as_ref().is_some_and(|rule| !rule.all)
-            || self.tool.tool.plan().needs_caller_token();
+            || self.tool.tool.plan().stands_for_caller();
         let who = if is_personal {
             terms.caller_digest.to_string()
         } else {

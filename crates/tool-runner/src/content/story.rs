@@ -163,7 +163,7 @@ pub(crate) fn admit(
     let (permit, compiled) = loaded.compiled().admit(signed, to_run, None, now)?;
     stopwatch.lap("permit");
     Ok(Admitted {
-        origin: origin.clone(),
+        origin: origin.of(&asked.caller)?,
         asked,
         permit,
         compiled,

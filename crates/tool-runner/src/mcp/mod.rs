@@ -19,6 +19,7 @@ mod http;
 mod link;
 mod listen;
 mod message;
+mod personal;
 mod quota;
 mod result;
 mod settings;

@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::Instant;
-use wardgate_domain::Ambient;
+use wardgate_domain::{Ambient, Caller};
 
 use super::definition::{self, MAX_ENTRIES, MAX_PAGES, Page, ToolDefinition};
 use super::era::HEADER_MISMATCH;
@@ -19,6 +19,7 @@ use super::http::carry::{Carried, Outbound};
 use super::http::headers::{self, ParamHeader};
 use super::link::Link;
 use super::message::{Part, ProgressSink, Request, lend};
+use super::personal::Personal;
 use super::result::{CallResult, check_complete};
 use super::settings::Transport;
 use crate::egress::EgressError;
@@ -27,6 +28,8 @@ use crate::egress::EgressError;
 pub(crate) struct Upstream {
     over_http: bool,
     link: Arc<Link>,
+    /// Where the credentials stand for the caller.
+    personal: Option<Personal>,
     /// The arguments of each tool that are repeated as headers, as last listed.
     headers: ArcSwapOption<HashMap<String, Vec<ParamHeader>>>,
 }
@@ -39,11 +42,27 @@ impl Upstream {
         ambient: &Ambient,
     ) -> Result<Self, EgressError> {
         let events = Arc::new(Events::new(name.to_owned(), ambient.clone()));
+        let personal = Personal::of(name, transport, ambient)?;
+        let shared = personal.as_ref().map(Personal::shared);
+        let transport = shared.as_ref().unwrap_or(transport);
         Ok(Self {
             over_http: matches!(transport, Transport::Http(_)),
             link: Arc::new(Link::new(transport, events)?),
+            personal,
             headers: ArcSwapOption::empty(),
         })
+    }
+
+    /// The server as this caller reaches it. `token` is what the caller called with, where credentials are made of it.
+    pub(crate) fn of(
+        self: &Arc<Self>,
+        caller: &Caller,
+        token: Option<&str>,
+    ) -> Result<Arc<Self>, UpstreamError> {
+        match &self.personal {
+            Some(personal) => personal.upstream(caller, token),
+            None => Ok(Arc::clone(self)),
+        }
     }
 
     /// Whether the server can be reached.
@@ -195,7 +214,9 @@ impl Upstream {
 
     /// Ends the connection, and waits for its end: a program is given a few seconds.
     pub(crate) async fn close(&self) {
-        self.link.close().await;
+        let persons = self.personal.iter().flat_map(Personal::open_ones);
+        let closing = persons.map(|upstream| async move { upstream.link.close().await });
+        futures::join!(self.link.close(), futures::future::join_all(closing));
     }
 
     async fn ask(

@@ -11,8 +11,11 @@ use serde_json::{Map, Value, json};
 use super::http::json;
 use super::{Executor, ExecutorError, Invocation, Kind, Output, Plan, Sources};
 use crate::Error;
-use crate::catalogue::{Fields, JsonTemplate, Offered, Scope, Shape, SourceKind, Template};
+use crate::catalogue::{
+    Fields, JsonTemplate, McpSettings, Offered, Scope, Shape, SourceKind, Template,
+};
 use crate::content::in_content;
+use crate::egress::AuthSettings;
 use crate::mcp::{CallResult, Progress, Upstream, UpstreamError};
 
 pub(super) const KIND: Kind = Kind { name: "mcp", read };
@@ -22,10 +25,29 @@ const UNAUTHORIZED: &str = "upstream_unauthorized";
 
 #[derive(Debug, Clone)]
 struct McpPlan {
-    source: String,
+    source: SourceName,
     target: Target,
     /// The source's resources are offered: links to them are those that clients know.
     links: bool,
+}
+
+/// The source, and how it is asked on behalf of callers.
+#[derive(Debug, Clone)]
+struct SourceName {
+    name: String,
+    exchanges_token: bool,
+    stands_for_caller: bool,
+}
+
+impl SourceName {
+    fn of(name: &str, settings: &McpSettings) -> Self {
+        let auth = settings.auth();
+        Self {
+            name: name.to_owned(),
+            exchanges_token: auth.is_some_and(AuthSettings::exchange_token),
+            stands_for_caller: auth.is_some_and(AuthSettings::stand_for_caller),
+        }
+    }
 }
 
 /// What is asked of the server.
@@ -47,10 +69,10 @@ enum Arguments {
 
 /// Calls the tool `name` of the server `source` with the arguments of the call. With `links` the links to resources in
 /// its results are those that clients know.
-pub(crate) fn tool(source: &str, name: &str, links: bool) -> Box<dyn Plan> {
+pub(crate) fn tool(source: &str, settings: &McpSettings, name: &str, links: bool) -> Box<dyn Plan> {
     Box::new(McpPlan {
         links,
-        source: source.to_owned(),
+        source: SourceName::of(source, settings),
         target: Target::Tool {
             name: name.to_owned(),
             arguments: Arguments::OfCall {
@@ -65,7 +87,8 @@ fn read(fields: &mut Fields<'_>, scope: &mut Scope<'_, '_>) -> Option<Box<dyn Pl
     let source = source_node.and_then(|node| {
         let settings = scope.source(node)?;
         if let SourceKind::Mcp(mcp) = &settings.kind {
-            return Some((settings.name.clone(), mcp.resources != Offered::None));
+            let source = SourceName::of(&settings.name, mcp);
+            return Some((source, mcp.resources != Offered::None));
         }
         scope.faults.add(
             node.at,
@@ -124,7 +147,15 @@ fn read(fields: &mut Fields<'_>, scope: &mut Scope<'_, '_>) -> Option<Box<dyn Pl
 
 impl Plan for McpPlan {
     fn source(&self) -> Option<&str> {
-        Some(&self.source)
+        Some(&self.source.name)
+    }
+
+    fn needs_caller_token(&self) -> bool {
+        self.source.exchanges_token
+    }
+
+    fn stands_for_caller(&self) -> bool {
+        self.source.stands_for_caller
     }
 
     fn shape(&self) -> Shape {
@@ -133,9 +164,9 @@ impl Plan for McpPlan {
 
     fn open(&self, sources: &Sources) -> Result<Arc<dyn Executor>, Error> {
         Ok(Arc::new(McpExecutor {
-            upstream: sources.mcp(&self.source)?,
+            upstream: sources.mcp(&self.source.name)?,
             target: self.target.clone(),
-            links: self.links.then(|| self.source.clone()),
+            links: self.links.then(|| self.source.name.clone()),
         }))
     }
 }
@@ -184,9 +215,8 @@ impl McpExecutor {
             let message = report.message.as_deref().unwrap_or_default();
             out.progress(report.done, report.total, message);
         };
-        let called = self
-            .upstream
-            .call_tool(name, arguments, call.deadline, Some(&mut progress));
+        let upstream = self.upstream.of(call.caller, call.caller_token)?;
+        let called = upstream.call_tool(name, arguments, call.deadline, Some(&mut progress));
         let CallResult {
             content,
             structured,
@@ -208,7 +238,8 @@ impl McpExecutor {
         call: &Invocation<'_>,
         out: &mut Output<'_>,
     ) -> Result<(), ExecutorError> {
-        let result = self.upstream.read_resource(uri, call.deadline).await?;
+        let upstream = self.upstream.of(call.caller, call.caller_token)?;
+        let result = upstream.read_resource(uri, call.deadline).await?;
         let mut blocks = items(value(&result)?, "contents")?
             .into_iter()
             .map(|part| json!({ "type": "resource", "resource": part }))
@@ -226,7 +257,8 @@ impl McpExecutor {
         out: &mut Output<'_>,
     ) -> Result<(), ExecutorError> {
         let deadline = call.deadline;
-        let result = self.upstream.get_prompt(name, arguments, deadline).await?;
+        let upstream = self.upstream.of(call.caller, call.caller_token)?;
+        let result = upstream.get_prompt(name, arguments, deadline).await?;
         let messages = items(value(&result)?, "messages")?;
         let mut blocks = messages
             .iter()
@@ -293,6 +325,13 @@ impl From<UpstreamError> for ExecutorError {
         let cause = error.to_string();
         match error {
             UpstreamError::Unreachable(_) | UpstreamError::Gone => Self::Unreachable(cause),
+            UpstreamError::NotConnected { scope } => Self::NotConnected { scope },
+            UpstreamError::NoCallerToken => Self::Refused {
+                kind: "no_credentials",
+                text: "the service needs the caller's token, which did not come with the call"
+                    .to_owned(),
+                cause,
+            },
             UpstreamError::Busy => Self::Busy(Duration::ZERO),
             UpstreamError::Timeout => Self::Timeout,
             UpstreamError::Broken(_) => Self::Broken(cause),

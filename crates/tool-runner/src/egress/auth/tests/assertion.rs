@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 
 use jsonwebtoken::{Algorithm, DecodingKey, Validation};
-use rcgen::{KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_ECDSA_P384_SHA384, PKCS_ED25519, PKCS_RSA_SHA256};
+use rcgen::{
+    KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_ECDSA_P384_SHA384, PKCS_ED25519, PKCS_RSA_SHA256,
+};
 
 use super::*;
 
@@ -74,7 +76,7 @@ async fn a_client_with_a_key_signs_a_short_assertion_for_the_token_endpoint() {
             form["client_assertion_type"],
             "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
         );
-        let endpoint = world.oauth().token_url.to_string();
+        let endpoint = world.token_url().to_string();
         let claims = verified(form, algorithm, &pair, &endpoint);
         assert_eq!(claims["sub"], "runner");
         assert_eq!(claims["iat"], START);
@@ -109,7 +111,12 @@ fn what_cannot_sign_is_refused_before_it_is_needed() {
     let public = KeyPair::generate_for(&PKCS_ED25519)
         .unwrap()
         .public_key_pem();
-    for pem in [pair.serialize_pem(), public, "canary".to_owned(), String::new()] {
+    for pem in [
+        pair.serialize_pem(),
+        public,
+        "canary".to_owned(),
+        String::new(),
+    ] {
         let refused = ClientKey::read(Secret::from(pem), None).unwrap_err();
         assert!(!refused.to_string().contains("canary"));
     }
