@@ -18,6 +18,8 @@ mod call_tool;
 mod catalogue;
 mod config;
 mod content;
+mod dialogue;
+mod edit;
 mod http;
 mod listen;
 mod mcp;
@@ -27,8 +29,12 @@ mod reply;
 mod session;
 mod sse;
 mod stages;
+mod store;
+mod story;
+mod streamable;
 mod trail;
 mod upstream;
+mod view;
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -53,6 +59,8 @@ use refusals::Refusals;
 use reply::Answer;
 use session::Sealer;
 use sse::{Relay, Streams};
+use store::Store;
+use streamable::{Heart, Mailbox};
 use trail::Trail;
 
 /// How often a start that waits says what for.
@@ -96,6 +104,9 @@ pub struct Gateway {
     catalogue: Catalogue,
     listeners: Listeners,
     sealer: Sealer,
+    store: Arc<Store>,
+    mailbox: Mailbox,
+    heart: Arc<Heart>,
     /// Sessions of HTTP+SSE whose streams are here.
     streams: Streams,
     relay: Relay,
@@ -131,6 +142,9 @@ impl Gateway {
             config.hosts(),
             config.allowed_origins.clone(),
         )?;
+        let store = config.store.as_deref().unwrap_or_default();
+        let store = Store::open(store, ambient.clone()).await;
+        let store = store.map_err(|error| Error::Config(error.to_string()))?;
         let auth = Arc::new(Authenticator::new(config.auth.clone(), ambient.clone()).await?);
         let runner = ToolRunnerClient::new(neighbours.tool_runner.link, NEIGHBOUR_LIMIT);
         let policy = PolicyClient::new(neighbours.policy.link, NEIGHBOUR_LIMIT);
@@ -157,6 +171,9 @@ impl Gateway {
                 config.limits.streams(),
             ),
             sealer: Sealer::new(key, ambient.clone()),
+            mailbox: Mailbox::new(&store),
+            heart: Heart::new(&store, &ambient),
+            store,
             visits: Places::new(config.limits.connections),
             streams: Streams::default(),
             relay: Relay::new()?,
@@ -284,6 +301,18 @@ impl Gateway {
 
     fn sealer(&self) -> &Sealer {
         &self.sealer
+    }
+
+    fn store(&self) -> &Arc<Store> {
+        &self.store
+    }
+
+    fn mailbox(&self) -> &Mailbox {
+        &self.mailbox
+    }
+
+    fn heart(&self) -> &Arc<Heart> {
+        &self.heart
     }
 
     fn runner(&self) -> &ToolRunnerClient {

@@ -16,12 +16,13 @@ use wardgate_telemetry::trace_context;
 use super::{Entrance, GRANTS, metadata, problem};
 use crate::Gateway;
 use crate::config::Limits;
-use crate::content;
-use crate::listen::{self, Script};
+use crate::listen;
 use crate::mcp::{self, Door, Post};
 use crate::reply::Answer;
 use crate::sse;
-use crate::upstream::{self, Knock, Visit};
+use crate::streamable;
+use crate::upstream::{self, Knock, Visit, Way};
+use crate::view::View;
 
 /// A request refused before its body was read.
 struct Refusal {
@@ -71,27 +72,30 @@ pub(super) async fn handle(
                 headers: parts.headers,
                 knock,
             };
-            upstream::answer(&gateway, visit).instrument(span).await
+            match upstream::enter(&gateway, visit)
+                .instrument(span.clone())
+                .await
+            {
+                Way::Answered(response) => response,
+                Way::Viewed(view, visit) => viewed(&gateway, view, visit).instrument(span).await,
+            }
         }
         Ok(Admitted::Message { door, caller, body }) => {
-            let toolset = parts.uri.path().strip_prefix("/mcp/").map(str::to_owned);
-            let headers = parts.headers;
             let post = Post {
                 door,
-                toolset,
+                view: view_of(&parts),
                 caller,
                 client_ip,
-                headers,
+                headers: parts.headers,
                 body,
                 session: None,
+                streamable: None,
             };
             if door == Door::Sse {
                 let taken = sse::take(&gateway, post, parts.uri.query());
                 taken.instrument(span).await
             } else {
-                let answer = mcp::answer(&gateway, &post).instrument(span).await;
-                gateway.count(&answer, &post.client_ip, &post.caller);
-                answer.into_response()
+                message(&gateway, post).instrument(span).await
             }
         }
         Ok(Admitted::Stream(caller)) => {
@@ -101,14 +105,16 @@ pub(super) async fn handle(
             answer.into_response()
         }
         Ok(Admitted::Listener(caller)) => {
-            let script = Script::of_get(
-                listen::session_of(&parts.headers),
-                content::offered(&gateway),
-            );
-            let opened = gateway.listeners().open(&caller, script, &gateway.ambient);
-            let answer = opened.unwrap_or_else(|error| Answer::error(None, &error));
-            gateway.count(&answer, &client_ip, &caller);
-            answer.into_response()
+            let who = (&caller, client_ip.as_str(), &parts.headers);
+            listener(&gateway, who, &view_of(&parts))
+                .instrument(span)
+                .await
+        }
+        Ok(Admitted::End(caller)) => {
+            let who = (&caller, client_ip.as_str(), &parts.headers);
+            ended(&gateway, who, &view_of(&parts))
+                .instrument(span)
+                .await
         }
         Err(Refusal {
             reason,
@@ -124,6 +130,70 @@ pub(super) async fn handle(
     response
 }
 
+/// Answers what came to the route of a server and is not carried to it.
+async fn viewed(gateway: &Arc<Gateway>, view: View, visit: Visit) -> Response {
+    let Visit {
+        caller,
+        client_ip,
+        headers,
+        knock,
+        ..
+    } = visit;
+    match knock {
+        Knock::Post(body) => {
+            let post = Post {
+                door: Door::Mcp,
+                view,
+                caller,
+                client_ip,
+                headers,
+                body,
+                session: None,
+                streamable: None,
+            };
+            message(gateway, post).await
+        }
+        Knock::Get => listener(gateway, (&caller, &client_ip, &headers), &view).await,
+        Knock::Delete => ended(gateway, (&caller, &client_ip, &headers), &view).await,
+    }
+}
+
+/// What a path of the gateway's own sees.
+fn view_of(request: &Parts) -> View {
+    let toolset = request.uri.path().strip_prefix("/mcp/");
+    toolset.map_or(View::Everything, |name| View::Toolset(name.to_owned()))
+}
+
+/// Whose a request is, where it comes from, and what its headers say.
+type Who<'a> = (&'a Arc<Caller>, &'a str, &'a HeaderMap);
+
+async fn message(gateway: &Arc<Gateway>, mut post: Post) -> Response {
+    let answer = match post.enter(gateway).await {
+        Ok(()) => mcp::answer(gateway, &post).await,
+        Err(error) => Answer::error(None, &error),
+    };
+    gateway.count(&answer, &post.client_ip, &post.caller);
+    answer.into_response()
+}
+
+async fn listener(gateway: &Arc<Gateway>, who: Who<'_>, view: &View) -> Response {
+    let (caller, client_ip, headers) = who;
+    let opened = streamable::listen(gateway, caller, view, headers).await;
+    let answer = opened.unwrap_or_else(|error| Answer::error(None, &error));
+    gateway.count(&answer, client_ip, caller);
+    answer.into_response()
+}
+
+async fn ended(gateway: &Gateway, who: Who<'_>, view: &View) -> Response {
+    let (caller, client_ip, headers) = who;
+    let ended = streamable::end(gateway, caller, view, headers).await;
+    ended.unwrap_or_else(|error| {
+        let answer = Answer::error(None, &error);
+        gateway.count(&answer, client_ip, caller);
+        answer.into_response()
+    })
+}
+
 /// A request that may be read.
 enum Admitted {
     Message {
@@ -135,6 +205,8 @@ enum Admitted {
     Visit { caller: Arc<Caller>, knock: Knock },
     /// There is nothing to read: it wants to hear of changes.
     Listener(Arc<Caller>),
+    /// It ends a session.
+    End(Arc<Caller>),
     /// The same, and wants its answers there.
     Stream(Arc<Caller>),
 }
@@ -170,10 +242,13 @@ async fn admit(
         subject: caller.subject().to_owned(),
         ..refusal
     };
-    // 3. The method: messages come by POST; only upstreams have sessions to end.
+    // 3. The method: messages come by POST; GET listens, DELETE ends a session.
     let listens = request.method == Method::GET && listen::is_asked_for(headers);
     match entrance {
         Entrance::Messages(Door::Mcp) if listens => return Ok(Admitted::Listener(caller)),
+        Entrance::Messages(Door::Mcp) if request.method == Method::DELETE => {
+            return Ok(Admitted::End(caller));
+        }
         // Not every client of that time says what it accepts.
         Entrance::Sse if request.method == Method::GET => return Ok(Admitted::Stream(caller)),
         Entrance::Upstream if listens => {
@@ -208,8 +283,8 @@ fn not_a_post(entrance: Entrance) -> Refusal {
             "Send messages by POST. Before 2026-07-28, GET with Accept: text/event-stream listens and DELETE ends a session.",
         ),
         Entrance::Messages(Door::Mcp) => (
-            "GET, POST",
-            "Send messages by POST. Before 2026-07-28, GET with Accept: text/event-stream opens a stream of changes.",
+            "GET, POST, DELETE",
+            "Send messages by POST. Before 2026-07-28, GET with Accept: text/event-stream opens a stream of changes, and DELETE ends a session.",
         ),
         Entrance::Messages(Door::Message) => ("POST", "Send messages by POST."),
         Entrance::Messages(Door::Sse) => (

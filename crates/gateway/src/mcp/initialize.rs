@@ -1,9 +1,9 @@
-//! `initialize` of the versions before 2026-07-28. It opens no session: the version travels in the
-//! `MCP-Protocol-Version` header of every later request.
+//! `initialize` of the versions before 2026-07-28: what is agreed on. Where there are sessions it begins one; without,
+//! the version travels in the `MCP-Protocol-Version` header of every later request.
 
-use super::Version;
 use super::discover::{INSTRUCTIONS, capabilities, inner};
 use super::envelope::{Request, text_of};
+use super::{Post, Version};
 use crate::Gateway;
 use crate::reply::{Answer, RpcError, SERVER_INFO};
 
@@ -29,8 +29,18 @@ pub(crate) fn negotiate_on_stream(request: &Request<'_>) -> Result<Version, RpcE
     negotiate(request)
 }
 
-pub(super) fn initialize(gateway: &Gateway, request: &Request<'_>, version: Version) -> Answer {
-    let mut capabilities = capabilities(gateway);
+/// `hears`: the client has a stream on which it hears what is said before an answer.
+pub(super) fn initialize(
+    gateway: &Gateway,
+    post: &Post,
+    request: &Request<'_>,
+    version: Version,
+    hears: bool,
+) -> Answer {
+    let mut capabilities = capabilities(gateway, &post.view);
+    if hears {
+        capabilities["logging"] = serde_json::json!({});
+    }
     if !version.has_audio()
         && let Some(capabilities) = capabilities.as_object_mut()
     {

@@ -8,11 +8,11 @@ use serde_json::value::RawValue;
 use wardgate_domain::OfferKind;
 
 use super::Visit;
-use super::edit::{Reply, replaced};
 use super::errand::List;
 use super::right::{NoRight, Right};
 use crate::Gateway;
 use crate::catalogue::Source;
+use crate::edit::{Reply, replaced};
 use crate::mcp::{object, scan, text_of};
 
 /// Entries of one page.

@@ -117,7 +117,7 @@ async fn what_sources_offer_is_announced_and_listed_in_every_version() {
     let changes = json!({ "listChanged": true });
     assert_eq!(
         Reply::to(initialized).await.at("/result/capabilities"),
-        json!({ "tools": changes, "prompts": changes, "resources": changes, "completions": {} })
+        json!({ "tools": changes, "prompts": changes, "resources": changes, "completions": {}, "logging": {} })
     );
     for version in [MODERN, LEGACY, OLDEST] {
         let prompts = Reply::to(ask(&world, version, "prompts/list", &json!({}))).await;
