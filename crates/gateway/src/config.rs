@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use wardgate_edge::{AuthConfig, BodyLimits};
 
 use crate::Error;
+use crate::connect::SignInConfig;
 
 /// The gateway's configuration.
 #[derive(Debug, Clone, Deserialize)]
@@ -42,6 +43,9 @@ pub struct Config {
     pub limits: Limits,
     /// Whose tokens are accepted.
     pub auth: AuthConfig,
+    /// How browsers' users are signed in, who let sources act in their name. None: nobody can.
+    #[serde(default)]
+    pub sign_in: Option<SignInConfig>,
 }
 
 fn default_listen() -> SocketAddr {

@@ -17,6 +17,7 @@ mod authority;
 mod call_tool;
 mod catalogue;
 mod config;
+mod connect;
 mod content;
 mod dialogue;
 mod edit;
@@ -50,10 +51,12 @@ use wardgate_rpc::{Neighbour, Readiness};
 use wardgate_telemetry::Metrics;
 
 pub use config::{Config, Limits};
+pub use connect::SignInConfig;
 pub use session::SessionKey;
 
 use authority::Authority;
 use catalogue::Catalogue;
+use connect::SignIn;
 use listen::{Changes, Conversations, Listeners, Places};
 use refusals::Refusals;
 use reply::Answer;
@@ -98,6 +101,8 @@ pub struct Gateway {
     config: Config,
     public_url: String,
     origins: Origins,
+    /// Whom browsers are signed in by; none: callers let no source act in their name here.
+    sign_in: Option<SignIn>,
     ambient: Ambient,
     auth: Arc<Authenticator>,
     authority: Authority,
@@ -146,6 +151,10 @@ impl Gateway {
         let store = Store::open(store, ambient.clone()).await;
         let store = store.map_err(|error| Error::Config(error.to_string()))?;
         let auth = Arc::new(Authenticator::new(config.auth.clone(), ambient.clone()).await?);
+        let sign_in = match &config.sign_in {
+            Some(sign_in) => Some(SignIn::open(sign_in, &config.auth, &ambient).await?),
+            None => None,
+        };
         let runner = ToolRunnerClient::new(neighbours.tool_runner.link, NEIGHBOUR_LIMIT);
         let policy = PolicyClient::new(neighbours.policy.link, NEIGHBOUR_LIMIT);
         let changes = Changes::default();
@@ -184,6 +193,7 @@ impl Gateway {
                 .unwrap_or_else(|| format!("http://{}", bound.address())),
             config,
             origins,
+            sign_in,
             ambient,
             auth,
             catalogue,
@@ -281,6 +291,10 @@ impl Gateway {
 
     fn limits(&self) -> Limits {
         self.config.limits
+    }
+
+    fn sign_in(&self) -> Option<&SignIn> {
+        self.sign_in.as_ref()
     }
 
     fn ambient(&self) -> &Ambient {

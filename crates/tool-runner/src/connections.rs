@@ -26,8 +26,9 @@ pub(crate) async fn describe(
     request: pb::DescribeConnectionRequest,
 ) -> Result<pb::DescribeConnectionResponse, Status> {
     let connect = required(request.connect, "connect")?;
+    let person = person(request.person)?;
     let per_user = of_source(loaded, &connect.source)?;
-    let described = per_user.describe(some(&connect.scope)).await;
+    let described = per_user.describe(&person, some(&connect.scope)).await;
     let described = described.map_err(|error| failed(&connect.source, error))?;
     Ok(pb::DescribeConnectionResponse {
         service_host: described.service,

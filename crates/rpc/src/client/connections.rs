@@ -111,9 +111,11 @@ impl ToolRunnerClient {
     /// What a person is told before they agree.
     pub async fn describe_connection(
         &self,
+        person: &Person,
         connect: &Connect,
     ) -> Result<ConnectionDescription, CallError> {
         let message = pb::DescribeConnectionRequest {
+            person: Some(person.into()),
             connect: Some(connect.into()),
         };
         let mut client = self.client.clone();

@@ -1,7 +1,7 @@
 //! The client of one configured service: its headers and its credentials on every request.
 
+use http::HeaderMap;
 use http::header::AUTHORIZATION;
-use http::{HeaderMap, StatusCode};
 use wardgate_domain::Ambient;
 
 use super::auth::{Auth, AuthSettings, OnBehalf};
@@ -43,8 +43,8 @@ impl Client {
         })
     }
 
-    /// Sends a request for `caller`, whom only credentials look at that stand for them. A 401 to a token we had
-    /// asked for is tried once more with a new one: the service did nothing, and may have revoked it.
+    /// Sends a request for `caller`, whom only credentials look at that stand for them. Where other credentials can
+    /// do, it is tried once more.
     pub(crate) async fn send(
         &self,
         mut request: Request,
@@ -63,7 +63,7 @@ impl Client {
             return self.egress.send(request).await;
         }
         let response = self.egress.send(request.clone()).await?;
-        if response.status != StatusCode::UNAUTHORIZED {
+        if !self.auth.may_do(response.status, &response.headers)? {
             return Ok(response);
         }
         if let Some(renewed) = self

@@ -24,4 +24,5 @@ mod snapshot;
 mod sources;
 mod statement_log;
 mod switches;
+mod talks;
 mod upstream_content;

@@ -283,3 +283,6 @@ fn text(key: &'static str, fields: &mut Fields<'_>, expand: &mut Expand<'_>) -> 
     let node = fields.required(key, &fix, expand.faults)?;
     expand.text(node, key)
 }
+
+#[cfg(test)]
+mod tests;

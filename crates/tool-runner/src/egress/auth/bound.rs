@@ -41,6 +41,10 @@ impl Bound {
         self.auth.renews()
     }
 
+    pub(super) fn step_up(&self, scope: &str) -> Result<bool, AuthError> {
+        self.auth.step_up(scope)
+    }
+
     pub(super) async fn authorization(
         &self,
         rejected: Option<&HeaderValue>,

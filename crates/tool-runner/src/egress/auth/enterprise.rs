@@ -64,6 +64,11 @@ impl Enterprise {
         self.service.ambient()
     }
 
+    /// Has tokens asked for with these scopes too.
+    pub(super) fn widen(&self, scope: &str) -> bool {
+        self.service.widen(scope)
+    }
+
     /// A token that stands for the caller, good for no longer than the caller's own.
     pub(super) async fn token(&self, caller: CallerToken<'_>) -> Result<AccessToken, AuthError> {
         let found = self.service.found().await?;
@@ -71,22 +76,12 @@ impl Enterprise {
         let audience = audience.ok_or(AuthError::NotFound(
             "an ID-JAG is made out to its issuer, which nothing says",
         ))?;
-        let grant = self
-            .grant(
-                caller,
-                audience,
-                found.resource.as_deref(),
-                found.scope.as_deref(),
-            )
-            .await?;
+        let (resource, scope) = (found.resource.as_deref(), self.service.scope(&found));
+        let grant = self.grant(caller, audience, resource, scope.as_deref());
+        let grant = grant.await?;
         let mut form = vec![("grant_type", JWT_BEARER), ("assertion", grant.as_str())];
-        form.extend(found.scope.as_deref().map(|scope| ("scope", scope)));
-        form.extend(
-            found
-                .resource
-                .as_deref()
-                .map(|resource| ("resource", resource)),
-        );
+        form.extend(scope.as_deref().map(|scope| ("scope", scope)));
+        form.extend(resource.map(|resource| ("resource", resource)));
         let longest = caller.expires_at.since(self.ambient().now());
         let granted = found.endpoint.access_token(&form, Some(longest)).await;
         self.service.forget_if_refused(granted).await

@@ -24,7 +24,7 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use http::HeaderValue;
+use http::{HeaderMap, HeaderValue, StatusCode};
 use quick_cache::sync::Cache;
 use url::Url;
 use wardgate_domain::{Ambient, Caller, Digest, Timestamp};
@@ -36,6 +36,7 @@ pub(crate) use per_user::{CodeSettings, ConnectError, PerUser, RegisteredClient,
 pub(crate) use secret::Secret;
 
 use super::{EgressError, EgressSettings};
+use challenge::Challenge;
 use enterprise::Enterprise;
 use server::Server;
 use token::TokenCell;
@@ -242,6 +243,42 @@ impl Auth {
             Self::Fixed(_) => false,
             Self::Bound(bound) => bound.renews(),
             _ => true,
+        }
+    }
+
+    /// Has the next token asked for with `scope` too, which a service needs besides; false where that cannot be. What a
+    /// person granted only they can widen.
+    fn step_up(&self, scope: &str) -> Result<bool, AuthError> {
+        match self {
+            Self::Fixed(_) => Ok(false),
+            Self::ClientCredentials { server, .. } | Self::TokenExchange { server, .. } => {
+                Ok(server.widen(scope))
+            }
+            Self::Enterprise { servers, .. } => Ok(servers.widen(scope)),
+            Self::PerUser(_) => Err(AuthError::NotConnected {
+                scope: Some(scope.to_owned()),
+            }),
+            Self::Bound(bound) => bound.step_up(scope),
+        }
+    }
+
+    /// Whether a request that was answered so may be made again, once, with other credentials: the service did nothing
+    /// then, and may have revoked them or want more of them.
+    pub(crate) fn may_do(
+        &self,
+        status: StatusCode,
+        headers: &HeaderMap,
+    ) -> Result<bool, AuthError> {
+        match status {
+            StatusCode::UNAUTHORIZED => Ok(self.renews()),
+            StatusCode::FORBIDDEN => {
+                let challenge = Challenge::of(headers).filter(Challenge::is_insufficient_scope);
+                match challenge.as_ref().and_then(Challenge::scope) {
+                    Some(scope) => self.step_up(scope),
+                    None => Ok(false),
+                }
+            }
+            _ => Ok(false),
         }
     }
 

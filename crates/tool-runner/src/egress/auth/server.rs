@@ -1,6 +1,6 @@
 //! The authorization server of a source, and what one client asks it for.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex as StdMutex, PoisonError};
 
 use tokio::sync::Mutex;
 use wardgate_domain::Ambient;
@@ -14,12 +14,17 @@ use crate::egress::{EgressError, EgressSettings};
 
 pub(super) const TOKEN_EXCHANGE: &str = "urn:ietf:params:oauth:grant-type:token-exchange";
 
+/// The most scopes that a service gets by asking for them.
+const MOST_SCOPES: usize = 32;
+
 /// A client with the token endpoint it asks, which is looked for when first needed unless it is configured.
 pub(crate) struct Server {
     client: OAuthClient,
     limits: EgressSettings,
     ambient: Ambient,
     found: Mutex<Option<Arc<Found>>>,
+    /// Scopes that the service asked for besides; each new token is asked for with them.
+    wider: StdMutex<Vec<String>>,
 }
 
 /// Where tokens are asked for, and what kind of tokens.
@@ -27,7 +32,7 @@ pub(super) struct Found {
     pub(super) endpoint: TokenEndpoint,
     /// The server's name, where it is known.
     pub(super) issuer: Option<String>,
-    pub(super) scope: Option<String>,
+    scope: Option<String>,
     pub(super) audience: Option<String>,
     pub(super) resource: Option<String>,
 }
@@ -44,6 +49,7 @@ impl Server {
             limits: limits.clone(),
             ambient: ambient.clone(),
             found: Mutex::default(),
+            wider: StdMutex::default(),
         };
         if let Some(url) = &client.server.token_url {
             let issuer = client.server.issuer.as_deref();
@@ -65,7 +71,8 @@ impl Server {
     /// A token that stands for this client.
     pub(super) async fn own_token(&self) -> Result<AccessToken, AuthError> {
         let found = self.found().await?;
-        let form = found.form(&[("grant_type", "client_credentials")]);
+        let scope = self.scope(&found);
+        let form = found.form(&[("grant_type", "client_credentials")], scope.as_deref());
         let granted = found.endpoint.access_token(&form, None).await;
         self.forget_if_refused(granted).await
     }
@@ -73,15 +80,41 @@ impl Server {
     /// A token that stands for the caller, good for no longer than the caller's own.
     pub(super) async fn exchange(&self, caller: CallerToken<'_>) -> Result<AccessToken, AuthError> {
         let found = self.found().await?;
-        let form = found.form(&[
+        let scope = self.scope(&found);
+        let grant = [
             ("grant_type", TOKEN_EXCHANGE),
             ("subject_token", caller.token),
             ("subject_token_type", ACCESS_TOKEN),
             ("requested_token_type", ACCESS_TOKEN),
-        ]);
+        ];
+        let form = found.form(&grant, scope.as_deref());
         let longest = caller.expires_at.since(self.ambient.now());
         let granted = found.endpoint.access_token(&form, Some(longest)).await;
         self.forget_if_refused(granted).await
+    }
+
+    /// Has tokens asked for with these scopes too; false where the scope is configured, which is as much as there is,
+    /// or where it would be too many.
+    pub(super) fn widen(&self, scope: &str) -> bool {
+        if self.client.scope.is_some() {
+            return false;
+        }
+        let mut wider = self.wider.lock().unwrap_or_else(PoisonError::into_inner);
+        for scope in scope.split_ascii_whitespace() {
+            if !wider.iter().any(|known| known == scope) {
+                if wider.len() == MOST_SCOPES {
+                    return false;
+                }
+                wider.push(scope.to_owned());
+            }
+        }
+        true
+    }
+
+    /// What a token is asked for with.
+    pub(super) fn scope(&self, found: &Found) -> Option<String> {
+        let wider = self.wider.lock().unwrap_or_else(PoisonError::into_inner);
+        union(found.scope.as_deref(), Some(&wider.join(" ")))
     }
 
     /// The endpoint, looked for by one at a time.
@@ -151,15 +184,19 @@ impl Server {
 
 impl Found {
     /// `grant` with what every request for a token of this source says.
-    fn form<'a>(&'a self, grant: &[(&'a str, &'a str)]) -> Vec<(&'a str, &'a str)> {
+    fn form<'a>(
+        &'a self,
+        grant: &[(&'a str, &'a str)],
+        scope: Option<&'a str>,
+    ) -> Vec<(&'a str, &'a str)> {
         let terms = [
-            ("scope", &self.scope),
-            ("audience", &self.audience),
-            ("resource", &self.resource),
+            ("scope", scope),
+            ("audience", self.audience.as_deref()),
+            ("resource", self.resource.as_deref()),
         ];
         let terms = terms
             .into_iter()
-            .filter_map(|(name, value)| Some((name, value.as_deref()?)));
+            .filter_map(|(name, value)| Some((name, value?)));
         grant.iter().copied().chain(terms).collect()
     }
 }
@@ -172,4 +209,19 @@ impl<'a> Place<'a> {
             methods: metadata.token_endpoint_auth_methods_supported.as_deref(),
         }
     }
+}
+
+/// Each scope once, in order.
+pub(super) fn union(ones: Option<&str>, others: Option<&str>) -> Option<String> {
+    let mut scopes: Vec<&str> = Vec::new();
+    for scope in [ones, others]
+        .into_iter()
+        .flatten()
+        .flat_map(str::split_ascii_whitespace)
+    {
+        if !scopes.contains(&scope) {
+            scopes.push(scope);
+        }
+    }
+    (!scopes.is_empty()).then(|| scopes.join(" "))
 }

@@ -55,7 +55,8 @@ impl PerUser {
             }
         };
         let (at, client_id) = (pending.at, pending.client_id);
-        let tokens = Tokens::new(granted, at, client_id, pending.resource, asked_at)?;
+        let terms = (pending.resource, pending.scope);
+        let tokens = Tokens::new(granted, at, client_id, terms, asked_at)?;
         Ok(self.store.connect(&key, &tokens.to_bytes()).await?)
     }
 

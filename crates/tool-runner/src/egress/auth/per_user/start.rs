@@ -13,6 +13,7 @@ use super::tokens::Registration;
 use super::{ConnectError, PerUser};
 use crate::egress::auth::AuthError;
 use crate::egress::auth::discovery::{Finder, ServerMetadata};
+use crate::egress::auth::server::union;
 use crate::store::connections::Person;
 
 /// How long a person may take.
@@ -56,6 +57,7 @@ pub(super) struct Pending {
     pub(super) at: Registration,
     pub(super) client_id: String,
     pub(super) resource: Option<String>,
+    pub(super) scope: Option<String>,
     pub(super) names_itself: bool,
     pub(super) until_micros: i64,
 }
@@ -76,13 +78,17 @@ pub(crate) struct Wish<'a> {
 }
 
 impl PerUser {
-    pub(crate) async fn describe(&self, wider: Option<&str>) -> Result<Described, ConnectError> {
+    pub(crate) async fn describe(
+        &self,
+        person: &Person,
+        wider: Option<&str>,
+    ) -> Result<Described, ConnectError> {
         let facts = self.facts().await?;
         let host = |url: &Url| url.host_str().unwrap_or_default().to_owned();
         Ok(Described {
             service: host(&self.service),
             server: host(&facts.authorization_url),
-            scope: union(facts.scope.as_deref(), wider),
+            scope: self.scope(&facts, person, wider).await?,
         })
     }
 
@@ -99,8 +105,9 @@ impl PerUser {
             .append_pair("state", wish.state)
             .append_pair("code_challenge", &challenge)
             .append_pair("code_challenge_method", "S256");
-        if let Some(scope) = union(facts.scope.as_deref(), wish.scope) {
-            url.query_pairs_mut().append_pair("scope", &scope);
+        let scope = self.scope(&facts, wish.person, wish.scope).await?;
+        if let Some(scope) = &scope {
+            url.query_pairs_mut().append_pair("scope", scope);
         }
         if let Some(resource) = &facts.resource {
             url.query_pairs_mut().append_pair("resource", resource);
@@ -116,6 +123,7 @@ impl PerUser {
             },
             client_id: client.id,
             resource: facts.resource.clone(),
+            scope,
             names_itself: facts.names_itself,
             until_micros: self.now().plus(OPEN_FOR).as_micros(),
         };
@@ -125,6 +133,19 @@ impl PerUser {
             authorization_url: url,
             pending: self.store.seal(&about, &plain)?,
         })
+    }
+
+    /// What the person is asked for: never less than they granted before.
+    async fn scope(
+        &self,
+        facts: &Facts,
+        person: &Person,
+        wider: Option<&str>,
+    ) -> Result<Option<String>, ConnectError> {
+        let held = self.kept(person).await?;
+        let held = held.and_then(|kept| kept.tokens.scope);
+        let needed = union(facts.scope.as_deref(), wider);
+        Ok(union(needed.as_deref(), held.as_deref()))
     }
 
     /// What was found out is used until the source is opened anew, or something fails.
@@ -212,19 +233,4 @@ fn canonical(service: &Url) -> String {
     let text = service.to_string();
     let bare = text.strip_suffix('/').filter(|_| service.path() == "/");
     bare.map_or_else(|| text.clone(), str::to_owned)
-}
-
-/// Each scope once, in order.
-fn union(ones: Option<&str>, others: Option<&str>) -> Option<String> {
-    let mut scopes: Vec<&str> = Vec::new();
-    for scope in [ones, others]
-        .into_iter()
-        .flatten()
-        .flat_map(str::split_ascii_whitespace)
-    {
-        if !scopes.contains(&scope) {
-            scopes.push(scope);
-        }
-    }
-    (!scopes.is_empty()).then(|| scopes.join(" "))
 }

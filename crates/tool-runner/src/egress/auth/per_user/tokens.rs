@@ -30,6 +30,8 @@ pub(super) struct Tokens {
     pub(super) refresh_token: Option<String>,
     pub(super) use_until_micros: i64,
     pub(super) resource: Option<String>,
+    /// What the person was asked for.
+    pub(super) scope: Option<String>,
 }
 
 /// The server that gave them, and what the client is to it besides its name.
@@ -48,7 +50,7 @@ impl Tokens {
         granted: Granted,
         at: Registration,
         client_id: String,
-        resource: Option<String>,
+        (resource, scope): (Option<String>, Option<String>),
         asked_at: Timestamp,
     ) -> Result<Self, AuthError> {
         granted.check_bearer()?;
@@ -61,6 +63,7 @@ impl Tokens {
             refresh_token: granted.refresh_token,
             use_until_micros: asked_at.plus(lifetime.saturating_sub(margin)).as_micros(),
             resource,
+            scope,
         };
         // What cannot be sent is not kept.
         tokens.authorization()?;
@@ -103,7 +106,8 @@ impl Tokens {
         );
         let granted = endpoint.ask(&form).await?;
         let (at, client_id) = (self.at.clone(), self.client_id.clone());
-        let mut tokens = Self::new(granted, at, client_id, self.resource.clone(), asked_at)?;
+        let terms = (self.resource.clone(), self.scope.clone());
+        let mut tokens = Self::new(granted, at, client_id, terms, asked_at)?;
         if tokens.refresh_token.is_none() {
             tokens.refresh_token.clone_from(&self.refresh_token);
         }

@@ -326,3 +326,38 @@ async fn a_server_that_refuses_is_looked_for_again() {
     server.own_token().await.unwrap();
     assert_eq!(site.paths().last().unwrap(), "/moved");
 }
+
+#[tokio::test]
+async fn a_service_that_needs_more_scope_gets_it_once_and_never_beyond_what_is_configured() {
+    for configured in [None, Some("read".to_owned())] {
+        let site = Site::start().await;
+        site.with_server();
+        site.with_metadata(INSERTED, "/a/mcp");
+        let more = r#"Bearer error="insufficient_scope", scope="write admin""#;
+        site.put(
+            "/a/mcp",
+            (
+                403,
+                vec![("WWW-Authenticate", more.to_owned())],
+                Value::Null,
+            ),
+        );
+        let auth = OAuthClient {
+            scope: configured.clone(),
+            ..unknown()
+        };
+        // The server is never content, and asked no third time.
+        assert_eq!(site.call(auth).await.unwrap(), 403);
+        let asked: Vec<_> = site.asked().into_iter().collect();
+        let scopes: Vec<_> = asked
+            .iter()
+            .filter(|asked| asked.path == "/as/token")
+            .map(|asked| asked.form["scope"].as_str())
+            .collect();
+        let expected: &[&str] = match configured {
+            None => &["read write", "read write admin"],
+            Some(_) => &["read"],
+        };
+        assert_eq!(scopes, expected);
+    }
+}

@@ -439,3 +439,23 @@ async fn the_store_holds_no_token_that_can_be_read() {
     }
     assert!(!format!("{:?}", one.grants).contains("canary"));
 }
+
+#[tokio::test]
+async fn what_a_service_needs_besides_the_person_is_asked_for_beside_what_they_granted() {
+    let place = Place::new().await;
+    let one = place.replica().await;
+    one.connect("ann").await;
+    let auth = Auth::PerUser(Arc::clone(&one.grants));
+    let mut headers = HeaderMap::new();
+    let more = "Bearer error=insufficient_scope, scope=admin";
+    headers.insert(http::header::WWW_AUTHENTICATE, more.parse().unwrap());
+    let wanted = auth.may_do(StatusCode::FORBIDDEN, &headers).unwrap_err();
+    let AuthError::NotConnected { scope } = wanted else {
+        panic!("{wanted}");
+    };
+    assert_eq!(scope.as_deref(), Some("admin"));
+    let described = one.grants.describe(&person("ann"), scope.as_deref()).await;
+    let described = described.unwrap();
+    assert_eq!(described.scope.as_deref(), Some("read admin write"));
+    assert_eq!(described.server, "127.0.0.1");
+}
