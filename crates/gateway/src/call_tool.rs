@@ -4,6 +4,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::http::HeaderMap;
 use bytes::Bytes;
 use futures::StreamExt;
 use metrics::{counter, histogram};
@@ -20,7 +21,7 @@ use crate::authority::Grant;
 use crate::catalogue::{Index, Tool};
 use crate::connect::{self, Asked};
 use crate::dialogue::Terms;
-use crate::mcp::{Request, Version};
+use crate::mcp::{Request, Version, check_repeated};
 use crate::reply::{Answer, Dialect, RpcError};
 use crate::story::{self, Asker, End, Given, Ran, Stop, Story, Target, Work};
 use crate::view::View;
@@ -32,6 +33,8 @@ pub(crate) struct ToolCall {
     pub(crate) protocol: &'static str,
     pub(crate) token: CallerToken,
     pub(crate) idempotency_key: Option<String>,
+    /// The headers that repeat arguments; none where there are no such.
+    pub(crate) repeated: Option<HeaderMap>,
     /// The name the client asked for.
     pub(crate) name: String,
     /// The arguments, byte for byte as they came.
@@ -98,8 +101,20 @@ impl Work for ToolCall {
 
     const UNKNOWN: &'static str = "unknown_tool";
 
+    fn method(&self) -> &'static str {
+        "tools/call"
+    }
+
     fn find(&self, catalogue: &Index, view: &View) -> Option<Arc<Tool>> {
         view.tool(catalogue, &self.name).cloned()
+    }
+
+    fn check(&self, tool: &Arc<Tool>) -> Result<(), Stop> {
+        let Some(headers) = &self.repeated else {
+            return Ok(());
+        };
+        let repeated = &tool.definition.repeated;
+        check_repeated(repeated, &self.arguments, headers).map_err(Stop::Misrepeated)
     }
 
     fn arguments(&self, _target: &Arc<Tool>) -> Bytes {
@@ -107,7 +122,7 @@ impl Work for ToolCall {
     }
 
     fn matter(&self) -> Option<(&'static str, &str, &[u8])> {
-        (self.dialect == Dialect::Mcp).then_some(("tools/call", &self.name, &self.arguments))
+        (self.dialect == Dialect::Mcp).then_some((self.method(), &self.name, &self.arguments))
     }
 
     async fn run(

@@ -27,6 +27,7 @@ mod mcp;
 mod memory;
 mod refusals;
 mod reply;
+mod scopes;
 mod session;
 mod sse;
 mod stages;
@@ -52,6 +53,7 @@ use wardgate_telemetry::Metrics;
 
 pub use config::{Config, Limits};
 pub use connect::SignInConfig;
+pub use scopes::ScopesConfig;
 pub use session::SessionKey;
 
 use authority::Authority;
@@ -150,7 +152,12 @@ impl Gateway {
         let store = config.store.as_deref().unwrap_or_default();
         let store = Store::open(store, ambient.clone()).await;
         let store = store.map_err(|error| Error::Config(error.to_string()))?;
-        let auth = Arc::new(Authenticator::new(config.auth.clone(), ambient.clone()).await?);
+        let public_url = match &config.public_url {
+            Some(url) => url.trim_end_matches('/').to_owned(),
+            None => format!("http://{}", bound.address()),
+        };
+        let auth = Authenticator::new(config.auth.clone(), Some(&public_url), ambient.clone());
+        let auth = Arc::new(auth.await?);
         let sign_in = match &config.sign_in {
             Some(sign_in) => Some(SignIn::open(sign_in, &config.auth, &ambient).await?),
             None => None,
@@ -187,10 +194,7 @@ impl Gateway {
             streams: Streams::default(),
             relay: Relay::new()?,
             _recorder: AbortOnDropHandle::new(tokio::spawn(recorder)),
-            public_url: config
-                .public_url
-                .clone()
-                .unwrap_or_else(|| format!("http://{}", bound.address())),
+            public_url,
             config,
             origins,
             sign_in,

@@ -233,7 +233,7 @@ impl ToolRunnerService for Runner {
         let (max_bytes, now) = (self.config.max_result_bytes, self.shared.ambient.now());
         let admitted = self
             .check_source(&asked)
-            .and_then(|()| content::admit(asked, &loaded, max_bytes, now))
+            .and_then(|()| content::admit(asked, &loaded, &self.shared.parking, max_bytes, now))
             .map_err(|error| refused(&error))?;
         Ok(Response::new(Box::pin(admitted.get()).await))
     }

@@ -129,7 +129,7 @@ pub(crate) async fn remote_agent(
                 wiring.allowed_hosts,
                 wiring.allowed_origins,
             )?,
-            auth: Arc::new(Authenticator::new(wiring.auth, ambient.clone()).await?),
+            auth: Arc::new(Authenticator::new(wiring.auth, None, ambient.clone()).await?),
             body: wiring.limits.body(),
         },
         ambient: ambient.clone(),

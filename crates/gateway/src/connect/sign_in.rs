@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::http::header::AUTHORIZATION;
+use axum::http::{HeaderMap, HeaderValue};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use reqwest::{Client, Url};
@@ -20,7 +22,7 @@ const LIMIT: Duration = Duration::from_secs(10);
 const MAX_ANSWER: usize = 256 * 1024;
 
 /// A claim that no token has: what signs in has no rights.
-const NO_ROLES: &str = "wardgate no roles";
+const NO_ROLES: &str = "wardgate_no_roles";
 
 /// Signs people in.
 pub(crate) struct SignIn {
@@ -116,13 +118,15 @@ impl SignIn {
                 ));
             }
         };
-        let mut identity = IssuerConfig::new(
-            trusted.issuer.clone(),
-            config.client_id.clone(),
-            trusted.jwks.clone(),
-        );
+        // Its identity tokens are for us, and give no rights.
+        let mut identity = IssuerConfig {
+            audience: Some(config.client_id.clone()),
+            roles: None,
+            tenant_claim: None,
+            token_type: None,
+            ..trusted.clone()
+        };
         identity.roles_claim = NO_ROLES.to_owned();
-        identity.leeway_seconds = trusted.leeway_seconds;
         identity.attributes = [("nonce".to_owned(), "nonce".to_owned())].into();
         let identities = AuthConfig {
             issuers: vec![identity],
@@ -140,7 +144,7 @@ impl SignIn {
             configured,
             found: OnceCell::new(),
             http,
-            identities: Authenticator::new(identities, ambient.clone()).await?,
+            identities: Authenticator::new(identities, None, ambient.clone()).await?,
         })
     }
 
@@ -181,8 +185,11 @@ impl SignIn {
         let answer: Answer = self
             .json(self.redemption(endpoints, question, code))
             .await?;
-        let caller = self.identities.caller(&answer.id_token).await;
-        let caller = caller.map_err(|_| NotSignedIn::Foreign)?;
+        let bearer = HeaderValue::from_str(&format!("Bearer {}", answer.id_token));
+        let bearer = bearer.map_err(|_| NotSignedIn::Foreign)?;
+        let headers = HeaderMap::from_iter([(AUTHORIZATION, bearer)]);
+        let verified = self.identities.verify_request(&headers, &[]).await;
+        let caller = verified.map_err(|_| NotSignedIn::Foreign)?.caller;
         let nonce = caller.attributes().get("nonce");
         if nonce != Some(&AttributeValue::Text(question.nonce.to_owned())) {
             return Err(NotSignedIn::Foreign);

@@ -113,6 +113,10 @@ impl Work for Wish {
 
     const UNKNOWN: &'static str = UNKNOWN;
 
+    fn method(&self) -> &'static str {
+        self.method.as_str()
+    }
+
     fn find(&self, catalogue: &Index, view: &View) -> Option<Found> {
         let found = self.of.find(catalogue.content(), view)?;
         let source = catalogue.content().source(&found.source);
@@ -207,8 +211,8 @@ impl Work for Wish {
     fn not_there(&self, version: Version) -> RpcError {
         match &self.of {
             Named::Prompt(name) => RpcError::unknown_prompt(name),
-            Named::Resource(_) if self.method == Method::ReadResource => {
-                RpcError::unknown_resource(version)
+            Named::Resource(uri) if self.method == Method::ReadResource => {
+                RpcError::unknown_resource(version).about(uri)
             }
             Named::Resource(_) | Named::Template(_) => {
                 RpcError::invalid_params("Unknown resource template").because("unknown_resource")

@@ -3,7 +3,7 @@
 
 use super::discover::{INSTRUCTIONS, capabilities, inner};
 use super::envelope::{Request, text_of};
-use super::{Post, Version};
+use super::{Door, Post, Version};
 use crate::Gateway;
 use crate::reply::{Answer, RpcError, SERVER_INFO};
 
@@ -29,16 +29,15 @@ pub(crate) fn negotiate_on_stream(request: &Request<'_>) -> Result<Version, RpcE
     negotiate(request)
 }
 
-/// `hears`: the client has a stream on which it hears what is said before an answer.
 pub(super) fn initialize(
     gateway: &Gateway,
     post: &Post,
     request: &Request<'_>,
     version: Version,
-    hears: bool,
 ) -> Answer {
     let mut capabilities = capabilities(gateway, &post.view);
-    if hears {
+    // There is a stream on which it hears what is said before an answer.
+    if post.door != Door::Message {
         capabilities["logging"] = serde_json::json!({});
     }
     if !version.has_audio()

@@ -143,7 +143,7 @@ fn mirrors(headers: &HeaderMap, name: &str, expected: &str) -> Result<(), RpcErr
 }
 
 /// A header value: plain, or `=?base64?<base64 of UTF-8>?=` for what a header cannot carry.
-fn decode(value: &str) -> Option<Cow<'_, str>> {
+pub(super) fn decode(value: &str) -> Option<Cow<'_, str>> {
     let Some(encoded) = value.strip_prefix("=?base64?") else {
         return Some(Cow::Borrowed(value));
     };

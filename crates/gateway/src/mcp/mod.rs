@@ -11,6 +11,7 @@ mod idempotency;
 mod initialize;
 mod list_tools;
 mod meta;
+mod repeated;
 mod scan;
 mod version;
 
@@ -27,20 +28,22 @@ use wardgate_telemetry::names;
 use crate::Gateway;
 use crate::call_tool::{self, ToolCall};
 use crate::content;
-use crate::dialogue::{LogLevel, Terms};
+use crate::dialogue::{LogLevel, Terms, answered};
 use crate::listen::Script;
 use crate::memory::{self, Subscribe};
 use crate::reply::{Answer, Dialect, RpcError};
+use crate::scopes::Access;
 use crate::sse;
 use crate::story::Asker;
 use crate::streamable;
 use crate::view::View;
 
 pub(crate) use self::discover::inner;
-pub(crate) use self::envelope::{Message, Request, cancelled, object, present, text_of};
+pub(crate) use self::envelope::{Message, Request, Response, cancelled, object, present, text_of};
 pub(crate) use self::initialize::negotiate_on_stream;
 pub(crate) use self::list_tools::{Definition, MISSING_UPSTREAMS};
 pub(crate) use self::meta::Meta;
+pub(crate) use self::repeated::check as check_repeated;
 pub(crate) use self::scan::scan;
 pub(crate) use self::version::Version;
 
@@ -64,6 +67,8 @@ pub(crate) struct Post {
     pub(crate) door: Door,
     pub(crate) view: View,
     pub(crate) caller: Arc<Caller>,
+    /// What the token is good for.
+    pub(crate) access: Access,
     pub(crate) client_ip: String,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
@@ -82,6 +87,14 @@ impl Post {
         }
     }
 
+    /// What is sealed within its session is of use nowhere else.
+    pub(crate) fn session_name(&self) -> Option<String> {
+        match (&self.session, &self.streamable) {
+            (Some(session), _) => Some(session.name()),
+            (None, session) => Some(session.as_ref()?.name()),
+        }
+    }
+
     /// Under what the memory knows the subscriptions of its client's session, if it has one.
     pub(crate) fn session_digest(&self) -> Option<Digest> {
         match &self.session {
@@ -93,8 +106,8 @@ impl Post {
     /// Looks up the session it names.
     pub(crate) async fn enter(&mut self, gateway: &Gateway) -> Result<(), RpcError> {
         if self.door == Door::Mcp {
-            let entered = streamable::enter(gateway, &self.caller, &self.view, &self.headers);
-            self.streamable = entered.await?;
+            self.streamable =
+                streamable::enter(gateway, &self.view, &self.caller, &self.headers).await?;
         }
         Ok(())
     }
@@ -107,6 +120,7 @@ impl Post {
             caller: Arc::clone(&self.caller),
             client_ip: self.client_ip.clone(),
             view: self.view.clone(),
+            access: self.access.clone(),
         }
     }
 
@@ -168,9 +182,12 @@ async fn batch(gateway: &Arc<Gateway>, post: &Post, text: &str) -> Answer {
 async fn one(gateway: &Arc<Gateway>, post: &Post, text: &str) -> Answer {
     let request = match Message::read(text) {
         Ok(Message::Request(request)) => request,
-        Ok(Message::Notification | Message::Response) => {
+        Ok(message @ (Message::Notification | Message::Response(_))) => {
             if let (Some(session), Some(id)) = (&post.streamable, cancelled(text)) {
                 gateway.mailbox().cancel(session, id).await;
+            }
+            if let (Some(session), Message::Response(response)) = (post.session_name(), message) {
+                answered(gateway, &post.caller, &session, &response).await;
             }
             return match post.version() {
                 Ok(_) => Answer::accepted(),
@@ -245,6 +262,7 @@ async fn dispatch(
         }
     };
     counter!(names::MCP_REQUESTS, "method" => method.to_owned()).increment(1);
+    post.access.ask(gateway, &request.method)?;
     match &*request.method {
         "tools/call" => {
             let name = request
@@ -281,12 +299,11 @@ async fn dispatch(
             listeners.open(&post.caller, script, gateway.ambient())
         }
         "initialize" if !version.is_modern() => {
-            let hears = post.door != Door::Message;
-            let answer = initialize::initialize(gateway, post, request, version, hears);
+            let answer = initialize::initialize(gateway, post, request, version);
             if post.door != Door::Mcp || post.is_batch() {
                 return Ok(answer);
             }
-            let begun = streamable::begin(gateway, &post.caller, &post.view, request, version);
+            let begun = streamable::begin(gateway, &post.view, &post.caller, request, version);
             Ok(answer.in_session(begun.await))
         }
         "ping" if !version.is_modern() => Ok(Answer::empty(request.id)),
@@ -389,6 +406,9 @@ fn tool_call(
         protocol: post.protocol(version),
         token: CallerToken::of(&post.headers),
         idempotency_key: idempotency::key_of(meta, &post.headers)?,
+        // Only there are transport headers.
+        repeated: (version.is_modern() && post.door == Door::Mcp)
+            .then(|| repeated::of_request(&post.headers)),
         name,
         arguments,
         dialect: Dialect::Mcp,

@@ -17,6 +17,8 @@ pub(crate) struct RpcError {
     pub(super) message: String,
     /// A JSON object, or nothing.
     pub(super) data: Option<String>,
+    /// The resource that it is about, as the client named it.
+    uri: Option<String>,
     /// The kind, for records and metrics.
     pub(super) reason: &'static str,
     /// It ended a call of a tool, which has a record of its own.
@@ -25,6 +27,8 @@ pub(crate) struct RpcError {
     pub(super) retry_after: Option<u64>,
     /// What the client would have to be able to do, a JSON object.
     required_capabilities: Option<&'static str>,
+    /// What token would do: a `WWW-Authenticate`.
+    pub(super) challenge: Option<String>,
 }
 
 impl RpcError {
@@ -34,10 +38,12 @@ impl RpcError {
             code,
             message: message.into(),
             data: None,
+            uri: None,
             reason,
             of_call: false,
             retry_after: None,
             required_capabilities: None,
+            challenge: None,
         }
     }
 
@@ -52,6 +58,18 @@ impl RpcError {
         Self {
             data,
             ..Self::new(http, -32600, reason, message)
+        }
+    }
+
+    /// The token was not given what the request needs; `scope` is all of that (RFC 6750 §3.1).
+    pub(crate) fn insufficient_scope(scope: &str, metadata: &str) -> Self {
+        let message = format!("The token lacks a scope. Get one with: {scope}");
+        let challenge = format!(
+            r#"Bearer error="insufficient_scope", scope="{scope}", resource_metadata="{metadata}", error_description="the token lacks a scope that this request needs""#
+        );
+        Self {
+            challenge: Some(challenge),
+            ..Self::unread(StatusCode::FORBIDDEN, "insufficient_scope", &message)
         }
     }
 
@@ -166,6 +184,14 @@ impl RpcError {
             "unknown_resource",
             "Resource not found",
         )
+    }
+
+    /// The same, with the URI that the client sent, in `data`.
+    pub(crate) fn about(self, uri: &str) -> Self {
+        Self {
+            uri: Some(cut(uri, 2_048)),
+            ..self
+        }
     }
 
     /// A path to an upstream that there is not, or not for this caller.
@@ -297,6 +323,9 @@ impl RpcError {
         write_call(&mut data, call_id, receipt, None);
         // Writing to a string cannot fail.
         let _ = write!(data, r#","reason":"{}""#, self.reason);
+        if let Some(uri) = &self.uri {
+            let _ = write!(data, r#","uri":{}"#, serde_json::json!(uri));
+        }
         if let Some(seconds) = self.retry_after {
             let _ = write!(data, r#","retryAfterSeconds":{seconds}"#);
         }
@@ -309,7 +338,7 @@ impl RpcError {
         self
     }
 
-    #[cfg(test)]
+    /// The kind, for records.
     pub(crate) fn reason(&self) -> &'static str {
         self.reason
     }

@@ -28,9 +28,10 @@ use wardgate_telemetry::names;
 use crate::Gateway;
 use crate::authority::{Authorization, Grant};
 use crate::catalogue::{self, Index};
-use crate::dialogue::{self, Audience, Dialogue, Questions, Terms};
+use crate::dialogue::{self, Audience, Dialogue, Questions, Terms, Unanswered};
 use crate::mcp::{Request, Version};
 use crate::reply::{Answer, RpcError, call_meta};
+use crate::scopes::Access;
 use crate::stages::stage;
 use crate::view::View;
 
@@ -52,6 +53,8 @@ pub(crate) struct Asker {
     pub(crate) caller: Arc<Caller>,
     pub(crate) client_ip: String,
     pub(crate) view: View,
+    /// What the token is good for.
+    pub(crate) access: Access,
 }
 
 /// What is wanted.
@@ -62,11 +65,19 @@ pub(crate) trait Work: Send + Sync + Sized + 'static {
     /// How the record says that there is no such thing.
     const UNKNOWN: &'static str;
 
+    /// Of MCP.
+    fn method(&self) -> &'static str;
+
     /// What it is of; none where nobody offers that, or not in this view.
     fn find(&self, catalogue: &Index, view: &View) -> Option<Self::Target>;
 
     /// What the policy decides on.
     fn arguments(&self, target: &Self::Target) -> Bytes;
+
+    /// What else the request must say of `target`. Only who may have it learns of that.
+    fn check(&self, _target: &Self::Target) -> Result<(), Stop> {
+        Ok(())
+    }
 
     /// Method, name and arguments: what is asked for again belongs to the same. None of what never asks.
     fn matter(&self) -> Option<(&'static str, &str, &[u8])>;
@@ -227,6 +238,10 @@ impl<W: Work> Story<W> {
             return Err(Stop::Disabled);
         }
         let grant = self.authorize(&target).await?;
+        self.work.check(&target)?;
+        let access = &self.asker.access;
+        let applied = access.apply(&self.gateway, self.work.method(), target.facts());
+        applied.map_err(Stop::Scope)?;
         Ok((target, grant))
     }
 
@@ -316,7 +331,10 @@ impl<W: Work> Story<W> {
                 // What it is asked leaves before the outcome.
                 self.intend().await?;
                 let asked = self.dialogue.ask(questions.as_json()).await;
-                asked.map_err(Stop::Unanswered)?
+                asked.map_err(|unanswered| match unanswered {
+                    Unanswered::Cancelled => Stop::Cancelled,
+                    unanswered => Stop::Unanswered(unanswered),
+                })?
             };
             resumption = Some(Resumption {
                 state: waits.state,

@@ -27,11 +27,11 @@ use crate::view::View;
 /// Answers a GET of a client of an older version.
 pub(crate) async fn listen(
     gateway: &Arc<Gateway>,
-    caller: &Arc<Caller>,
     view: &View,
+    caller: &Arc<Caller>,
     headers: &HeaderMap,
 ) -> Result<Answer, RpcError> {
-    let Some(session) = enter(gateway, caller, view, headers).await? else {
+    let Some(session) = enter(gateway, view, caller, headers).await? else {
         let script = Script::of_get(None, content::offered(gateway, view));
         return gateway.listeners().open(caller, script, gateway.ambient());
     };

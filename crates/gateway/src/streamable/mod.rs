@@ -86,8 +86,8 @@ fn hex(id: SessionId) -> String {
 /// answered without one.
 pub(crate) async fn begin(
     gateway: &Gateway,
-    caller: &Caller,
     view: &View,
+    caller: &Caller,
     initialize: &Request<'_>,
     version: Version,
 ) -> Option<HeaderValue> {
@@ -108,8 +108,8 @@ pub(crate) async fn begin(
 /// The session that a request of an older version names; none if it names none.
 pub(crate) async fn enter(
     gateway: &Gateway,
-    caller: &Caller,
     view: &View,
+    caller: &Caller,
     headers: &HeaderMap,
 ) -> Result<Option<Arc<Session>>, RpcError> {
     let Some(named) = headers.get(HEADER) else {
@@ -150,11 +150,11 @@ pub(crate) async fn enter(
 /// Ends the session that a DELETE names.
 pub(crate) async fn end(
     gateway: &Gateway,
-    caller: &Caller,
     view: &View,
+    caller: &Caller,
     headers: &HeaderMap,
 ) -> Result<Response, RpcError> {
-    let session = enter(gateway, caller, view, headers).await?;
+    let session = enter(gateway, view, caller, headers).await?;
     let session = session.ok_or_else(|| {
         RpcError::invalid_request("name the session to end in the header Mcp-Session-Id")
     })?;

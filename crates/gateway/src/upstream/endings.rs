@@ -206,7 +206,7 @@ impl Story {
         let version = self.errand.spoken();
         match &self.errand.subject {
             Subject::Tool { name, .. } => RpcError::unknown_tool(name),
-            Subject::Resource { .. } => RpcError::unknown_resource(version),
+            Subject::Resource { uri } => RpcError::unknown_resource(version).about(uri),
             Subject::Prompt { .. } => RpcError::invalid_params("Unknown prompt"),
             Subject::Task { .. } => RpcError::invalid_params("unknown `taskId`"),
             Subject::List(_) | Subject::Listen { .. } | Subject::Route => RpcError::unknown_route(),

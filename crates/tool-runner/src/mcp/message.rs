@@ -150,6 +150,12 @@ impl<'a> Request<'a> {
         })
     }
 
+    /// Whether a server that says something of its own accord can mean it.
+    pub(super) fn is_talked_about(&self) -> bool {
+        let is_of_connection = matches!(self.method, "logging/setLevel" | "subscriptions/listen");
+        !self.opens() && !is_of_connection
+    }
+
     /// Whether it is one of those that open a connection; they are never cancelled.
     pub(super) fn opens(&self) -> bool {
         matches!(self.method, "server/discover" | "initialize")

@@ -228,6 +228,15 @@ impl Upstream {
         self.list("resources/templates/list", list, deadline).await
     }
 
+    /// Asks for it, with nobody who could be asked anything.
+    pub(crate) async fn get(
+        &self,
+        wanted: &Wanted,
+        deadline: Instant,
+    ) -> Result<Box<RawValue>, UpstreamError> {
+        self.ask(&wanted.request(), deadline, None).await
+    }
+
     /// A resource: `{"contents": […]}`.
     pub(crate) async fn read_resource(
         &self,

@@ -1,5 +1,6 @@
 //! Servers that say and ask something while they work, behind a running service.
 
+mod content;
 mod legacy;
 mod modern;
 mod once;
@@ -136,6 +137,9 @@ async fn answer(State(server): State<Arc<Server>>, request: Request) -> Response
         })),
         "logging/setLevel" => Says::Result(json!({})),
         "tools/list" => Says::Result(json!({ "tools": [] })),
+        "prompts/list" => Says::Result(json!({ "prompts": [] })),
+        "resources/list" => Says::Result(json!({ "resources": [] })),
+        "resources/templates/list" => Says::Result(json!({ "resourceTemplates": [] })),
         _ => server.next.lock().unwrap().pop_front().expect("an answer"),
     };
     let whole = |member: &str, value: Value| {
@@ -182,7 +186,7 @@ impl World {
         tokio::spawn(async move { axum::serve(listener, router).await });
         let yaml = format!(
             "sources:
-  up: {{ type: mcp, url: '{url}', private: [127.0.0.0/8], tools: [] }}
+  up: {{ type: mcp, url: '{url}', private: [127.0.0.0/8], tools: [], prompts: all, resources: all }}
 tools:
   - name: ask
     description: Asks.
