@@ -16,6 +16,7 @@ const WARDGATE: &str = env!("CARGO_BIN_EXE_wardgate");
 const REPOSITORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
 mod journeys {
+    mod authorization;
     mod collector;
     mod extra_tools;
     mod people;
@@ -29,6 +30,7 @@ mod journeys {
     mod bad_tokens;
     mod change;
     mod chat;
+    mod connect;
     mod cost;
     mod direct_methods;
     mod examples;

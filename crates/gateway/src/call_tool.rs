@@ -9,17 +9,18 @@ use bytes::Bytes;
 use futures::StreamExt;
 use metrics::{counter, histogram};
 use serde::{Deserialize, Serialize};
-use wardgate_domain::{CallFacts, CallId, Caller, Digest, Outcome, Receipt, ToolFacts};
+use wardgate_domain::{CallFacts, CallId, Caller, Digest, Outcome, Receipt, Status, ToolFacts};
 use wardgate_edge::CallerToken;
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_rpc::client::{
-    CallError, CallEvent, CallTool, Interaction, ResultFacts, Resumption, ToolResult,
+    CallError, CallEvent, CallTool, InputRequired, Interaction, ResultFacts, Resumption, ToolResult,
 };
 use wardgate_telemetry::names;
 
 use crate::Gateway;
 use crate::authority::Grant;
 use crate::catalogue::{Index, Tool};
+use crate::connect::{self, Asked};
 use crate::dialogue::Terms;
 use crate::mcp::{Request, Version, check_repeated};
 use crate::reply::{Answer, Dialect, RpcError};
@@ -154,6 +155,16 @@ impl Work for ToolCall {
         grant: &Grant,
         resumption: Option<Resumption>,
     ) -> Result<End<ToolResult>, Ran> {
+        // Where it waited for its user alone, it begins anew.
+        let resumption = match resumption {
+            Some(Resumption { state, responses }) if state.is_empty() => {
+                if let Some(words) = connect::declined(&responses) {
+                    return Ok(End::Given(not_connected(words)));
+                }
+                None
+            }
+            resumption => resumption,
+        };
         let (call, gateway) = (&story.work, &story.gateway);
         let capabilities = story.dialogue.capabilities();
         let called = gateway.runner().call_tool(CallTool {
@@ -185,7 +196,7 @@ impl Work for ToolCall {
                     result.content = story.asker.view.content(result.content);
                     return Ok(End::Given(result));
                 }
-                CallEvent::InputRequired(waits) => return Ok(End::InputRequired(waits)),
+                CallEvent::InputRequired(waits) => return Ok(asked(story, waits)),
                 CallEvent::Progress(_) | CallEvent::Log(_) => {}
             }
         }
@@ -259,6 +270,45 @@ impl Work for ToolCall {
             Dialect::Direct => RpcError::forbidden(&self.name),
             Dialect::Mcp => RpcError::unknown_tool(&self.name),
         }
+    }
+}
+
+/// What waits for the client; what waits for its user has the question put here.
+fn asked(story: &Story<ToolCall>, mut waits: InputRequired) -> End<ToolResult> {
+    let Some(connect) = &waits.connect else {
+        return End::InputRequired(waits);
+    };
+    let capabilities = story.dialogue.capabilities();
+    let caller = &story.asker.caller;
+    match connect::ask(&story.gateway, caller, connect, capabilities.as_deref()) {
+        Asked::Requests(requests) if story.work.matter().is_some() => {
+            waits.requests = requests;
+            End::InputRequired(waits)
+        }
+        Asked::Requests(_) => End::Given(not_connected(
+            "The source acts in your name, and you have not allowed that yet.",
+        )),
+        Asked::Words(words) => End::Given(not_connected(&words)),
+    }
+}
+
+/// Nothing ran for want of the user's word.
+fn not_connected(words: &str) -> ToolResult {
+    let content = serde_json::json!([{ "type": "text", "text": words }]);
+    ToolResult {
+        content: content.to_string().into(),
+        structured_content: Bytes::new(),
+        is_error: true,
+        facts: ResultFacts {
+            status: Status::Error,
+            error_kind: "not_connected".to_owned(),
+            rows: 0,
+            rows_withheld: 0,
+            fields_redacted: 0,
+            phi: false,
+            retry_after: None,
+            stages: Vec::new(),
+        },
     }
 }
 

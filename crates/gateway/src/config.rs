@@ -5,6 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use serde::{Deserialize, Serialize};
 use wardgate_edge::{AuthConfig, BodyLimits};
 
+use crate::connect::SignInConfig;
 use crate::{Error, ScopesConfig};
 
 /// The gateway's configuration.
@@ -49,6 +50,9 @@ pub struct Config {
     pub authorization_server_metadata: Option<String>,
     /// Whose tokens are accepted.
     pub auth: AuthConfig,
+    /// How browsers' users are signed in, who let sources act in their name. None: nobody can.
+    #[serde(default)]
+    pub sign_in: Option<SignInConfig>,
 }
 
 fn default_listen() -> SocketAddr {

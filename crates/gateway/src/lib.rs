@@ -9,21 +9,16 @@
 //!               └────▶ upstream: one server as it is, by the same rights
 //! ```
 //!
-<<<<<<< HEAD
 //! One job: let a verified caller's call through the story in `story`, in whichever protocol version
-//! it came. It holds no session but open streams, and no tool; what it keeps (verified tokens, permits, the
-//! catalogue) can be lost at any moment without losing anything.
-=======
-//! One job: let a verified caller's call through the story in `call_tool`, in whichever protocol version
 //! it came. It holds no tool and, but for open streams, no session: what outlives a request is sealed with its client
 //! or in the store that all replicas share, and the rest (verified tokens, permits, the catalogue) can be lost at any
 //! moment.
->>>>>>> sessions
 
 mod authority;
 mod call_tool;
 mod catalogue;
 mod config;
+mod connect;
 mod content;
 mod dialogue;
 mod downgrade;
@@ -59,11 +54,13 @@ use wardgate_rpc::{Neighbour, Readiness};
 use wardgate_telemetry::Metrics;
 
 pub use config::{Config, Limits};
+pub use connect::SignInConfig;
 pub use scopes::ScopesConfig;
 pub use session::SessionKey;
 
 use authority::Authority;
 use catalogue::Catalogue;
+use connect::SignIn;
 use listen::{Changes, Conversations, Listeners, Places};
 use refusals::Refusals;
 use reply::Answer;
@@ -108,6 +105,8 @@ pub struct Gateway {
     config: Config,
     public_url: String,
     origins: Origins,
+    /// Whom browsers are signed in by; none: callers let no source act in their name here.
+    sign_in: Option<SignIn>,
     ambient: Ambient,
     auth: Arc<Authenticator>,
     authority: Authority,
@@ -161,6 +160,10 @@ impl Gateway {
         };
         let auth = Authenticator::new(config.auth.clone(), Some(&public_url), ambient.clone());
         let auth = Arc::new(auth.await?);
+        let sign_in = match &config.sign_in {
+            Some(sign_in) => Some(SignIn::open(sign_in, &config.auth, &ambient).await?),
+            None => None,
+        };
         let runner = ToolRunnerClient::new(neighbours.tool_runner.link, NEIGHBOUR_LIMIT);
         let policy = PolicyClient::new(neighbours.policy.link, NEIGHBOUR_LIMIT);
         let changes = Changes::default();
@@ -196,6 +199,7 @@ impl Gateway {
             public_url,
             config,
             origins,
+            sign_in,
             ambient,
             auth,
             catalogue,
@@ -293,6 +297,10 @@ impl Gateway {
 
     fn limits(&self) -> Limits {
         self.config.limits
+    }
+
+    fn sign_in(&self) -> Option<&SignIn> {
+        self.sign_in.as_ref()
     }
 
     fn ambient(&self) -> &Ambient {

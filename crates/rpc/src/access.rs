@@ -60,7 +60,7 @@ impl FromStr for Peer {
 }
 
 /// Every method and its callers. Health and reflection are open to every peer with a certificate.
-const TABLE: [(&str, &[Peer]); 31] = [
+const TABLE: [(&str, &[Peer]); 36] = [
     (
         "/wardgate.policy.v1.PolicyService/Authorize",
         &[Peer::Gateway, Peer::Memory],
@@ -108,6 +108,26 @@ const TABLE: [(&str, &[Peer]); 31] = [
     ),
     (
         "/wardgate.toolrunner.v1.ToolRunnerService/ListSwitches",
+        &[Peer::Operator],
+    ),
+    (
+        "/wardgate.toolrunner.v1.ToolRunnerService/DescribeConnection",
+        &[Peer::Gateway],
+    ),
+    (
+        "/wardgate.toolrunner.v1.ToolRunnerService/StartConnection",
+        &[Peer::Gateway],
+    ),
+    (
+        "/wardgate.toolrunner.v1.ToolRunnerService/FinishConnection",
+        &[Peer::Gateway],
+    ),
+    (
+        "/wardgate.toolrunner.v1.ToolRunnerService/ListConnections",
+        &[Peer::Operator],
+    ),
+    (
+        "/wardgate.toolrunner.v1.ToolRunnerService/RemoveConnections",
         &[Peer::Operator],
     ),
     (

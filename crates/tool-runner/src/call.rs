@@ -183,7 +183,7 @@ impl AdmittedCall {
     fn cache_key(&self, arguments: &Map<String, Value>) -> Digest {
         let terms = self.permit.terms();
         let is_personal = terms.row_rule.as_ref().is_some_and(|rule| !rule.all)
-            || self.tool.tool.plan().needs_caller_token();
+            || self.tool.tool.plan().stands_for_caller();
         let who = if is_personal {
             terms.caller_digest.to_string()
         } else {
@@ -263,6 +263,9 @@ impl AdmittedCall {
                 return self.release(kept, handle, arguments);
             }
             Err(GuardError::Failed(ExecutorError::Reported(words))) => self.reported(words),
+            Err(GuardError::Failed(ExecutorError::NotConnected { scope })) => {
+                return self.connect(scope);
+            }
             Err(error) => {
                 if let GuardError::Failed(error) = &error {
                     // It holds no value of a row or an argument.
@@ -317,6 +320,27 @@ impl AdmittedCall {
         }
     }
 
+    /// Nothing ran: the caller has to let the source act in their name first.
+    fn connect(self, scope: Option<String>) -> Ended {
+        let connect = pb::Connect {
+            source: self.tool.tool.source().unwrap_or_default().to_owned(),
+            scope: scope.unwrap_or_default(),
+        };
+        let facts = pb::ResultFacts {
+            status: pb::OutcomeStatus::Ok.into(),
+            stages: self.stopwatch.into_stages(),
+            ..pb::ResultFacts::default()
+        };
+        Ended {
+            end: End::Waits(pb::InputRequired {
+                connect: Some(connect),
+                facts: Some(facts),
+                ..pb::InputRequired::default()
+            }),
+            ran: Ran::No,
+        }
+    }
+
     /// The leg is over; the call goes on with the client's answers.
     fn wait(self, waits: Waits) -> Ended {
         let facts = pb::ResultFacts {
@@ -329,6 +353,7 @@ impl AdmittedCall {
                 input_requests_json: waits.requests.into(),
                 state: waits.state,
                 facts: Some(facts),
+                connect: None,
             }),
             ran: Ran::Perhaps,
         }

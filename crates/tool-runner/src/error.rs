@@ -73,6 +73,14 @@ pub enum Error {
         /// Its name.
         name: String,
     },
+    /// A person's grant could not be begun or finished.
+    #[error("{text}")]
+    Connection {
+        /// What a program should make of it.
+        reason: ErrorReason,
+        /// Why.
+        text: String,
+    },
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -101,6 +109,7 @@ impl ServiceError for Error {
             | Self::Advertise(_)
             | Self::Interrupted => ErrorReason::Internal,
             Self::UnknownTool => ErrorReason::UnknownTool,
+            Self::Connection { reason, .. } => *reason,
             Self::Store(error) => error.reason(),
             Self::SwitchesUnknown | Self::TooManyRelays => ErrorReason::Unavailable,
             Self::NoSuchTarget { .. } | Self::NoRoute | Self::Interaction(_) => {

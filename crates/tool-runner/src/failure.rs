@@ -145,6 +145,11 @@ impl Failure {
     pub(crate) fn executor(error: &ExecutorError, limit: Duration) -> Self {
         match error {
             ExecutorError::Timeout => Self::timeout(limit),
+            ExecutorError::NotConnected { .. } => Self::tool(
+                "not_connected",
+                "its source acts in your name, and you have not allowed that yet",
+            )
+            .unrun(),
             ExecutorError::Unreachable(_) => {
                 Self::unavailable("the data source cannot be reached").unrun()
             }

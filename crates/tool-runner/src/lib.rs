@@ -16,6 +16,7 @@ mod closing;
 mod command;
 mod compiled;
 mod config;
+mod connections;
 mod content;
 mod digest;
 mod egress;

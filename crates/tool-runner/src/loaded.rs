@@ -17,6 +17,7 @@ use wardgate_rpc::client::MemoryClient;
 use crate::catalogue::{Catalogue, MaxRows, Offers, Tool, Toolset};
 use crate::compiled::CompiledPermits;
 use crate::content::{Contents, Following};
+use crate::egress::PerUser;
 use crate::executor::{Beyond, Caps, Executor, Sources};
 use crate::interaction::Parking;
 use crate::mcp::{Eras, Upstream};
@@ -175,7 +176,8 @@ impl Loaded {
     ) -> Result<Self, Error> {
         let (imported, missing) = (catalogue.imported().to_vec(), catalogue.missing().to_vec());
         let (tools, toolsets, settings, version) = catalogue.into_parts();
-        let mut sources = Sources::new(&shared.platform, shared.memory.clone());
+        let store = Some(shared.store.clone());
+        let mut sources = Sources::new(&shared.platform, shared.memory.clone(), store);
         let open = previous.map(|previous| &previous.sources);
         let mut offers = BTreeMap::new();
         for settings in &settings {
@@ -272,6 +274,11 @@ impl Loaded {
     /// Prompts and resources.
     pub(crate) fn contents(&self) -> &Contents {
         &self.contents
+    }
+
+    /// What callers granted the source of that name to do in their name, where it is one of those.
+    pub(crate) fn per_user(&self, source: &str) -> Option<&Arc<PerUser>> {
+        self.sources.per_user(source)
     }
 
     /// The MCP server of that name, and what guards it.

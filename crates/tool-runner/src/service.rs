@@ -28,6 +28,7 @@ use wardgate_telemetry::names;
 use crate::call::{self, Call};
 use crate::catalogue::Catalogue;
 use crate::closing::Closing;
+use crate::connections;
 use crate::content::{self, Asked};
 use crate::files::Files;
 use crate::imported::Importer;
@@ -287,6 +288,51 @@ impl ToolRunnerService for Runner {
         Ok(Response::new(pb::ListSwitchesResponse {
             switches: switches.iter().map(Into::into).collect(),
         }))
+    }
+
+    async fn describe_connection(
+        &self,
+        request: Request<pb::DescribeConnectionRequest>,
+    ) -> Result<Response<pb::DescribeConnectionResponse>, Status> {
+        let answer = connections::describe(&self.loaded.load_full(), request.into_inner()).await;
+        answer.map(Response::new)
+    }
+
+    async fn start_connection(
+        &self,
+        request: Request<pb::StartConnectionRequest>,
+    ) -> Result<Response<pb::StartConnectionResponse>, Status> {
+        let answer = connections::start(&self.loaded.load_full(), request.into_inner()).await;
+        answer.map(Response::new)
+    }
+
+    async fn finish_connection(
+        &self,
+        request: Request<pb::FinishConnectionRequest>,
+    ) -> Result<Response<pb::FinishConnectionResponse>, Status> {
+        let (loaded, board) = (self.loaded.load_full(), Arc::clone(&self.switchboard));
+        // Its own task: a code is good once, whoever hangs up.
+        let finishing = tokio::spawn(async move {
+            connections::finish(&loaded, &board, request.into_inner()).await
+        });
+        let interrupted = |_| wardgate_rpc::status(&Error::Interrupted);
+        finishing.await.map_err(interrupted)?.map(Response::new)
+    }
+
+    async fn list_connections(
+        &self,
+        _: Request<pb::ListConnectionsRequest>,
+    ) -> Result<Response<pb::ListConnectionsResponse>, Status> {
+        let answer = connections::list(self.switchboard.store()).await;
+        answer.map(Response::new)
+    }
+
+    async fn remove_connections(
+        &self,
+        request: Request<pb::RemoveConnectionsRequest>,
+    ) -> Result<Response<pb::RemoveConnectionsResponse>, Status> {
+        let answer = connections::remove(&self.switchboard, request.into_inner()).await;
+        answer.map(Response::new)
     }
 }
 

@@ -14,6 +14,7 @@ use wardgate_edge::Grants;
 use wardgate_rpc::probes;
 
 use crate::Gateway;
+use crate::connect;
 use crate::mcp::Door;
 use crate::reply::{Answer, RpcError};
 
@@ -83,6 +84,7 @@ pub(crate) fn router(gateway: &Arc<Gateway>) -> Router {
         })
         .route(metadata::WELL_KNOWN, metadata.clone())
         .route("/.well-known/oauth-protected-resource/{*path}", metadata)
+        .merge(connect::router(gateway))
         .route(metadata::AUTHORIZATION_SERVER, authorization_server)
         .merge(probes::router(
             gateway.parts.clone(),

@@ -67,6 +67,10 @@ pub(crate) enum Purpose {
     Question,
     /// A message that one replica hands to another.
     SseRelay,
+    /// A link to the page on which a caller lets a source act in their name.
+    ConnectLink,
+    /// Where a browser stands that came by such a link.
+    ConnectVisit,
 }
 
 impl Purpose {
@@ -83,6 +87,8 @@ impl Purpose {
             Self::Event => "wardgate event 1",
             Self::Question => "wardgate question 1",
             Self::SseRelay => "wardgate sse relay 1",
+            Self::ConnectLink => "wardgate connect link 1",
+            Self::ConnectVisit => "wardgate connect visit 1",
         }
     }
 
@@ -98,6 +104,7 @@ impl Purpose {
             | Self::Question
             | Self::RequestState => Duration::from_hours(1),
             Self::PendingCall => Duration::from_mins(10),
+            Self::ConnectLink | Self::ConnectVisit => Duration::from_mins(15),
             Self::SseRelay => Duration::from_mins(1),
         }
     }
@@ -148,14 +155,7 @@ impl Sealer {
         within: &str,
         value: &T,
     ) -> Option<String> {
-        let since_micros = self.ambient.now().as_micros();
-        let text = serde_json::to_vec(&Dated {
-            since_micros,
-            value,
-        });
-        let about = about(purpose, caller, within);
-        let sealed = self.key.seal(&about, &text.ok()?, &self.ambient).ok()?;
-        Some(URL_SAFE_NO_PAD.encode(sealed)).filter(|text| text.len() <= purpose.longest())
+        self.seal_about(&about(purpose, caller, within), purpose, value)
     }
 
     /// What was sealed for the same purpose, caller and whole, unless that is too long ago.
@@ -166,12 +166,53 @@ impl Sealer {
         within: &str,
         text: &str,
     ) -> Option<T> {
+        self.open_about(&about(purpose, caller, within), purpose, text)
+    }
+
+    /// `value` for a browser, of which nobody knows yet whose it is: `value` itself says that.
+    pub(crate) fn seal_for_browser<T: Serialize>(
+        &self,
+        purpose: Purpose,
+        value: &T,
+    ) -> Option<String> {
+        self.seal_about(&About::new(purpose.as_str()), purpose, value)
+    }
+
+    /// What was sealed for a browser, for the same purpose, unless that is too long ago.
+    pub(crate) fn open_of_browser<T: DeserializeOwned>(
+        &self,
+        purpose: Purpose,
+        text: &str,
+    ) -> Option<T> {
+        self.open_about(&About::new(purpose.as_str()), purpose, text)
+    }
+
+    fn seal_about<T: Serialize>(
+        &self,
+        about: &About,
+        purpose: Purpose,
+        value: &T,
+    ) -> Option<String> {
+        let since_micros = self.ambient.now().as_micros();
+        let text = serde_json::to_vec(&Dated {
+            since_micros,
+            value,
+        });
+        let sealed = self.key.seal(about, &text.ok()?, &self.ambient).ok()?;
+        Some(URL_SAFE_NO_PAD.encode(sealed)).filter(|text| text.len() <= purpose.longest())
+    }
+
+    fn open_about<T: DeserializeOwned>(
+        &self,
+        about: &About,
+        purpose: Purpose,
+        text: &str,
+    ) -> Option<T> {
         if text.len() > purpose.longest() {
             return None;
         }
         let sealed = URL_SAFE_NO_PAD.decode(text).ok()?;
-        let about = about(purpose, caller, within);
-        let text = self.key.open(&about, sealed).ok()?;
+        let text = self.key.open(about, sealed).ok()?;
         let dated: Dated<T> = serde_json::from_slice(&text).ok()?;
         let age = self
             .ambient

@@ -26,7 +26,7 @@ const MAX_LISTED: usize = 64 << 20;
 /// Asks the tool-runner.
 #[derive(Debug, Clone)]
 pub struct ToolRunnerClient {
-    client: ToolRunnerServiceClient<Link>,
+    pub(super) client: ToolRunnerServiceClient<Link>,
     limit: Duration,
 }
 

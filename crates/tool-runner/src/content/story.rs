@@ -174,7 +174,7 @@ pub(crate) fn admit(
     Ok(Admitted {
         is_restricted: compiled.restricts(&permit, &facts.classes),
         parking: Arc::clone(parking),
-        origin: origin.clone(),
+        origin: origin.of(&asked.caller)?,
         asked,
         permit,
         compiled,
@@ -326,6 +326,7 @@ fn waiting(waits: Waits) -> pb::GetContentResponse {
             input_requests_json: waits.requests.into(),
             state: waits.state,
             facts: None,
+            connect: None,
         }),
         facts: Some(pb::ResultFacts {
             status: pb::OutcomeStatus::Ok.into(),

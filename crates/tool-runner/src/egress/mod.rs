@@ -32,7 +32,9 @@ use url::Url;
 
 pub(crate) use address::PrivateAddresses;
 pub(crate) use auth::{
-    Auth, AuthSettings, CallerToken, ClientKey, ClientProof, OAuthClient, Secret,
+    Auth, AuthError, AuthSettings, Bound, ClientKey, ClientProof, CodeSettings, ConnectError,
+    EnterpriseSettings, OAuthClient, OnBehalf, OpenAuth, PerUser, RegisteredClient, Return, Secret,
+    ServerSettings, SubjectToken, Wish,
 };
 pub(crate) use client::{Client, ClientSettings};
 pub(crate) use error::EgressError;

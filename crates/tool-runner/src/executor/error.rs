@@ -15,6 +15,10 @@ pub(crate) enum ExecutorError {
     /// The source has no room for another call now; it asks to be left alone for so long.
     #[error("the source is busy, and asks for a pause of {0:?}")]
     Busy(Duration),
+    /// Nothing was sent: the caller has to let this source act in their name first. Where the source says so, with
+    /// these scopes besides those they granted.
+    #[error("the caller has not connected the source yet")]
+    NotConnected { scope: Option<String> },
     /// The source gave up at the time limit.
     #[error("the source stopped at its time limit")]
     Timeout,
@@ -65,6 +69,7 @@ impl ExecutorError {
             Self::Busy(pause) => Health::Busy(*pause),
             Self::Unavailable { pause, .. } => pause.map_or(Health::Down, Health::Busy),
             Self::Refused { .. }
+            | Self::NotConnected { .. }
             | Self::BadArgument { .. }
             | Self::BadResult(_)
             | Self::TooLarge

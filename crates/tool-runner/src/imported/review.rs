@@ -202,7 +202,7 @@ async fn ask(
     importing: &[Importing],
     ambient: &Ambient,
 ) -> Result<BTreeMap<String, Result<List, String>>, Error> {
-    let mut sources = Sources::new(&Arc::new(Platform::new()), None);
+    let mut sources = Sources::new(&Arc::new(Platform::new()), None, None);
     for settings in catalogue.sources() {
         if importing.iter().any(|source| source.name == settings.name) {
             sources.open(settings.clone(), PATIENCE, ambient, None)?;

@@ -24,6 +24,7 @@ mod message;
 mod news;
 mod open_exchange;
 mod participation;
+mod personal;
 mod profiles;
 mod quota;
 mod result;

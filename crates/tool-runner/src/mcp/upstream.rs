@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::Instant;
-use wardgate_domain::Ambient;
+use wardgate_domain::{Ambient, Caller};
 
 use super::definition::{self, MAX_ENTRIES, MAX_PAGES, Page, ToolDefinition};
 use super::era::{Era, Eras, HEADER_MISMATCH};
@@ -23,6 +23,7 @@ use super::message::{Part, Request};
 use super::news::{Listener, News, lend};
 use super::open_exchange::OpenExchange;
 use super::participation::{Participation, Profile};
+use super::personal::Personal;
 use super::profiles::Profiles;
 use super::result::{CallResult, check_complete};
 use super::settings::Transport;
@@ -36,6 +37,8 @@ const SESSIONS: usize = 16;
 pub(crate) struct Upstream {
     transport: Transport,
     link: Arc<Link>,
+    /// Where the credentials stand for the caller.
+    personal: Option<Personal>,
     /// Further connections, where the server may ask clients something.
     profiles: Arc<Profiles>,
     /// How each tool is called, as last listed.
@@ -58,15 +61,31 @@ impl Upstream {
         ambient: &Ambient,
     ) -> Result<Self, EgressError> {
         let events = Arc::new(Events::new(name.to_owned(), ambient.clone()));
+        let personal = Personal::of(name, transport, ambient)?;
+        let shared = personal.as_ref().map(Personal::shared);
+        let transport = shared.as_ref().unwrap_or(transport);
         Ok(Self {
             transport: transport.clone(),
             link: Arc::new(Link::new(transport, events, Profile::default())?),
+            personal,
             profiles: Arc::new(Profiles::new(match transport {
                 Transport::Stdio(_) => PROGRAMS,
                 Transport::Http(_) => SESSIONS,
             })),
             listed: ArcSwapOption::empty(),
         })
+    }
+
+    /// The server as this caller reaches it. `token` is what the caller called with, where credentials are made of it.
+    pub(crate) fn of(
+        self: &Arc<Self>,
+        caller: &Caller,
+        token: Option<&str>,
+    ) -> Result<Arc<Self>, UpstreamError> {
+        match &self.personal {
+            Some(personal) => personal.upstream(caller, token),
+            None => Ok(Arc::clone(self)),
+        }
     }
 
     /// Whether the server can be reached.
@@ -317,9 +336,16 @@ impl Upstream {
 
     /// Ends the connection, and waits for its end: a program is given a few seconds.
     pub(crate) async fn close(&self) {
+        let persons = self.personal.iter().flat_map(Personal::open_ones);
+        let persons = persons.map(|upstream| async move { Box::pin(upstream.close()).await });
         let profiles = self.profiles.take();
         let closing = profiles.iter().map(|link| link.close());
-        futures::join!(self.link.close(), futures::future::join_all(closing));
+        let persons = futures::future::join_all(persons);
+        futures::join!(
+            persons,
+            self.link.close(),
+            futures::future::join_all(closing)
+        );
     }
 
     async fn ask(

@@ -104,6 +104,8 @@ pub(crate) fn admit(
 ) -> Result<AdmittedRelay, Error> {
     let mut stopwatch = Stopwatch::start();
     let (upstream, guard) = loaded.server(&call.source).ok_or(Error::UnknownTool)?;
+    let own = upstream.of(&call.caller, None);
+    let upstream = own.map_err(|error| Error::HttpSource(error.to_string()))?;
     let offers = loaded.offers(&call.source).ok_or(Error::UnknownTool)?;
     let (tool, facts, classes, subject) = match &call.offer {
         Offer::Tool(name) => {

@@ -415,4 +415,39 @@ impl ToolRunnerService for ToolRunner {
     ) -> Result<Response<pb::ListSwitchesResponse>, Status> {
         Err(Status::unimplemented("the gateway lists no switches"))
     }
+
+    async fn describe_connection(
+        &self,
+        _request: Request<pb::DescribeConnectionRequest>,
+    ) -> Result<Response<pb::DescribeConnectionResponse>, Status> {
+        Err(Status::unimplemented("nobody connects anything here"))
+    }
+
+    async fn start_connection(
+        &self,
+        _request: Request<pb::StartConnectionRequest>,
+    ) -> Result<Response<pb::StartConnectionResponse>, Status> {
+        Err(Status::unimplemented("nobody connects anything here"))
+    }
+
+    async fn finish_connection(
+        &self,
+        _request: Request<pb::FinishConnectionRequest>,
+    ) -> Result<Response<pb::FinishConnectionResponse>, Status> {
+        Err(Status::unimplemented("nobody connects anything here"))
+    }
+
+    async fn list_connections(
+        &self,
+        _request: Request<pb::ListConnectionsRequest>,
+    ) -> Result<Response<pb::ListConnectionsResponse>, Status> {
+        Err(Status::unimplemented("nobody connects anything here"))
+    }
+
+    async fn remove_connections(
+        &self,
+        _request: Request<pb::RemoveConnectionsRequest>,
+    ) -> Result<Response<pb::RemoveConnectionsResponse>, Status> {
+        Err(Status::unimplemented("nobody connects anything here"))
+    }
 }

@@ -59,7 +59,7 @@ impl Tool {
             cache: None,
             input,
             derive: Derive::default(),
-            plan: executor::mcp_tool(source, definition.name(), links),
+            plan: executor::mcp_tool(source, settings, definition.name(), links),
             result,
             own_name: Some(definition.name().to_owned()),
         })

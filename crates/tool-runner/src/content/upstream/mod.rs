@@ -19,7 +19,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::Instant;
-use wardgate_domain::{ColumnClass, UriTemplate};
+use wardgate_domain::{Caller, ColumnClass, UriTemplate};
 use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_proto::toolrunner::v1::get_content_request::Completion;
 
@@ -125,6 +125,7 @@ fn if_any(
 }
 
 /// A server, and what of it is offered.
+#[derive(Clone)]
 pub(crate) struct OfUpstream {
     pub(super) source: String,
     pub(super) upstream: Arc<Upstream>,
@@ -153,6 +154,14 @@ impl OfUpstream {
             resources: settings.resources.clone(),
             class: class.unwrap_or_else(ColumnClass::unclassified),
         }
+    }
+
+    /// As this caller reaches the server.
+    pub(super) fn of(&self, caller: &Caller) -> Result<Self, UpstreamError> {
+        Ok(Self {
+            upstream: self.upstream.of(caller, None)?,
+            ..self.clone()
+        })
     }
 
     /// Whether a resource of this URI is offered: it is named, or one of a template that is.
@@ -353,6 +362,14 @@ fn told(error: &UpstreamError) -> GetError {
         UpstreamError::TooLarge => GetError::too_large(),
         UpstreamError::BadResult(_) => cannot_be_shown(),
         UpstreamError::Busy => failed("source_unavailable", "The source is busy. Try again later."),
+        UpstreamError::NotConnected { .. } => failed(
+            "not_connected",
+            "The source acts in your name, and you have not allowed that yet. Call one of its tools first.",
+        ),
+        UpstreamError::NoCallerToken => failed(
+            "no_credentials",
+            "The source needs your own token, which is not exchanged here.",
+        ),
         UpstreamError::Unreachable(_) | UpstreamError::Gone | UpstreamError::Broken(_) => failed(
             "source_unavailable",
             "The source cannot be reached. Try again later.",

@@ -1,4 +1,4 @@
-//! A client of an authorization server, and how it shows who it is.
+//! A client of an authorization server: where that is, what the client is called, how it shows who it is.
 
 use std::fmt;
 
@@ -17,24 +17,39 @@ const ASSERTION_LIFETIME: i64 = 60;
 /// A client of an OAuth authorization server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct OAuthClient {
-    pub(crate) token_url: Url,
+    pub(crate) server: ServerSettings,
     pub(crate) client_id: String,
     pub(crate) proof: ClientProof,
     pub(crate) scope: Option<String>,
     pub(crate) audience: Option<String>,
+    /// RFC 8707; none: the service's own name, where that was asked for.
+    pub(crate) resource: Option<String>,
+}
+
+/// Where an authorization server is. What is configured is never asked for.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct ServerSettings {
+    /// Without it the metadata of the issuer says where that is (RFC 8414).
+    pub(crate) token_url: Option<Url>,
+    /// Its name, to the letter. Without it the service says who it is (RFC 9728).
+    pub(crate) issuer: Option<String>,
+    /// The service that the tokens are for.
+    pub(crate) service: Option<Url>,
 }
 
 /// How a client authenticates at the token endpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ClientProof {
-    /// `client_secret_basic`, which every authorization server has to support.
+    /// `client_secret_basic`, or `client_secret_post` where the server's metadata has only that.
     Secret(Secret),
     /// `private_key_jwt` (RFC 7523 §2.2): a short assertion, signed anew for each request.
     Key {
         key: ClientKey,
-        /// What `aud` says; none: the URL of the token endpoint.
+        /// What `aud` says; none: the issuer where it is known, else the URL of the token endpoint.
         audience: Option<String>,
     },
+    /// A public client has nothing to show.
+    Nothing,
 }
 
 /// The private key a client signs its assertions with.

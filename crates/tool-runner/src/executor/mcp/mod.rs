@@ -12,8 +12,11 @@ use serde_json::{Map, Value, json};
 use super::http::json;
 use super::{Executor, ExecutorError, Invocation, Kind, Output, Plan, Sources};
 use crate::Error;
-use crate::catalogue::{Fields, JsonTemplate, Offered, Scope, Shape, SourceKind, Template};
+use crate::catalogue::{
+    Fields, JsonTemplate, McpSettings, Offered, Scope, Shape, SourceKind, Template,
+};
 use crate::content::in_content;
+use crate::egress::AuthSettings;
 use crate::interaction::{Ended, Talk, TalkError};
 use crate::mcp::{CallResult, MISSING_CAPABILITY, News, RpcError, Upstream, UpstreamError, Wanted};
 
@@ -24,10 +27,29 @@ const UNAUTHORIZED: &str = "upstream_unauthorized";
 
 #[derive(Debug, Clone)]
 struct McpPlan {
-    source: String,
+    source: SourceName,
     target: Target,
     /// The source's resources are offered: links to them are those that clients know.
     links: bool,
+}
+
+/// The source, and how it is asked on behalf of callers.
+#[derive(Debug, Clone)]
+struct SourceName {
+    name: String,
+    exchanges_token: bool,
+    stands_for_caller: bool,
+}
+
+impl SourceName {
+    fn of(name: &str, settings: &McpSettings) -> Self {
+        let auth = settings.auth();
+        Self {
+            name: name.to_owned(),
+            exchanges_token: auth.is_some_and(AuthSettings::exchange_token),
+            stands_for_caller: auth.is_some_and(AuthSettings::stand_for_caller),
+        }
+    }
 }
 
 /// What is asked of the server.
@@ -49,10 +71,10 @@ enum Arguments {
 
 /// Calls the tool `name` of the server `source` with the arguments of the call. With `links` the links to resources in
 /// its results are those that clients know.
-pub(crate) fn tool(source: &str, name: &str, links: bool) -> Box<dyn Plan> {
+pub(crate) fn tool(source: &str, settings: &McpSettings, name: &str, links: bool) -> Box<dyn Plan> {
     Box::new(McpPlan {
         links,
-        source: source.to_owned(),
+        source: SourceName::of(source, settings),
         target: Target::Tool {
             name: name.to_owned(),
             arguments: Arguments::OfCall {
@@ -67,7 +89,8 @@ fn read(fields: &mut Fields<'_>, scope: &mut Scope<'_, '_>) -> Option<Box<dyn Pl
     let source = source_node.and_then(|node| {
         let settings = scope.source(node)?;
         if let SourceKind::Mcp(mcp) = &settings.kind {
-            return Some((settings.name.clone(), mcp.resources != Offered::None));
+            let source = SourceName::of(&settings.name, mcp);
+            return Some((source, mcp.resources != Offered::None));
         }
         scope.faults.add(
             node.at,
@@ -126,7 +149,15 @@ fn read(fields: &mut Fields<'_>, scope: &mut Scope<'_, '_>) -> Option<Box<dyn Pl
 
 impl Plan for McpPlan {
     fn source(&self) -> Option<&str> {
-        Some(&self.source)
+        Some(&self.source.name)
+    }
+
+    fn needs_caller_token(&self) -> bool {
+        self.source.exchanges_token
+    }
+
+    fn stands_for_caller(&self) -> bool {
+        self.source.stands_for_caller
     }
 
     fn shape(&self) -> Shape {
@@ -139,9 +170,9 @@ impl Plan for McpPlan {
 
     fn open(&self, sources: &Sources) -> Result<Arc<dyn Executor>, Error> {
         Ok(Arc::new(McpExecutor {
-            upstream: sources.mcp(&self.source)?,
+            upstream: sources.mcp(&self.source.name)?,
             target: self.target.clone(),
-            links: self.links.then(|| self.source.clone()),
+            links: self.links.then(|| self.source.name.clone()),
         }))
     }
 }
@@ -186,20 +217,19 @@ impl McpExecutor {
         call: &Invocation<'_>,
         out: &mut Output<'_>,
     ) -> Result<(), ExecutorError> {
+        let upstream = self.upstream.of(call.caller, call.caller_token)?;
         let called = if let Some(talk) = call.talk {
             let wanted = Wanted::Tool {
                 name: name.to_owned(),
                 arguments,
             };
-            match self.talk(talk, &wanted, call, out).await? {
+            match ask(&upstream, talk, &wanted, call, out).await? {
                 Some(result) => CallResult::read(&result)?,
                 None => return Ok(()),
             }
         } else {
             let mut listener = |news| hear(news, out);
-            let called =
-                self.upstream
-                    .call_tool(name, &arguments, call.deadline, Some(&mut listener));
+            let called = upstream.call_tool(name, &arguments, call.deadline, Some(&mut listener));
             called.await?
         };
         let CallResult {
@@ -223,13 +253,15 @@ impl McpExecutor {
         call: &Invocation<'_>,
         out: &mut Output<'_>,
     ) -> Result<(), ExecutorError> {
+        let upstream = self.upstream.of(call.caller, call.caller_token)?;
         let result = match call.talk {
             Some(talk) => {
-                let uri = uri.to_owned();
-                self.talk(talk, &Wanted::Resource { uri }, call, out)
-                    .await?
+                let wanted = Wanted::Resource {
+                    uri: uri.to_owned(),
+                };
+                ask(&upstream, talk, &wanted, call, out).await?
             }
-            None => Some(self.upstream.read_resource(uri, call.deadline).await?),
+            None => Some(upstream.read_resource(uri, call.deadline).await?),
         };
         let Some(result) = result else {
             return Ok(());
@@ -251,13 +283,14 @@ impl McpExecutor {
         out: &mut Output<'_>,
     ) -> Result<(), ExecutorError> {
         let deadline = call.deadline;
+        let upstream = self.upstream.of(call.caller, call.caller_token)?;
         let result = match call.talk {
             Some(talk) => {
                 let name = name.to_owned();
                 let wanted = Wanted::Prompt { name, arguments };
-                self.talk(talk, &wanted, call, out).await?
+                ask(&upstream, talk, &wanted, call, out).await?
             }
-            None => Some(self.upstream.get_prompt(name, &arguments, deadline).await?),
+            None => Some(upstream.get_prompt(name, &arguments, deadline).await?),
         };
         let Some(result) = result else {
             return Ok(());
@@ -274,25 +307,6 @@ impl McpExecutor {
 }
 
 impl McpExecutor {
-    /// Asks the server with a client that can take part; none where it waits for that client now.
-    async fn talk(
-        &self,
-        talk: &Talk<'_>,
-        wanted: &Wanted,
-        call: &Invocation<'_>,
-        out: &mut Output<'_>,
-    ) -> Result<Option<Box<RawValue>>, ExecutorError> {
-        let mut listener = |news| hear(news, out);
-        let leg = talk.leg(&self.upstream, wanted, call.deadline, &mut listener);
-        match Box::pin(leg).await? {
-            Ended::Done(result) => Ok(Some(result)),
-            Ended::Waits(waits) => {
-                out.waits(waits);
-                Ok(None)
-            }
-        }
-    }
-
     /// Makes the links to resources in `blocks` those that clients know.
     fn link(&self, blocks: &mut Value) {
         if let Some(source) = &self.links {
@@ -324,6 +338,25 @@ impl Arguments {
         to_raw_value(&filled).map_err(|_| ExecutorError::BadArgument {
             text: "the arguments cannot be written as JSON".to_owned(),
         })
+    }
+}
+
+/// Asks the server with a client that can take part; none where it waits for that client now.
+async fn ask(
+    upstream: &Arc<Upstream>,
+    talk: &Talk<'_>,
+    wanted: &Wanted,
+    call: &Invocation<'_>,
+    out: &mut Output<'_>,
+) -> Result<Option<Box<RawValue>>, ExecutorError> {
+    let mut listener = |news| hear(news, out);
+    let leg = talk.leg(upstream, wanted, call.deadline, &mut listener);
+    match Box::pin(leg).await? {
+        Ended::Done(result) => Ok(Some(result)),
+        Ended::Waits(waits) => {
+            out.waits(waits);
+            Ok(None)
+        }
     }
 }
 
@@ -375,6 +408,13 @@ impl From<UpstreamError> for ExecutorError {
         let cause = error.to_string();
         match error {
             UpstreamError::Unreachable(_) | UpstreamError::Gone => Self::Unreachable(cause),
+            UpstreamError::NotConnected { scope } => Self::NotConnected { scope },
+            UpstreamError::NoCallerToken => Self::Refused {
+                kind: "no_credentials",
+                text: "the service needs the caller's token, which did not come with the call"
+                    .to_owned(),
+                cause,
+            },
             UpstreamError::Busy => Self::Busy(Duration::ZERO),
             UpstreamError::Timeout => Self::Timeout,
             UpstreamError::Broken(_) => Self::Broken(cause),

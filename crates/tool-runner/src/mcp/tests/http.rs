@@ -29,6 +29,7 @@ fn settings(url: &str) -> Transport {
     let egress = EgressSettings::of(&url, [], private, Duration::from_secs(20), 1 << 20);
     Transport::Http(Box::new(HttpSettings {
         url,
+        listing: AuthSettings::None,
         client: ClientSettings {
             egress,
             headers: HeaderMap::new(),

@@ -76,7 +76,7 @@ async fn a_client_with_a_key_signs_a_short_assertion_for_the_token_endpoint() {
             form["client_assertion_type"],
             "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
         );
-        let endpoint = world.oauth().token_url.to_string();
+        let endpoint = world.token_url().to_string();
         let claims = verified(form, algorithm, &pair, &endpoint);
         assert_eq!(claims["sub"], "runner");
         assert_eq!(claims["iat"], START);
