@@ -8,11 +8,11 @@ use rmcp::ErrorData;
 use rmcp::ServerHandler;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, GetPromptRequestParams,
-    GetPromptResponse, GetPromptResult, ListPromptsResult, ListResourceTemplatesResult,
-    ListResourcesResult, ListToolsResult, PaginatedRequestParams, ProgressNotificationParam,
-    Prompt, PromptMessage, ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse,
-    ReadResourceResult, Resource, ResourceContents, ResourceTemplate, Role, ServerCapabilities,
-    ServerConfig, SubscriptionFilter, Tool,
+    GetPromptResponse, GetPromptResult, InputRequiredResult, ListPromptsResult,
+    ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
+    ProgressNotificationParam, Prompt, PromptMessage, ProtocolVersion, ReadResourceRequestParams,
+    ReadResourceResponse, ReadResourceResult, Resource, ResourceContents, ResourceTemplate, Role,
+    ServerCapabilities, ServerConfig, SubscriptionFilter, Tool,
 };
 use rmcp::service::{RequestContext, RoleServer, SubscriptionContext};
 use serde_json::{Value, json};
@@ -143,6 +143,24 @@ impl ServerHandler for Fixture {
                 // A modern client hears of it by `listen` only.
                 let _ = context.peer.notify_tool_list_changed().await;
                 CallToolResult::success(text("grown".to_owned()))
+            }
+            "ask" => {
+                let answers = match request.input_responses {
+                    Some(answers) => json!(answers),
+                    None if self.versions.len() == 1 => {
+                        let who = json!({ "who": { "method": "roots/list" } });
+                        let who = serde_json::from_value(who).unwrap();
+                        let state = Some("as it was".to_owned());
+                        return Ok(InputRequiredResult::new(Some(who), state).into());
+                    }
+                    None => {
+                        #[expect(deprecated, reason = "servers of the versions before use it")]
+                        let roots = context.peer.list_roots().await;
+                        json!(roots.unwrap())
+                    }
+                };
+                let state = request.request_state.unwrap_or_default();
+                CallToolResult::success(text(format!("{state} {answers}")))
             }
             other => return Err(ErrorData::invalid_params(format!("no tool {other}"), None)),
         };
