@@ -32,6 +32,7 @@ use crate::dialogue::{LogLevel, Terms, answered};
 use crate::listen::Script;
 use crate::memory::{self, Subscribe};
 use crate::reply::{Answer, Dialect, RpcError};
+use crate::scopes::Access;
 use crate::sse;
 use crate::story::Asker;
 use crate::streamable;
@@ -68,6 +69,8 @@ pub(crate) struct Post {
     pub(crate) door: Door,
     pub(crate) view: View,
     pub(crate) caller: Arc<Caller>,
+    /// What the token is good for.
+    pub(crate) access: Access,
     pub(crate) client_ip: String,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
@@ -119,6 +122,7 @@ impl Post {
             caller: Arc::clone(&self.caller),
             client_ip: self.client_ip.clone(),
             view: self.view.clone(),
+            access: self.access.clone(),
         }
     }
 
@@ -260,6 +264,7 @@ async fn dispatch(
         }
     };
     counter!(names::MCP_REQUESTS, "method" => method.to_owned()).increment(1);
+    post.access.ask(gateway, &request.method)?;
     match &*request.method {
         "tools/call" => {
             let name = request

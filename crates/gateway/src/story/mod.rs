@@ -32,11 +32,12 @@ use crate::catalogue::{self, Index};
 use crate::dialogue::{self, Asked, Audience, Dialogue, Questions, Terms, Unanswered};
 use crate::mcp::{Request, Version};
 use crate::reply::{Answer, RpcError, call_meta};
+use crate::scopes::Access;
 use crate::stages::stage;
 use crate::view::View;
 
 use self::onward::Onward;
-pub(crate) use self::onward::go_on;
+pub(crate) use self::onward::{Comer, go_on};
 use self::pending::{Pending, Resumed};
 pub(crate) use self::stop::{Ran, Stop};
 
@@ -55,6 +56,8 @@ pub(crate) struct Asker {
     pub(crate) caller: Arc<Caller>,
     pub(crate) client_ip: String,
     pub(crate) view: View,
+    /// What the token is good for.
+    pub(crate) access: Access,
 }
 
 /// What is wanted.
@@ -64,6 +67,9 @@ pub(crate) trait Work: Send + Sync + Sized + 'static {
 
     /// How the record says that there is no such thing.
     const UNKNOWN: &'static str;
+
+    /// Of MCP.
+    fn method(&self) -> &'static str;
 
     /// What it is of; none where nobody offers that, or not in this view.
     fn find(&self, catalogue: &Index, view: &View) -> Option<Self::Target>;
@@ -248,6 +254,9 @@ impl<W: Work> Story<W> {
         }
         let grant = self.authorize(&target).await?;
         self.work.check(&target)?;
+        let access = &self.asker.access;
+        let applied = access.apply(&self.gateway, self.work.method(), target.facts());
+        applied.map_err(Stop::Scope)?;
         Ok((target, grant))
     }
 

@@ -14,6 +14,7 @@
 mod fakes;
 mod world;
 
+mod access;
 mod asked;
 mod bodies;
 mod catalogue;

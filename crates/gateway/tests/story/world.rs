@@ -73,13 +73,27 @@ impl Issuer {
         self.token_until(subject, roles, self.clock.now().as_seconds() + 3_600)
     }
 
+    /// A token of `dr.lee` with these claims among its own.
+    pub(crate) fn token_saying(&self, claims: &Value) -> String {
+        let mut all = json!({
+            "iss": ISSUER, "aud": AUDIENCE, "sub": "dr.lee", "roles": ["Doctor"],
+            "exp": self.clock.now().as_seconds() + 3_600,
+        });
+        let own = all.as_object_mut().unwrap();
+        own.extend(claims.as_object().unwrap().clone());
+        self.sign(&all)
+    }
+
     pub(crate) fn token_until(&self, subject: &str, roles: &[&str], end: i64) -> String {
+        self.sign(&json!({
+            "iss": ISSUER, "aud": AUDIENCE, "sub": subject, "roles": roles, "exp": end,
+        }))
+    }
+
+    fn sign(&self, claims: &Value) -> String {
         let mut header = Header::new(Algorithm::EdDSA);
         header.kid = Some("k".to_owned());
-        let claims = json!({
-            "iss": ISSUER, "aud": AUDIENCE, "sub": subject, "roles": roles, "exp": end,
-        });
-        jsonwebtoken::encode(&header, &claims, &self.key).unwrap()
+        jsonwebtoken::encode(&header, claims, &self.key).unwrap()
     }
 }
 

@@ -28,6 +28,7 @@ mod quota;
 mod result;
 mod settings;
 mod stdio;
+mod task;
 mod upstream;
 
 #[expect(unused_imports, reason = "for the import of tools")]
