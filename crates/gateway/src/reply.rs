@@ -1,6 +1,5 @@
 //! Answers: the one place that knows how each protocol version wants its results.
 
-mod contents;
 mod rpc_error;
 
 use std::fmt::Write;
@@ -14,8 +13,11 @@ use wardgate_domain::{CallId, DecisionId, Receipt};
 use wardgate_rpc::client::ToolResult;
 
 use crate::dialogue::Questions;
+use crate::downgrade;
 use crate::mcp::Version;
 use crate::streamable;
+
+use self::rpc_error::Remedy;
 
 pub(crate) use self::rpc_error::RpcError;
 
@@ -36,6 +38,19 @@ pub(crate) const SERVER_INFO: &str = concat!(
     r#""}"#
 );
 
+/// The same as `version` knows it: before 2025-06-18 nothing has a title.
+pub(crate) fn server_info(version: Version) -> &'static str {
+    if version.has_titles() {
+        SERVER_INFO
+    } else {
+        concat!(
+            r#"{"name":"wardgate","version":""#,
+            env!("CARGO_PKG_VERSION"),
+            r#""}"#
+        )
+    }
+}
+
 /// How a client wants the result of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Dialect {
@@ -52,12 +67,10 @@ pub(crate) struct Answer {
     body: Content,
     /// Why the message, or messages of the batch, never became a call.
     refused: Vec<&'static str>,
-    /// `Retry-After`, seconds.
-    retry_after: Option<u64>,
+    /// Some have a header for it.
+    remedy: Option<Box<Remedy>>,
     /// `Mcp-Session-Id`, where a session begins.
     session: Option<HeaderValue>,
-    /// `WWW-Authenticate`.
-    challenge: Option<String>,
 }
 
 /// What it consists of.
@@ -77,9 +90,8 @@ impl Answer {
             http: StatusCode::ACCEPTED,
             body: Content::Nothing,
             refused: Vec::new(),
-            retry_after: None,
+            remedy: None,
             session: None,
-            challenge: None,
         }
     }
 
@@ -89,9 +101,8 @@ impl Answer {
             http: StatusCode::OK,
             body: Content::Json(body),
             refused: Vec::new(),
-            retry_after: None,
+            remedy: None,
             session: None,
-            challenge: None,
         }
     }
 
@@ -194,9 +205,8 @@ impl Answer {
             } else {
                 vec![error.reason]
             },
-            retry_after: error.retry_after,
+            remedy: error.remedy.clone(),
             session: None,
-            challenge: error.challenge.clone(),
         }
     }
 
@@ -299,8 +309,8 @@ impl Answer {
             body.push_str(r#""resultType":"complete","#);
         }
         body.push_str(r#""content":"#);
-        body.push_str(&contents::for_version(content, version));
-        if !structured.is_empty() && version.has_structured_content() {
+        body.push_str(&downgrade::tool_content(content, structured, version));
+        if let Some(structured) = downgrade::tool_structured(structured, version) {
             body.push_str(r#","structuredContent":"#);
             body.push_str(structured);
         }
@@ -338,9 +348,8 @@ impl Answer {
             http: StatusCode::OK,
             body: Content::Json(format!("[{}]", bodies.join(","))),
             refused,
-            retry_after: None,
+            remedy: None,
             session: None,
-            challenge: None,
         }
     }
 
@@ -390,16 +399,16 @@ impl IntoResponse for Answer {
         if let Some(session) = self.session {
             response.headers_mut().insert(streamable::HEADER, session);
         }
-        if let Some(seconds) = self.retry_after {
-            let headers = response.headers_mut();
-            headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
-        }
-        // Scopes and URLs are checked when they are configured.
-        if let Some(challenge) = self.challenge
-            && let Ok(challenge) = HeaderValue::try_from(challenge)
-        {
-            let headers = response.headers_mut();
-            headers.insert(header::WWW_AUTHENTICATE, challenge);
+        let header = match self.remedy.as_deref() {
+            Some(Remedy::Wait(seconds)) => Some((header::RETRY_AFTER, HeaderValue::from(*seconds))),
+            // Scopes and URLs are checked when they are configured.
+            Some(Remedy::StepUp(challenge)) => HeaderValue::try_from(challenge)
+                .ok()
+                .map(|challenge| (header::WWW_AUTHENTICATE, challenge)),
+            Some(Remedy::Declare(_)) | None => None,
+        };
+        if let Some((name, value)) = header {
+            response.headers_mut().insert(name, value);
         }
         response
     }

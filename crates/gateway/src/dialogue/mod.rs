@@ -18,6 +18,7 @@ use std::fmt::Write;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
+use axum::http::HeaderMap;
 use bytes::Bytes;
 use futures::FutureExt;
 use serde_json::Value;
@@ -53,6 +54,8 @@ pub(crate) struct Terms {
     voice: Voice,
     /// The client wants no result any more.
     pub(crate) cancel: CancellationToken,
+    /// The trace that the client is in, where it says so in the message alone; as headers.
+    pub(crate) trace: HeaderMap,
     /// In a session, it can be asked something.
     respondent: Option<Respondent>,
     /// In a session, it can say so at any gateway while this is kept.
@@ -94,6 +97,8 @@ impl Terms {
         // What an older client can do, it said when its session began.
         let (capabilities, log_level) = match (&post.streamable, &post.session) {
             _ if version.is_modern() => (meta.capabilities().map(Into::into), meta.log_level()?),
+            // Where nothing is heard, nothing can be asked.
+            _ if matches!(voice, Voice::Nowhere) => (None, None),
             (Some(session), _) => (session.declared.to_json(), session.log_level),
             (None, Some(session)) => (session.declared().to_json(), session.log_level()),
             (None, None) => (None, None),
@@ -110,6 +115,11 @@ impl Terms {
             progress_token: meta.progress_token()?.map(ToOwned::to_owned),
             voice,
             cancel: cancel.unwrap_or_default(),
+            trace: if post.headers.contains_key("traceparent") {
+                HeaderMap::new()
+            } else {
+                meta.trace_context()
+            },
             respondent,
             _cancellable: cancellable,
         })
@@ -131,6 +141,7 @@ impl Terms {
             progress_token: None,
             voice: Voice::Kept(Box::new(writer)),
             cancel: cancellable.is_there.clone(),
+            trace: HeaderMap::new(),
             respondent: Some(Respondent::new(gateway, caller, session.name())),
             _cancellable: Some(cancellable),
         }
@@ -145,6 +156,7 @@ impl Terms {
             progress_token: None,
             voice: Voice::Nowhere,
             cancel: CancellationToken::new(),
+            trace: HeaderMap::new(),
             respondent: None,
             _cancellable: None,
         }

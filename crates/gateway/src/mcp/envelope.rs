@@ -8,6 +8,10 @@ use serde_json::value::RawValue;
 use crate::reply::RpcError;
 
 /// One JSON-RPC message.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there is one at a time, and a box would cost every request an allocation"
+)]
 #[derive(Debug)]
 pub(crate) enum Message<'a> {
     Request(Request<'a>),
@@ -62,6 +66,10 @@ pub(crate) struct Params<'a> {
         deserialize_with = "present"
     )]
     pub(crate) input_responses: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    pub(crate) notifications: Option<&'a RawValue>,
+    #[serde(borrow, default, rename = "ref", deserialize_with = "present")]
+    pub(crate) reference: Option<&'a RawValue>,
     #[serde(
         borrow,
         default,

@@ -43,14 +43,14 @@ pub(crate) use self::envelope::{
     Message, Request, Response, cancelled, object, present, spelt_alike, text_of,
 };
 pub(crate) use self::initialize::negotiate_on_stream;
-pub(crate) use self::list_tools::{Definition, MISSING_UPSTREAMS};
+pub(crate) use self::list_tools::MISSING_UPSTREAMS;
 pub(crate) use self::meta::Meta;
-pub(crate) use self::repeated::check as check_repeated;
+pub(crate) use self::repeated::{Repeated, check as check_repeated};
 pub(crate) use self::scan::scan;
 pub(crate) use self::version::Version;
 
 /// Messages one batch may hold.
-const BATCH: usize = 50;
+pub(crate) const BATCH: usize = 50;
 
 /// Which path a message came in by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

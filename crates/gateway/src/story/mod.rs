@@ -24,7 +24,7 @@ use tokio::time::sleep;
 use tracing::{Instrument, Span};
 use wardgate_domain::{CallFacts, Caller, Digest, Event, Outcome, Receipt, Status, ToolFacts};
 use wardgate_rpc::client::{InputRequired, ResultFacts, Resumption};
-use wardgate_telemetry::names;
+use wardgate_telemetry::{names, trace_context};
 
 use crate::Gateway;
 use crate::authority::{Authorization, Grant};
@@ -173,6 +173,7 @@ pub(crate) async fn tell<W: Work>(
         Some(matter) => Resumed::of(gateway, &asker, matter, request)?,
         None => Resumed::default(),
     };
+    trace_context::adopt(&span, &terms.trace);
     let (dialogue, answer) = dialogue::open(terms);
     let mut story = Story {
         gateway: Arc::clone(gateway),
@@ -184,7 +185,7 @@ pub(crate) async fn tell<W: Work>(
         resumed,
     };
     let story = async move {
-        let answer = story.to_its_end().await;
+        let answer = story.end().await;
         story.dialogue.answer(answer).await;
     };
     // Its own task: whoever hangs up, the record is written.
@@ -204,7 +205,7 @@ fn unanswered(unanswered: Unanswered) -> Stop {
 
 impl<W: Work> Story<W> {
     /// The story, top to bottom.
-    async fn to_its_end(&mut self) -> Answer {
+    async fn end(&mut self) -> Answer {
         let started = Instant::now();
         // What cannot be recorded is not even begun.
         if !self.gateway.trail().is_ready() {
@@ -340,7 +341,8 @@ impl<W: Work> Story<W> {
             let audience = Audience {
                 version,
                 capabilities: capabilities.as_deref(),
-                label: target.label(),
+                // Where there is one server alone, nobody takes it for another.
+                label: Some(target.label()).filter(|_| !self.asker.view.has_own_names()),
                 ambient: self.gateway.ambient(),
             };
             let questions = Questions::read(&waits.requests, audience)?;
@@ -366,6 +368,8 @@ impl<W: Work> Story<W> {
                 state: waits.state,
                 responses,
             });
+            // It may have waited for long.
+            grant = self.authorize(target).await?;
         }
         Err(Stop::Failed {
             kind: "too_many_rounds",

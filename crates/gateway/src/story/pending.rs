@@ -63,16 +63,11 @@ pub(super) struct Awaited {
 }
 
 impl Pending {
-    pub(super) fn new(
-        gateway: &Gateway,
-        keys: impl Iterator<Item = String>,
-        state: &[u8],
-        rounds: usize,
-    ) -> Self {
+    pub(super) fn new(gateway: &Gateway, keys: &[String], state: &[u8], rounds: usize) -> Self {
         Self {
             id: gateway.ambient().random(),
             rounds,
-            keys: keys.collect(),
+            keys: keys.to_vec(),
             state: URL_SAFE_NO_PAD.encode(state),
         }
     }

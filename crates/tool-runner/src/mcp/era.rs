@@ -28,7 +28,7 @@ const LATEST_LEGACY: &str = "2025-11-25";
 
 /// Error codes that only a modern server uses: header mismatch, missing capability, unsupported version.
 pub(super) const HEADER_MISMATCH: i64 = -32020;
-const MISSING_CAPABILITY: i64 = -32021;
+pub(crate) const MISSING_CAPABILITY: i64 = -32021;
 pub(super) const UNSUPPORTED_VERSION: i64 = -32022;
 
 /// For how long a server is taken to be legacy without asking again: it may have been upgraded.
