@@ -124,7 +124,7 @@ pub(crate) fn go_on(
         ),
     };
     let story = async move {
-        let answer = story.to_its_end().await;
+        let answer = story.end().await;
         story.dialogue.answer(answer).await;
     };
     gateway.stories.spawn(story.instrument(span));
