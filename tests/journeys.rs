@@ -56,6 +56,7 @@ mod journeys {
     mod stdio;
     mod subscriptions;
     mod switches;
+    mod three_gateways;
     mod traces;
     mod upstream;
     mod versions;

@@ -168,6 +168,14 @@ pub(crate) fn cancelled(text: &str) -> Option<&str> {
     (message.method == "notifications/cancelled").then_some(params.request_id.get())
 }
 
+/// The same for a JSON-RPC id however it is spelt.
+pub(crate) fn spelt_alike(id: &str) -> String {
+    match serde_json::from_str(id) {
+        Ok(text @ serde_json::Value::String(_)) => text.to_string(),
+        _ => id.to_owned(),
+    }
+}
+
 /// A string, or an integer without fraction or exponent (MCP: "Request IDs").
 pub(super) fn is_id(raw: &RawValue) -> bool {
     match raw.get().as_bytes() {

@@ -39,7 +39,9 @@ use crate::streamable;
 use crate::view::View;
 
 pub(crate) use self::discover::inner;
-pub(crate) use self::envelope::{Message, Request, Response, cancelled, object, present, text_of};
+pub(crate) use self::envelope::{
+    Message, Request, Response, cancelled, object, present, spelt_alike, text_of,
+};
 pub(crate) use self::initialize::negotiate_on_stream;
 pub(crate) use self::list_tools::MISSING_UPSTREAMS;
 pub(crate) use self::meta::Meta;
