@@ -93,9 +93,10 @@ async fn call(http: &reqwest::Client, way: &Way, token: &str, length: usize) -> 
         .body(body.to_string());
     let text = request.send().await.unwrap().text().await.unwrap();
     let answer: Value = serde_json::from_str(&text).unwrap();
-    let meta = &answer["result"]["_meta"]["dev.wardgate/receipt"];
-    let has_receipt = meta.is_object();
-    assert_eq!(has_receipt, way.is_governed, "{} bytes", text.len());
+    let receipt = &answer["result"]["_meta"]["dev.wardgate/receipt"];
+    let has_receipt = receipt.is_object();
+    let begins = &text[..text.len().min(400)];
+    assert_eq!(has_receipt, way.is_governed, "{begins}");
     answer["result"]["content"][0]["text"]
         .as_str()
         .unwrap()
@@ -111,6 +112,7 @@ fn route(app: &TestApp) -> Way {
 }
 
 #[tokio::test]
+#[ignore = "it measures a whole process: `make bench`"]
 async fn long_answers_at_once_are_held_three_times_over_at_most() {
     let app = gateway(&server().await).await;
     let route = route(&app);
