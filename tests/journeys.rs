@@ -33,6 +33,7 @@ mod journeys {
     mod examples;
     mod guides;
     mod hops;
+    mod hops_bridged;
     mod hospital;
     mod memory;
     mod postgres;
