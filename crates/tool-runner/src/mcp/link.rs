@@ -19,8 +19,8 @@ use super::http::carry::{Answer, Carried, Outbound};
 use super::message::Request;
 use super::news::{Listener, News, lend};
 use super::participation::Profile;
-use super::task;
 use super::settings::Transport;
+use super::task;
 use super::{http, stdio};
 use crate::egress::EgressError;
 

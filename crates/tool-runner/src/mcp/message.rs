@@ -137,7 +137,7 @@ impl<'a> Request<'a> {
     }
 
     /// As one that begins a task, where `is_task` says so.
-    pub(super) fn as_task(mut self, is_task: bool) -> Self {
+    pub(super) fn task_if(mut self, is_task: bool) -> Self {
         self.is_task = is_task;
         self.members.extend(is_task.then(task::member));
         self

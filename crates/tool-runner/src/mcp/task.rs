@@ -30,11 +30,11 @@ struct Created {
 }
 
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
 struct Task {
-    task_id: String,
+    #[serde(rename = "taskId")]
+    id: String,
     status: String,
-    #[serde(default)]
+    #[serde(default, rename = "pollInterval")]
     poll_interval: Option<u64>,
 }
 
@@ -61,10 +61,10 @@ pub(super) async fn follow(
     };
     let mut begun = Begun {
         connection,
-        id: task.task_id.clone(),
+        id: task.id.clone(),
         is_over: false,
     };
-    let of_task = |method| Request::new(method, vec![("taskId", Part::Text(&task.task_id))]);
+    let of_task = |method| Request::new(method, vec![("taskId", Part::Text(&task.id))]);
     let (look, collect) = (of_task("tasks/get"), of_task("tasks/result"));
     let (mut status, mut pause) = (task.status.clone(), task.pause());
     // One that needs something asks for it where its result is waited for.

@@ -17,15 +17,20 @@ use super::error::UpstreamError;
 use super::events::{Events, Health};
 use super::http::carry::{Carried, Outbound};
 use super::http::headers::{self, ParamHeader};
-use super::leg::{self, Leg, OpenExchange, Start, Wanted};
+use super::leg::{self, Leg, Start, Wanted};
 use super::link::Link;
 use super::message::{Part, Request};
 use super::news::{Listener, News, lend};
+use super::open_exchange::OpenExchange;
 use super::participation::{Participation, Profile};
 use super::profiles::Profiles;
 use super::result::{CallResult, check_complete};
 use super::settings::Transport;
 use crate::egress::EgressError;
+
+/// Further connections to one legacy server whose clients can be asked something: processes, or sessions.
+const PROGRAMS: usize = 4;
+const SESSIONS: usize = 16;
 
 /// An upstream server. It is connected to when first asked for something; dropped, it is let go.
 pub(crate) struct Upstream {
@@ -56,7 +61,10 @@ impl Upstream {
         Ok(Self {
             transport: transport.clone(),
             link: Arc::new(Link::new(transport, events, Profile::default())?),
-            profiles: Arc::default(),
+            profiles: Arc::new(Profiles::new(match transport {
+                Transport::Stdio(_) => PROGRAMS,
+                Transport::Http(_) => SESSIONS,
+            })),
             listed: ArcSwapOption::empty(),
         })
     }
@@ -118,7 +126,7 @@ impl Upstream {
             ("arguments", Part::Raw(arguments)),
         ];
         let is_task = self.is_task(name, deadline).await?;
-        let mut request = Request::new("tools/call", members).as_task(is_task);
+        let mut request = Request::new("tools/call", members).task_if(is_task);
         request.headers = self.repeated(name, arguments, deadline).await?;
         let outcome = self.ask(&request, deadline, lend(&mut listener)).await;
         let result = match outcome {
@@ -160,30 +168,33 @@ impl Upstream {
             Wanted::Tool { name, .. } => self.is_task(name, deadline).await?,
             Wanted::Prompt { .. } | Wanted::Resource { .. } => false,
         };
-        match connection.era() {
-            // It has no state of its own, so it cannot have given us any.
-            Era::Legacy if retry.is_some() => {
-                Err(UpstreamError::BadResult("it forgot what it waited for"))
+        if connection.era() == Era::Legacy {
+            if retry.is_some() {
+                // It has no state of its own, so it cannot have given us any.
+                return Err(UpstreamError::BadResult("it forgot what it waited for"));
             }
-            Era::Legacy if !profile.is_empty() => {
-                let link = self.profiles.link(profile, || {
-                    let events = Arc::clone(&self.link.events);
-                    Link::new(&self.transport, events, profile)
-                        .map_err(|error| UpstreamError::Unreachable(error.to_string()))
-                })?;
+            if let Some(link) = self.link_for(profile)? {
                 let client = Arc::clone(client);
                 let begun = OpenExchange::begin(link, wanted.clone(), is_task, client);
-                begun.leg(None, deadline, &mut wants).await
-            }
-            Era::Legacy | Era::Modern => {
-                let mut request = wanted.request().with(client).as_task(is_task);
-                if let Some((state, responses)) = &retry {
-                    responses.add_to(&mut request, state.as_deref());
-                }
-                let outcome = self.marked(wanted, request, deadline, &mut wants).await;
-                leg::end(outcome, client)
+                return begun.leg(None, deadline, &mut wants).await;
             }
         }
+        let mut request = wanted.request().with(client).task_if(is_task);
+        if let Some((state, responses)) = &retry {
+            responses.add_to(&mut request, state.as_deref());
+        }
+        let outcome = self.marked(wanted, request, deadline, &mut wants).await;
+        leg::end(outcome, client)
+    }
+
+    /// Where a legacy server knows that it may ask so much. Without room for that it is not told, and asks nothing.
+    fn link_for(&self, profile: Profile) -> Result<Option<Arc<Link>>, UpstreamError> {
+        if profile.is_empty() {
+            return Ok(None);
+        }
+        let open = || Link::new(&self.transport, Arc::clone(&self.link.events), profile);
+        let link = self.profiles.link(profile, open);
+        link.map_err(|error| UpstreamError::Unreachable(error.to_string()))
     }
 
     /// Asks, with the headers that repeat arguments, where the server wants those.

@@ -128,7 +128,10 @@ mod tests {
     fn only_a_tool_that_must_run_as_a_task_is_shown_without_that() {
         let required = r#"{"a":1.10,"execution":{"taskSupport":"required"},"b":{}}"#;
         assert_eq!(plain(required.to_owned()), r#"{"a":1.10,"b":{}}"#);
-        for other in [r#"{"execution":{"taskSupport":"optional"}}"#, r#"{"a":1.10}"#] {
+        for other in [
+            r#"{"execution":{"taskSupport":"optional"}}"#,
+            r#"{"a":1.10}"#,
+        ] {
             assert_eq!(plain(other.to_owned()), other);
         }
     }

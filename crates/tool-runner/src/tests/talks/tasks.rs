@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use wardgate_proto::toolrunner::v1 as pb;
 
-use super::{ALL, FORM, Says, World, offering, resuming, result};
+use super::{ALL, FORM, Says, World, offering, result, resuming};
 
 fn task(status: &str) -> Value {
     json!({ "taskId": "t-1", "status": status, "createdAt": "x", "ttl": null, "pollInterval": 1 })
@@ -11,7 +11,9 @@ fn task(status: &str) -> Value {
 
 fn begins(world: &World, states: &[&str]) {
     let (first, later) = states.split_first().unwrap();
-    world.server.says(Says::Result(json!({ "task": task(first) })));
+    world
+        .server
+        .says(Says::Result(json!({ "task": task(first) })));
     for state in later {
         world.server.says(Says::Result(task(state)));
     }
@@ -60,7 +62,10 @@ async fn a_task_may_ask_and_a_failed_one_is_an_error() {
     begins(&world, &["working", "failed"]);
     let error = json!({ "code": -32603, "message": "no" });
     world.server.says(Says::Error(error));
-    assert_eq!(look(&world, offering(ALL)).await.fails().await, "tool_error");
+    assert_eq!(
+        look(&world, offering(ALL)).await.fails().await,
+        "tool_error"
+    );
     assert!(world.server.seen("tasks/cancel").is_empty());
 }
 
