@@ -186,6 +186,12 @@ impl Work for ToolCall {
             let error = RpcError::rate_limited(wait).of_call(call_id, Some(receipt));
             return Answer::error(Some(id), &error);
         }
+        if story.asker.version.is_modern()
+            && let Some(required) = undeclared(&result.facts.error_kind)
+        {
+            let error = RpcError::missing_capability(required);
+            return Answer::error(Some(id), &error.of_call(call_id, Some(receipt)));
+        }
         match story.work.dialect {
             Dialect::Direct => Answer::direct(id, call_id, receipt, result),
             Dialect::Mcp => Answer::released(id, story.asker.version, call_id, receipt, result),
@@ -244,6 +250,16 @@ fn lost(tool: &Tool) -> Stop {
     Stop::Failed {
         kind: "tool_runner_unavailable",
         message: "The tool could not be run. Try again later.",
+    }
+}
+
+/// What a server needs its client to declare, a JSON object, where the tool-runner says that this is why it refused.
+fn undeclared(error_kind: &str) -> Option<&'static str> {
+    match error_kind {
+        "needs_sampling" => Some(r#"{"sampling":{}}"#),
+        "needs_elicitation" => Some(r#"{"elicitation":{}}"#),
+        "needs_roots" => Some(r#"{"roots":{}}"#),
+        _ => None,
     }
 }
 

@@ -53,10 +53,10 @@ pub(crate) struct Terms {
     voice: Voice,
     /// The client wants no result any more.
     pub(crate) cancel: CancellationToken,
-    /// The trace that the client is in, where it says so in the message alone; as headers.
-    pub(crate) trace: HeaderMap,
     /// In a session, it can be asked something.
     respondent: Option<Respondent>,
+    /// The trace that the client is in, where it says so in the message alone; as headers.
+    pub(crate) trace: HeaderMap,
     /// In a session, it can say so at any gateway while this is kept.
     _cancellable: Option<Expected>,
 }
@@ -114,12 +114,12 @@ impl Terms {
             progress_token: meta.progress_token()?.map(ToOwned::to_owned),
             voice,
             cancel: cancel.unwrap_or_default(),
+            respondent,
             trace: if post.headers.contains_key("traceparent") {
                 HeaderMap::new()
             } else {
                 meta.trace_context()
             },
-            respondent,
             _cancellable: cancellable,
         })
     }
@@ -133,8 +133,8 @@ impl Terms {
             progress_token: None,
             voice: Voice::Nowhere,
             cancel: CancellationToken::new(),
-            trace: HeaderMap::new(),
             respondent: None,
+            trace: HeaderMap::new(),
             _cancellable: None,
         }
     }

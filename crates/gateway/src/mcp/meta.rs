@@ -161,10 +161,12 @@ fn mirrors(headers: &HeaderMap, name: &str, expected: &str) -> Result<(), RpcErr
 
 /// A header value: plain, or `=?base64?<base64 of UTF-8>?=` for what a header cannot carry.
 pub(super) fn decode(value: &str) -> Option<Cow<'_, str>> {
-    let Some(encoded) = value.strip_prefix("=?base64?") else {
+    let marked = value.strip_prefix("=?base64?");
+    // With one mark alone it is what it is.
+    let Some(encoded) = marked.and_then(|rest| rest.strip_suffix("?=")) else {
         return Some(Cow::Borrowed(value));
     };
-    let bytes = STANDARD.decode(encoded.strip_suffix("?=")?).ok()?;
+    let bytes = STANDARD.decode(encoded).ok()?;
     String::from_utf8(bytes).ok().map(Cow::Owned)
 }
 
