@@ -29,6 +29,7 @@ mod journeys {
     mod bad_tokens;
     mod change;
     mod chat;
+    mod cost;
     mod direct_methods;
     mod examples;
     mod guides;
@@ -55,6 +56,7 @@ mod journeys {
     mod stdio;
     mod subscriptions;
     mod switches;
+    mod three_gateways;
     mod traces;
     mod upstream;
     mod versions;

@@ -9,7 +9,10 @@ use crate::journeys::people::doctor;
 /// A call of a client in the trace with this id, which it names in the message, and by headers.
 async fn call(app: &TestApp, id: u128, headers: &[(&str, &str)]) {
     let version = ("mcp-protocol-version", "2026-07-28");
-    let named = [("mcp-method", "tools/call"), ("mcp-name", "get_medical_records")];
+    let named = [
+        ("mcp-method", "tools/call"),
+        ("mcp-name", "get_medical_records"),
+    ];
     let headers = [&[version][..], &named, headers].concat();
     let body = serde_json::json!({
         "jsonrpc": "2.0", "id": 1, "method": "tools/call",
