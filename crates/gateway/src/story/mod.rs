@@ -37,7 +37,7 @@ use crate::stages::stage;
 use crate::view::View;
 
 use self::onward::Onward;
-pub(crate) use self::onward::go_on;
+pub(crate) use self::onward::{Comer, go_on};
 use self::pending::{Pending, Resumed};
 pub(crate) use self::stop::{Ran, Stop};
 

@@ -63,12 +63,7 @@ pub(super) struct Awaited {
 }
 
 impl Pending {
-    pub(super) fn new(
-        gateway: &Gateway,
-        keys: &[String],
-        state: &[u8],
-        rounds: usize,
-    ) -> Self {
+    pub(super) fn new(gateway: &Gateway, keys: &[String], state: &[u8], rounds: usize) -> Self {
         Self {
             id: gateway.ambient().random(),
             rounds,
