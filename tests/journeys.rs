@@ -36,6 +36,7 @@ mod journeys {
     mod examples;
     mod guides;
     mod hops;
+    mod hops_bridged;
     mod hospital;
     mod memory;
     mod postgres;

@@ -26,10 +26,10 @@ const AT_ONCE: usize = 32;
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// In every value that must not arrive.
-const MARK: &str = "smuggled";
+pub(super) const MARK: &str = "smuggled";
 
 /// What a tool-runner says by itself.
-const OF_THE_HOP: [&str; 13] = [
+pub(super) const OF_THE_HOP: [&str; 13] = [
     "host",
     "accept",
     "accept-encoding",
@@ -46,7 +46,7 @@ const OF_THE_HOP: [&str; 13] = [
 ];
 
 /// Headers that say something of the client, or only of its connection.
-const NOT_PASSED: [&str; 24] = [
+pub(super) const NOT_PASSED: [&str; 24] = [
     "accept-language",
     "baggage",
     "cookie",
@@ -74,7 +74,7 @@ const NOT_PASSED: [&str; 24] = [
 ];
 
 /// The same numbers for the same seed (`SplitMix64`).
-struct Numbers(u64);
+pub(super) struct Numbers(pub(super) u64);
 
 impl Numbers {
     fn next(&mut self) -> u64 {
@@ -84,17 +84,17 @@ impl Numbers {
         mixed ^ (mixed >> 31)
     }
 
-    fn below(&mut self, end: u64) -> u64 {
+    pub(super) fn below(&mut self, end: u64) -> u64 {
         self.next() % end
     }
 
-    fn one_of<'a, T: ?Sized>(&mut self, all: &[&'a T]) -> &'a T {
+    pub(super) fn one_of<'a, T: ?Sized>(&mut self, all: &[&'a T]) -> &'a T {
         let index = usize::try_from(self.below(all.len() as u64)).unwrap();
         all[index]
     }
 
     /// JSON that a careful hop would like to write otherwise.
-    fn value(&mut self, depth: u64) -> String {
+    pub(super) fn value(&mut self, depth: u64) -> String {
         let scalars = [
             "1.10",
             "1e2",
@@ -118,7 +118,7 @@ impl Numbers {
     }
 
     /// Some members whose names nobody knows.
-    fn members(&mut self, prefix: &str) -> Vec<String> {
+    pub(super) fn members(&mut self, prefix: &str) -> Vec<String> {
         let count = self.below(4);
         let member = |number| {
             let (space, value) = (self.one_of(&["", " ", "\t"]), self.value(2));
@@ -164,7 +164,7 @@ impl Numbers {
     }
 
     /// In another order.
-    fn mix(&mut self, members: &mut [String]) {
+    pub(super) fn mix(&mut self, members: &mut [String]) {
         for at in (1..members.len()).rev() {
             let other = usize::try_from(self.below(at as u64 + 1)).unwrap();
             members.swap(at, other);

@@ -136,14 +136,8 @@ async fn go_on(
         }
         What::Listener => {
             let view = View::of_path(path);
-            listener(
-                gateway,
-                &view,
-                (&caller, &access),
-                &client_ip,
-                &parts.headers,
-            )
-            .await
+            let who = (&caller, &access);
+            listener(gateway, &view, who, &client_ip, &parts.headers).await
         }
         What::End => {
             let view = View::of_path(path);

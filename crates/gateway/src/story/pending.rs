@@ -102,11 +102,8 @@ impl Resumed {
         request: &Request<'_>,
     ) -> Result<Self, RpcError> {
         let responses = request.params.input_responses;
+        // Without a state, answers are to nothing that was asked here: it begins, and asks.
         let Some(state) = request.params.request_state else {
-            if responses.is_some() {
-                let message = "`params.inputResponses` comes with the `requestState` it answers";
-                return Err(RpcError::invalid_params(message));
-            }
             return Ok(Self::default());
         };
         let within = belonging(asker, matter);

@@ -292,14 +292,17 @@ async fn what_only_wants_to_be_called_again_says_just_that() {
 }
 
 #[tokio::test]
-async fn answers_that_are_none_or_to_nothing_are_refused_by_name() {
+async fn answers_that_are_none_are_refused_by_name_and_those_to_nothing_count_for_nothing() {
     let world = World::start().await;
     let state = asked(&world).await;
-    for more in [r#","inputResponses":{}"#.to_owned(), goes_on(&state, "[]")] {
-        let reply = call(&world, &more).await;
-        assert_eq!(reply.code(), -32602, "{reply:?}");
-        assert!(reply.text.contains("inputResponses"), "{reply:?}");
-    }
+    let reply = call(&world, &goes_on(&state, "[]")).await;
+    assert_eq!(reply.code(), -32602, "{reply:?}");
+    assert!(reply.text.contains("inputResponses"), "{reply:?}");
+    asks(&world, ASK);
+    let begun = call(&world, r#","inputResponses":{"name":{}}"#).await;
+    assert_eq!(begun.at("/result/resultType"), "input_required");
+    let went = world.tool_runner.asked.all().pop().unwrap();
+    assert!(went.interaction.unwrap().resumption.is_none());
     assert!(call(&world, &goes_on(&state, "{}")).await.is_released());
 }
 
