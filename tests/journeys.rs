@@ -57,6 +57,7 @@ mod journeys {
     mod stdio;
     mod subscriptions;
     mod switches;
+    mod traces;
     mod upstream;
     mod versions;
 }

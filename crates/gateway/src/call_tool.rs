@@ -113,8 +113,7 @@ impl Work for ToolCall {
         let Some(headers) = &self.repeated else {
             return Ok(());
         };
-        let repeated = &tool.definition.repeated;
-        check_repeated(repeated, &self.arguments, headers).map_err(Stop::Misrepeated)
+        check_repeated(&tool.repeated, &self.arguments, headers).map_err(Stop::Misrepeated)
     }
 
     fn arguments(&self, _target: &Arc<Tool>) -> Bytes {
@@ -197,6 +196,12 @@ impl Work for ToolCall {
             let wait = result.facts.retry_after.unwrap_or_default();
             let error = RpcError::rate_limited(wait).of_call(call_id, Some(receipt));
             return Answer::error(Some(id), &error);
+        }
+        if story.asker.version.is_modern()
+            && let Some(required) = undeclared(&result.facts.error_kind)
+        {
+            let error = RpcError::missing_capability(required);
+            return Answer::error(Some(id), &error.of_call(call_id, Some(receipt)));
         }
         match story.work.dialect {
             Dialect::Direct => Answer::direct(id, call_id, receipt, result),
@@ -295,6 +300,16 @@ fn lost(tool: &Tool) -> Stop {
     Stop::Failed {
         kind: "tool_runner_unavailable",
         message: "The tool could not be run. Try again later.",
+    }
+}
+
+/// What a server needs its client to declare, a JSON object, where the tool-runner says that this is why it refused.
+fn undeclared(error_kind: &str) -> Option<&'static str> {
+    match error_kind {
+        "needs_sampling" => Some(r#"{"sampling":{}}"#),
+        "needs_elicitation" => Some(r#"{"elicitation":{}}"#),
+        "needs_roots" => Some(r#"{"roots":{}}"#),
+        _ => None,
     }
 }
 

@@ -15,8 +15,9 @@ use wardgate_rpc::client::{CallError, Catalogue as Listed, ToolRunnerClient};
 pub(crate) use wardgate_rpc::client::Source;
 
 use crate::content::Index as Content;
+use crate::downgrade::{Definition, Kind};
 use crate::listen::Changes;
-use crate::mcp::Definition;
+use crate::mcp::Repeated;
 use crate::reply::RpcError;
 
 /// One tool.
@@ -24,6 +25,8 @@ use crate::reply::RpcError;
 pub(crate) struct Tool {
     pub(crate) facts: ToolFacts,
     pub(crate) definition: Definition,
+    /// The arguments that modern clients repeat as headers.
+    pub(crate) repeated: Vec<Repeated>,
     pub(crate) time_limit: Duration,
     /// Its source exchanges the caller's token, so a call must bring it.
     pub(crate) needs_caller_token: bool,
@@ -96,11 +99,14 @@ impl From<Listed> for Index {
             ..Self::default()
         };
         for tool in listed.tools {
-            let Some(definition) = Definition::new(&tool.facts.name, &tool.definition_json) else {
+            let Some(definition) =
+                Definition::new(Kind::Tool, tool.facts.name.as_str(), &tool.definition_json)
+            else {
                 tracing::error!(tool.name = %tool.facts.name, "a tool's definition is not a JSON object; it is left out");
                 continue;
             };
             let entry = Arc::new(Tool {
+                repeated: Repeated::of_tool(&tool.definition_json),
                 definition,
                 facts: tool.facts,
                 time_limit: tool.time_limit,

@@ -20,6 +20,7 @@ mod config;
 mod connect;
 mod content;
 mod dialogue;
+mod downgrade;
 mod edit;
 mod http;
 mod listen;

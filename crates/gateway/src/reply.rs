@@ -1,6 +1,5 @@
 //! Answers: the one place that knows how each protocol version wants its results.
 
-mod contents;
 mod rpc_error;
 
 use std::fmt::Write;
@@ -14,6 +13,7 @@ use wardgate_domain::{CallId, DecisionId, Receipt};
 use wardgate_rpc::client::ToolResult;
 
 use crate::dialogue::Questions;
+use crate::downgrade;
 use crate::mcp::Version;
 use crate::streamable;
 
@@ -35,6 +35,19 @@ pub(crate) const SERVER_INFO: &str = concat!(
     env!("CARGO_PKG_VERSION"),
     r#""}"#
 );
+
+/// The same as `version` knows it: before 2025-06-18 nothing has a title.
+pub(crate) fn server_info(version: Version) -> &'static str {
+    if version.has_titles() {
+        SERVER_INFO
+    } else {
+        concat!(
+            r#"{"name":"wardgate","version":""#,
+            env!("CARGO_PKG_VERSION"),
+            r#""}"#
+        )
+    }
+}
 
 /// How a client wants the result of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -299,8 +312,8 @@ impl Answer {
             body.push_str(r#""resultType":"complete","#);
         }
         body.push_str(r#""content":"#);
-        body.push_str(&contents::for_version(content, version));
-        if !structured.is_empty() && version.has_structured_content() {
+        body.push_str(&downgrade::tool_content(content, structured, version));
+        if let Some(structured) = downgrade::tool_structured(structured, version) {
             body.push_str(r#","structuredContent":"#);
             body.push_str(structured);
         }

@@ -1,17 +1,15 @@
 //! The gRPC service: each method converts, calls a plain function, and converts back.
 
-use std::future::Future;
+mod events;
+mod follow;
+
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Weak};
-use std::task::Poll;
-use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use futures::future::select_all;
-use futures::stream::{self, BoxStream, Stream, StreamExt};
+use futures::stream::{BoxStream, StreamExt};
 use metrics::counter;
-use tokio::sync::{mpsc, watch};
-use tokio::time::{Instant, MissedTickBehavior};
+use tokio::sync::watch;
 use tokio_stream::wrappers::WatchStream;
 use tonic::{Request, Response, Status};
 use tracing::{error, info};
@@ -27,36 +25,43 @@ use wardgate_rpc::client::{AuditClient, MemoryClient};
 use wardgate_rpc::{Readiness, Service, ServiceError};
 use wardgate_telemetry::names;
 
-use crate::call::{self, AdmittedCall, Call, End};
+use crate::call::{self, Call};
 use crate::catalogue::Catalogue;
 use crate::closing::Closing;
 use crate::connections;
 use crate::content::{self, Asked};
-use crate::executor::{Progress, Said};
 use crate::files::Files;
 use crate::imported::Importer;
 use crate::loaded::{Keys, Loaded, Shared};
-use crate::mcp::{LogMessage, Upstream};
-use crate::platform::Counted;
+use crate::mcp::Upstream;
 use crate::relay::{self, AdmittedRelay, RelayCall};
+use crate::replicas::{self, Dial, Replicas};
 use crate::store::{SealingKey, Store};
 use crate::switchboard::{Switchboard, Switches};
 use crate::{Config, Error};
+
+/// What the service calls.
+pub struct Links {
+    /// Records changes of switches.
+    pub audit: AuditClient,
+    /// Tools about conversations ask it.
+    pub memory: Option<MemoryClient>,
+    /// Links to its other replicas, where there can be any.
+    pub replicas: Option<Dial>,
+}
 
 /// Loads the catalogue and serves it; a faulty one is an error here. Afterwards the file is looked at
 /// every [`Config::reload_interval`], and a faulty change leaves the catalogue in force. Sources are
 /// connected to when they are first used, so a dead one stops nothing but its own tools.
 ///
 /// It is ready once it knows which tools are switched off, and says so when a change of the file is faulty.
-/// Changes of switches are recorded with `audit`. Tools about conversations ask `memory`. What it starts is ended by
-/// the [`Closing`].
+/// What it starts is ended by the [`Closing`].
 pub async fn service(
     config: Config,
     permits: PermitVerifier,
     pseudonym_key: PseudonymKey,
     sealing_key: SealingKey,
-    audit: AuditClient,
-    memory: Option<MemoryClient>,
+    links: Links,
     ambient: Ambient,
 ) -> Result<
     (
@@ -65,6 +70,12 @@ pub async fn service(
     ),
     Error,
 > {
+    config.check()?;
+    let Links {
+        audit,
+        memory,
+        replicas,
+    } = links;
     let keys = Keys {
         permits,
         pseudonyms: Arc::new(pseudonym_key),
@@ -74,6 +85,7 @@ pub async fn service(
     let switchboard = Switchboard::open(store, audit, ambient.clone()).await?;
     let shared = Shared {
         memory,
+        replicas: Arc::new(Replicas::new(config.advertise.clone(), replicas)),
         ..Shared::new(&config, switchboard.store().clone(), ambient)
     };
     let runner = start(config, keys, switchboard, importer, shared)?;
@@ -116,12 +128,12 @@ pub(crate) fn start(
         switchboard,
         importer,
     });
-    tokio::spawn(follow_files(Arc::downgrade(&runner), seen, upstreams));
+    tokio::spawn(follow::files(Arc::downgrade(&runner), seen, upstreams));
     let switches = runner.switchboard.subscribe();
     runner.tell_version();
     runner.tell_readiness();
-    tokio::spawn(follow_switches(Arc::downgrade(&runner), switches));
-    tokio::spawn(follow_servers(Arc::downgrade(&runner)));
+    tokio::spawn(follow::switches(Arc::downgrade(&runner), switches));
+    tokio::spawn(follow::servers(Arc::downgrade(&runner)));
     Ok(runner)
 }
 
@@ -184,8 +196,15 @@ impl ToolRunnerService for Runner {
         &self,
         request: Request<pb::CallToolRequest>,
     ) -> Result<Response<Self::CallToolStream>, Status> {
-        let call = Call::try_from(request.into_inner())
-            .map_err(|invalid| wardgate_rpc::invalid(&invalid))?;
+        let (metadata, _, request) = request.into_parts();
+        let replicas = &self.shared.replicas;
+        if let Some(mut other) = replicas.holding(request.interaction.as_ref(), &metadata) {
+            let call = replicas::handed_on(&metadata, request.clone());
+            if let Some(events) = replicas::unless_gone(other.call_tool(call).await) {
+                return Ok(Response::new(events?.into_inner().boxed()));
+            }
+        }
+        let call = Call::try_from(request).map_err(|invalid| wardgate_rpc::invalid(&invalid))?;
         let loaded = self.loaded.load_full();
         let admitted = self
             .check_switch(&call, &loaded)
@@ -193,7 +212,7 @@ impl ToolRunnerService for Runner {
             .map_err(|error| refused(&error))?;
         let counted = self.shared.platform.begin(admitted.tool());
         Ok(Response::new(
-            events(admitted, self.shared.clone(), counted).boxed(),
+            events::events(admitted, self.shared.clone(), counted).boxed(),
         ))
     }
 
@@ -227,8 +246,15 @@ impl ToolRunnerService for Runner {
         &self,
         request: Request<pb::GetContentRequest>,
     ) -> Result<Response<pb::GetContentResponse>, Status> {
-        let asked = Asked::try_from(request.into_inner())
-            .map_err(|invalid| wardgate_rpc::invalid(&invalid))?;
+        let (metadata, _, request) = request.into_parts();
+        let replicas = &self.shared.replicas;
+        if let Some(mut other) = replicas.holding(request.interaction.as_ref(), &metadata) {
+            let get = replicas::handed_on(&metadata, request.clone());
+            if let Some(given) = replicas::unless_gone(other.get_content(get).await) {
+                return Ok(Response::new(given?.into_inner()));
+            }
+        }
+        let asked = Asked::try_from(request).map_err(|invalid| wardgate_rpc::invalid(&invalid))?;
         let loaded = self.loaded.load();
         let (max_bytes, now) = (self.config.max_result_bytes, self.shared.ambient.now());
         let admitted = self
@@ -307,66 +333,6 @@ impl ToolRunnerService for Runner {
     ) -> Result<Response<pb::RemoveConnectionsResponse>, Status> {
         let answer = connections::remove(&self.switchboard, request.into_inner()).await;
         answer.map(Response::new)
-    }
-}
-
-/// How many events before the end may wait for a slow reader.
-const SAID_WAITING: usize = 16;
-
-/// The events of one call: what it says meanwhile, and then exactly one end. Dropping the stream stops the call.
-fn events(
-    call: AdmittedCall,
-    shared: Shared,
-    counted: Counted,
-) -> impl Stream<Item = Result<pb::CallToolResponse, Status>> {
-    let (sender, mut said) = mpsc::channel(SAID_WAITING);
-    let mut running = Box::pin(async move {
-        let end = Box::pin(call.run(&shared, &sender)).await;
-        counted.ended(matches!(&end, End::Result(result) if result.is_error));
-        end
-    });
-    let mut is_done = false;
-    stream::poll_fn(move |context| {
-        use pb::call_tool_response::Event;
-        if is_done {
-            return Poll::Ready(None);
-        }
-        let result = running.as_mut().poll(context);
-        let event = match (said.poll_recv(context), result) {
-            (_, Poll::Ready(end)) => {
-                is_done = true;
-                match end {
-                    End::Result(result) => Event::Result(result),
-                    End::Waits(waits) => Event::InputRequired(waits),
-                }
-            }
-            (Poll::Ready(Some(Said::Progress(step))), Poll::Pending) => {
-                Event::Progress(step.into())
-            }
-            (Poll::Ready(Some(Said::Log(message))), Poll::Pending) => Event::Log(message.into()),
-            (_, Poll::Pending) => return Poll::Pending,
-        };
-        Poll::Ready(Some(Ok(pb::CallToolResponse { event: Some(event) })))
-    })
-}
-
-impl From<Progress> for pb::Progress {
-    fn from(step: Progress) -> Self {
-        Self {
-            progress: step.done,
-            total: step.total.unwrap_or_default(),
-            message: step.message,
-        }
-    }
-}
-
-impl From<LogMessage> for pb::LogMessage {
-    fn from(message: LogMessage) -> Self {
-        Self {
-            level: message.level.as_str().to_owned(),
-            logger: message.logger.unwrap_or_default(),
-            data_json: message.data.get().to_owned().into(),
-        }
     }
 }
 
@@ -565,78 +531,4 @@ fn version(loaded: &Loaded, switches: Option<&Switches>) -> Digest {
         &switches,
         &carriages,
     ])
-}
-
-/// Tells when a server has shown whose messages can be carried to it, as long as the service lives.
-async fn follow_servers(runner: Weak<Runner>) {
-    loop {
-        let Some(strong) = runner.upgrade() else {
-            return;
-        };
-        let mut catalogue = strong.version.subscribe();
-        let servers = strong.upstreams();
-        let mut servers: Vec<_> = servers.iter().map(|server| server.eras()).collect();
-        strong.tell_version();
-        drop(strong);
-        // None at all would never show anything.
-        let shown = async {
-            if servers.is_empty() {
-                std::future::pending::<()>().await;
-            }
-            select_all(servers.iter_mut().map(|eras| Box::pin(eras.changed()))).await
-        };
-        tokio::select! {
-            _ = catalogue.changed() => {}
-            _ = shown => {}
-        }
-    }
-}
-
-/// Tells of changed switches, and that they are known at last, as long as the service lives.
-async fn follow_switches(
-    runner: Weak<Runner>,
-    mut switches: watch::Receiver<Option<Arc<Switches>>>,
-) {
-    while switches.changed().await.is_ok() {
-        match runner.upgrade() {
-            Some(runner) => {
-                runner.tell_version();
-                runner.tell_readiness();
-            }
-            None => return,
-        }
-    }
-}
-
-/// Looks at the files again and again, and at what upstreams offer when that changes, as long as the service
-/// lives.
-async fn follow_files(
-    runner: Weak<Runner>,
-    mut seen: Files,
-    mut upstreams: Vec<watch::Receiver<u64>>,
-) {
-    let Some(interval) = runner.upgrade().map(|runner| runner.config.reload_interval) else {
-        return;
-    };
-    let interval = interval.max(Duration::from_millis(10));
-    let mut in_force = seen.clone();
-    let mut ticks = tokio::time::interval_at(Instant::now() + interval, interval);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
-        let of_upstreams = tokio::select! {
-            _ = ticks.tick() => false,
-            (changed, ..) = select_all(upstreams.iter_mut().map(|list| Box::pin(list.changed()))) => match changed {
-                Ok(()) => true,
-                Err(_closed) => return,
-            },
-        };
-        let Some(runner) = runner.upgrade() else {
-            return;
-        };
-        if of_upstreams {
-            runner.reimport(&in_force);
-        } else if runner.reload(&mut seen).await {
-            in_force.clone_from(&seen);
-        }
-    }
 }

@@ -63,8 +63,11 @@ pub(crate) async fn local(
         parts.permit_verifier,
         parts.pseudonym_key,
         parts.sealing_key,
-        record(link::local(audit.clone(), Peer::ToolRunner)),
-        Some(conversations(link::local(memory.clone(), Peer::ToolRunner))),
+        wardgate_tool_runner::Links {
+            audit: record(link::local(audit.clone(), Peer::ToolRunner)),
+            memory: Some(conversations(link::local(memory.clone(), Peer::ToolRunner))),
+            replicas: None,
+        },
         ambient.clone(),
     )
     .await?;

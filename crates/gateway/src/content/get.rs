@@ -21,6 +21,7 @@ use crate::Gateway;
 use crate::authority::Grant;
 use crate::catalogue::{Index, Source};
 use crate::dialogue::Terms;
+use crate::downgrade;
 use crate::mcp::{Meta, Post, Request, Version, inner};
 use crate::reply::{Answer, RpcError, call_meta};
 use crate::story::{self, End, Given, Ran, Stop, Story, Target, Work};
@@ -189,7 +190,7 @@ impl Work for Wish {
         let (id, call_id, version) = (&story.asker.id, story.facts.call_id, story.asker.version);
         let error = match &got.given {
             Ok(result) => {
-                let mut members = inner(result).to_owned();
+                let mut members = inner(&downgrade::given(result, version)).to_owned();
                 // It depends on the caller, and may be another the next time.
                 if version.is_modern() && matches!(story.work.wanted, Wanted::Resource) {
                     members += r#","ttlMs":0,"cacheScope":"private""#;

@@ -3,10 +3,10 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use serde_json::value::RawValue;
 use wardgate_domain::{OfferKind, UriTemplate, source_uri};
 use wardgate_rpc::client::{Content, ContentEntry, ContentSource};
 
+use crate::downgrade::{Definition, Kind};
 use crate::mcp::Version;
 use crate::view::View;
 
@@ -32,17 +32,6 @@ pub(super) struct Entry {
     definition: Definition,
 }
 
-/// A definition as each version wants it: JSON text, its members byte for byte as the source has them.
-#[derive(Debug)]
-struct Definition {
-    /// Where MCP has the name.
-    member: &'static str,
-    /// Bytes of each up to the end of the name.
-    named: usize,
-    full: String,
-    before_titles: String,
-}
-
 /// A prompt, resource or template of a source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Found {
@@ -53,16 +42,16 @@ pub(super) struct Found {
 
 impl Index {
     pub(crate) fn new(listed: Content) -> Self {
-        let entries = |member: &'static str, entries: Vec<ContentEntry>| -> Vec<Entry> {
+        let entries = |kind, entries: Vec<ContentEntry>| -> Vec<Entry> {
             let mut entries: Vec<_> = entries
                 .into_iter()
-                .filter_map(|entry| Entry::new(member, entry))
+                .filter_map(|entry| Entry::new(kind, entry))
                 .collect();
             // A page goes on behind a name.
             entries.sort_by(|a, b| a.name.cmp(&b.name));
             entries
         };
-        let templates = entries("uriTemplate", listed.templates);
+        let templates = entries(Kind::Template, listed.templates);
         let sources: BTreeMap<_, _> = listed
             .sources
             .into_iter()
@@ -79,8 +68,8 @@ impl Index {
         Self {
             readable: readable.collect(),
             templates,
-            prompts: entries("name", listed.prompts),
-            resources: entries("uri", listed.resources),
+            prompts: entries(Kind::Prompt, listed.prompts),
+            resources: entries(Kind::Resource, listed.resources),
             sources,
         }
     }
@@ -150,18 +139,17 @@ fn find(entries: &[Entry], name: &str) -> Option<Found> {
 }
 
 impl Entry {
-    /// None when its definition is no JSON object. `member` is where MCP has the name.
-    fn new(member: &'static str, listed: ContentEntry) -> Option<Self> {
-        let members = serde_json::from_str(&listed.definition_json);
-        let Ok(members) = members else {
+    /// None when its definition is no JSON object.
+    fn new(kind: Kind, listed: ContentEntry) -> Option<Self> {
+        let definition = Definition::new(kind, &listed.name, &listed.definition_json);
+        if definition.is_none() {
             tracing::error!(
                 source = listed.source,
                 "a definition is not a JSON object; it is left out"
             );
-            return None;
-        };
+        }
         Some(Self {
-            definition: Definition::new(member, &listed.name, &members),
+            definition: definition?,
             source: listed.source,
             name: listed.name,
             own_name: listed.own_name,
@@ -170,40 +158,10 @@ impl Entry {
 
     /// Its definition in `view`.
     pub(super) fn definition(&self, view: &View, version: Version) -> Cow<'_, str> {
-        let definition = &self.definition;
-        let text = if version.has_structured_content() {
-            &definition.full
+        if view.has_own_names() {
+            self.definition.renamed(version, &self.own_name).into()
         } else {
-            &definition.before_titles
-        };
-        if !view.has_own_names() {
-            return text.into();
-        }
-        let (member, rest) = (definition.member, &text[definition.named..]);
-        let own_name = serde_json::json!(self.own_name);
-        format!(r#"{{"{member}":{own_name}{rest}"#).into()
-    }
-}
-
-impl Definition {
-    fn new(member: &'static str, name: &str, members: &BTreeMap<String, &RawValue>) -> Self {
-        let named = format!(r#"{{"{member}":{}"#, serde_json::json!(name));
-        let write = |keep: &dyn Fn(&str) -> bool| {
-            let mut text = named.clone();
-            for (member, value) in members {
-                if keep(member) {
-                    text += &format!(",{}:{}", serde_json::json!(member), value.get());
-                }
-            }
-            text.push('}');
-            text
-        };
-        Self {
-            full: write(&|_| true),
-            // Before 2025-06-18 nothing has a title besides its name.
-            before_titles: write(&|member| !matches!(member, "title" | "icons")),
-            member,
-            named: named.len(),
+            self.definition.of_version(version).into()
         }
     }
 }

@@ -18,6 +18,7 @@ use std::fmt::Write;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
+use axum::http::HeaderMap;
 use bytes::Bytes;
 use futures::FutureExt;
 use serde_json::Value;
@@ -54,6 +55,8 @@ pub(crate) struct Terms {
     pub(crate) cancel: CancellationToken,
     /// In a session, it can be asked something.
     respondent: Option<Respondent>,
+    /// The trace that the client is in, where it says so in the message alone; as headers.
+    pub(crate) trace: HeaderMap,
     /// In a session, it can say so at any gateway while this is kept.
     _cancellable: Option<Expected>,
 }
@@ -110,6 +113,11 @@ impl Terms {
             voice,
             cancel: cancel.unwrap_or_default(),
             respondent,
+            trace: if post.headers.contains_key("traceparent") {
+                HeaderMap::new()
+            } else {
+                meta.trace_context()
+            },
             _cancellable: cancellable,
         })
     }
@@ -124,6 +132,7 @@ impl Terms {
             voice: Voice::Nowhere,
             cancel: CancellationToken::new(),
             respondent: None,
+            trace: HeaderMap::new(),
             _cancellable: None,
         }
     }

@@ -5,7 +5,7 @@ use super::discover::{INSTRUCTIONS, capabilities, inner};
 use super::envelope::{Request, text_of};
 use super::{Door, Post, Version};
 use crate::Gateway;
-use crate::reply::{Answer, RpcError, SERVER_INFO};
+use crate::reply::{Answer, RpcError, server_info};
 
 /// The version asked for if it is spoken, the newest with a handshake otherwise.
 pub(super) fn negotiate(request: &Request<'_>) -> Result<Version, RpcError> {
@@ -51,8 +51,9 @@ pub(super) fn initialize(
         "instructions": INSTRUCTIONS,
     });
     let members = format!(
-        r#"{},"serverInfo":{SERVER_INFO}"#,
-        inner(&result.to_string())
+        r#"{},"serverInfo":{}"#,
+        inner(&result.to_string()),
+        server_info(version)
     );
     Answer::result(request.id, version, &members)
 }

@@ -1,14 +1,6 @@
 //! `tools/list`: the tools this caller may see.
 
-use std::borrow::Cow;
-use std::collections::BTreeMap;
-
-use serde::Deserialize;
-use serde_json::value::RawValue;
-use wardgate_domain::ToolName;
-
 use super::envelope::Request;
-use super::repeated::Repeated;
 use super::{Post, Version};
 use crate::Gateway;
 use crate::catalogue::Tool;
@@ -19,81 +11,6 @@ const TTL_MS: u32 = 5_000;
 
 /// Key of the upstreams that do not answer, in `_meta` of a list.
 pub(crate) const MISSING_UPSTREAMS: &str = "dev.wardgate/missingUpstreams";
-
-/// A tool's definition as each version wants it: JSON text, schemas byte for byte as configured.
-#[derive(Debug)]
-pub(crate) struct Definition {
-    /// Bytes of each up to the end of the name.
-    named: usize,
-    modern: String,
-    with_structured_content: String,
-    with_annotations: String,
-    oldest: String,
-    /// The arguments that modern clients repeat as headers.
-    pub(crate) repeated: Vec<Repeated>,
-}
-
-impl Definition {
-    /// From the definition without `name`; none when it is no JSON object.
-    pub(crate) fn new(name: &ToolName, definition: &str) -> Option<Self> {
-        let members: BTreeMap<String, &RawValue> = serde_json::from_str(definition).ok()?;
-        let write = |keep: &dyn Fn(&str, &str) -> bool| {
-            let mut text = format!(r#"{{"name":"{name}""#);
-            for (member, value) in &members {
-                if keep(member, value.get()) {
-                    text += &format!(r#","{member}":{}"#, value.get());
-                }
-            }
-            text.push('}');
-            text
-        };
-        let schema = members.get("inputSchema").map(|schema| schema.get());
-        Some(Self {
-            repeated: schema.map(Repeated::of_schema).unwrap_or_default(),
-            named: format!(r#"{{"name":"{name}""#).len(),
-            modern: write(&|_, _| true),
-            // Until 2025-11-25 structured content is an object, so its schema describes one.
-            with_structured_content: write(&|member, value| {
-                member != "outputSchema" || is_schema_of_object(value)
-            }),
-            with_annotations: write(&|member, _| !matches!(member, "title" | "outputSchema")),
-            oldest: write(&|member, _| !matches!(member, "title" | "outputSchema" | "annotations")),
-        })
-    }
-
-    /// All of it, as one JSON object.
-    pub(crate) fn whole(&self) -> &str {
-        &self.modern
-    }
-
-    pub(crate) fn of_version(&self, version: Version) -> &str {
-        if version.is_modern() {
-            &self.modern
-        } else if version.has_structured_content() {
-            &self.with_structured_content
-        } else if version.has_audio() {
-            &self.with_annotations
-        } else {
-            &self.oldest
-        }
-    }
-
-    /// The same under another name.
-    pub(crate) fn renamed(&self, version: Version, name: &str) -> String {
-        let rest = &self.of_version(version)[self.named..];
-        format!(r#"{{"name":{}{rest}"#, serde_json::json!(name))
-    }
-}
-
-/// Whether the root of a JSON Schema is `type: object`.
-fn is_schema_of_object(schema: &str) -> bool {
-    #[derive(Deserialize)]
-    struct Root<'a> {
-        #[serde(borrow, rename = "type")]
-        kind: Cow<'a, str>,
-    }
-    serde_json::from_str(schema).is_ok_and(|root: Root<'_>| root.kind == "object")
-}
 
 pub(super) async fn list_tools(
     gateway: &Gateway,

@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 
-use axum::http::HeaderMap;
+use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
@@ -30,6 +30,10 @@ pub(crate) struct Meta<'a> {
     log_level: Option<&'a RawValue>,
     #[serde(borrow, default, rename = "progressToken")]
     progress_token: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    traceparent: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    tracestate: Option<&'a RawValue>,
     #[serde(borrow, default, rename = "dev.wardgate/idempotencyKey")]
     pub(super) idempotency_key: Option<&'a RawValue>,
 }
@@ -67,6 +71,19 @@ impl<'a> Meta<'a> {
                 "`_meta` io.modelcontextprotocol/logLevel must be debug, info, notice, warning, error, critical, alert or emergency",
             )
         })
+    }
+
+    /// The trace that the client is in, as headers (SEP-414). What is no trace context is left to whoever reads it.
+    pub(crate) fn trace_context(&self) -> HeaderMap {
+        let named = [
+            ("traceparent", self.traceparent),
+            ("tracestate", self.tracestate),
+        ];
+        let headers = named.into_iter().filter_map(|(name, raw)| {
+            let value = HeaderValue::from_str(&text_of(raw?)?).ok()?;
+            Some((HeaderName::from_static(name), value))
+        });
+        headers.collect()
     }
 
     /// Under what the client wants to hear of progress, as written.
@@ -144,10 +161,12 @@ fn mirrors(headers: &HeaderMap, name: &str, expected: &str) -> Result<(), RpcErr
 
 /// A header value: plain, or `=?base64?<base64 of UTF-8>?=` for what a header cannot carry.
 pub(super) fn decode(value: &str) -> Option<Cow<'_, str>> {
-    let Some(encoded) = value.strip_prefix("=?base64?") else {
+    let marked = value.strip_prefix("=?base64?");
+    // With one mark alone it is what it is.
+    let Some(encoded) = marked.and_then(|rest| rest.strip_suffix("?=")) else {
         return Some(Cow::Borrowed(value));
     };
-    let bytes = STANDARD.decode(encoded.strip_suffix("?=")?).ok()?;
+    let bytes = STANDARD.decode(encoded).ok()?;
     String::from_utf8(bytes).ok().map(Cow::Owned)
 }
 
@@ -203,6 +222,24 @@ mod tests {
                 "{headers:?}"
             );
         }
+    }
+
+    #[test]
+    fn a_trace_context_is_read_as_the_headers_it_stands_for() {
+        let context = |members: &str| {
+            let body = BODY.replace(r#""_meta":{"#, &format!(r#""_meta":{{{members},"#));
+            let Ok(Message::Request(request)) = Message::read(&body) else {
+                panic!("{body}")
+            };
+            Meta::of(&request).unwrap().trace_context()
+        };
+        let parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+        let both = context(&format!(
+            r#""traceparent":"{parent}","tracestate":"a=\u0062""#
+        ));
+        assert_eq!(both["traceparent"], parent);
+        assert_eq!(both["tracestate"], "a=b");
+        assert!(context(r#""traceparent":7,"tracestate":"a\nb""#).is_empty());
     }
 
     #[test]

@@ -41,9 +41,9 @@ use crate::view::View;
 pub(crate) use self::discover::inner;
 pub(crate) use self::envelope::{Message, Request, Response, cancelled, object, present, text_of};
 pub(crate) use self::initialize::negotiate_on_stream;
-pub(crate) use self::list_tools::{Definition, MISSING_UPSTREAMS};
+pub(crate) use self::list_tools::MISSING_UPSTREAMS;
 pub(crate) use self::meta::Meta;
-pub(crate) use self::repeated::check as check_repeated;
+pub(crate) use self::repeated::{Repeated, check as check_repeated};
 pub(crate) use self::scan::scan;
 pub(crate) use self::version::Version;
 

@@ -22,13 +22,13 @@ pub(crate) struct Repeated {
 }
 
 impl Repeated {
-    /// Those of a tool with this input schema.
-    pub(super) fn of_schema(schema: &str) -> Vec<Self> {
+    /// Those of a tool with this definition.
+    pub(crate) fn of_tool(definition: &str) -> Vec<Self> {
         let mut found = Vec::new();
         // Almost no tool has any.
-        if schema.contains(MARK) {
-            let schema = serde_json::from_str(schema).unwrap_or_default();
-            collect(&schema, &mut Vec::new(), &mut found);
+        if definition.contains(MARK) {
+            let definition: Value = serde_json::from_str(definition).unwrap_or_default();
+            collect(&definition["inputSchema"], &mut Vec::new(), &mut found);
         }
         found
     }
@@ -137,7 +137,8 @@ mod tests {
         for (name, value) in headers {
             map.append(*name, value.parse().unwrap());
         }
-        let checked = check(&Repeated::of_schema(SCHEMA), arguments.as_bytes(), &map);
+        let repeated = Repeated::of_tool(&format!(r#"{{"inputSchema":{SCHEMA}}}"#));
+        let checked = check(&repeated, arguments.as_bytes(), &map);
         if let Err(error) = &checked {
             assert_eq!(error.reason(), "header_mismatch");
         }

@@ -206,14 +206,6 @@ impl RpcError {
         Self::unread(StatusCode::NOT_FOUND, "unknown_session", message)
     }
 
-    /// A request in a session that agreed on another version.
-    pub(crate) fn other_version(agreed: Version) -> Self {
-        let message = format!(
-            "the header MCP-Protocol-Version must name {agreed}, which this session agreed on"
-        );
-        Self::invalid_request(message)
-    }
-
     /// What must be kept cannot be kept now.
     pub(crate) fn store_away() -> Self {
         let message = "The gateway's store cannot be reached; try again later.";

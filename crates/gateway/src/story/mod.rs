@@ -23,7 +23,7 @@ use tokio::time::sleep;
 use tracing::{Instrument, Span};
 use wardgate_domain::{CallFacts, Caller, Digest, Event, Outcome, Receipt, Status, ToolFacts};
 use wardgate_rpc::client::{InputRequired, ResultFacts, Resumption};
-use wardgate_telemetry::names;
+use wardgate_telemetry::{names, trace_context};
 
 use crate::Gateway;
 use crate::authority::{Authorization, Grant};
@@ -165,6 +165,7 @@ pub(crate) async fn tell<W: Work>(
         Some(matter) => Resumed::of(gateway, &asker, matter, request)?,
         None => Resumed::default(),
     };
+    trace_context::adopt(&span, &terms.trace);
     let (dialogue, answer) = dialogue::open(terms);
     let mut story = Story {
         gateway: Arc::clone(gateway),

@@ -21,6 +21,7 @@ mod catalogue;
 mod content;
 mod decisions;
 mod dialogue;
+mod downgrades;
 mod failures;
 mod hang_up;
 mod http;

@@ -61,7 +61,7 @@ impl Client {
     }
 
     /// Says a request, and gives what comes next.
-    async fn ask(&mut self, world: &World, method: &str, params: &Value) -> Value {
+    pub(crate) async fn ask(&mut self, world: &World, method: &str, params: &Value) -> Value {
         self.say(world, &request(7, method, params)).await;
         self.ear.hears().await.unwrap()
     }

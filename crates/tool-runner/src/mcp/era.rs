@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
+use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
@@ -27,7 +28,7 @@ const LATEST_LEGACY: &str = "2025-11-25";
 
 /// Error codes that only a modern server uses: header mismatch, missing capability, unsupported version.
 pub(super) const HEADER_MISMATCH: i64 = -32020;
-const MISSING_CAPABILITY: i64 = -32021;
+pub(crate) const MISSING_CAPABILITY: i64 = -32021;
 pub(super) const UNSUPPORTED_VERSION: i64 = -32022;
 
 /// For how long a server is taken to be legacy without asking again: it may have been upgraded.
@@ -83,6 +84,8 @@ pub(super) struct Handshake {
     pub(super) eras: Eras,
     /// The server announces changes of its lists.
     pub(super) announces: bool,
+    /// Its tools can be called as tasks of 2025-11-25.
+    pub(super) tasks: bool,
     /// A legacy server takes a level for its logs.
     pub(super) logs: bool,
 }
@@ -119,6 +122,8 @@ struct Capabilities {
     resources: Option<ListCapability>,
     #[serde(default)]
     logging: Option<IgnoredAny>,
+    #[serde(default)]
+    tasks: Option<Value>,
 }
 
 #[derive(Deserialize)]
@@ -128,6 +133,13 @@ struct ListCapability {
 }
 
 impl Capabilities {
+    fn calls_as_tasks(&self) -> bool {
+        let call = "/requests/tools/call";
+        self.tasks
+            .as_ref()
+            .is_some_and(|tasks| tasks.pointer(call).is_some_and(Value::is_object))
+    }
+
     fn announce(&self) -> bool {
         let lists = [&self.tools, &self.prompts, &self.resources];
         lists.into_iter().flatten().any(|list| list.list_changed)
@@ -172,6 +184,7 @@ pub(super) fn read_probe(answer: Result<Box<RawValue>, RpcError>) -> Result<Prob
             version: MODERN,
             eras: if is_legacy { Eras::Both } else { Eras::Modern },
             announces: capabilities.announce(),
+            tasks: false,
             // It is told with each request.
             logs: false,
         }));
@@ -205,6 +218,7 @@ pub(super) fn read_initialize(result: &RawValue) -> Result<Handshake, UpstreamEr
         version,
         eras: Eras::Legacy,
         announces: initialized.capabilities.announce(),
+        tasks: version == LATEST_LEGACY && initialized.capabilities.calls_as_tasks(),
         logs: initialized.capabilities.logging.is_some(),
     })
 }

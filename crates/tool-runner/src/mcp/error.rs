@@ -79,7 +79,7 @@ pub(crate) struct RpcError {
     #[serde(default)]
     pub(crate) message: String,
     #[serde(default)]
-    pub(super) data: Option<Box<RawValue>>,
+    pub(crate) data: Option<Box<RawValue>>,
 }
 
 impl std::fmt::Debug for RpcError {

@@ -22,6 +22,7 @@ mod listen;
 mod logging;
 mod message;
 mod news;
+mod open_exchange;
 mod participation;
 mod personal;
 mod profiles;
@@ -29,19 +30,21 @@ mod quota;
 mod result;
 mod settings;
 mod stdio;
+mod task;
 mod upstream;
 
 #[expect(unused_imports, reason = "for the import of tools")]
 pub(crate) use definition::ToolDefinition;
-pub(crate) use era::Eras;
-pub(crate) use error::UpstreamError;
+pub(crate) use era::{Eras, MISSING_CAPABILITY};
+pub(crate) use error::{RpcError, UpstreamError};
 #[cfg(test)]
 pub(crate) use events::Health;
 pub(crate) use http::carry::{Answer, Carried, Content, Events, Outbound, repeated};
 pub(crate) use http::sse::Event;
-pub(crate) use leg::{Leg, OpenExchange, Responses, Start, Then, Wanted};
+pub(crate) use leg::{Leg, Responses, Start, Then, Wanted};
 pub(crate) use message::answer as own_answer;
 pub(crate) use news::{LogMessage, News};
+pub(crate) use open_exchange::OpenExchange;
 pub(crate) use participation::{ClientCapabilities, InvalidParticipation, Participation};
 pub(crate) use result::{CallResult, check_complete};
 pub(crate) use settings::{Program, Transport};

@@ -7,18 +7,18 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-use super::error::UpstreamError;
 use super::link::Link;
 use super::participation::Profile;
-
-/// Connections to one server at the same time, each a process where the server is a program.
-const MOST: usize = 4;
+use crate::egress::EgressError;
 
 /// How long one that nobody uses is kept.
 const IDLE: Duration = Duration::from_mins(5);
 
-#[derive(Default)]
-pub(super) struct Profiles(Mutex<HashMap<Profile, Kept>>);
+pub(super) struct Profiles {
+    /// At the same time.
+    most: usize,
+    links: Mutex<HashMap<Profile, Kept>>,
+}
 
 struct Kept {
     link: Arc<Link>,
@@ -33,23 +33,33 @@ impl Kept {
 }
 
 impl Profiles {
-    /// The connection for clients that can be asked so much, made by `open` when it is first needed.
+    pub(super) fn new(most: usize) -> Self {
+        Self {
+            most,
+            links: Mutex::default(),
+        }
+    }
+
+    /// The connection for clients that can be asked so much, made by `open` when it is first needed; none where there
+    /// is no room for another.
     pub(super) fn link(
         self: &Arc<Self>,
         profile: Profile,
-        open: impl FnOnce() -> Result<Link, UpstreamError>,
-    ) -> Result<Arc<Link>, UpstreamError> {
+        open: impl FnOnce() -> Result<Link, EgressError>,
+    ) -> Result<Option<Arc<Link>>, EgressError> {
         let mut links = self.lock();
         if let Some(kept) = links.get_mut(&profile) {
             kept.used = Instant::now();
-            return Ok(Arc::clone(&kept.link));
+            return Ok(Some(Arc::clone(&kept.link)));
         }
-        if links.len() >= MOST {
+        if links.len() >= self.most {
             let free = links.iter().filter(|(_, kept)| kept.is_free());
             let longest = free.min_by_key(|(_, kept)| kept.used);
             let longest = longest.map(|(profile, _)| *profile);
-            let removed = longest.and_then(|profile| links.remove(&profile));
-            removed.ok_or(UpstreamError::Busy)?.link.let_go();
+            let Some(removed) = longest.and_then(|profile| links.remove(&profile)) else {
+                return Ok(None);
+            };
+            removed.link.let_go();
         }
         let link = Arc::new(open()?);
         let kept = Kept {
@@ -58,7 +68,7 @@ impl Profiles {
         };
         links.insert(profile, kept);
         tokio::spawn(let_go_when_idle(Arc::downgrade(self), profile));
-        Ok(link)
+        Ok(Some(link))
     }
 
     /// All of them, to be ended.
@@ -67,7 +77,7 @@ impl Profiles {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Profile, Kept>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.links.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether the connection goes on; one that is idle is let go.

@@ -17,16 +17,21 @@ use super::error::UpstreamError;
 use super::events::{Events, Health};
 use super::http::carry::{Carried, Outbound};
 use super::http::headers::{self, ParamHeader};
-use super::leg::{self, Leg, OpenExchange, Start, Wanted};
+use super::leg::{self, Leg, Start, Wanted};
 use super::link::Link;
 use super::message::{Part, Request};
 use super::news::{Listener, News, lend};
+use super::open_exchange::OpenExchange;
 use super::participation::{Participation, Profile};
 use super::personal::Personal;
 use super::profiles::Profiles;
 use super::result::{CallResult, check_complete};
 use super::settings::Transport;
 use crate::egress::EgressError;
+
+/// Further connections to one legacy server whose clients can be asked something: processes, or sessions.
+const PROGRAMS: usize = 4;
+const SESSIONS: usize = 16;
 
 /// An upstream server. It is connected to when first asked for something; dropped, it is let go.
 pub(crate) struct Upstream {
@@ -36,8 +41,16 @@ pub(crate) struct Upstream {
     personal: Option<Personal>,
     /// Further connections, where the server may ask clients something.
     profiles: Arc<Profiles>,
-    /// The arguments of each tool that are repeated as headers, as last listed.
-    headers: ArcSwapOption<HashMap<String, Vec<ParamHeader>>>,
+    /// How each tool is called, as last listed.
+    listed: ArcSwapOption<HashMap<String, Manner>>,
+}
+
+/// How a tool is called.
+struct Manner {
+    /// The arguments that are repeated as headers.
+    headers: Vec<ParamHeader>,
+    /// It runs as a task only.
+    is_task: bool,
 }
 
 impl Upstream {
@@ -55,8 +68,11 @@ impl Upstream {
             transport: transport.clone(),
             link: Arc::new(Link::new(transport, events, Profile::default())?),
             personal,
-            profiles: Arc::default(),
-            headers: ArcSwapOption::empty(),
+            profiles: Arc::new(Profiles::new(match transport {
+                Transport::Stdio(_) => PROGRAMS,
+                Transport::Http(_) => SESSIONS,
+            })),
+            listed: ArcSwapOption::empty(),
         })
     }
 
@@ -103,12 +119,16 @@ impl Upstream {
         deadline: Instant,
     ) -> Result<Vec<ToolDefinition>, UpstreamError> {
         let entries = self.list("tools/list", "tools", deadline).await?;
-        let tools = definition::tools(&self.link.events, entries, self.is_over_http());
-        let headers = tools
-            .iter()
-            .map(|tool| (tool.name.to_string(), tool.headers.clone()))
-            .collect();
-        self.headers.store(Some(Arc::new(headers)));
+        let has_tasks = self.link.connection_by(deadline).await?.has_tasks();
+        let events = &self.link.events;
+        let tools = definition::tools(events, entries, self.is_over_http(), has_tasks);
+        let manner = |tool: &ToolDefinition| Manner {
+            headers: tool.headers.clone(),
+            is_task: tool.is_task,
+        };
+        let listed = tools.iter();
+        let listed = listed.map(|tool| (tool.name.to_string(), manner(tool)));
+        self.listed.store(Some(Arc::new(listed.collect())));
         Ok(tools)
     }
 
@@ -124,13 +144,14 @@ impl Upstream {
             ("name", Part::Text(name)),
             ("arguments", Part::Raw(arguments)),
         ];
-        let mut request = Request::new("tools/call", members);
+        let is_task = self.is_task(name, deadline).await?;
+        let mut request = Request::new("tools/call", members).task_if(is_task);
         request.headers = self.repeated(name, arguments, deadline).await?;
         let outcome = self.ask(&request, deadline, lend(&mut listener)).await;
         let result = match outcome {
             // The tool's schema is another by now; the server did nothing.
             Err(UpstreamError::Rpc(error)) if error.code == HEADER_MISMATCH => {
-                self.headers.store(None);
+                self.listed.store(None);
                 request.headers = self.repeated(name, arguments, deadline).await?;
                 self.ask(&request, deadline, listener).await?
             }
@@ -162,29 +183,37 @@ impl Upstream {
         };
         let connection = self.link.connection_by(deadline).await?;
         let profile = client.capabilities.profile;
-        match connection.era() {
-            // It has no state of its own, so it cannot have given us any.
-            Era::Legacy if retry.is_some() => {
-                Err(UpstreamError::BadResult("it forgot what it waited for"))
+        let is_task = match wanted {
+            Wanted::Tool { name, .. } => self.is_task(name, deadline).await?,
+            Wanted::Prompt { .. } | Wanted::Resource { .. } => false,
+        };
+        if connection.era() == Era::Legacy {
+            if retry.is_some() {
+                // It has no state of its own, so it cannot have given us any.
+                return Err(UpstreamError::BadResult("it forgot what it waited for"));
             }
-            Era::Legacy if !profile.is_empty() => {
-                let link = self.profiles.link(profile, || {
-                    let events = Arc::clone(&self.link.events);
-                    Link::new(&self.transport, events, profile)
-                        .map_err(|error| UpstreamError::Unreachable(error.to_string()))
-                })?;
-                let begun = OpenExchange::begin(link, wanted.clone(), Arc::clone(client));
-                begun.leg(None, deadline, &mut wants).await
-            }
-            Era::Legacy | Era::Modern => {
-                let mut request = wanted.request().with(client);
-                if let Some((state, responses)) = &retry {
-                    responses.add_to(&mut request, state.as_deref());
-                }
-                let outcome = self.marked(wanted, request, deadline, &mut wants).await;
-                leg::end(outcome, client)
+            if let Some(link) = self.link_for(profile)? {
+                let client = Arc::clone(client);
+                let begun = OpenExchange::begin(link, wanted.clone(), is_task, client);
+                return begun.leg(None, deadline, &mut wants).await;
             }
         }
+        let mut request = wanted.request().with(client).task_if(is_task);
+        if let Some((state, responses)) = &retry {
+            responses.add_to(&mut request, state.as_deref());
+        }
+        let outcome = self.marked(wanted, request, deadline, &mut wants).await;
+        leg::end(outcome, client)
+    }
+
+    /// Where a legacy server knows that it may ask so much. Without room for that it is not told, and asks nothing.
+    fn link_for(&self, profile: Profile) -> Result<Option<Arc<Link>>, UpstreamError> {
+        if profile.is_empty() {
+            return Ok(None);
+        }
+        let open = || Link::new(&self.transport, Arc::clone(&self.link.events), profile);
+        let link = self.profiles.link(profile, open);
+        link.map_err(|error| UpstreamError::Unreachable(error.to_string()))
     }
 
     /// Asks, with the headers that repeat arguments, where the server wants those.
@@ -203,7 +232,7 @@ impl Upstream {
         match outcome.await {
             // The tool's schema is another by now; the server did nothing.
             Err(UpstreamError::Rpc(error)) if error.code == HEADER_MISMATCH => {
-                self.headers.store(None);
+                self.listed.store(None);
                 request.headers = self.repeated(name, arguments, deadline).await?;
                 self.link.request(&request, deadline, Some(listener)).await
             }
@@ -369,12 +398,31 @@ impl Upstream {
         if !self.is_over_http() || !self.link.connection_by(deadline).await?.repeats_arguments() {
             return Ok(Vec::new());
         }
-        if self.headers.load().is_none() {
+        let tools = self.listed(deadline).await?;
+        let manner = tools.as_ref().and_then(|tools| tools.get(tool));
+        let marked = manner.map(|manner| headers::of_arguments(&manner.headers, arguments));
+        Ok(marked.unwrap_or_default())
+    }
+
+    /// Whether the tool runs as a task only, on a server whose tasks can be followed.
+    async fn is_task(&self, tool: &str, deadline: Instant) -> Result<bool, UpstreamError> {
+        if !self.link.connection_by(deadline).await?.has_tasks() {
+            return Ok(false);
+        }
+        let tools = self.listed(deadline).await?;
+        let manner = tools.as_ref().and_then(|tools| tools.get(tool));
+        Ok(manner.is_some_and(|manner| manner.is_task))
+    }
+
+    /// How the tools are called, asked for if nobody did yet.
+    async fn listed(
+        &self,
+        deadline: Instant,
+    ) -> Result<Option<Arc<HashMap<String, Manner>>>, UpstreamError> {
+        if self.listed.load().is_none() {
             self.list_tools(deadline).await?;
         }
-        let tools = self.headers.load();
-        let marked = tools.as_ref().and_then(|tools| tools.get(tool));
-        Ok(marked.map_or_else(Vec::new, |marked| headers::of_arguments(marked, arguments)))
+        Ok(self.listed.load_full())
     }
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
+use serde::Deserialize;
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value, json};
 
@@ -17,7 +18,7 @@ use crate::catalogue::{
 use crate::content::in_content;
 use crate::egress::AuthSettings;
 use crate::interaction::{Ended, Talk, TalkError};
-use crate::mcp::{CallResult, News, Upstream, UpstreamError, Wanted};
+use crate::mcp::{CallResult, MISSING_CAPABILITY, News, RpcError, Upstream, UpstreamError, Wanted};
 
 pub(super) const KIND: Kind = Kind { name: "mcp", read };
 
@@ -435,6 +436,12 @@ impl From<UpstreamError> for ExecutorError {
                 text: cause.clone(),
                 cause,
             },
+            UpstreamError::Rpc(error) if let Some(kind) = undeclared(&error) => Self::Refused {
+                kind,
+                text: "the tool needs a client that it can ask, and this one did not say that it can be asked"
+                    .to_owned(),
+                cause,
+            },
             UpstreamError::Rpc(error) => Self::Reported(error.message),
             UpstreamError::BadResult(_) => Self::BadResult(cause),
             UpstreamError::TooLarge => Self::TooLarge,
@@ -446,6 +453,27 @@ impl From<UpstreamError> for ExecutorError {
             },
         }
     }
+}
+
+/// The kind of a refusal by a server whose client did not declare what it needs; none of any other refusal. Gateways
+/// know these kinds.
+fn undeclared(error: &RpcError) -> Option<&'static str> {
+    #[derive(Deserialize)]
+    struct Data {
+        #[serde(rename = "requiredCapabilities")]
+        required: Map<String, Value>,
+    }
+    let data = error.data.as_ref()?;
+    let data: Data =
+        (error.code == MISSING_CAPABILITY).then(|| serde_json::from_str(data.get()).ok())??;
+    let kinds = [
+        ("sampling", "needs_sampling"),
+        ("elicitation", "needs_elicitation"),
+        ("roots", "needs_roots"),
+    ];
+    let mut kinds = kinds.into_iter();
+    let (_, kind) = kinds.find(|(capability, _)| data.required.contains_key(*capability))?;
+    Some(kind)
 }
 
 #[cfg(test)]

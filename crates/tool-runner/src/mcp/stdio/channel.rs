@@ -165,6 +165,14 @@ impl Channel {
         self.queue.send(line).await.map_err(|_| UpstreamError::Gone)
     }
 
+    /// Asks for what nobody waits for the answer to.
+    pub(super) fn request_later(&self, request: &Request<'_>, era: Era) {
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        if let Ok(message) = request.encode(id, era, false) {
+            self.say_if_heard(message);
+        }
+    }
+
     /// A server that says more than it reads goes without.
     pub(super) fn say_if_heard(&self, message: Vec<u8>) {
         let _ = self.queue.try_send(message::one_line(message));

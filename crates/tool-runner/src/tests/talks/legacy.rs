@@ -1,9 +1,11 @@
 //! Servers of the versions before: their requests to the client come while the call is open.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 use wardgate_proto::toolrunner::v1::call_tool_response::Event;
 
-use super::{ALL, FORM, Says, World, logging, offering, resuming};
+use super::{ALL, FORM, Says, World, eventually, logging, offering, resuming};
 
 const SAMPLING: &str = r#"{"messages":[],"maxTokens":10}"#;
 
@@ -238,6 +240,59 @@ async fn who_has_too_many_waiting_is_asked_no_more_and_the_server_hears_of_it() 
     assert_eq!(world.server.answers().len(), 9);
     let leg = world.resume(&waiting[0].1, &json!({})).await;
     assert_eq!(leg.fails().await, "not_waiting");
+}
+
+#[tokio::test]
+async fn a_person_has_ten_minutes_and_then_the_call_ends_at_the_server() {
+    let world = World::start(false).await;
+    let said = world.server.says_events();
+    let leg = world.begin().await;
+    let call = world.saw("tools/call", 1).await;
+    said.ask("q", "elicitation/create", FORM);
+    let (waits, _) = leg.waits().await;
+    pass(9 * MINUTE).await;
+    assert!(world.server.seen("notifications/cancelled").is_empty());
+    pass(MINUTE).await;
+    let cancelled = world.saw("notifications/cancelled", 1).await;
+    assert_eq!(cancelled["params"]["requestId"], call["id"]);
+    let refused = world.was_answered(1).await;
+    assert_eq!(refused["error"]["code"], -32603);
+    let leg = world.resume(&waits, &json!({ "1": {} })).await;
+    assert_eq!(leg.fails().await, "not_waiting");
+}
+
+#[tokio::test]
+async fn a_connection_that_nobody_uses_is_let_go_and_made_again_when_needed() {
+    let world = World::start(false).await;
+    for sessions in [2, 3] {
+        world.server.says_text("done");
+        assert_eq!(world.begin().await.text().await, "done");
+        world.saw("initialize", sessions).await;
+        pass(7 * MINUTE).await;
+        let left = || {
+            world
+                .server
+                .seen
+                .lock()
+                .unwrap()
+                .iter()
+                .filter(|it| **it == "DELETE")
+                .count()
+        };
+        eventually("the end of its session", async || left() == sessions - 1).await;
+    }
+}
+
+const MINUTE: Duration = Duration::from_mins(1);
+
+/// Lets time pass, as whoever sleeps sees it.
+async fn pass(time: Duration) {
+    tokio::time::pause();
+    let steps = time.as_secs() / 20;
+    for _ in 0..steps {
+        tokio::time::advance(time / u32::try_from(steps).unwrap()).await;
+    }
+    tokio::time::resume();
 }
 
 #[tokio::test]

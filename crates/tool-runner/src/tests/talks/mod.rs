@@ -4,6 +4,8 @@ mod content;
 mod legacy;
 mod modern;
 mod once;
+mod replicas;
+mod tasks;
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -26,6 +28,7 @@ use wardgate_proto::toolrunner::v1::call_tool_response::Event;
 
 use super::database::Database;
 use super::harness::{Answer, Harness, eventually};
+use crate::Config;
 
 /// Offers all that a client can be asked.
 const ALL: &str = r#"{"elicitation":{"form":{},"url":{}},"sampling":{},"roots":{},"x-new":1.10}"#;
@@ -132,11 +135,16 @@ async fn answer(State(server): State<Arc<Server>>, request: Request) -> Response
         "server/discover" => Says::Error(json!({ "code": -32601, "message": "no" })),
         "initialize" => Says::Result(json!({
             "protocolVersion": "2025-11-25",
-            "capabilities": { "tools": {}, "logging": {} },
+            "capabilities": {
+                "tools": {}, "logging": {}, "tasks": { "requests": { "tools": { "call": {} } } },
+            },
             "serverInfo": { "name": "server", "version": "0" },
         })),
-        "logging/setLevel" => Says::Result(json!({})),
-        "tools/list" => Says::Result(json!({ "tools": [] })),
+        "logging/setLevel" | "tasks/cancel" => Says::Result(json!({})),
+        "tools/list" => Says::Result(json!({ "tools": [{
+            "name": "look", "inputSchema": { "type": "object" },
+            "execution": { "taskSupport": "required" },
+        }] })),
         "prompts/list" => Says::Result(json!({ "prompts": [] })),
         "resources/list" => Says::Result(json!({ "resources": [] })),
         "resources/templates/list" => Says::Result(json!({ "resourceTemplates": [] })),
@@ -173,6 +181,10 @@ struct World {
 
 impl World {
     async fn start(is_modern: bool) -> Self {
+        Self::with(is_modern, |_| ()).await
+    }
+
+    async fn with(is_modern: bool, configure: impl FnOnce(&mut Config)) -> Self {
         let server = Arc::new(Server {
             is_modern,
             seen: Mutex::default(),
@@ -201,7 +213,7 @@ tools:
     execute: {{ type: mcp, source: up, tool: look }}
 "
         );
-        let harness = Harness::with(&Database::sqlite().await, &yaml, |_| ()).await;
+        let harness = Harness::with(&Database::sqlite().await, &yaml, configure).await;
         Self { harness, server }
     }
 
