@@ -31,6 +31,7 @@ mod journeys {
     mod change;
     mod chat;
     mod connect;
+    mod cost;
     mod direct_methods;
     mod examples;
     mod guides;
@@ -57,6 +58,7 @@ mod journeys {
     mod stdio;
     mod subscriptions;
     mod switches;
+    mod three_gateways;
     mod traces;
     mod upstream;
     mod versions;

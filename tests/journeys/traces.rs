@@ -1,6 +1,6 @@
 //! One call is one trace, which goes on from its client's.
 
-use wardgate_testkit::TestApp;
+use wardgate_testkit::{System, TestApp};
 
 use crate::WARDGATE;
 use crate::journeys::collector::collector;
@@ -9,11 +9,14 @@ use crate::journeys::people::doctor;
 /// A call of a client in the trace with this id, which it names in the message, and by headers.
 async fn call(app: &TestApp, id: u128, headers: &[(&str, &str)]) {
     let version = ("mcp-protocol-version", "2026-07-28");
-    let named = [("mcp-method", "tools/call"), ("mcp-name", "get_patients")];
+    let named = [
+        ("mcp-method", "tools/call"),
+        ("mcp-name", "get_medical_records"),
+    ];
     let headers = [&[version][..], &named, headers].concat();
     let body = serde_json::json!({
         "jsonrpc": "2.0", "id": 1, "method": "tools/call",
-        "params": { "name": "get_patients", "_meta": {
+        "params": { "name": "get_medical_records", "_meta": {
             "io.modelcontextprotocol/protocolVersion": "2026-07-28",
             "io.modelcontextprotocol/clientCapabilities": {},
             "traceparent": parent(id),
@@ -22,7 +25,7 @@ async fn call(app: &TestApp, id: u128, headers: &[(&str, &str)]) {
     let token = doctor(app);
     let client = app.client();
     let answer = client
-        .post("/mcp", Some(&token), &headers, &body.to_string())
+        .post("/mcp", Some(&token), &headers, body.to_string())
         .await;
     assert_eq!(answer.status, 200, "{}", answer.body);
 }

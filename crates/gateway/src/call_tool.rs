@@ -8,6 +8,7 @@ use axum::http::HeaderMap;
 use bytes::Bytes;
 use futures::StreamExt;
 use metrics::{counter, histogram};
+use serde::{Deserialize, Serialize};
 use wardgate_domain::{CallFacts, CallId, Caller, Digest, Outcome, Receipt, Status, ToolFacts};
 use wardgate_edge::CallerToken;
 use wardgate_proto::common::v1::ErrorReason;
@@ -41,6 +42,30 @@ pub(crate) struct ToolCall {
     pub(crate) arguments: Bytes,
     /// How the client wants the result.
     pub(crate) dialect: Dialect,
+}
+
+/// A call as another gateway needs it to go on.
+#[derive(Serialize, Deserialize)]
+struct Packed {
+    name: String,
+    arguments: String,
+    idempotency_key: Option<String>,
+}
+
+impl ToolCall {
+    /// What [`Work::pack`] gave, for whoever has `token` now.
+    pub(crate) fn unpack(packed: &str, token: CallerToken, version: Version) -> Option<Self> {
+        let packed: Packed = serde_json::from_str(packed).ok()?;
+        Some(Self {
+            protocol: version.as_str(),
+            token,
+            idempotency_key: packed.idempotency_key,
+            repeated: None,
+            name: packed.name,
+            arguments: packed.arguments.into(),
+            dialect: Dialect::Mcp,
+        })
+    }
 }
 
 /// Runs one call to its recorded end.
@@ -176,6 +201,15 @@ impl Work for ToolCall {
             }
         }
         Err(lost(tool).into())
+    }
+
+    fn pack(&self) -> Option<String> {
+        let packed = Packed {
+            name: self.name.clone(),
+            arguments: String::from_utf8(self.arguments.to_vec()).ok()?,
+            idempotency_key: self.idempotency_key.clone(),
+        };
+        serde_json::to_string(&packed).ok()
     }
 
     fn report(&self, outcome: &Outcome) {
@@ -314,4 +348,4 @@ fn undeclared(error_kind: &str) -> Option<&'static str> {
 }
 
 /// How the tool-runner says that a caller used a tool too often.
-const RATE_LIMITED: &str = "rate_limited";
+pub(crate) const RATE_LIMITED: &str = "rate_limited";

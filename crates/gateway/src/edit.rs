@@ -2,9 +2,11 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::fmt;
 use std::ops::Range;
 
 use serde::Deserialize;
+use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use crate::mcp::{object, present};
@@ -20,11 +22,6 @@ impl<'a> Reply<'a> {
     pub(crate) fn read(message: &'a str) -> Option<Self> {
         object(message)
     }
-}
-
-/// Whether `message` is an answer with a result.
-pub(crate) fn is_result(message: &str) -> bool {
-    Reply::read(message).is_some_and(|reply| reply.result.is_some())
 }
 
 /// `whole` with `new` in the place of `part`, which was read out of it by reference.
@@ -53,32 +50,124 @@ pub(crate) fn exchanged(whole: &str, parts: Vec<(&str, String)>) -> String {
 /// The members of `_meta` that only the gateway writes begin so.
 const OWN: &str = "dev.wardgate/";
 
-/// `message`, an answer with a result, with further `members` in the result's `_meta`, and without what an upstream
-/// made up of the gateway's own. None where it has no result.
-pub(crate) fn with_meta(message: &str, members: &str) -> Option<String> {
-    let result = Reply::read(message)?.result?.get();
-    let of_result: BTreeMap<String, &RawValue> = object(result)?;
-    let Some(meta) = of_result.get("_meta").map(|meta| meta.get()) else {
-        let members = format!(r#""_meta":{{{members}}}"#);
-        return Some(replaced(message, result, &begun(result, &members)?));
-    };
-    let mut of_meta: BTreeMap<String, &RawValue> = object(meta)?;
-    let all = of_meta.len();
-    of_meta.retain(|name, _| !name.starts_with(OWN));
-    let honest = if of_meta.len() == all {
-        Cow::Borrowed(meta)
-    } else {
-        Cow::Owned(serde_json::to_string(&of_meta).ok()?)
-    };
-    Some(replaced(message, meta, &begun(&honest, members)?))
+/// Where members go into the `_meta` of an answer's result, found in one pass over it.
+pub(crate) enum Inlet {
+    /// There is no place for them.
+    None,
+    /// Here, as a `_meta` of their own.
+    New(usize),
+    /// Into the one that there is.
+    Into(Range<usize>),
 }
 
-/// `object` with `members` before its own.
-fn begun(object: &str, members: &str) -> Option<String> {
-    let rest = object.strip_prefix('{')?;
-    let is_empty = rest.trim_start().starts_with('}');
-    let comma = if is_empty { "" } else { "," };
-    Some(format!("{{{members}{comma}{rest}"))
+/// The result has two `_meta`, and one of them could say what only the gateway says.
+#[derive(Debug)]
+pub(crate) struct TwoMetas;
+
+impl Inlet {
+    pub(crate) fn of(message: &str) -> Result<Self, TwoMetas> {
+        #[derive(Deserialize)]
+        struct Answer<'a> {
+            #[serde(borrow, default)]
+            result: Option<Outline<'a>>,
+        }
+        let answer: Option<Answer<'_>> = object(message);
+        let Some(outline) = answer.and_then(|answer| answer.result) else {
+            return Ok(Self::None);
+        };
+        Ok(match outline {
+            Outline { metas: 2.., .. } => return Err(TwoMetas),
+            Outline {
+                meta: Some(meta), ..
+            } if meta.get().starts_with('{') => Self::Into(place(message, meta.get())),
+            Outline { meta: Some(_), .. } => Self::None,
+            Outline {
+                last: Some(last), ..
+            } => Self::New(place(message, last.get()).end),
+            // An empty one.
+            Outline { .. } => match Reply::read(message).and_then(|reply| reply.result) {
+                Some(result) => Self::New(place(message, result.get()).start + 1),
+                None => Self::None,
+            },
+        })
+    }
+
+    /// Puts them in, and takes out what an upstream made up of the gateway's own.
+    pub(crate) fn put(self, message: &mut String, members: &str) {
+        match self {
+            Self::None => {}
+            Self::New(at) => {
+                let comma = if message[..at].ends_with('{') {
+                    ""
+                } else {
+                    ","
+                };
+                insert(message, at, &format!(r#"{comma}"_meta":{{{members}}}"#));
+            }
+            Self::Into(Range { start, end }) => {
+                if let Some(honest) = without_own(&message[start..end]) {
+                    message.replace_range(start..end, &honest);
+                }
+                let rest = message[start + 1..].trim_start();
+                let comma = if rest.starts_with('}') { "" } else { "," };
+                insert(message, start + 1, &format!("{members}{comma}"));
+            }
+        }
+    }
+}
+
+/// A long message has no room to spare: what grows by doubling would be held three times over.
+fn insert(message: &mut String, at: usize, new: &str) {
+    message.reserve_exact(new.len());
+    message.insert_str(at, new);
+}
+
+/// `meta` without what only the gateway writes, if there is any in it.
+fn without_own(meta: &str) -> Option<String> {
+    let mut members: BTreeMap<String, &RawValue> = object(meta)?;
+    let all = members.len();
+    members.retain(|name, _| !name.starts_with(OWN));
+    (members.len() < all)
+        .then(|| serde_json::to_string(&members).ok())
+        .flatten()
+}
+
+/// The members of a result, as far as a place among them is looked for.
+#[derive(Default)]
+struct Outline<'a> {
+    last: Option<&'a RawValue>,
+    meta: Option<&'a RawValue>,
+    metas: usize,
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Outline<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Reader;
+
+        impl<'de> Visitor<'de> for Reader {
+            type Value = Outline<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a JSON object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                #[derive(Deserialize)]
+                struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
+                let mut outline = Outline::default();
+                while let Some((Name(name), value)) = map.next_entry()? {
+                    outline.last = Some(value);
+                    if name == "_meta" {
+                        outline.meta = Some(value);
+                        outline.metas += 1;
+                    }
+                }
+                Ok(outline)
+            }
+        }
+
+        deserializer.deserialize_map(Reader)
+    }
 }
 
 fn place(whole: &str, part: &str) -> Range<usize> {
@@ -89,6 +178,13 @@ fn place(whole: &str, part: &str) -> Range<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn with_meta(message: &str) -> String {
+        let inlet = Inlet::of(message).unwrap();
+        let mut message = message.to_owned();
+        inlet.put(&mut message, r#""k":1"#);
+        message
+    }
 
     #[test]
     fn members_are_added_and_every_other_byte_stays() {
@@ -107,7 +203,7 @@ mod tests {
             ),
             (
                 r#"{"id":1,"result":{"b":2}}"#,
-                r#"{"id":1,"result":{"_meta":{"k":1},"b":2}}"#,
+                r#"{"id":1,"result":{"b":2,"_meta":{"k":1}}}"#,
             ),
             (
                 r#"{"id":1,"result":{"_meta":{"dev.wardgate/a":1,"x":1.10,"dev.\u0077ardgate/b":2}}}"#,
@@ -119,7 +215,7 @@ mod tests {
             ),
         ];
         for (before, after) in cases {
-            assert_eq!(with_meta(before, r#""k":1"#).as_deref(), Some(after));
+            assert_eq!(with_meta(before), after);
         }
     }
 
@@ -132,7 +228,9 @@ mod tests {
             "[]",
             "",
         ] {
-            assert_eq!(with_meta(message, r#""k":1"#), None, "{message}");
+            assert_eq!(with_meta(message), message);
         }
+        let twice = r#"{"id":1,"result":{"_meta":{"dev.wardgate/a":1},"_m\u0065ta":{}}}"#;
+        assert!(Inlet::of(twice).is_err());
     }
 }

@@ -17,6 +17,8 @@ use crate::downgrade;
 use crate::mcp::Version;
 use crate::streamable;
 
+use self::rpc_error::Remedy;
+
 pub(crate) use self::rpc_error::RpcError;
 
 /// Key of the call's id in `_meta` of results and in `data` of errors.
@@ -65,12 +67,10 @@ pub(crate) struct Answer {
     body: Content,
     /// Why the message, or messages of the batch, never became a call.
     refused: Vec<&'static str>,
-    /// `Retry-After`, seconds.
-    retry_after: Option<u64>,
+    /// Some have a header for it.
+    remedy: Option<Box<Remedy>>,
     /// `Mcp-Session-Id`, where a session begins.
     session: Option<HeaderValue>,
-    /// `WWW-Authenticate`.
-    challenge: Option<String>,
 }
 
 /// What it consists of.
@@ -90,9 +90,8 @@ impl Answer {
             http: StatusCode::ACCEPTED,
             body: Content::Nothing,
             refused: Vec::new(),
-            retry_after: None,
+            remedy: None,
             session: None,
-            challenge: None,
         }
     }
 
@@ -102,9 +101,8 @@ impl Answer {
             http: StatusCode::OK,
             body: Content::Json(body),
             refused: Vec::new(),
-            retry_after: None,
+            remedy: None,
             session: None,
-            challenge: None,
         }
     }
 
@@ -207,9 +205,8 @@ impl Answer {
             } else {
                 vec![error.reason]
             },
-            retry_after: error.retry_after,
+            remedy: error.remedy.clone(),
             session: None,
-            challenge: error.challenge.clone(),
         }
     }
 
@@ -351,9 +348,8 @@ impl Answer {
             http: StatusCode::OK,
             body: Content::Json(format!("[{}]", bodies.join(","))),
             refused,
-            retry_after: None,
+            remedy: None,
             session: None,
-            challenge: None,
         }
     }
 
@@ -403,16 +399,16 @@ impl IntoResponse for Answer {
         if let Some(session) = self.session {
             response.headers_mut().insert(streamable::HEADER, session);
         }
-        if let Some(seconds) = self.retry_after {
-            let headers = response.headers_mut();
-            headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
-        }
-        // Scopes and URLs are checked when they are configured.
-        if let Some(challenge) = self.challenge
-            && let Ok(challenge) = HeaderValue::try_from(challenge)
-        {
-            let headers = response.headers_mut();
-            headers.insert(header::WWW_AUTHENTICATE, challenge);
+        let header = match self.remedy.as_deref() {
+            Some(Remedy::Wait(seconds)) => Some((header::RETRY_AFTER, HeaderValue::from(*seconds))),
+            // Scopes and URLs are checked when they are configured.
+            Some(Remedy::StepUp(challenge)) => HeaderValue::try_from(challenge)
+                .ok()
+                .map(|challenge| (header::WWW_AUTHENTICATE, challenge)),
+            Some(Remedy::Declare(_)) | None => None,
+        };
+        if let Some((name, value)) = header {
+            response.headers_mut().insert(name, value);
         }
         response
     }

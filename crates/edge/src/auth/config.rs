@@ -32,7 +32,7 @@ pub struct IssuerConfig {
     /// `aud` may be the URL of the resource itself (RFC 8707), where what listens has such.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub audience: Option<String>,
-    /// Where its public keys are. Unset, its metadata says where (RFC 8414, or OpenID Connect Discovery).
+    /// Where its public keys are. Unset, its metadata says where (RFC 8414, or `OpenID` Connect Discovery).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub jwks: Option<JwksSource>,
     /// The claim with the caller's roles: an array of strings, or one string that is one role. Default `roles`.

@@ -86,7 +86,8 @@ fn client() -> Result<Client, Error> {
         .map_err(Error::HttpClient)
 }
 
-/// Where an issuer's metadata may be: RFC 8414 §3.1, its OpenID name in the same place, and OpenID Connect Discovery §4.
+/// Where an issuer's metadata may be: RFC 8414 §3.1, its `OpenID` name in the same place, and
+/// `OpenID` Connect Discovery §4.
 fn metadata_urls(issuer: &Url) -> [Url; 3] {
     let own_path = issuer.path().trim_end_matches('/');
     let at = |path: String| {

@@ -95,6 +95,11 @@ impl Respondent {
         Some((Asked(asked), messages))
     }
 
+    /// Waits until this gateway is told to stop.
+    pub(super) async fn stopping(&self) {
+        self.gateway.listeners().draining().cancelled().await;
+    }
+
     /// Waits for every answer: MCP `inputResponses`.
     pub(super) async fn answers(&self, asked: &Asked) -> Result<Bytes, Unanswered> {
         let answers = asked.0.iter().map(|(key, nonce)| async move {

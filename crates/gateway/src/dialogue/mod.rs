@@ -25,6 +25,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
+use wardgate_domain::Caller;
 use wardgate_rpc::client::{CallEvent, LogMessage, Progress};
 
 use crate::Gateway;
@@ -36,7 +37,7 @@ use crate::streamable::{Expected, Writer};
 
 use self::asking::Respondent;
 
-pub(crate) use self::asking::answered;
+pub(crate) use self::asking::{Asked, answered};
 pub(crate) use self::log_level::LogLevel;
 pub(crate) use self::out::{Out, channel, event};
 pub(crate) use self::questions::{Audience, Questions, Unaskable};
@@ -53,10 +54,10 @@ pub(crate) struct Terms {
     voice: Voice,
     /// The client wants no result any more.
     pub(crate) cancel: CancellationToken,
-    /// In a session, it can be asked something.
-    respondent: Option<Respondent>,
     /// The trace that the client is in, where it says so in the message alone; as headers.
     pub(crate) trace: HeaderMap,
+    /// In a session, it can be asked something.
+    respondent: Option<Respondent>,
     /// In a session, it can say so at any gateway while this is kept.
     _cancellable: Option<Expected>,
 }
@@ -96,6 +97,8 @@ impl Terms {
         // What an older client can do, it said when its session began.
         let (capabilities, log_level) = match (&post.streamable, &post.session) {
             _ if version.is_modern() => (meta.capabilities().map(Into::into), meta.log_level()?),
+            // Where nothing is heard, nothing can be asked.
+            _ if matches!(voice, Voice::Nowhere) => (None, None),
             (Some(session), _) => (session.declared.to_json(), session.log_level),
             (None, Some(session)) => (session.declared().to_json(), session.log_level()),
             (None, None) => (None, None),
@@ -112,14 +115,35 @@ impl Terms {
             progress_token: meta.progress_token()?.map(ToOwned::to_owned),
             voice,
             cancel: cancel.unwrap_or_default(),
-            respondent,
             trace: if post.headers.contains_key("traceparent") {
                 HeaderMap::new()
             } else {
                 meta.trace_context()
             },
+            respondent,
             _cancellable: cancellable,
         })
+    }
+
+    /// Those of an answer that another gateway began as a stream.
+    pub(crate) fn of_stream(
+        gateway: &Arc<Gateway>,
+        caller: &Arc<Caller>,
+        writer: Writer,
+        request: &RawValue,
+    ) -> Self {
+        let session = Arc::clone(writer.session());
+        let cancellable = gateway.mailbox().begin(&session, request);
+        Self {
+            version: session.version,
+            capabilities: session.declared.to_json().map(Into::into),
+            log_level: session.log_level,
+            progress_token: None,
+            voice: Voice::Kept(Box::new(writer)),
+            cancel: cancellable.is_there.clone(),
+            respondent: Some(Respondent::new(gateway, caller, session.name())),
+            _cancellable: Some(cancellable),
+        }
     }
 
     /// Those of a client that gets an answer and nothing else.
@@ -131,8 +155,8 @@ impl Terms {
             progress_token: None,
             voice: Voice::Nowhere,
             cancel: CancellationToken::new(),
-            respondent: None,
             trace: HeaderMap::new(),
+            respondent: None,
             _cancellable: None,
         }
     }
@@ -149,6 +173,10 @@ pub(crate) enum Unanswered {
     Refused,
     /// It wants no result any more.
     Cancelled,
+    /// Another gateway waits for it now.
+    HandedOver,
+    /// This gateway stops, and no other can wait for it.
+    Stopping,
 }
 
 impl Unanswered {
@@ -159,6 +187,8 @@ impl Unanswered {
             Self::Late => "client_did_not_answer",
             Self::Refused => "client_refused",
             Self::Cancelled => "cancelled",
+            Self::HandedOver => "handed_over",
+            Self::Stopping => "gateway_stopping",
         }
     }
 
@@ -169,6 +199,8 @@ impl Unanswered {
             Self::Late => "It asked for input, and the client did not answer in time.",
             Self::Refused => "It asked for input, and the client answered with an error.",
             Self::Cancelled => "The call was cancelled.",
+            Self::HandedOver => "It goes on at another gateway.",
+            Self::Stopping => "It asked for input, and the gateway stops. Call again.",
         }
     }
 }
@@ -280,25 +312,54 @@ impl Dialogue {
 
     /// Asks a client of an older version `input_requests`, an MCP object of that name, and gives what it answered by
     /// the same keys.
-    pub(crate) async fn ask(&mut self, input_requests: &str) -> Result<Bytes, Unanswered> {
+    ///
+    /// `onward` is what another gateway needs to wait for the answers in its place.
+    pub(crate) async fn ask(
+        &mut self,
+        input_requests: &str,
+        onward: impl FnOnce(&Asked) -> Option<Vec<u8>>,
+    ) -> Result<Bytes, Unanswered> {
         if matches!(self.terms.voice, Voice::Answer | Voice::Nowhere) {
             return Err(Unanswered::NoWay);
         }
-        let respondent = self.terms.respondent.take();
-        let respondent = respondent.ok_or(Unanswered::NoWay)?;
-        let requests = respondent.requests(input_requests);
+        let respondent = self.terms.respondent.as_ref();
+        let requests = respondent.and_then(|client| client.requests(input_requests));
         let (asked, messages) = requests.ok_or(Unanswered::NoWay)?;
         for message in messages {
             self.say(&message).await;
         }
-        let cancel = self.terms.cancel.clone();
+        if let Voice::Kept(writer) = &mut self.terms.voice
+            && let Some(story) = onward(&asked)
+        {
+            writer.wait(&story).await;
+        }
+        self.answers(&asked).await
+    }
+
+    /// Waits for the answers to what the client was asked, here or at a gateway that is gone.
+    pub(crate) async fn answers(&mut self, asked: &Asked) -> Result<Bytes, Unanswered> {
+        let Terms {
+            respondent,
+            voice,
+            cancel,
+            ..
+        } = &mut self.terms;
+        let respondent = respondent.as_ref().ok_or(Unanswered::NoWay)?;
         let answers = tokio::select! {
             biased;
             () = cancel.cancelled() => Err(Unanswered::Cancelled),
-            answers = respondent.answers(&asked) => answers,
+            answers = respondent.answers(asked) => answers,
+            () = respondent.stopping() => Err(Unanswered::Stopping),
         };
-        self.terms.respondent = Some(respondent);
-        answers
+        let Voice::Kept(writer) = voice else {
+            return answers;
+        };
+        match answers {
+            Err(Unanswered::Stopping) if writer.hand_over().await => Err(Unanswered::HandedOver),
+            // Whoever goes on must be the only one.
+            answers if writer.go_on().await => answers,
+            _ => Err(Unanswered::HandedOver),
+        }
     }
 
     /// Waits for `doing`, unless the client wants no result any more, or what is done in this process panics: that ends
@@ -327,6 +388,8 @@ impl Dialogue {
     /// Gives the answer; nothing follows it.
     pub(crate) async fn answer(mut self, answer: Answer) {
         match &mut self.terms.voice {
+            // The stream has no end here; its client comes for the rest of it.
+            Voice::Kept(writer) if writer.is_handed_over() => {}
             Voice::Kept(writer) if writer.has_begun() => {
                 let message = answer.into_text().unwrap_or_default();
                 let event = writer.keep(&message, true).await;
@@ -334,6 +397,15 @@ impl Dialogue {
             }
             _ => self.out.finish(answer).await,
         }
+    }
+}
+
+/// A dialogue whose client hears what is kept of it.
+pub(crate) fn go_on(terms: Terms) -> Dialogue {
+    Dialogue {
+        terms,
+        out: Out::Over,
+        progress: f64::NEG_INFINITY,
     }
 }
 

@@ -27,7 +27,7 @@ const MOST_BYTES: usize = 1 << 20;
 /// Requests to one client, by key.
 #[derive(Debug)]
 pub(crate) struct Questions {
-    by_key: BTreeMap<String, Box<RawValue>>,
+    keys: Vec<String>,
     json: String,
 }
 
@@ -37,8 +37,8 @@ pub(crate) struct Audience<'a> {
     pub(crate) version: Version,
     /// MCP `ClientCapabilities`.
     pub(crate) capabilities: Option<&'a str>,
-    /// Names who asks.
-    pub(crate) label: &'a str,
+    /// Names who asks, where that is not plain.
+    pub(crate) label: Option<&'a str>,
     pub(crate) ambient: &'a Ambient,
 }
 
@@ -118,16 +118,17 @@ impl Questions {
             by_key.insert(key, request);
         }
         let json = serde_json::to_string(&by_key).map_err(|_| Malformed)?;
-        Ok(Self { by_key, json })
+        let keys = by_key.into_keys().collect();
+        Ok(Self { keys, json })
     }
 
     /// It only wants to be called again.
     pub(crate) fn is_empty(&self) -> bool {
-        self.by_key.is_empty()
+        self.keys.is_empty()
     }
 
-    pub(crate) fn keys(&self) -> impl Iterator<Item = String> {
-        self.by_key.keys().cloned()
+    pub(crate) fn keys(&self) -> &[String] {
+        &self.keys
     }
 
     /// An MCP object `inputRequests`.
@@ -172,8 +173,11 @@ fn one(
             can_elicit(capabilities, params.mode.as_deref(), version)?;
             let message = params.message.ok_or(Malformed)?.get();
             let text: String = serde_json::from_str(message).map_err(|_| Malformed)?;
-            let labelled = Value::from(format!("[{label}] {text}")).to_string();
-            let request = replaced(request, message, &labelled);
+            let labelled = label.map(|label| Value::from(format!("[{label}] {text}")).to_string());
+            let request = match labelled {
+                Some(labelled) => replaced(request, message, &labelled),
+                None => request.to_owned(),
+            };
             if version.is_modern() {
                 return Ok(request);
             }
@@ -224,7 +228,7 @@ mod tests {
         let audience = Audience {
             version,
             capabilities: Some(able),
-            label: "files",
+            label: Some("files"),
             ambient: &Ambient::system(),
         };
         Questions::read(requests, audience)
@@ -232,7 +236,7 @@ mod tests {
 
     fn read(request: &str, able: &str) -> Result<String, Unaskable> {
         let read = read_all(&format!(r#"{{"a":{request}}}"#), able, MODERN)?;
-        assert_eq!(read.keys().collect::<Vec<_>>(), ["a"]);
+        assert_eq!(read.keys(), ["a"]);
         Ok(read.as_json().to_owned())
     }
 

@@ -63,81 +63,9 @@ pub(super) async fn handle(
         .instrument(span.clone())
         .await;
     let mut response = match admitted {
-        Ok(Admitted {
-            caller,
-            access,
-            what: What::Visit(knock),
-        }) => {
-            let path = parts.uri.path();
-            let source = path.strip_prefix("/mcp/upstream/").unwrap_or_default();
-            let visit = Visit {
-                source: source.to_owned(),
-                caller,
-                access,
-                client_ip,
-                headers: parts.headers,
-                knock,
-            };
-            match upstream::enter(&gateway, visit)
-                .instrument(span.clone())
-                .await
-            {
-                Way::Answered(response) => response,
-                Way::Viewed(view, visit) => viewed(&gateway, view, visit).instrument(span).await,
-            }
-        }
-        Ok(Admitted {
-            caller,
-            access,
-            what: What::Message { door, body },
-        }) => {
-            let post = Post {
-                door,
-                view: View::of_path(parts.uri.path()),
-                caller,
-                access,
-                client_ip,
-                headers: parts.headers,
-                body,
-                session: None,
-                streamable: None,
-            };
-            if door == Door::Sse {
-                let taken = sse::take(&gateway, post, parts.uri.query());
-                taken.instrument(span).await
-            } else {
-                message(&gateway, post).instrument(span).await
-            }
-        }
-        Ok(Admitted {
-            caller,
-            what: What::Stream,
-            ..
-        }) => {
-            let opened = sse::open(&gateway, &caller);
-            let answer = opened.unwrap_or_else(|error| Answer::error(None, &error));
-            gateway.count(&answer, &client_ip, &caller);
-            answer.into_response()
-        }
-        Ok(Admitted {
-            caller,
-            what: What::Listener,
-            ..
-        }) => {
-            let view = View::of_path(parts.uri.path());
-            listener(&gateway, &view, &caller, &client_ip, &parts.headers)
-                .instrument(span)
-                .await
-        }
-        Ok(Admitted {
-            caller,
-            what: What::End,
-            ..
-        }) => {
-            let view = View::of_path(parts.uri.path());
-            end(&gateway, &view, &caller, &client_ip, &parts.headers)
-                .instrument(span)
-                .await
+        Ok(admitted) => {
+            let going_on = go_on(&gateway, admitted, parts, client_ip);
+            going_on.instrument(span).await
         }
         Err(Refusal {
             reason,
@@ -151,6 +79,70 @@ pub(super) async fn handle(
     };
     GRANTS.allow(origin, response.headers_mut());
     response
+}
+
+/// Answers what was let in.
+async fn go_on(
+    gateway: &Arc<Gateway>,
+    admitted: Admitted,
+    parts: Parts,
+    client_ip: String,
+) -> Response {
+    let Admitted {
+        caller,
+        access,
+        what,
+    } = admitted;
+    let path = parts.uri.path();
+    match what {
+        What::Visit(knock) => {
+            let source = path.strip_prefix("/mcp/upstream/").unwrap_or_default();
+            let visit = Visit {
+                source: source.to_owned(),
+                caller,
+                access,
+                client_ip,
+                headers: parts.headers,
+                knock,
+            };
+            match upstream::enter(gateway, visit).await {
+                Way::Answered(response) => response,
+                Way::Viewed(view, visit) => viewed(gateway, view, visit).await,
+            }
+        }
+        What::Message { door, body } => {
+            let post = Post {
+                door,
+                view: View::of_path(path),
+                caller,
+                access,
+                client_ip,
+                headers: parts.headers,
+                body,
+                session: None,
+                streamable: None,
+            };
+            if door == Door::Sse {
+                sse::take(gateway, post, parts.uri.query()).await
+            } else {
+                message(gateway, post).await
+            }
+        }
+        What::Stream => {
+            let opened = sse::open(gateway, &caller);
+            let answer = opened.unwrap_or_else(|error| Answer::error(None, &error));
+            gateway.count(&answer, &client_ip, &caller);
+            answer.into_response()
+        }
+        What::Listener => {
+            let view = View::of_path(path);
+            listener(gateway, &view, &caller, &client_ip, &parts.headers).await
+        }
+        What::End => {
+            let view = View::of_path(path);
+            end(gateway, &view, &caller, &client_ip, &parts.headers).await
+        }
+    }
 }
 
 /// Answers what came to the route of a server and is not carried to it.

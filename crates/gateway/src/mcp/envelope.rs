@@ -62,6 +62,10 @@ pub(crate) struct Params<'a> {
         deserialize_with = "present"
     )]
     pub(crate) input_responses: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    pub(crate) notifications: Option<&'a RawValue>,
+    #[serde(borrow, default, rename = "ref", deserialize_with = "present")]
+    pub(crate) reference: Option<&'a RawValue>,
     #[serde(
         borrow,
         default,
@@ -162,6 +166,14 @@ pub(crate) fn cancelled(text: &str) -> Option<&str> {
     let message: Cancelled<'_> = object(text)?;
     let params: Params<'_> = object(message.params.get())?;
     (message.method == "notifications/cancelled").then_some(params.request_id.get())
+}
+
+/// The same for a JSON-RPC id however it is spelt.
+pub(crate) fn spelt_alike(id: &str) -> String {
+    match serde_json::from_str(id) {
+        Ok(text @ serde_json::Value::String(_)) => text.to_string(),
+        _ => id.to_owned(),
+    }
 }
 
 /// A string, or an integer without fraction or exponent (MCP: "Request IDs").

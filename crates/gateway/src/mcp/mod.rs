@@ -39,7 +39,9 @@ use crate::streamable;
 use crate::view::View;
 
 pub(crate) use self::discover::inner;
-pub(crate) use self::envelope::{Message, Request, Response, cancelled, object, present, text_of};
+pub(crate) use self::envelope::{
+    Message, Request, Response, cancelled, object, present, spelt_alike, text_of,
+};
 pub(crate) use self::initialize::negotiate_on_stream;
 pub(crate) use self::list_tools::MISSING_UPSTREAMS;
 pub(crate) use self::meta::Meta;
@@ -48,7 +50,7 @@ pub(crate) use self::scan::scan;
 pub(crate) use self::version::Version;
 
 /// Messages one batch may hold.
-const BATCH: usize = 50;
+pub(crate) const BATCH: usize = 50;
 
 /// Which path a message came in by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

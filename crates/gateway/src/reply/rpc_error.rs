@@ -18,17 +18,24 @@ pub(crate) struct RpcError {
     /// A JSON object, or nothing.
     pub(super) data: Option<String>,
     /// The resource that it is about, as the client named it.
-    uri: Option<String>,
+    uri: Option<Box<str>>,
     /// The kind, for records and metrics.
     pub(super) reason: &'static str,
     /// It ended a call of a tool, which has a record of its own.
     pub(super) of_call: bool,
-    /// When it may be tried again, seconds.
-    pub(super) retry_after: Option<u64>,
-    /// What the client would have to be able to do, a JSON object.
-    required_capabilities: Option<&'static str>,
-    /// What token would do: a `WWW-Authenticate`.
-    pub(super) challenge: Option<String>,
+    /// What would do instead. Boxed, because few say so, and every error travels through every step.
+    pub(super) remedy: Option<Box<Remedy>>,
+}
+
+/// What a client could do about it.
+#[derive(Debug, Clone)]
+pub(super) enum Remedy {
+    /// Try again after so many seconds.
+    Wait(u64),
+    /// Be able to do this, a JSON object.
+    Declare(&'static str),
+    /// Come with another token: a `WWW-Authenticate`.
+    StepUp(String),
 }
 
 impl RpcError {
@@ -41,9 +48,7 @@ impl RpcError {
             uri: None,
             reason,
             of_call: false,
-            retry_after: None,
-            required_capabilities: None,
-            challenge: None,
+            remedy: None,
         }
     }
 
@@ -68,7 +73,7 @@ impl RpcError {
             r#"Bearer error="insufficient_scope", scope="{scope}", resource_metadata="{metadata}", error_description="the token lacks a scope that this request needs""#
         );
         Self {
-            challenge: Some(challenge),
+            remedy: Some(Box::new(Remedy::StepUp(challenge))),
             ..Self::unread(StatusCode::FORBIDDEN, "insufficient_scope", &message)
         }
     }
@@ -143,7 +148,7 @@ impl RpcError {
     pub(crate) fn missing_capability(required: &'static str) -> Self {
         let message = "This needs input that the client did not say it can give.";
         Self {
-            required_capabilities: Some(required),
+            remedy: Some(Box::new(Remedy::Declare(required))),
             ..Self::new(
                 StatusCode::BAD_REQUEST,
                 -32021,
@@ -189,7 +194,7 @@ impl RpcError {
     /// The same, with the URI that the client sent, in `data`.
     pub(crate) fn about(self, uri: &str) -> Self {
         Self {
-            uri: Some(cut(uri, 2_048)),
+            uri: Some(cut(uri, 2_048).into()),
             ..self
         }
     }
@@ -254,9 +259,10 @@ impl RpcError {
     /// The caller calls too often (RFC 6585, section 4).
     pub(crate) fn rate_limited(wait: Duration) -> Self {
         let message = "The tool is called too often. Wait, then try again.";
+        // Rounded up: a client that comes back then is let in.
+        let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
         Self {
-            // Rounded up: a client that comes back then is let in.
-            retry_after: Some(wait.as_secs() + u64::from(wait.subsec_nanos() > 0)),
+            remedy: Some(Box::new(Remedy::Wait(seconds))),
             ..Self::new(
                 StatusCode::TOO_MANY_REQUESTS,
                 -32603,
@@ -318,12 +324,13 @@ impl RpcError {
         if let Some(uri) = &self.uri {
             let _ = write!(data, r#","uri":{}"#, serde_json::json!(uri));
         }
-        if let Some(seconds) = self.retry_after {
-            let _ = write!(data, r#","retryAfterSeconds":{seconds}"#);
-        }
-        if let Some(required) = self.required_capabilities {
-            let _ = write!(data, r#","requiredCapabilities":{required}"#);
-        }
+        let _ = match self.remedy.as_deref() {
+            Some(Remedy::Wait(seconds)) => write!(data, r#","retryAfterSeconds":{seconds}"#),
+            Some(Remedy::Declare(required)) => {
+                write!(data, r#","requiredCapabilities":{required}"#)
+            }
+            Some(Remedy::StepUp(_)) | None => Ok(()),
+        };
         data.push('}');
         self.data = Some(data);
         self.of_call = true;

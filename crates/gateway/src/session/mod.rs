@@ -22,6 +22,9 @@ const MAX_IN_HEADER: usize = 4_096;
 /// The longest text that a body has to hold, in bytes.
 const MAX_IN_BODY: usize = 64 * 1_024;
 
+/// The longest text that is kept in the store, in bytes.
+const MAX_IN_STORE: usize = 4 * 1_024 * 1_024;
+
 /// The key that sessions are sealed under; every replica has the same one.
 #[derive(Clone)]
 pub struct SessionKey([u8; 32]);
@@ -46,6 +49,8 @@ pub(crate) enum Purpose {
     UpstreamSession,
     /// The place in a stream of such a session.
     UpstreamEvent,
+    /// The arguments of a call that is awaited there, in the store.
+    UpstreamArguments,
     /// The state of a request that such a server has not finished.
     RequestState,
     /// A call that waits for its client.
@@ -73,6 +78,7 @@ impl Purpose {
         match self {
             Self::UpstreamSession => "wardgate upstream session 1",
             Self::UpstreamEvent => "wardgate upstream event 1",
+            Self::UpstreamArguments => "wardgate upstream arguments 1",
             Self::RequestState => "wardgate request state 1",
             Self::PendingCall => "wardgate pending call 1",
             Self::Task => "wardgate task 1",
@@ -92,9 +98,11 @@ impl Purpose {
             Self::UpstreamSession | Self::Session | Self::SseStream | Self::Task => {
                 Duration::from_hours(24)
             }
-            Self::UpstreamEvent | Self::Event | Self::Question | Self::RequestState => {
-                Duration::from_hours(1)
-            }
+            Self::UpstreamEvent
+            | Self::UpstreamArguments
+            | Self::Event
+            | Self::Question
+            | Self::RequestState => Duration::from_hours(1),
             Self::PendingCall => Duration::from_mins(10),
             Self::ConnectLink | Self::ConnectVisit => Duration::from_mins(15),
             Self::SseRelay => Duration::from_mins(1),
@@ -105,6 +113,7 @@ impl Purpose {
     fn longest(self) -> usize {
         match self {
             Self::RequestState | Self::PendingCall | Self::Task => MAX_IN_BODY,
+            Self::UpstreamArguments => MAX_IN_STORE,
             _ => MAX_IN_HEADER,
         }
     }

@@ -5,7 +5,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::timeout;
@@ -13,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use wardgate_domain::Digest;
 
 use crate::dialogue::LogLevel;
-use crate::mcp::{Request, Version, negotiate_on_stream};
+use crate::mcp::{Request, Version, negotiate_on_stream, spelt_alike};
 use crate::reply::RpcError;
 use crate::streamable::Declared;
 
@@ -81,7 +80,7 @@ impl Session {
 
     /// A call begins that can be cancelled while what this returns is kept.
     pub(crate) fn begin(self: &Arc<Self>, id: &RawValue) -> UnderWay {
-        let id = key(id.get());
+        let id = spelt_alike(id.get());
         let cancel = CancellationToken::new();
         lock(&self.calls).insert(id.clone(), cancel.clone());
         UnderWay {
@@ -93,7 +92,7 @@ impl Session {
 
     /// Cancels the call of this id, if it is under way.
     pub(super) fn cancel(&self, id: &str) {
-        if let Some(call) = lock(&self.calls).get(&key(id)) {
+        if let Some(call) = lock(&self.calls).get(&spelt_alike(id)) {
             call.cancel();
         }
     }
@@ -122,14 +121,6 @@ pub(crate) struct UnderWay {
 impl Drop for UnderWay {
     fn drop(&mut self) {
         lock(&self.session.calls).remove(&self.id);
-    }
-}
-
-/// The same for an id however it is spelt.
-fn key(id: &str) -> String {
-    match serde_json::from_str(id) {
-        Ok(text @ Value::String(_)) => text.to_string(),
-        _ => id.to_owned(),
     }
 }
 

@@ -53,6 +53,9 @@ const GIVE_UP: &str = "UPDATE gateway.stream SET ended = 2 WHERE id = $1 AND end
 const WAIT: &str = "
     UPDATE gateway.stream SET waiting = $3, expires_at = $4 WHERE id = $1 AND replica = $2 AND ended = 0";
 
+const LEAVE: &str = "
+    UPDATE gateway.stream SET replica = $3 WHERE id = $1 AND replica = $2 AND ended = 0";
+
 const LOOK: &str = "
     SELECT ended, request, COALESCE(alive_until, 0) FROM gateway.stream
     LEFT JOIN gateway.replica ON replica.id = stream.replica
@@ -214,6 +217,18 @@ impl Store {
             0 => Written::Gone,
             _ => Written::Kept,
         })
+    }
+
+    /// Leaves a stream to whichever replica takes it over.
+    pub(crate) async fn leave_stream(
+        &self,
+        id: StreamId,
+        replica: ReplicaId,
+    ) -> Result<(), StoreError> {
+        let nobody = [0; 16];
+        let values = [id.0[..].into(), replica.0[..].into(), nobody[..].into()];
+        self.execute(LEAVE, values).await?;
+        Ok(())
     }
 
     /// What follows `after` in a stream of that session's; none where there is no such stream.

@@ -11,6 +11,7 @@
 //!
 //! What is run, and how its result is written, each [`Work`] says.
 
+mod onward;
 mod pending;
 mod stop;
 
@@ -28,13 +29,15 @@ use wardgate_telemetry::{names, trace_context};
 use crate::Gateway;
 use crate::authority::{Authorization, Grant};
 use crate::catalogue::{self, Index};
-use crate::dialogue::{self, Audience, Dialogue, Questions, Terms, Unanswered};
+use crate::dialogue::{self, Asked, Audience, Dialogue, Questions, Terms, Unanswered};
 use crate::mcp::{Request, Version};
 use crate::reply::{Answer, RpcError, call_meta};
 use crate::scopes::Access;
 use crate::stages::stage;
 use crate::view::View;
 
+use self::onward::Onward;
+pub(crate) use self::onward::go_on;
 use self::pending::{Pending, Resumed};
 pub(crate) use self::stop::{Ran, Stop};
 
@@ -89,6 +92,11 @@ pub(crate) trait Work: Send + Sync + Sized + 'static {
         grant: &Grant,
         resumption: Option<Resumption>,
     ) -> impl Future<Output = Result<End<Self::Given>, Ran>> + Send;
+
+    /// What another gateway needs to go on with it while it waits for its client; none for what then has to end.
+    fn pack(&self) -> Option<String> {
+        None
+    }
 
     /// Counts and tells how it ended.
     fn report(&self, outcome: &Outcome);
@@ -186,6 +194,13 @@ pub(crate) async fn tell<W: Work>(
         let error = RpcError::internal("panic", "Internal error.").of_call(call_id, None);
         Answer::error(Some(request.id), &error)
     }))
+}
+
+fn unanswered(unanswered: Unanswered) -> Stop {
+    match unanswered {
+        Unanswered::Cancelled => Stop::Cancelled,
+        unanswered => Stop::Unanswered(unanswered),
+    }
 }
 
 impl<W: Work> Story<W> {
@@ -304,9 +319,17 @@ impl<W: Work> Story<W> {
     ) -> Result<Ending<W::Given>, Stop> {
         let Resumed {
             mut resumption,
+            awaited,
             rounds,
             ..
         } = std::mem::take(&mut self.resumed);
+        if let Some(awaited) = awaited {
+            let responses = self.dialogue.answers(&awaited.asked).await;
+            resumption = Some(Resumption {
+                state: awaited.state,
+                responses: responses.map_err(unanswered)?,
+            });
+        }
         for round in rounds + 1..=MOST_ROUNDS + 1 {
             let waits = match self.run(target, &mut grant, resumption).await? {
                 End::Given(given) => return Ok(Ending::Given(given)),
@@ -318,7 +341,8 @@ impl<W: Work> Story<W> {
             let audience = Audience {
                 version,
                 capabilities: capabilities.as_deref(),
-                label: target.label(),
+                // Where there is one server alone, nobody takes it for another.
+                label: Some(target.label()).filter(|_| !self.asker.view.has_own_names()),
                 ambient: self.gateway.ambient(),
             };
             let questions = Questions::read(&waits.requests, audience)?;
@@ -331,16 +355,21 @@ impl<W: Work> Story<W> {
             } else {
                 // What it is asked leaves before the outcome.
                 self.intend().await?;
-                let asked = self.dialogue.ask(questions.as_json()).await;
-                asked.map_err(|unanswered| match unanswered {
-                    Unanswered::Cancelled => Stop::Cancelled,
-                    unanswered => Stop::Unanswered(unanswered),
-                })?
+                let work = self.work.pack();
+                let onward = |asked: &Asked| {
+                    let client_ip = &self.asker.client_ip;
+                    let onward = Onward::new((work?, client_ip), asked, &waits.state, round);
+                    serde_json::to_vec(&onward).ok()
+                };
+                let asked = self.dialogue.ask(questions.as_json(), onward).await;
+                asked.map_err(unanswered)?
             };
             resumption = Some(Resumption {
                 state: waits.state,
                 responses,
             });
+            // It may have waited for long.
+            grant = self.authorize(target).await?;
         }
         Err(Stop::Failed {
             kind: "too_many_rounds",

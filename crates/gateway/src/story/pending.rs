@@ -17,6 +17,7 @@ use wardgate_rpc::client::Resumption;
 
 use super::{Asker, Stop};
 use crate::Gateway;
+use crate::dialogue::Asked;
 use crate::mcp::{Request, object, text_of};
 use crate::reply::RpcError;
 use crate::session::Purpose;
@@ -46,22 +47,27 @@ pub(super) struct Pending {
 pub(super) struct Resumed {
     /// Not used up yet.
     id: Option<[u8; 16]>,
+    /// What it still waits for.
+    pub(super) awaited: Option<Awaited>,
     /// None where it begins.
     pub(super) resumption: Option<Resumption>,
     pub(super) rounds: usize,
 }
 
+/// What an older client was asked, at a gateway that is gone.
+#[derive(Debug)]
+pub(super) struct Awaited {
+    pub(super) asked: Asked,
+    /// Of the tool-runner.
+    pub(super) state: Bytes,
+}
+
 impl Pending {
-    pub(super) fn new(
-        gateway: &Gateway,
-        keys: impl Iterator<Item = String>,
-        state: &[u8],
-        rounds: usize,
-    ) -> Self {
+    pub(super) fn new(gateway: &Gateway, keys: &[String], state: &[u8], rounds: usize) -> Self {
         Self {
             id: gateway.ambient().random(),
             rounds,
-            keys: keys.collect(),
+            keys: keys.to_vec(),
             state: URL_SAFE_NO_PAD.encode(state),
         }
     }
@@ -79,6 +85,15 @@ impl Pending {
 }
 
 impl Resumed {
+    /// Goes on when the client answers.
+    pub(super) fn awaiting(awaited: Awaited, rounds: usize) -> Self {
+        Self {
+            awaited: Some(awaited),
+            rounds,
+            ..Self::default()
+        }
+    }
+
     /// Where `request` goes on, if it says so.
     pub(super) fn of(
         gateway: &Gateway,
@@ -102,6 +117,7 @@ impl Resumed {
         let state = URL_SAFE_NO_PAD.decode(&pending.state);
         Ok(Self {
             id: Some(pending.id),
+            awaited: None,
             resumption: Some(Resumption {
                 state: state.map_err(|_| RpcError::unknown_state())?.into(),
                 responses: answered(responses, &pending.keys)?,

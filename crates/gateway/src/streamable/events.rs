@@ -116,6 +116,32 @@ pub(super) fn open_request(
     RawValue::from_string(id).ok()
 }
 
+/// What a story waits for, as the store keeps it.
+pub(super) fn seal_story(
+    gateway: &Gateway,
+    caller: &Caller,
+    session: &Session,
+    stream: StreamId,
+    story: &[u8],
+) -> Option<Vec<u8>> {
+    let within = within(session, stream, WAITING);
+    gateway.sealer().keep(caller, &within, story)
+}
+
+pub(super) fn open_story(
+    gateway: &Gateway,
+    caller: &Caller,
+    session: &Session,
+    stream: StreamId,
+    sealed: &[u8],
+) -> Option<Vec<u8>> {
+    let within = within(session, stream, WAITING);
+    gateway.sealer().kept(caller, &within, sealed)
+}
+
+/// The place of what a story waits for, which is no event.
+const WAITING: i64 = -1;
+
 fn within(session: &Session, stream: StreamId, position: i64) -> String {
     let stream = u128::from_be_bytes(stream.0);
     format!("{}/{stream:032x}/{position}", session.name())

@@ -11,6 +11,7 @@ use axum::http::HeaderMap;
 use bytes::Bytes;
 use futures::{StreamExt, stream};
 use wardgate_domain::Caller;
+use wardgate_edge::CallerToken;
 use wardgate_rpc::client::Session as OfMemory;
 
 use super::events::{Place, primer};
@@ -44,7 +45,8 @@ pub(crate) async fn listen(
         }
         Some(Place::Answer(stream, after)) => {
             let place = (StreamId(stream), after);
-            return resume(gateway, caller, &session, place).await;
+            let with = (view, CallerToken::of(headers));
+            return resume(gateway, caller, &session, with, place).await;
         }
     }
     let listener = Listener {

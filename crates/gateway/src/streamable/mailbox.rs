@@ -9,13 +9,13 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use wardgate_domain::About;
 
 use super::Session;
+use crate::mcp::spelt_alike;
 use crate::store::{LetterId, Store, StoreError};
 
 /// How often the store is asked for what other gateways left there.
@@ -120,12 +120,9 @@ impl Mailbox {
     }
 }
 
-/// Under what gateways tell each other that a call is cancelled. The same for an id however it is spelt.
+/// Under what gateways tell each other that a call is cancelled.
 fn cancellation(session: &Session, request: &str) -> LetterId {
-    let request = match serde_json::from_str(request) {
-        Ok(text @ Value::String(_)) => text.to_string(),
-        _ => request.to_owned(),
-    };
+    let request = spelt_alike(request);
     let about = About::new("cancelled")
         .and(&session.id.0)
         .and(request.as_bytes());

@@ -15,14 +15,19 @@ use futures::stream;
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 use wardgate_domain::Caller;
+use wardgate_edge::CallerToken;
 
 use super::Session;
-use super::events::{Place, open_event, open_request, seal_event};
+use super::events::{Place, open_event, open_request, open_story, seal_event};
+use super::heart::Beating;
+use super::writing::Writer;
 use crate::Gateway;
 use crate::dialogue::event;
 use crate::listen::{self, KEEP_ALIVE};
 use crate::reply::{Answer, RpcError};
 use crate::store::{Kept, State, StoreError, StreamId};
+use crate::story;
+use crate::view::View;
 
 /// How often the store is asked for more.
 const LOOK: Duration = Duration::from_millis(250);
@@ -32,6 +37,7 @@ pub(super) async fn resume(
     gateway: &Arc<Gateway>,
     caller: &Arc<Caller>,
     session: &Arc<Session>,
+    (view, token): (&View, CallerToken),
     (id, after): (StreamId, i64),
 ) -> Result<Answer, RpcError> {
     let is_there = gateway.store().read_stream(id, session.id, after).await;
@@ -42,6 +48,8 @@ pub(super) async fn resume(
         gateway: Arc::clone(gateway),
         caller: Arc::clone(caller),
         session: Arc::clone(session),
+        view: view.clone(),
+        token,
         id,
         after,
         draining: gateway.listeners().draining(),
@@ -59,6 +67,9 @@ struct Rest {
     gateway: Arc<Gateway>,
     caller: Arc<Caller>,
     session: Arc<Session>,
+    view: View,
+    /// Of whoever came for the rest.
+    token: CallerToken,
     id: StreamId,
     /// What the client heard already.
     after: i64,
@@ -146,13 +157,18 @@ impl Rest {
     async fn take_over(&self, kept: &Kept) {
         let Self { gateway, id, .. } = self;
         // A failure is told where it happens, and whoever looks next tries again.
-        let Ok(_beating) = gateway.heart().beat().await else {
+        let Ok(beating) = gateway.heart().beat().await else {
             return;
         };
         let (store, replica) = (gateway.store(), gateway.heart().id());
         let Ok(Some(taken)) = store.take_over_stream(*id, replica).await else {
             return;
         };
+        if let Some(waiting) = &taken.waiting
+            && self.go_on(kept, waiting, (taken.position, beating))
+        {
+            return;
+        }
         let message = self.error(kept, "gateway_gone", POSSIBLY_RAN);
         let place = (*id, taken.position + 1);
         let sealed = seal_event(gateway, &self.caller, &self.session, place, &message);
@@ -161,6 +177,26 @@ impl Rest {
             let last = store.write_stream(*id, replica, taken.position, &sealed, true);
             let _ = last.await;
         }
+    }
+
+    /// Goes on with the story that waits in a stream.
+    fn go_on(&self, kept: &Kept, waiting: &[u8], (position, beating): (i64, Beating)) -> bool {
+        let (gateway, caller, session, id) = (&self.gateway, &self.caller, &self.session, self.id);
+        let story = open_story(gateway, caller, session, id, waiting);
+        let request = open_request(gateway, caller, session, id, &kept.request);
+        let (Some(story), Some(request)) = (story, request) else {
+            return false;
+        };
+        let stream = (id, position);
+        let writer = Writer::take_over(gateway, (caller, session), &request, stream, beating);
+        let token = self.token.clone();
+        story::go_on(
+            gateway,
+            &self.view,
+            (caller, token),
+            (writer, request),
+            &story,
+        )
     }
 
     fn error(&self, kept: &Kept, reason: &'static str, message: &str) -> String {

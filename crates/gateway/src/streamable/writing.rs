@@ -3,20 +3,34 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use serde_json::value::RawValue;
+use tokio::time::sleep;
 use wardgate_domain::Caller;
 
 use super::Session;
-use super::events::{Place, primer, seal_event, seal_request};
+use super::events::{Place, primer, seal_event, seal_request, seal_story};
 use super::heart::Beating;
 use crate::Gateway;
 use crate::dialogue::event;
+use crate::mcp::Version;
 use crate::store::{StreamId, Written};
 
 /// Bytes of one stream that are kept; what follows is said, and cannot be asked for again.
 const MOST_BYTES: usize = 16 << 20;
+
+/// How often the store is told that a stream has no more of this gateway.
+const TRIES: u32 = 30;
+const TRY_AGAIN: Duration = Duration::from_secs(2);
+
+/// How a stream leaves this gateway before its end.
+#[derive(Clone, Copy)]
+enum LetGo {
+    Broken,
+    ToAnother,
+}
 
 /// Writes one stream.
 pub(crate) struct Writer {
@@ -36,6 +50,8 @@ enum Stream {
     Unkept,
     /// The last event is kept.
     Ended,
+    /// Another gateway goes on with it.
+    HandedOver,
 }
 
 struct Kept {
@@ -43,6 +59,8 @@ struct Kept {
     /// Of the last event.
     position: i64,
     bytes: usize,
+    /// Another gateway could go on with it.
+    waits: bool,
     _beating: Beating,
 }
 
@@ -69,6 +87,86 @@ impl Writer {
             request: request.to_owned(),
             stream: Stream::Silent,
         }
+    }
+
+    /// Of a stream that another gateway began, whose story waits.
+    pub(super) fn take_over(
+        gateway: &Arc<Gateway>,
+        (caller, session): (&Arc<Caller>, &Arc<Session>),
+        request: &RawValue,
+        (id, position): (StreamId, i64),
+        beating: Beating,
+    ) -> Self {
+        let kept = Kept {
+            id,
+            position,
+            bytes: 0,
+            waits: true,
+            _beating: beating,
+        };
+        let mut writer = Self::new(gateway, caller, session, request);
+        writer.stream = Stream::Kept(kept);
+        writer
+    }
+
+    pub(crate) fn version(&self) -> Version {
+        self.session.version
+    }
+
+    pub(crate) fn session(&self) -> &Arc<Session> {
+        &self.session
+    }
+
+    /// The story waits for its client, and another gateway could go on with what is in `story`.
+    pub(crate) async fn wait(&mut self, story: &[u8]) {
+        let Stream::Kept(kept) = &mut self.stream else {
+            return;
+        };
+        let (gateway, caller, session) = (&self.gateway, &self.caller, &self.session);
+        let Some(story) = seal_story(gateway, caller, session, kept.id, story) else {
+            return;
+        };
+        let replica = gateway.heart().id();
+        let waits = gateway
+            .store()
+            .wait_in_stream(kept.id, replica, Some(&story));
+        kept.waits = matches!(waits.await, Ok(Written::Kept));
+    }
+
+    /// It waits no longer, and goes on here. False when another gateway goes on with it, or that is not known.
+    pub(crate) async fn go_on(&mut self) -> bool {
+        let Stream::Kept(kept) = &mut self.stream else {
+            return true;
+        };
+        if !kept.waits {
+            return true;
+        }
+        let (store, replica) = (self.gateway.store(), self.gateway.heart().id());
+        if let Ok(Written::Kept) = store.wait_in_stream(kept.id, replica, None).await {
+            kept.waits = false;
+            return true;
+        }
+        if let Stream::Kept(kept) = std::mem::replace(&mut self.stream, Stream::HandedOver) {
+            self.let_go(kept, LetGo::ToAnother);
+        }
+        false
+    }
+
+    /// Lets another gateway go on with it at once. False where none can.
+    pub(crate) async fn hand_over(&mut self) -> bool {
+        let Stream::Kept(kept) = &self.stream else {
+            return false;
+        };
+        let (store, replica) = (self.gateway.store(), self.gateway.heart().id());
+        if !kept.waits || store.leave_stream(kept.id, replica).await.is_err() {
+            return false;
+        }
+        self.stream = Stream::HandedOver;
+        true
+    }
+
+    pub(crate) fn is_handed_over(&self) -> bool {
+        matches!(self.stream, Stream::HandedOver)
     }
 
     /// Whether anything was said.
@@ -101,6 +199,7 @@ impl Writer {
             id,
             position: 0,
             bytes: 0,
+            waits: false,
             _beating: beating,
         })
     }
@@ -150,13 +249,26 @@ impl Writer {
     /// From here on nothing is kept, and whoever comes back hears so.
     fn give_up(&mut self) {
         if let Stream::Kept(kept) = std::mem::replace(&mut self.stream, Stream::Unkept) {
-            let store = Arc::clone(self.gateway.store());
-            // A failure is told where it happens.
-            tokio::spawn(async move {
-                let _beating = kept._beating;
-                let _ = store.give_up_stream(kept.id).await;
-            });
+            self.let_go(kept, LetGo::Broken);
         }
+    }
+
+    /// Tells the store, as soon as that is there, that nothing follows from here.
+    fn let_go(&self, kept: Kept, how: LetGo) {
+        let (store, replica) = (Arc::clone(self.gateway.store()), self.gateway.heart().id());
+        tokio::spawn(async move {
+            for _ in 0..TRIES {
+                let told = match how {
+                    LetGo::Broken => store.give_up_stream(kept.id).await,
+                    LetGo::ToAnother => store.leave_stream(kept.id, replica).await,
+                };
+                // A failure is told where it happens.
+                if told.is_ok() {
+                    return;
+                }
+                sleep(TRY_AGAIN).await;
+            }
+        });
     }
 }
 

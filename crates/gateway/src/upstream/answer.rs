@@ -7,7 +7,7 @@ use wardgate_rpc::client::RelayHead;
 
 use crate::reply::Answer;
 
-const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
+pub(super) const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 
 /// The beginning of a stream of events.
 pub(super) fn stream(head: &RelayHead, session: Option<&str>, events: Body) -> Response {
@@ -26,6 +26,10 @@ pub(super) fn whole(head: &RelayHead, session: Option<&str>, body: Option<String
         None => status(head).into_response(),
     };
     name_session(&mut response, session);
+    let wait = head.retry_after.as_deref();
+    if let Some(wait) = wait.and_then(|wait| HeaderValue::from_str(wait).ok()) {
+        response.headers_mut().insert(header::RETRY_AFTER, wait);
+    }
     response
 }
 

@@ -41,14 +41,14 @@ pub(super) async fn filtered(
     source: &Source,
     visit: &Visit,
     list: List,
-    message: &str,
+    message: String,
 ) -> Result<String, Unlisted> {
     // What readers of JSON take for different lists is none.
     let depth = gateway.limits().depth;
     scan(message.as_bytes(), depth).map_err(|_| Unlisted::Misfit)?;
-    let result = Reply::read(message).ok_or(Unlisted::Misfit)?.result;
+    let result = Reply::read(&message).ok_or(Unlisted::Misfit)?.result;
     let Some(result) = result else {
-        return Ok(message.to_owned());
+        return Ok(message);
     };
     let members: BTreeMap<String, &RawValue> = object(result.get()).ok_or(Unlisted::Misfit)?;
     let entries = members.get(list.member()).ok_or(Unlisted::Misfit)?.get();
@@ -76,10 +76,14 @@ pub(super) async fn filtered(
         }
     }
     if kept.len() == each.len() {
-        return Ok(message.to_owned());
+        return Ok(message);
     }
     let kept: Vec<&str> = kept.into_iter().map(|entry| entry.get()).collect();
-    Ok(replaced(message, entries, &format!("[{}]", kept.join(","))))
+    Ok(replaced(
+        &message,
+        entries,
+        &format!("[{}]", kept.join(",")),
+    ))
 }
 
 /// The definitions of the tools that the caller may see, by the upstream's own names.

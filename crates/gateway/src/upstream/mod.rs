@@ -14,6 +14,8 @@
 //! replica serves any request, and nobody can use what was handed to another.
 
 mod answer;
+mod asked;
+mod batch;
 mod endings;
 mod errand;
 mod handles;
@@ -51,6 +53,20 @@ pub(crate) struct Visit {
     pub(crate) knock: Knock,
 }
 
+impl Visit {
+    /// The same, knocking in another way.
+    fn with(&self, knock: Knock) -> Self {
+        Self {
+            source: self.source.clone(),
+            caller: Arc::clone(&self.caller),
+            access: self.access.clone(),
+            client_ip: self.client_ip.clone(),
+            headers: self.headers.clone(),
+            knock,
+        }
+    }
+}
+
 /// How it came.
 pub(crate) enum Knock {
     Post(Bytes),
@@ -69,13 +85,19 @@ pub(crate) enum Way {
 /// Sends one request on its way.
 pub(crate) async fn enter(gateway: &Arc<Gateway>, visit: Visit) -> Way {
     match way(gateway, &visit).await {
-        Ok((source, None)) => Way::Answered(carry(gateway, source, visit).await),
+        Ok((source, None)) => Way::Answered(begin(gateway, source, visit).await),
         Ok((_, Some(view))) => Way::Viewed(view, visit),
         // Read all the same: what is wrong with it is wrong wherever it goes, and tells nobody which sources there are.
         Err(error) => {
-            let (id, error) = match Errand::of(gateway, &visit) {
-                Ok(errand) => (errand.id, error),
-                Err(misread) => misread,
+            let (id, error) = match &visit.knock {
+                Knock::Post(body) if batch::is_one(body) => {
+                    let misread = batch::entries(gateway, &visit, body).err();
+                    (None, misread.unwrap_or(error))
+                }
+                _ => match Errand::of(gateway, &visit) {
+                    Ok(errand) => (errand.id, error),
+                    Err(misread) => misread,
+                },
             };
             Way::Answered(refuse(gateway, &visit, id.as_deref(), &error))
         }
@@ -95,13 +117,17 @@ async fn way(gateway: &Gateway, visit: &Visit) -> Result<(Arc<Source>, Option<Vi
     if is_carried(source.carriage, &visit.headers) {
         return Ok((source, None));
     }
-    let right = Right::of_kind(&source, OfferKind::Connect, "");
+    may_connect(gateway, &source, visit).await?;
+    let view = View::of_upstream(Arc::clone(&source), &catalogue);
+    Ok((source, Some(view)))
+}
+
+/// To whoever may not connect, the source is one that there is not.
+async fn may_connect(gateway: &Gateway, source: &Source, visit: &Visit) -> Result<(), RpcError> {
+    let right = Right::of_kind(source, OfferKind::Connect, "");
     let right = right.ok_or_else(RpcError::unknown_route)?;
     match right.decide(gateway, visit).await {
-        Ok(_) => {
-            let view = View::of_upstream(Arc::clone(&source), &catalogue);
-            Ok((source, Some(view)))
-        }
+        Ok(_) => Ok(()),
         Err(NoRight::Denied { .. } | NoRight::Gone) => Err(RpcError::unknown_route()),
         Err(NoRight::Undecided) => Err(endings::undecided()),
     }
@@ -123,9 +149,31 @@ fn is_carried(carriage: Carriage, headers: &HeaderMap) -> bool {
     }
 }
 
-async fn carry(gateway: &Arc<Gateway>, source: Arc<Source>, visit: Visit) -> Response {
+/// Carries one message, or what needs none; or each message of a batch.
+async fn begin(gateway: &Arc<Gateway>, source: Arc<Source>, visit: Visit) -> Response {
+    match &visit.knock {
+        Knock::Post(body) if batch::is_one(body) => {
+            let body = body.clone();
+            batch::run(gateway, source, visit, &body).await
+        }
+        _ => carry(gateway, source, visit, false).await,
+    }
+}
+
+async fn carry(
+    gateway: &Arc<Gateway>,
+    source: Arc<Source>,
+    visit: Visit,
+    is_of_batch: bool,
+) -> Response {
     match Errand::of(gateway, &visit) {
-        Ok(errand) => story::run(gateway, source, visit, errand).await,
+        Ok(errand) => {
+            let errand = Errand {
+                is_of_batch,
+                ..errand
+            };
+            story::run(gateway, source, visit, errand).await
+        }
         Err((id, error)) => refuse(gateway, &visit, id.as_deref(), &error),
     }
 }

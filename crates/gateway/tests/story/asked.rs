@@ -233,3 +233,54 @@ async fn a_client_of_http_and_sse_is_asked_on_its_stream() {
     client.say(&world, &answer).await;
     assert_eq!(client.ear.hears().await.unwrap()["id"], 3);
 }
+
+#[tokio::test]
+async fn a_call_that_waits_goes_on_at_another_gateway_when_its_own_is_told_to_stop() {
+    let world = World::start().await;
+    let twin = world.twin().await;
+    for answered_first in [false, true] {
+        let going = twin.twin().await;
+        let session = begin_with(&going, LEGACY, &able()).await;
+        let asks = asks(&json!({ "f": form() }));
+        going.tool_runner.live().unbounded_send(asks).unwrap();
+        let before = twin.tool_runner.asked.count();
+        let mut ear = Ear::on(call(&going, LEGACY, &session, "writes", 7)).await;
+        let asked = ear.hears().await.unwrap();
+        let last = ear.last_id.clone();
+        let answer = response(&asked["id"], &json!({ "action": "accept" }));
+        let audit = std::sync::Arc::clone(&going.audit);
+        let stopped = going.stop();
+        assert!(ear.hears().await.is_none(), "it ends without an answer");
+        stopped.await.unwrap();
+        assert_eq!(audit.outcome().await.reason, "handed_over");
+        if answered_first {
+            let status = respond(&twin, LEGACY, &session, &world.token, &answer).await;
+            assert_eq!(status, 202);
+        }
+        let mut ear = Ear::on(back(&twin, LEGACY, &session, &last)).await;
+        if !answered_first {
+            let status = respond(&world, LEGACY, &session, &world.token, &answer).await;
+            assert_eq!(status, 202);
+        }
+        let done = ear.hears().await.unwrap();
+        assert_eq!(
+            (&done["id"], &done["result"]["isError"]),
+            (&json!(7), &json!(false))
+        );
+        assert!(ear.hears().await.is_none());
+        let legs = twin.tool_runner.asked.reaches(before + 1).await;
+        assert_eq!(legs.len(), before + 1, "once");
+        let leg = legs[before]
+            .interaction
+            .clone()
+            .unwrap()
+            .resumption
+            .unwrap();
+        assert_eq!(
+            (&leg.state[..], &leg.input_responses_json[..]),
+            (&b"the state"[..], &br#"{"f":{"action":"accept"}}"#[..])
+        );
+        let outcome = twin.audit.outcomes.reaches(before + 1).await.pop().unwrap();
+        assert_eq!(outcome.status, Status::Ok);
+    }
+}

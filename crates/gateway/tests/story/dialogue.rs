@@ -9,6 +9,7 @@ use wardgate_proto::toolrunner::v1::call_tool_response::Event;
 
 use crate::fakes::{Append, result};
 use crate::listen::Ear;
+use crate::sessions::{begin_with, within};
 use crate::sse::{self, Client};
 use crate::world::{LEGACY, MODERN, OLDEST, Reply, World};
 
@@ -291,5 +292,25 @@ async fn on_a_stream_of_the_first_version_progress_comes_without_words() {
         assert_eq!(heard["params"]["progressToken"], 5);
         assert_eq!(heard["params"]["message"], words);
         assert_eq!(client.ear.hears().await.unwrap()["id"], 9);
+    }
+}
+
+#[tokio::test]
+async fn who_hears_nothing_is_asked_nothing() {
+    let world = World::start().await;
+    let session = begin_with(&world, LEGACY, &json!({ "elicitation": {} })).await;
+    for (accepts, able) in [
+        ("application/json", false),
+        ("application/json, text/event-stream", true),
+    ] {
+        let request = within(world.tools_call(LEGACY, "reads", "{}"), &session);
+        let mut request = request.build().unwrap();
+        let accepts = accepts.parse().unwrap();
+        request.headers_mut().insert("accept", accepts);
+        let reply = world.http.execute(request).await.unwrap();
+        assert_eq!(reply.status(), 200);
+        let asked = world.tool_runner.asked.all().pop().unwrap();
+        let declared = asked.interaction.unwrap().client_capabilities_json;
+        assert_eq!(!declared.is_empty(), able, "{declared:?}");
     }
 }

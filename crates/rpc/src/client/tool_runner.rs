@@ -13,14 +13,12 @@ use wardgate_domain::{
 use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_proto::toolrunner::v1::tool_runner_service_client::ToolRunnerServiceClient;
 
+use super::relay;
 use super::{
     CallError, Content, ContentResult, GetContent, InputRequired, Interaction, LogMessage,
     Progress, Relay, Relayed, open_request, request, within,
 };
 use crate::Link;
-
-/// Bytes of one part of a relayed answer: the largest message taken from a server, and room for what is around it.
-const MAX_RELAYED: usize = 17 << 20;
 
 /// Bytes of the lists of prompts and resources: many times what the tool-runner keeps of a server.
 const MAX_LISTED: usize = 64 << 20;
@@ -322,12 +320,12 @@ impl ToolRunnerClient {
         &self,
         relay: Relay<'_>,
     ) -> Result<impl Stream<Item = Result<Relayed, CallError>> + use<>, CallError> {
-        let mut client = self.client.clone().max_decoding_message_size(MAX_RELAYED);
+        let mut client = self.client.clone();
         let message = relay.into();
         let parts = within(self.limit, async move {
             Ok(client.relay(open_request(message)).await?.into_inner())
         });
-        Ok(parts.await?.map(|part| Ok(part?.try_into()?)))
+        Ok(relay::whole(parts.await?))
     }
 }
 

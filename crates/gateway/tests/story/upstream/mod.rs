@@ -5,6 +5,7 @@
 //! ```
 
 mod access;
+mod batch;
 mod ends;
 mod handles;
 mod lists;

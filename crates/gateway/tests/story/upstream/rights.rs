@@ -37,6 +37,8 @@ async fn a_route_that_is_not_for_the_caller_is_like_one_that_there_is_not() {
     for body in [
         "{",
         "[]",
+        r#"[{"jsonrpc":"2.0","id":1,"method":"ping"}]"#,
+        r#"[{"jsonrpc":"2.0","id":1}]"#,
         r#"{"jsonrpc":"2.0","id":1}"#,
         r#"{"jsonrpc":"2.0","id":1,"method":"tasks/list"}"#,
     ] {

@@ -1,5 +1,6 @@
 //! What is not carried at all.
 
+use bytes::Bytes;
 use wardgate_domain::{
     ColumnTier, Digest, OfferKind, PermitTerms, SwitchAction, SwitchChange, SwitchKind,
     SwitchScope, SwitchTarget,
@@ -66,6 +67,7 @@ async fn p1_no_permit_no_exchange() {
         pb::RelayRequest {
             kind,
             tool,
+            arguments_json: Bytes::new(),
             ..connects
         },
     ));
