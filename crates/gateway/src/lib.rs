@@ -9,9 +9,10 @@
 //!               └────▶ upstream: one server as it is, by the same rights
 //! ```
 //!
-//! One job: let a verified caller's call through the story in `story`, in whichever protocol version it came. It holds no
-//! tool and, but for open streams, no session: what outlives a request is sealed with its client or in the store that all
-//! replicas share, and the rest (verified tokens, permits, the catalogue) can be lost at any moment.
+//! One job: let a verified caller's call through the story in `story`, in whichever protocol version
+//! it came. It holds no tool and, but for open streams, no session: what outlives a request is sealed with its client
+//! or in the store that all replicas share, and the rest (verified tokens, permits, the catalogue) can be lost at any
+//! moment.
 
 mod authority;
 mod call_tool;

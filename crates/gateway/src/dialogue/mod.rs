@@ -141,6 +141,7 @@ impl Terms {
             progress_token: None,
             voice: Voice::Kept(Box::new(writer)),
             cancel: cancellable.is_there.clone(),
+            trace: HeaderMap::new(),
             respondent: Some(Respondent::new(gateway, caller, session.name())),
             _cancellable: Some(cancellable),
         }

@@ -136,7 +136,14 @@ async fn go_on(
         }
         What::Listener => {
             let view = View::of_path(path);
-            listener(gateway, &view, &caller, &client_ip, &parts.headers).await
+            listener(
+                gateway,
+                &view,
+                (&caller, &access),
+                &client_ip,
+                &parts.headers,
+            )
+            .await
         }
         What::End => {
             let view = View::of_path(path);
@@ -170,7 +177,7 @@ async fn viewed(gateway: &Arc<Gateway>, view: View, visit: Visit) -> Response {
             };
             message(gateway, post).await
         }
-        Knock::Get => listener(gateway, &view, &caller, &client_ip, &headers).await,
+        Knock::Get => listener(gateway, &view, (&caller, &access), &client_ip, &headers).await,
         Knock::Delete => end(gateway, &view, &caller, &client_ip, &headers).await,
     }
 }
@@ -187,11 +194,11 @@ async fn message(gateway: &Arc<Gateway>, mut post: Post) -> Response {
 async fn listener(
     gateway: &Arc<Gateway>,
     view: &View,
-    caller: &Arc<Caller>,
+    (caller, access): (&Arc<Caller>, &Access),
     client_ip: &str,
     headers: &HeaderMap,
 ) -> Response {
-    let opened = streamable::listen(gateway, view, caller, headers).await;
+    let opened = streamable::listen(gateway, view, (caller, access), headers).await;
     let answer = opened.unwrap_or_else(|error| Answer::error(None, &error));
     gateway.count(&answer, client_ip, caller);
     answer.into_response()

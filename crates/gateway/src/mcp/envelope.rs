@@ -8,6 +8,10 @@ use serde_json::value::RawValue;
 use crate::reply::RpcError;
 
 /// One JSON-RPC message.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there is one at a time, and a box would cost every request an allocation"
+)]
 #[derive(Debug)]
 pub(crate) enum Message<'a> {
     Request(Request<'a>),

@@ -250,7 +250,7 @@ impl Store {
             .await?;
         let state = match ended {
             // A full page may not be all.
-            _ if events.len() as i64 == PAGE => State::GoesOn,
+            _ if i64::try_from(events.len()).is_ok_and(|count| count == PAGE) => State::GoesOn,
             0 if alive_until > now => State::GoesOn,
             0 => State::Orphaned,
             1 => State::Ended,

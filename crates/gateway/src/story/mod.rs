@@ -37,7 +37,7 @@ use crate::stages::stage;
 use crate::view::View;
 
 use self::onward::Onward;
-pub(crate) use self::onward::go_on;
+pub(crate) use self::onward::{Comer, go_on};
 use self::pending::{Pending, Resumed};
 pub(crate) use self::stop::{Ran, Stop};
 
@@ -185,7 +185,7 @@ pub(crate) async fn tell<W: Work>(
         resumed,
     };
     let story = async move {
-        let answer = story.to_its_end().await;
+        let answer = story.end().await;
         story.dialogue.answer(answer).await;
     };
     // Its own task: whoever hangs up, the record is written.
@@ -205,7 +205,7 @@ fn unanswered(unanswered: Unanswered) -> Stop {
 
 impl<W: Work> Story<W> {
     /// The story, top to bottom.
-    async fn to_its_end(&mut self) -> Answer {
+    async fn end(&mut self) -> Answer {
         let started = Instant::now();
         // What cannot be recorded is not even begun.
         if !self.gateway.trail().is_ready() {

@@ -19,6 +19,7 @@ use super::{Asker, Story};
 use crate::Gateway;
 use crate::call_tool::ToolCall;
 use crate::dialogue::{self, Asked, Terms};
+use crate::scopes::Access;
 use crate::streamable::Writer;
 use crate::view::View;
 
@@ -51,11 +52,19 @@ impl Onward {
     }
 }
 
+/// Who came for the rest of an answer, as what goes on needs to know.
+#[derive(Clone)]
+pub(crate) struct Comer {
+    pub(crate) caller: Arc<Caller>,
+    pub(crate) token: CallerToken,
+    pub(crate) access: Access,
+    pub(crate) view: View,
+}
+
 /// Goes on with `kept`, which a gateway that is gone left in the stream of `writer`. False for what cannot go on.
 pub(crate) fn go_on(
     gateway: &Arc<Gateway>,
-    view: &View,
-    (caller, token): (&Arc<Caller>, CallerToken),
+    comer: &Comer,
     (writer, request): (Writer, Box<RawValue>),
     kept: &[u8],
 ) -> bool {
@@ -63,6 +72,12 @@ pub(crate) fn go_on(
         return false;
     };
     let version = writer.version();
+    let Comer {
+        caller,
+        token,
+        access,
+        view,
+    } = comer.clone();
     let Some(call) = ToolCall::unpack(&onward.work, token, version) else {
         return false;
     };
@@ -80,7 +95,7 @@ pub(crate) fn go_on(
     let (name, arguments) = (&call.name, &call.arguments);
     let facts = CallFacts::arriving(
         call_id,
-        caller,
+        &caller,
         client_ip.clone(),
         version.as_str(),
         name,
@@ -88,13 +103,14 @@ pub(crate) fn go_on(
     );
     let mut story = Story {
         gateway: Arc::clone(gateway),
-        dialogue: dialogue::go_on(Terms::of_stream(gateway, caller, writer, &request)),
+        dialogue: dialogue::go_on(Terms::of_stream(gateway, &caller, writer, &request)),
         asker: Asker {
             id: request,
             version,
-            caller: Arc::clone(caller),
+            caller,
             client_ip,
-            view: view.clone(),
+            view,
+            access,
         },
         work: call,
         facts,
@@ -108,7 +124,7 @@ pub(crate) fn go_on(
         ),
     };
     let story = async move {
-        let answer = story.to_its_end().await;
+        let answer = story.end().await;
         story.dialogue.answer(answer).await;
     };
     gateway.stories.spawn(story.instrument(span));

@@ -22,14 +22,16 @@ use crate::content;
 use crate::listen::Script;
 use crate::memory::ConversationUri;
 use crate::reply::{Answer, RpcError};
+use crate::scopes::Access;
 use crate::store::StreamId;
+use crate::story::Comer;
 use crate::view::View;
 
 /// Answers a GET of a client of an older version.
 pub(crate) async fn listen(
     gateway: &Arc<Gateway>,
     view: &View,
-    caller: &Arc<Caller>,
+    (caller, access): (&Arc<Caller>, &Access),
     headers: &HeaderMap,
 ) -> Result<Answer, RpcError> {
     let Some(session) = enter(gateway, view, caller, headers).await? else {
@@ -45,8 +47,13 @@ pub(crate) async fn listen(
         }
         Some(Place::Answer(stream, after)) => {
             let place = (StreamId(stream), after);
-            let with = (view, CallerToken::of(headers));
-            return resume(gateway, caller, &session, with, place).await;
+            let comer = Comer {
+                caller: Arc::clone(caller),
+                token: CallerToken::of(headers),
+                access: access.clone(),
+                view: view.clone(),
+            };
+            return resume(gateway, comer, &session, place).await;
         }
     }
     let listener = Listener {

@@ -15,7 +15,6 @@ use futures::stream;
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 use wardgate_domain::Caller;
-use wardgate_edge::CallerToken;
 
 use super::Session;
 use super::events::{Place, open_event, open_request, open_story, seal_event};
@@ -26,8 +25,7 @@ use crate::dialogue::event;
 use crate::listen::{self, KEEP_ALIVE};
 use crate::reply::{Answer, RpcError};
 use crate::store::{Kept, State, StoreError, StreamId};
-use crate::story;
-use crate::view::View;
+use crate::story::{self, Comer};
 
 /// How often the store is asked for more.
 const LOOK: Duration = Duration::from_millis(250);
@@ -35,25 +33,24 @@ const LOOK: Duration = Duration::from_millis(250);
 /// Answers a GET with what followed `after` in the stream `id`.
 pub(super) async fn resume(
     gateway: &Arc<Gateway>,
-    caller: &Arc<Caller>,
+    comer: Comer,
     session: &Arc<Session>,
-    (view, token): (&View, CallerToken),
     (id, after): (StreamId, i64),
 ) -> Result<Answer, RpcError> {
     let is_there = gateway.store().read_stream(id, session.id, after).await;
     let is_there = is_there.map_err(|_| RpcError::store_away())?;
     is_there.ok_or_else(RpcError::unknown_event)?;
+    let caller = Arc::clone(&comer.caller);
     let place = gateway.listeners().place(caller.subject());
     let rest = Rest {
         gateway: Arc::clone(gateway),
-        caller: Arc::clone(caller),
         session: Arc::clone(session),
-        view: view.clone(),
-        token,
         id,
         after,
         draining: gateway.listeners().draining(),
         token_ends: Instant::now() + caller.expires_at().since(gateway.ambient().now()),
+        caller,
+        comer,
         silent_since: None,
         _place: place.ok_or_else(RpcError::too_many_streams)?,
     };
@@ -67,9 +64,8 @@ struct Rest {
     gateway: Arc<Gateway>,
     caller: Arc<Caller>,
     session: Arc<Session>,
-    view: View,
-    /// Of whoever came for the rest.
-    token: CallerToken,
+    /// Whoever came for the rest, as what goes on needs to know.
+    comer: Comer,
     id: StreamId,
     /// What the client heard already.
     after: i64,
@@ -189,14 +185,7 @@ impl Rest {
         };
         let stream = (id, position);
         let writer = Writer::take_over(gateway, (caller, session), &request, stream, beating);
-        let token = self.token.clone();
-        story::go_on(
-            gateway,
-            &self.view,
-            (caller, token),
-            (writer, request),
-            &story,
-        )
+        story::go_on(gateway, &self.comer, (writer, request), &story)
     }
 
     fn error(&self, kept: &Kept, reason: &'static str, message: &str) -> String {

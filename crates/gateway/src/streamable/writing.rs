@@ -257,6 +257,7 @@ impl Writer {
     fn let_go(&self, kept: Kept, how: LetGo) {
         let (store, replica) = (Arc::clone(self.gateway.store()), self.gateway.heart().id());
         tokio::spawn(async move {
+            let kept = kept;
             for _ in 0..TRIES {
                 let told = match how {
                     LetGo::Broken => store.give_up_stream(kept.id).await,

@@ -7,7 +7,6 @@ use wardgate_proto::common::v1::ErrorReason;
 use wardgate_rpc::client::{CallError, RelayFailure, ResultFacts};
 use wardgate_telemetry::names;
 
-use super::Visit;
 use super::errand::Subject;
 use super::right::{NoRight, Right};
 use super::story::Story;
