@@ -29,7 +29,7 @@ pub(crate) async fn describe(
     let person = person(request.person)?;
     let per_user = of_source(loaded, &connect.source)?;
     let described = per_user.describe(&person, some(&connect.scope)).await;
-    let described = described.map_err(|error| failed(&connect.source, error))?;
+    let described = described.map_err(|error| failed(&connect.source, &error))?;
     Ok(pb::DescribeConnectionResponse {
         service_host: described.service,
         server_host: described.server,
@@ -53,7 +53,7 @@ pub(crate) async fn start(
     });
     let started = started
         .await
-        .map_err(|error| failed(&connect.source, error))?;
+        .map_err(|error| failed(&connect.source, &error))?;
     Ok(pb::StartConnectionResponse {
         authorization_url: started.authorization_url.into(),
         pending: started.pending.into(),
@@ -85,7 +85,7 @@ pub(crate) async fn finish(
     record(board, change(false)).await?;
     if let Err(error) = per_user.finish(back).await {
         record(board, change(true)).await?;
-        return Err(failed(&source, error));
+        return Err(failed(&source, &error));
     }
     Ok(pb::FinishConnectionResponse {})
 }
@@ -144,9 +144,9 @@ fn status(error: impl Into<Error>) -> Status {
 }
 
 /// The operator reads what to mend; nothing in it is the person's.
-fn failed(source: &str, error: ConnectError) -> Status {
+fn failed(source: &str, error: &ConnectError) -> Status {
     warn!(source, %error, "a source could not be connected for a caller");
-    let reason = match &error {
+    let reason = match error {
         ConnectError::Store | ConnectError::Auth(AuthError::Endpoint(_) | AuthError::NoStore) => {
             ErrorReason::Unavailable
         }

@@ -5,8 +5,10 @@ use std::sync::Arc;
 
 use axum::extract::Request;
 use axum::http::request::Parts;
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use futures::future::BoxFuture;
 use tracing::{info, warn};
 use wardgate_domain::Digest;
@@ -36,7 +38,10 @@ pub(super) async fn enter(gateway: Arc<Gateway>, link: String, parts: Parts) -> 
             nonce: &nonce,
             verifier: &verifier,
         };
-        let url = sign_in.question(&question).await.map_err(not_signed_in)?;
+        let url = sign_in
+            .question(&question)
+            .await
+            .map_err(|error| not_signed_in(&error))?;
         let visit = Visit::SigningIn {
             ticket,
             state,
@@ -73,7 +78,7 @@ pub(super) async fn signed_in(gateway: Arc<Gateway>, parts: Parts) -> Response {
         };
         let issuer = query.get("iss").map(String::as_str);
         let user = sign_in.answer(&question, code, issuer).await;
-        let user = user.map_err(not_signed_in)?;
+        let user = user.map_err(|error| not_signed_in(&error))?;
         let person = ticket.person();
         if (user.issuer(), user.subject()) != (&*person.issuer, &*person.subject) {
             return Err(Problem::SomebodyElse);
@@ -157,7 +162,7 @@ async fn away(gateway: &Gateway, ticket: Ticket) -> Result<Response, Problem> {
     let visit = Visit::Away {
         ticket,
         state,
-        pending: started.pending.into(),
+        pending: URL_SAFE_NO_PAD.encode(&started.pending),
     };
     Ok(with(
         gateway,
@@ -181,6 +186,8 @@ pub(super) async fn callback(gateway: Arc<Gateway>, parts: Parts) -> Response {
         let query = query(&parts);
         came_back(&gateway, &query, &state).await?;
         let code = query.get("code").ok_or(Problem::NotGranted)?;
+        let pending = URL_SAFE_NO_PAD.decode(pending);
+        let pending = pending.map_err(|_| Problem::Lapsed)?;
         let (person, source) = (ticket.person(), ticket.connect().source);
         let finish = gateway.runner().finish_connection(FinishConnection {
             person: &person,
@@ -221,14 +228,12 @@ pub(super) async fn client(gateway: Arc<Gateway>, _parts: Parts) -> Response {
 
 /// A request to a host of ours, where people can be signed in.
 fn ours<'a>(gateway: &'a Gateway, parts: &Parts) -> Result<&'a SignIn, Problem> {
-    let host = header::HOST;
-    let mut headers = axum::http::HeaderMap::new();
-    headers.extend(
-        parts
-            .headers
-            .get(&host)
-            .map(|value| (host.clone(), value.clone())),
-    );
+    // Where a page came from says nothing here: each step has what only its browser knows.
+    let hosts = parts.headers.get_all(header::HOST).iter();
+    let mut headers = HeaderMap::new();
+    for host in hosts {
+        headers.append(header::HOST, host.clone());
+    }
     gateway
         .origins
         .check(&parts.uri, &headers)
@@ -309,7 +314,7 @@ fn without_cookie(mut response: Response) -> Response {
     response
 }
 
-fn not_signed_in(error: NotSignedIn) -> Problem {
+fn not_signed_in(error: &NotSignedIn) -> Problem {
     warn!(%error, "somebody could not be signed in");
     match error {
         NotSignedIn::Issuer(_) => Problem::Unavailable,

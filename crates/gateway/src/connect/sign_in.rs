@@ -1,4 +1,4 @@
-//! The gateway as a client of the issuer that signs browsers' users in (OpenID Connect Core, code flow with PKCE).
+//! The gateway as a client of the issuer that signs browsers' users in (`OpenID` Connect Core, code flow with PKCE).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -119,15 +119,15 @@ impl SignIn {
             }
         };
         // Its identity tokens are for us, and give no rights.
-        let mut identity = IssuerConfig {
+        let identity = IssuerConfig {
             audience: Some(config.client_id.clone()),
             roles: None,
             tenant_claim: None,
             token_type: None,
+            roles_claim: NO_ROLES.to_owned(),
+            attributes: [("nonce".to_owned(), "nonce".to_owned())].into(),
             ..trusted.clone()
         };
-        identity.roles_claim = NO_ROLES.to_owned();
-        identity.attributes = [("nonce".to_owned(), "nonce".to_owned())].into();
         let identities = AuthConfig {
             issuers: vec![identity],
         };
@@ -213,13 +213,12 @@ impl SignIn {
             .post(endpoints.token.clone())
             .header("content-type", "application/x-www-form-urlencoded")
             .header("accept", "application/json");
-        let request = match &self.secret {
-            // Both parts are form-encoded first: RFC 6749 §2.3.1.
-            Some(secret) => request.basic_auth(encoded(&self.client_id), Some(encoded(secret))),
-            None => {
-                form.append_pair("client_id", &self.client_id);
-                request
-            }
+        // Both parts are form-encoded first: RFC 6749 §2.3.1.
+        let request = if let Some(secret) = &self.secret {
+            request.basic_auth(encoded(&self.client_id), Some(encoded(secret)))
+        } else {
+            form.append_pair("client_id", &self.client_id);
+            request
         };
         request.body(form.finish())
     }
@@ -238,8 +237,11 @@ impl SignIn {
         if metadata.issuer != self.issuer {
             return Err(NotSignedIn::Issuer("its metadata names another issuer"));
         }
+        let is_plain = self.issuer.starts_with("http://");
         let url = |text: &str| {
-            Url::parse(text).map_err(|_| NotSignedIn::Issuer("its metadata has no URLs"))
+            let url = Url::parse(text).ok();
+            url.filter(|url| url.scheme() == "https" || is_plain)
+                .ok_or(NotSignedIn::Issuer("its metadata has no https URLs"))
         };
         Ok(Endpoints {
             authorization: url(&metadata.authorization_endpoint)?,

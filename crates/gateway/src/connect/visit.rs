@@ -41,7 +41,8 @@ pub(super) enum Visit {
     Away {
         ticket: Ticket,
         state: String,
-        pending: Vec<u8>,
+        /// What the tool-runner gave, in Base64: a cookie has no room for JSON's way with bytes.
+        pending: String,
     },
 }
 

@@ -82,7 +82,7 @@ impl AdmittedCall {
             End::Waits(waits) => waits.encode_to_vec(),
         };
         let ending = match (&ended.end, ended.ran) {
-            (End::Waits(_), Ran::No) => Ending::NothingRan,
+            (End::Waits(_), Ran::No) if !is_resumed => Ending::NothingRan,
             (End::Waits(_), _) => Ending::Waiting(&bytes),
             // What went on before it failed did run.
             (_, Ran::No) if is_resumed => Ending::Open,

@@ -198,7 +198,7 @@ pub(crate) enum Auth {
         tokens: Cache<Digest, Arc<TokenCell>>,
     },
     Enterprise {
-        servers: Enterprise,
+        servers: Box<Enterprise>,
         tokens: Cache<Digest, Arc<TokenCell>>,
     },
     PerUser(Arc<PerUser>),
@@ -213,7 +213,8 @@ impl Auth {
         ambient: &Ambient,
     ) -> Result<Self, EgressError> {
         Ok(match settings {
-            AuthSettings::None => Self::Fixed(None),
+            // Tokens of callers are in the store, which a mere look at a catalogue does without.
+            AuthSettings::None | AuthSettings::AuthorizationCode(_) => Self::Fixed(None),
             AuthSettings::Bearer { token } => Self::Fixed(Some(bearer(token.expose())?)),
             AuthSettings::Basic { username, password } => {
                 Self::Fixed(Some(basic(username, password.expose())?))
@@ -227,11 +228,9 @@ impl Auth {
                 tokens: Cache::new(CALLERS),
             },
             AuthSettings::Enterprise(settings) => Self::Enterprise {
-                servers: Enterprise::open(settings, egress, ambient)?,
+                servers: Box::new(Enterprise::open(settings, egress, ambient)?),
                 tokens: Cache::new(CALLERS),
             },
-            // Tokens are in the store, which a mere look at a catalogue does without.
-            AuthSettings::AuthorizationCode(_) => Self::Fixed(None),
             AuthSettings::Open(OpenAuth::PerUser(per_user)) => Self::PerUser(Arc::clone(per_user)),
             AuthSettings::Open(OpenAuth::Bound(bound)) => Self::Bound(Arc::clone(bound)),
         })

@@ -176,12 +176,7 @@ impl PerUser {
                     Err(_) => Err(AuthError::NoStore),
                 }
             }
-            Err(AuthError::Refused { code, .. })
-                if matches!(
-                    code,
-                    Some("invalid_grant" | "invalid_client" | "unauthorized_client")
-                ) =>
-            {
+            Err(AuthError::Refused { code, .. }) if self.is_over(code) => {
                 warn!(
                     source = self.source,
                     "an authorization server takes a person's grant no longer; it is forgotten"
@@ -195,6 +190,16 @@ impl PerUser {
                 let _ = self.store.release(&key, kept.version).await;
                 Err(error)
             }
+        }
+    }
+
+    /// Whether the server will never take a grant again that it refused with `code`. A client that was registered by
+    /// hand can be mended, one that it registered itself it may have forgotten.
+    fn is_over(&self, code: Option<&str>) -> bool {
+        match code {
+            Some("invalid_grant") => true,
+            Some("invalid_client" | "unauthorized_client") => self.settings.client.is_none(),
+            _ => false,
         }
     }
 

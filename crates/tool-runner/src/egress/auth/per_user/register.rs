@@ -31,11 +31,13 @@ pub(super) struct Client {
 /// What a server says when it registered a client.
 #[derive(Deserialize)]
 struct Registered {
-    client_id: String,
-    client_secret: Option<String>,
+    #[serde(rename = "client_id")]
+    id: String,
+    #[serde(rename = "client_secret")]
+    secret: Option<String>,
     /// Seconds since 1970; 0 for never.
-    #[serde(default)]
-    client_secret_expires_at: i64,
+    #[serde(default, rename = "client_secret_expires_at")]
+    expires_at: i64,
 }
 
 impl PerUser {
@@ -66,13 +68,13 @@ impl PerUser {
         }
         let registered = self.register(url, facts, wish.redirect_uri).await?;
         let forever = self.now().plus(KEPT);
-        let until = match registered.client_secret_expires_at {
+        let until = match registered.expires_at {
             0 => forever,
             seconds => forever.min(wardgate_domain::Timestamp::from_seconds(seconds)),
         };
         let client = Client {
-            id: registered.client_id,
-            secret: registered.client_secret,
+            id: registered.id,
+            secret: registered.secret,
         };
         let plain = serde_json::to_vec(&client).map_err(|_| ConnectError::Store)?;
         self.store.register_client(&about, &plain, until).await?;

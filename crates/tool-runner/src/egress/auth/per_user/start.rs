@@ -183,12 +183,11 @@ impl PerUser {
             });
         }
         let finder = Finder::new(&self.limits);
-        let (issuer, protected) = match &settings.server.issuer {
-            Some(issuer) => (issuer.clone(), None),
-            None => {
-                let protected = finder.of_service(&self.service).await?;
-                (protected.issuer.clone(), Some(protected))
-            }
+        let (issuer, protected) = if let Some(issuer) = &settings.server.issuer {
+            (issuer.clone(), None)
+        } else {
+            let protected = finder.of_service(&self.service).await?;
+            (protected.issuer.clone(), Some(protected))
         };
         let metadata = finder.of_issuer(&issuer).await?;
         let (resource, scope) = match protected {
