@@ -60,7 +60,7 @@ impl FromStr for Peer {
 }
 
 /// Every method and its callers. Health and reflection are open to every peer with a certificate.
-const TABLE: [(&str, &[Peer]); 31] = [
+const TABLE: [(&str, &[Peer]); 32] = [
     (
         "/wardgate.policy.v1.PolicyService/Authorize",
         &[Peer::Gateway, Peer::Memory],
@@ -99,6 +99,10 @@ const TABLE: [(&str, &[Peer]); 31] = [
     ),
     (
         "/wardgate.toolrunner.v1.ToolRunnerService/GetContent",
+        &[Peer::Gateway],
+    ),
+    (
+        "/wardgate.toolrunner.v1.ToolRunnerService/WatchResources",
         &[Peer::Gateway],
     ),
     (

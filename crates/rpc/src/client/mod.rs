@@ -18,7 +18,9 @@ use wardgate_telemetry::trace_context;
 use crate::reason_of;
 
 pub use audit::{AuditClient, AuditFilter, StoredRecord};
-pub use content::{Content, ContentEntry, ContentResult, ContentSource, GetContent, Given, Wanted};
+pub use content::{
+    Content, ContentEntry, ContentResult, ContentSource, GetContent, Given, Wanted, WatchResources,
+};
 pub use interaction::{InputRequired, Interaction, LogMessage, Progress, Resumption};
 pub use memory::{
     Added, Addition, ContextWindow, Hit, Listed, MemoryClient, OnBehalfOf, Page, Session, Turn,

@@ -70,6 +70,8 @@ pub(super) struct Handshake {
     pub(super) version: &'static str,
     /// The server announces changes of its lists.
     pub(super) announces: bool,
+    /// The server tells of changes of single resources.
+    pub(super) subscribes: bool,
 }
 
 /// What the first message showed.
@@ -108,12 +110,19 @@ struct Capabilities {
 struct ListCapability {
     #[serde(default, rename = "listChanged")]
     list_changed: bool,
+    /// Of resources.
+    #[serde(default)]
+    subscribe: bool,
 }
 
 impl Capabilities {
     fn announce(&self) -> bool {
         let lists = [&self.tools, &self.prompts, &self.resources];
         lists.into_iter().flatten().any(|list| list.list_changed)
+    }
+
+    fn subscribe(&self) -> bool {
+        self.resources.as_ref().is_some_and(|it| it.subscribe)
     }
 }
 
@@ -153,6 +162,7 @@ pub(super) fn read_probe(answer: Result<Box<RawValue>, RpcError>) -> Result<Prob
             era: Era::Modern,
             version: MODERN,
             announces: capabilities.announce(),
+            subscribes: capabilities.subscribe(),
         }));
     }
     if LEGACY.into_iter().any(speaks) {
@@ -183,5 +193,6 @@ pub(super) fn read_initialize(result: &RawValue) -> Result<Handshake, UpstreamEr
         era: Era::Legacy,
         version,
         announces: initialized.capabilities.announce(),
+        subscribes: initialized.capabilities.subscribe(),
     })
 }

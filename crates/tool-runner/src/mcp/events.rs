@@ -1,13 +1,16 @@
-//! What an upstream lets others know: whether it is there, and that its tools changed.
+//! What an upstream lets others know: whether it is there, and that its lists or resources changed.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use serde::Deserialize;
+use serde_json::value::RawValue;
 use tokio::sync::watch;
 use tracing::{info, warn};
 use wardgate_domain::{Ambient, Timestamp};
 
 use super::message::Incoming;
 use super::quota::Quota;
+use super::subscriptions::Subscriptions;
 
 /// Warnings about one server in one second.
 const WARNINGS_PER_SECOND: u32 = 5;
@@ -36,6 +39,8 @@ pub(super) struct Events {
     tools: watch::Sender<u64>,
     prompts: watch::Sender<u64>,
     resources: watch::Sender<u64>,
+    /// The resources that somebody listens to.
+    pub(super) subscriptions: Arc<Subscriptions>,
     warnings: Mutex<Quota>,
 }
 
@@ -48,6 +53,7 @@ impl Events {
             tools: watch::Sender::new(0),
             prompts: watch::Sender::new(0),
             resources: watch::Sender::new(0),
+            subscriptions: Arc::default(),
             warnings: Mutex::new(Quota::new(WARNINGS_PER_SECOND)),
         }
     }
@@ -112,10 +118,21 @@ impl Events {
     /// Takes a message that belongs to no request of ours.
     pub(super) fn unsolicited(&self, message: &Incoming<'_>) {
         match message {
-            Incoming::Notification { method, .. } => match &**method {
+            Incoming::Notification { method, params } => match &**method {
                 "notifications/tools/list_changed" => changed(&self.tools),
                 "notifications/prompts/list_changed" => changed(&self.prompts),
                 "notifications/resources/list_changed" => changed(&self.resources),
+                "notifications/resources/updated" => {
+                    if let Some(Updated { uri }) = read(*params) {
+                        self.subscriptions.updated(&uri);
+                    }
+                }
+                "notifications/subscriptions/acknowledged" => {
+                    let Acknowledged { notifications } = read(*params).unwrap_or_default();
+                    let uris = notifications.resource_subscriptions.iter();
+                    self.subscriptions.accepted(uris.map(String::as_str));
+                    self.subscriptions.opened();
+                }
                 _ => {}
             },
             Incoming::Answer { .. } => self.ignored("it answers a request that nobody made"),
@@ -144,6 +161,29 @@ impl Events {
             );
         }
     }
+}
+
+/// `notifications/resources/updated`.
+#[derive(Deserialize)]
+struct Updated {
+    uri: String,
+}
+
+/// `notifications/subscriptions/acknowledged`. Which request it is of needs no look: another is made only when the
+/// last was acknowledged.
+#[derive(Default, Deserialize)]
+struct Acknowledged {
+    notifications: Notifications,
+}
+
+#[derive(Default, Deserialize)]
+struct Notifications {
+    #[serde(default, rename = "resourceSubscriptions")]
+    resource_subscriptions: Vec<String>,
+}
+
+fn read<'a, T: Deserialize<'a>>(params: Option<&'a RawValue>) -> Option<T> {
+    serde_json::from_str(params?.get()).ok()
 }
 
 fn changed(list: &watch::Sender<u64>) {

@@ -23,6 +23,7 @@ mod quota;
 mod result;
 mod settings;
 mod stdio;
+mod subscriptions;
 mod upstream;
 
 #[expect(unused_imports, reason = "for the import of tools")]
@@ -35,6 +36,7 @@ pub(crate) use http::sse::Event;
 pub(crate) use message::{Progress, answer as own_answer};
 pub(crate) use result::{CallResult, check_complete};
 pub(crate) use settings::{Program, Transport};
+pub(crate) use subscriptions::Ear;
 pub(crate) use upstream::Upstream;
 
 #[cfg(test)]

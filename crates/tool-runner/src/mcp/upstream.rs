@@ -1,6 +1,6 @@
 //! What can be asked of an upstream server.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
@@ -21,6 +21,7 @@ use super::link::Link;
 use super::message::{Part, ProgressSink, Request, lend};
 use super::result::{CallResult, check_complete};
 use super::settings::Transport;
+use super::subscriptions::Ear;
 use crate::egress::EgressError;
 
 /// An upstream server. It is connected to when first asked for something; dropped, it is let go.
@@ -64,6 +65,11 @@ impl Upstream {
     /// The same of its resources and their templates.
     pub(crate) fn resources_changed(&self) -> watch::Receiver<u64> {
         self.link.events.resources_changes()
+    }
+
+    /// Hears from now on when these resources change. The server may refuse any of them.
+    pub(crate) fn listen(&self, uris: BTreeSet<String>) -> Ear {
+        self.link.events.subscriptions.listen(uris)
     }
 
     /// The server's tools, without those that cannot be offered.

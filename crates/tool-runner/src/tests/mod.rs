@@ -24,3 +24,4 @@ mod sources;
 mod statement_log;
 mod switches;
 mod upstream_content;
+mod watching;

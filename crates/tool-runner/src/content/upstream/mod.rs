@@ -156,7 +156,7 @@ impl OfUpstream {
     }
 
     /// Whether a resource of this URI is offered: it is named, or one of a template that is.
-    fn offers_resource(&self, uri: &str) -> bool {
+    pub(super) fn offers_resource(&self, uri: &str) -> bool {
         let is_of = |template: &String| {
             let template = template.parse::<UriTemplate>();
             template.is_ok_and(|template| template.read(uri).is_some())

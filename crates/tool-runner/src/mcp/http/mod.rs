@@ -89,11 +89,8 @@ impl Dialer {
             "connected to an upstream server"
         );
         let stop = CancellationToken::new();
-        self.tasks.spawn(attend(
-            Arc::clone(&exchange),
-            handshake.announces,
-            stop.clone(),
-        ));
+        self.tasks
+            .spawn(attend(Arc::clone(&exchange), handshake, stop.clone()));
         Ok(Connection {
             exchange,
             since: Instant::now(),
@@ -165,12 +162,13 @@ fn is_session_id(id: &HeaderValue) -> bool {
 }
 
 /// Listens for changes while the connection is in use, and ends its session after that.
-async fn attend(exchange: Arc<Exchange>, announces: bool, stop: CancellationToken) {
-    if announces {
-        let listening = listen::forever(&exchange.events, || exchange.listen());
-        stop.run_until_cancelled(listening).await;
-    }
-    stop.cancelled().await;
+async fn attend(exchange: Arc<Exchange>, handshake: Handshake, stop: CancellationToken) {
+    let listening = listen::attend(
+        Arc::clone(&exchange),
+        Arc::clone(&exchange.events),
+        handshake,
+    );
+    stop.run_until_cancelled(listening).await;
     // The server forgets a session it does not hear of, so a failure is none.
     let _ = timeout(FAREWELL, exchange.end_session()).await;
 }

@@ -19,7 +19,7 @@ use super::backoff::Backoff;
 use super::era::{self, Era, Handshake, Probe, Verdict};
 use super::error::UpstreamError;
 use super::events::Events;
-use super::listen;
+use super::listen::{self, Line};
 use super::message::{ProgressSink, Request};
 use super::settings::Program;
 
@@ -62,7 +62,7 @@ struct History {
 pub(super) struct Connection {
     process: Process,
     handshake: Handshake,
-    _listening: Option<DropGuard>,
+    _listening: DropGuard,
 }
 
 impl Launcher {
@@ -81,14 +81,15 @@ impl Launcher {
         self.wait_for_turn().await?;
         let (process, handshake) = self.open().await?;
         process.channel.take_into_use();
-        let listening = (handshake.era == Era::Modern && handshake.announces).then(|| {
-            let stop = CancellationToken::new();
-            let listening =
-                listen_for_changes(Arc::clone(&process.channel), Arc::clone(&self.events));
-            self.tasks
-                .spawn(stop.clone().run_until_cancelled_owned(listening));
-            stop.drop_guard()
-        });
+        let stop = CancellationToken::new();
+        let line = Pipe {
+            channel: Arc::clone(&process.channel),
+            events: Arc::clone(&self.events),
+            era: handshake.era,
+        };
+        let listening = listen::attend(line, Arc::clone(&self.events), handshake);
+        self.tasks
+            .spawn(stop.clone().run_until_cancelled_owned(listening));
         info!(
             upstream = self.events.upstream,
             version = handshake.version,
@@ -97,7 +98,7 @@ impl Launcher {
         Ok(Connection {
             process,
             handshake,
-            _listening: listening,
+            _listening: stop.drop_guard(),
         })
     }
 
@@ -181,11 +182,24 @@ async fn initialize(channel: &Channel) -> Result<Handshake, UpstreamError> {
     Ok(handshake)
 }
 
-/// Keeps one listening request with the server.
-async fn listen_for_changes(channel: Arc<Channel>, events: Arc<Events>) {
-    let request = listen::request();
-    let once = || async { channel.request(&request, Era::Modern, None).await.map(drop) };
-    listen::forever(&events, once).await;
+/// The way on which it is listened.
+#[derive(Clone)]
+struct Pipe {
+    channel: Arc<Channel>,
+    events: Arc<Events>,
+    era: Era,
+}
+
+impl Line for Pipe {
+    async fn ask(&self, request: &Request<'_>) -> Result<Box<RawValue>, UpstreamError> {
+        self.channel.request(request, self.era, None).await
+    }
+
+    /// There is but one way, on which everything is heard.
+    async fn overhear(&self) -> Result<(), UpstreamError> {
+        self.events.subscriptions.opened();
+        std::future::pending().await
+    }
 }
 
 impl Connection {

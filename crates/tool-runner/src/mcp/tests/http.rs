@@ -23,7 +23,7 @@ use crate::catalogue::HttpSettings;
 use crate::egress::{AuthSettings, ClientSettings, EgressSettings, PrivateAddresses};
 use crate::mcp::{Health, Progress, Transport, UpstreamError};
 
-fn settings(url: &str) -> Transport {
+pub(super) fn settings(url: &str) -> Transport {
     let url: url::Url = url.parse().unwrap();
     let private = PrivateAddresses::Allowed;
     let egress = EgressSettings::of(&url, [], private, Duration::from_secs(20), 1 << 20);
