@@ -25,6 +25,7 @@ use crate::catalogue::{self, Tool};
 use crate::mcp::Version;
 use crate::reply::{Answer, Dialect, RpcError};
 use crate::stages::stage;
+use crate::view::View;
 
 /// One call, read but undecided.
 #[derive(Debug)]
@@ -38,8 +39,7 @@ pub(crate) struct ToolCall {
     pub(crate) token: CallerToken,
     pub(crate) idempotency_key: Option<String>,
     pub(crate) client_ip: String,
-    /// The only toolset it may reach into.
-    pub(crate) toolset: Option<String>,
+    pub(crate) view: View,
     /// The name the client asked for.
     pub(crate) name: String,
     /// The arguments, byte for byte as they came.
@@ -152,12 +152,9 @@ async fn decide(
 ) -> Result<(Arc<Tool>, Arc<Grant>), Stop> {
     let (kind, message) = catalogue::NOT_KNOWN;
     let tools = gateway.catalogue().current();
-    let tool = tools
-        .ok_or(Stop::Failed { kind, message })?
-        .find(&call.name)
-        .filter(|tool| tool.is_in(call.toolset.as_deref()))
-        .cloned()
-        .ok_or(Stop::UnknownTool)?;
+    let tools = tools.ok_or(Stop::Failed { kind, message })?;
+    let tool = call.view.tool(&tools, &call.name);
+    let tool = tool.cloned().ok_or(Stop::UnknownTool)?;
     facts.tool = Some(tool.facts.name.clone());
     facts.definition_digest = Some(tool.facts.definition_digest);
     tracing::Span::current().record(names::TOOL, tool.facts.name.as_str());
@@ -290,12 +287,13 @@ async fn run(
         })
     })?;
     let end = result.map_err(|error| refused(&error, tool))?;
-    let Some(CallEvent::Result(result)) = end else {
+    let Some(CallEvent::Result(mut result)) = end else {
         return Err(Ran::Stopped(Stop::Failed {
             kind: "input_required",
             message: "The tool asks for input in the middle of a call, which is not supported.",
         }));
     };
+    result.content = call.view.content(result.content);
     for (name, spent) in &result.facts.stages {
         stage(&format!("run.{name}"), *spent);
     }

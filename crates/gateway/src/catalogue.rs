@@ -34,9 +34,8 @@ pub(crate) struct Tool {
 }
 
 impl Tool {
-    /// Whether it is there for a request to that toolset; to none: always.
-    pub(crate) fn is_in(&self, toolset: Option<&str>) -> bool {
-        toolset.is_none_or(|name| self.toolsets.iter().any(|it| it == name))
+    pub(crate) fn is_in(&self, toolset: &str) -> bool {
+        self.toolsets.iter().any(|name| name == toolset)
     }
 }
 

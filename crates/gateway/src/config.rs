@@ -22,6 +22,10 @@ pub struct Config {
     /// `GET /sse` are handed on to the replica that has it. None: there is one replica, or clients are led to theirs.
     #[serde(default)]
     pub advertise: Option<String>,
+    /// Where sessions, their streams and what may be used once are kept: `sqlite:PATH` for one gateway,
+    /// `postgres://…` for several, which share it. None is for whoever starts the gateway to fill in.
+    #[serde(default)]
+    pub store: Option<String>,
     /// Hosts clients may name, without port, besides loopback and the public URL's.
     #[serde(default)]
     pub allowed_hosts: Vec<String>,

@@ -27,8 +27,10 @@ mod reply;
 mod session;
 mod sse;
 mod stages;
+mod store;
 mod trail;
 mod upstream;
+mod view;
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -53,6 +55,7 @@ use refusals::Refusals;
 use reply::Answer;
 use session::Sealer;
 use sse::{Relay, Streams};
+use store::Store;
 use trail::Trail;
 
 /// How often a start that waits says what for.
@@ -96,6 +99,7 @@ pub struct Gateway {
     catalogue: Catalogue,
     listeners: Listeners,
     sealer: Sealer,
+    store: Arc<Store>,
     /// Sessions of HTTP+SSE whose streams are here.
     streams: Streams,
     relay: Relay,
@@ -131,6 +135,9 @@ impl Gateway {
             config.hosts(),
             config.allowed_origins.clone(),
         )?;
+        let store = config.store.as_deref().unwrap_or_default();
+        let store = Store::open(store, ambient.clone()).await;
+        let store = store.map_err(|error| Error::Config(error.to_string()))?;
         let auth = Arc::new(Authenticator::new(config.auth.clone(), ambient.clone()).await?);
         let runner = ToolRunnerClient::new(neighbours.tool_runner.link, NEIGHBOUR_LIMIT);
         let policy = PolicyClient::new(neighbours.policy.link, NEIGHBOUR_LIMIT);
@@ -157,6 +164,7 @@ impl Gateway {
                 config.limits.streams(),
             ),
             sealer: Sealer::new(key, ambient.clone()),
+            store,
             visits: Places::new(config.limits.connections),
             streams: Streams::default(),
             relay: Relay::new()?,
@@ -284,6 +292,10 @@ impl Gateway {
 
     fn sealer(&self) -> &Sealer {
         &self.sealer
+    }
+
+    fn store(&self) -> &Arc<Store> {
+        &self.store
     }
 
     fn runner(&self) -> &ToolRunnerClient {

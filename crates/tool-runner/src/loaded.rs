@@ -18,7 +18,7 @@ use crate::catalogue::{Catalogue, MaxRows, Offers, Tool, Toolset};
 use crate::compiled::CompiledPermits;
 use crate::content::{Contents, Following};
 use crate::executor::{Beyond, Caps, Executor, Sources};
-use crate::mcp::Upstream;
+use crate::mcp::{Eras, Upstream};
 use crate::platform::{KnownTool, Overview, Platform};
 use crate::relay;
 use crate::resilience::{Guard, RateLimiter, ResultCache, SourceGuard, ToolLimits};
@@ -269,6 +269,19 @@ impl Loaded {
     /// The MCP server of that name, and what guards it.
     pub(crate) fn server(&self, source: &str) -> Option<(Arc<Upstream>, Arc<SourceGuard>)> {
         self.sources.server(source).ok()
+    }
+
+    /// Which clients' messages can be carried to the MCP server of that name as they stand.
+    pub(crate) fn carriage(&self, source: &str) -> pb::Carriage {
+        let server = self.sources.mcp(source).ok();
+        match server.filter(|upstream| upstream.is_over_http()) {
+            None => pb::Carriage::Unspecified,
+            Some(upstream) => match *upstream.eras().borrow() {
+                Eras::Unknown | Eras::Both => pb::Carriage::All,
+                Eras::Modern => pb::Carriage::Modern,
+                Eras::Legacy => pb::Carriage::Legacy,
+            },
+        }
     }
 
     /// The MCP servers whose tools are imported, by name of their source.

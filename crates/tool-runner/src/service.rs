@@ -120,6 +120,7 @@ pub(crate) fn start(
     runner.tell_version();
     runner.tell_readiness();
     tokio::spawn(follow_switches(Arc::downgrade(&runner), switches));
+    tokio::spawn(follow_servers(Arc::downgrade(&runner)));
     Ok(runner)
 }
 
@@ -161,6 +162,7 @@ impl ToolRunnerService for Runner {
         }
         for source in &mut list.sources {
             source.switches = (&switches.of_source(&source.name)).into();
+            source.carriage = loaded.carriage(&source.name).into();
         }
         Ok(Response::new(list))
     }
@@ -506,7 +508,40 @@ impl Runner {
 /// Whatever a list of the tools shows, this tells it from every other list.
 fn version(loaded: &Loaded, switches: Option<&Switches>) -> Digest {
     let switches = switches.map_or(0, Switches::version).to_be_bytes();
-    Digest::of_parts([loaded.version().as_bytes().as_slice(), &switches])
+    let sources = loaded.list().sources.iter();
+    let carriages: Vec<u8> = sources
+        .flat_map(|source| i32::from(loaded.carriage(&source.name)).to_be_bytes())
+        .collect();
+    Digest::of_parts([
+        loaded.version().as_bytes().as_slice(),
+        &switches,
+        &carriages,
+    ])
+}
+
+/// Tells when a server has shown whose messages can be carried to it, as long as the service lives.
+async fn follow_servers(runner: Weak<Runner>) {
+    loop {
+        let Some(strong) = runner.upgrade() else {
+            return;
+        };
+        let mut catalogue = strong.version.subscribe();
+        let servers = strong.upstreams();
+        let mut servers: Vec<_> = servers.iter().map(|server| server.eras()).collect();
+        strong.tell_version();
+        drop(strong);
+        // None at all would never show anything.
+        let shown = async {
+            if servers.is_empty() {
+                std::future::pending::<()>().await;
+            }
+            select_all(servers.iter_mut().map(|eras| Box::pin(eras.changed()))).await
+        };
+        tokio::select! {
+            _ = catalogue.changed() => {}
+            _ = shown => {}
+        }
+    }
 }
 
 /// Tells of changed switches, and that they are known at last, as long as the service lives.

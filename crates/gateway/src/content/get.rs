@@ -23,6 +23,7 @@ use crate::catalogue;
 use crate::mcp::{Post, Request, Version, inner};
 use crate::reply::{Answer, RpcError, call_meta};
 use crate::stages::stage;
+use crate::view::View;
 
 /// The tool-runner ends what takes longer than its time limit itself; this catches one that does not answer.
 const LIMIT: Duration = Duration::from_secs(40);
@@ -60,7 +61,7 @@ struct Story {
     gateway: Arc<Gateway>,
     id: Box<RawValue>,
     version: Version,
-    toolset: Option<String>,
+    view: View,
     caller: Arc<Caller>,
     client_ip: String,
     wish: Wish,
@@ -97,7 +98,7 @@ pub(super) async fn get(
         gateway: Arc::clone(gateway),
         id: request.id.to_owned(),
         version,
-        toolset: post.toolset.clone(),
+        view: post.view.clone(),
         caller: Arc::clone(&post.caller),
         client_ip: post.client_ip.clone(),
         wish,
@@ -150,10 +151,10 @@ impl Story {
         let (kind, message) = catalogue::NOT_KNOWN;
         let catalogue = self.gateway.catalogue().current();
         let catalogue = catalogue.ok_or(Stop::Failed { kind, message })?;
-        let found = self.wish.of.find(catalogue.content());
+        let found = self.wish.of.find(catalogue.content(), &self.view);
         let found = found.ok_or(Stop::Unknown)?;
-        let toolset = self.toolset.as_deref();
-        let is_there = catalogue.content().source(&found.source, toolset).is_some();
+        let source = catalogue.content().source(&found.source);
+        let is_there = source.is_some_and(|source| self.view.has(source));
         let source = catalogue.source(&found.source).filter(|_| is_there);
         let source = source.ok_or(Stop::Unknown)?;
         let kind = self.wish.of.kind();
@@ -237,7 +238,10 @@ impl Story {
             got = self.gateway.runner().get_content(get, LIMIT) => got,
         };
         stage("run", started.elapsed());
-        let got = got.map_err(|error| refused(&error))?;
+        let mut got = got.map_err(|error| refused(&error))?;
+        if let Given::Result(result) = got.given {
+            got.given = Given::Result(self.view.given(result));
+        }
         for (name, spent) in &got.facts.stages {
             stage(&format!("run.{name}"), *spent);
         }

@@ -21,7 +21,8 @@ use crate::listen::{self, Script};
 use crate::mcp::{self, Door, Post};
 use crate::reply::Answer;
 use crate::sse;
-use crate::upstream::{self, Knock, Visit};
+use crate::upstream::{self, Knock, Visit, Way};
+use crate::view::View;
 
 /// A request refused before its body was read.
 struct Refusal {
@@ -71,17 +72,22 @@ pub(super) async fn handle(
                 headers: parts.headers,
                 knock,
             };
-            upstream::answer(&gateway, visit).instrument(span).await
+            match upstream::enter(&gateway, visit)
+                .instrument(span.clone())
+                .await
+            {
+                Way::Answered(response) => response,
+                Way::Viewed(view, visit) => viewed(&gateway, view, visit).instrument(span).await,
+            }
         }
         Ok(Admitted::Message { door, caller, body }) => {
-            let toolset = parts.uri.path().strip_prefix("/mcp/").map(str::to_owned);
-            let headers = parts.headers;
+            let toolset = parts.uri.path().strip_prefix("/mcp/");
             let post = Post {
                 door,
-                toolset,
+                view: toolset.map_or(View::Everything, |name| View::Toolset(name.to_owned())),
                 caller,
                 client_ip,
-                headers,
+                headers: parts.headers,
                 body,
                 session: None,
             };
@@ -89,9 +95,7 @@ pub(super) async fn handle(
                 let taken = sse::take(&gateway, post, parts.uri.query());
                 taken.instrument(span).await
             } else {
-                let answer = mcp::answer(&gateway, &post).instrument(span).await;
-                gateway.count(&answer, &post.client_ip, &post.caller);
-                answer.into_response()
+                message(&gateway, &post).instrument(span).await
             }
         }
         Ok(Admitted::Stream(caller)) => {
@@ -101,14 +105,8 @@ pub(super) async fn handle(
             answer.into_response()
         }
         Ok(Admitted::Listener(caller)) => {
-            let script = Script::of_get(
-                listen::session_of(&parts.headers),
-                content::offered(&gateway),
-            );
-            let opened = gateway.listeners().open(&caller, script, &gateway.ambient);
-            let answer = opened.unwrap_or_else(|error| Answer::error(None, &error));
-            gateway.count(&answer, &client_ip, &caller);
-            answer.into_response()
+            let view = View::Everything;
+            listener(&gateway, &caller, &client_ip, &parts.headers, &view)
         }
         Err(Refusal {
             reason,
@@ -122,6 +120,60 @@ pub(super) async fn handle(
     };
     GRANTS.allow(origin, response.headers_mut());
     response
+}
+
+/// Answers what came to the route of a server and is not carried to it.
+async fn viewed(gateway: &Arc<Gateway>, view: View, visit: Visit) -> Response {
+    let Visit {
+        caller,
+        client_ip,
+        headers,
+        knock,
+        ..
+    } = visit;
+    match knock {
+        Knock::Post(body) => {
+            let post = Post {
+                door: Door::Mcp,
+                view,
+                caller,
+                client_ip,
+                headers,
+                body,
+                session: None,
+            };
+            message(gateway, &post).await
+        }
+        Knock::Get => listener(gateway, &caller, &client_ip, &headers, &view),
+        Knock::Delete => {
+            let Refusal {
+                reason, response, ..
+            } = not_a_post(Entrance::Messages(Door::Mcp));
+            gateway.refusals.count(reason, &client_ip, caller.subject());
+            *response
+        }
+    }
+}
+
+async fn message(gateway: &Arc<Gateway>, post: &Post) -> Response {
+    let answer = mcp::answer(gateway, post).await;
+    gateway.count(&answer, &post.client_ip, &post.caller);
+    answer.into_response()
+}
+
+fn listener(
+    gateway: &Gateway,
+    caller: &Arc<Caller>,
+    client_ip: &str,
+    headers: &HeaderMap,
+    view: &View,
+) -> Response {
+    let session = listen::session_of(headers);
+    let script = Script::of_get(session, content::offered(gateway, view));
+    let opened = gateway.listeners().open(caller, script, &gateway.ambient);
+    let answer = opened.unwrap_or_else(|error| Answer::error(None, &error));
+    gateway.count(&answer, client_ip, caller);
+    answer.into_response()
 }
 
 /// A request that may be read.

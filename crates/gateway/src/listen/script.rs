@@ -62,17 +62,17 @@ impl Script {
             // Says nothing, but shows whoever waits that the stream is there.
             first: Bytes::from_static(b":\n\n"),
             lists: lists([true, offered.prompts, offered.resources]),
-            conversations: Some(Wants::Subscribed { session }),
+            conversations: offered
+                .conversations
+                .then_some(Wants::Subscribed { session }),
             last: None,
             meta: None,
         }
     }
 
-    /// Of `subscriptions/listen`; without a memory there is nothing to hear of conversations, and of prompts and
-    /// resources only what is `offered`.
+    /// Of `subscriptions/listen`; there is nothing to hear but of what is `offered`.
     pub(crate) fn of_subscription(
         request: &Request<'_>,
-        remembers: bool,
         offered: Offered,
     ) -> Result<Self, RpcError> {
         let id = request.id.get();
@@ -105,7 +105,7 @@ impl Script {
         }
         let resources = wanted.resources_list_changed && offered.resources;
         let mut conversations = Vec::new();
-        if remembers {
+        if offered.conversations {
             // What is no conversation's never changes here, so it is not promised.
             let asked = wanted.resource_subscriptions.into_iter();
             conversations.extend(asked.filter_map(|uri| {
@@ -117,7 +117,7 @@ impl Script {
             let uris = conversations.iter().map(|(_, uri)| uri.as_str());
             accepted["resourceSubscriptions"] = uris.collect();
         }
-        let list = remembers && wanted.resources_list_changed;
+        let list = offered.conversations && wanted.resources_list_changed;
         if list || resources {
             accepted["resourcesListChanged"] = true.into();
         }

@@ -2,21 +2,22 @@
 
 use serde_json::{Value, json};
 
-use super::Version;
 use super::envelope::Request;
+use super::{Post, Version};
 use crate::Gateway;
 use crate::content;
 use crate::reply::Answer;
+use crate::view::View;
 
 /// What a model should know before it lists the tools.
 pub(super) const INSTRUCTIONS: &str = "Tools reach an organisation's data under its policy. A result holds only the rows and fields you may see; identifiers may be masked. Every call is recorded.";
 
 /// What there is besides tools depends on the configuration, never on the caller.
-pub(super) fn capabilities(gateway: &Gateway) -> Value {
+pub(super) fn capabilities(gateway: &Gateway, view: &View) -> Value {
     let changes = json!({ "listChanged": true });
-    let offered = content::offered(gateway);
+    let offered = content::offered(gateway, view);
     let mut capabilities = json!({ "tools": changes });
-    if gateway.memory().is_some() {
+    if offered.conversations {
         capabilities["resources"] = json!({ "subscribe": true, "listChanged": true });
     } else if offered.resources {
         capabilities["resources"] = changes.clone();
@@ -30,14 +31,19 @@ pub(super) fn capabilities(gateway: &Gateway) -> Value {
     capabilities
 }
 
-pub(super) fn discover(gateway: &Gateway, request: &Request<'_>, version: Version) -> Answer {
+pub(super) fn discover(
+    gateway: &Gateway,
+    post: &Post,
+    request: &Request<'_>,
+    version: Version,
+) -> Answer {
     let supported: Vec<&str> = Version::ALL
         .iter()
         .map(|version| version.as_str())
         .collect();
     let result = json!({
         "supportedVersions": supported,
-        "capabilities": capabilities(gateway),
+        "capabilities": capabilities(gateway, &post.view),
         "instructions": INSTRUCTIONS,
     });
     // The same for every caller, so any cache may keep it.

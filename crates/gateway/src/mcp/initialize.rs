@@ -1,9 +1,9 @@
 //! `initialize` of the versions before 2026-07-28. It opens no session: the version travels in the
 //! `MCP-Protocol-Version` header of every later request.
 
-use super::Version;
 use super::discover::{INSTRUCTIONS, capabilities, inner};
 use super::envelope::{Request, text_of};
+use super::{Post, Version};
 use crate::Gateway;
 use crate::reply::{Answer, RpcError, SERVER_INFO};
 
@@ -29,8 +29,13 @@ pub(crate) fn negotiate_on_stream(request: &Request<'_>) -> Result<Version, RpcE
     negotiate(request)
 }
 
-pub(super) fn initialize(gateway: &Gateway, request: &Request<'_>, version: Version) -> Answer {
-    let mut capabilities = capabilities(gateway);
+pub(super) fn initialize(
+    gateway: &Gateway,
+    post: &Post,
+    request: &Request<'_>,
+    version: Version,
+) -> Answer {
+    let mut capabilities = capabilities(gateway, &post.view);
     if !version.has_audio()
         && let Some(capabilities) = capabilities.as_object_mut()
     {

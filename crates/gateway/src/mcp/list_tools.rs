@@ -22,6 +22,8 @@ pub(crate) const MISSING_UPSTREAMS: &str = "dev.wardgate/missingUpstreams";
 /// A tool's definition as each version wants it: JSON text, schemas byte for byte as configured.
 #[derive(Debug)]
 pub(crate) struct Definition {
+    /// Bytes of each up to the end of the name.
+    named: usize,
     modern: String,
     with_structured_content: String,
     with_annotations: String,
@@ -43,6 +45,7 @@ impl Definition {
             text
         };
         Some(Self {
+            named: format!(r#"{{"name":"{name}""#).len(),
             modern: write(&|_, _| true),
             // Until 2025-11-25 structured content is an object, so its schema describes one.
             with_structured_content: write(&|member, value| {
@@ -58,7 +61,7 @@ impl Definition {
         &self.modern
     }
 
-    fn of_version(&self, version: Version) -> &str {
+    pub(crate) fn of_version(&self, version: Version) -> &str {
         if version.is_modern() {
             &self.modern
         } else if version.has_structured_content() {
@@ -68,6 +71,12 @@ impl Definition {
         } else {
             &self.oldest
         }
+    }
+
+    /// The same under another name.
+    pub(crate) fn renamed(&self, version: Version, name: &str) -> String {
+        let rest = &self.of_version(version)[self.named..];
+        format!(r#"{{"name":{}{rest}"#, serde_json::json!(name))
     }
 }
 
@@ -94,27 +103,23 @@ pub(super) async fn list_tools(
         ));
     }
     let catalogue = gateway.catalogue().known()?;
-    let enabled = || {
-        let tools = catalogue.tools();
-        tools.filter(|tool| tool.is_in(post.toolset.as_deref()) && tool.switches.allow(caller))
-    };
+    let mut enabled = post.view.tools(&catalogue);
+    enabled.retain(|seen| seen.tool.switches.allow(caller));
     let visible = gateway
         .authority()
-        .visible(caller, enabled().map(|tool| &tool.facts))
+        .visible(caller, enabled.iter().map(|seen| &seen.tool.facts))
         .await
         .map_err(|_| RpcError::policy_away())?;
-    let mut members = String::from(r#""tools":["#);
-    let listed =
-        || enabled().filter(|tool| visible.iter().any(|name| *name == tool.facts.name.as_str()));
-    let meta = missing(catalogue.missing_upstreams(), listed);
-    let mut listed = listed();
-    if let Some(first) = listed.next() {
-        members.push_str(first.definition.of_version(version));
-    }
-    for tool in listed {
-        members.push(',');
-        members.push_str(tool.definition.of_version(version));
-    }
+    let is_visible = |tool: &Tool| visible.iter().any(|name| *name == tool.facts.name.as_str());
+    enabled.retain(|seen| is_visible(seen.tool));
+    let meta = missing(catalogue.missing_upstreams(), || {
+        enabled.iter().map(|seen| seen.tool)
+    });
+    let listed = enabled.iter();
+    let listed: Vec<_> = listed
+        .map(|seen| post.view.definition(*seen, version))
+        .collect();
+    let mut members = format!(r#""tools":[{}"#, listed.join(","));
     members.push(']');
     if version.is_modern() {
         // It depends on the caller, so only the caller's own cache may keep it.

@@ -32,6 +32,7 @@ use crate::listen::{self, Script};
 use crate::memory::{self, Subscribe};
 use crate::reply::{Answer, Dialect, RpcError};
 use crate::sse;
+use crate::view::View;
 
 pub(crate) use self::discover::inner;
 pub(crate) use self::envelope::{Message, Request, object, present, text_of};
@@ -59,8 +60,7 @@ pub(crate) enum Door {
 #[derive(Debug)]
 pub(crate) struct Post {
     pub(crate) door: Door,
-    /// The only toolset there is for this request; none: all of them.
-    pub(crate) toolset: Option<String>,
+    pub(crate) view: View,
     pub(crate) caller: Arc<Caller>,
     pub(crate) client_ip: String,
     pub(crate) headers: HeaderMap,
@@ -234,20 +234,17 @@ async fn dispatch(
         }
         "tools/list" => list_tools::list_tools(gateway, post, request, version).await,
         "server/discover" if version.is_modern() => {
-            Ok(discover::discover(gateway, request, version))
+            Ok(discover::discover(gateway, post, request, version))
         }
         // The plain endpoint has one answer to one POST.
         LISTEN if version.is_modern() && post.door == Door::Mcp => {
-            let script = Script::of_subscription(
-                request,
-                gateway.memory().is_some(),
-                content::offered(gateway),
-            )?;
+            let offered = content::offered(gateway, &post.view);
+            let script = Script::of_subscription(request, offered)?;
             let listeners = gateway.listeners();
             listeners.open(&post.caller, script, gateway.ambient())
         }
         "initialize" if !version.is_modern() => {
-            Ok(initialize::initialize(gateway, request, version))
+            Ok(initialize::initialize(gateway, post, request, version))
         }
         "ping" if !version.is_modern() => Ok(Answer::empty(request.id)),
         method if let Some(of_content) = content::Method::named(method) => {
@@ -257,11 +254,15 @@ async fn dispatch(
         method
             if let Some(subscribe) = Subscribe::named(method)
                 && !version.is_modern()
-                && post.door != Door::Message =>
+                && post.door != Door::Message
+                && post.view.has_conversations() =>
         {
             subscribe.answer(gateway, post, request, version).await
         }
-        method if let Some(of_memory) = of_memory(method) => {
+        method
+            if let Some(of_memory) = of_memory(method)
+                && post.view.has_conversations() =>
+        {
             memory::answer(gateway, post, request, version, of_memory).await
         }
         method if post.door == Door::Message && gateway.takes_direct_methods() => {
@@ -304,7 +305,7 @@ fn tool_call(
         token: CallerToken::of(&post.headers),
         idempotency_key: idempotency::key_of(request, &post.headers)?,
         client_ip: post.client_ip.clone(),
-        toolset: post.toolset.clone(),
+        view: post.view.clone(),
         name,
         arguments,
         dialect,

@@ -34,6 +34,7 @@ use crate::listen::Script;
 use crate::mcp::{self, Post, object, scan};
 use crate::reply::{Answer, RpcError};
 use crate::session::Purpose;
+use crate::view::View;
 
 pub(crate) use self::relay::Relay;
 pub(crate) use self::session::{Session, Streams};
@@ -55,7 +56,10 @@ struct Place {
 /// Opens a stream for `caller`, whose first event says where its messages go.
 pub(crate) fn open(gateway: &Arc<Gateway>, caller: &Arc<Caller>) -> Result<Answer, RpcError> {
     let number = u64::from_be_bytes(gateway.ambient().random());
-    let script = Script::of_get(Some(digest(number)), content::offered(gateway));
+    let script = Script::of_get(
+        Some(digest(number)),
+        content::offered(gateway, &View::Everything),
+    );
     let listening = gateway
         .listeners()
         .listen(caller, script, gateway.ambient())?;

@@ -33,7 +33,7 @@ pub(super) fn replaced(whole: &str, part: &str, new: &str) -> String {
 }
 
 /// The same of several parts, none of them within another.
-pub(super) fn exchanged(whole: &str, parts: Vec<(&str, String)>) -> String {
+pub(crate) fn exchanged(whole: &str, parts: Vec<(&str, String)>) -> String {
     let placed = parts
         .into_iter()
         .map(|(part, new)| (place(whole, part), new));

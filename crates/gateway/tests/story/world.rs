@@ -174,6 +174,7 @@ impl World {
             "listen": "127.0.0.1:0",
             "public_url": "https://mcp.hospital.example",
             "advertise": format!("http://{address}"),
+            "store": format!("sqlite:{}", files.path().join("gateway.sqlite").display()),
             "auth": { "issuers": [
                 { "issuer": ISSUER, "audience": AUDIENCE, "jwks": { "file": jwks } },
             ]},

@@ -41,6 +41,16 @@ pub(super) enum Era {
     Legacy,
 }
 
+/// Whose messages a server understands, as far as it has shown that.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Eras {
+    /// It was not reached yet.
+    Unknown,
+    Both,
+    Modern,
+    Legacy,
+}
+
 /// Since when a server is known to be legacy, so that it need not be asked at every connection.
 #[derive(Debug, Default)]
 pub(super) struct Verdict(Mutex<Option<Instant>>);
@@ -68,6 +78,8 @@ pub(super) fn still_holds(since: Instant) -> bool {
 pub(super) struct Handshake {
     pub(super) era: Era,
     pub(super) version: &'static str,
+    /// All that the server speaks.
+    pub(super) eras: Eras,
     /// The server announces changes of its lists.
     pub(super) announces: bool,
     /// The server tells of changes of single resources.
@@ -157,15 +169,17 @@ pub(super) fn read_probe(answer: Result<Box<RawValue>, RpcError>) -> Result<Prob
         Err(_) => return Ok(Probe::Legacy),
     };
     let speaks = |version: &str| versions.iter().any(|spoken| spoken == version);
+    let is_legacy = LEGACY.into_iter().any(speaks);
     if speaks(MODERN) {
         return Ok(Probe::Modern(Handshake {
             era: Era::Modern,
             version: MODERN,
+            eras: if is_legacy { Eras::Both } else { Eras::Modern },
             announces: capabilities.announce(),
             subscribes: capabilities.subscribe(),
         }));
     }
-    if LEGACY.into_iter().any(speaks) {
+    if is_legacy {
         return Ok(Probe::Legacy);
     }
     Err(NO_COMMON_VERSION)
@@ -192,6 +206,7 @@ pub(super) fn read_initialize(result: &RawValue) -> Result<Handshake, UpstreamEr
     Ok(Handshake {
         era: Era::Legacy,
         version,
+        eras: Eras::Legacy,
         announces: initialized.capabilities.announce(),
         subscribes: initialized.capabilities.subscribe(),
     })

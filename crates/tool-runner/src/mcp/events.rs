@@ -8,6 +8,7 @@ use tokio::sync::watch;
 use tracing::{info, warn};
 use wardgate_domain::{Ambient, Timestamp};
 
+use super::era::Eras;
 use super::message::Incoming;
 use super::quota::Quota;
 use super::subscriptions::Subscriptions;
@@ -35,6 +36,7 @@ pub(super) struct Events {
     pub(super) upstream: String,
     pub(super) ambient: Ambient,
     health: watch::Sender<Health>,
+    eras: watch::Sender<Eras>,
     /// Count the announced or suspected changes of each list.
     tools: watch::Sender<u64>,
     prompts: watch::Sender<u64>,
@@ -50,6 +52,7 @@ impl Events {
             upstream,
             ambient,
             health: watch::Sender::new(Health::Untried),
+            eras: watch::Sender::new(Eras::Unknown),
             tools: watch::Sender::new(0),
             prompts: watch::Sender::new(0),
             resources: watch::Sender::new(0),
@@ -60,6 +63,19 @@ impl Events {
 
     pub(super) fn health(&self) -> watch::Receiver<Health> {
         self.health.subscribe()
+    }
+
+    pub(super) fn eras(&self) -> watch::Receiver<Eras> {
+        self.eras.subscribe()
+    }
+
+    /// The server has shown which eras it speaks.
+    pub(super) fn speaks(&self, eras: Eras) {
+        self.eras.send_if_modified(|known| {
+            let changed = *known != eras;
+            *known = eras;
+            changed
+        });
     }
 
     pub(super) fn tools_changes(&self) -> watch::Receiver<u64> {

@@ -28,6 +28,7 @@ mod upstream;
 
 #[expect(unused_imports, reason = "for the import of tools")]
 pub(crate) use definition::ToolDefinition;
+pub(crate) use era::Eras;
 pub(crate) use error::UpstreamError;
 #[cfg(test)]
 pub(crate) use events::Health;

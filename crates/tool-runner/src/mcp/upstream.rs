@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use wardgate_domain::Ambient;
 
 use super::definition::{self, MAX_ENTRIES, MAX_PAGES, Page, ToolDefinition};
-use super::era::HEADER_MISMATCH;
+use super::era::{Eras, HEADER_MISMATCH};
 use super::error::UpstreamError;
 use super::events::{Events, Health};
 use super::http::carry::{Carried, Outbound};
@@ -50,6 +50,11 @@ impl Upstream {
     /// Whether the server can be reached.
     pub(crate) fn health(&self) -> watch::Receiver<Health> {
         self.link.events.health()
+    }
+
+    /// Whose messages can be carried to it, where it is behind a URL.
+    pub(crate) fn eras(&self) -> watch::Receiver<Eras> {
+        self.link.events.eras()
     }
 
     /// Changes when the server's tools changed, or may have.

@@ -1,6 +1,7 @@
 //! The service through its own client, on every database that is there.
 
 mod arguments;
+mod carriage;
 mod commands;
 mod content;
 mod database;

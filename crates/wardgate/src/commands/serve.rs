@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use http::{Request, Response};
@@ -24,9 +25,12 @@ use crate::shutdown;
 
 pub(crate) async fn gateway(arguments: &ConfigFile) -> Result<(), Failure> {
     let settings = Settings::load(&arguments.config)?;
-    let (config, wiring): (wardgate_gateway::Config, GatewayWiring) =
+    let (mut config, wiring): (wardgate_gateway::Config, GatewayWiring) =
         settings.service("gateway")?;
     let telemetry = wardgate_telemetry::init(&settings.optional("telemetry")?, "gateway")?;
+    if config.store.is_none() {
+        config.store = Some(own_store(&arguments.config));
+    }
     let stop = shutdown::signals()?;
     let bound = BoundEdge::bind(config.listen).await?;
     let neighbours = compose::remote(&wiring)?;
@@ -47,6 +51,26 @@ pub(crate) async fn gateway(arguments: &ConfigFile) -> Result<(), Failure> {
     let router = gateway.router();
     gateway.serve(bound, router, stop).await;
     Ok(())
+}
+
+/// A file for a gateway that was given no store: beside its configuration, or where that cannot be written, a new one
+/// that the next start does not find.
+fn own_store(config: &Path) -> String {
+    let beside = config.with_file_name("gateway.sqlite");
+    let mut options = std::fs::OpenOptions::new();
+    let writable = options.create(true).append(true).mode(0o600).open(&beside);
+    let path = match writable {
+        Ok(_) => beside,
+        Err(_) => {
+            let random = u128::from_be_bytes(Ambient::system().random());
+            std::env::temp_dir().join(format!("wardgate-gateway-{random:032x}.sqlite"))
+        }
+    };
+    let path = path.display();
+    tracing::warn!(
+        "gateway.store is not set: this gateway keeps its sessions in {path}, which no other gateway knows"
+    );
+    format!("sqlite:{path}")
 }
 
 pub(crate) async fn policy(config: &Path) -> Result<(), Failure> {

@@ -14,6 +14,7 @@ mod sessions;
 mod streams;
 mod taken_up;
 mod verbatim;
+mod viewed;
 
 use reqwest::RequestBuilder;
 use serde_json::Value;
@@ -51,6 +52,7 @@ fn source(name: &str, kinds: &[OfferKind]) -> pb::Source {
         name: name.to_owned(),
         facts: kinds.iter().map(facts).collect(),
         tools: tools.into_iter().map(own).collect(),
+        carriage: pb::Carriage::All.into(),
         ..pb::Source::default()
     }
 }

@@ -4,7 +4,7 @@ use super::Expand;
 use super::http::service_url;
 use crate::catalogue::fault::Fields;
 use crate::catalogue::yaml::Node;
-use crate::egress::{AuthSettings, OAuthClient, Secret};
+use crate::egress::{AuthSettings, ClientKey, ClientProof, OAuthClient, Secret};
 
 const TYPES: &str = "none, bearer, basic, client_credentials, token_exchange";
 
@@ -50,20 +50,50 @@ fn client(fields: &mut Fields<'_>, expand: &mut Expand<'_>) -> Option<OAuthClien
         expand.faults,
     );
     let client_id = text("client_id", fields, expand);
-    let client_secret = secret("client_secret", fields, expand);
-    let scope = fields
-        .optional("scope")
-        .map(|node| expand.text(node, "scope"));
-    let audience = fields
-        .optional("audience")
-        .map(|node| expand.text(node, "audience"));
+    let proof = proof(fields, expand);
+    let scope = optional("scope", fields, expand);
+    let audience = optional("audience", fields, expand);
     Some(OAuthClient {
         token_url: service_url(token_url?, "token_url", expand)?,
         client_id: client_id?,
-        client_secret: client_secret?,
-        scope: scope.unwrap_or_default(),
-        audience: audience.unwrap_or_default(),
+        proof: proof?,
+        scope,
+        audience,
     })
+}
+
+/// A secret or a private key.
+fn proof(fields: &mut Fields<'_>, expand: &mut Expand<'_>) -> Option<ClientProof> {
+    let Some(node) = fields.optional("private_key") else {
+        return secret("client_secret", fields, expand).map(ClientProof::Secret);
+    };
+    let key_id = optional("key_id", fields, expand);
+    let audience = optional("assertion_audience", fields, expand);
+    if fields.optional("client_secret").is_some() {
+        expand.faults.add(
+            node.at,
+            "the client has a `client_secret` and a `private_key`",
+            "keep one of them",
+        );
+        return None;
+    }
+    let pem = expand.text(node, "private_key")?;
+    match ClientKey::read(Secret::from(pem), key_id) {
+        Ok(key) => Some(ClientProof::Key { key, audience }),
+        Err(not_a_key) => {
+            expand.faults.add(
+                node.at,
+                format!("`private_key` {not_a_key}"),
+                "write `private_key: \"${file:client.pem}\"`",
+            );
+            None
+        }
+    }
+}
+
+fn optional(key: &'static str, fields: &mut Fields<'_>, expand: &mut Expand<'_>) -> Option<String> {
+    let node = fields.optional(key)?;
+    expand.text(node, key)
 }
 
 fn secret(key: &'static str, fields: &mut Fields<'_>, expand: &mut Expand<'_>) -> Option<Secret> {

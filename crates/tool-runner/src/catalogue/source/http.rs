@@ -229,7 +229,7 @@ mod tests {
 
     use super::*;
     use crate::catalogue::{Catalogue, SourceKind, Text};
-    use crate::egress::{OAuthClient, Secret};
+    use crate::egress::{ClientProof, OAuthClient, Secret};
 
     fn read(source: &str) -> HttpSettings {
         let text = format!("sources: {{ api: {source} }}\ntools: []\n");
@@ -273,7 +273,7 @@ mod tests {
         let wanted = AuthSettings::ClientCredentials(OAuthClient {
             token_url: "https://id.example.com/token".parse().unwrap(),
             client_id: "me".to_owned(),
-            client_secret: Secret::from("canary".to_owned()),
+            proof: ClientProof::Secret(Secret::from("canary".to_owned())),
             scope: Some("a b".to_owned()),
             audience: None,
         });

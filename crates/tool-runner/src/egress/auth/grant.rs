@@ -10,12 +10,14 @@ use url::{Url, form_urlencoded};
 use wardgate_domain::Ambient;
 
 use super::token::AccessToken;
-use super::{AuthError, CallerToken, OAuthClient, basic, bearer};
+use super::{AuthError, CallerToken, ClientKey, ClientProof, OAuthClient, basic, bearer};
 use crate::egress::{Egress, EgressError, EgressSettings, Request};
 
 const ACCESS_TOKEN: &str = "urn:ietf:params:oauth:token-type:access_token";
 const JWT: &str = "urn:ietf:params:oauth:token-type:jwt";
 const TOKEN_EXCHANGE: &str = "urn:ietf:params:oauth:grant-type:token-exchange";
+
+const JWT_BEARER_ASSERTION: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
 
 const MAX_ANSWER_BYTES: usize = 64 * 1024;
 
@@ -37,11 +39,17 @@ const ERROR_CODES: [&str; 7] = [
 pub(crate) struct TokenEndpoint {
     egress: Egress,
     url: Url,
-    /// `client_secret_basic`, which every authorization server has to support.
-    authorization: HeaderValue,
+    client_id: String,
+    proof: Proof,
     scope: Option<String>,
     audience: Option<String>,
     ambient: Ambient,
+}
+
+/// How the client shows who it is, ready to be sent.
+enum Proof {
+    Basic(HeaderValue),
+    Assertion { key: ClientKey, audience: String },
 }
 
 #[derive(Deserialize)]
@@ -69,11 +77,8 @@ impl TokenEndpoint {
         Ok(Self {
             egress: Egress::open(settings)?,
             url: client.token_url.clone(),
-            // Both parts are form-encoded first: RFC 6749 §2.3.1.
-            authorization: basic(
-                &form_encoded(&client.client_id),
-                &form_encoded(client.client_secret.expose()),
-            )?,
+            proof: Proof::of(client)?,
+            client_id: client.client_id.clone(),
             scope: client.scope.clone(),
             audience: client.audience.clone(),
             ambient: ambient.clone(),
@@ -102,15 +107,25 @@ impl TokenEndpoint {
         self.ask(&form, Some(longest)).await
     }
 
-    fn request(&self, form: &[(&str, &str)]) -> Request {
+    fn request(&self, form: &[(&str, &str)]) -> Result<Request, AuthError> {
+        let mut request = Request::new(Method::POST, self.url.clone())
+            .header(ACCEPT, HeaderValue::from_static("application/json"));
         let mut body = form_urlencoded::Serializer::new(String::new());
         body.extend_pairs(form);
+        match &self.proof {
+            Proof::Basic(authorization) => {
+                request = request.header(AUTHORIZATION, authorization.clone());
+            }
+            Proof::Assertion { key, audience } => {
+                let assertion = key.assertion(&self.client_id, audience, &self.ambient)?;
+                body.append_pair("client_id", &self.client_id)
+                    .append_pair("client_assertion_type", JWT_BEARER_ASSERTION)
+                    .append_pair("client_assertion", &assertion);
+            }
+        }
         body.extend_pairs(self.scope.iter().map(|scope| ("scope", scope)));
         body.extend_pairs(self.audience.iter().map(|audience| ("audience", audience)));
-        Request::new(Method::POST, self.url.clone())
-            .header(ACCEPT, HeaderValue::from_static("application/json"))
-            .header(AUTHORIZATION, self.authorization.clone())
-            .body("application/x-www-form-urlencoded", body.finish())
+        Ok(request.body("application/x-www-form-urlencoded", body.finish()))
     }
 
     async fn ask(
@@ -121,7 +136,7 @@ impl TokenEndpoint {
         let asked_at = self.ambient.now();
         let response = self
             .egress
-            .send(self.request(form))
+            .send(self.request(form)?)
             .await
             .map_err(endpoint)?;
         let status = response.status;
@@ -141,6 +156,24 @@ impl TokenEndpoint {
             asked_at,
             lifetime,
         ))
+    }
+}
+
+impl Proof {
+    fn of(client: &OAuthClient) -> Result<Self, AuthError> {
+        Ok(match &client.proof {
+            // Both parts are form-encoded first: RFC 6749 §2.3.1.
+            ClientProof::Secret(secret) => Self::Basic(basic(
+                &form_encoded(&client.client_id),
+                &form_encoded(secret.expose()),
+            )?),
+            ClientProof::Key { key, audience } => Self::Assertion {
+                key: key.clone(),
+                audience: audience
+                    .clone()
+                    .unwrap_or_else(|| client.token_url.to_string()),
+            },
+        })
     }
 }
 

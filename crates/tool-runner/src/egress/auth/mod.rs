@@ -6,6 +6,7 @@
 //!   token_exchange ── a TokenCell a caller ──┴─ grant ──▶ token_url, by an Egress of its own
 //! ```
 
+mod client;
 mod grant;
 mod secret;
 mod token;
@@ -16,9 +17,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::HeaderValue;
 use quick_cache::sync::Cache;
-use url::Url;
 use wardgate_domain::{Ambient, Digest, Timestamp};
 
+pub(crate) use client::{ClientKey, ClientProof, OAuthClient};
 pub(crate) use secret::Secret;
 
 use super::{EgressError, EgressSettings};
@@ -44,16 +45,6 @@ pub(crate) enum AuthSettings {
     TokenExchange(OAuthClient),
 }
 
-/// A client of an OAuth authorization server.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct OAuthClient {
-    pub(crate) token_url: Url,
-    pub(crate) client_id: String,
-    pub(crate) client_secret: Secret,
-    pub(crate) scope: Option<String>,
-    pub(crate) audience: Option<String>,
-}
-
 /// The caller's own token, to be exchanged and never to be sent on.
 #[derive(Clone, Copy)]
 pub(crate) struct CallerToken<'a> {
@@ -76,6 +67,8 @@ pub(crate) enum AuthError {
     },
     #[error("the token endpoint's answer {0}")]
     BadAnswer(&'static str),
+    #[error("the client's key does not sign")]
+    NotSigned,
     #[error("the credentials cannot be written as a header")]
     NotAHeader,
 }

@@ -5,7 +5,7 @@ use futures::stream::{self, StreamExt};
 use tokio::sync::oneshot;
 
 use super::*;
-use crate::egress::OAuthClient;
+use crate::egress::{ClientProof, OAuthClient};
 use crate::grpc::add_metadata;
 use crate::grpc::methods::NotAMethod;
 
@@ -391,7 +391,7 @@ async fn a_token_that_is_not_accepted_is_renewed_once() {
     settings.auth = AuthSettings::ClientCredentials(OAuthClient {
         token_url: token_url.parse().unwrap(),
         client_id: "me".to_owned(),
-        client_secret: "secret".to_owned().into(),
+        proof: ClientProof::Secret("secret".to_owned().into()),
         scope: None,
         audience: None,
     });

@@ -83,6 +83,7 @@ impl Dialer {
             exchange.notify("notifications/initialized", &[]).await?;
         }
         self.verdict.note(handshake.era);
+        self.events.speaks(handshake.eras);
         info!(
             upstream = self.events.upstream,
             version = handshake.version,

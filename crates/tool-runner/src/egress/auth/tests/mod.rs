@@ -15,10 +15,13 @@ use http::header::{AUTHORIZATION, CONTENT_TYPE};
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
+use url::Url;
 use wardgate_domain::{Clock, SystemEntropy};
 
 use super::*;
 use crate::egress::{Client, ClientSettings, PrivateAddresses, Request};
+
+mod assertion;
 
 const START: i64 = 1_800_000_000;
 
@@ -113,7 +116,7 @@ impl World {
         OAuthClient {
             token_url: format!("http://{}/token", self.address).parse().unwrap(),
             client_id: "run ner:1".to_owned(),
-            client_secret: Secret::from("p+ss&w%rd".to_owned()),
+            proof: ClientProof::Secret(Secret::from("p+ss&w%rd".to_owned())),
             scope: Some("read write".to_owned()),
             audience: Some("https://api.test".to_owned()),
         }
@@ -211,7 +214,7 @@ async fn secrets_are_never_shown() {
     let world = World::start().await;
     let canary = || Secret::from("canary".to_owned());
     let oauth = || OAuthClient {
-        client_secret: canary(),
+        proof: ClientProof::Secret(canary()),
         ..world.oauth()
     };
     for auth in [
