@@ -50,7 +50,7 @@ pub use session::SessionKey;
 
 use authority::Authority;
 use catalogue::Catalogue;
-use listen::{Changes, Conversations, Listeners, Places};
+use listen::{Changes, Conversations, Listeners, Places, Subscriptions};
 use refusals::Refusals;
 use reply::Answer;
 use session::Sealer;
@@ -98,6 +98,8 @@ pub struct Gateway {
     authority: Authority,
     catalogue: Catalogue,
     listeners: Listeners,
+    /// What clients before 2026-07-28 are subscribed to.
+    subscriptions: Arc<Subscriptions>,
     sealer: Sealer,
     store: Arc<Store>,
     /// Sessions of HTTP+SSE whose streams are here.
@@ -164,6 +166,7 @@ impl Gateway {
                 config.limits.streams(),
             ),
             sealer: Sealer::new(key, ambient.clone()),
+            subscriptions: Subscriptions::new(Arc::clone(&store)),
             store,
             visits: Places::new(config.limits.connections),
             streams: Streams::default(),
@@ -288,6 +291,10 @@ impl Gateway {
 
     fn listeners(&self) -> &Listeners {
         &self.listeners
+    }
+
+    fn subscriptions(&self) -> &Arc<Subscriptions> {
+        &self.subscriptions
     }
 
     fn sealer(&self) -> &Sealer {

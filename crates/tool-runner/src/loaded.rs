@@ -166,6 +166,7 @@ impl Loaded {
         previous: Option<&Self>,
     ) -> Result<Self, Error> {
         let (imported, missing) = (catalogue.imported().to_vec(), catalogue.missing().to_vec());
+        let instructions = catalogue.instructions().clone();
         let (tools, toolsets, settings, version) = catalogue.into_parts();
         let mut sources = Sources::new(&shared.platform, shared.memory.clone());
         let open = previous.map(|previous| &previous.sources);
@@ -200,7 +201,13 @@ impl Loaded {
             toolsets: toolsets.iter().cloned().map(pb::Toolset::from).collect(),
             catalogue_version: version.to_wire(),
             missing_upstreams: missing,
-            sources: offers.values().map(pb::Source::from).collect(),
+            sources: offers
+                .values()
+                .map(|of| pb::Source {
+                    instructions: instructions.get(&of.source).cloned().unwrap_or_default(),
+                    ..of.into()
+                })
+                .collect(),
         };
         let upstreams = imported
             .into_iter()

@@ -17,7 +17,7 @@ use super::{Entrance, GRANTS, metadata, problem};
 use crate::Gateway;
 use crate::config::Limits;
 use crate::content;
-use crate::listen::{self, Script};
+use crate::listen::{self, Listens, Script};
 use crate::mcp::{self, Door, Post};
 use crate::reply::Answer;
 use crate::sse;
@@ -99,14 +99,14 @@ pub(super) async fn handle(
             }
         }
         Ok(Admitted::Stream(caller)) => {
-            let opened = sse::open(&gateway, &caller);
+            let opened = sse::open(&gateway, &caller, &client_ip);
             let answer = opened.unwrap_or_else(|error| Answer::error(None, &error));
             gateway.count(&answer, &client_ip, &caller);
             answer.into_response()
         }
         Ok(Admitted::Listener(caller)) => {
             let view = View::Everything;
-            listener(&gateway, &caller, &client_ip, &parts.headers, &view)
+            listener(&gateway, caller, client_ip, &parts.headers, view)
         }
         Err(Refusal {
             reason,
@@ -144,7 +144,7 @@ async fn viewed(gateway: &Arc<Gateway>, view: View, visit: Visit) -> Response {
             };
             message(gateway, &post).await
         }
-        Knock::Get => listener(gateway, &caller, &client_ip, &headers, &view),
+        Knock::Get => listener(gateway, caller, client_ip, &headers, view),
         Knock::Delete => {
             let Refusal {
                 reason, response, ..
@@ -162,17 +162,24 @@ async fn message(gateway: &Arc<Gateway>, post: &Post) -> Response {
 }
 
 fn listener(
-    gateway: &Gateway,
-    caller: &Arc<Caller>,
-    client_ip: &str,
+    gateway: &Arc<Gateway>,
+    caller: Arc<Caller>,
+    client_ip: String,
     headers: &HeaderMap,
-    view: &View,
+    view: View,
 ) -> Response {
     let session = listen::session_of(headers);
-    let script = Script::of_get(session, content::offered(gateway, view));
-    let opened = gateway.listeners().open(caller, script, &gateway.ambient);
+    let offered = content::offered(gateway, &view);
+    let who = Listens {
+        gateway: Arc::clone(gateway),
+        caller: Arc::clone(&caller),
+        client_ip: client_ip.clone(),
+        view,
+    };
+    let script = Script::of_get(session, offered).hearing(who.subscribed(session, offered));
+    let opened = gateway.listeners().open(&caller, script, &gateway.ambient);
     let answer = opened.unwrap_or_else(|error| Answer::error(None, &error));
-    gateway.count(&answer, client_ip, caller);
+    gateway.count(&answer, &client_ip, &caller);
     answer.into_response()
 }
 

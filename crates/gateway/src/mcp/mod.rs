@@ -9,6 +9,7 @@ mod discover;
 mod envelope;
 mod idempotency;
 mod initialize;
+mod instructions;
 mod list_tools;
 mod meta;
 mod scan;
@@ -28,7 +29,7 @@ use wardgate_telemetry::names;
 use crate::Gateway;
 use crate::call_tool::{self, ToolCall};
 use crate::content;
-use crate::listen::{self, Script};
+use crate::listen;
 use crate::memory::{self, Subscribe};
 use crate::reply::{Answer, Dialect, RpcError};
 use crate::sse;
@@ -234,17 +235,14 @@ async fn dispatch(
         }
         "tools/list" => list_tools::list_tools(gateway, post, request, version).await,
         "server/discover" if version.is_modern() => {
-            Ok(discover::discover(gateway, post, request, version))
+            Ok(discover::discover(gateway, post, request, version).await)
         }
         // The plain endpoint has one answer to one POST.
         LISTEN if version.is_modern() && post.door == Door::Mcp => {
-            let offered = content::offered(gateway, &post.view);
-            let script = Script::of_subscription(request, offered)?;
-            let listeners = gateway.listeners();
-            listeners.open(&post.caller, script, gateway.ambient())
+            Box::pin(listen::listen(gateway, post, request)).await
         }
         "initialize" if !version.is_modern() => {
-            Ok(initialize::initialize(gateway, post, request, version))
+            Ok(initialize::initialize(gateway, post, request, version).await)
         }
         "ping" if !version.is_modern() => Ok(Answer::empty(request.id)),
         method if let Some(of_content) = content::Method::named(method) => {
@@ -254,10 +252,9 @@ async fn dispatch(
         method
             if let Some(subscribe) = Subscribe::named(method)
                 && !version.is_modern()
-                && post.door != Door::Message
-                && post.view.has_conversations() =>
+                && post.door != Door::Message =>
         {
-            subscribe.answer(gateway, post, request, version).await
+            Box::pin(subscribe.answer(gateway, post, request, version)).await
         }
         method
             if let Some(of_memory) = of_memory(method)

@@ -54,6 +54,8 @@ pub(crate) enum Purpose {
     SseStream,
     /// A message that one replica hands to another.
     SseRelay,
+    /// What a session is subscribed to.
+    Subscriptions,
 }
 
 impl Purpose {
@@ -65,13 +67,16 @@ impl Purpose {
             Self::Task => "wardgate task 1",
             Self::SseStream => "wardgate sse stream 1",
             Self::SseRelay => "wardgate sse relay 1",
+            Self::Subscriptions => "wardgate subscriptions 1",
         }
     }
 
     /// After this time it is like one that never was.
     fn lasts(self) -> Duration {
         match self {
-            Self::UpstreamSession | Self::SseStream | Self::Task => Duration::from_hours(24),
+            Self::UpstreamSession | Self::SseStream | Self::Task | Self::Subscriptions => {
+                Duration::from_hours(24)
+            }
             Self::UpstreamEvent | Self::RequestState => Duration::from_hours(1),
             Self::SseRelay => Duration::from_mins(1),
         }
@@ -80,7 +85,7 @@ impl Purpose {
     /// The longest text that is handed out and looked at, in bytes.
     fn longest(self) -> usize {
         match self {
-            Self::RequestState | Self::Task => MAX_IN_BODY,
+            Self::RequestState | Self::Task | Self::Subscriptions => MAX_IN_BODY,
             _ => MAX_IN_HEADER,
         }
     }

@@ -33,4 +33,5 @@ mod resources;
 mod shapes;
 mod sse;
 mod subscriptions;
+mod updates;
 mod upstream;

@@ -60,6 +60,8 @@ pub struct Source {
     pub switches: ToolSwitches,
     /// Which clients' messages can be carried to it as they stand.
     pub carriage: Carriage,
+    /// What an MCP server says of itself, as approved; empty where there is nothing.
+    pub instructions: String,
 }
 
 /// Which clients' messages can be carried to an MCP server as they stand.
@@ -388,6 +390,7 @@ impl TryFrom<pb::Source> for Source {
         };
         Ok(Self {
             carriage,
+            instructions: source.instructions,
             name: source.name,
             prefix: source.prefix,
             facts,

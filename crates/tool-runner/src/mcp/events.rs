@@ -13,6 +13,9 @@ use super::message::Incoming;
 use super::quota::Quota;
 use super::subscriptions::Subscriptions;
 
+/// The longest instructions that are taken, in bytes.
+const MAX_INSTRUCTIONS: usize = 4_096;
+
 /// Warnings about one server in one second.
 const WARNINGS_PER_SECOND: u32 = 5;
 
@@ -43,6 +46,8 @@ pub(super) struct Events {
     resources: watch::Sender<u64>,
     /// The resources that somebody listens to.
     pub(super) subscriptions: Arc<Subscriptions>,
+    /// What the server says of itself, as it last said it.
+    instructions: Mutex<Option<Arc<str>>>,
     warnings: Mutex<Quota>,
 }
 
@@ -57,6 +62,7 @@ impl Events {
             prompts: watch::Sender::new(0),
             resources: watch::Sender::new(0),
             subscriptions: Arc::default(),
+            instructions: Mutex::default(),
             warnings: Mutex::new(Quota::new(WARNINGS_PER_SECOND)),
         }
     }
@@ -88,6 +94,31 @@ impl Events {
 
     pub(super) fn resources_changes(&self) -> watch::Receiver<u64> {
         self.resources.subscribe()
+    }
+
+    pub(super) fn instructions(&self) -> Option<Arc<str>> {
+        let instructions = self.instructions.lock();
+        instructions.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Takes note of the instructions in `result`, the server's answer to the first message.
+    pub(super) fn learn(&self, result: &RawValue) {
+        #[derive(Deserialize)]
+        struct Introduction {
+            #[serde(default)]
+            instructions: Option<String>,
+        }
+        let said = read::<Introduction>(Some(result)).and_then(|it| it.instructions);
+        let said = said.filter(|text| !text.trim().is_empty());
+        let fits = |text: &String| text.len() <= MAX_INSTRUCTIONS;
+        if !said.as_ref().is_none_or(fits) {
+            self.ignored("its instructions are longer than 4096 bytes");
+        }
+        let learnt = said.filter(fits).map(Arc::from);
+        *self
+            .instructions
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = learnt;
     }
 
     pub(super) fn up(&self) {

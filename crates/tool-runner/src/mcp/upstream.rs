@@ -72,6 +72,11 @@ impl Upstream {
         self.link.events.resources_changes()
     }
 
+    /// What the server says of itself; none before it was connected to.
+    pub(crate) fn instructions(&self) -> Option<Arc<str>> {
+        self.link.events.instructions()
+    }
+
     /// Hears from now on when these resources change. The server may refuse any of them.
     pub(crate) fn listen(&self, uris: BTreeSet<String>) -> Ear {
         self.link.events.subscriptions.listen(uris)

@@ -107,7 +107,10 @@ impl Dialer {
         }
         let exchange = Arc::new(self.exchange(Era::Modern, Some(era::MODERN), None));
         match exchange.request(&era::discover(), None).await {
-            Ok(result) => era::read_probe(Ok(result)),
+            Ok(result) => {
+                self.events.learn(&result);
+                era::read_probe(Ok(result))
+            }
             Err(UpstreamError::Rpc(error)) => era::read_probe(Err(error)),
             Err(UpstreamError::Status(status))
                 if !matches!(status, 401 | 403 | 407 | 429 | 502..=504) =>
@@ -133,6 +136,7 @@ impl Dialer {
             id.set_sensitive(true);
             id
         });
+        self.events.learn(&result);
         Ok((era::read_initialize(&result)?, session))
     }
 

@@ -144,42 +144,46 @@ impl Launcher {
             let discover = era::discover();
             let probe = process.channel.request(&discover, Era::Modern, None);
             let answered = match timeout(PROBE_LIMIT, probe).await {
-                Ok(Ok(result)) => era::read_probe(Ok(result))?,
+                Ok(Ok(result)) => {
+                    self.events.learn(&result);
+                    era::read_probe(Ok(result))?
+                }
                 Ok(Err(UpstreamError::Rpc(error))) => era::read_probe(Err(error))?,
                 Ok(Err(_)) | Err(_) => Probe::Legacy,
             };
             if let Probe::Modern(handshake) = answered {
                 return Ok((process, handshake));
             }
-            if let Ok(handshake) = initialize(&process.channel).await {
+            if let Ok(handshake) = self.initialize(&process.channel).await {
                 self.verdict.note(Era::Legacy);
                 return Ok((process, handshake));
             }
         }
         let process = self.start()?;
-        let handshake = initialize(&process.channel).await?;
+        let handshake = self.initialize(&process.channel).await?;
         if !self.verdict.is_legacy() {
             self.verdict.note(Era::Legacy);
         }
         Ok((process, handshake))
     }
 
+    async fn initialize(&self, channel: &Channel) -> Result<Handshake, UpstreamError> {
+        let initialize = era::initialize();
+        let result = timeout(
+            INITIALIZE_LIMIT,
+            channel.request(&initialize, Era::Legacy, None),
+        )
+        .await
+        .unwrap_or(Err(UpstreamError::Timeout))?;
+        self.events.learn(&result);
+        let handshake = era::read_initialize(&result)?;
+        channel.notify("notifications/initialized").await?;
+        Ok(handshake)
+    }
+
     fn start(&self) -> Result<Process, UpstreamError> {
         Process::start(&self.program, &self.events, &self.tasks)
     }
-}
-
-async fn initialize(channel: &Channel) -> Result<Handshake, UpstreamError> {
-    let initialize = era::initialize();
-    let result = timeout(
-        INITIALIZE_LIMIT,
-        channel.request(&initialize, Era::Legacy, None),
-    )
-    .await
-    .unwrap_or(Err(UpstreamError::Timeout))?;
-    let handshake = era::read_initialize(&result)?;
-    channel.notify("notifications/initialized").await?;
-    Ok(handshake)
 }
 
 /// The way on which it is listened.

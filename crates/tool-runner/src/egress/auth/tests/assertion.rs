@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 
 use jsonwebtoken::{Algorithm, DecodingKey, Validation};
-use rcgen::{KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_ECDSA_P384_SHA384, PKCS_ED25519, PKCS_RSA_SHA256};
+use rcgen::{
+    KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_ECDSA_P384_SHA384, PKCS_ED25519, PKCS_RSA_SHA256,
+};
 
 use super::*;
 
@@ -109,7 +111,12 @@ fn what_cannot_sign_is_refused_before_it_is_needed() {
     let public = KeyPair::generate_for(&PKCS_ED25519)
         .unwrap()
         .public_key_pem();
-    for pem in [pair.serialize_pem(), public, "canary".to_owned(), String::new()] {
+    for pem in [
+        pair.serialize_pem(),
+        public,
+        "canary".to_owned(),
+        String::new(),
+    ] {
         let refused = ClientKey::read(Secret::from(pem), None).unwrap_err();
         assert!(!refused.to_string().contains("canary"));
     }
