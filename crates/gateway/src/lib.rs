@@ -18,6 +18,8 @@ mod call_tool;
 mod catalogue;
 mod config;
 mod content;
+mod dialogue;
+mod edit;
 mod http;
 mod listen;
 mod mcp;
@@ -28,6 +30,8 @@ mod session;
 mod sse;
 mod stages;
 mod store;
+mod story;
+mod streamable;
 mod trail;
 mod upstream;
 mod view;
@@ -56,6 +60,7 @@ use reply::Answer;
 use session::Sealer;
 use sse::{Relay, Streams};
 use store::Store;
+use streamable::{Heart, Mailbox};
 use trail::Trail;
 
 /// How often a start that waits says what for.
@@ -102,6 +107,8 @@ pub struct Gateway {
     subscriptions: Arc<Subscriptions>,
     sealer: Sealer,
     store: Arc<Store>,
+    mailbox: Mailbox,
+    heart: Arc<Heart>,
     /// Sessions of HTTP+SSE whose streams are here.
     streams: Streams,
     relay: Relay,
@@ -167,6 +174,8 @@ impl Gateway {
             ),
             sealer: Sealer::new(key, ambient.clone()),
             subscriptions: Subscriptions::new(Arc::clone(&store)),
+            mailbox: Mailbox::new(&store),
+            heart: Heart::new(&store, &ambient),
             store,
             visits: Places::new(config.limits.connections),
             streams: Streams::default(),
@@ -303,6 +312,14 @@ impl Gateway {
 
     fn store(&self) -> &Arc<Store> {
         &self.store
+    }
+
+    fn mailbox(&self) -> &Mailbox {
+        &self.mailbox
+    }
+
+    fn heart(&self) -> &Arc<Heart> {
+        &self.heart
     }
 
     fn runner(&self) -> &ToolRunnerClient {

@@ -6,14 +6,16 @@ mod rpc_error;
 use std::fmt::Write;
 
 use axum::body::Body;
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::Value;
 use serde_json::value::RawValue;
 use wardgate_domain::{CallId, DecisionId, Receipt};
 use wardgate_rpc::client::ToolResult;
 
+use crate::dialogue::Questions;
 use crate::mcp::Version;
+use crate::streamable;
 
 pub(crate) use self::rpc_error::RpcError;
 
@@ -23,6 +25,9 @@ const CALL_ID: &str = "dev.wardgate/callId";
 const RECEIPT: &str = "dev.wardgate/receipt";
 /// Key of the decision's id, where a policy refused.
 const DECISION_ID: &str = "dev.wardgate/decisionId";
+
+/// Tells proxies how to treat a stream.
+pub(crate) const UNBUFFERED: HeaderName = HeaderName::from_static("x-accel-buffering");
 
 /// What the gateway calls itself.
 pub(crate) const SERVER_INFO: &str = concat!(
@@ -49,6 +54,8 @@ pub(crate) struct Answer {
     refused: Vec<&'static str>,
     /// `Retry-After`, seconds.
     retry_after: Option<u64>,
+    /// `Mcp-Session-Id`, where a session begins.
+    session: Option<HeaderValue>,
 }
 
 /// What it consists of.
@@ -69,6 +76,7 @@ impl Answer {
             body: Content::Nothing,
             refused: Vec::new(),
             retry_after: None,
+            session: None,
         }
     }
 
@@ -79,6 +87,7 @@ impl Answer {
             body: Content::Json(body),
             refused: Vec::new(),
             retry_after: None,
+            session: None,
         }
     }
 
@@ -102,24 +111,52 @@ impl Answer {
         members: &str,
         meta: &str,
     ) -> Self {
-        let mut body = String::with_capacity(members.len() + meta.len() + 192);
+        if version.is_modern() {
+            return Self::modern_result(id, "complete", members, meta);
+        }
+        let mut body = String::with_capacity(members.len() + meta.len() + 64);
         open(&mut body, Some(id));
         body.push_str(r#","result":{"#);
-        if version.is_modern() {
-            body.push_str(
-                r#""resultType":"complete","_meta":{"io.modelcontextprotocol/serverInfo":"#,
-            );
-            body.push_str(SERVER_INFO);
-            if !meta.is_empty() {
-                body.push(',');
-                body.push_str(meta);
-            }
-            body.push_str("},");
-        } else if !meta.is_empty() {
+        if !meta.is_empty() {
             body.push_str(r#""_meta":{"#);
             body.push_str(meta);
             body.push_str("},");
         }
+        body.push_str(members);
+        body.push_str("}}");
+        Self::ok(body)
+    }
+
+    /// What a modern client is asked, to come back with `state`.
+    pub(crate) fn input_required(
+        id: &RawValue,
+        questions: &Questions,
+        state: &str,
+        meta: &str,
+    ) -> Self {
+        let mut members = String::with_capacity(questions.as_json().len() + state.len() + 64);
+        if !questions.is_empty() {
+            members.push_str(r#""inputRequests":"#);
+            members.push_str(questions.as_json());
+            members.push(',');
+        }
+        members.push_str(r#""requestState":"#);
+        push_json_text(&mut members, state);
+        Self::modern_result(id, "input_required", &members, meta)
+    }
+
+    fn modern_result(id: &RawValue, kind: &str, members: &str, meta: &str) -> Self {
+        let mut body = String::with_capacity(members.len() + meta.len() + 192);
+        open(&mut body, Some(id));
+        body.push_str(r#","result":{"resultType":""#);
+        body.push_str(kind);
+        body.push_str(r#"","_meta":{"io.modelcontextprotocol/serverInfo":"#);
+        body.push_str(SERVER_INFO);
+        if !meta.is_empty() {
+            body.push(',');
+            body.push_str(meta);
+        }
+        body.push_str("},");
         body.push_str(members);
         body.push_str("}}");
         Self::ok(body)
@@ -154,6 +191,7 @@ impl Answer {
                 vec![error.reason]
             },
             retry_after: error.retry_after,
+            session: None,
         }
     }
 
@@ -221,14 +259,23 @@ impl Answer {
         denial: (&'static str, DecisionId),
     ) -> Self {
         let (reason, decision) = denial;
-        let mut content = String::from(r#"[{"type":"text","text":"#);
-        push_json_text(
-            &mut content,
-            &format!("Not permitted with these arguments ({reason}). Decision {decision}."),
-        );
-        content.push_str("}]");
+        let words = format!("Not permitted with these arguments ({reason}). Decision {decision}.");
+        let content = text_content(&words);
         Self::call_result(id, version, &content, "", true, |meta| {
             write_call(meta, call_id, Some(receipt), Some(decision));
+        })
+    }
+
+    /// A call that failed in a way that the model may make the best of.
+    pub(crate) fn failed(
+        id: &RawValue,
+        version: Version,
+        call_id: CallId,
+        receipt: Receipt,
+        words: &str,
+    ) -> Self {
+        Self::call_result(id, version, &text_content(words), "", true, |meta| {
+            write_call(meta, call_id, Some(receipt), None);
         })
     }
 
@@ -287,7 +334,13 @@ impl Answer {
             body: Content::Json(format!("[{}]", bodies.join(","))),
             refused,
             retry_after: None,
+            session: None,
         }
+    }
+
+    /// The same, as the beginning of a session.
+    pub(crate) fn in_session(self, session: Option<HeaderValue>) -> Self {
+        Self { session, ..self }
     }
 
     /// Its text, where it is one message.
@@ -304,6 +357,12 @@ impl Answer {
     }
 }
 
+impl From<Answer> for Response {
+    fn from(answer: Answer) -> Self {
+        answer.into_response()
+    }
+}
+
 impl IntoResponse for Answer {
     fn into_response(self) -> Response {
         let mut response = match self.body {
@@ -316,10 +375,15 @@ impl IntoResponse for Answer {
                 let headers = [
                     (header::CONTENT_TYPE, "text/event-stream"),
                     (header::CACHE_CONTROL, "no-store"),
+                    // No proxy may hold events back.
+                    (UNBUFFERED, "no"),
                 ];
                 (self.http, headers, stream).into_response()
             }
         };
+        if let Some(session) = self.session {
+            response.headers_mut().insert(streamable::HEADER, session);
+        }
         if let Some(seconds) = self.retry_after {
             let headers = response.headers_mut();
             headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
@@ -361,6 +425,14 @@ fn write_call(
             receipt.leaf_hash()
         );
     }
+}
+
+/// Content of one text.
+fn text_content(text: &str) -> String {
+    let mut content = String::from(r#"[{"type":"text","text":"#);
+    push_json_text(&mut content, text);
+    content.push_str("}]");
+    content
 }
 
 /// Appends `text` as a JSON string.

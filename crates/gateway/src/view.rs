@@ -45,6 +45,12 @@ pub(crate) struct Seen<'i> {
 }
 
 impl View {
+    /// Of a path that names no server.
+    pub(crate) fn of_path(path: &str) -> Self {
+        let toolset = path.strip_prefix("/mcp/");
+        toolset.map_or(Self::Everything, |name| Self::Toolset(name.to_owned()))
+    }
+
     /// Of one server of `catalogue`.
     pub(crate) fn of_upstream(source: Arc<Source>, catalogue: &Index) -> Self {
         let names_resources = catalogue.content().has_resources(&source.name);
@@ -52,6 +58,15 @@ impl View {
             source,
             names_resources,
         })
+    }
+
+    /// Where it is served. What is sealed for a client there is of use in no other view.
+    pub(crate) fn path(&self) -> String {
+        match self {
+            Self::Everything => "/mcp".to_owned(),
+            Self::Toolset(toolset) => format!("/mcp/{toolset}"),
+            Self::Upstream(of) => format!("/mcp/upstream/{}", of.source.name),
+        }
     }
 
     /// Whether the conversations of the memory are in it.

@@ -1,6 +1,6 @@
 //! What can go wrong before a tool runs. What goes wrong while it runs is a result.
 
-use wardgate_domain::PermitRefusal;
+use wardgate_domain::{InvalidMessage, PermitRefusal};
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_rpc::ServiceError;
 use wardgate_rpc::client::CallError;
@@ -39,6 +39,9 @@ pub enum Error {
     /// The call carries no permit.
     #[error("the call carries no permit; ask the policy service for one")]
     NoPermit,
+    /// What is said of the client's part is not understood, or the tool knows none.
+    #[error("the client cannot take part like that: {0}")]
+    Interaction(#[from] InvalidMessage),
     /// A message that is not carried to an upstream server.
     #[error("the message {0}")]
     NotCarried(#[from] NotCarried),
@@ -94,7 +97,9 @@ impl ServiceError for Error {
             Self::UnknownTool => ErrorReason::UnknownTool,
             Self::Store(error) => error.reason(),
             Self::SwitchesUnknown | Self::TooManyRelays => ErrorReason::Unavailable,
-            Self::NoSuchTarget { .. } | Self::NoRoute => ErrorReason::InvalidMessage,
+            Self::NoSuchTarget { .. } | Self::NoRoute | Self::Interaction(_) => {
+                ErrorReason::InvalidMessage
+            }
             Self::NotCarried(error) => match error {
                 NotCarried::NoMessage => ErrorReason::InvalidMessage,
                 NotCarried::Uncovered => ErrorReason::PermitRefused,

@@ -27,6 +27,7 @@ mod following;
 mod grpc;
 pub mod import;
 mod imported;
+mod interaction;
 mod kept_results;
 mod loaded;
 mod mcp;

@@ -18,6 +18,7 @@ use crate::catalogue::{Catalogue, MaxRows, Offers, Tool, Toolset};
 use crate::compiled::CompiledPermits;
 use crate::content::{Contents, Following};
 use crate::executor::{Beyond, Caps, Executor, Sources};
+use crate::interaction::Parking;
 use crate::mcp::{Eras, Upstream};
 use crate::platform::{KnownTool, Overview, Platform};
 use crate::relay;
@@ -125,6 +126,8 @@ pub(crate) struct Shared {
     pub(crate) following: Arc<Following>,
     /// How long results that are too large for an answer are kept.
     pub(crate) kept_for: Duration,
+    /// Calls that wait for their clients.
+    pub(crate) parking: Arc<Parking>,
     /// Where tools about conversations ask; none where there are no conversations.
     pub(crate) memory: Option<MemoryClient>,
 }
@@ -136,6 +139,7 @@ impl Shared {
         };
         let results = ResultCache::new(config.result_cache_bytes, bytes, ambient.clone());
         Self {
+            parking: Arc::new(Parking::new(ambient.clone())),
             ambient,
             platform: Arc::new(Platform::new()),
             rates: Arc::new(RateLimiter::new()),

@@ -27,15 +27,15 @@ use wardgate_rpc::client::{AuditClient, MemoryClient};
 use wardgate_rpc::{Readiness, Service, ServiceError};
 use wardgate_telemetry::names;
 
-use crate::call::{self, AdmittedCall, Call};
+use crate::call::{self, AdmittedCall, Call, End};
 use crate::catalogue::Catalogue;
 use crate::closing::Closing;
 use crate::content::{self, Asked, InForce, WatchAsked};
-use crate::executor::Progress;
+use crate::executor::{Progress, Said};
 use crate::files::Files;
 use crate::imported::Importer;
 use crate::loaded::{Keys, Loaded, Shared};
-use crate::mcp::Upstream;
+use crate::mcp::{LogMessage, Upstream};
 use crate::platform::Counted;
 use crate::relay::{self, AdmittedRelay, RelayCall};
 use crate::store::{SealingKey, Store};
@@ -284,20 +284,20 @@ impl ToolRunnerService for Runner {
     }
 }
 
-/// How many progress events may wait for a slow reader.
-const PROGRESS_WAITING: usize = 16;
+/// How many events before the end may wait for a slow reader.
+const SAID_WAITING: usize = 16;
 
-/// The events of one call: how far it is, and then exactly one result. Dropping the stream stops the call.
+/// The events of one call: what it says meanwhile, and then exactly one end. Dropping the stream stops the call.
 fn events(
     call: AdmittedCall,
     shared: Shared,
     counted: Counted,
 ) -> impl Stream<Item = Result<pb::CallToolResponse, Status>> {
-    let (sender, mut progress) = mpsc::channel(PROGRESS_WAITING);
+    let (sender, mut said) = mpsc::channel(SAID_WAITING);
     let mut running = Box::pin(async move {
-        let result = Box::pin(call.run(&shared, &sender)).await;
-        counted.ended(result.is_error);
-        result
+        let end = Box::pin(call.run(&shared, &sender)).await;
+        counted.ended(matches!(&end, End::Result(result) if result.is_error));
+        end
     });
     let mut is_done = false;
     stream::poll_fn(move |context| {
@@ -306,12 +306,18 @@ fn events(
             return Poll::Ready(None);
         }
         let result = running.as_mut().poll(context);
-        let event = match (progress.poll_recv(context), result) {
-            (_, Poll::Ready(result)) => {
+        let event = match (said.poll_recv(context), result) {
+            (_, Poll::Ready(end)) => {
                 is_done = true;
-                Event::Result(result)
+                match end {
+                    End::Result(result) => Event::Result(result),
+                    End::Waits(waits) => Event::InputRequired(waits),
+                }
             }
-            (Poll::Ready(Some(step)), Poll::Pending) => Event::Progress(step.into()),
+            (Poll::Ready(Some(Said::Progress(step))), Poll::Pending) => {
+                Event::Progress(step.into())
+            }
+            (Poll::Ready(Some(Said::Log(message))), Poll::Pending) => Event::Log(message.into()),
             (_, Poll::Pending) => return Poll::Pending,
         };
         Poll::Ready(Some(Ok(pb::CallToolResponse { event: Some(event) })))
@@ -324,6 +330,16 @@ impl From<Progress> for pb::Progress {
             progress: step.done,
             total: step.total.unwrap_or_default(),
             message: step.message,
+        }
+    }
+}
+
+impl From<LogMessage> for pb::LogMessage {
+    fn from(message: LogMessage) -> Self {
+        Self {
+            level: message.level.as_str().to_owned(),
+            logger: message.logger.unwrap_or_default(),
+            data_json: message.data.get().to_owned().into(),
         }
     }
 }
@@ -354,6 +370,7 @@ impl TryFrom<pb::CallToolRequest> for Call {
             permit: request.permit.and_then(|permit| permit.try_into().ok()),
             caller_token: Some(request.caller_token).filter(|token| !token.is_empty()),
             idempotency_key: Some(request.idempotency_key).filter(|key| !key.is_empty()),
+            interaction: request.interaction,
         })
     }
 }
@@ -418,6 +435,11 @@ impl Runner {
 
     pub(crate) fn readiness(&self) -> watch::Receiver<Readiness> {
         self.readiness.subscribe()
+    }
+
+    /// Ends every call that waits for its client.
+    pub(crate) fn end_waiting(&self) {
+        self.shared.parking.clear();
     }
 
     /// The MCP servers of the catalogue in force.

@@ -16,11 +16,11 @@ use wardgate_telemetry::trace_context;
 use super::{Entrance, GRANTS, metadata, problem};
 use crate::Gateway;
 use crate::config::Limits;
-use crate::content;
-use crate::listen::{self, Listens, Script};
+use crate::listen;
 use crate::mcp::{self, Door, Post};
 use crate::reply::Answer;
 use crate::sse;
+use crate::streamable;
 use crate::upstream::{self, Knock, Visit, Way};
 use crate::view::View;
 
@@ -81,21 +81,21 @@ pub(super) async fn handle(
             }
         }
         Ok(Admitted::Message { door, caller, body }) => {
-            let toolset = parts.uri.path().strip_prefix("/mcp/");
             let post = Post {
                 door,
-                view: toolset.map_or(View::Everything, |name| View::Toolset(name.to_owned())),
+                view: View::of_path(parts.uri.path()),
                 caller,
                 client_ip,
                 headers: parts.headers,
                 body,
                 session: None,
+                streamable: None,
             };
             if door == Door::Sse {
                 let taken = sse::take(&gateway, post, parts.uri.query());
                 taken.instrument(span).await
             } else {
-                message(&gateway, &post).instrument(span).await
+                message(&gateway, post).instrument(span).await
             }
         }
         Ok(Admitted::Stream(caller)) => {
@@ -105,8 +105,16 @@ pub(super) async fn handle(
             answer.into_response()
         }
         Ok(Admitted::Listener(caller)) => {
-            let view = View::Everything;
-            listener(&gateway, caller, client_ip, &parts.headers, view)
+            let view = View::of_path(parts.uri.path());
+            listener(&gateway, &view, &caller, &client_ip, &parts.headers)
+                .instrument(span)
+                .await
+        }
+        Ok(Admitted::End(caller)) => {
+            let view = View::of_path(parts.uri.path());
+            end(&gateway, &view, &caller, &client_ip, &parts.headers)
+                .instrument(span)
+                .await
         }
         Err(Refusal {
             reason,
@@ -141,46 +149,50 @@ async fn viewed(gateway: &Arc<Gateway>, view: View, visit: Visit) -> Response {
                 headers,
                 body,
                 session: None,
+                streamable: None,
             };
-            message(gateway, &post).await
+            message(gateway, post).await
         }
-        Knock::Get => listener(gateway, caller, client_ip, &headers, view),
-        Knock::Delete => {
-            let Refusal {
-                reason, response, ..
-            } = not_a_post(Entrance::Messages(Door::Mcp));
-            gateway.refusals.count(reason, &client_ip, caller.subject());
-            *response
-        }
+        Knock::Get => listener(gateway, &view, &caller, &client_ip, &headers).await,
+        Knock::Delete => end(gateway, &view, &caller, &client_ip, &headers).await,
     }
 }
 
-async fn message(gateway: &Arc<Gateway>, post: &Post) -> Response {
-    let answer = mcp::answer(gateway, post).await;
+async fn message(gateway: &Arc<Gateway>, mut post: Post) -> Response {
+    let answer = match post.enter(gateway).await {
+        Ok(()) => mcp::answer(gateway, &post).await,
+        Err(error) => Answer::error(None, &error),
+    };
     gateway.count(&answer, &post.client_ip, &post.caller);
     answer.into_response()
 }
 
-fn listener(
+async fn listener(
     gateway: &Arc<Gateway>,
-    caller: Arc<Caller>,
-    client_ip: String,
+    view: &View,
+    caller: &Arc<Caller>,
+    client_ip: &str,
     headers: &HeaderMap,
-    view: View,
 ) -> Response {
-    let session = listen::session_of(headers);
-    let offered = content::offered(gateway, &view);
-    let who = Listens {
-        gateway: Arc::clone(gateway),
-        caller: Arc::clone(&caller),
-        client_ip: client_ip.clone(),
-        view,
-    };
-    let script = Script::of_get(session, offered).hearing(who.subscribed(session, offered));
-    let opened = gateway.listeners().open(&caller, script, &gateway.ambient);
+    let opened = streamable::listen(gateway, view, caller, client_ip, headers).await;
     let answer = opened.unwrap_or_else(|error| Answer::error(None, &error));
     gateway.count(&answer, &client_ip, &caller);
     answer.into_response()
+}
+
+async fn end(
+    gateway: &Gateway,
+    view: &View,
+    caller: &Caller,
+    client_ip: &str,
+    headers: &HeaderMap,
+) -> Response {
+    let ended = streamable::end(gateway, view, caller, headers).await;
+    ended.unwrap_or_else(|error| {
+        let answer = Answer::error(None, &error);
+        gateway.count(&answer, client_ip, caller);
+        answer.into_response()
+    })
 }
 
 /// A request that may be read.
@@ -194,6 +206,8 @@ enum Admitted {
     Visit { caller: Arc<Caller>, knock: Knock },
     /// There is nothing to read: it wants to hear of changes.
     Listener(Arc<Caller>),
+    /// It ends a session.
+    End(Arc<Caller>),
     /// The same, and wants its answers there.
     Stream(Arc<Caller>),
 }
@@ -229,10 +243,13 @@ async fn admit(
         subject: caller.subject().to_owned(),
         ..refusal
     };
-    // 3. The method: messages come by POST; only upstreams have sessions to end.
+    // 3. The method: messages come by POST; GET listens, DELETE ends a session.
     let listens = request.method == Method::GET && listen::is_asked_for(headers);
     match entrance {
         Entrance::Messages(Door::Mcp) if listens => return Ok(Admitted::Listener(caller)),
+        Entrance::Messages(Door::Mcp) if request.method == Method::DELETE => {
+            return Ok(Admitted::End(caller));
+        }
         // Not every client of that time says what it accepts.
         Entrance::Sse if request.method == Method::GET => return Ok(Admitted::Stream(caller)),
         Entrance::Upstream if listens => {
@@ -267,8 +284,8 @@ fn not_a_post(entrance: Entrance) -> Refusal {
             "Send messages by POST. Before 2026-07-28, GET with Accept: text/event-stream listens and DELETE ends a session.",
         ),
         Entrance::Messages(Door::Mcp) => (
-            "GET, POST",
-            "Send messages by POST. Before 2026-07-28, GET with Accept: text/event-stream opens a stream of changes.",
+            "GET, POST, DELETE",
+            "Send messages by POST. Before 2026-07-28, GET with Accept: text/event-stream opens a stream of changes, and DELETE ends a session.",
         ),
         Entrance::Messages(Door::Message) => ("POST", "Send messages by POST."),
         Entrance::Messages(Door::Sse) => (

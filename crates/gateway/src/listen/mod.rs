@@ -33,7 +33,7 @@ use futures::{StreamExt, stream};
 use tokio::sync::watch;
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
-use wardgate_domain::{Ambient, Caller, Digest};
+use wardgate_domain::{Ambient, Caller};
 
 use self::following::{Following, Words};
 use crate::Gateway;
@@ -55,26 +55,25 @@ use self::script::Subscription;
 /// replicas know of it by then.
 const SETTLE: Duration = Duration::from_secs(1);
 /// Nothing is said for no longer, so that no proxy takes a quiet stream for a dead one.
-const KEEP_ALIVE: Duration = Duration::from_secs(15);
+pub(crate) const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// Whether a GET with these headers opens a stream: of a version that has it, by a client that says so.
-pub(crate) fn is_asked_for(headers: &HeaderMap) -> bool {
+/// Whether the client says that it takes a stream for an answer.
+pub(crate) fn takes_events(headers: &HeaderMap) -> bool {
     let accepted = headers.get_all(header::ACCEPT).iter();
-    let takes_events = accepted
+    accepted
         .filter_map(|value| value.to_str().ok())
         .flat_map(|value| value.split(','))
         .filter_map(|range| range.split(';').next())
-        .any(|range| range.trim().eq_ignore_ascii_case("text/event-stream"));
+        .any(|range| range.trim().eq_ignore_ascii_case("text/event-stream"))
+}
+
+/// Whether a GET with these headers opens a stream: of a version that has it, by a client that says so.
+pub(crate) fn is_asked_for(headers: &HeaderMap) -> bool {
     let version = headers
         .get("mcp-protocol-version")
         .map(|named| named.to_str().unwrap_or_default().parse::<Version>());
-    takes_events && version.is_none_or(|named| named.is_ok_and(|version| !version.is_modern()))
-}
-
-/// The session that a client of an older version is in, if it has one; only a digest of its id is kept.
-pub(crate) fn session_of(headers: &HeaderMap) -> Option<Digest> {
-    let id = headers.get("mcp-session-id")?;
-    Some(Digest::of(id.as_bytes()))
+    takes_events(headers)
+        && version.is_none_or(|named| named.is_ok_and(|version| !version.is_modern()))
 }
 
 /// Everyone who listens.

@@ -120,6 +120,22 @@ impl Script {
         }
     }
 
+    /// The same for a client that did not listen for a while: everything may have changed, the resources at `uris`
+    /// too, which it is subscribed to.
+    pub(crate) fn after_absence(mut self, uris: &[String]) -> Self {
+        let words = Words {
+            list: true,
+            uris: uris.to_vec(),
+        };
+        let parts = [
+            self.first.clone(),
+            self.lists_changed(),
+            self.resources_changed(&words),
+        ];
+        self.first = parts.concat().into();
+        self
+    }
+
     /// The same with what there is to hear of the resources of sources.
     pub(crate) fn hearing(self, resources: Option<Resources>) -> Self {
         Self { resources, ..self }

@@ -45,6 +45,15 @@ pub(crate) struct Params<'a> {
     pub(crate) task: Option<&'a RawValue>,
     #[serde(borrow, default, rename = "taskId", deserialize_with = "present")]
     pub(crate) task_id: Option<&'a RawValue>,
+    #[serde(borrow, default, rename = "requestState", deserialize_with = "present")]
+    pub(crate) request_state: Option<&'a RawValue>,
+    #[serde(
+        borrow,
+        default,
+        rename = "inputResponses",
+        deserialize_with = "present"
+    )]
+    pub(crate) input_responses: Option<&'a RawValue>,
     #[serde(
         borrow,
         default,
@@ -127,8 +136,27 @@ pub(crate) fn object<'a, T: Deserialize<'a>>(text: &'a str) -> Option<T> {
     serde_json::from_str(text).ok().filter(|_| is_object)
 }
 
+/// The id, as written, of the request that `text` cancels.
+pub(crate) fn cancelled(text: &str) -> Option<&str> {
+    #[derive(Deserialize)]
+    struct Cancelled<'a> {
+        method: Cow<'a, str>,
+        #[serde(borrow)]
+        params: &'a RawValue,
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Params<'a> {
+        #[serde(borrow)]
+        request_id: &'a RawValue,
+    }
+    let message: Cancelled<'_> = object(text)?;
+    let params: Params<'_> = object(message.params.get())?;
+    (message.method == "notifications/cancelled").then_some(params.request_id.get())
+}
+
 /// A string, or an integer without fraction or exponent (MCP: "Request IDs").
-fn is_id(raw: &RawValue) -> bool {
+pub(super) fn is_id(raw: &RawValue) -> bool {
     match raw.get().as_bytes() {
         [b'"', ..] => true,
         digits => digits

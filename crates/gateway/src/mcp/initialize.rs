@@ -1,10 +1,10 @@
-//! `initialize` of the versions before 2026-07-28. It opens no session: the version travels in the
-//! `MCP-Protocol-Version` header of every later request.
+//! `initialize` of the versions before 2026-07-28: what is agreed on. Where there are sessions it begins one; without,
+//! the version travels in the `MCP-Protocol-Version` header of every later request.
 
 use super::discover::{capabilities, inner};
 use super::envelope::{Request, text_of};
 use super::instructions::instructions;
-use super::{Post, Version};
+use super::{Door, Post, Version};
 use crate::Gateway;
 use crate::reply::{Answer, RpcError, SERVER_INFO};
 
@@ -37,6 +37,10 @@ pub(super) async fn initialize(
     version: Version,
 ) -> Answer {
     let mut capabilities = capabilities(gateway, &post.view);
+    // There is a stream on which it hears what is said before an answer.
+    if post.door != Door::Message {
+        capabilities["logging"] = serde_json::json!({});
+    }
     if !version.has_audio()
         && let Some(capabilities) = capabilities.as_object_mut()
     {

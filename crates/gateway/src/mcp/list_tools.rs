@@ -8,6 +8,7 @@ use serde_json::value::RawValue;
 use wardgate_domain::ToolName;
 
 use super::envelope::Request;
+use super::repeated::Repeated;
 use super::{Post, Version};
 use crate::Gateway;
 use crate::catalogue::Tool;
@@ -28,6 +29,8 @@ pub(crate) struct Definition {
     with_structured_content: String,
     with_annotations: String,
     oldest: String,
+    /// The arguments that modern clients repeat as headers.
+    pub(crate) repeated: Vec<Repeated>,
 }
 
 impl Definition {
@@ -44,7 +47,9 @@ impl Definition {
             text.push('}');
             text
         };
+        let schema = members.get("inputSchema").map(|schema| schema.get());
         Some(Self {
+            repeated: schema.map(Repeated::of_schema).unwrap_or_default(),
             named: format!(r#"{{"name":"{name}""#).len(),
             modern: write(&|_, _| true),
             // Until 2025-11-25 structured content is an object, so its schema describes one.
@@ -54,11 +59,6 @@ impl Definition {
             with_annotations: write(&|member, _| !matches!(member, "title" | "outputSchema")),
             oldest: write(&|member, _| !matches!(member, "title" | "outputSchema" | "annotations")),
         })
-    }
-
-    /// All of it, as one JSON object.
-    pub(crate) fn whole(&self) -> &str {
-        &self.modern
     }
 
     pub(crate) fn of_version(&self, version: Version) -> &str {

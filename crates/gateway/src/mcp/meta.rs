@@ -12,27 +12,74 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::Version;
-use super::envelope::{Request, object, text_of};
+use super::envelope::{Request, is_id, object, text_of};
+use crate::dialogue::LogLevel;
 use crate::reply::RpcError;
 
+/// Every word of progress repeats its token; the gateway keeps none longer than this.
+const TOKEN_BYTES: usize = 256;
+
 /// The members of `params._meta` that the gateway reads.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 pub(crate) struct Meta<'a> {
     #[serde(borrow, default, rename = "io.modelcontextprotocol/protocolVersion")]
     protocol_version: Option<&'a RawValue>,
     #[serde(borrow, default, rename = "io.modelcontextprotocol/clientCapabilities")]
     client_capabilities: Option<&'a RawValue>,
+    #[serde(borrow, default, rename = "io.modelcontextprotocol/logLevel")]
+    log_level: Option<&'a RawValue>,
+    #[serde(borrow, default, rename = "progressToken")]
+    progress_token: Option<&'a RawValue>,
+    #[serde(borrow, default, rename = "dev.wardgate/idempotencyKey")]
+    pub(super) idempotency_key: Option<&'a RawValue>,
 }
 
 impl<'a> Meta<'a> {
+    /// The `_meta` of a request; an empty one where it has none.
+    pub(crate) fn of(request: &Request<'a>) -> Result<Self, RpcError> {
+        let Some(raw) = request.params.meta else {
+            return Ok(Self::default());
+        };
+        object(raw.get()).ok_or_else(|| RpcError::invalid_meta("`_meta` must be an object"))
+    }
+
     /// The `_meta` of a modern request; none when the request is of an older version.
     pub(crate) fn of_modern(request: &Request<'a>) -> Result<Option<Self>, RpcError> {
-        let Some(raw) = request.params.meta else {
+        let meta = Self::of(request)?;
+        Ok(meta.protocol_version.is_some().then_some(meta))
+    }
+
+    /// What the client can be asked for, an object with members.
+    pub(crate) fn capabilities(&self) -> Option<&'a str> {
+        let capabilities = self.client_capabilities?.get();
+        let inside = capabilities.strip_prefix('{')?;
+        (!inside.trim_start().starts_with('}')).then_some(capabilities)
+    }
+
+    /// From which level on the client wants to hear log messages.
+    pub(crate) fn log_level(&self) -> Result<Option<LogLevel>, RpcError> {
+        let Some(raw) = self.log_level else {
             return Ok(None);
         };
-        let meta: Self =
-            object(raw.get()).ok_or_else(|| RpcError::invalid_meta("`_meta` must be an object"))?;
-        Ok(meta.protocol_version.is_some().then_some(meta))
+        let level = text_of(raw).and_then(|name| LogLevel::named(&name));
+        level.map(Some).ok_or_else(|| {
+            RpcError::invalid_meta(
+                "`_meta` io.modelcontextprotocol/logLevel must be debug, info, notice, warning, error, critical, alert or emergency",
+            )
+        })
+    }
+
+    /// Under what the client wants to hear of progress, as written.
+    pub(crate) fn progress_token(&self) -> Result<Option<&'a RawValue>, RpcError> {
+        let Some(raw) = self.progress_token else {
+            return Ok(None);
+        };
+        if !is_id(raw) || raw.get().len() > TOKEN_BYTES {
+            return Err(RpcError::invalid_params(format!(
+                "`_meta` progressToken must be a string or an integer of at most {TOKEN_BYTES} bytes"
+            )));
+        }
+        Ok(Some(raw))
     }
 
     /// The version the request speaks, after all its own statements were compared.
@@ -96,7 +143,7 @@ fn mirrors(headers: &HeaderMap, name: &str, expected: &str) -> Result<(), RpcErr
 }
 
 /// A header value: plain, or `=?base64?<base64 of UTF-8>?=` for what a header cannot carry.
-fn decode(value: &str) -> Option<Cow<'_, str>> {
+pub(super) fn decode(value: &str) -> Option<Cow<'_, str>> {
     let Some(encoded) = value.strip_prefix("=?base64?") else {
         return Some(Cow::Borrowed(value));
     };

@@ -2,8 +2,8 @@
 //!
 //! The ladder, first match wins: on a stream of HTTP+SSE it is what was agreed there; a batch is 2025-03-26; `_meta`
 //! with a protocol version is modern, whatever the headers say; `initialize` opens an older version; anything else is
-//! of the older version its header names. But for those streams there are no sessions: every request carries what it
-//! needs, so any replica can answer it.
+//! of the older version its session agreed on, or its header names. A session travels with its client, so any replica
+//! can answer any request.
 
 mod discover;
 mod envelope;
@@ -12,6 +12,7 @@ mod initialize;
 mod instructions;
 mod list_tools;
 mod meta;
+mod repeated;
 mod scan;
 mod version;
 
@@ -21,7 +22,6 @@ use axum::http::HeaderMap;
 use bytes::Bytes;
 use metrics::counter;
 use serde_json::value::RawValue;
-use tokio_util::sync::CancellationToken;
 use wardgate_domain::{Caller, Digest, MemoryMethod};
 use wardgate_edge::CallerToken;
 use wardgate_telemetry::names;
@@ -29,17 +29,21 @@ use wardgate_telemetry::names;
 use crate::Gateway;
 use crate::call_tool::{self, ToolCall};
 use crate::content;
+use crate::dialogue::{LogLevel, Terms};
 use crate::listen;
 use crate::memory::{self, Subscribe};
 use crate::reply::{Answer, Dialect, RpcError};
 use crate::sse;
+use crate::story::Asker;
+use crate::streamable;
 use crate::view::View;
 
 pub(crate) use self::discover::inner;
-pub(crate) use self::envelope::{Message, Request, object, present, text_of};
+pub(crate) use self::envelope::{Message, Request, cancelled, object, present, text_of};
 pub(crate) use self::initialize::negotiate_on_stream;
 pub(crate) use self::list_tools::{Definition, MISSING_UPSTREAMS};
 pub(crate) use self::meta::Meta;
+pub(crate) use self::repeated::check as check_repeated;
 pub(crate) use self::scan::scan;
 pub(crate) use self::version::Version;
 
@@ -68,6 +72,8 @@ pub(crate) struct Post {
     pub(crate) body: Bytes,
     /// With a stream of HTTP+SSE.
     pub(crate) session: Option<Arc<sse::Session>>,
+    /// In a session of Streamable HTTP.
+    pub(crate) streamable: Option<Arc<streamable::Session>>,
 }
 
 impl Post {
@@ -83,14 +89,40 @@ impl Post {
     pub(crate) fn session_digest(&self) -> Option<Digest> {
         match &self.session {
             Some(session) => Some(session.digest()),
-            None => listen::session_of(&self.headers),
+            None => Some(self.streamable.as_ref()?.digest()),
         }
+    }
+
+    /// Looks up the session it names.
+    pub(crate) async fn enter(&mut self, gateway: &Gateway) -> Result<(), RpcError> {
+        if self.door == Door::Mcp {
+            self.streamable =
+                streamable::enter(gateway, &self.view, &self.caller, &self.headers).await?;
+        }
+        Ok(())
+    }
+
+    /// Who wants what `request` asks for.
+    pub(crate) fn asker(&self, request: &Request<'_>, version: Version) -> Asker {
+        Asker {
+            id: request.id.to_owned(),
+            version,
+            caller: Arc::clone(&self.caller),
+            client_ip: self.client_ip.clone(),
+            view: self.view.clone(),
+        }
+    }
+
+    /// Several messages at once, which have one answer together.
+    pub(crate) fn is_batch(&self) -> bool {
+        self.body.trim_ascii_start().starts_with(b"[")
     }
 
     /// The version that was agreed on, or is named in the header.
     fn version(&self) -> Result<Option<Version>, RpcError> {
         match &self.session {
             Some(session) => Ok(Some(session.version())),
+            None if let Some(session) = &self.streamable => Ok(Some(session.version)),
             None => named_version(&self.headers),
         }
     }
@@ -104,7 +136,7 @@ pub(crate) async fn answer(gateway: &Arc<Gateway>, post: &Post) -> Answer {
             return Answer::error(None, &RpcError::parse(error.reason(), error.to_string()));
         }
     };
-    if text.trim_ascii_start().starts_with('[') {
+    if post.is_batch() {
         return batch(gateway, post, text).await;
     }
     one(gateway, post, text).await
@@ -140,6 +172,9 @@ async fn one(gateway: &Arc<Gateway>, post: &Post, text: &str) -> Answer {
     let request = match Message::read(text) {
         Ok(Message::Request(request)) => request,
         Ok(Message::Notification | Message::Response) => {
+            if let (Some(session), Some(id)) = (&post.streamable, cancelled(text)) {
+                gateway.mailbox().cancel(session, id).await;
+            }
             return match post.version() {
                 Ok(_) => Answer::accepted(),
                 Err(error) => Answer::error(None, &error),
@@ -168,7 +203,7 @@ fn version_of(post: &Post, request: &Request<'_>) -> Result<Version, RpcError> {
     if request.method == "initialize" {
         return initialize::negotiate(request);
     }
-    match (named_version(&post.headers)?, post.door) {
+    match (post.version()?, post.door) {
         (Some(version), _) if version.is_modern() => Err(RpcError::without_meta(version)),
         (Some(version), _) => Ok(version),
         // "If the server does not receive the header … it SHOULD assume 2025-03-26."
@@ -203,6 +238,7 @@ async fn dispatch(
         | "server/discover"
         | "initialize"
         | "ping"
+        | SET_LEVEL
         | "resources/subscribe"
         | "resources/unsubscribe") => known,
         other => {
@@ -219,13 +255,16 @@ async fn dispatch(
                 .name
                 .and_then(text_of)
                 .ok_or_else(|| RpcError::invalid_params("`params.name` must be a string"))?;
-            let mut call = tool_call(post, request, version, name.into_owned(), Dialect::Mcp)?;
+            let meta = Meta::of(request)?;
+            let mut terms = Terms::of(gateway, post, request, &meta, version)?;
+            let call = tool_call(post, request, &meta, version, name.into_owned())?;
+            let asker = post.asker(request, version);
             let Some(session) = &post.session else {
-                return Ok(call_tool::call_tool(gateway, call).await);
+                return call_tool::call_tool(gateway, request, (asker, terms), call).await;
             };
             let under_way = session.begin(request.id);
-            call.cancel = under_way.cancel.clone();
-            let answer = call_tool::call_tool(gateway, call).await;
+            terms.cancel = under_way.cancel.clone();
+            let answer = call_tool::call_tool(gateway, request, (asker, terms), call).await?;
             // Whoever cancelled it waits for no answer.
             Ok(if under_way.cancel.is_cancelled() {
                 Answer::accepted()
@@ -242,9 +281,17 @@ async fn dispatch(
             Box::pin(listen::listen(gateway, post, request)).await
         }
         "initialize" if !version.is_modern() => {
-            Ok(initialize::initialize(gateway, post, request, version).await)
+            let answer = initialize::initialize(gateway, post, request, version).await;
+            if post.door != Door::Mcp || post.is_batch() {
+                return Ok(answer);
+            }
+            let begun = streamable::begin(gateway, &post.view, &post.caller, request, version);
+            Ok(answer.in_session(begun.await))
         }
         "ping" if !version.is_modern() => Ok(Answer::empty(request.id)),
+        SET_LEVEL if !version.is_modern() && post.door != Door::Message => {
+            set_level(gateway, post, request).await
+        }
         method if let Some(of_content) = content::Method::named(method) => {
             content::answer(gateway, post, request, version, of_content).await
         }
@@ -263,11 +310,53 @@ async fn dispatch(
             memory::answer(gateway, post, request, version, of_memory).await
         }
         method if post.door == Door::Message && gateway.takes_direct_methods() => {
-            let call = tool_call(post, request, version, method.to_owned(), Dialect::Direct)?;
-            Ok(call_tool::call_tool(gateway, call).await)
+            let meta = Meta::of(request)?;
+            let call = tool_call(post, request, &meta, version, method.to_owned())?;
+            let call = ToolCall {
+                dialect: Dialect::Direct,
+                ..call
+            };
+            let who = (post.asker(request, version), Terms::deaf(version));
+            call_tool::call_tool(gateway, request, who, call).await
         }
         method => Err(RpcError::unknown_method(method, version)),
     }
+}
+
+/// Says from which level on the client of a session wants log messages, before 2026-07-28.
+const SET_LEVEL: &str = "logging/setLevel";
+
+async fn set_level(
+    gateway: &Gateway,
+    post: &Post,
+    request: &Request<'_>,
+) -> Result<Answer, RpcError> {
+    #[derive(serde::Deserialize)]
+    struct Params<'a> {
+        #[serde(borrow)]
+        level: std::borrow::Cow<'a, str>,
+    }
+    let params = request.raw_params;
+    let params = params.and_then(|params| object::<Params<'_>>(params.get()));
+    let level = params.and_then(|params| LogLevel::named(&params.level));
+    let level = level.ok_or_else(|| {
+        RpcError::invalid_params(
+            "`params.level` must be debug, info, notice, warning, error, critical, alert or emergency",
+        )
+    })?;
+    match (&post.session, &post.streamable) {
+        (Some(session), _) => session.set_log_level(level),
+        (None, Some(session)) => {
+            let set = gateway.store().set_log_level(session.id, level.as_str());
+            set.await.map_err(|_| RpcError::store_away())?;
+        }
+        (None, None) => {
+            return Err(RpcError::invalid_request(
+                "a log level is kept for a session; initialize, and send Mcp-Session-Id",
+            ));
+        }
+    }
+    Ok(Answer::empty(request.id))
 }
 
 /// Opens a stream of changes.
@@ -281,9 +370,9 @@ fn of_memory(method: &str) -> Option<MemoryMethod> {
 fn tool_call(
     post: &Post,
     request: &Request<'_>,
+    meta: &Meta<'_>,
     version: Version,
     name: String,
-    dialect: Dialect,
 ) -> Result<ToolCall, RpcError> {
     let arguments = match request.params.arguments {
         None => Bytes::from_static(b"{}"),
@@ -295,17 +384,14 @@ fn tool_call(
         }
     };
     Ok(ToolCall {
-        id: request.id.to_owned(),
-        version,
         protocol: post.protocol(version),
-        caller: Arc::clone(&post.caller),
         token: CallerToken::of(&post.headers),
-        idempotency_key: idempotency::key_of(request, &post.headers)?,
-        client_ip: post.client_ip.clone(),
-        view: post.view.clone(),
+        idempotency_key: idempotency::key_of(meta, &post.headers)?,
+        // Only there are transport headers.
+        repeated: (version.is_modern() && post.door == Door::Mcp)
+            .then(|| repeated::of_request(&post.headers)),
         name,
         arguments,
-        dialect,
-        cancel: CancellationToken::new(),
+        dialect: Dialect::Mcp,
     })
 }

@@ -55,6 +55,26 @@ impl Version {
         self >= Self::V2025_03_26
     }
 
+    /// Progress may say in words how far it is (from 2025-03-26).
+    pub(crate) fn has_progress_messages(self) -> bool {
+        self >= Self::V2025_03_26
+    }
+
+    /// Clients can be asked to fill in forms (from 2025-06-18).
+    pub(crate) fn has_elicitation(self) -> bool {
+        self >= Self::V2025_06_18
+    }
+
+    /// Clients can be asked to visit a page, and forms have every kind of choice (from 2025-11-25).
+    pub(crate) fn has_url_elicitation(self) -> bool {
+        self >= Self::V2025_11_25
+    }
+
+    /// A model that is asked may have tools (from 2025-11-25).
+    pub(crate) fn has_sampling_tools(self) -> bool {
+        self >= Self::V2025_11_25
+    }
+
     /// A client that hangs up cancels its request (from 2026-07-28; before, only
     /// `notifications/cancelled` does).
     pub(crate) fn cancels_on_disconnect(self) -> bool {

@@ -17,12 +17,16 @@ pub(crate) struct RpcError {
     pub(super) message: String,
     /// A JSON object, or nothing.
     pub(super) data: Option<String>,
+    /// The resource that it is about, as the client named it.
+    uri: Option<String>,
     /// The kind, for records and metrics.
     pub(super) reason: &'static str,
     /// It ended a call of a tool, which has a record of its own.
     pub(super) of_call: bool,
     /// When it may be tried again, seconds.
     pub(super) retry_after: Option<u64>,
+    /// What the client would have to be able to do, a JSON object.
+    required_capabilities: Option<&'static str>,
 }
 
 impl RpcError {
@@ -32,9 +36,11 @@ impl RpcError {
             code,
             message: message.into(),
             data: None,
+            uri: None,
             reason,
             of_call: false,
             retry_after: None,
+            required_capabilities: None,
         }
     }
 
@@ -113,6 +119,25 @@ impl RpcError {
         }
     }
 
+    /// A `requestState` that was made for another, for another request or by nobody, is too old or was used: all alike.
+    pub(crate) fn unknown_state() -> Self {
+        Self::invalid_params("unknown `requestState`")
+    }
+
+    /// It can be done only for a client that can be asked: for what, says `required`, a JSON object.
+    pub(crate) fn missing_capability(required: &'static str) -> Self {
+        let message = "This needs input that the client did not say it can give.";
+        Self {
+            required_capabilities: Some(required),
+            ..Self::new(
+                StatusCode::BAD_REQUEST,
+                -32021,
+                "missing_capability",
+                message,
+            )
+        }
+    }
+
     /// A tool nobody configured, or one the caller may not see: the same answer.
     pub(crate) fn unknown_tool(requested: &str) -> Self {
         let shown = cut(requested, 128);
@@ -146,6 +171,14 @@ impl RpcError {
         )
     }
 
+    /// The same, with the URI that the client sent, in `data`.
+    pub(crate) fn about(self, uri: &str) -> Self {
+        Self {
+            uri: Some(cut(uri, 2_048)),
+            ..self
+        }
+    }
+
     /// A path to an upstream that there is not, or not for this caller.
     pub(crate) fn unknown_route() -> Self {
         let message = "No such path; MCP is served at /mcp.";
@@ -156,6 +189,24 @@ impl RpcError {
     pub(crate) fn unknown_session() -> Self {
         let message = "Session not found. Initialize again, without Mcp-Session-Id.";
         Self::unread(StatusCode::NOT_FOUND, "unknown_session", message)
+    }
+
+    /// A request in a session that agreed on another version.
+    pub(crate) fn other_version(agreed: Version) -> Self {
+        let message = format!(
+            "the header MCP-Protocol-Version must name {agreed}, which this session agreed on"
+        );
+        Self::invalid_request(message)
+    }
+
+    /// What must be kept cannot be kept now.
+    pub(crate) fn store_away() -> Self {
+        let message = "The gateway's store cannot be reached; try again later.";
+        Self::unread(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "store_unavailable",
+            message,
+        )
     }
 
     /// A place in a stream that is none of this session's.
@@ -242,14 +293,29 @@ impl RpcError {
         )
     }
 
+    /// Says the reason to the client too.
+    pub(crate) fn with_reason(self) -> Self {
+        let data = serde_json::json!({ "reason": self.reason }).to_string();
+        Self {
+            data: Some(data),
+            ..self
+        }
+    }
+
     /// Adds the call's id, and its receipt when the refusal was recorded.
     pub(crate) fn of_call(mut self, call_id: CallId, receipt: Option<Receipt>) -> Self {
         let mut data = String::from("{");
         write_call(&mut data, call_id, receipt, None);
         // Writing to a string cannot fail.
         let _ = write!(data, r#","reason":"{}""#, self.reason);
+        if let Some(uri) = &self.uri {
+            let _ = write!(data, r#","uri":{}"#, serde_json::json!(uri));
+        }
         if let Some(seconds) = self.retry_after {
             let _ = write!(data, r#","retryAfterSeconds":{seconds}"#);
+        }
+        if let Some(required) = self.required_capabilities {
+            let _ = write!(data, r#","requiredCapabilities":{required}"#);
         }
         data.push('}');
         self.data = Some(data);

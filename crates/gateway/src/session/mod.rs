@@ -14,7 +14,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use wardgate_domain::{About, Ambient, Caller, SealKey, Timestamp};
+use wardgate_domain::{About, Ambient, Caller, SealKey, Timestamp, derive_key};
 
 /// The longest text that a header has to hold, in bytes.
 const MAX_IN_HEADER: usize = 4_096;
@@ -48,10 +48,16 @@ pub(crate) enum Purpose {
     UpstreamEvent,
     /// The state of a request that such a server has not finished.
     RequestState,
+    /// A call that waits for its client.
+    PendingCall,
     /// A task of such a server.
     Task,
     /// A stream of HTTP+SSE, and where it is.
     SseStream,
+    /// A session of Streamable HTTP.
+    Session,
+    /// The place in a stream of such a session.
+    Event,
     /// A message that one replica hands to another.
     SseRelay,
     /// What a session is subscribed to.
@@ -64,20 +70,26 @@ impl Purpose {
             Self::UpstreamSession => "wardgate upstream session 1",
             Self::UpstreamEvent => "wardgate upstream event 1",
             Self::RequestState => "wardgate request state 1",
+            Self::PendingCall => "wardgate pending call 1",
             Self::Task => "wardgate task 1",
             Self::SseStream => "wardgate sse stream 1",
+            Self::Session => "wardgate session 1",
+            Self::Event => "wardgate event 1",
             Self::SseRelay => "wardgate sse relay 1",
             Self::Subscriptions => "wardgate subscriptions 1",
         }
     }
 
     /// After this time it is like one that never was.
-    fn lasts(self) -> Duration {
+    pub(crate) fn lasts(self) -> Duration {
         match self {
-            Self::UpstreamSession | Self::SseStream | Self::Task | Self::Subscriptions => {
-                Duration::from_hours(24)
-            }
-            Self::UpstreamEvent | Self::RequestState => Duration::from_hours(1),
+            Self::UpstreamSession
+            | Self::Session
+            | Self::SseStream
+            | Self::Task
+            | Self::Subscriptions => Duration::from_hours(24),
+            Self::UpstreamEvent | Self::Event | Self::RequestState => Duration::from_hours(1),
+            Self::PendingCall => Duration::from_mins(10),
             Self::SseRelay => Duration::from_mins(1),
         }
     }
@@ -85,7 +97,9 @@ impl Purpose {
     /// The longest text that is handed out and looked at, in bytes.
     fn longest(self) -> usize {
         match self {
-            Self::RequestState | Self::Task | Self::Subscriptions => MAX_IN_BODY,
+            Self::RequestState | Self::PendingCall | Self::Task | Self::Subscriptions => {
+                MAX_IN_BODY
+            }
             _ => MAX_IN_HEADER,
         }
     }
@@ -94,8 +108,13 @@ impl Purpose {
 /// Seals and opens.
 pub(crate) struct Sealer {
     key: SealKey,
+    /// Of what the store keeps: its nonces are counted by themselves.
+    at_rest: SealKey,
     ambient: Ambient,
 }
+
+/// Tells the key of what is kept from that of what is handed out.
+const AT_REST: &[u8] = b"wardgate gateway store: what clients hear and say v1";
 
 #[derive(Serialize, Deserialize)]
 struct Dated<T> {
@@ -109,6 +128,7 @@ impl Sealer {
     pub(crate) fn new(key: &SessionKey, ambient: Ambient) -> Self {
         Self {
             key: SealKey::from_bytes(&key.0),
+            at_rest: SealKey::from_bytes(&derive_key(&key.0, AT_REST)),
             ambient,
         }
     }
@@ -152,11 +172,27 @@ impl Sealer {
             .since(Timestamp::from_micros(dated.since_micros));
         (age <= purpose.lasts()).then_some(dated.value)
     }
+
+    /// `plain` for the store, of `caller`'s; `within` says what and where it is. None does not happen: AES takes it.
+    pub(crate) fn keep(&self, caller: &Caller, within: &str, plain: &[u8]) -> Option<Vec<u8>> {
+        let about = owned("wardgate kept 1", caller, within);
+        self.at_rest.seal(&about, plain, &self.ambient).ok()
+    }
+
+    /// What was kept as the same.
+    pub(crate) fn kept(&self, caller: &Caller, within: &str, sealed: &[u8]) -> Option<Vec<u8>> {
+        let about = owned("wardgate kept 1", caller, within);
+        self.at_rest.open(&about, sealed.to_vec()).ok()
+    }
 }
 
 /// Not the token: a client that renews it keeps its session.
 fn about(purpose: Purpose, caller: &Caller, within: &str) -> About {
-    About::new(purpose.as_str())
+    owned(purpose.as_str(), caller, within)
+}
+
+fn owned(kind: &'static str, caller: &Caller, within: &str) -> About {
+    About::new(kind)
         .and(caller.tenant().as_bytes())
         .and(caller.issuer().as_bytes())
         .and(caller.subject().as_bytes())

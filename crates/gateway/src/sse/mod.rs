@@ -31,7 +31,7 @@ use wardgate_domain::{Caller, Digest};
 use crate::Gateway;
 use crate::content;
 use crate::listen::{Listens, Script};
-use crate::mcp::{self, Post, object, scan};
+use crate::mcp::{self, Post, cancelled, scan};
 use crate::reply::{Answer, RpcError};
 use crate::session::Purpose;
 use crate::view::View;
@@ -68,7 +68,7 @@ pub(crate) fn open(
     };
     let session = Some(digest(number));
     let offered = content::offered(gateway, &who.view);
-    let script = Script::of_get(session, offered).hearing(who.subscribed(session, offered));
+    let script = Script::of_get(session, offered).hearing(who.subscribed(session, offered, false));
     let listening = gateway
         .listeners()
         .listen(caller, script, gateway.ambient())?;
@@ -150,27 +150,6 @@ fn session_id(query: Option<&str>) -> Option<&str> {
     pairs
         .find(|(name, _)| *name == "session_id")
         .map(|pair| pair.1)
-}
-
-/// The id, as written, of the request that `text` cancels.
-fn cancelled(text: &str) -> Option<&str> {
-    use serde_json::value::RawValue;
-
-    #[derive(Deserialize)]
-    struct Cancelled<'a> {
-        method: std::borrow::Cow<'a, str>,
-        #[serde(borrow)]
-        params: &'a RawValue,
-    }
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Params<'a> {
-        #[serde(borrow)]
-        request_id: &'a RawValue,
-    }
-    let message: Cancelled<'_> = object(text)?;
-    let params: Params<'_> = object(message.params.get())?;
-    (message.method == "notifications/cancelled").then_some(params.request_id.get())
 }
 
 fn unknown() -> RpcError {

@@ -12,8 +12,10 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use wardgate_domain::Digest;
 
+use crate::dialogue::LogLevel;
 use crate::mcp::{Request, Version, negotiate_on_stream};
 use crate::reply::RpcError;
+use crate::streamable::Declared;
 
 /// Messages of one session that may be under way.
 const AT_A_TIME: usize = 32;
@@ -31,6 +33,9 @@ pub(crate) struct Session {
     out: mpsc::Sender<Bytes>,
     /// Agreed on by `initialize`.
     version: Mutex<Version>,
+    /// What the client can be asked for, by the same.
+    declared: Mutex<Declared>,
+    log_level: Mutex<Option<LogLevel>>,
     turns: Arc<Semaphore>,
     calls: Mutex<HashMap<String, CancellationToken>>,
 }
@@ -39,13 +44,29 @@ impl Session {
     /// Which version this request speaks: `initialize` says it for those that follow.
     pub(crate) fn speaks(&self, request: &Request<'_>) -> Result<Version, RpcError> {
         if request.method == "initialize" {
-            *lock(&self.version) = negotiate_on_stream(request)?;
+            let version = negotiate_on_stream(request)?;
+            *lock(&self.version) = version;
+            *lock(&self.declared) = Declared::of(request, version);
         }
         Ok(self.version())
     }
 
     pub(crate) fn version(&self) -> Version {
         *lock(&self.version)
+    }
+
+    /// What its client can be asked for.
+    pub(crate) fn declared(&self) -> Declared {
+        lock(&self.declared).clone()
+    }
+
+    /// From which level on its client wants log messages.
+    pub(crate) fn log_level(&self) -> Option<LogLevel> {
+        *lock(&self.log_level)
+    }
+
+    pub(crate) fn set_log_level(&self, level: LogLevel) {
+        *lock(&self.log_level) = Some(level);
     }
 
     /// Under what the memory knows its subscriptions.
@@ -78,7 +99,7 @@ impl Session {
     }
 
     /// Says a message on the stream. If that is lost, or nobody reads it, so is the message.
-    pub(super) async fn say(&self, message: &str) {
+    pub(crate) async fn say(&self, message: &str) {
         // A line end inside JSON is white space, and would end the event's line.
         let message = message.replace(['\n', '\r'], " ");
         let event = format!("event: message\ndata: {message}\n\n");
@@ -119,6 +140,8 @@ impl Streams {
             number,
             out,
             version: Mutex::new(Version::V2024_11_05),
+            declared: Mutex::default(),
+            log_level: Mutex::default(),
             turns: Arc::new(Semaphore::new(AT_A_TIME)),
             calls: Mutex::default(),
         };

@@ -23,6 +23,8 @@ mod subscriptions;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use metrics::counter;
 use tokio::sync::OnceCell;
 use wardgate_domain::{Ambient, Timestamp};
@@ -33,7 +35,7 @@ use database::{Database, Value};
 
 pub(crate) use letters::LetterId;
 pub(crate) use sessions::{Held, SessionId};
-pub(crate) use streams::{ALIVE, Kept, ReplicaId, State, StreamId, TakenOver, Written};
+pub(crate) use streams::{Kept, ReplicaId, State, StreamId, Written};
 pub(crate) use subscriptions::SubscriptionsId;
 
 /// How long one operation may take.
@@ -127,7 +129,7 @@ impl Store {
     /// The database, brought to the schema this program knows.
     async fn database(&self) -> Result<&Database, StoreError> {
         let migrated = self.migrated.get_or_try_init(|| async {
-            let migrated = within(self.database.migrate()).await;
+            let migrated = within(self.database.migrate().boxed()).await;
             if let Err(error) = &migrated {
                 self.tell(error);
             }
@@ -143,7 +145,7 @@ impl Store {
         values: [Value; N],
     ) -> Result<u64, StoreError> {
         let database = self.database().await?;
-        self.told(within(database.execute(statement, values)).await)
+        self.told(within(database.execute(statement, values).boxed()).await)
     }
 
     async fn rows<T: database::Row, const N: usize>(
@@ -152,7 +154,7 @@ impl Store {
         values: [Value; N],
     ) -> Result<Vec<T>, StoreError> {
         let database = self.database().await?;
-        self.told(within(database.rows(statement, values)).await)
+        self.told(within(database.rows(statement, values).boxed()).await)
     }
 
     fn told<T>(&self, done: Result<T, StoreError>) -> Result<T, StoreError> {
@@ -189,7 +191,7 @@ impl Store {
 }
 
 /// Waits at most [`LIMIT`], whatever the database does.
-async fn within<T>(work: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
+async fn within<T>(work: BoxFuture<'_, Result<T, StoreError>>) -> Result<T, StoreError> {
     tokio::time::timeout(LIMIT, work)
         .await
         .unwrap_or(Err(StoreError::Late))

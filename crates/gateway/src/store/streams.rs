@@ -8,6 +8,8 @@
 
 use std::time::Duration;
 
+use futures::FutureExt;
+
 use super::sessions::SessionId;
 use super::{Store, StoreError, within};
 
@@ -166,7 +168,7 @@ impl Store {
     ) -> Result<Written, StoreError> {
         let bytes: usize = events.iter().map(Vec::len).sum();
         let database = self.database().await?;
-        let written = within(async {
+        let written = async {
             let mut transaction = database.begin().await?;
             let stream = [
                 id.0[..].into(),
@@ -184,8 +186,8 @@ impl Store {
             }
             transaction.commit().await?;
             Ok(Written::Kept)
-        });
-        self.told(written.await)
+        };
+        self.told(within(written.boxed()).await)
     }
 
     /// From here on nothing of it is kept.

@@ -6,10 +6,10 @@ use wardgate_proto::common::v1::ErrorReason;
 use wardgate_rpc::client::{CallError, RelayFailure, ResultFacts};
 use wardgate_telemetry::names;
 
-use super::edit::{is_result, with_meta};
 use super::errand::Subject;
 use super::right::{NoRight, Right};
 use super::story::Story;
+use crate::edit::{is_result, with_meta};
 use crate::reply::{Answer, RpcError, call_meta};
 
 impl Story {
@@ -161,7 +161,7 @@ impl Story {
             };
         }
         let answer = Answer::error(self.errand.id.as_deref(), &error);
-        self.out.fail(answer).await;
+        self.out.finish(answer).await;
     }
 
     pub(super) async fn denied(&mut self, no_right: NoRight) {
@@ -195,7 +195,7 @@ impl Story {
             }
             Err(error) => Answer::error(Some(&id), &error),
         };
-        self.out.fail(answer).await;
+        self.out.finish(answer).await;
     }
 
     /// What may not be known of is answered like what there is not.
@@ -206,7 +206,7 @@ impl Story {
         let version = self.errand.spoken();
         match &self.errand.subject {
             Subject::Tool { name, .. } => RpcError::unknown_tool(name),
-            Subject::Resource { .. } => RpcError::unknown_resource(version),
+            Subject::Resource { uri } => RpcError::unknown_resource(version).about(uri),
             Subject::Prompt { .. } => RpcError::invalid_params("Unknown prompt"),
             Subject::Task { .. } => RpcError::invalid_params("unknown `taskId`"),
             Subject::List(_) | Subject::Listen { .. } | Subject::Route => RpcError::unknown_route(),
@@ -220,13 +220,13 @@ impl Story {
             let (ip, subject) = (&self.visit.client_ip, self.visit.caller.subject());
             self.gateway.refusals.count(reason, ip, subject);
         }
-        self.out.fail(answer).await;
+        self.out.finish(answer).await;
     }
 
     pub(super) async fn not_recorded(&mut self) {
         let error = RpcError::internal("not_durable", NOT_RELEASED).of_call(self.call_id, None);
         let answer = Answer::error(self.errand.id.as_deref(), &error);
-        self.out.fail(answer).await;
+        self.out.finish(answer).await;
     }
 }
 

@@ -11,9 +11,9 @@ use serde_json::value::RawValue;
 use wardgate_domain::Digest;
 
 use super::Visit;
-use super::edit::{Reply, exchanged};
 use super::errand::Subject;
 use crate::Gateway;
+use crate::edit::{Reply, exchanged};
 use crate::mcp::{Request, object, text_of};
 use crate::reply::RpcError;
 use crate::session::Purpose;
@@ -85,8 +85,7 @@ pub(super) fn opened(
         let within = belonging(visit, &request.method, subject);
         let sealed = text_of(state).unwrap_or_default();
         let own = sealer.open::<String>(Purpose::RequestState, caller, &within, &sealed);
-        // One that was made for another, for another request or by nobody: all alike.
-        let own = own.ok_or_else(|| RpcError::invalid_params("unknown `requestState`"))?;
+        let own = own.ok_or_else(RpcError::unknown_state)?;
         new.push((state.get(), Value::from(own).to_string()));
     }
     let followed = held.notifications.map(|wanted| wanted.tasks);

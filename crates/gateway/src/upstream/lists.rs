@@ -9,11 +9,11 @@ use serde_json::{Map, Value};
 use wardgate_domain::{OfferKind, ToolName};
 
 use super::Visit;
-use super::edit::{Reply, replaced};
 use super::errand::List;
 use super::right::{NoRight, Right};
 use crate::Gateway;
 use crate::catalogue::Source;
+use crate::edit::{Reply, replaced};
 use crate::mcp::{Version, object, scan, text_of};
 use crate::view::View;
 

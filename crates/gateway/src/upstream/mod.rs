@@ -14,7 +14,6 @@
 //! replica serves any request, and nobody can use what was handed to another.
 
 mod answer;
-mod edit;
 mod endings;
 mod errand;
 mod handles;
@@ -39,8 +38,6 @@ use crate::view::View;
 
 use self::errand::Errand;
 use self::right::{NoRight, Right};
-
-pub(crate) use self::edit::exchanged;
 
 /// One request to the route, authenticated but unread.
 pub(crate) struct Visit {

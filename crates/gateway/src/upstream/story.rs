@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use axum::response::Response;
 use futures::{Stream, StreamExt};
 use tokio::time::{Sleep, sleep};
 use tracing::Instrument;
@@ -12,8 +13,7 @@ use wardgate_proto::common::v1::ErrorReason;
 use wardgate_rpc::client::{CallError, Relay, RelayContent, RelayEvent, RelayHead, Relayed};
 use wardgate_telemetry::names;
 
-use super::answer::{self, Out};
-use super::edit::is_result;
+use super::answer;
 use super::endings::{CUT, undecided};
 use super::errand::{Awaited, Errand, Place, Subject, within};
 use super::lists::{self, Unlisted};
@@ -22,6 +22,8 @@ use super::{Visit, handles};
 use crate::Gateway;
 use crate::authority::Grant;
 use crate::catalogue::Source;
+use crate::dialogue::{self, Out};
+use crate::edit::is_result;
 use crate::mcp::Version;
 use crate::reply::{Answer, RpcError};
 use crate::session::Purpose;
@@ -35,7 +37,7 @@ pub(super) async fn run(
     source: Arc<Source>,
     visit: Visit,
     errand: Errand,
-) -> axum::response::Response {
+) -> Response {
     let call_id = CallId::new(gateway.ambient());
     let span = tracing::info_span!(
         "upstream",
@@ -44,7 +46,7 @@ pub(super) async fn run(
         { names::CALLER } = visit.caller.subject(),
         { names::TOOL } = tracing::field::Empty,
     );
-    let (out, response) = answer::channel();
+    let (out, response) = dialogue::channel();
     let story = Story {
         gateway: Arc::clone(gateway),
         source,
@@ -60,7 +62,7 @@ pub(super) async fn run(
     gateway.stories.spawn(story.tell().instrument(span));
     response.await.unwrap_or_else(|_| {
         let error = RpcError::internal("panic", "Internal error.").of_call(call_id, None);
-        axum::response::IntoResponse::into_response(Answer::error(None, &error))
+        Answer::error(None, &error).into()
     })
 }
 
@@ -71,7 +73,7 @@ pub(super) struct Story {
     pub(super) visit: Visit,
     pub(super) errand: Errand,
     pub(super) call_id: CallId,
-    pub(super) out: Out,
+    pub(super) out: Out<Response>,
     pub(super) started: Instant,
     /// What the record is still to hear of, up to its outcome; none of what only keeps a session or lists.
     pub(super) owed: Option<Box<CallFacts>>,
@@ -256,7 +258,10 @@ impl Story {
                                 .answer(answer::whole(&head, session.as_deref(), None));
                             return self.ended(Status::Error, "no_answer").await;
                         }
-                        RelayContent::Events => self.out.begin(&head, session.as_deref()),
+                        RelayContent::Events => {
+                            let session = session.as_deref();
+                            self.out.begin(|body| answer::stream(&head, session, body));
+                        }
                         RelayContent::Json => {
                             return self.body(&mut parts, &head, session.as_deref()).await;
                         }
@@ -361,7 +366,7 @@ impl Story {
             let sealer = self.gateway.sealer();
             sealer.seal(Purpose::UpstreamEvent, &self.visit.caller, &within, &place)
         });
-        let said = answer::event(id.as_deref(), Some(&event), &text);
+        let said = dialogue::event(id.as_deref(), event.retry, &text);
         self.out.say(said).await;
         true
     }

@@ -9,8 +9,8 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use wardgate_domain::source_uri;
 
+use crate::edit::exchanged;
 use crate::mcp::{object, text_of};
-use crate::upstream::exchanged;
 
 /// A block of content: a link to a resource, or a resource that stands in it.
 #[derive(Default, Deserialize)]

@@ -118,7 +118,7 @@ async fn what_sources_offer_is_announced_and_listed_in_every_version() {
     let resources = json!({ "subscribe": true, "listChanged": true });
     assert_eq!(
         Reply::to(initialized).await.at("/result/capabilities"),
-        json!({ "tools": changes, "prompts": changes, "resources": resources, "completions": {} })
+        json!({ "tools": changes, "prompts": changes, "resources": resources, "completions": {}, "logging": {} })
     );
     for version in [MODERN, LEGACY, OLDEST] {
         let prompts = Reply::to(ask(&world, version, "prompts/list", &json!({}))).await;

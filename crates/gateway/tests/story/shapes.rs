@@ -103,6 +103,7 @@ async fn initialize() {
         "jsonrpc": "2.0",
         "result": {
           "capabilities": {
+            "logging": {},
             "resources": {
               "listChanged": true,
               "subscribe": true

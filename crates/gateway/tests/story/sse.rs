@@ -12,14 +12,14 @@ use crate::listen::Ear;
 use crate::world::{Reply, World, definition, until};
 
 /// A client with its stream.
-struct Client {
-    ear: Ear,
+pub(crate) struct Client {
+    pub(crate) ear: Ear,
     endpoint: String,
 }
 
 impl Client {
     /// Opens a stream, and agrees on `version`.
-    async fn of(world: &World, version: &str) -> Self {
+    pub(crate) async fn of(world: &World, version: &str) -> Self {
         let mut client = Self::silent(world).await;
         let hello = json!({ "protocolVersion": version, "capabilities": {} });
         let answer = client.ask(world, "initialize", &hello).await;
@@ -50,7 +50,7 @@ impl Client {
     }
 
     /// Posts a message at `world`, which takes it.
-    async fn say(&self, world: &World, message: &Value) {
+    pub(crate) async fn say(&self, world: &World, message: &Value) {
         let reply = Reply::to(self.post(world, message)).await;
         assert_eq!((reply.status, reply.text.as_str()), (202, ""), "{message}");
     }
@@ -67,7 +67,7 @@ impl Client {
     }
 }
 
-fn request(id: u32, method: &str, params: &Value) -> Value {
+pub(crate) fn request(id: u32, method: &str, params: &Value) -> Value {
     json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params })
 }
 

@@ -9,6 +9,7 @@ use wardgate_domain::OfferKind;
 use crate::content::offer;
 use crate::listen::{Ear, SUBSCRIPTION, get, subscribe};
 use crate::memory::{ask, ask_as};
+use crate::sessions::begin;
 use crate::world::{LEGACY, OLDEST, Reply, World};
 
 const BEGIN: &str = "resources/subscribe";
@@ -177,21 +178,23 @@ async fn an_older_client_subscribes_by_requests_of_their_own() {
 #[tokio::test]
 async fn subscriptions_are_those_of_one_session_of_one_caller() {
     let world = world().await;
-    let in_session = |name: &str| get(&world, "/mcp", Some(LEGACY)).header("mcp-session-id", name);
-    let mut one = Ear::on(in_session("one")).await;
-    let mut two = Ear::on(in_session("two")).await;
+    let in_session = |id: &str| get(&world, "/mcp", Some(LEGACY)).header("mcp-session-id", id);
+    let (first, second) = (begin(&world, LEGACY).await, begin(&world, LEGACY).await);
+    let mut one = Ear::on(in_session(&first)).await;
+    let mut two = Ear::on(in_session(&second)).await;
+    let mut none = Ear::on(get(&world, "/mcp", Some(LEGACY))).await;
     let mallory = world.issuer.token("mallory", &["Doctor"]);
     let theirs = ask_as(&world, &mallory, LEGACY, BEGIN, &json!({ "uri": DOOR }));
-    let reply = Reply::to(theirs.header("mcp-session-id", "one")).await;
-    assert_eq!(reply.at("/result"), json!({}));
+    assert_eq!(Reply::to(theirs).await.at("/result"), json!({}));
     assert_eq!(
-        older(&world, BEGIN, "two", OTHER).await.at("/result"),
+        older(&world, BEGIN, &second, OTHER).await.at("/result"),
         json!({})
     );
     world.touch(DOOR);
     world.touch(OTHER);
     assert_eq!(two.hears().await, Some(updated(OTHER)));
     hears_nothing(&mut one).await;
+    hears_nothing(&mut none).await;
 }
 
 #[tokio::test]

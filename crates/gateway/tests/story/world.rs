@@ -97,6 +97,8 @@ pub(crate) struct World {
     pub(crate) http: reqwest::Client,
     /// Whose tokens it takes.
     auth: Value,
+    /// Where it keeps sessions.
+    store: Value,
     stop: oneshot::Sender<()>,
     served: JoinHandle<()>,
     _files: tempfile::TempDir,
@@ -181,7 +183,7 @@ impl World {
         });
         let settings = settings.as_object().unwrap().clone();
         written.as_object_mut().unwrap().extend(settings);
-        let auth = written["auth"].clone();
+        let (auth, store) = (written["auth"].clone(), written["store"].clone());
         let config: Config = serde_json::from_value(written).unwrap();
         let key = SessionKey::from_bytes(&[3; 32]);
         let gateway = Gateway::new(config, &bound, neighbours, &key, metrics(), ambient)
@@ -212,15 +214,21 @@ impl World {
             address,
             http,
             auth,
+            store,
             stop,
             served,
             _files: files,
         }
     }
 
-    /// Another gateway for the same callers, among neighbours of its own.
+    /// Another gateway for the same callers with the same store, among neighbours of its own.
     pub(crate) async fn twin(&self) -> Self {
-        Self::start_with(json!({ "auth": self.auth })).await
+        let shared = json!({ "auth": self.auth, "store": self.store });
+        let twin = Self::start_with(shared).await;
+        Self {
+            token: self.token.clone(),
+            ..twin
+        }
     }
 
     pub(crate) fn url(&self, path: &str) -> String {

@@ -48,6 +48,9 @@ pub(crate) enum ExecutorError {
     /// What came back is larger than a result may be.
     #[error("the result is larger than a result may be")]
     TooLarge,
+    /// What was to go on waits for nobody any more; whether it happened in part is open.
+    #[error("nothing waits for these answers")]
+    NotWaiting,
     /// The source failed in words of its own. They may hold anything, so they are governed like the column
     /// `error` of a row, and never logged.
     #[error("the source reported an error")]
@@ -65,6 +68,7 @@ impl ExecutorError {
             | Self::BadArgument { .. }
             | Self::BadResult(_)
             | Self::TooLarge
+            | Self::NotWaiting
             | Self::Reported(_) => Health::Up,
         }
     }

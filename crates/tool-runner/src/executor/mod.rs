@@ -35,6 +35,7 @@ use wardgate_rpc::client::MemoryClient;
 use crate::Error;
 use crate::catalogue::{Fields, Scope, Shape, SourceKind, SourceSettings, Statement};
 use crate::grpc::GrpcServer;
+use crate::interaction::Talk;
 use crate::kept_results::KeptResults;
 use crate::mcp::Upstream;
 use crate::platform::Platform;
@@ -44,7 +45,7 @@ use crate::sql::Database;
 pub(crate) use error::ExecutorError;
 pub(crate) use http::HttpSource;
 pub(crate) use mcp::tool as mcp_tool;
-pub(crate) use output::{Beyond, Caps, Flow, Kept, Output, Progress};
+pub(crate) use output::{Audience, Beyond, Caps, Flow, Kept, Output, Progress, Said};
 pub(crate) use sql::Pushed;
 
 /// Every kind of execution.
@@ -92,6 +93,11 @@ pub(crate) trait Plan: Debug + Send + Sync {
         false
     }
 
+    /// Its source may talk to the client while it runs.
+    fn talks(&self) -> bool {
+        false
+    }
+
     /// What runs it.
     fn open(&self, sources: &Sources) -> Result<Arc<dyn Executor>, Error>;
 }
@@ -126,6 +132,8 @@ pub(crate) struct Invocation<'a> {
     pub(crate) pushed: Option<&'a Pushed>,
     /// The caller's results that were too large for an answer.
     pub(crate) kept_results: KeptResults<'a>,
+    /// Where the client can take part.
+    pub(crate) talk: Option<&'a Talk<'a>>,
 }
 
 /// The open sources of a catalogue, and what the process knows of itself.

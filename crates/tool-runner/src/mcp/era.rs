@@ -9,12 +9,13 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use serde::Deserialize;
-use serde_json::json;
+use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use super::error::{RpcError, UpstreamError};
 use super::message::{Part, Request, client_info};
+use super::participation::Profile;
 
 /// The version without handshake and session.
 pub(super) const MODERN: &str = "2026-07-28";
@@ -84,6 +85,8 @@ pub(super) struct Handshake {
     pub(super) announces: bool,
     /// The server tells of changes of single resources.
     pub(super) subscribes: bool,
+    /// A legacy server takes a level for its logs.
+    pub(super) logs: bool,
 }
 
 /// What the first message showed.
@@ -98,11 +101,11 @@ pub(super) fn discover() -> Request<'static> {
     Request::new("server/discover", Vec::new())
 }
 
-/// The first message to a legacy server. Roots, sampling and elicitation are not offered.
-pub(super) fn initialize() -> Request<'static> {
+/// The first message to a legacy server, which is offered what `profile` says and nothing else.
+pub(super) fn initialize(profile: Profile) -> Request<'static> {
     let members = vec![
         ("protocolVersion", Part::Text(LATEST_LEGACY)),
-        ("capabilities", Part::Json(json!({}))),
+        ("capabilities", Part::Json(profile.told())),
         ("clientInfo", Part::Json(client_info())),
     ];
     Request::new("initialize", members)
@@ -116,6 +119,8 @@ struct Capabilities {
     prompts: Option<ListCapability>,
     #[serde(default)]
     resources: Option<ListCapability>,
+    #[serde(default)]
+    logging: Option<IgnoredAny>,
 }
 
 #[derive(Deserialize)]
@@ -177,6 +182,8 @@ pub(super) fn read_probe(answer: Result<Box<RawValue>, RpcError>) -> Result<Prob
             eras: if is_legacy { Eras::Both } else { Eras::Modern },
             announces: capabilities.announce(),
             subscribes: capabilities.subscribe(),
+            // It is told with each request.
+            logs: false,
         }));
     }
     if is_legacy {
@@ -209,5 +216,6 @@ pub(super) fn read_initialize(result: &RawValue) -> Result<Handshake, UpstreamEr
         eras: Eras::Legacy,
         announces: initialized.capabilities.announce(),
         subscribes: initialized.capabilities.subscribe(),
+        logs: initialized.capabilities.logging.is_some(),
     })
 }

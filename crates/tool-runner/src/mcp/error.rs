@@ -33,7 +33,7 @@ pub(crate) enum UpstreamError {
     TooLarge,
     /// The server wants something of the user's before it goes on.
     #[error(
-        "the upstream server asks for input in the middle of a request, which is not supported"
+        "the upstream server asks for input in the middle of a request, and its client may not be asked"
     )]
     InputRequired,
 }

@@ -12,13 +12,17 @@ use tokio::time::Instant;
 use wardgate_domain::Ambient;
 
 use super::definition::{self, MAX_ENTRIES, MAX_PAGES, Page, ToolDefinition};
-use super::era::{Eras, HEADER_MISMATCH};
+use super::era::{Era, Eras, HEADER_MISMATCH};
 use super::error::UpstreamError;
 use super::events::{Events, Health};
 use super::http::carry::{Carried, Outbound};
 use super::http::headers::{self, ParamHeader};
+use super::leg::{self, Leg, OpenExchange, Start, Wanted};
 use super::link::Link;
-use super::message::{Part, ProgressSink, Request, lend};
+use super::message::{Part, Request};
+use super::news::{Listener, News, lend};
+use super::participation::{Participation, Profile};
+use super::profiles::Profiles;
 use super::result::{CallResult, check_complete};
 use super::settings::Transport;
 use super::subscriptions::Ear;
@@ -26,8 +30,10 @@ use crate::egress::EgressError;
 
 /// An upstream server. It is connected to when first asked for something; dropped, it is let go.
 pub(crate) struct Upstream {
-    over_http: bool,
+    transport: Transport,
     link: Arc<Link>,
+    /// Further connections, where the server may ask clients something.
+    profiles: Arc<Profiles>,
     /// The arguments of each tool that are repeated as headers, as last listed.
     headers: ArcSwapOption<HashMap<String, Vec<ParamHeader>>>,
 }
@@ -41,8 +47,9 @@ impl Upstream {
     ) -> Result<Self, EgressError> {
         let events = Arc::new(Events::new(name.to_owned(), ambient.clone()));
         Ok(Self {
-            over_http: matches!(transport, Transport::Http(_)),
-            link: Arc::new(Link::new(transport, events)?),
+            transport: transport.clone(),
+            link: Arc::new(Link::new(transport, events, Profile::default())?),
+            profiles: Arc::default(),
             headers: ArcSwapOption::empty(),
         })
     }
@@ -88,7 +95,7 @@ impl Upstream {
         deadline: Instant,
     ) -> Result<Vec<ToolDefinition>, UpstreamError> {
         let entries = self.list("tools/list", "tools", deadline).await?;
-        let tools = definition::tools(&self.link.events, entries, self.over_http);
+        let tools = definition::tools(&self.link.events, entries, self.is_over_http());
         let headers = tools
             .iter()
             .map(|tool| (tool.name.to_string(), tool.headers.clone()))
@@ -103,7 +110,7 @@ impl Upstream {
         name: &str,
         arguments: &RawValue,
         deadline: Instant,
-        mut progress: Option<ProgressSink<'_>>,
+        mut listener: Option<Listener<'_>>,
     ) -> Result<CallResult, UpstreamError> {
         let members = vec![
             ("name", Part::Text(name)),
@@ -111,17 +118,89 @@ impl Upstream {
         ];
         let mut request = Request::new("tools/call", members);
         request.headers = self.repeated(name, arguments, deadline).await?;
-        let outcome = self.ask(&request, deadline, lend(&mut progress)).await;
+        let outcome = self.ask(&request, deadline, lend(&mut listener)).await;
         let result = match outcome {
             // The tool's schema is another by now; the server did nothing.
             Err(UpstreamError::Rpc(error)) if error.code == HEADER_MISMATCH => {
                 self.headers.store(None);
                 request.headers = self.repeated(name, arguments, deadline).await?;
-                self.ask(&request, deadline, progress).await?
+                self.ask(&request, deadline, listener).await?
             }
             outcome => outcome?,
         };
         CallResult::read(&result)
+    }
+
+    /// One leg of a request whose client can take part. Dropping the future cancels it at the server.
+    pub(crate) async fn leg(
+        &self,
+        wanted: &Wanted,
+        client: &Arc<Participation>,
+        start: Start,
+        deadline: Instant,
+        listener: Listener<'_>,
+    ) -> Result<Leg, UpstreamError> {
+        let mut wants = |news: News| match &news {
+            News::Log(log) if client.log_level.is_none_or(|from| log.level < from) => false,
+            _ => listener(news),
+        };
+        let retry = match start {
+            Start::Open {
+                exchange,
+                responses,
+            } => return exchange.leg(Some(&responses), deadline, &mut wants).await,
+            Start::Retry { state, responses } => Some((state, responses)),
+            Start::Beginning => None,
+        };
+        let connection = self.link.connection_by(deadline).await?;
+        let profile = client.capabilities.profile;
+        match connection.era() {
+            // It has no state of its own, so it cannot have given us any.
+            Era::Legacy if retry.is_some() => {
+                Err(UpstreamError::BadResult("it forgot what it waited for"))
+            }
+            Era::Legacy if !profile.is_empty() => {
+                let link = self.profiles.link(profile, || {
+                    let events = Arc::clone(&self.link.events);
+                    Link::new(&self.transport, events, profile)
+                        .map_err(|error| UpstreamError::Unreachable(error.to_string()))
+                })?;
+                let begun = OpenExchange::begin(link, wanted.clone(), Arc::clone(client));
+                begun.leg(None, deadline, &mut wants).await
+            }
+            Era::Legacy | Era::Modern => {
+                let mut request = wanted.request().with(client);
+                if let Some((state, responses)) = &retry {
+                    responses.add_to(&mut request, state.as_deref());
+                }
+                let outcome = self.marked(wanted, request, deadline, &mut wants).await;
+                leg::end(outcome, client)
+            }
+        }
+    }
+
+    /// Asks, with the headers that repeat arguments, where the server wants those.
+    async fn marked(
+        &self,
+        wanted: &Wanted,
+        mut request: Request<'_>,
+        deadline: Instant,
+        listener: Listener<'_>,
+    ) -> Result<Box<RawValue>, UpstreamError> {
+        let Wanted::Tool { name, arguments } = wanted else {
+            return self.link.request(&request, deadline, Some(listener)).await;
+        };
+        request.headers = self.repeated(name, arguments, deadline).await?;
+        let outcome = self.link.request(&request, deadline, Some(&mut *listener));
+        match outcome.await {
+            // The tool's schema is another by now; the server did nothing.
+            Err(UpstreamError::Rpc(error)) if error.code == HEADER_MISMATCH => {
+                self.headers.store(None);
+                request.headers = self.repeated(name, arguments, deadline).await?;
+                self.link.request(&request, deadline, Some(listener)).await
+            }
+            outcome => outcome,
+        }
     }
 
     /// The server's resources, each as it defines it.
@@ -176,7 +255,7 @@ impl Upstream {
 
     /// Whether it is behind a URL, so that exchanges of clients can be carried to it.
     pub(crate) fn is_over_http(&self) -> bool {
-        self.over_http
+        matches!(self.transport, Transport::Http(_))
     }
 
     /// Carries an exchange of a client's own to the server, as it stands. Dropping the future, or the stream it
@@ -211,16 +290,18 @@ impl Upstream {
 
     /// Ends the connection, and waits for its end: a program is given a few seconds.
     pub(crate) async fn close(&self) {
-        self.link.close().await;
+        let profiles = self.profiles.take();
+        let closing = profiles.iter().map(|link| link.close());
+        futures::join!(self.link.close(), futures::future::join_all(closing));
     }
 
     async fn ask(
         &self,
         request: &Request<'_>,
         deadline: Instant,
-        progress: Option<ProgressSink<'_>>,
+        listener: Option<Listener<'_>>,
     ) -> Result<Box<RawValue>, UpstreamError> {
-        let result = self.link.request(request, deadline, progress).await?;
+        let result = self.link.request(request, deadline, listener).await?;
         check_complete(&result)?;
         Ok(result)
     }
@@ -261,7 +342,7 @@ impl Upstream {
         arguments: &RawValue,
         deadline: Instant,
     ) -> Result<Vec<(HeaderName, HeaderValue)>, UpstreamError> {
-        if !self.over_http || !self.link.connection_by(deadline).await?.repeats_arguments() {
+        if !self.is_over_http() || !self.link.connection_by(deadline).await?.repeats_arguments() {
             return Ok(Vec::new());
         }
         if self.headers.load().is_none() {
@@ -276,5 +357,8 @@ impl Upstream {
 impl Drop for Upstream {
     fn drop(&mut self) {
         self.link.let_go();
+        for link in self.profiles.take() {
+            link.let_go();
+        }
     }
 }

@@ -63,8 +63,7 @@ struct ToolAnswer<'a> {
 impl Governed {
     /// Whether anything that it can be answered with must not go on as it is.
     pub(super) fn is_restricted(&self) -> bool {
-        let mut carried = self.carried.iter();
-        carried.any(|class| self.permit.tier(class) != ColumnTier::Clear)
+        self.compiled.restricts(&self.permit, &self.carried)
     }
 
     /// The record of a result, or an error, that went on as it was.

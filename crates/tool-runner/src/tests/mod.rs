@@ -24,5 +24,6 @@ mod snapshot;
 mod sources;
 mod statement_log;
 mod switches;
+mod talks;
 mod upstream_content;
 mod watching;

@@ -41,15 +41,21 @@ pub(crate) struct Listens {
 }
 
 impl Listens {
-    /// What a stream hears that follows the subscriptions of that session; nothing where there are no resources.
-    pub(crate) fn subscribed(self, session: Option<Digest>, offered: Offered) -> Option<Resources> {
+    /// What a stream hears that follows the subscriptions of that session; nothing where there are no resources. To a
+    /// client that was away everything counts as changed.
+    pub(crate) fn subscribed(
+        self,
+        session: Option<Digest>,
+        offered: Offered,
+        was_away: bool,
+    ) -> Option<Resources> {
         let subscriber = Subscriber {
             caller: Arc::clone(&self.caller),
             session,
         };
         offered
             .resources
-            .then(|| Resources::subscribed(self, subscriber))
+            .then(|| Resources::subscribed(self, subscriber, was_away))
     }
 
     pub(crate) fn of(gateway: &Arc<Gateway>, post: &Post) -> Self {
@@ -110,9 +116,9 @@ impl Resources {
     }
 
     /// Listens to what the session of `subscriber` is subscribed to, now and later.
-    fn subscribed(who: Listens, subscriber: Subscriber) -> Self {
+    fn subscribed(who: Listens, subscriber: Subscriber, was_away: bool) -> Self {
         let heard = Heard::default();
-        let task = subscribed::keep(who, subscriber, heard.clone());
+        let task = subscribed::keep(who, subscriber, was_away, heard.clone());
         let task = AbortOnDropHandle::new(tokio::spawn(task));
         Self::kept(heard, Kept::Subscribed { _task: task })
     }

@@ -234,7 +234,7 @@ pub(crate) async fn unsubscribe(
 }
 
 /// Listens to what a session is subscribed to, as long as its stream is open.
-pub(super) async fn keep(who: Listens, subscriber: Subscriber, heard: Heard) {
+pub(super) async fn keep(who: Listens, subscriber: Subscriber, was_away: bool, heard: Heard) {
     let gateway = Arc::clone(&who.gateway);
     let following = Following::begin(gateway.subscriptions(), &subscriber);
     let mut news = following.stream.news.subscribe();
@@ -256,6 +256,7 @@ pub(super) async fn keep(who: Listens, subscriber: Subscriber, heard: Heard) {
         };
         let late = match &before {
             Some(before) if is_late => uris.difference(before).cloned().collect(),
+            None if was_away => uris.clone(),
             _ => BTreeSet::new(),
         };
         sources.set(uris.clone(), &late).await;

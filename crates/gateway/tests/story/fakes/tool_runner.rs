@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use futures::channel::mpsc;
 use futures::stream::{self, BoxStream};
 use futures::{StreamExt, TryStreamExt};
 use serde_json::Value;
@@ -15,6 +16,7 @@ use wardgate_domain::{
 use wardgate_proto::common::v1::{Caller as CallerOfWire, ErrorReason};
 use wardgate_proto::policy::v1::SignedPermit as SignedPermitOfWire;
 use wardgate_proto::toolrunner::v1 as pb;
+use wardgate_proto::toolrunner::v1::call_tool_response::Event;
 use wardgate_proto::toolrunner::v1::tool_runner_service_server::ToolRunnerService;
 use wardgate_rpc::Readiness;
 
@@ -25,6 +27,8 @@ use super::{Log, failure, follow};
 #[derive(Debug)]
 pub(crate) enum Run {
     Give(pb::ToolResult),
+    /// What the test says, until it lets go.
+    Live(mpsc::UnboundedReceiver<Event>),
     /// The ordinary result, once released.
     Hold(oneshot::Receiver<()>),
     RefusePermit,
@@ -149,6 +153,13 @@ impl ToolRunner {
     /// What becomes of the next calls; later ones get the ordinary result.
     pub(crate) fn next(&self, runs: impl IntoIterator<Item = Run>) {
         self.next.lock().unwrap().extend(runs);
+    }
+
+    /// What the next call comes to, as the test says it.
+    pub(crate) fn live(&self) -> mpsc::UnboundedSender<Event> {
+        let (sender, events) = mpsc::unbounded();
+        self.next([Run::Live(events)]);
+        sender
     }
 
     /// Configures other tools, and tells everyone who watches.
@@ -282,13 +293,12 @@ fn version(tools: &[pb::Tool]) -> bytes::Bytes {
     Digest::of(format!("{tools:?}").as_bytes()).to_wire()
 }
 
-fn event(event: pb::call_tool_response::Event) -> pb::CallToolResponse {
+fn event(event: Event) -> pb::CallToolResponse {
     pb::CallToolResponse { event: Some(event) }
 }
 
 /// Progress, then `given`.
 fn events(given: pb::ToolResult) -> BoxStream<'static, Result<pb::CallToolResponse, Status>> {
-    use pb::call_tool_response::Event;
     let progress = pb::Progress {
         progress: 1.0,
         ..pb::Progress::default()
@@ -367,6 +377,10 @@ impl ToolRunnerService for ToolRunner {
         };
         let stream = match run.unwrap_or(Run::Give(ordinary.clone())) {
             Run::Give(given) => events(given),
+            Run::Live(told) => stream::unfold((told, watched), async |(mut told, watched)| {
+                Some((Ok(event(told.next().await?)), (told, watched)))
+            })
+            .boxed(),
             Run::Hold(released) => stream::once(async move {
                 let _watched = watched;
                 released.await.unwrap();

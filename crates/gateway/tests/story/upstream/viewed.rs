@@ -1,5 +1,7 @@
 //! Where messages cannot be carried to the server the gateway answers itself, in the server's own words.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 use wardgate_domain::OfferKind;
 use wardgate_proto::toolrunner::v1 as pb;
@@ -69,9 +71,11 @@ async fn viewed_among(world: World) -> World {
     *world.tool_runner.content.lock().unwrap() = (sources.to_vec(), content());
     let mut page = definition();
     page["_meta"] = json!({ "ui": { "resourceUri": "ui://program/page" } });
+    let mut marked = definition();
+    marked["inputSchema"]["properties"]["n"] = json!({ "type": "string", "x-mcp-header": "N" });
     let tools = [
         tool("reads", &page),
-        tool("writes", &definition()),
+        tool("writes", &marked),
         tool("elsewhere", &definition()),
     ];
     world.tool_runner.configure(tools.to_vec());
@@ -238,8 +242,9 @@ async fn prompts_and_resources_are_asked_for_and_given_by_their_own_names() {
 async fn the_gateway_says_who_it_is_and_what_that_source_has() {
     let world = viewed().await;
     let changes = json!({ "listChanged": true });
+    let resources = json!({ "subscribe": true, "listChanged": true });
     let all =
-        json!({ "tools": changes, "prompts": changes, "resources": changes, "completions": {} });
+        json!({ "tools": changes, "prompts": changes, "resources": resources, "completions": {} });
     let begun = ask(
         &world,
         LEGACY,
@@ -247,7 +252,9 @@ async fn the_gateway_says_who_it_is_and_what_that_source_has() {
         r#""protocolVersion":"2025-06-18","capabilities":{}"#,
     )
     .await;
-    assert_eq!(begun.at("/result/capabilities"), all, "no conversations");
+    let mut capabilities = all.clone();
+    capabilities["logging"] = json!({});
+    assert_eq!(begun.at("/result/capabilities"), capabilities);
     assert_eq!(begun.at("/result/protocolVersion"), "2025-06-18");
     assert_eq!(begun.at("/result/serverInfo/name"), "wardgate");
     let discovered = ask(&world, MODERN, "server/discover", "").await;
@@ -255,7 +262,6 @@ async fn the_gateway_says_who_it_is_and_what_that_source_has() {
     // What only the whole has is not here.
     for (version, method) in [
         (LEGACY, "memory/get_or_create"),
-        (LEGACY, "resources/subscribe"),
         (MODERN, "memory/search"),
         (MODERN, "ping"),
     ] {
@@ -330,4 +336,57 @@ async fn without_the_right_to_connect_there_is_no_such_path() {
         .bearer_auth(&world.token)
         .header("accept", "text/event-stream");
     assert_eq!(Reply::to(listening).await.status, 404);
+}
+
+#[tokio::test]
+async fn headers_that_repeat_arguments_say_what_the_arguments_say() {
+    let world = viewed().await;
+    let call = |header: Option<&str>| {
+        let params = r#""name":"write","arguments":{"n":"a"}"#;
+        let request = request_to(&world, PROGRAM, MODERN, "tools/call", params);
+        match header {
+            Some(header) => request.header("mcp-param-n", header),
+            None => request,
+        }
+    };
+    for (header, status) in [(None, 400), (Some("b"), 400), (Some("a"), 200)] {
+        let called = Reply::to(call(header)).await;
+        assert_eq!(called.status, status, "{called:?}");
+        assert_eq!(called.code(), if status == 400 { -32020 } else { 0 });
+    }
+    assert_eq!(world.tool_runner.asked.count(), 1);
+    let reasons = world.audit.outcomes.reaches(3).await;
+    assert_eq!(reasons[0].reason, "header_mismatch");
+    // Who may not call it is not told of its schema.
+    world.policy.bar(OfferKind::Tool, "writes");
+    // Longer than a permit lasts.
+    world.clock.advance(Duration::from_mins(2));
+    let hidden = Reply::to(call(None)).await;
+    assert_eq!((hidden.status, hidden.code()), (200, -32602));
+    // Older clients have no such headers.
+    let older = ask(&world, LEGACY, "tools/call", r#""name":"read""#).await;
+    assert!(older.is_released());
+}
+
+#[tokio::test]
+async fn a_session_is_of_its_view_alone_and_ends_there() {
+    let world = viewed().await;
+    let body = text(LEGACY, "initialize", r#""protocolVersion":"2025-11-25""#);
+    let begun = Reply::to(post(&world, PROGRAM, body)).await;
+    let session = begun.header("mcp-session-id").to_owned();
+    let ping = |path| {
+        let request = request_to(&world, path, LEGACY, "ping", "");
+        Reply::to(request.header("mcp-session-id", &session))
+    };
+    let end = || {
+        let request = world.http.delete(world.url(PROGRAM));
+        let request = request.bearer_auth(&world.token);
+        Reply::to(request.header("mcp-session-id", &session))
+    };
+    for path in ["/mcp", "/mcp/program", "/mcp/upstream/new"] {
+        assert_eq!(ping(path).await.status, 404, "{path}");
+    }
+    assert_eq!(ping(PROGRAM).await.status, 200);
+    assert_eq!(end().await.status, 204);
+    assert_eq!(ping(PROGRAM).await.status, 404);
 }

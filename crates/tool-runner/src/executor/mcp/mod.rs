@@ -13,7 +13,8 @@ use super::{Executor, ExecutorError, Invocation, Kind, Output, Plan, Sources};
 use crate::Error;
 use crate::catalogue::{Fields, JsonTemplate, Offered, Scope, Shape, SourceKind, Template};
 use crate::content::in_content;
-use crate::mcp::{CallResult, Progress, Upstream, UpstreamError};
+use crate::interaction::{Ended, Talk, TalkError};
+use crate::mcp::{CallResult, News, Upstream, UpstreamError, Wanted};
 
 pub(super) const KIND: Kind = Kind { name: "mcp", read };
 
@@ -131,6 +132,10 @@ impl Plan for McpPlan {
         Shape::Content
     }
 
+    fn talks(&self) -> bool {
+        true
+    }
+
     fn open(&self, sources: &Sources) -> Result<Arc<dyn Executor>, Error> {
         Ok(Arc::new(McpExecutor {
             upstream: sources.mcp(&self.source)?,
@@ -157,7 +162,7 @@ impl Executor for McpExecutor {
             match &self.target {
                 Target::Tool { name, arguments } => {
                     let arguments = arguments.fill(call)?;
-                    self.call_tool(name, &arguments, call, out).await
+                    self.call_tool(name, arguments, call, out).await
                 }
                 Target::Resource { uri } => {
                     let uri = uri.fill_plain(call.arguments)?;
@@ -165,7 +170,7 @@ impl Executor for McpExecutor {
                 }
                 Target::Prompt { name, arguments } => {
                     let arguments = arguments.fill(call)?;
-                    self.get_prompt(name, &arguments, call, out).await
+                    self.get_prompt(name, arguments, call, out).await
                 }
             }
         })
@@ -176,23 +181,32 @@ impl McpExecutor {
     async fn call_tool(
         &self,
         name: &str,
-        arguments: &RawValue,
+        arguments: Box<RawValue>,
         call: &Invocation<'_>,
         out: &mut Output<'_>,
     ) -> Result<(), ExecutorError> {
-        let mut progress = |report: Progress| {
-            let message = report.message.as_deref().unwrap_or_default();
-            out.progress(report.done, report.total, message);
+        let called = if let Some(talk) = call.talk {
+            let wanted = Wanted::Tool {
+                name: name.to_owned(),
+                arguments,
+            };
+            match self.talk(talk, &wanted, call, out).await? {
+                Some(result) => CallResult::read(&result)?,
+                None => return Ok(()),
+            }
+        } else {
+            let mut listener = |news| hear(news, out);
+            let called =
+                self.upstream
+                    .call_tool(name, &arguments, call.deadline, Some(&mut listener));
+            called.await?
         };
-        let called = self
-            .upstream
-            .call_tool(name, arguments, call.deadline, Some(&mut progress));
         let CallResult {
             content,
             structured,
             is_error,
             ..
-        } = called.await?;
+        } = called;
         let mut content = content.map_or(Ok(json!([])), |content| value(&content))?;
         self.link(&mut content);
         let structured = structured
@@ -208,7 +222,17 @@ impl McpExecutor {
         call: &Invocation<'_>,
         out: &mut Output<'_>,
     ) -> Result<(), ExecutorError> {
-        let result = self.upstream.read_resource(uri, call.deadline).await?;
+        let result = match call.talk {
+            Some(talk) => {
+                let uri = uri.to_owned();
+                self.talk(talk, &Wanted::Resource { uri }, call, out)
+                    .await?
+            }
+            None => Some(self.upstream.read_resource(uri, call.deadline).await?),
+        };
+        let Some(result) = result else {
+            return Ok(());
+        };
         let mut blocks = items(value(&result)?, "contents")?
             .into_iter()
             .map(|part| json!({ "type": "resource", "resource": part }))
@@ -221,12 +245,22 @@ impl McpExecutor {
     async fn get_prompt(
         &self,
         name: &str,
-        arguments: &RawValue,
+        arguments: Box<RawValue>,
         call: &Invocation<'_>,
         out: &mut Output<'_>,
     ) -> Result<(), ExecutorError> {
         let deadline = call.deadline;
-        let result = self.upstream.get_prompt(name, arguments, deadline).await?;
+        let result = match call.talk {
+            Some(talk) => {
+                let name = name.to_owned();
+                let wanted = Wanted::Prompt { name, arguments };
+                self.talk(talk, &wanted, call, out).await?
+            }
+            None => Some(self.upstream.get_prompt(name, &arguments, deadline).await?),
+        };
+        let Some(result) = result else {
+            return Ok(());
+        };
         let messages = items(value(&result)?, "messages")?;
         let mut blocks = messages
             .iter()
@@ -239,6 +273,25 @@ impl McpExecutor {
 }
 
 impl McpExecutor {
+    /// Asks the server with a client that can take part; none where it waits for that client now.
+    async fn talk(
+        &self,
+        talk: &Talk<'_>,
+        wanted: &Wanted,
+        call: &Invocation<'_>,
+        out: &mut Output<'_>,
+    ) -> Result<Option<Box<RawValue>>, ExecutorError> {
+        let mut listener = |news| hear(news, out);
+        let leg = talk.leg(&self.upstream, wanted, call.deadline, &mut listener);
+        match Box::pin(leg).await? {
+            Ended::Done(result) => Ok(Some(result)),
+            Ended::Waits(waits) => {
+                out.waits(waits);
+                Ok(None)
+            }
+        }
+    }
+
     /// Makes the links to resources in `blocks` those that clients know.
     fn link(&self, blocks: &mut Value) {
         if let Some(source) = &self.links {
@@ -273,6 +326,20 @@ impl Arguments {
     }
 }
 
+/// Passes on what the server says besides its result.
+fn hear(news: News, out: &mut Output<'_>) -> bool {
+    match news {
+        News::Progress(report) => {
+            let message = report.message.as_deref().unwrap_or_default();
+            out.progress(report.done, report.total, message);
+        }
+        News::Log(message) => out.log(message),
+        // Whoever asks for a client's answer does not ask here.
+        News::Question(_) => return false,
+    }
+    true
+}
+
 /// As strict as any other response.
 fn value(raw: &RawValue) -> Result<Value, ExecutorError> {
     json(&Bytes::copy_from_slice(raw.get().as_bytes()))
@@ -285,6 +352,20 @@ fn items(mut result: Value, member: &str) -> Result<Vec<Value>, ExecutorError> {
         _ => Err(ExecutorError::BadResult(format!(
             "the result has no list `{member}`"
         ))),
+    }
+}
+
+impl From<TalkError> for ExecutorError {
+    fn from(error: TalkError) -> Self {
+        match error {
+            TalkError::Upstream(error) => error.into(),
+            TalkError::NotWaiting => Self::NotWaiting,
+            TalkError::Declined => Self::Refused {
+                kind: "declined",
+                text: "what the tool needs first was declined".to_owned(),
+                cause: error.to_string(),
+            },
+        }
     }
 }
 
@@ -319,7 +400,7 @@ impl From<UpstreamError> for ExecutorError {
             UpstreamError::TooLarge => Self::TooLarge,
             UpstreamError::InputRequired => Self::Refused {
                 kind: "input_required",
-                text: "the tool asks for input in the middle of a call, which is not supported"
+                text: "the tool asks for input in the middle of a call, and its caller may not be asked"
                     .to_owned(),
                 cause,
             },

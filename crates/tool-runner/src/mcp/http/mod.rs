@@ -22,7 +22,10 @@ use super::era::{self, Era, Handshake, Probe, UNSUPPORTED_VERSION, Verdict};
 use super::error::UpstreamError;
 use super::events::Events;
 use super::listen;
-use super::message::{ProgressSink, Request};
+use super::logging::Logging;
+use super::message::Request;
+use super::news::Listener;
+use super::participation::Profile;
 use crate::catalogue::HttpSettings;
 use crate::egress::{Client, EgressError};
 
@@ -43,11 +46,14 @@ pub(super) struct Dialer {
     events: Arc<Events>,
     tasks: TaskTracker,
     verdict: Verdict,
+    /// What a legacy server may ask.
+    profile: Profile,
 }
 
 /// A server whose era is known, with its session where there is one.
 pub(super) struct Connection {
     exchange: Arc<Exchange>,
+    pub(super) logging: Logging,
     since: Instant,
     /// The server no longer is what it was when this connection was made.
     lost: AtomicBool,
@@ -60,6 +66,7 @@ impl Dialer {
         settings: &HttpSettings,
         events: Arc<Events>,
         tasks: TaskTracker,
+        profile: Profile,
     ) -> Result<Self, EgressError> {
         Ok(Self {
             client: Arc::new(Client::open(&settings.client, &events.ambient)?),
@@ -69,6 +76,7 @@ impl Dialer {
             events,
             tasks,
             verdict: Verdict::default(),
+            profile,
         })
     }
 
@@ -90,10 +98,13 @@ impl Dialer {
             "connected to an upstream server"
         );
         let stop = CancellationToken::new();
+        // The plain connection hears of changes.
+        let hears = self.profile.is_empty().then_some(handshake);
         self.tasks
-            .spawn(attend(Arc::clone(&exchange), handshake, stop.clone()));
+            .spawn(attend(Arc::clone(&exchange), hears, stop.clone()));
         Ok(Connection {
             exchange,
+            logging: Logging::of(handshake),
             since: Instant::now(),
             lost: AtomicBool::new(false),
             _stop: stop.drop_guard(),
@@ -124,7 +135,9 @@ impl Dialer {
 
     async fn initialize(&self) -> Result<(Handshake, Option<HeaderValue>), UpstreamError> {
         let exchange = Arc::new(self.exchange(Era::Legacy, None, None));
-        let (result, headers) = exchange.first_request(&era::initialize()).await?;
+        let (result, headers) = exchange
+            .first_request(&era::initialize(self.profile))
+            .await?;
         let session = headers.get(SESSION_HEADER);
         if session.is_some_and(|id| !is_session_id(id)) {
             return Err(UpstreamError::BadResult(
@@ -167,13 +180,13 @@ fn is_session_id(id: &HeaderValue) -> bool {
 }
 
 /// Listens for changes while the connection is in use, and ends its session after that.
-async fn attend(exchange: Arc<Exchange>, handshake: Handshake, stop: CancellationToken) {
-    let listening = listen::attend(
-        Arc::clone(&exchange),
-        Arc::clone(&exchange.events),
-        handshake,
-    );
-    stop.run_until_cancelled(listening).await;
+async fn attend(exchange: Arc<Exchange>, hears: Option<Handshake>, stop: CancellationToken) {
+    if let Some(handshake) = hears {
+        let events = Arc::clone(&exchange.events);
+        let listening = listen::attend(Arc::clone(&exchange), events, handshake);
+        stop.run_until_cancelled(listening).await;
+    }
+    stop.cancelled().await;
     // The server forgets a session it does not hear of, so a failure is none.
     let _ = timeout(FAREWELL, exchange.end_session()).await;
 }
@@ -185,6 +198,20 @@ impl Connection {
         is_fresh && !self.lost.load(Ordering::Relaxed)
     }
 
+    pub(super) fn era(&self) -> Era {
+        self.exchange.era
+    }
+
+    /// Says something that has no answer.
+    pub(super) async fn say(&self, message: Vec<u8>) -> Result<(), UpstreamError> {
+        self.exchange.say(message).await
+    }
+
+    /// The same, when there is time.
+    pub(super) fn say_later(&self, message: Vec<u8>) {
+        self.exchange.say_later(message);
+    }
+
     /// Whether arguments are repeated as headers.
     pub(super) fn repeats_arguments(&self) -> bool {
         self.exchange.era == Era::Modern
@@ -193,9 +220,9 @@ impl Connection {
     pub(super) async fn request(
         &self,
         request: &Request<'_>,
-        progress: Option<ProgressSink<'_>>,
+        listener: Option<Listener<'_>>,
     ) -> Result<Box<RawValue>, UpstreamError> {
-        let outcome = self.exchange.request(request, progress).await;
+        let outcome = self.exchange.request(request, listener).await;
         let is_stranger = match &outcome {
             Err(UpstreamError::Gone | UpstreamError::Status(400 | 404 | 405 | 406 | 415)) => true,
             Err(UpstreamError::Rpc(error)) => error.code == UNSUPPORTED_VERSION,

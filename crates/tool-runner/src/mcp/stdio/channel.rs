@@ -19,13 +19,14 @@ use super::lines::{End, Line, Lines};
 use crate::mcp::era::Era;
 use crate::mcp::error::UpstreamError;
 use crate::mcp::events::Events;
-use crate::mcp::message::{self, Incoming, Progress, ProgressSink, Request};
+use crate::mcp::message::{self, Incoming, Request};
+use crate::mcp::news::{self, Listener, News};
 
 /// Messages that wait to be written.
 const QUEUE: usize = 64;
 
-/// Progress messages that wait for whoever made the request; more are dropped.
-const PROGRESS_QUEUE: usize = 16;
+/// What the server says that waits for whoever made the request; more is dropped.
+const NEWS_QUEUE: usize = 16;
 
 /// A line longer than a message may be is read over up to here; then the program is stopped.
 const MAX_SKIPPED: usize = 16 * message::MAX_MESSAGE_BYTES;
@@ -57,7 +58,7 @@ struct Table {
 #[derive(Debug)]
 struct Waiter {
     answer: oneshot::Sender<Answer>,
-    progress: Option<mpsc::Sender<Progress>>,
+    news: Option<mpsc::Sender<News>>,
 }
 
 impl Waiting {
@@ -85,15 +86,15 @@ impl Channel {
         &self,
         request: &Request<'_>,
         era: Era,
-        mut progress: Option<ProgressSink<'_>>,
+        mut listener: Option<Listener<'_>>,
     ) -> Answer {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
-        let line = message::one_line(request.encode(id, era, progress.is_some())?);
+        let line = message::one_line(request.encode(id, era, listener.is_some())?);
         let (answer, mut answered) = oneshot::channel();
-        let (reports, mut reported) = mpsc::channel(PROGRESS_QUEUE);
+        let (news, mut reported) = mpsc::channel(NEWS_QUEUE);
         let waiter = Waiter {
             answer,
-            progress: progress.is_some().then_some(reports),
+            news: listener.is_some().then_some(news),
         };
         {
             let mut table = self.waiting.lock();
@@ -114,8 +115,8 @@ impl Channel {
             tokio::select! {
                 biased;
                 Some(report) = reported.recv() => {
-                    if let Some(sink) = &mut progress {
-                        sink(report);
+                    if let Some(listener) = &mut listener {
+                        listener(report);
                     }
                 }
                 answer = &mut answered => {
@@ -127,8 +128,17 @@ impl Channel {
 
     /// Says something that has no answer.
     pub(super) async fn notify(&self, method: &str) -> Result<(), UpstreamError> {
-        let line = message::one_line(message::notification(method, &[])?);
+        self.say(message::notification(method, &[])?).await
+    }
+
+    pub(super) async fn say(&self, message: Vec<u8>) -> Result<(), UpstreamError> {
+        let line = message::one_line(message);
         self.queue.send(line).await.map_err(|_| UpstreamError::Gone)
+    }
+
+    /// A server that says more than it reads goes without.
+    pub(super) fn say_if_heard(&self, message: Vec<u8>) {
+        let _ = self.queue.try_send(message::one_line(message));
     }
 
     /// From here on the server's end is news.
@@ -203,17 +213,17 @@ impl Channel {
                     outcome,
                 }),
             },
-            Incoming::Request { id, method } => {
+            Incoming::Request { id, method, .. } => {
                 let answer = message::answer(id, &method).map(message::one_line);
                 // A server that asks faster than it reads goes without.
                 let _ = answer.map(|line| self.queue.try_send(line));
             }
             Incoming::Notification { method, params } if method == "notifications/progress" => {
-                if let Some((id, report)) = message::read_progress(params)
+                if let Some((id, report)) = news::read_progress(params)
                     && let Some(waiter) = self.waiting.lock().requests.get(&id)
-                    && let Some(progress) = &waiter.progress
+                    && let Some(news) = &waiter.news
                 {
-                    let _ = progress.try_send(report);
+                    let _ = news.try_send(News::Progress(report));
                 }
             }
             other => self.events.unsolicited(&other),

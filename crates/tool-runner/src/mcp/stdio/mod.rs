@@ -20,7 +20,10 @@ use super::era::{self, Era, Handshake, Probe, Verdict};
 use super::error::UpstreamError;
 use super::events::Events;
 use super::listen::{self, Line};
-use super::message::{ProgressSink, Request};
+use super::logging::Logging;
+use super::message::Request;
+use super::news::Listener;
+use super::participation::Profile;
 use super::settings::Program;
 
 /// How long a server may take over the message that shows its era, and over `initialize`.
@@ -46,6 +49,8 @@ pub(super) struct Launcher {
     tasks: TaskTracker,
     history: Mutex<History>,
     verdict: Verdict,
+    /// What a legacy server may ask.
+    profile: Profile,
 }
 
 /// What the starts so far showed.
@@ -62,17 +67,24 @@ struct History {
 pub(super) struct Connection {
     process: Process,
     handshake: Handshake,
-    _listening: DropGuard,
+    pub(super) logging: Logging,
+    _listening: Option<DropGuard>,
 }
 
 impl Launcher {
-    pub(super) fn new(program: Program, events: Arc<Events>, tasks: TaskTracker) -> Self {
+    pub(super) fn new(
+        program: Program,
+        events: Arc<Events>,
+        tasks: TaskTracker,
+        profile: Profile,
+    ) -> Self {
         Self {
             program,
             events,
             tasks,
             history: Mutex::default(),
             verdict: Verdict::default(),
+            profile,
         }
     }
 
@@ -81,15 +93,19 @@ impl Launcher {
         self.wait_for_turn().await?;
         let (process, handshake) = self.open().await?;
         process.channel.take_into_use();
-        let stop = CancellationToken::new();
-        let line = Pipe {
-            channel: Arc::clone(&process.channel),
-            events: Arc::clone(&self.events),
-            era: handshake.era,
-        };
-        let listening = listen::attend(line, Arc::clone(&self.events), handshake);
-        self.tasks
-            .spawn(stop.clone().run_until_cancelled_owned(listening));
+        // The plain connection hears of changes.
+        let listening = self.profile.is_empty().then(|| {
+            let stop = CancellationToken::new();
+            let line = Pipe {
+                channel: Arc::clone(&process.channel),
+                events: Arc::clone(&self.events),
+                era: handshake.era,
+            };
+            let listening = listen::attend(line, Arc::clone(&self.events), handshake);
+            self.tasks
+                .spawn(stop.clone().run_until_cancelled_owned(listening));
+            stop.drop_guard()
+        });
         info!(
             upstream = self.events.upstream,
             version = handshake.version,
@@ -98,7 +114,8 @@ impl Launcher {
         Ok(Connection {
             process,
             handshake,
-            _listening: stop.drop_guard(),
+            logging: Logging::of(handshake),
+            _listening: listening,
         })
     }
 
@@ -168,7 +185,7 @@ impl Launcher {
     }
 
     async fn initialize(&self, channel: &Channel) -> Result<Handshake, UpstreamError> {
-        let initialize = era::initialize();
+        let initialize = era::initialize(self.profile);
         let result = timeout(
             INITIALIZE_LIMIT,
             channel.request(&initialize, Era::Legacy, None),
@@ -211,14 +228,28 @@ impl Connection {
         self.process.channel.is_open()
     }
 
+    pub(super) fn era(&self) -> Era {
+        self.handshake.era
+    }
+
+    /// Says something that has no answer.
+    pub(super) async fn say(&self, message: Vec<u8>) -> Result<(), UpstreamError> {
+        self.process.channel.say(message).await
+    }
+
+    /// The same, unless the server does not listen.
+    pub(super) fn say_later(&self, message: Vec<u8>) {
+        self.process.channel.say_if_heard(message);
+    }
+
     pub(super) async fn request(
         &self,
         request: &Request<'_>,
-        progress: Option<ProgressSink<'_>>,
+        listener: Option<Listener<'_>>,
     ) -> Result<Box<RawValue>, UpstreamError> {
         self.process
             .channel
-            .request(request, self.handshake.era, progress)
+            .request(request, self.handshake.era, listener)
             .await
     }
 }

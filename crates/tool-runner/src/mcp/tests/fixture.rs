@@ -113,7 +113,7 @@ impl ServerHandler for Fixture {
             .enable_resources_subscribe()
             .enable_prompts()
             .build();
-        ServerConfig::new(capabilities)
+        ServerConfig::new(capabilities).with_instructions("Grow first.")
     }
 
     /// Two pages, the second of which grows.

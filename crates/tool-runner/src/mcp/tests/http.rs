@@ -18,10 +18,10 @@ use tokio::time::{Instant, timeout};
 use super::fixture::Fixture;
 use super::script::{ODD_CONTENT, ODD_STRUCTURED, ODD_TOOL};
 use super::scripted::{Scripted, serve};
-use super::{at_once, call, raw, soon, text, until, upstream};
+use super::{at_once, call, raw, soon, text, told, until, upstream};
 use crate::catalogue::HttpSettings;
 use crate::egress::{AuthSettings, ClientSettings, EgressSettings, PrivateAddresses};
-use crate::mcp::{Health, Progress, Transport, UpstreamError};
+use crate::mcp::{Health, News, Transport, UpstreamError};
 
 pub(super) fn settings(url: &str) -> Transport {
     let url: url::Url = url.parse().unwrap();
@@ -62,6 +62,7 @@ async fn servers_of_both_eras_are_listed_called_read_and_prompted() {
         let (_, url) = fixture(era, json).await;
         let upstream = upstream(&settings(&url));
         assert_eq!(upstream.list_tools(soon()).await.unwrap().len(), 6, "{era}");
+        assert_eq!(upstream.instructions().as_deref(), Some("Grow first."));
         let echoed = call(&upstream, "echo", r#"{"region":"Zürich"}"#)
             .await
             .unwrap();
@@ -97,7 +98,7 @@ async fn progress_comes_back_to_the_call_that_asked_for_it() {
         let (_, url) = fixture(era, false).await;
         let upstream = upstream(&settings(&url));
         let mut reports = Vec::new();
-        let mut sink = |report: Progress| reports.push(report.message.unwrap());
+        let mut sink = |news: News| told(&mut reports, news);
         let arguments = raw("{}");
         let stepping = upstream.call_tool("steps", &arguments, soon(), Some(&mut sink));
         assert_eq!(text(&stepping.await.unwrap()), "asked for progress: true");

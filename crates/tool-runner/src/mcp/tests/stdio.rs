@@ -9,8 +9,8 @@ use tokio::time::{Instant, timeout};
 
 use super::program::{START, deaf_to_sigterm, settings, started_by};
 use super::script::{ODD_CONTENT, ODD_STRUCTURED, ODD_TOOL};
-use super::{at_once, call, raw, soon, text, until, upstream};
-use crate::mcp::{Health, Program, Progress, Transport, UpstreamError};
+use super::{at_once, call, raw, soon, text, told, until, upstream};
+use crate::mcp::{Health, News, Program, Transport, UpstreamError};
 
 /// Alive, and no zombie.
 fn is_running(pid: &str) -> bool {
@@ -54,7 +54,7 @@ async fn progress_comes_back_to_the_call_that_asked_for_it() {
     for era in ["modern", "legacy"] {
         let upstream = upstream(&settings(&format!("rmcp-{era}")));
         let mut reports = Vec::new();
-        let mut sink = |report: Progress| reports.push(report.message.unwrap());
+        let mut sink = |news: News| told(&mut reports, news);
         let arguments = raw("{}");
         let with = upstream.call_tool("steps", &arguments, soon(), Some(&mut sink));
         assert_eq!(text(&with.await.unwrap()), "asked for progress: true");
@@ -68,7 +68,7 @@ async fn progress_comes_back_to_the_call_that_asked_for_it() {
 async fn progress_of_others_is_ignored_and_its_text_bounded() {
     let upstream = upstream(&settings("progress"));
     let mut reports = Vec::new();
-    let mut sink = |report: Progress| reports.push(report.message.unwrap());
+    let mut sink = |news: News| told(&mut reports, news);
     let arguments = raw("{}");
     let result = upstream.call_tool("any", &arguments, soon(), Some(&mut sink));
     assert_eq!(text(&result.await.unwrap()), "done");

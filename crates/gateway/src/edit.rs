@@ -11,24 +11,24 @@ use crate::mcp::{object, present};
 
 /// What is read of an answer.
 #[derive(Deserialize)]
-pub(super) struct Reply<'a> {
+pub(crate) struct Reply<'a> {
     #[serde(borrow, default, deserialize_with = "present")]
-    pub(super) result: Option<&'a RawValue>,
+    pub(crate) result: Option<&'a RawValue>,
 }
 
 impl<'a> Reply<'a> {
-    pub(super) fn read(message: &'a str) -> Option<Self> {
+    pub(crate) fn read(message: &'a str) -> Option<Self> {
         object(message)
     }
 }
 
 /// Whether `message` is an answer with a result.
-pub(super) fn is_result(message: &str) -> bool {
+pub(crate) fn is_result(message: &str) -> bool {
     Reply::read(message).is_some_and(|reply| reply.result.is_some())
 }
 
 /// `whole` with `new` in the place of `part`, which was read out of it by reference.
-pub(super) fn replaced(whole: &str, part: &str, new: &str) -> String {
+pub(crate) fn replaced(whole: &str, part: &str, new: &str) -> String {
     exchanged(whole, vec![(part, new.to_owned())])
 }
 
@@ -55,7 +55,7 @@ const OWN: &str = "dev.wardgate/";
 
 /// `message`, an answer with a result, with further `members` in the result's `_meta`, and without what an upstream
 /// made up of the gateway's own. None where it has no result.
-pub(super) fn with_meta(message: &str, members: &str) -> Option<String> {
+pub(crate) fn with_meta(message: &str, members: &str) -> Option<String> {
     let result = Reply::read(message)?.result?.get();
     let of_result: BTreeMap<String, &RawValue> = object(result)?;
     let Some(meta) = of_result.get("_meta").map(|meta| meta.get()) else {
