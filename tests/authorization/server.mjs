@@ -59,7 +59,7 @@ const provider = new Provider(issuer, {
   clients,
   jwks: { keys: [key] },
   cookies: { keys: [randomUUID()] },
-  scopes: ['openid', 'offline_access'],
+  scopes: ['openid', 'offline_access', ...scopes.split(' ')],
   claims: { openid: ['sub'] },
   ttl: { AccessToken: lifetime, ClientCredentials: lifetime },
   pkce: { required: () => true },

@@ -274,7 +274,7 @@ async fn arrived(State(server): State<Arc<Server>>, request: Request) -> Respons
     let client = &message["params"]["_meta"]["io.modelcontextprotocol/clientInfo"]["name"];
     let result = match message["method"].as_str().unwrap_or_default() {
         "server/discover" if client == "wardgate" => {
-            json!({ "supportedVersions": ["2026-07-28"], "capabilities": { "tools": {} } })
+            json!({ "supportedVersions": ["2026-07-28", "2025-11-25"], "capabilities": { "tools": {} } })
         }
         "tools/list" => {
             json!({ "tools": [{ "name": "read", "inputSchema": { "type": "object" } }] })
@@ -290,6 +290,15 @@ async fn arrived(State(server): State<Arc<Server>>, request: Request) -> Respons
     let headers = [
         ("content-type", "application/json"),
         ("mcp-session-id", "the-servers-session"),
+        // What it says of itself, or to a browser.
+        ("access-control-allow-origin", "https://smuggled.example"),
+        ("alt-svc", "smuggled"),
+        ("link", "<https://smuggled.example>; rel=preload"),
+        ("location", "https://smuggled.example"),
+        ("server", "smuggled"),
+        ("set-cookie", "smuggled=1"),
+        ("www-authenticate", "Bearer realm=\"smuggled\""),
+        ("x-powered-by", "smuggled"),
     ];
     (headers, answer).into_response()
 }
@@ -317,6 +326,10 @@ async fn send(http: &reqwest::Client, url: &str, token: &str, session: &str, mad
         request = request.header(name, value);
     }
     let response = request.send().await.unwrap();
+    for (name, value) in response.headers() {
+        let value = value.to_str().unwrap();
+        assert!(!value.contains(MARK), "{name}: {value} came back");
+    }
     let text = response.text().await.unwrap();
     let answer: Value = serde_json::from_str(&text).unwrap_or_else(|_| panic!("{text}"));
     assert!(answer["result"].is_object(), "{} {answer}", made.body);

@@ -100,6 +100,10 @@ impl Work for ToolCall {
 
     const UNKNOWN: &'static str = "unknown_tool";
 
+    fn method(&self) -> &'static str {
+        "tools/call"
+    }
+
     fn find(&self, catalogue: &Index, view: &View) -> Option<Arc<Tool>> {
         view.tool(catalogue, &self.name).cloned()
     }
@@ -117,7 +121,7 @@ impl Work for ToolCall {
     }
 
     fn matter(&self) -> Option<(&'static str, &str, &[u8])> {
-        (self.dialect == Dialect::Mcp).then_some(("tools/call", &self.name, &self.arguments))
+        (self.dialect == Dialect::Mcp).then_some((self.method(), &self.name, &self.arguments))
     }
 
     async fn run(

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use serde::{Deserialize, Serialize};
 use wardgate_edge::{AuthConfig, BodyLimits};
 
-use crate::Error;
+use crate::{Error, ScopesConfig};
 
 /// The gateway's configuration.
 #[derive(Debug, Clone, Deserialize)]
@@ -40,6 +40,13 @@ pub struct Config {
     /// What one request may cost.
     #[serde(default)]
     pub limits: Limits,
+    /// Which scopes of a token operations need.
+    #[serde(default)]
+    pub scopes: ScopesConfig,
+    /// Where the authorization server's metadata is, for clients of 2025-03-26: they ask for it at the gateway, and
+    /// are redirected. None: the gateway says nothing of it, and later clients find it without.
+    #[serde(default)]
+    pub authorization_server_metadata: Option<String>,
     /// Whose tokens are accepted.
     pub auth: AuthConfig,
 }
@@ -113,6 +120,19 @@ impl Config {
                     "gateway.public_url: write `{url}` without its path; /mcp is added"
                 ));
             }
+        }
+        if let Some(url) = &self.authorization_server_metadata {
+            let parsed = url.parse::<http::Uri>().ok();
+            if parsed.is_none_or(|url| !matches!(url.scheme_str(), Some("http" | "https"))) {
+                return wrong(format!(
+                    "gateway.authorization_server_metadata: `{url}` is not the URL of a document, like https://id.example/.well-known/oauth-authorization-server"
+                ));
+            }
+        }
+        if let Err(scope) = self.scopes.validate() {
+            return wrong(format!(
+                "gateway.scopes: `{scope}` is not a scope; use visible ASCII without quotes and backslashes"
+            ));
         }
         if let Some(url) = &self.advertise {
             let parsed = url.parse::<http::Uri>().ok();

@@ -26,6 +26,7 @@ mod mcp;
 mod memory;
 mod refusals;
 mod reply;
+mod scopes;
 mod session;
 mod sse;
 mod stages;
@@ -50,6 +51,7 @@ use wardgate_rpc::{Neighbour, Readiness};
 use wardgate_telemetry::Metrics;
 
 pub use config::{Config, Limits};
+pub use scopes::ScopesConfig;
 pub use session::SessionKey;
 
 use authority::Authority;
@@ -147,7 +149,12 @@ impl Gateway {
         let store = config.store.as_deref().unwrap_or_default();
         let store = Store::open(store, ambient.clone()).await;
         let store = store.map_err(|error| Error::Config(error.to_string()))?;
-        let auth = Arc::new(Authenticator::new(config.auth.clone(), ambient.clone()).await?);
+        let public_url = match &config.public_url {
+            Some(url) => url.trim_end_matches('/').to_owned(),
+            None => format!("http://{}", bound.address()),
+        };
+        let auth = Authenticator::new(config.auth.clone(), Some(&public_url), ambient.clone());
+        let auth = Arc::new(auth.await?);
         let runner = ToolRunnerClient::new(neighbours.tool_runner.link, NEIGHBOUR_LIMIT);
         let policy = PolicyClient::new(neighbours.policy.link, NEIGHBOUR_LIMIT);
         let changes = Changes::default();
@@ -181,10 +188,7 @@ impl Gateway {
             streams: Streams::default(),
             relay: Relay::new()?,
             _recorder: AbortOnDropHandle::new(tokio::spawn(recorder)),
-            public_url: config
-                .public_url
-                .clone()
-                .unwrap_or_else(|| format!("http://{}", bound.address())),
+            public_url,
             config,
             origins,
             ambient,

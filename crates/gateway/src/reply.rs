@@ -56,6 +56,8 @@ pub(crate) struct Answer {
     retry_after: Option<u64>,
     /// `Mcp-Session-Id`, where a session begins.
     session: Option<HeaderValue>,
+    /// `WWW-Authenticate`.
+    challenge: Option<String>,
 }
 
 /// What it consists of.
@@ -77,6 +79,7 @@ impl Answer {
             refused: Vec::new(),
             retry_after: None,
             session: None,
+            challenge: None,
         }
     }
 
@@ -88,6 +91,7 @@ impl Answer {
             refused: Vec::new(),
             retry_after: None,
             session: None,
+            challenge: None,
         }
     }
 
@@ -192,6 +196,7 @@ impl Answer {
             },
             retry_after: error.retry_after,
             session: None,
+            challenge: error.challenge.clone(),
         }
     }
 
@@ -335,6 +340,7 @@ impl Answer {
             refused,
             retry_after: None,
             session: None,
+            challenge: None,
         }
     }
 
@@ -387,6 +393,13 @@ impl IntoResponse for Answer {
         if let Some(seconds) = self.retry_after {
             let headers = response.headers_mut();
             headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        // Scopes and URLs are checked when they are configured.
+        if let Some(challenge) = self.challenge
+            && let Ok(challenge) = HeaderValue::try_from(challenge)
+        {
+            let headers = response.headers_mut();
+            headers.insert(header::WWW_AUTHENTICATE, challenge);
         }
         response
     }

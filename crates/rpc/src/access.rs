@@ -86,8 +86,9 @@ const TABLE: [(&str, &[Peer]); 32] = [
         &[Peer::Gateway],
     ),
     (
+        // A tool-runner hands on what waits on another replica.
         "/wardgate.toolrunner.v1.ToolRunnerService/CallTool",
-        &[Peer::Gateway],
+        &[Peer::Gateway, Peer::ToolRunner],
     ),
     (
         "/wardgate.toolrunner.v1.ToolRunnerService/Relay",
@@ -99,7 +100,7 @@ const TABLE: [(&str, &[Peer]); 32] = [
     ),
     (
         "/wardgate.toolrunner.v1.ToolRunnerService/GetContent",
-        &[Peer::Gateway],
+        &[Peer::Gateway, Peer::ToolRunner],
     ),
     (
         "/wardgate.toolrunner.v1.ToolRunnerService/WatchResources",

@@ -25,6 +25,11 @@ pub enum Error {
     /// The settings of a gRPC source were accepted and then not.
     #[error("a gRPC source cannot be set up: {0}")]
     GrpcSource(String),
+    /// No address of a replica.
+    #[error(
+        "tool_runner.advertise: write scheme, host and port, like https://10.1.2.3:7002, instead of `{0}`"
+    )]
+    Advertise(String),
     /// A tool works on a source that there is not, or one of another type.
     #[error("there is no source `{0}` of the type its tools need")]
     NoSource(String),
@@ -93,6 +98,7 @@ impl ServiceError for Error {
             | Self::GrpcSource(_)
             | Self::NoSource(_)
             | Self::NoMemory
+            | Self::Advertise(_)
             | Self::Interrupted => ErrorReason::Internal,
             Self::UnknownTool => ErrorReason::UnknownTool,
             Self::Store(error) => error.reason(),

@@ -35,6 +35,7 @@ mod pins;
 mod platform;
 mod pushdown;
 mod relay;
+mod replicas;
 mod resilience;
 mod result;
 mod row_rule;
@@ -51,8 +52,9 @@ pub use error::Error;
 pub use imported::{NotApproved, Review, ReviewedUpstream, Selection};
 pub use pins::{Change, Definition, Diff, Finding, Grade, Judged, JudgedTool, Kind};
 pub use relay::NotCarried;
+pub use replicas::Dial;
 pub use row_rule::RowRuleError;
-pub use service::service;
+pub use service::{Links, service};
 pub use store::{SealingKey, StoreError};
 
 /// The JSON Schema of `tools.yaml`.

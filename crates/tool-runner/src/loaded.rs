@@ -22,6 +22,7 @@ use crate::interaction::Parking;
 use crate::mcp::{Eras, Upstream};
 use crate::platform::{KnownTool, Overview, Platform};
 use crate::relay;
+use crate::replicas::Replicas;
 use crate::resilience::{Guard, RateLimiter, ResultCache, SourceGuard, ToolLimits};
 use crate::store::Store;
 use crate::switchboard::Switches;
@@ -128,6 +129,8 @@ pub(crate) struct Shared {
     pub(crate) kept_for: Duration,
     /// Calls that wait for their clients.
     pub(crate) parking: Arc<Parking>,
+    /// Where those are that wait on another replica.
+    pub(crate) replicas: Arc<Replicas>,
     /// Where tools about conversations ask; none where there are no conversations.
     pub(crate) memory: Option<MemoryClient>,
 }
@@ -139,7 +142,8 @@ impl Shared {
         };
         let results = ResultCache::new(config.result_cache_bytes, bytes, ambient.clone());
         Self {
-            parking: Arc::new(Parking::new(ambient.clone())),
+            parking: Arc::new(Parking::new(config.advertise.clone(), ambient.clone())),
+            replicas: Arc::new(Replicas::new(config.advertise.clone(), None)),
             ambient,
             platform: Arc::new(Platform::new()),
             rates: Arc::new(RateLimiter::new()),

@@ -38,24 +38,33 @@ use crate::loaded::{Keys, Loaded, Shared};
 use crate::mcp::{LogMessage, Upstream};
 use crate::platform::Counted;
 use crate::relay::{self, AdmittedRelay, RelayCall};
+use crate::replicas::{self, Dial, Replicas};
 use crate::store::{SealingKey, Store};
 use crate::switchboard::{Switchboard, Switches};
 use crate::{Config, Error};
+
+/// What the service calls.
+pub struct Links {
+    /// Records changes of switches.
+    pub audit: AuditClient,
+    /// Tools about conversations ask it.
+    pub memory: Option<MemoryClient>,
+    /// Links to its other replicas, where there can be any.
+    pub replicas: Option<Dial>,
+}
 
 /// Loads the catalogue and serves it; a faulty one is an error here. Afterwards the file is looked at
 /// every [`Config::reload_interval`], and a faulty change leaves the catalogue in force. Sources are
 /// connected to when they are first used, so a dead one stops nothing but its own tools.
 ///
 /// It is ready once it knows which tools are switched off, and says so when a change of the file is faulty.
-/// Changes of switches are recorded with `audit`. Tools about conversations ask `memory`. What it starts is ended by
-/// the [`Closing`].
+/// What it starts is ended by the [`Closing`].
 pub async fn service(
     config: Config,
     permits: PermitVerifier,
     pseudonym_key: PseudonymKey,
     sealing_key: SealingKey,
-    audit: AuditClient,
-    memory: Option<MemoryClient>,
+    links: Links,
     ambient: Ambient,
 ) -> Result<
     (
@@ -64,6 +73,12 @@ pub async fn service(
     ),
     Error,
 > {
+    config.check()?;
+    let Links {
+        audit,
+        memory,
+        replicas,
+    } = links;
     let keys = Keys {
         permits,
         pseudonyms: Arc::new(pseudonym_key),
@@ -73,6 +88,7 @@ pub async fn service(
     let switchboard = Switchboard::open(store, audit, ambient.clone()).await?;
     let shared = Shared {
         memory,
+        replicas: Arc::new(Replicas::new(config.advertise.clone(), replicas)),
         ..Shared::new(&config, switchboard.store().clone(), ambient)
     };
     let runner = start(config, keys, switchboard, importer, shared)?;
@@ -184,8 +200,15 @@ impl ToolRunnerService for Runner {
         &self,
         request: Request<pb::CallToolRequest>,
     ) -> Result<Response<Self::CallToolStream>, Status> {
-        let call = Call::try_from(request.into_inner())
-            .map_err(|invalid| wardgate_rpc::invalid(&invalid))?;
+        let (metadata, _, request) = request.into_parts();
+        let replicas = &self.shared.replicas;
+        if let Some(mut other) = replicas.holding(request.interaction.as_ref(), &metadata) {
+            let call = replicas::handed_on(&metadata, request.clone());
+            if let Some(events) = replicas::unless_gone(other.call_tool(call).await) {
+                return Ok(Response::new(events?.into_inner().boxed()));
+            }
+        }
+        let call = Call::try_from(request).map_err(|invalid| wardgate_rpc::invalid(&invalid))?;
         let loaded = self.loaded.load_full();
         let admitted = self
             .check_switch(&call, &loaded)
@@ -227,13 +250,20 @@ impl ToolRunnerService for Runner {
         &self,
         request: Request<pb::GetContentRequest>,
     ) -> Result<Response<pb::GetContentResponse>, Status> {
-        let asked = Asked::try_from(request.into_inner())
-            .map_err(|invalid| wardgate_rpc::invalid(&invalid))?;
+        let (metadata, _, request) = request.into_parts();
+        let replicas = &self.shared.replicas;
+        if let Some(mut other) = replicas.holding(request.interaction.as_ref(), &metadata) {
+            let get = replicas::handed_on(&metadata, request.clone());
+            if let Some(given) = replicas::unless_gone(other.get_content(get).await) {
+                return Ok(Response::new(given?.into_inner()));
+            }
+        }
+        let asked = Asked::try_from(request).map_err(|invalid| wardgate_rpc::invalid(&invalid))?;
         let loaded = self.loaded.load();
         let (max_bytes, now) = (self.config.max_result_bytes, self.shared.ambient.now());
         let admitted = self
             .check_source(&asked.source, &asked.caller)
-            .and_then(|()| content::admit(asked, &loaded, max_bytes, now))
+            .and_then(|()| content::admit(asked, &loaded, &self.shared.parking, max_bytes, now))
             .map_err(|error| refused(&error))?;
         Ok(Response::new(Box::pin(admitted.get()).await))
     }

@@ -113,6 +113,10 @@ impl Work for Wish {
 
     const UNKNOWN: &'static str = UNKNOWN;
 
+    fn method(&self) -> &'static str {
+        self.method.as_str()
+    }
+
     fn find(&self, catalogue: &Index, view: &View) -> Option<Found> {
         let found = self.of.find(catalogue.content(), view)?;
         let source = catalogue.content().source(&found.source);

@@ -8,6 +8,7 @@
 //! A client hears only what it asked to hear, and a call that says nothing costs no stream. A modern client is never
 //! asked here: the answer itself asks it.
 
+mod asking;
 mod elicitation;
 mod log_level;
 mod out;
@@ -32,6 +33,9 @@ use crate::reply::{Answer, RpcError};
 use crate::sse;
 use crate::streamable::{Expected, Writer};
 
+use self::asking::Respondent;
+
+pub(crate) use self::asking::answered;
 pub(crate) use self::log_level::LogLevel;
 pub(crate) use self::out::{Out, channel, event};
 pub(crate) use self::questions::{Audience, Questions, Unaskable};
@@ -48,6 +52,8 @@ pub(crate) struct Terms {
     voice: Voice,
     /// The client wants no result any more.
     pub(crate) cancel: CancellationToken,
+    /// In a session, it can be asked something.
+    respondent: Option<Respondent>,
     /// In a session, it can say so at any gateway while this is kept.
     _cancellable: Option<Expected>,
 }
@@ -91,6 +97,8 @@ impl Terms {
             (None, Some(session)) => (session.declared().to_json(), session.log_level()),
             (None, None) => (None, None),
         };
+        let name = post.session_name().filter(|_| !version.is_modern());
+        let respondent = name.map(|name| Respondent::new(gateway, &post.caller, name));
         let session = post.streamable.as_ref();
         let cancellable = session.map(|session| gateway.mailbox().begin(session, request.id));
         let cancel = cancellable.as_ref().map(|call| call.is_there.clone());
@@ -101,6 +109,7 @@ impl Terms {
             progress_token: meta.progress_token()?.map(ToOwned::to_owned),
             voice,
             cancel: cancel.unwrap_or_default(),
+            respondent,
             _cancellable: cancellable,
         })
     }
@@ -114,6 +123,7 @@ impl Terms {
             progress_token: None,
             voice: Voice::Nowhere,
             cancel: CancellationToken::new(),
+            respondent: None,
             _cancellable: None,
         }
     }
@@ -124,6 +134,12 @@ impl Terms {
 pub(crate) enum Unanswered {
     /// There is no stream to ask it on.
     NoWay,
+    /// It took too long.
+    Late,
+    /// It answered with an error, or with something that is no answer.
+    Refused,
+    /// It wants no result any more.
+    Cancelled,
 }
 
 impl Unanswered {
@@ -131,6 +147,9 @@ impl Unanswered {
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::NoWay => "client_cannot_be_asked",
+            Self::Late => "client_did_not_answer",
+            Self::Refused => "client_refused",
+            Self::Cancelled => "cancelled",
         }
     }
 
@@ -138,6 +157,9 @@ impl Unanswered {
     pub(crate) fn in_words(self) -> &'static str {
         match self {
             Self::NoWay => "It asks for input, and there is no stream to ask the client on.",
+            Self::Late => "It asked for input, and the client did not answer in time.",
+            Self::Refused => "It asked for input, and the client answered with an error.",
+            Self::Cancelled => "The call was cancelled.",
         }
     }
 }
@@ -249,16 +271,25 @@ impl Dialogue {
 
     /// Asks a client of an older version `input_requests`, an MCP object of that name, and gives what it answered by
     /// the same keys.
-    #[expect(
-        clippy::unused_async,
-        reason = "whoever can be asked is waited for; nobody can yet"
-    )]
-    pub(crate) async fn ask(&mut self, _input_requests: &str) -> Result<Bytes, Unanswered> {
-        match self.terms.voice {
-            Voice::Answer | Voice::Kept(_) | Voice::Stream(_) | Voice::Nowhere => {
-                Err(Unanswered::NoWay)
-            }
+    pub(crate) async fn ask(&mut self, input_requests: &str) -> Result<Bytes, Unanswered> {
+        if matches!(self.terms.voice, Voice::Answer | Voice::Nowhere) {
+            return Err(Unanswered::NoWay);
         }
+        let respondent = self.terms.respondent.take();
+        let respondent = respondent.ok_or(Unanswered::NoWay)?;
+        let requests = respondent.requests(input_requests);
+        let (asked, messages) = requests.ok_or(Unanswered::NoWay)?;
+        for message in messages {
+            self.say(&message).await;
+        }
+        let cancel = self.terms.cancel.clone();
+        let answers = tokio::select! {
+            biased;
+            () = cancel.cancelled() => Err(Unanswered::Cancelled),
+            answers = respondent.answers(&asked) => answers,
+        };
+        self.terms.respondent = Some(respondent);
+        answers
     }
 
     /// Waits for `doing`, unless the client wants no result any more, or what is done in this process panics: that ends

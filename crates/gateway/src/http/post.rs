@@ -19,6 +19,7 @@ use crate::config::Limits;
 use crate::listen;
 use crate::mcp::{self, Door, Post};
 use crate::reply::Answer;
+use crate::scopes::Access;
 use crate::sse;
 use crate::streamable;
 use crate::upstream::{self, Knock, Visit, Way};
@@ -62,12 +63,17 @@ pub(super) async fn handle(
         .instrument(span.clone())
         .await;
     let mut response = match admitted {
-        Ok(Admitted::Visit { caller, knock }) => {
+        Ok(Admitted {
+            caller,
+            access,
+            what: What::Visit(knock),
+        }) => {
             let path = parts.uri.path();
             let source = path.strip_prefix("/mcp/upstream/").unwrap_or_default();
             let visit = Visit {
                 source: source.to_owned(),
                 caller,
+                access,
                 client_ip,
                 headers: parts.headers,
                 knock,
@@ -80,11 +86,16 @@ pub(super) async fn handle(
                 Way::Viewed(view, visit) => viewed(&gateway, view, visit).instrument(span).await,
             }
         }
-        Ok(Admitted::Message { door, caller, body }) => {
+        Ok(Admitted {
+            caller,
+            access,
+            what: What::Message { door, body },
+        }) => {
             let post = Post {
                 door,
                 view: View::of_path(parts.uri.path()),
                 caller,
+                access,
                 client_ip,
                 headers: parts.headers,
                 body,
@@ -98,19 +109,31 @@ pub(super) async fn handle(
                 message(&gateway, post).instrument(span).await
             }
         }
-        Ok(Admitted::Stream(caller)) => {
+        Ok(Admitted {
+            caller,
+            what: What::Stream,
+            ..
+        }) => {
             let opened = sse::open(&gateway, &caller, &client_ip);
             let answer = opened.unwrap_or_else(|error| Answer::error(None, &error));
             gateway.count(&answer, &client_ip, &caller);
             answer.into_response()
         }
-        Ok(Admitted::Listener(caller)) => {
+        Ok(Admitted {
+            caller,
+            what: What::Listener,
+            ..
+        }) => {
             let view = View::of_path(parts.uri.path());
             listener(&gateway, &view, &caller, &client_ip, &parts.headers)
                 .instrument(span)
                 .await
         }
-        Ok(Admitted::End(caller)) => {
+        Ok(Admitted {
+            caller,
+            what: What::End,
+            ..
+        }) => {
             let view = View::of_path(parts.uri.path());
             end(&gateway, &view, &caller, &client_ip, &parts.headers)
                 .instrument(span)
@@ -134,6 +157,7 @@ pub(super) async fn handle(
 async fn viewed(gateway: &Arc<Gateway>, view: View, visit: Visit) -> Response {
     let Visit {
         caller,
+        access,
         client_ip,
         headers,
         knock,
@@ -145,6 +169,7 @@ async fn viewed(gateway: &Arc<Gateway>, view: View, visit: Visit) -> Response {
                 door: Door::Mcp,
                 view,
                 caller,
+                access,
                 client_ip,
                 headers,
                 body,
@@ -196,20 +221,26 @@ async fn end(
 }
 
 /// A request that may be read.
-enum Admitted {
+struct Admitted {
+    caller: Arc<Caller>,
+    access: Access,
+    what: What,
+}
+
+/// What it wants.
+enum What {
     Message {
         door: Door,
-        caller: Arc<Caller>,
         body: Bytes,
     },
     /// It goes on to an upstream.
-    Visit { caller: Arc<Caller>, knock: Knock },
+    Visit(Knock),
     /// There is nothing to read: it wants to hear of changes.
-    Listener(Arc<Caller>),
+    Listener,
     /// It ends a session.
-    End(Arc<Caller>),
+    End,
     /// The same, and wants its answers there.
-    Stream(Arc<Caller>),
+    Stream,
 }
 
 /// The ordered list. Each step costs more than the one before, and trusts what that one checked.
@@ -226,55 +257,74 @@ async fn admit(
         .check(&request.uri, headers)
         .map_err(|what| Refusal::new(StatusCode::FORBIDDEN, "origin_refused", &what))?;
     // 2. The token: nobody is anonymous, whatever the method or the path.
-    let caller = gateway
+    let verified = gateway
         .auth
-        .caller_of_request(headers)
+        .verify_request(headers, &metadata::audiences(request))
         .await
         .map_err(|refused| Refusal {
             reason: refused.reason(),
             subject: String::new(),
-            response: Box::new(metadata::unauthorized(
-                gateway,
-                &refused,
-                request.uri.path(),
-            )),
+            response: Box::new(metadata::unauthorized(gateway, &refused, request)),
         })?;
-    let known = |refusal| Refusal {
-        subject: caller.subject().to_owned(),
-        ..refusal
-    };
-    // 3. The method: messages come by POST; GET listens, DELETE ends a session.
+    let caller = verified.caller;
+    let metadata = metadata::url(gateway, metadata::resource_of(request));
+    let access = Access::new(verified.scopes, metadata);
+    let wanted = wanted(gateway, entrance, request, body, &access).await;
+    match wanted {
+        Ok(what) => Ok(Admitted {
+            caller,
+            access,
+            what,
+        }),
+        Err(refusal) => Err(Refusal {
+            subject: caller.subject().to_owned(),
+            ..refusal
+        }),
+    }
+}
+
+/// The rest of the list, by a known caller.
+async fn wanted(
+    gateway: &Gateway,
+    entrance: Entrance,
+    request: &Parts,
+    body: &mut Body,
+    access: &Access,
+) -> Result<What, Refusal> {
+    let headers = &request.headers;
+    // 3. What every token must have been given.
+    access
+        .enter(&gateway.config.scopes)
+        .map_err(|error| Refusal {
+            reason: error.reason(),
+            subject: String::new(),
+            response: Box::new(Answer::error(None, &error).into_response()),
+        })?;
+    // 4. The method: messages come by POST; GET listens, DELETE ends a session.
     let listens = request.method == Method::GET && listen::is_asked_for(headers);
     match entrance {
-        Entrance::Messages(Door::Mcp) if listens => return Ok(Admitted::Listener(caller)),
+        Entrance::Messages(Door::Mcp) if listens => return Ok(What::Listener),
         Entrance::Messages(Door::Mcp) if request.method == Method::DELETE => {
-            return Ok(Admitted::End(caller));
+            return Ok(What::End);
         }
         // Not every client of that time says what it accepts.
-        Entrance::Sse if request.method == Method::GET => return Ok(Admitted::Stream(caller)),
-        Entrance::Upstream if listens => {
-            let knock = Knock::Get;
-            return Ok(Admitted::Visit { caller, knock });
-        }
+        Entrance::Sse if request.method == Method::GET => return Ok(What::Stream),
+        Entrance::Upstream if listens => return Ok(What::Visit(Knock::Get)),
         Entrance::Upstream if request.method == Method::DELETE => {
-            let knock = Knock::Delete;
-            return Ok(Admitted::Visit { caller, knock });
+            return Ok(What::Visit(Knock::Delete));
         }
-        _ if request.method != Method::POST => return Err(known(not_a_post(entrance))),
+        _ if request.method != Method::POST => return Err(not_a_post(entrance)),
         _ => {}
     }
-    // 4. The media types: what is not JSON is not read as JSON.
-    media_types(headers).map_err(known)?;
-    // 5. The body: bounded in size and time.
-    let body = read(body, gateway.limits()).await.map_err(known)?;
-    Ok(match entrance {
-        Entrance::Messages(door) => Admitted::Message { door, caller, body },
-        Entrance::Upstream => {
-            let knock = Knock::Post(body);
-            Admitted::Visit { caller, knock }
-        }
-        Entrance::Sse => return Err(known(not_a_post(entrance))),
-    })
+    // 5. The media types: what is not JSON is not read as JSON.
+    media_types(headers)?;
+    // 6. The body: bounded in size and time.
+    let body = read(body, gateway.limits()).await?;
+    match entrance {
+        Entrance::Messages(door) => Ok(What::Message { door, body }),
+        Entrance::Upstream => Ok(What::Visit(Knock::Post(body))),
+        Entrance::Sse => Err(not_a_post(entrance)),
+    }
 }
 
 fn not_a_post(entrance: Entrance) -> Refusal {

@@ -13,8 +13,16 @@ pub(crate) enum Message<'a> {
     Request(Request<'a>),
     /// A message without id; MCP answers it with 202 and nothing else.
     Notification,
-    /// An answer to a request of the server's. The gateway sends none, so it is acknowledged and dropped.
-    Response,
+    /// An answer to a request of the gateway's.
+    Response(Response<'a>),
+}
+
+/// What a client answered.
+#[derive(Debug)]
+pub(crate) struct Response<'a> {
+    pub(crate) id: Option<&'a RawValue>,
+    /// None for an error.
+    pub(crate) result: Option<&'a RawValue>,
 }
 
 /// One request.
@@ -106,7 +114,8 @@ impl<'a> Message<'a> {
         }
         let Some(method) = envelope.method else {
             if envelope.result.is_some() || envelope.error.is_some() {
-                return Ok(Self::Response);
+                let result = envelope.result.filter(|_| envelope.error.is_none());
+                return Ok(Self::Response(Response { id, result }));
             }
             return Err(wrong(RpcError::invalid_request("`method` is missing")));
         };
@@ -246,6 +255,12 @@ mod tests {
             Ok(Message::Notification)
         ));
         let response = r#"{"jsonrpc":"2.0","id":1,"result":{}}"#;
-        assert!(matches!(Message::read(response), Ok(Message::Response)));
+        assert!(matches!(
+            Message::read(response),
+            Ok(Message::Response(Response {
+                result: Some(_),
+                ..
+            }))
+        ));
     }
 }

@@ -29,17 +29,18 @@ use wardgate_telemetry::names;
 use crate::Gateway;
 use crate::call_tool::{self, ToolCall};
 use crate::content;
-use crate::dialogue::{LogLevel, Terms};
+use crate::dialogue::{LogLevel, Terms, answered};
 use crate::listen;
 use crate::memory::{self, Subscribe};
 use crate::reply::{Answer, Dialect, RpcError};
+use crate::scopes::Access;
 use crate::sse;
 use crate::story::Asker;
 use crate::streamable;
 use crate::view::View;
 
 pub(crate) use self::discover::inner;
-pub(crate) use self::envelope::{Message, Request, cancelled, object, present, text_of};
+pub(crate) use self::envelope::{Message, Request, Response, cancelled, object, present, text_of};
 pub(crate) use self::initialize::negotiate_on_stream;
 pub(crate) use self::list_tools::{Definition, MISSING_UPSTREAMS};
 pub(crate) use self::meta::Meta;
@@ -67,6 +68,8 @@ pub(crate) struct Post {
     pub(crate) door: Door,
     pub(crate) view: View,
     pub(crate) caller: Arc<Caller>,
+    /// What the token is good for.
+    pub(crate) access: Access,
     pub(crate) client_ip: String,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
@@ -82,6 +85,14 @@ impl Post {
         match self.door {
             Door::Mcp | Door::Sse => version.as_str(),
             Door::Message => "jsonrpc",
+        }
+    }
+
+    /// What is sealed within its session is of use nowhere else.
+    pub(crate) fn session_name(&self) -> Option<String> {
+        match (&self.session, &self.streamable) {
+            (Some(session), _) => Some(session.name()),
+            (None, session) => Some(session.as_ref()?.name()),
         }
     }
 
@@ -110,6 +121,7 @@ impl Post {
             caller: Arc::clone(&self.caller),
             client_ip: self.client_ip.clone(),
             view: self.view.clone(),
+            access: self.access.clone(),
         }
     }
 
@@ -171,9 +183,12 @@ async fn batch(gateway: &Arc<Gateway>, post: &Post, text: &str) -> Answer {
 async fn one(gateway: &Arc<Gateway>, post: &Post, text: &str) -> Answer {
     let request = match Message::read(text) {
         Ok(Message::Request(request)) => request,
-        Ok(Message::Notification | Message::Response) => {
+        Ok(message @ (Message::Notification | Message::Response(_))) => {
             if let (Some(session), Some(id)) = (&post.streamable, cancelled(text)) {
                 gateway.mailbox().cancel(session, id).await;
+            }
+            if let (Some(session), Message::Response(response)) = (post.session_name(), message) {
+                answered(gateway, &post.caller, &session, &response).await;
             }
             return match post.version() {
                 Ok(_) => Answer::accepted(),
@@ -248,6 +263,7 @@ async fn dispatch(
         }
     };
     counter!(names::MCP_REQUESTS, "method" => method.to_owned()).increment(1);
+    post.access.ask(gateway, &request.method)?;
     match &*request.method {
         "tools/call" => {
             let name = request

@@ -27,6 +27,8 @@ pub(crate) struct RpcError {
     pub(super) retry_after: Option<u64>,
     /// What the client would have to be able to do, a JSON object.
     required_capabilities: Option<&'static str>,
+    /// What token would do: a `WWW-Authenticate`.
+    pub(super) challenge: Option<String>,
 }
 
 impl RpcError {
@@ -41,6 +43,7 @@ impl RpcError {
             of_call: false,
             retry_after: None,
             required_capabilities: None,
+            challenge: None,
         }
     }
 
@@ -55,6 +58,18 @@ impl RpcError {
         Self {
             data,
             ..Self::new(http, -32600, reason, message)
+        }
+    }
+
+    /// The token was not given what the request needs; `scope` is all of that (RFC 6750 §3.1).
+    pub(crate) fn insufficient_scope(scope: &str, metadata: &str) -> Self {
+        let message = format!("The token lacks a scope. Get one with: {scope}");
+        let challenge = format!(
+            r#"Bearer error="insufficient_scope", scope="{scope}", resource_metadata="{metadata}", error_description="the token lacks a scope that this request needs""#
+        );
+        Self {
+            challenge: Some(challenge),
+            ..Self::unread(StatusCode::FORBIDDEN, "insufficient_scope", &message)
         }
     }
 
@@ -323,7 +338,7 @@ impl RpcError {
         self
     }
 
-    #[cfg(test)]
+    /// The kind, for records.
     pub(crate) fn reason(&self) -> &'static str {
         self.reason
     }

@@ -58,6 +58,8 @@ pub(crate) enum Purpose {
     Session,
     /// The place in a stream of such a session.
     Event,
+    /// The id of a request to a client of an older version.
+    Question,
     /// A message that one replica hands to another.
     SseRelay,
     /// What a session is subscribed to.
@@ -75,6 +77,7 @@ impl Purpose {
             Self::SseStream => "wardgate sse stream 1",
             Self::Session => "wardgate session 1",
             Self::Event => "wardgate event 1",
+            Self::Question => "wardgate question 1",
             Self::SseRelay => "wardgate sse relay 1",
             Self::Subscriptions => "wardgate subscriptions 1",
         }
@@ -88,7 +91,9 @@ impl Purpose {
             | Self::SseStream
             | Self::Task
             | Self::Subscriptions => Duration::from_hours(24),
-            Self::UpstreamEvent | Self::Event | Self::RequestState => Duration::from_hours(1),
+            Self::UpstreamEvent | Self::Event | Self::Question | Self::RequestState => {
+                Duration::from_hours(1)
+            }
             Self::PendingCall => Duration::from_mins(10),
             Self::SseRelay => Duration::from_mins(1),
         }

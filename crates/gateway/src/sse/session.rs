@@ -69,6 +69,11 @@ impl Session {
         *lock(&self.log_level) = Some(level);
     }
 
+    /// What is sealed within it is of use nowhere else.
+    pub(crate) fn name(&self) -> String {
+        format!("sse {:016x}", self.number)
+    }
+
     /// Under what the memory knows its subscriptions.
     pub(crate) fn digest(&self) -> Digest {
         super::digest(self.number)

@@ -28,9 +28,10 @@ use wardgate_telemetry::names;
 use crate::Gateway;
 use crate::authority::{Authorization, Grant};
 use crate::catalogue::{self, Index};
-use crate::dialogue::{self, Audience, Dialogue, Questions, Terms};
+use crate::dialogue::{self, Audience, Dialogue, Questions, Terms, Unanswered};
 use crate::mcp::{Request, Version};
 use crate::reply::{Answer, RpcError, call_meta};
+use crate::scopes::Access;
 use crate::stages::stage;
 use crate::view::View;
 
@@ -52,6 +53,8 @@ pub(crate) struct Asker {
     pub(crate) caller: Arc<Caller>,
     pub(crate) client_ip: String,
     pub(crate) view: View,
+    /// What the token is good for.
+    pub(crate) access: Access,
 }
 
 /// What is wanted.
@@ -61,6 +64,9 @@ pub(crate) trait Work: Send + Sync + Sized + 'static {
 
     /// How the record says that there is no such thing.
     const UNKNOWN: &'static str;
+
+    /// Of MCP.
+    fn method(&self) -> &'static str;
 
     /// What it is of; none where nobody offers that, or not in this view.
     fn find(&self, catalogue: &Index, view: &View) -> Option<Self::Target>;
@@ -233,6 +239,9 @@ impl<W: Work> Story<W> {
         }
         let grant = self.authorize(&target).await?;
         self.work.check(&target)?;
+        let access = &self.asker.access;
+        let applied = access.apply(&self.gateway, self.work.method(), target.facts());
+        applied.map_err(Stop::Scope)?;
         Ok((target, grant))
     }
 
@@ -322,7 +331,10 @@ impl<W: Work> Story<W> {
                 // What it is asked leaves before the outcome.
                 self.intend().await?;
                 let asked = self.dialogue.ask(questions.as_json()).await;
-                asked.map_err(Stop::Unanswered)?
+                asked.map_err(|unanswered| match unanswered {
+                    Unanswered::Cancelled => Stop::Cancelled,
+                    unanswered => Stop::Unanswered(unanswered),
+                })?
             };
             resumption = Some(Resumption {
                 state: waits.state,

@@ -20,6 +20,8 @@ pub(crate) enum Stop {
         /// The caller may know that it is there.
         visible: bool,
     },
+    /// The caller may, but not by this token.
+    Scope(RpcError),
     /// The headers say something else than the arguments.
     Misrepeated(RpcError),
     /// The policy service, the tool-runner or what is run failed.
@@ -56,6 +58,7 @@ impl Stop {
             Self::Unknown => (Status::UnknownTool, "unknown"),
             Self::Disabled => (Status::Denied, "disabled"),
             Self::Denied { reason, .. } => (Status::Denied, reason.as_str()),
+            Self::Scope(error) => (Status::Denied, error.reason()),
             Self::Misrepeated(_) => (Status::InvalidArguments, "header_mismatch"),
             Self::Failed { kind, .. } => (Status::Error, *kind),
             Self::Lost => (Status::Unknown, "tool_runner_unavailable"),
@@ -74,7 +77,7 @@ impl Stop {
         match self {
             // The same words for all: what you may not have you do not see.
             Self::Unknown | Self::Disabled | Self::Denied { .. } => not_there(),
-            Self::Misrepeated(error) => error.clone(),
+            Self::Scope(error) | Self::Misrepeated(error) => error.clone(),
             Self::Failed { message, .. } => RpcError::internal(kind, *message),
             Self::Lost => RpcError::internal(
                 "unknown",

@@ -185,7 +185,7 @@ fn post(gateway: &Gateway, visit: &Visit, body: &Bytes) -> Result<Errand, Refuse
             errand.session = session;
             errand.tasks = tasks;
         }
-        Message::Notification | Message::Response => {
+        Message::Notification | Message::Response(_) => {
             errand.version = named_version(&visit.headers).map_err(no_id)?;
             errand.session = session(gateway, visit, errand.version).map_err(no_id)?;
         }

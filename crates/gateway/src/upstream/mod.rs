@@ -34,6 +34,7 @@ use crate::Gateway;
 use crate::catalogue::Source;
 use crate::mcp::Version;
 use crate::reply::{Answer, RpcError};
+use crate::scopes::Access;
 use crate::view::View;
 
 use self::errand::Errand;
@@ -43,6 +44,8 @@ use self::right::{NoRight, Right};
 pub(crate) struct Visit {
     pub(crate) source: String,
     pub(crate) caller: Arc<Caller>,
+    /// What the token is good for.
+    pub(crate) access: Access,
     pub(crate) client_ip: String,
     pub(crate) headers: HeaderMap,
     pub(crate) knock: Knock,
@@ -68,7 +71,14 @@ pub(crate) async fn enter(gateway: &Arc<Gateway>, visit: Visit) -> Way {
     match way(gateway, &visit).await {
         Ok((source, None)) => Way::Answered(carry(gateway, source, visit).await),
         Ok((_, Some(view))) => Way::Viewed(view, visit),
-        Err(error) => Way::Answered(refuse(gateway, &visit, None, &error)),
+        // Read all the same: what is wrong with it is wrong wherever it goes, and tells nobody which sources there are.
+        Err(error) => {
+            let (id, error) = match Errand::of(gateway, &visit) {
+                Ok(errand) => (errand.id, error),
+                Err(misread) => misread,
+            };
+            Way::Answered(refuse(gateway, &visit, id.as_deref(), &error))
+        }
     }
 }
 

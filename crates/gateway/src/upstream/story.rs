@@ -8,7 +8,7 @@ use axum::response::Response;
 use futures::{Stream, StreamExt};
 use tokio::time::{Sleep, sleep};
 use tracing::Instrument;
-use wardgate_domain::{CallFacts, CallId, Event, OfferKind, Status};
+use wardgate_domain::{CallFacts, CallId, Event, OfferKind, Status, ToolFacts};
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_rpc::client::{CallError, Relay, RelayContent, RelayEvent, RelayHead, Relayed};
 use wardgate_telemetry::names;
@@ -111,8 +111,12 @@ impl Story {
         if let Err(error) = self.may_listen().await {
             return self.refuse(&error).await;
         }
-        if let Err(no_right) = self.may_use_tasks().await {
-            return self.denied(no_right).await;
+        let tools = match self.may_use_tasks().await {
+            Ok(tools) => tools,
+            Err(no_right) => return self.denied(no_right).await,
+        };
+        if let Err(error) = self.may_by_token(&right, &tools) {
+            return self.close(Status::Denied, error.reason(), error).await;
         }
         // What an upstream says in the middle of a call leaves before the outcome is on record.
         if let Some(owed) = self.owed.as_ref().filter(|_| right.tool.is_some()) {
@@ -158,17 +162,37 @@ impl Story {
         Ok(())
     }
 
-    /// Whoever may not call a tool has nothing of what it does meanwhile either.
-    async fn may_use_tasks(&self) -> Result<(), NoRight> {
+    /// Whoever may not call a tool has nothing of what it does meanwhile either. Gives those tools.
+    async fn may_use_tasks(&self) -> Result<Vec<ToolFacts>, NoRight> {
+        let mut tools = Vec::with_capacity(self.errand.tasks.len());
         for task in &self.errand.tasks {
             let arguments = bytes::Bytes::from_static(b"{}");
             let (gateway, visit) = (&self.gateway, &self.visit);
             match Right::of_tool(gateway, &self.source, visit, &task.tool, arguments) {
-                Some(right) => right.decide(gateway, visit).await.map(drop)?,
+                Some(right) => {
+                    right.decide(gateway, visit).await?;
+                    tools.push(right.facts);
+                }
                 None => return Err(NoRight::Gone),
             }
         }
-        Ok(())
+        Ok(tools)
+    }
+
+    /// What the caller may do, the token must have been given for too.
+    fn may_by_token(&self, right: &Right, tools: &[ToolFacts]) -> Result<(), RpcError> {
+        let heard = match &self.errand.subject {
+            Subject::Listen { uris } if !uris.is_empty() => {
+                self.source.facts.get(&OfferKind::Resources)
+            }
+            _ => None,
+        };
+        let (access, method) = (&self.visit.access, &self.errand.method);
+        [&right.facts]
+            .into_iter()
+            .chain(tools)
+            .chain(heard)
+            .try_for_each(|facts| access.apply(&self.gateway, method, facts))
     }
 
     /// Hands the errand over, and what comes back to the client.

@@ -22,7 +22,7 @@ fn call_with(world: &World, version: &str, tool: &str, members: &str) -> Request
     world.tools_call(version, tool, "{}").body(body)
 }
 
-fn progress(done: f64, total: f64, message: &str) -> Event {
+pub(crate) fn progress(done: f64, total: f64, message: &str) -> Event {
     Event::Progress(pb::Progress {
         progress: done,
         total,
@@ -38,7 +38,7 @@ fn log(level: &str, logger: &str, data: &str) -> Event {
     })
 }
 
-fn done() -> Event {
+pub(crate) fn done() -> Event {
     Event::Result(result("the secret result", &json!({ "rows": [1.10] })))
 }
 

@@ -14,6 +14,8 @@
 mod fakes;
 mod world;
 
+mod access;
+mod asked;
 mod bodies;
 mod catalogue;
 mod content;
@@ -22,6 +24,7 @@ mod dialogue;
 mod failures;
 mod hang_up;
 mod http;
+mod input_required;
 mod instructions;
 mod listen;
 mod memory;
@@ -32,6 +35,7 @@ mod permits;
 mod record;
 mod refusals;
 mod resources;
+mod resumed;
 mod sessions;
 mod shapes;
 mod sse;

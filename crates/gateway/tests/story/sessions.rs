@@ -29,8 +29,15 @@ pub(crate) async fn begin_with(world: &World, version: &str, capabilities: &Valu
     reply.header("mcp-session-id").to_owned()
 }
 
+/// The id of a new session of whoever has `token`.
+pub(crate) async fn begin_as(world: &World, token: &str, version: &str) -> String {
+    let params = format!(r#""protocolVersion":"{version}","capabilities":{{}}"#);
+    let reply = Reply::to(world.message_of(token, version, "initialize", &params)).await;
+    reply.header("mcp-session-id").to_owned()
+}
+
 /// A request in a session.
-fn within(request: RequestBuilder, session: &str) -> RequestBuilder {
+pub(crate) fn within(request: RequestBuilder, session: &str) -> RequestBuilder {
     request.header("mcp-session-id", session)
 }
 

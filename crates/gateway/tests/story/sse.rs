@@ -20,8 +20,13 @@ pub(crate) struct Client {
 impl Client {
     /// Opens a stream, and agrees on `version`.
     pub(crate) async fn of(world: &World, version: &str) -> Self {
+        Self::able(world, version, json!({})).await
+    }
+
+    /// The same with a client of these capabilities.
+    pub(crate) async fn able(world: &World, version: &str, capabilities: Value) -> Self {
         let mut client = Self::silent(world).await;
-        let hello = json!({ "protocolVersion": version, "capabilities": {} });
+        let hello = json!({ "protocolVersion": version, "capabilities": capabilities });
         let answer = client.ask(world, "initialize", &hello).await;
         assert_eq!(answer["result"]["protocolVersion"], version, "{answer}");
         client

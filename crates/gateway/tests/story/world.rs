@@ -73,13 +73,27 @@ impl Issuer {
         self.token_until(subject, roles, self.clock.now().as_seconds() + 3_600)
     }
 
+    /// A token of `dr.lee` with these claims among its own.
+    pub(crate) fn token_saying(&self, claims: &Value) -> String {
+        let mut all = json!({
+            "iss": ISSUER, "aud": AUDIENCE, "sub": "dr.lee", "roles": ["Doctor"],
+            "exp": self.clock.now().as_seconds() + 3_600,
+        });
+        let own = all.as_object_mut().unwrap();
+        own.extend(claims.as_object().unwrap().clone());
+        self.sign(&all)
+    }
+
     pub(crate) fn token_until(&self, subject: &str, roles: &[&str], end: i64) -> String {
+        self.sign(&json!({
+            "iss": ISSUER, "aud": AUDIENCE, "sub": subject, "roles": roles, "exp": end,
+        }))
+    }
+
+    fn sign(&self, claims: &Value) -> String {
         let mut header = Header::new(Algorithm::EdDSA);
         header.kid = Some("k".to_owned());
-        let claims = json!({
-            "iss": ISSUER, "aud": AUDIENCE, "sub": subject, "roles": roles, "exp": end,
-        });
-        jsonwebtoken::encode(&header, &claims, &self.key).unwrap()
+        jsonwebtoken::encode(&header, claims, &self.key).unwrap()
     }
 }
 
@@ -101,7 +115,7 @@ pub(crate) struct World {
     store: Value,
     stop: oneshot::Sender<()>,
     served: JoinHandle<()>,
-    _files: tempfile::TempDir,
+    files: tempfile::TempDir,
 }
 
 impl World {
@@ -217,7 +231,7 @@ impl World {
             store,
             stop,
             served,
-            _files: files,
+            files,
         }
     }
 
@@ -301,6 +315,16 @@ impl World {
     /// The same, while the test goes on.
     pub(crate) fn calling(&self, version: &str, tool: &str) -> JoinHandle<Reply> {
         tokio::spawn(Reply::to(self.tools_call(version, tool, "{}")))
+    }
+
+    /// Every byte of the gateway's store.
+    pub(crate) fn stored(&self) -> Vec<u8> {
+        let files = std::fs::read_dir(self.files.path()).unwrap();
+        let files = files.map(|file| file.unwrap().path());
+        let stored = files.filter(|path| path.display().to_string().contains("gateway.sqlite"));
+        stored
+            .flat_map(|path| std::fs::read(path).unwrap())
+            .collect()
     }
 
     /// Tells the gateway to stop.

@@ -21,6 +21,8 @@ const PATIENCE: Duration = Duration::from_mins(10);
 
 pub(crate) struct Parking {
     ambient: Ambient,
+    /// Where other replicas reach this one.
+    address: Option<String>,
     places: Mutex<HashMap<Place, Parked>>,
 }
 
@@ -33,9 +35,10 @@ struct Parked {
 }
 
 impl Parking {
-    pub(crate) fn new(ambient: Ambient) -> Self {
+    pub(crate) fn new(address: Option<String>, ambient: Ambient) -> Self {
         Self {
             ambient,
+            address,
             places: Mutex::default(),
         }
     }
@@ -53,7 +56,10 @@ impl Parking {
             return Err(exchange);
         }
         let id = Digest::from_bytes(self.ambient.random()).to_string();
-        let place = Place { id };
+        let place = Place {
+            id,
+            at: self.address.clone(),
+        };
         let patience = clear_in_time(Arc::downgrade(self), place.clone());
         let parked = Parked {
             owner,

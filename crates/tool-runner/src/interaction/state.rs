@@ -30,6 +30,9 @@ pub(super) enum Next {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Place {
     pub(super) id: String,
+    /// Address of the replica, where it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) at: Option<String>,
 }
 
 impl State {
@@ -44,8 +47,16 @@ impl State {
         self.of == subject.to_string()
     }
 
-    pub(super) fn read(bytes: &[u8]) -> Option<Self> {
+    pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
         serde_json::from_slice(bytes).ok()
+    }
+
+    /// Where the exchange is that it goes on with.
+    pub(crate) fn parked_at(&self) -> Option<&str> {
+        match &self.next {
+            Next::Parked(place) => place.at.as_deref(),
+            Next::Retry(_) | Next::Again => None,
+        }
     }
 
     pub(crate) fn write(&self) -> Bytes {

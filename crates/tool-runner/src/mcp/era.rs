@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
+use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
@@ -85,6 +86,8 @@ pub(super) struct Handshake {
     pub(super) announces: bool,
     /// The server tells of changes of single resources.
     pub(super) subscribes: bool,
+    /// Its tools can be called as tasks of 2025-11-25.
+    pub(super) tasks: bool,
     /// A legacy server takes a level for its logs.
     pub(super) logs: bool,
 }
@@ -121,6 +124,8 @@ struct Capabilities {
     resources: Option<ListCapability>,
     #[serde(default)]
     logging: Option<IgnoredAny>,
+    #[serde(default)]
+    tasks: Option<Value>,
 }
 
 #[derive(Deserialize)]
@@ -133,6 +138,13 @@ struct ListCapability {
 }
 
 impl Capabilities {
+    fn calls_as_tasks(&self) -> bool {
+        let call = "/requests/tools/call";
+        self.tasks
+            .as_ref()
+            .is_some_and(|tasks| tasks.pointer(call).is_some_and(Value::is_object))
+    }
+
     fn announce(&self) -> bool {
         let lists = [&self.tools, &self.prompts, &self.resources];
         lists.into_iter().flatten().any(|list| list.list_changed)
@@ -182,6 +194,7 @@ pub(super) fn read_probe(answer: Result<Box<RawValue>, RpcError>) -> Result<Prob
             eras: if is_legacy { Eras::Both } else { Eras::Modern },
             announces: capabilities.announce(),
             subscribes: capabilities.subscribe(),
+            tasks: false,
             // It is told with each request.
             logs: false,
         }));
@@ -216,6 +229,7 @@ pub(super) fn read_initialize(result: &RawValue) -> Result<Handshake, UpstreamEr
         eras: Eras::Legacy,
         announces: initialized.capabilities.announce(),
         subscribes: initialized.capabilities.subscribe(),
+        tasks: version == LATEST_LEGACY && initialized.capabilities.calls_as_tasks(),
         logs: initialized.capabilities.logging.is_some(),
     })
 }

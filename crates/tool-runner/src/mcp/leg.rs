@@ -261,12 +261,17 @@ enum Step {
 
 impl OpenExchange {
     /// Makes the request over `link`.
-    pub(super) fn begin(link: Arc<Link>, wanted: Wanted, client: Arc<Participation>) -> Self {
+    pub(super) fn begin(
+        link: Arc<Link>,
+        wanted: Wanted,
+        is_task: bool,
+        client: Arc<Participation>,
+    ) -> Self {
         let (sender, steps) = mpsc::channel(STEPS);
         let driver = {
             let (client, link) = (Arc::clone(&client), Arc::clone(&link));
             async move {
-                let request = wanted.request().with(&client);
+                let request = wanted.request().with(&client).as_task(is_task);
                 let profile = client.capabilities.profile;
                 let outcome = link
                     .converse(&request, |news, connection| {

@@ -20,6 +20,7 @@ use super::message::Request;
 use super::news::{Listener, News, lend};
 use super::participation::Profile;
 use super::settings::Transport;
+use super::task;
 use super::{http, stdio};
 use crate::egress::EgressError;
 
@@ -313,6 +314,22 @@ impl Connection {
         }
     }
 
+    /// Whether tools can be called as tasks that are followed here.
+    pub(super) fn has_tasks(&self) -> bool {
+        match self {
+            Self::Stdio(connection) => connection.has_tasks(),
+            Self::Http(connection) => connection.tasks,
+        }
+    }
+
+    /// Asks for what nobody waits for the answer to.
+    pub(super) fn request_later(&self, request: &Request<'_>) {
+        match self {
+            Self::Stdio(connection) => connection.request_later(request),
+            Self::Http(connection) => connection.request_later(request),
+        }
+    }
+
     /// Says something that has no answer.
     pub(super) async fn say(&self, message: Vec<u8>) -> Result<(), UpstreamError> {
         match self {
@@ -350,10 +367,16 @@ impl Connection {
             let setting = |request| async move { self.request_plainly(&request, None).await };
             logging.make_at_least(level, setting).await;
         }
-        self.request_plainly(request, listener).await
+        let mut listener = listener;
+        let answer = self.request_plainly(request, lend(&mut listener)).await?;
+        if request.is_task {
+            return task::follow(self, answer, listener).await;
+        }
+        Ok(answer)
     }
 
-    async fn request_plainly(
+    /// One request and its answer, whatever that begins.
+    pub(super) async fn request_plainly(
         &self,
         request: &Request<'_>,
         listener: Option<Listener<'_>>,

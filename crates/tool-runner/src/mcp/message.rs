@@ -12,6 +12,7 @@ use serde_json::value::RawValue;
 use super::era::{Era, MODERN};
 use super::error::{RpcError, UpstreamError};
 use super::participation::{LogLevel, Participation};
+use super::task;
 
 /// The longest message taken from a server, in bytes.
 pub(super) const MAX_MESSAGE_BYTES: usize = 16 * 1024 * 1024;
@@ -34,6 +35,8 @@ pub(super) struct Request<'a> {
     pub(super) headers: Vec<(HeaderName, HeaderValue)>,
     /// What its client can take part in; none: in nothing.
     pub(super) participation: Option<&'a Participation>,
+    /// It begins a task, which is to be followed to its end.
+    pub(super) is_task: bool,
 }
 
 /// The value of one member.
@@ -121,6 +124,7 @@ impl<'a> Request<'a> {
             members,
             headers: Vec::new(),
             participation: None,
+            is_task: false,
         }
     }
 
@@ -130,6 +134,13 @@ impl<'a> Request<'a> {
             participation: Some(participation),
             ..self
         }
+    }
+
+    /// As one that begins a task, where `is_task` says so.
+    pub(super) fn as_task(mut self, is_task: bool) -> Self {
+        self.is_task = is_task;
+        self.members.extend(is_task.then(task::member));
+        self
     }
 
     /// The level from which on its client wants log messages.
@@ -148,6 +159,12 @@ impl<'a> Request<'a> {
             Part::Text(text) if *name == member => Some(*text),
             _ => None,
         })
+    }
+
+    /// Whether a server that says something of its own accord can mean it.
+    pub(super) fn is_talked_about(&self) -> bool {
+        let is_of_connection = matches!(self.method, "logging/setLevel" | "subscriptions/listen");
+        !self.opens() && !is_of_connection
     }
 
     /// Whether it is one of those that open a connection; they are never cancelled.

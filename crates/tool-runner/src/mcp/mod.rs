@@ -29,6 +29,7 @@ mod result;
 mod settings;
 mod stdio;
 mod subscriptions;
+mod task;
 mod upstream;
 
 #[expect(unused_imports, reason = "for the import of tools")]

@@ -34,8 +34,16 @@ pub(crate) struct Upstream {
     link: Arc<Link>,
     /// Further connections, where the server may ask clients something.
     profiles: Arc<Profiles>,
-    /// The arguments of each tool that are repeated as headers, as last listed.
-    headers: ArcSwapOption<HashMap<String, Vec<ParamHeader>>>,
+    /// How each tool is called, as last listed.
+    listed: ArcSwapOption<HashMap<String, Manner>>,
+}
+
+/// How a tool is called.
+struct Manner {
+    /// The arguments that are repeated as headers.
+    headers: Vec<ParamHeader>,
+    /// It runs as a task only.
+    is_task: bool,
 }
 
 impl Upstream {
@@ -50,7 +58,7 @@ impl Upstream {
             transport: transport.clone(),
             link: Arc::new(Link::new(transport, events, Profile::default())?),
             profiles: Arc::default(),
-            headers: ArcSwapOption::empty(),
+            listed: ArcSwapOption::empty(),
         })
     }
 
@@ -95,12 +103,16 @@ impl Upstream {
         deadline: Instant,
     ) -> Result<Vec<ToolDefinition>, UpstreamError> {
         let entries = self.list("tools/list", "tools", deadline).await?;
-        let tools = definition::tools(&self.link.events, entries, self.is_over_http());
-        let headers = tools
-            .iter()
-            .map(|tool| (tool.name.to_string(), tool.headers.clone()))
-            .collect();
-        self.headers.store(Some(Arc::new(headers)));
+        let has_tasks = self.link.connection_by(deadline).await?.has_tasks();
+        let events = &self.link.events;
+        let tools = definition::tools(events, entries, self.is_over_http(), has_tasks);
+        let manner = |tool: &ToolDefinition| Manner {
+            headers: tool.headers.clone(),
+            is_task: tool.is_task,
+        };
+        let listed = tools.iter();
+        let listed = listed.map(|tool| (tool.name.to_string(), manner(tool)));
+        self.listed.store(Some(Arc::new(listed.collect())));
         Ok(tools)
     }
 
@@ -116,13 +128,14 @@ impl Upstream {
             ("name", Part::Text(name)),
             ("arguments", Part::Raw(arguments)),
         ];
-        let mut request = Request::new("tools/call", members);
+        let is_task = self.is_task(name, deadline).await?;
+        let mut request = Request::new("tools/call", members).as_task(is_task);
         request.headers = self.repeated(name, arguments, deadline).await?;
         let outcome = self.ask(&request, deadline, lend(&mut listener)).await;
         let result = match outcome {
             // The tool's schema is another by now; the server did nothing.
             Err(UpstreamError::Rpc(error)) if error.code == HEADER_MISMATCH => {
-                self.headers.store(None);
+                self.listed.store(None);
                 request.headers = self.repeated(name, arguments, deadline).await?;
                 self.ask(&request, deadline, listener).await?
             }
@@ -154,6 +167,10 @@ impl Upstream {
         };
         let connection = self.link.connection_by(deadline).await?;
         let profile = client.capabilities.profile;
+        let is_task = match wanted {
+            Wanted::Tool { name, .. } => self.is_task(name, deadline).await?,
+            Wanted::Prompt { .. } | Wanted::Resource { .. } => false,
+        };
         match connection.era() {
             // It has no state of its own, so it cannot have given us any.
             Era::Legacy if retry.is_some() => {
@@ -165,11 +182,12 @@ impl Upstream {
                     Link::new(&self.transport, events, profile)
                         .map_err(|error| UpstreamError::Unreachable(error.to_string()))
                 })?;
-                let begun = OpenExchange::begin(link, wanted.clone(), Arc::clone(client));
+                let client = Arc::clone(client);
+                let begun = OpenExchange::begin(link, wanted.clone(), is_task, client);
                 begun.leg(None, deadline, &mut wants).await
             }
             Era::Legacy | Era::Modern => {
-                let mut request = wanted.request().with(client);
+                let mut request = wanted.request().with(client).as_task(is_task);
                 if let Some((state, responses)) = &retry {
                     responses.add_to(&mut request, state.as_deref());
                 }
@@ -195,7 +213,7 @@ impl Upstream {
         match outcome.await {
             // The tool's schema is another by now; the server did nothing.
             Err(UpstreamError::Rpc(error)) if error.code == HEADER_MISMATCH => {
-                self.headers.store(None);
+                self.listed.store(None);
                 request.headers = self.repeated(name, arguments, deadline).await?;
                 self.link.request(&request, deadline, Some(listener)).await
             }
@@ -218,6 +236,15 @@ impl Upstream {
     ) -> Result<Vec<Box<RawValue>>, UpstreamError> {
         let list = "resourceTemplates";
         self.list("resources/templates/list", list, deadline).await
+    }
+
+    /// Asks for it, with nobody who could be asked anything.
+    pub(crate) async fn get(
+        &self,
+        wanted: &Wanted,
+        deadline: Instant,
+    ) -> Result<Box<RawValue>, UpstreamError> {
+        self.ask(&wanted.request(), deadline, None).await
     }
 
     /// A resource: `{"contents": […]}`.
@@ -345,12 +372,31 @@ impl Upstream {
         if !self.is_over_http() || !self.link.connection_by(deadline).await?.repeats_arguments() {
             return Ok(Vec::new());
         }
-        if self.headers.load().is_none() {
+        let tools = self.listed(deadline).await?;
+        let manner = tools.as_ref().and_then(|tools| tools.get(tool));
+        let marked = manner.map(|manner| headers::of_arguments(&manner.headers, arguments));
+        Ok(marked.unwrap_or_default())
+    }
+
+    /// Whether the tool runs as a task only, on a server whose tasks can be followed.
+    async fn is_task(&self, tool: &str, deadline: Instant) -> Result<bool, UpstreamError> {
+        if !self.link.connection_by(deadline).await?.has_tasks() {
+            return Ok(false);
+        }
+        let tools = self.listed(deadline).await?;
+        let manner = tools.as_ref().and_then(|tools| tools.get(tool));
+        Ok(manner.is_some_and(|manner| manner.is_task))
+    }
+
+    /// How the tools are called, asked for if nobody did yet.
+    async fn listed(
+        &self,
+        deadline: Instant,
+    ) -> Result<Option<Arc<HashMap<String, Manner>>>, UpstreamError> {
+        if self.listed.load().is_none() {
             self.list_tools(deadline).await?;
         }
-        let tools = self.headers.load();
-        let marked = tools.as_ref().and_then(|tools| tools.get(tool));
-        Ok(marked.map_or_else(Vec::new, |marked| headers::of_arguments(marked, arguments)))
+        Ok(self.listed.load_full())
     }
 }
 

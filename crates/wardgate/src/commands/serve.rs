@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use http::{Request, Response};
 use tokio::net::TcpListener;
@@ -12,6 +13,7 @@ use tonic::server::NamedService;
 use wardgate_domain::Ambient;
 use wardgate_edge::Bound as BoundEdge;
 use wardgate_gateway::Gateway;
+use wardgate_rpc::link::TlsFiles;
 use wardgate_rpc::server::Bound;
 use wardgate_rpc::{Service, probes};
 use wardgate_telemetry::Metrics;
@@ -105,16 +107,24 @@ pub(crate) async fn tool_runner(arguments: &ConfigFile) -> Result<(), Failure> {
         verifier,
         data_dir::pseudonym_key(pseudonyms)?,
         data_dir::sealing_key(pseudonyms)?,
-        compose::remote_record(audit, tls)?,
-        memory
-            .map(|url| compose::remote_conversations(url, tls))
-            .transpose()?,
+        wardgate_tool_runner::Links {
+            audit: compose::remote_record(audit, tls)?,
+            memory: memory
+                .map(|url| compose::remote_conversations(url, tls))
+                .transpose()?,
+            replicas: Some(replicas(wiring.tls.clone())),
+        },
         Ambient::system(),
     )
     .await?;
     let served = serve("tool-runner", &wiring, service, telemetry.metrics()).await;
     closing.close().await;
     served
+}
+
+/// Other replicas are linked to with the service's own certificate.
+fn replicas(tls: Option<TlsFiles>) -> wardgate_tool_runner::Dial {
+    Arc::new(move |url| compose::tool_runner(url, tls.as_ref()))
 }
 
 pub(crate) async fn audit(config: &Path) -> Result<(), Failure> {

@@ -4,6 +4,7 @@
 //!  test ──HTTP──▶ gateway, /mcp/upstream/up ──▶ fakes::relay: says what the test tells it to
 //! ```
 
+mod access;
 mod ends;
 mod handles;
 mod lists;
@@ -39,7 +40,7 @@ fn source(name: &str, kinds: &[OfferKind]) -> pb::Source {
             name: name.parse().unwrap(),
             definition_digest: Digest::of(format!("{kind:?} of {name}").as_bytes()),
             read_only: true,
-            tags: Vec::new(),
+            tags: vec![format!("upstream:{name}")],
             entity: None,
             classes: Vec::new(),
             argument_defaults: [].into(),
@@ -84,7 +85,7 @@ async fn world_with(settings: Value) -> World {
     world.tool_runner.configure(tools.to_vec());
     until("the gateway knows the source", async || {
         let ping = request(&world, "2025-11-25", "ping", "");
-        Reply::to(ping).await.status == 200
+        Reply::to(ping).await.status != 404
     })
     .await;
     world

@@ -179,6 +179,14 @@ impl Exchange {
             .map(drop)
     }
 
+    /// Asks for what nobody waits for the answer to.
+    pub(super) fn request_later(self: &Arc<Self>, request: &Request<'_>) {
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        if let Ok(body) = request.encode(id, self.era, false) {
+            self.say_later(body);
+        }
+    }
+
     pub(super) fn say_later(self: &Arc<Self>, body: Vec<u8>) {
         // Without a runtime the program is ending, and its connections with it.
         if let Ok(runtime) = Handle::try_current() {

@@ -54,6 +54,8 @@ pub(super) struct Dialer {
 pub(super) struct Connection {
     exchange: Arc<Exchange>,
     pub(super) logging: Logging,
+    /// Tools can be called as tasks.
+    pub(super) tasks: bool,
     since: Instant,
     /// The server no longer is what it was when this connection was made.
     lost: AtomicBool,
@@ -105,6 +107,7 @@ impl Dialer {
         Ok(Connection {
             exchange,
             logging: Logging::of(handshake),
+            tasks: handshake.tasks,
             since: Instant::now(),
             lost: AtomicBool::new(false),
             _stop: stop.drop_guard(),
@@ -205,6 +208,11 @@ impl Connection {
     /// Says something that has no answer.
     pub(super) async fn say(&self, message: Vec<u8>) -> Result<(), UpstreamError> {
         self.exchange.say(message).await
+    }
+
+    /// Asks for what nobody waits for the answer to.
+    pub(super) fn request_later(&self, request: &Request<'_>) {
+        self.exchange.request_later(request);
     }
 
     /// The same, when there is time.

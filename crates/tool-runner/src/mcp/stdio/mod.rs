@@ -237,6 +237,17 @@ impl Connection {
         self.process.channel.say(message).await
     }
 
+    /// Tools can be called as tasks.
+    pub(super) fn has_tasks(&self) -> bool {
+        self.handshake.tasks
+    }
+
+    /// Asks for what nobody waits for the answer to.
+    pub(super) fn request_later(&self, request: &Request<'_>) {
+        let era = self.handshake.era;
+        self.process.channel.request_later(request, era);
+    }
+
     /// The same, unless the server does not listen.
     pub(super) fn say_later(&self, message: Vec<u8>) {
         self.process.channel.say_if_heard(message);

@@ -1,8 +1,11 @@
 //! Servers that say and ask something while they work, behind a running service.
 
+mod content;
 mod legacy;
 mod modern;
 mod once;
+mod replicas;
+mod tasks;
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -25,6 +28,7 @@ use wardgate_proto::toolrunner::v1::call_tool_response::Event;
 
 use super::database::Database;
 use super::harness::{Answer, Harness, eventually};
+use crate::Config;
 
 /// Offers all that a client can be asked.
 const ALL: &str = r#"{"elicitation":{"form":{},"url":{}},"sampling":{},"roots":{},"x-new":1.10}"#;
@@ -131,11 +135,19 @@ async fn answer(State(server): State<Arc<Server>>, request: Request) -> Response
         "server/discover" => Says::Error(json!({ "code": -32601, "message": "no" })),
         "initialize" => Says::Result(json!({
             "protocolVersion": "2025-11-25",
-            "capabilities": { "tools": {}, "logging": {} },
+            "capabilities": {
+                "tools": {}, "logging": {}, "tasks": { "requests": { "tools": { "call": {} } } },
+            },
             "serverInfo": { "name": "server", "version": "0" },
         })),
-        "logging/setLevel" => Says::Result(json!({})),
-        "tools/list" => Says::Result(json!({ "tools": [] })),
+        "logging/setLevel" | "tasks/cancel" => Says::Result(json!({})),
+        "tools/list" => Says::Result(json!({ "tools": [{
+            "name": "look", "inputSchema": { "type": "object" },
+            "execution": { "taskSupport": "required" },
+        }] })),
+        "prompts/list" => Says::Result(json!({ "prompts": [] })),
+        "resources/list" => Says::Result(json!({ "resources": [] })),
+        "resources/templates/list" => Says::Result(json!({ "resourceTemplates": [] })),
         _ => server.next.lock().unwrap().pop_front().expect("an answer"),
     };
     let whole = |member: &str, value: Value| {
@@ -169,6 +181,10 @@ struct World {
 
 impl World {
     async fn start(is_modern: bool) -> Self {
+        Self::with(is_modern, |_| ()).await
+    }
+
+    async fn with(is_modern: bool, configure: impl FnOnce(&mut Config)) -> Self {
         let server = Arc::new(Server {
             is_modern,
             seen: Mutex::default(),
@@ -182,7 +198,7 @@ impl World {
         tokio::spawn(async move { axum::serve(listener, router).await });
         let yaml = format!(
             "sources:
-  up: {{ type: mcp, url: '{url}', private: [127.0.0.0/8], tools: [] }}
+  up: {{ type: mcp, url: '{url}', private: [127.0.0.0/8], tools: [], prompts: all, resources: all }}
 tools:
   - name: ask
     description: Asks.
@@ -197,7 +213,7 @@ tools:
     execute: {{ type: mcp, source: up, tool: look }}
 "
         );
-        let harness = Harness::with(&Database::sqlite().await, &yaml, |_| ()).await;
+        let harness = Harness::with(&Database::sqlite().await, &yaml, configure).await;
         Self { harness, server }
     }
 
