@@ -201,7 +201,7 @@ async fn listener(
 ) -> Response {
     let opened = streamable::listen(gateway, view, caller, client_ip, headers).await;
     let answer = opened.unwrap_or_else(|error| Answer::error(None, &error));
-    gateway.count(&answer, &client_ip, &caller);
+    gateway.count(&answer, client_ip, caller);
     answer.into_response()
 }
 

@@ -44,9 +44,10 @@ pub(super) async fn discover(
         "instructions": instructions.text,
     });
     // What is the same for every caller any cache may keep.
-    let (ttl, scope) = match instructions.is_personal {
-        true => (5_000, "private"),
-        false => (3_600_000, "public"),
+    let (ttl, scope) = if instructions.is_personal {
+        (5_000, "private")
+    } else {
+        (3_600_000, "public")
     };
     let members = format!(
         r#"{},"ttlMs":{ttl},"cacheScope":"{scope}""#,

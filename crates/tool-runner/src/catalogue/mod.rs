@@ -219,9 +219,10 @@ impl Catalogue {
         self.instructions = imports.instructions;
         let version = version(&self.tools, &self.toolsets, &self.sources, &self.missing);
         let instructions = format!("{:?}", self.instructions);
-        self.version = match self.instructions.is_empty() {
-            true => version,
-            false => Digest::of_parts([version.as_bytes().as_slice(), instructions.as_bytes()]),
+        self.version = if self.instructions.is_empty() {
+            version
+        } else {
+            Digest::of_parts([version.as_bytes().as_slice(), instructions.as_bytes()])
         };
     }
 

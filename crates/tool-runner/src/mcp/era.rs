@@ -77,6 +77,10 @@ pub(super) fn still_holds(since: Instant) -> bool {
 
 /// What the first exchange with a server settled.
 #[derive(Debug, Clone, Copy)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is one thing that a server says it has"
+)]
 pub(super) struct Handshake {
     pub(super) era: Era,
     pub(super) version: &'static str,

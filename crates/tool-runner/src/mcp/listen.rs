@@ -178,9 +178,10 @@ async fn legacy<L: Line>(line: &L, events: &Arc<Events>, handshake: Handshake) {
             let new = uris.difference(&subscribed).cloned();
             let asked = new.map(|uri| async {
                 let asked = about(line, "resources/subscribe", &uri).await;
-                match asked.is_ok() {
-                    true => subscriptions.accepted([uri.as_str()]),
-                    false => subscriptions.refused([&uri]),
+                if asked.is_ok() {
+                    subscriptions.accepted([uri.as_str()]);
+                } else {
+                    subscriptions.refused([&uri]);
                 }
                 asked.is_ok().then_some(uri)
             });

@@ -70,9 +70,10 @@ impl Definition {
         let json = Json::parse(text)?;
         let text = json.get("instructions").and_then(Json::as_text);
         let instructions = Self::of_instructions(text.ok_or(BadDefinition::Lacks("instructions"))?);
-        match instructions.json == json {
-            true => Ok(instructions),
-            false => Err(BadDefinition::NotJson("it has other members".to_owned())),
+        if instructions.json == json {
+            Ok(instructions)
+        } else {
+            Err(BadDefinition::NotJson("it has other members".to_owned()))
         }
     }
 

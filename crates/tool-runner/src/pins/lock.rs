@@ -155,9 +155,10 @@ impl Pins {
 
     /// The lock file's text.
     pub(crate) fn to_text(&self) -> String {
-        let version = match self.instructions.is_empty() {
-            true => FIRST,
-            false => WITH_INSTRUCTIONS,
+        let version = if self.instructions.is_empty() {
+            FIRST
+        } else {
+            WITH_INSTRUCTIONS
         };
         let mut out = format!("{HEADER}version: {version}\n");
         out.push_str(if self.sources.is_empty() {

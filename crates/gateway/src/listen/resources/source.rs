@@ -273,19 +273,15 @@ impl Follower {
     /// Hears until the watch ends.
     async fn hear(&mut self) {
         while let Some(open) = &mut self.open {
-            match open.told.next().await {
-                Some(Ok(uris)) => {
-                    let uris = uris.iter().filter_map(|own| open.watched.get(own));
-                    self.heard.add(uris.cloned());
-                }
-                Some(Err(_)) | None => {
-                    self.open = None;
-                    self.unheard.clone_from(&self.known);
-                    return;
-                }
-            }
+            let Some(Ok(uris)) = open.told.next().await else {
+                self.open = None;
+                self.unheard.clone_from(&self.known);
+                return;
+            };
+            let uris = uris.iter().filter_map(|own| open.watched.get(own));
+            self.heard.add(uris.cloned());
         }
-        pending().await
+        pending::<()>().await;
     }
 
     /// Those that are heard of, by the client's URIs.

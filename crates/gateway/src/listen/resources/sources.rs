@@ -61,12 +61,11 @@ impl Sources {
             .retain(|source, _| by_source.contains_key(source));
         for (source, uris) in by_source {
             let late = uris.intersection(late).cloned().collect();
-            match self.followed.get(&source) {
-                Some(followed) => followed.wants(uris, late),
-                None => {
-                    let followed = Followed::begin(&self.who, &self.heard, &source, uris, late);
-                    self.followed.insert(source, followed);
-                }
+            if let Some(followed) = self.followed.get(&source) {
+                followed.wants(uris, late);
+            } else {
+                let followed = Followed::begin(&self.who, &self.heard, &source, uris, late);
+                self.followed.insert(source, followed);
             }
         }
         let settled = self.followed.values().map(Followed::settled);
