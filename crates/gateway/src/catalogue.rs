@@ -1,6 +1,6 @@
 //! The tool-runner's catalogue, as the gateway last saw it.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -53,7 +53,7 @@ pub(crate) const NOT_KNOWN: (&str, &str) = (
 pub(crate) struct Index {
     tools: Vec<Arc<Tool>>,
     by_name: HashMap<String, Arc<Tool>>,
-    sources: HashMap<String, Arc<Source>>,
+    sources: BTreeMap<String, Arc<Source>>,
     missing_upstreams: Vec<String>,
     content: Content,
     /// The tool-runner's word for all of this.
@@ -73,6 +73,11 @@ impl Index {
     /// What offers more than tools, by its name.
     pub(crate) fn source(&self, name: &str) -> Option<&Arc<Source>> {
         self.sources.get(name)
+    }
+
+    /// All of these, in the order of their names.
+    pub(crate) fn sources(&self) -> impl Iterator<Item = &Source> {
+        self.sources.values().map(Arc::as_ref)
     }
 
     /// Its prompts and resources.

@@ -61,7 +61,7 @@ pub use session::SessionKey;
 use authority::Authority;
 use catalogue::Catalogue;
 use connect::SignIn;
-use listen::{Changes, Conversations, Listeners, Places};
+use listen::{Changes, Conversations, Listeners, Places, Subscriptions};
 use refusals::Refusals;
 use reply::Answer;
 use session::Sealer;
@@ -112,6 +112,8 @@ pub struct Gateway {
     authority: Authority,
     catalogue: Catalogue,
     listeners: Listeners,
+    /// What clients before 2026-07-28 are subscribed to.
+    subscriptions: Arc<Subscriptions>,
     sealer: Sealer,
     store: Arc<Store>,
     mailbox: Mailbox,
@@ -189,6 +191,7 @@ impl Gateway {
                 config.limits.streams(),
             ),
             sealer: Sealer::new(key, ambient.clone()),
+            subscriptions: Subscriptions::new(Arc::clone(&store)),
             mailbox: Mailbox::new(&store),
             heart: Heart::new(&store, &ambient),
             store,
@@ -317,6 +320,10 @@ impl Gateway {
 
     fn listeners(&self) -> &Listeners {
         &self.listeners
+    }
+
+    fn subscriptions(&self) -> &Arc<Subscriptions> {
+        &self.subscriptions
     }
 
     fn sealer(&self) -> &Sealer {

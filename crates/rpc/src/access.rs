@@ -60,7 +60,7 @@ impl FromStr for Peer {
 }
 
 /// Every method and its callers. Health and reflection are open to every peer with a certificate.
-const TABLE: [(&str, &[Peer]); 36] = [
+const TABLE: [(&str, &[Peer]); 37] = [
     (
         "/wardgate.policy.v1.PolicyService/Authorize",
         &[Peer::Gateway, Peer::Memory],
@@ -101,6 +101,10 @@ const TABLE: [(&str, &[Peer]); 36] = [
     (
         "/wardgate.toolrunner.v1.ToolRunnerService/GetContent",
         &[Peer::Gateway, Peer::ToolRunner],
+    ),
+    (
+        "/wardgate.toolrunner.v1.ToolRunnerService/WatchResources",
+        &[Peer::Gateway],
     ),
     (
         "/wardgate.toolrunner.v1.ToolRunnerService/SetSwitch",

@@ -175,6 +175,7 @@ impl Loaded {
         previous: Option<&Self>,
     ) -> Result<Self, Error> {
         let (imported, missing) = (catalogue.imported().to_vec(), catalogue.missing().to_vec());
+        let instructions = catalogue.instructions().clone();
         let (tools, toolsets, settings, version) = catalogue.into_parts();
         let store = Some(shared.store.clone());
         let mut sources = Sources::new(&shared.platform, shared.memory.clone(), store);
@@ -210,7 +211,13 @@ impl Loaded {
             toolsets: toolsets.iter().cloned().map(pb::Toolset::from).collect(),
             catalogue_version: version.to_wire(),
             missing_upstreams: missing,
-            sources: offers.values().map(pb::Source::from).collect(),
+            sources: offers
+                .values()
+                .map(|of| pb::Source {
+                    instructions: instructions.get(&of.source).cloned().unwrap_or_default(),
+                    ..of.into()
+                })
+                .collect(),
         };
         let upstreams = imported
             .into_iter()

@@ -29,7 +29,7 @@ use crate::call::{self, Call};
 use crate::catalogue::Catalogue;
 use crate::closing::Closing;
 use crate::connections;
-use crate::content::{self, Asked};
+use crate::content::{self, Asked, InForce, WatchAsked};
 use crate::files::Files;
 use crate::imported::Importer;
 use crate::loaded::{Keys, Loaded, Shared};
@@ -118,7 +118,7 @@ pub(crate) fn start(
     shared.following.follow(loaded.contents());
     let (version, _) = watch::channel(loaded.version());
     let runner = Arc::new(Runner {
-        loaded: ArcSwap::from_pointee(loaded),
+        loaded: Arc::new(ArcSwap::from_pointee(loaded)),
         version,
         readiness: watch::Sender::new(Readiness::Ready),
         is_outdated: AtomicBool::new(false),
@@ -139,7 +139,7 @@ pub(crate) fn start(
 
 /// The service's state.
 pub(crate) struct Runner {
-    loaded: ArcSwap<Loaded>,
+    loaded: Arc<ArcSwap<Loaded>>,
     /// Of catalogue and switches together.
     version: watch::Sender<Digest>,
     readiness: watch::Sender<Readiness>,
@@ -156,6 +156,7 @@ pub(crate) struct Runner {
 impl ToolRunnerService for Runner {
     type WatchCatalogueStream = BoxStream<'static, Result<pb::WatchCatalogueResponse, Status>>;
     type CallToolStream = BoxStream<'static, Result<pb::CallToolResponse, Status>>;
+    type WatchResourcesStream = BoxStream<'static, Result<pb::WatchResourcesResponse, Status>>;
     type RelayStream = BoxStream<'static, Result<pb::RelayResponse, Status>>;
 
     async fn list_tools(
@@ -258,10 +259,29 @@ impl ToolRunnerService for Runner {
         let loaded = self.loaded.load();
         let (max_bytes, now) = (self.config.max_result_bytes, self.shared.ambient.now());
         let admitted = self
-            .check_source(&asked)
+            .check_source(&asked.source, &asked.caller)
             .and_then(|()| content::admit(asked, &loaded, &self.shared.parking, max_bytes, now))
             .map_err(|error| refused(&error))?;
         Ok(Response::new(Box::pin(admitted.get()).await))
+    }
+
+    async fn watch_resources(
+        &self,
+        request: Request<pb::WatchResourcesRequest>,
+    ) -> Result<Response<Self::WatchResourcesStream>, Status> {
+        let asked = WatchAsked::try_from(request.into_inner())
+            .map_err(|invalid| wardgate_rpc::invalid(&invalid))?;
+        let loaded = self.loaded.load();
+        let admitted = self
+            .check_source(&asked.source, &asked.caller)
+            .and_then(|()| content::admit_watch(asked, &loaded, self.shared.ambient.now()))
+            .map_err(|error| refused(&error))?;
+        let in_force = InForce {
+            loaded: Arc::clone(&self.loaded),
+            switchboard: Arc::clone(&self.switchboard),
+            changes: self.version.subscribe(),
+        };
+        Ok(Response::new(admitted.run(in_force).boxed()))
     }
 
     async fn set_switch(
@@ -383,9 +403,9 @@ impl Runner {
     }
 
     /// A source that is off for its caller is answered like one that does not exist.
-    fn check_source(&self, asked: &Asked) -> Result<(), Error> {
-        let switches = self.switches()?.of_source(&asked.source);
-        if switches.allow(&asked.caller) {
+    fn check_source(&self, source: &str, caller: &Caller) -> Result<(), Error> {
+        let switches = self.switches()?.of_source(source);
+        if switches.allow(caller) {
             Ok(())
         } else {
             Err(Error::UnknownTool)

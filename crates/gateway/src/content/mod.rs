@@ -15,6 +15,7 @@ mod cursor;
 mod get;
 mod index;
 mod list;
+mod resource;
 mod wish;
 
 use std::sync::Arc;
@@ -31,6 +32,7 @@ use crate::view::View;
 pub(crate) use self::cursor::Cursor;
 pub(crate) use self::index::Index;
 pub(crate) use self::list::Listed;
+pub(crate) use self::resource::{Resource, resource};
 
 /// The methods that are answered here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

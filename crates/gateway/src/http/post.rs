@@ -129,7 +129,7 @@ async fn go_on(
             }
         }
         What::Stream => {
-            let opened = sse::open(gateway, &caller);
+            let opened = sse::open(gateway, &caller, &client_ip);
             let answer = opened.unwrap_or_else(|error| Answer::error(None, &error));
             gateway.count(&answer, &client_ip, &caller);
             answer.into_response()
@@ -192,7 +192,8 @@ async fn listener(
     client_ip: &str,
     headers: &HeaderMap,
 ) -> Response {
-    let opened = streamable::listen(gateway, view, (caller, access), headers).await;
+    let who = (caller, access);
+    let opened = streamable::listen(gateway, view, who, client_ip, headers).await;
     let answer = opened.unwrap_or_else(|error| Answer::error(None, &error));
     gateway.count(&answer, client_ip, caller);
     answer.into_response()

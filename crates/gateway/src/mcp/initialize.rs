@@ -1,8 +1,9 @@
 //! `initialize` of the versions before 2026-07-28: what is agreed on. Where there are sessions it begins one; without,
 //! the version travels in the `MCP-Protocol-Version` header of every later request.
 
-use super::discover::{INSTRUCTIONS, capabilities, inner};
+use super::discover::{capabilities, inner};
 use super::envelope::{Request, text_of};
+use super::instructions::instructions;
 use super::{Door, Post, Version};
 use crate::Gateway;
 use crate::reply::{Answer, RpcError, server_info};
@@ -29,7 +30,7 @@ pub(crate) fn negotiate_on_stream(request: &Request<'_>) -> Result<Version, RpcE
     negotiate(request)
 }
 
-pub(super) fn initialize(
+pub(super) async fn initialize(
     gateway: &Gateway,
     post: &Post,
     request: &Request<'_>,
@@ -45,10 +46,11 @@ pub(super) fn initialize(
     {
         capabilities.remove("completions");
     }
+    let instructions = instructions(gateway, &post.caller, &post.view).await;
     let result = serde_json::json!({
         "protocolVersion": version.as_str(),
         "capabilities": capabilities,
-        "instructions": INSTRUCTIONS,
+        "instructions": instructions.text,
     });
     let members = format!(
         r#"{},"serverInfo":{}"#,

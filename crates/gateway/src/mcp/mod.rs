@@ -9,6 +9,7 @@ mod discover;
 mod envelope;
 mod idempotency;
 mod initialize;
+mod instructions;
 mod list_tools;
 mod meta;
 mod repeated;
@@ -29,7 +30,7 @@ use crate::Gateway;
 use crate::call_tool::{self, ToolCall};
 use crate::content;
 use crate::dialogue::{LogLevel, Terms, answered};
-use crate::listen::Script;
+use crate::listen;
 use crate::memory::{self, Subscribe};
 use crate::reply::{Answer, Dialect, RpcError};
 use crate::scopes::Access;
@@ -291,17 +292,14 @@ async fn dispatch(
         }
         "tools/list" => list_tools::list_tools(gateway, post, request, version).await,
         "server/discover" if version.is_modern() => {
-            Ok(discover::discover(gateway, post, request, version))
+            Ok(discover::discover(gateway, post, request, version).await)
         }
         // The plain endpoint has one answer to one POST.
         LISTEN if version.is_modern() && post.door == Door::Mcp => {
-            let offered = content::offered(gateway, &post.view);
-            let script = Script::of_subscription(request, offered)?;
-            let listeners = gateway.listeners();
-            listeners.open(&post.caller, script, gateway.ambient())
+            Box::pin(listen::listen(gateway, post, request)).await
         }
         "initialize" if !version.is_modern() => {
-            let answer = initialize::initialize(gateway, post, request, version);
+            let answer = initialize::initialize(gateway, post, request, version).await;
             if post.door != Door::Mcp || post.is_batch() {
                 return Ok(answer);
             }
@@ -319,10 +317,9 @@ async fn dispatch(
         method
             if let Some(subscribe) = Subscribe::named(method)
                 && !version.is_modern()
-                && post.door != Door::Message
-                && post.view.has_conversations() =>
+                && post.door != Door::Message =>
         {
-            subscribe.answer(gateway, post, request, version).await
+            Box::pin(subscribe.answer(gateway, post, request, version)).await
         }
         method
             if let Some(of_memory) = of_memory(method)

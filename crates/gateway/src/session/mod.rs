@@ -71,6 +71,8 @@ pub(crate) enum Purpose {
     ConnectLink,
     /// Where a browser stands that came by such a link.
     ConnectVisit,
+    /// What a session is subscribed to.
+    Subscriptions,
 }
 
 impl Purpose {
@@ -89,15 +91,18 @@ impl Purpose {
             Self::SseRelay => "wardgate sse relay 1",
             Self::ConnectLink => "wardgate connect link 1",
             Self::ConnectVisit => "wardgate connect visit 1",
+            Self::Subscriptions => "wardgate subscriptions 1",
         }
     }
 
     /// After this time it is like one that never was.
     pub(crate) fn lasts(self) -> Duration {
         match self {
-            Self::UpstreamSession | Self::Session | Self::SseStream | Self::Task => {
-                Duration::from_hours(24)
-            }
+            Self::UpstreamSession
+            | Self::Session
+            | Self::SseStream
+            | Self::Task
+            | Self::Subscriptions => Duration::from_hours(24),
             Self::UpstreamEvent
             | Self::UpstreamArguments
             | Self::Event
@@ -112,7 +117,9 @@ impl Purpose {
     /// The longest text that is handed out and looked at, in bytes.
     fn longest(self) -> usize {
         match self {
-            Self::RequestState | Self::PendingCall | Self::Task => MAX_IN_BODY,
+            Self::RequestState | Self::PendingCall | Self::Task | Self::Subscriptions => {
+                MAX_IN_BODY
+            }
             Self::UpstreamArguments => MAX_IN_STORE,
             _ => MAX_IN_HEADER,
         }

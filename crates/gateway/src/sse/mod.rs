@@ -30,7 +30,7 @@ use wardgate_domain::{Caller, Digest};
 
 use crate::Gateway;
 use crate::content;
-use crate::listen::Script;
+use crate::listen::{Listens, Script};
 use crate::mcp::{self, Post, cancelled, scan};
 use crate::reply::{Answer, RpcError};
 use crate::session::Purpose;
@@ -54,12 +54,21 @@ struct Place {
 }
 
 /// Opens a stream for `caller`, whose first event says where its messages go.
-pub(crate) fn open(gateway: &Arc<Gateway>, caller: &Arc<Caller>) -> Result<Answer, RpcError> {
+pub(crate) fn open(
+    gateway: &Arc<Gateway>,
+    caller: &Arc<Caller>,
+    client_ip: &str,
+) -> Result<Answer, RpcError> {
     let number = u64::from_be_bytes(gateway.ambient().random());
-    let script = Script::of_get(
-        Some(digest(number)),
-        content::offered(gateway, &View::Everything),
-    );
+    let who = Listens {
+        gateway: Arc::clone(gateway),
+        caller: Arc::clone(caller),
+        client_ip: client_ip.to_owned(),
+        view: View::Everything,
+    };
+    let session = Some(digest(number));
+    let offered = content::offered(gateway, &who.view);
+    let script = Script::of_get(session, offered).hearing(who.subscribed(session, offered, false));
     let listening = gateway
         .listeners()
         .listen(caller, script, gateway.ambient())?;

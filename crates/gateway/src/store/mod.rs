@@ -5,6 +5,7 @@
 //!   sessions      of clients before 2026-07-28                 gone when they end or lie idle
 //!   streams       answers as events, for Last-Event-ID         gone after an hour, or for newer ones
 //!   letters       what one replica learnt and another awaits   gone after an hour
+//!   subscriptions of clients before 2026-07-28                 gone when unused for a day
 //! ```
 //!
 //! Whatever a client was told, asked or said comes sealed and is stored so. No operation takes longer than [`LIMIT`].
@@ -17,6 +18,7 @@ mod postgres;
 mod sessions;
 mod sqlite;
 mod streams;
+mod subscriptions;
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -34,6 +36,7 @@ use database::{Database, Value};
 pub(crate) use letters::LetterId;
 pub(crate) use sessions::{Held, SessionId};
 pub(crate) use streams::{Kept, ReplicaId, State, StreamId, Written};
+pub(crate) use subscriptions::SubscriptionsId;
 
 /// How long one operation may take.
 const LIMIT: Duration = Duration::from_secs(2);
@@ -174,6 +177,7 @@ impl Store {
             streams::SWEEP,
             streams::SWEEP_REPLICAS,
             letters::SWEEP,
+            subscriptions::SWEEP,
         ] {
             let bounds = [now.as_micros().into(), SWEEP.into()];
             most = most.max(self.execute(statement, bounds).await?);

@@ -9,7 +9,10 @@ use super::LIMIT;
 pub(super) const SCHEMA: Schema = Schema {
     name: "gateway",
     lock: 0x5741_5244_4741_5445,
-    migrations: &[include_str!("postgres/0001_sessions.sql")],
+    migrations: &[
+        include_str!("postgres/0001_sessions.sql"),
+        include_str!("postgres/0002_subscriptions.sql"),
+    ],
 };
 
 const CONNECTIONS: u32 = 8;

@@ -7,6 +7,8 @@ use super::sessions::{EACH, IDLE};
 use super::streams::ALIVE;
 use super::*;
 
+mod subscriptions;
+
 /// A database of one test's own.
 enum TestDatabase {
     Sqlite { dir: TempDir },

@@ -19,7 +19,7 @@ use super::resuming::resume;
 use super::{Session, enter};
 use crate::Gateway;
 use crate::content;
-use crate::listen::Script;
+use crate::listen::{Listens, Script};
 use crate::memory::ConversationUri;
 use crate::reply::{Answer, RpcError};
 use crate::scopes::Access;
@@ -32,14 +32,24 @@ pub(crate) async fn listen(
     gateway: &Arc<Gateway>,
     view: &View,
     (caller, access): (&Arc<Caller>, &Access),
+    client_ip: &str,
     headers: &HeaderMap,
 ) -> Result<Answer, RpcError> {
+    let offered = content::offered(gateway, view);
+    let who = Listens {
+        gateway: Arc::clone(gateway),
+        caller: Arc::clone(caller),
+        client_ip: client_ip.to_owned(),
+        view: view.clone(),
+    };
     let Some(session) = enter(gateway, view, caller, headers).await? else {
-        let script = Script::of_get(None, content::offered(gateway, view));
+        let script = Script::of_get(None, offered).hearing(who.subscribed(None, offered, false));
         return gateway.listeners().open(caller, script, gateway.ambient());
     };
     let place = Place::of_headers(gateway, caller, &session, headers)?;
-    let mut script = Script::of_get(Some(session.digest()), content::offered(gateway, view));
+    let id = Some(session.digest());
+    let was_away = place == Some(Place::Listening);
+    let mut script = Script::of_get(id, offered);
     match place {
         None => {}
         Some(Place::Listening) => {
@@ -56,6 +66,7 @@ pub(crate) async fn listen(
             return resume(gateway, comer, &session, place).await;
         }
     }
+    let script = script.hearing(who.subscribed(id, offered, was_away));
     let listener = Listener {
         gateway: Arc::clone(gateway),
         caller: Arc::clone(caller),

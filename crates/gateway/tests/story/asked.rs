@@ -20,6 +20,7 @@ fn asks(requests: &Value) -> Event {
             status: pb::OutcomeStatus::Ok.into(),
             ..pb::ResultFacts::default()
         }),
+        connect: None,
     })
 }
 

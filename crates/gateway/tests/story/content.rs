@@ -36,7 +36,7 @@ fn entry(name: &str, definition: &str) -> pb::ContentEntry {
 }
 
 /// Offers two prompts, `doors` resources and a template.
-async fn offer(world: &World, doors: usize) {
+pub(crate) async fn offer(world: &World, doors: usize) {
     let kinds = [OfferKind::Prompts, OfferKind::Resources];
     let source = pb::Source {
         name: "guides".to_owned(),
@@ -115,9 +115,10 @@ async fn what_sources_offer_is_announced_and_listed_in_every_version() {
     let world = world().await;
     let initialized = world.message(LEGACY, "initialize", r#""protocolVersion":"2025-11-25""#);
     let changes = json!({ "listChanged": true });
+    let resources = json!({ "subscribe": true, "listChanged": true });
     assert_eq!(
         Reply::to(initialized).await.at("/result/capabilities"),
-        json!({ "tools": changes, "prompts": changes, "resources": changes, "completions": {}, "logging": {} })
+        json!({ "tools": changes, "prompts": changes, "resources": resources, "completions": {}, "logging": {} })
     );
     for version in [MODERN, LEGACY, OLDEST] {
         let prompts = Reply::to(ask(&world, version, "prompts/list", &json!({}))).await;

@@ -23,6 +23,7 @@ fn waits(requests: &str) -> pb::InputRequired {
             status: pb::OutcomeStatus::Ok.into(),
             ..pb::ResultFacts::default()
         }),
+        connect: None,
     }
 }
 

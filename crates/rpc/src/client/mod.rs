@@ -23,7 +23,9 @@ pub use connections::{
     Connect, Connection, ConnectionDescription, FinishConnection, Person, RemoveConnections,
     StartConnection, StartedConnection,
 };
-pub use content::{Content, ContentEntry, ContentResult, ContentSource, GetContent, Given, Wanted};
+pub use content::{
+    Content, ContentEntry, ContentResult, ContentSource, GetContent, Given, Wanted, WatchResources,
+};
 pub use interaction::{InputRequired, Interaction, LogMessage, Progress, Resumption};
 pub use memory::{
     Added, Addition, ContextWindow, Hit, Listed, MemoryClient, OnBehalfOf, Page, Session, Turn,

@@ -16,7 +16,7 @@ use wardgate_proto::toolrunner::v1::tool_runner_service_client::ToolRunnerServic
 use super::relay;
 use super::{
     CallError, Content, ContentResult, GetContent, InputRequired, Interaction, LogMessage,
-    Progress, Relay, Relayed, open_request, request, within,
+    Progress, Relay, Relayed, WatchResources, open_request, request, within,
 };
 use crate::Link;
 
@@ -58,6 +58,8 @@ pub struct Source {
     pub switches: ToolSwitches,
     /// Which clients' messages can be carried to it as they stand.
     pub carriage: Carriage,
+    /// What an MCP server says of itself, as approved; empty where there is nothing.
+    pub instructions: String,
 }
 
 /// Which clients' messages can be carried to an MCP server as they stand.
@@ -314,6 +316,21 @@ impl ToolRunnerClient {
         .await
     }
 
+    /// Tells when resources change: first which of them can be watched, then those that changed, all by the source's
+    /// own URIs. It ends with the first of the permits.
+    pub async fn watch_resources(
+        &self,
+        watch: WatchResources<'_>,
+    ) -> Result<impl Stream<Item = Result<Vec<String>, CallError>> + use<>, CallError> {
+        let mut client = self.client.clone();
+        let message = watch.into();
+        let told = within(self.limit, async move {
+            let told = client.watch_resources(open_request(message)).await?;
+            Ok(told.into_inner())
+        });
+        Ok(told.await?.map(|told| Ok(told?.uris)))
+    }
+
     /// Carries one exchange to an upstream server, until the server ends it. Dropping the stream ends it there too.
     /// An error at once means that nothing was sent.
     pub async fn relay(
@@ -371,6 +388,7 @@ impl TryFrom<pb::Source> for Source {
         };
         Ok(Self {
             carriage,
+            instructions: source.instructions,
             name: source.name,
             prefix: source.prefix,
             facts,

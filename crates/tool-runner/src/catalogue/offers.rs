@@ -111,6 +111,7 @@ impl From<&Offers> for pb::Source {
             tools: tools
                 .map(|(own, name)| (own.clone(), name.to_string()))
                 .collect(),
+            instructions: String::new(),
             // They change more often than the catalogue.
             switches: Vec::new(),
             carriage: pb::Carriage::Unspecified.into(),

@@ -60,7 +60,7 @@ pub(super) enum Named {
 }
 
 impl Named {
-    fn read(decided: &[u8]) -> Option<Self> {
+    pub(super) fn read(decided: &[u8]) -> Option<Self> {
         #[derive(Deserialize)]
         #[serde(deny_unknown_fields)]
         struct Decided {

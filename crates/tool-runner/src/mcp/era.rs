@@ -77,6 +77,10 @@ pub(super) fn still_holds(since: Instant) -> bool {
 
 /// What the first exchange with a server settled.
 #[derive(Debug, Clone, Copy)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is one thing that a server says it has"
+)]
 pub(super) struct Handshake {
     pub(super) era: Era,
     pub(super) version: &'static str,
@@ -84,6 +88,8 @@ pub(super) struct Handshake {
     pub(super) eras: Eras,
     /// The server announces changes of its lists.
     pub(super) announces: bool,
+    /// The server tells of changes of single resources.
+    pub(super) subscribes: bool,
     /// Its tools can be called as tasks of 2025-11-25.
     pub(super) tasks: bool,
     /// A legacy server takes a level for its logs.
@@ -130,6 +136,9 @@ struct Capabilities {
 struct ListCapability {
     #[serde(default, rename = "listChanged")]
     list_changed: bool,
+    /// Of resources.
+    #[serde(default)]
+    subscribe: bool,
 }
 
 impl Capabilities {
@@ -143,6 +152,10 @@ impl Capabilities {
     fn announce(&self) -> bool {
         let lists = [&self.tools, &self.prompts, &self.resources];
         lists.into_iter().flatten().any(|list| list.list_changed)
+    }
+
+    fn subscribe(&self) -> bool {
+        self.resources.as_ref().is_some_and(|it| it.subscribe)
     }
 }
 
@@ -184,6 +197,7 @@ pub(super) fn read_probe(answer: Result<Box<RawValue>, RpcError>) -> Result<Prob
             version: MODERN,
             eras: if is_legacy { Eras::Both } else { Eras::Modern },
             announces: capabilities.announce(),
+            subscribes: capabilities.subscribe(),
             tasks: false,
             // It is told with each request.
             logs: false,
@@ -218,6 +232,7 @@ pub(super) fn read_initialize(result: &RawValue) -> Result<Handshake, UpstreamEr
         version,
         eras: Eras::Legacy,
         announces: initialized.capabilities.announce(),
+        subscribes: initialized.capabilities.subscribe(),
         tasks: version == LATEST_LEGACY && initialized.capabilities.calls_as_tasks(),
         logs: initialized.capabilities.logging.is_some(),
     })

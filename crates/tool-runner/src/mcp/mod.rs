@@ -30,6 +30,7 @@ mod quota;
 mod result;
 mod settings;
 mod stdio;
+mod subscriptions;
 mod task;
 mod upstream;
 
@@ -48,6 +49,7 @@ pub(crate) use open_exchange::OpenExchange;
 pub(crate) use participation::{ClientCapabilities, InvalidParticipation, Participation};
 pub(crate) use result::{CallResult, check_complete};
 pub(crate) use settings::{Program, Transport};
+pub(crate) use subscriptions::Ear;
 pub(crate) use upstream::Upstream;
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! What can be asked of an upstream server.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
@@ -27,6 +27,7 @@ use super::personal::Personal;
 use super::profiles::Profiles;
 use super::result::{CallResult, check_complete};
 use super::settings::Transport;
+use super::subscriptions::Ear;
 use crate::egress::EgressError;
 
 /// Further connections to one legacy server whose clients can be asked something: processes, or sessions.
@@ -111,6 +112,16 @@ impl Upstream {
     /// The same of its resources and their templates.
     pub(crate) fn resources_changed(&self) -> watch::Receiver<u64> {
         self.link.events.resources_changes()
+    }
+
+    /// What the server says of itself; none before it was connected to.
+    pub(crate) fn instructions(&self) -> Option<Arc<str>> {
+        self.link.events.instructions()
+    }
+
+    /// Hears from now on when these resources change. The server may refuse any of them.
+    pub(crate) fn listen(&self, uris: BTreeSet<String>) -> Ear {
+        self.link.events.subscriptions.listen(uris)
     }
 
     /// The server's tools, without those that cannot be offered.

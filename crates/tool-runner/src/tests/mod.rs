@@ -26,3 +26,4 @@ mod statement_log;
 mod switches;
 mod talks;
 mod upstream_content;
+mod watching;

@@ -8,7 +8,7 @@ use futures::channel::mpsc;
 use futures::stream::{self, BoxStream};
 use futures::{StreamExt, TryStreamExt};
 use serde_json::Value;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{broadcast, oneshot, watch};
 use tonic::{Request, Response, Status};
 use wardgate_domain::{
     Ambient, CallToRun, Caller, Digest, OfferKind, PermitVerifier, SignedPermit, ToolFacts,
@@ -59,6 +59,11 @@ pub(crate) struct ToolRunner {
     pub(crate) got: Log<pb::GetContentRequest>,
     /// What comes of the next ones; a result without these.
     pub(crate) gives: Mutex<VecDeque<Result<pb::GetContentResponse, ErrorReason>>>,
+    /// Resources that were asked to be watched.
+    pub(crate) watched: Log<pb::WatchResourcesRequest>,
+    /// Says to everyone who watches that the resource of this own URI changed; what does not begin with `own` is not
+    /// watched. None ends every watch.
+    pub(crate) touched: broadcast::Sender<Option<String>>,
     /// Exchanges with upstream servers.
     pub(crate) relays: Relays,
     catalogue: watch::Sender<Option<Vec<pb::Tool>>>,
@@ -135,6 +140,8 @@ impl ToolRunner {
             content: Mutex::default(),
             got: Log::default(),
             gives: Mutex::default(),
+            watched: Log::default(),
+            touched: broadcast::Sender::new(64),
             relays: Relays::default(),
             catalogue: watch::Sender::new(Some(tools)),
             next: Mutex::default(),
@@ -184,6 +191,20 @@ impl ToolRunner {
                 request.caller.as_ref(),
                 Some(facts),
                 &request.decided_json,
+            )
+        })
+    }
+
+    /// The permits must cover each resource.
+    fn admits_watch(&self, request: &pb::WatchResourcesRequest) -> bool {
+        let facts = self.facts_of_source(&request.source);
+        let facts = facts.iter().find(|it| it.kind == OfferKind::Resources);
+        request.resources.iter().all(|resource| {
+            self.covers(
+                resource.permit.as_ref(),
+                request.caller.as_ref(),
+                facts.cloned(),
+                &resource.decided_json,
             )
         })
     }
@@ -400,6 +421,34 @@ impl ToolRunnerService for ToolRunner {
         let given = self.gives.lock().unwrap().pop_front();
         let given = given.unwrap_or_else(|| Ok(given_content(r#"{"secret":[1.10]}"#)));
         given.map(Response::new).map_err(failure)
+    }
+
+    type WatchResourcesStream = BoxStream<'static, Result<pb::WatchResourcesResponse, Status>>;
+
+    async fn watch_resources(
+        &self,
+        request: Request<pb::WatchResourcesRequest>,
+    ) -> Result<Response<Self::WatchResourcesStream>, Status> {
+        let request = request.into_inner();
+        self.watched.push(request.clone());
+        if !self.admits_watch(&request) {
+            return Err(failure(ErrorReason::PermitRefused));
+        }
+        let own = |resource: &pb::WatchedResource| {
+            let decided: Value = serde_json::from_slice(&resource.decided_json).unwrap();
+            decided["uri"].as_str().unwrap().to_owned()
+        };
+        let uris = request.resources.iter().map(own);
+        let uris: Vec<_> = uris.filter(|uri| uri.starts_with("own")).collect();
+        let touched = stream::unfold(self.touched.subscribe(), async |mut touched| {
+            Some((touched.recv().await.ok()??, touched))
+        });
+        let watched = uris.clone();
+        let touched = touched.filter(move |uri| std::future::ready(watched.contains(uri)));
+        let touched = touched.map(|uri| vec![uri]);
+        let told = stream::once(async { uris }).chain(touched);
+        let told = told.map(|uris| Ok(pb::WatchResourcesResponse { uris }));
+        Ok(Response::new(told.boxed()))
     }
 
     async fn set_switch(

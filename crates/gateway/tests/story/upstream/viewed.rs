@@ -242,8 +242,9 @@ async fn prompts_and_resources_are_asked_for_and_given_by_their_own_names() {
 async fn the_gateway_says_who_it_is_and_what_that_source_has() {
     let world = viewed().await;
     let changes = json!({ "listChanged": true });
+    let resources = json!({ "subscribe": true, "listChanged": true });
     let all =
-        json!({ "tools": changes, "prompts": changes, "resources": changes, "completions": {} });
+        json!({ "tools": changes, "prompts": changes, "resources": resources, "completions": {} });
     let begun = ask(
         &world,
         LEGACY,
@@ -261,7 +262,6 @@ async fn the_gateway_says_who_it_is_and_what_that_source_has() {
     // What only the whole has is not here.
     for (version, method) in [
         (LEGACY, "memory/get_or_create"),
-        (LEGACY, "resources/subscribe"),
         (MODERN, "memory/search"),
         (MODERN, "ping"),
     ] {

@@ -13,7 +13,7 @@ use crate::catalogue::derive::Derive;
 use crate::catalogue::result_shape::{ResultShape, Shape};
 use crate::catalogue::schema;
 use crate::catalogue::source::{McpSettings, Offered};
-use crate::content::in_meta;
+use crate::content::in_definition;
 use crate::executor;
 use crate::pins::Definition;
 use crate::resilience::LimitSettings;
@@ -50,7 +50,11 @@ impl Tool {
             aliases: Vec::new(),
             definition_json: {
                 let shown = plain(definition.without_name());
-                let shown = if links { linked(source, &shown) } else { shown };
+                let shown = if links {
+                    in_definition(source, &shown)
+                } else {
+                    shown
+                };
                 shown.into()
             },
             time_limit: None,
@@ -90,25 +94,6 @@ fn plain(definition: String) -> String {
     format!("{{{}}}", members.collect::<Vec<_>>().join(","))
 }
 
-/// A definition whose page, if it names one, is the resource that clients know.
-fn linked(source: &str, definition: &str) -> String {
-    let members: BTreeMap<String, &RawValue> = serde_json::from_str(definition).unwrap_or_default();
-    let meta = members.get("_meta").map(|meta| meta.get());
-    let Some(before) = meta.and_then(|meta| serde_json::from_str::<Value>(meta).ok()) else {
-        return definition.to_owned();
-    };
-    let mut meta = before.clone();
-    in_meta(source, &mut meta);
-    if meta == before {
-        return definition.to_owned();
-    }
-    let mut text = format!(r#"{{"_meta":{meta}"#);
-    for (name, value) in members.iter().filter(|(name, _)| *name != "_meta") {
-        text += &format!(",{}:{value}", Value::from(name.as_str()));
-    }
-    text + "}"
-}
-
 /// SHA-256 over all that is known of the tool. `Debug` keeps the parts apart.
 fn digest(
     definition: &Definition,
@@ -133,19 +118,6 @@ mod tests {
             r#"{"a":1.10}"#,
         ] {
             assert_eq!(plain(other.to_owned()), other);
-        }
-    }
-
-    #[test]
-    fn a_page_is_named_as_clients_know_it_and_the_rest_stays_as_it_is_written() {
-        let definition =
-            r#"{"inputSchema":{"maximum":1.10},"_meta":{"ui":{"resourceUri":"ui://p/m"}}}"#;
-        assert_eq!(
-            linked("notes", definition),
-            r#"{"_meta":{"ui":{"resourceUri":"ui://notes/p/m"}},"inputSchema":{"maximum":1.10}}"#
-        );
-        for other in [r#"{"a":1.10}"#, r#"{"_meta":{"x":1.10}}"#] {
-            assert_eq!(linked("notes", other), other);
         }
     }
 }

@@ -33,7 +33,7 @@ use crate::mcp::{News, Upstream, UpstreamError, Wanted};
 use crate::resilience::{Health, SourceGuard};
 
 pub(super) use self::entries::Entries;
-pub(crate) use self::links::{in_content, in_meta};
+pub(crate) use self::links::{in_content, in_definition};
 
 /// JSON-RPC: there is no such method.
 const NOT_FOUND: i64 = -32601;
@@ -165,7 +165,7 @@ impl OfUpstream {
     }
 
     /// Whether a resource of this URI is offered: it is named, or one of a template that is.
-    fn offers_resource(&self, uri: &str) -> bool {
+    pub(super) fn offers_resource(&self, uri: &str) -> bool {
         let is_of = |template: &String| {
             let template = template.parse::<UriTemplate>();
             template.is_ok_and(|template| template.read(uri).is_some())

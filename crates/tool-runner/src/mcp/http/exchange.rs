@@ -23,7 +23,7 @@ use crate::egress::{self, Body, Client, Response};
 use crate::mcp::era::Era;
 use crate::mcp::error::UpstreamError;
 use crate::mcp::events::Events;
-use crate::mcp::listen;
+use crate::mcp::listen::Line;
 use crate::mcp::message::{self, Incoming, Part, Request};
 use crate::mcp::news::{self, Listener, News, Question};
 
@@ -113,20 +113,6 @@ impl Exchange {
         members: &[(&'static str, Part<'_>)],
     ) -> Result<(), UpstreamError> {
         self.say(message::notification(method, members)?).await
-    }
-
-    /// Takes what the server announces until it ends the stream.
-    pub(super) async fn listen(self: &Arc<Self>) -> Result<(), UpstreamError> {
-        match self.era {
-            Era::Modern => self.request(&listen::request(), None).await.map(drop),
-            Era::Legacy => {
-                let response = self.get(None).await?;
-                match self.follow(response.body, None, None).await {
-                    Err(UpstreamError::Broken(_)) => Ok(()),
-                    outcome => outcome.map(drop),
-                }
-            }
-        }
     }
 
     /// Tells the server to forget the session, if there is one.
@@ -385,6 +371,21 @@ impl Exchange {
             other => self.events.unsolicited(&other),
         }
         None
+    }
+}
+
+impl Line for Arc<Exchange> {
+    async fn ask(&self, request: &Request<'_>) -> Answer {
+        self.request(request, None).await
+    }
+
+    async fn overhear(&self) -> Result<(), UpstreamError> {
+        let response = self.get(None).await?;
+        self.events.subscriptions.opened();
+        match self.follow(response.body, None, None).await {
+            Err(UpstreamError::Broken(_)) => Ok(()),
+            outcome => outcome.map(drop),
+        }
     }
 }
 

@@ -100,12 +100,10 @@ impl Dialer {
             "connected to an upstream server"
         );
         let stop = CancellationToken::new();
-        self.tasks.spawn(attend(
-            Arc::clone(&exchange),
-            // The plain connection hears of them.
-            handshake.announces && self.profile.is_empty(),
-            stop.clone(),
-        ));
+        // The plain connection hears of changes.
+        let hears = self.profile.is_empty().then_some(handshake);
+        self.tasks
+            .spawn(attend(Arc::clone(&exchange), hears, stop.clone()));
         Ok(Connection {
             exchange,
             logging: Logging::of(handshake),
@@ -123,7 +121,10 @@ impl Dialer {
         }
         let exchange = Arc::new(self.exchange(Era::Modern, Some(era::MODERN), None));
         match exchange.request(&era::discover(), None).await {
-            Ok(result) => era::read_probe(Ok(result)),
+            Ok(result) => {
+                self.events.learn(&result);
+                era::read_probe(Ok(result))
+            }
             Err(UpstreamError::Rpc(error)) => era::read_probe(Err(error)),
             Err(UpstreamError::Status(status))
                 if !matches!(status, 401 | 403 | 407 | 429 | 502..=504) =>
@@ -151,6 +152,7 @@ impl Dialer {
             id.set_sensitive(true);
             id
         });
+        self.events.learn(&result);
         Ok((era::read_initialize(&result)?, session))
     }
 
@@ -181,9 +183,10 @@ fn is_session_id(id: &HeaderValue) -> bool {
 }
 
 /// Listens for changes while the connection is in use, and ends its session after that.
-async fn attend(exchange: Arc<Exchange>, announces: bool, stop: CancellationToken) {
-    if announces {
-        let listening = listen::forever(&exchange.events, || exchange.listen());
+async fn attend(exchange: Arc<Exchange>, hears: Option<Handshake>, stop: CancellationToken) {
+    if let Some(handshake) = hears {
+        let events = Arc::clone(&exchange.events);
+        let listening = listen::attend(Arc::clone(&exchange), events, handshake);
         stop.run_until_cancelled(listening).await;
     }
     stop.cancelled().await;

@@ -19,7 +19,7 @@ use super::backoff::Backoff;
 use super::era::{self, Era, Handshake, Probe, Verdict};
 use super::error::UpstreamError;
 use super::events::Events;
-use super::listen;
+use super::listen::{self, Line};
 use super::logging::Logging;
 use super::message::Request;
 use super::news::Listener;
@@ -93,13 +93,15 @@ impl Launcher {
         self.wait_for_turn().await?;
         let (process, handshake) = self.open().await?;
         process.channel.take_into_use();
-        let listening = (handshake.era == Era::Modern
-            && handshake.announces
-            && self.profile.is_empty())
-        .then(|| {
+        // The plain connection hears of changes.
+        let listening = self.profile.is_empty().then(|| {
             let stop = CancellationToken::new();
-            let listening =
-                listen_for_changes(Arc::clone(&process.channel), Arc::clone(&self.events));
+            let line = Pipe {
+                channel: Arc::clone(&process.channel),
+                events: Arc::clone(&self.events),
+                era: handshake.era,
+            };
+            let listening = listen::attend(line, Arc::clone(&self.events), handshake);
             self.tasks
                 .spawn(stop.clone().run_until_cancelled_owned(listening));
             stop.drop_guard()
@@ -159,24 +161,41 @@ impl Launcher {
             let discover = era::discover();
             let probe = process.channel.request(&discover, Era::Modern, None);
             let answered = match timeout(PROBE_LIMIT, probe).await {
-                Ok(Ok(result)) => era::read_probe(Ok(result))?,
+                Ok(Ok(result)) => {
+                    self.events.learn(&result);
+                    era::read_probe(Ok(result))?
+                }
                 Ok(Err(UpstreamError::Rpc(error))) => era::read_probe(Err(error))?,
                 Ok(Err(_)) | Err(_) => Probe::Legacy,
             };
             if let Probe::Modern(handshake) = answered {
                 return Ok((process, handshake));
             }
-            if let Ok(handshake) = initialize(&process.channel, self.profile).await {
+            if let Ok(handshake) = self.initialize(&process.channel).await {
                 self.verdict.note(Era::Legacy);
                 return Ok((process, handshake));
             }
         }
         let process = self.start()?;
-        let handshake = initialize(&process.channel, self.profile).await?;
+        let handshake = self.initialize(&process.channel).await?;
         if !self.verdict.is_legacy() {
             self.verdict.note(Era::Legacy);
         }
         Ok((process, handshake))
+    }
+
+    async fn initialize(&self, channel: &Channel) -> Result<Handshake, UpstreamError> {
+        let initialize = era::initialize(self.profile);
+        let result = timeout(
+            INITIALIZE_LIMIT,
+            channel.request(&initialize, Era::Legacy, None),
+        )
+        .await
+        .unwrap_or(Err(UpstreamError::Timeout))?;
+        self.events.learn(&result);
+        let handshake = era::read_initialize(&result)?;
+        channel.notify("notifications/initialized").await?;
+        Ok(handshake)
     }
 
     fn start(&self) -> Result<Process, UpstreamError> {
@@ -184,24 +203,24 @@ impl Launcher {
     }
 }
 
-async fn initialize(channel: &Channel, profile: Profile) -> Result<Handshake, UpstreamError> {
-    let initialize = era::initialize(profile);
-    let result = timeout(
-        INITIALIZE_LIMIT,
-        channel.request(&initialize, Era::Legacy, None),
-    )
-    .await
-    .unwrap_or(Err(UpstreamError::Timeout))?;
-    let handshake = era::read_initialize(&result)?;
-    channel.notify("notifications/initialized").await?;
-    Ok(handshake)
+/// The way on which it is listened.
+#[derive(Clone)]
+struct Pipe {
+    channel: Arc<Channel>,
+    events: Arc<Events>,
+    era: Era,
 }
 
-/// Keeps one listening request with the server.
-async fn listen_for_changes(channel: Arc<Channel>, events: Arc<Events>) {
-    let request = listen::request();
-    let once = || async { channel.request(&request, Era::Modern, None).await.map(drop) };
-    listen::forever(&events, once).await;
+impl Line for Pipe {
+    async fn ask(&self, request: &Request<'_>) -> Result<Box<RawValue>, UpstreamError> {
+        self.channel.request(request, self.era, None).await
+    }
+
+    /// There is but one way, on which everything is heard.
+    async fn overhear(&self) -> Result<(), UpstreamError> {
+        self.events.subscriptions.opened();
+        std::future::pending().await
+    }
 }
 
 impl Connection {

@@ -26,7 +26,7 @@ use crate::mcp::{
     Transport, UpstreamError, Wanted,
 };
 
-fn settings(url: &str) -> Transport {
+pub(super) fn settings(url: &str) -> Transport {
     let url: url::Url = url.parse().unwrap();
     let private = PrivateAddresses::Allowed;
     let egress = EgressSettings::of(&url, [], private, Duration::from_secs(20), 1 << 20);
@@ -66,6 +66,7 @@ async fn servers_of_both_eras_are_listed_called_read_and_prompted() {
         let (_, url) = fixture(era, json).await;
         let upstream = upstream(&settings(&url));
         assert_eq!(upstream.list_tools(soon()).await.unwrap().len(), 6, "{era}");
+        assert_eq!(upstream.instructions().as_deref(), Some("Grow first."));
         let echoed = call(&upstream, "echo", r#"{"region":"Zürich"}"#)
             .await
             .unwrap();

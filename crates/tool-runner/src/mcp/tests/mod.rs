@@ -7,6 +7,7 @@ pub(crate) mod program;
 mod script;
 mod scripted;
 mod stdio;
+mod subscriptions;
 
 use std::time::Duration;
 
