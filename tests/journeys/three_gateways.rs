@@ -16,6 +16,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::task::{LocalSet, spawn_local};
 use tokio::time::timeout;
 use wardgate_testkit::{Process, run, until};
 
@@ -485,6 +486,10 @@ async fn modern(client: Client, name: String) -> End {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn no_call_is_lost_doubled_or_answered_elsewhere_while_every_gateway_is_killed_once() {
+    LocalSet::new().run_until(every_gateway_is_killed()).await;
+}
+
+async fn every_gateway_is_killed() {
     let Some(database) = Database::make().await else {
         return;
     };
@@ -497,7 +502,7 @@ async fn no_call_is_lost_doubled_or_answered_elsewhere_while_every_gateway_is_ki
     for number in 0..CLIENTS {
         let (legacy, newer) = (client.clone(), client.clone());
         let (heard, also_heard) = (Arc::clone(&ends), Arc::clone(&ends));
-        clients.push(tokio::spawn(async move {
+        clients.push(spawn_local(async move {
             let session = legacy.session().await;
             for id in 0..CALLS as u64 {
                 // Two at once, so that there are streams to mistake for each other.
@@ -518,7 +523,7 @@ async fn no_call_is_lost_doubled_or_answered_elsewhere_while_every_gateway_is_ki
                     .extend(names.into_iter().zip([one, other]));
             }
         }));
-        clients.push(tokio::spawn(async move {
+        clients.push(spawn_local(async move {
             for call in 0..CALLS {
                 let name = format!("modern {number}.{call}");
                 let end = timeout(PATIENCE, modern(newer.clone(), name.clone()));
@@ -534,9 +539,8 @@ async fn no_call_is_lost_doubled_or_answered_elsewhere_while_every_gateway_is_ki
         })
         .await;
         let port = cluster.gateways[index].0;
-        tokio::task::block_in_place(|| cluster.gateways[index].1.kill());
-        let again = tokio::task::block_in_place(|| cluster.gateway(port));
-        cluster.gateways[index].1 = again;
+        cluster.gateways[index].1.kill();
+        cluster.gateways[index].1 = cluster.gateway(port);
         ready(port).await;
     }
     for client in clients {
