@@ -13,11 +13,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use futures::future::join_all;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::runtime::Builder;
+use tokio::task::{LocalSet, spawn_local};
 use tokio::time::timeout;
 use wardgate_testkit::{Process, run, until};
 
@@ -485,41 +484,12 @@ async fn modern(client: Client, name: String) -> End {
     }
 }
 
-/// How each call ended, by the name it was made under.
-type Ends = Mutex<Vec<(String, End)>>;
-
-async fn legacy_calls(client: &Client, number: usize, ends: &Ends) {
-    let session = client.session().await;
-    for id in 0..CALLS as u64 {
-        // Two at once, so that there are streams to mistake for each other.
-        let call = |id: u64| Call {
-            client: client.clone(),
-            session: session.clone(),
-            id,
-            name: format!("legacy {number}.{id}"),
-            last: None,
-        };
-        let (one, other) = (call(2 * id), call(2 * id + 1));
-        let names = [one.name.clone(), other.name.clone()];
-        let both = timeout(PATIENCE, async { tokio::join!(one.end(), other.end()) });
-        let (one, other) = both.await.expect("every call has an end");
-        ends.lock()
-            .unwrap()
-            .extend(names.into_iter().zip([one, other]));
-    }
-}
-
-async fn modern_calls(client: &Client, number: usize, ends: &Ends) {
-    for call in 0..CALLS {
-        let name = format!("modern {number}.{call}");
-        let end = timeout(PATIENCE, modern(client.clone(), name.clone()));
-        let end = end.await.expect("every call has an end");
-        ends.lock().unwrap().push((name, end));
-    }
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn no_call_is_lost_doubled_or_answered_elsewhere_while_every_gateway_is_killed_once() {
+    LocalSet::new().run_until(every_gateway_is_killed()).await;
+}
+
+async fn every_gateway_is_killed() {
     let Some(database) = Database::make().await else {
         return;
     };
@@ -527,21 +497,41 @@ async fn no_call_is_lost_doubled_or_answered_elsewhere_while_every_gateway_is_ki
     let client = Client::of(&cluster);
     let first = modern(client.clone(), "the first".to_owned()).await;
     assert_eq!(first, End::Greeted, "nothing was killed yet");
-    let ends: Arc<Ends> = Arc::default();
-    // On a thread of their own: what goes on here blocks.
-    let (everyone, heard) = (client.clone(), Arc::clone(&ends));
-    let clients = std::thread::spawn(move || {
-        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(join_all((0..CLIENTS).map(|number| {
-            let (client, heard) = (&everyone, &heard);
-            async move {
-                tokio::join!(
-                    legacy_calls(client, number, heard),
-                    modern_calls(client, number, heard)
-                )
+    let ends: Arc<Mutex<Vec<(String, End)>>> = Arc::default();
+    let mut clients = Vec::new();
+    for number in 0..CLIENTS {
+        let (legacy, newer) = (client.clone(), client.clone());
+        let (heard, also_heard) = (Arc::clone(&ends), Arc::clone(&ends));
+        clients.push(spawn_local(async move {
+            let session = legacy.session().await;
+            for id in 0..CALLS as u64 {
+                // Two at once, so that there are streams to mistake for each other.
+                let call = |id: u64| Call {
+                    client: legacy.clone(),
+                    session: session.clone(),
+                    id,
+                    name: format!("legacy {number}.{id}"),
+                    last: None,
+                };
+                let (one, other) = (call(2 * id), call(2 * id + 1));
+                let names = [one.name.clone(), other.name.clone()];
+                let both = timeout(PATIENCE, async { tokio::join!(one.end(), other.end()) });
+                let (one, other) = both.await.expect("every call has an end");
+                heard
+                    .lock()
+                    .unwrap()
+                    .extend(names.into_iter().zip([one, other]));
             }
-        })));
-    });
+        }));
+        clients.push(spawn_local(async move {
+            for call in 0..CALLS {
+                let name = format!("modern {number}.{call}");
+                let end = timeout(PATIENCE, modern(newer.clone(), name.clone()));
+                let end = end.await.expect("every call has an end");
+                also_heard.lock().unwrap().push((name, end));
+            }
+        }));
+    }
     for index in 0..cluster.gateways.len() {
         let so_far = ends.lock().unwrap().len();
         until("calls go on", async || {
@@ -549,12 +539,13 @@ async fn no_call_is_lost_doubled_or_answered_elsewhere_while_every_gateway_is_ki
         })
         .await;
         let port = cluster.gateways[index].0;
-        tokio::task::block_in_place(|| cluster.gateways[index].1.kill());
-        let again = tokio::task::block_in_place(|| cluster.gateway(port));
-        cluster.gateways[index].1 = again;
+        cluster.gateways[index].1.kill();
+        cluster.gateways[index].1 = cluster.gateway(port);
         ready(port).await;
     }
-    tokio::task::block_in_place(|| clients.join().unwrap());
+    for client in clients {
+        client.await.unwrap();
+    }
 
     let (ends, greeted) = (ends.lock().unwrap(), cluster.greeted());
     assert_eq!(ends.len(), CLIENTS * CALLS * 3);
