@@ -148,14 +148,6 @@ fn authorization_code(
     fields: &mut Fields<'_>,
     expand: &mut Expand<'_>,
 ) -> Option<AuthSettings> {
-    if service == Service::Grpc {
-        expand.faults.add(
-            node.at,
-            "gRPC servers are not called in the name of callers who granted it",
-            "use another type of `auth`",
-        );
-        return None;
-    }
     let server = server(node, service, fields, expand);
     let authorization_url = match fields.optional("authorization_url") {
         Some(node) => service_url(node, "authorization_url", expand).map(Some),
@@ -172,9 +164,9 @@ fn authorization_code(
         return None;
     }
     let client = match fields.optional("client_id") {
-        Some(node) => Some(RegisteredClient {
-            id: expand.text(node, "client_id")?,
-            proof: proof_or_none(fields, expand)?,
+        Some(id) => Some(RegisteredClient {
+            id: expand.text(id, "client_id")?,
+            proof: proof_or_none(node, fields, expand)?,
         }),
         None => None,
     };
@@ -186,18 +178,31 @@ fn authorization_code(
         );
         return None;
     }
-    Some(AuthSettings::AuthorizationCode(Box::new(CodeSettings {
+    let settings = CodeSettings {
         scope: optional("scope", fields, expand),
         resource: optional("resource", fields, expand),
         server: server?,
         authorization_url: authorization_url?,
         client,
-    })))
+    };
+    if service == Service::Grpc {
+        expand.faults.add(
+            node.at,
+            "gRPC servers are not called in the name of callers who granted it",
+            "use another type of `auth`",
+        );
+        return None;
+    }
+    Some(AuthSettings::AuthorizationCode(Box::new(settings)))
 }
 
 /// A public client has none.
-fn proof_or_none(fields: &mut Fields<'_>, expand: &mut Expand<'_>) -> Option<ClientProof> {
-    let has_one = ["client_secret", "private_key"].map(|key| fields.optional(key).is_some());
+fn proof_or_none(
+    auth: &Node,
+    fields: &mut Fields<'_>,
+    expand: &mut Expand<'_>,
+) -> Option<ClientProof> {
+    let has_one = ["client_secret", "private_key"].map(|key| auth.get(key).is_some());
     if has_one.contains(&true) {
         proof(fields, expand)
     } else {
