@@ -210,7 +210,7 @@ pub(super) async fn callback(gateway: Arc<Gateway>, parts: Parts) -> Response {
 }
 
 /// `GET /connect/client.json`: what we are to authorization servers that read such documents.
-pub(super) async fn client(gateway: Arc<Gateway>, _parts: Parts) -> Response {
+pub(super) fn client(gateway: &Gateway) -> Response {
     let url = gateway.public_url();
     let document = serde_json::json!({
         "client_id": format!("{url}{CLIENT}"),

@@ -84,6 +84,6 @@ pub(crate) fn router(gateway: &Arc<Gateway>) -> Router {
         )
         .route(
             CLIENT,
-            page(|gateway, parts| Box::pin(flow::client(gateway, parts))),
+            page(|gateway, _| Box::pin(async move { flow::client(&gateway) })),
         )
 }

@@ -50,7 +50,7 @@ impl Subscribe {
         let Some(memory) = memory.filter(|_| is_of_memory) else {
             let (who, subscriber) = (Listens::of(gateway, post), Subscriber::of(post));
             match self {
-                Self::Begin => listen::subscribe(&who, &subscriber, uri.into(), version).await?,
+                Self::Begin => listen::subscribe(&who, &subscriber, uri, version).await?,
                 Self::End => listen::unsubscribe(&who, &subscriber, &uri).await?,
             }
             return Ok(Answer::empty(request.id));

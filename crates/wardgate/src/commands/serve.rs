@@ -61,12 +61,11 @@ fn own_store(config: &Path) -> String {
     let beside = config.with_file_name("gateway.sqlite");
     let mut options = std::fs::OpenOptions::new();
     let writable = options.create(true).append(true).mode(0o600).open(&beside);
-    let path = match writable {
-        Ok(_) => beside,
-        Err(_) => {
-            let random = u128::from_be_bytes(Ambient::system().random());
-            std::env::temp_dir().join(format!("wardgate-gateway-{random:032x}.sqlite"))
-        }
+    let path = if writable.is_ok() {
+        beside
+    } else {
+        let random = u128::from_be_bytes(Ambient::system().random());
+        std::env::temp_dir().join(format!("wardgate-gateway-{random:032x}.sqlite"))
     };
     let path = path.display();
     tracing::warn!(

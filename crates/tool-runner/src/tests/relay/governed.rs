@@ -281,10 +281,9 @@ async fn what_needs_no_words_passes_a_restricted_stream_with_none() {
             r#"{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"notifications":{"toolsListChanged":true,"resourceSubscriptions":["memo://one"]}}}"#,
         ),
     ];
-    let said: String = cases
-        .iter()
-        .map(|(said, _)| format!("data: {said}\n\n"))
-        .collect();
+    let said = cases.iter().fold(String::new(), |all, (said, _)| {
+        all + "data: " + said + "\n\n"
+    });
     world.says(events(&said));
     let parts = world.all(listens).await;
     let told: Vec<_> = parts[1..].iter().map(|part| &event(part).message).collect();
