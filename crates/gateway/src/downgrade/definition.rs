@@ -76,6 +76,11 @@ impl Definition {
         })
     }
 
+    /// All of it, as one JSON object.
+    pub(crate) fn whole(&self) -> &str {
+        &self.whole
+    }
+
     pub(crate) fn of_version(&self, version: Version) -> &str {
         let at = Version::EVERY.iter().position(|every| *every == version);
         at.map_or(&*self.whole, |at| &self.texts[at])

@@ -14,7 +14,7 @@ use super::right::{NoRight, Right};
 use crate::Gateway;
 use crate::catalogue::Source;
 use crate::edit::{Reply, replaced};
-use crate::mcp::{Version, object, scan, text_of};
+use crate::mcp::{object, scan, text_of};
 use crate::view::View;
 
 /// Entries of one page.
@@ -102,9 +102,9 @@ async fn visible_tools(
     let tools = tools.into_iter();
     let tools = tools.filter(|seen| is_visible(&seen.tool.facts.name));
     let definitions = tools.filter_map(|seen| {
-        let definition = view.definition(seen, Version::V2026_07_28);
-        let definition: Value = serde_json::from_str(&definition).ok()?;
-        Some((definition.get("name")?.as_str()?.to_owned(), definition))
+        let mut definition: Value = serde_json::from_str(&view.approved(seen)).ok()?;
+        definition["name"] = seen.name().into();
+        Some((seen.name().to_owned(), definition))
     });
     Ok(definitions.collect())
 }

@@ -17,7 +17,7 @@ fn entry(name: &str) -> String {
     let definition = definition().to_string();
     let rest = definition.strip_prefix('{').unwrap();
     format!(
-        r#"{{ "na\u006de":"{name}","x-vendor":1.10, "_meta":{{"ui":{{"resourceUri":"ui://p/m","x":1e2}}}},"icons":[{{"src":"https://x.example/i"}}],{rest}"#
+        r#"{{ "na\u006de":"{name}","x-vendor":1.10, "_meta":{{"ui":{{"resourceUri":"ui://p/m","x":1e2}}}},"icons":[{{"src":"https://x.example/i"}}],"execution":{{"taskSupport":"optional"}},{rest}"#
     )
 }
 
@@ -26,6 +26,7 @@ fn approved() -> Value {
     let mut approved = definition();
     approved["x-vendor"] = json!(1.10);
     approved["_meta"] = json!({ "ui": { "resourceUri": "ui://up/p/m", "x": 1e2 } });
+    approved["execution"] = json!({ "taskSupport": "optional" });
     approved["icons"] = json!([{ "src": "https://x.example/i" }]);
     approved
 }
@@ -72,10 +73,7 @@ fn tools(entries: &[String]) -> String {
 #[tokio::test]
 async fn a_list_with_nothing_to_hide_is_every_byte_the_upstreams_own() {
     let world = world().await;
-    // A word of older versions only.
-    let task = r#""execution":{"taskSupport":"optional"},"inputSchema""#;
-    let slow = entry("slow").replace(r#""inputSchema""#, task);
-    let all = tools(&[entry("read"), entry("write"), slow]);
+    let all = tools(&[entry("read"), entry("write"), entry("slow")]);
     for version in [MODERN, LEGACY] {
         assert_eq!(listed(&world, version, "tools/list", &all).await.text, all);
     }
@@ -93,6 +91,7 @@ async fn tools_that_are_hidden_unknown_or_changed_are_left_out() {
         entry("slow").replace("ui://p/m", "ui://p/other"),
         entry("slow").replace("1e2", "1e3"),
         entry("slow").replace("x.example", "y.example"),
+        entry("slow").replace("optional", "required"),
         entry("slow").replace(r#""x-vendor":1.10"#, r#""x-vendor":1.10,"x-new":1"#),
     ];
     for version in [MODERN, LEGACY] {
