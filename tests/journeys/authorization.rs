@@ -4,7 +4,6 @@
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use aws_lc_rs::digest::{SHA256, digest};
 use aws_lc_rs::rand::SystemRandom;
@@ -17,6 +16,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use reqwest::Url;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
+use wardgate_domain::Ambient;
 
 /// What the gateway is called by the issuer, as a resource and as a client.
 pub(super) const AUDIENCE: &str = "gateway";
@@ -76,9 +76,9 @@ impl Place {
     }
 
     fn signed(&self, mut claims: Value) -> String {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+        let now = Ambient::system().now();
         claims["iss"] = self.at("").into();
-        claims["exp"] = (now.as_secs() + 600).into();
+        claims["exp"] = (now.as_seconds() + 600).into();
         let part = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
         let header = json!({ "alg": "ES256", "typ": "JWT", "kid": "1" });
         let message = format!("{}.{}", part(&header), part(&claims));

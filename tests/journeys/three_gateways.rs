@@ -58,7 +58,7 @@ permit (principal in Role::"Doctor", action == Action::"show_clear", resource);
 struct Cluster {
     dir: TempDir,
     fixture: Process,
-    _services: Vec<Process>,
+    services: Vec<Process>,
     gateways: Vec<(u16, Process)>,
     /// Where clients connect.
     address: String,
@@ -106,7 +106,7 @@ impl Cluster {
         configure(dir.path());
         let mut cluster = Self {
             fixture,
-            _services: Vec::new(),
+            services: Vec::new(),
             gateways: Vec::new(),
             address: String::new(),
             token: token.trim().to_owned(),
@@ -114,7 +114,7 @@ impl Cluster {
             dir,
         };
         for service in ["audit", "policy", "tool-runner"] {
-            cluster._services.push(cluster.process(service, &[]));
+            cluster.services.push(cluster.process(service, &[]));
         }
         for _ in 0..3 {
             let port = free_port();
@@ -474,14 +474,12 @@ async fn modern(client: Client, name: String) -> End {
         return End::Unheard;
     };
     assert_eq!(answer["id"], 2);
-    match answer["error"]["message"].as_str() {
-        Some(message) => End::Error(message.to_owned()),
-        None => {
-            let text = &answer["result"]["content"][0]["text"];
-            assert_eq!(*text, format!("Hello, {name}!"));
-            End::Greeted
-        }
+    if let Some(message) = answer["error"]["message"].as_str() {
+        return End::Error(message.to_owned());
     }
+    let text = &answer["result"]["content"][0]["text"];
+    assert_eq!(*text, format!("Hello, {name}!"));
+    End::Greeted
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -547,9 +545,10 @@ async fn every_gateway_is_killed() {
         client.await.unwrap();
     }
 
-    let (ends, greeted) = (ends.lock().unwrap(), cluster.greeted());
+    let ends = std::mem::take(&mut *ends.lock().unwrap());
+    let greeted = cluster.greeted();
     assert_eq!(ends.len(), CLIENTS * CALLS * 3);
-    for (name, end) in ends.iter() {
+    for (name, end) in &ends {
         let times = greeted.get(name).copied().unwrap_or_default();
         match end {
             End::Greeted => assert_eq!(times, 1, "{name} was answered"),
@@ -562,7 +561,7 @@ async fn every_gateway_is_killed() {
     eprintln!("{} calls: {errors} errors, {unheard} unheard", ends.len());
     // Of what was under way at a gateway when it was killed, most waited for a person and went on.
     assert!(errors + unheard <= 3 * 3 * CLIENTS, "{ends:?}");
-    drop(ends);
+    cluster.services.clear();
     drop(cluster);
     database.remove().await;
 }

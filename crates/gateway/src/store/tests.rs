@@ -251,7 +251,8 @@ async fn a_session_lasts_while_it_is_used_and_an_hour_longer() {
     for two in each().await {
         two.one.begin_session(SESSION, owner()).await.unwrap();
         for _ in 0..3 {
-            two.clock.advance(IDLE - Duration::from_secs(1));
+            two.clock
+                .advance(IDLE.saturating_sub(Duration::from_secs(1)));
             let held = two.other.visit_session(SESSION, owner()).await.unwrap();
             assert!(held.is_some());
         }

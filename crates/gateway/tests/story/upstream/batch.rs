@@ -57,7 +57,6 @@ async fn each_message_is_carried_by_itself_under_its_own_right_with_its_own_reco
             (OfferKind::Connect, INITIALIZED.as_bytes()),
             (OfferKind::Connect, PING.as_bytes()),
         ]
-        .map(|(kind, message)| (kind.into(), message))
     );
     let outcomes = world.audit.outcomes.reaches(2).await;
     let statuses: Vec<_> = outcomes.iter().map(|it| it.status).collect();
