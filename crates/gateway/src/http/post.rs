@@ -55,7 +55,8 @@ pub(super) async fn handle(
         .get::<SocketAddr>()
         .map(|address| address.ip().to_canonical().to_string())
         .unwrap_or_default();
-    let span = tracing::debug_span!("http", http.request.method = %request.method());
+    // Of the level that is always there: through it a call is in its client's trace.
+    let span = tracing::info_span!("http", http.request.method = %request.method());
     trace_context::adopt(&span, request.headers());
     let (parts, mut body) = request.into_parts();
     let origin = gateway.origins.welcome(&parts);
