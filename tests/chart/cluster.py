@@ -202,9 +202,10 @@ class Cluster:
         self.objects, self.pods, self.services = {}, {}, {}
         self.number = 0
         self.lock = threading.RLock()
-        # Host names of namespaces are this test's alone.
-        Path("/etc/netns").mkdir(exist_ok=True)
-        sh("mount", "-t", "tmpfs", "tmpfs", "/etc/netns")
+        # Namespaces and their host names are this test's alone.
+        for place in ("/etc/netns", "/run/netns"):
+            Path(place).mkdir(exist_ok=True)
+            sh("mount", "-t", "tmpfs", "tmpfs", place)
         sh("ip", "link", "add", "br0", "type", "bridge")
         sh("ip", "addr", "add", f"{BRIDGE}/16", "dev", "br0")
         sh("ip", "link", "set", "br0", "up")
