@@ -13,8 +13,9 @@ run: ## Build, start everything with the hospital demo, print URLs, tokens and a
 test: ## Install what the tests need, then run them all
 	tests/run
 
-bench: ## Measure what the tool-runner itself costs a call: time by stage, allocations
+bench: ## Measure what a call costs: the tool-runner itself by stage, then direct, by an upstream's route and on /mcp
 	$(CARGO) bench --locked --package wardgate-tool-runner --bench call
+	$(CARGO) test --locked --release --package wardgate --test journeys cost:: -- --ignored --nocapture
 
 lint: ## Formatting and lints, as the tests check them
 	$(CARGO) fmt --all --check

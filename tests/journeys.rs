@@ -16,6 +16,7 @@ const WARDGATE: &str = env!("CARGO_BIN_EXE_wardgate");
 const REPOSITORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
 mod journeys {
+    mod authorization;
     mod collector;
     mod extra_tools;
     mod people;
@@ -29,10 +30,13 @@ mod journeys {
     mod bad_tokens;
     mod change;
     mod chat;
+    mod connect;
+    mod cost;
     mod direct_methods;
     mod examples;
     mod guides;
     mod hops;
+    mod hops_bridged;
     mod hospital;
     mod memory;
     mod postgres;
@@ -55,6 +59,8 @@ mod journeys {
     mod stdio;
     mod subscriptions;
     mod switches;
+    mod three_gateways;
+    mod traces;
     mod upstream;
     mod versions;
 }

@@ -56,22 +56,24 @@ const SCENARIOS = {
     await call(client, 'json_schema_echo', { schema: inputSchema });
   },
   'auth/client-credentials-basic': () => {},
+  'auth/client-credentials-jwt': () => {},
 };
 // Their servers offer no tool, or none that can be checked against: seeing the list is all there is.
 const WITHOUT_TOOLS = ['initialize', 'request-metadata', 'json-schema-ref-no-deref'];
 
 // What an operator would write: the token endpoint is read where the server says it is.
 async function auth() {
-  const { client_id, client_secret } = context;
-  if (!client_secret) return { type: 'none' };
+  const { client_id, client_secret, private_key_pem } = context;
+  if (!client_id) return { type: 'none' };
   const metadata = async (name, of) => {
     const { origin, pathname } = new URL(of);
     const response = await fetch(`${origin}/.well-known/${name}${pathname.replace(/\/$/, '')}`);
     return await response.json();
   };
   const { authorization_servers } = await metadata('oauth-protected-resource', scenarioUrl);
-  const { token_endpoint } = await metadata('oauth-authorization-server', authorization_servers[0]);
-  return { type: 'client_credentials', token_url: token_endpoint, client_id, client_secret };
+  const { token_endpoint, issuer } = await metadata('oauth-authorization-server', authorization_servers[0]);
+  const proof = private_key_pem ? { private_key: private_key_pem, assertion_audience: issuer } : { client_secret };
+  return { type: 'client_credentials', token_url: token_endpoint, client_id, ...proof };
 }
 
 const scratch = mkdtempSync(path.join(tmpdir(), 'wardgate-client-'));

@@ -17,7 +17,10 @@ const ARROWS: [(&str, &[&str]); 18] = [
     ("rpc", &["domain", "proto", "telemetry"]),
     ("arguments", &[]),
     ("edge", &["domain", "rpc", "telemetry"]),
-    ("gateway", &["domain", "edge", "proto", "rpc", "telemetry"]),
+    (
+        "gateway",
+        &["domain", "edge", "proto", "rpc", "store", "telemetry"],
+    ),
     ("policy", &["domain", "proto", "rpc", "telemetry"]),
     ("audit", &["domain", "proto", "rpc", "store", "telemetry"]),
     (

@@ -26,10 +26,10 @@ const AT_ONCE: usize = 32;
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// In every value that must not arrive.
-const MARK: &str = "smuggled";
+pub(super) const MARK: &str = "smuggled";
 
 /// What a tool-runner says by itself.
-const OF_THE_HOP: [&str; 13] = [
+pub(super) const OF_THE_HOP: [&str; 13] = [
     "host",
     "accept",
     "accept-encoding",
@@ -46,7 +46,7 @@ const OF_THE_HOP: [&str; 13] = [
 ];
 
 /// Headers that say something of the client, or only of its connection.
-const NOT_PASSED: [&str; 24] = [
+pub(super) const NOT_PASSED: [&str; 24] = [
     "accept-language",
     "baggage",
     "cookie",
@@ -74,7 +74,7 @@ const NOT_PASSED: [&str; 24] = [
 ];
 
 /// The same numbers for the same seed (`SplitMix64`).
-struct Numbers(u64);
+pub(super) struct Numbers(pub(super) u64);
 
 impl Numbers {
     fn next(&mut self) -> u64 {
@@ -84,17 +84,17 @@ impl Numbers {
         mixed ^ (mixed >> 31)
     }
 
-    fn below(&mut self, end: u64) -> u64 {
+    pub(super) fn below(&mut self, end: u64) -> u64 {
         self.next() % end
     }
 
-    fn one_of<'a, T: ?Sized>(&mut self, all: &[&'a T]) -> &'a T {
+    pub(super) fn one_of<'a, T: ?Sized>(&mut self, all: &[&'a T]) -> &'a T {
         let index = usize::try_from(self.below(all.len() as u64)).unwrap();
         all[index]
     }
 
     /// JSON that a careful hop would like to write otherwise.
-    fn value(&mut self, depth: u64) -> String {
+    pub(super) fn value(&mut self, depth: u64) -> String {
         let scalars = [
             "1.10",
             "1e2",
@@ -118,7 +118,7 @@ impl Numbers {
     }
 
     /// Some members whose names nobody knows.
-    fn members(&mut self, prefix: &str) -> Vec<String> {
+    pub(super) fn members(&mut self, prefix: &str) -> Vec<String> {
         let count = self.below(4);
         let member = |number| {
             let (space, value) = (self.one_of(&["", " ", "\t"]), self.value(2));
@@ -164,7 +164,7 @@ impl Numbers {
     }
 
     /// In another order.
-    fn mix(&mut self, members: &mut [String]) {
+    pub(super) fn mix(&mut self, members: &mut [String]) {
         for at in (1..members.len()).rev() {
             let other = usize::try_from(self.below(at as u64 + 1)).unwrap();
             members.swap(at, other);
@@ -274,7 +274,7 @@ async fn arrived(State(server): State<Arc<Server>>, request: Request) -> Respons
     let client = &message["params"]["_meta"]["io.modelcontextprotocol/clientInfo"]["name"];
     let result = match message["method"].as_str().unwrap_or_default() {
         "server/discover" if client == "wardgate" => {
-            json!({ "supportedVersions": ["2026-07-28"], "capabilities": { "tools": {} } })
+            json!({ "supportedVersions": ["2026-07-28", "2025-11-25"], "capabilities": { "tools": {} } })
         }
         "tools/list" => {
             json!({ "tools": [{ "name": "read", "inputSchema": { "type": "object" } }] })
@@ -290,6 +290,15 @@ async fn arrived(State(server): State<Arc<Server>>, request: Request) -> Respons
     let headers = [
         ("content-type", "application/json"),
         ("mcp-session-id", "the-servers-session"),
+        // What it says of itself, or to a browser.
+        ("access-control-allow-origin", "https://smuggled.example"),
+        ("alt-svc", "smuggled"),
+        ("link", "<https://smuggled.example>; rel=preload"),
+        ("location", "https://smuggled.example"),
+        ("server", "smuggled"),
+        ("set-cookie", "smuggled=1"),
+        ("www-authenticate", "Bearer realm=\"smuggled\""),
+        ("x-powered-by", "smuggled"),
     ];
     (headers, answer).into_response()
 }
@@ -317,6 +326,10 @@ async fn send(http: &reqwest::Client, url: &str, token: &str, session: &str, mad
         request = request.header(name, value);
     }
     let response = request.send().await.unwrap();
+    for (name, value) in response.headers() {
+        let value = value.to_str().unwrap();
+        assert!(!value.contains(MARK), "{name}: {value} came back");
+    }
     let text = response.text().await.unwrap();
     let answer: Value = serde_json::from_str(&text).unwrap_or_else(|_| panic!("{text}"));
     assert!(answer["result"].is_object(), "{} {answer}", made.body);

@@ -86,8 +86,8 @@ async fn an_older_client_shakes_hands_pings_lists_and_calls() {
         let hello = request("initialize", &hello).to_string();
         let reply = client.post("/mcp", Some(&token), &[], hello).await;
         assert!(
-            !reply.headers.contains_key("mcp-session-id"),
-            "no replica keeps a session"
+            reply.headers.contains_key("mcp-session-id"),
+            "a session begins, which nobody has to use"
         );
         let result = reply.result();
         assert_eq!(result["protocolVersion"], version);
@@ -380,12 +380,17 @@ async fn only_post_is_answered_and_who_asks_for_no_stream_gets_none() {
     let app = TestApp::start(WARDGATE);
     let token = format!("Bearer {}", doctor(&app));
     for (path, accept, allow) in [
-        ("/mcp", "application/json", "GET, POST"),
+        ("/mcp", "application/json", "GET, POST, DELETE"),
         ("/message", "text/event-stream", "POST"),
     ] {
         for method in ["GET", "DELETE", "PUT", "PATCH"] {
             let headers = [("authorization", token.as_str()), ("accept", accept)];
             let reply = app.client().send(method, path, &headers, "").await;
+            if (method, path) == ("DELETE", "/mcp") {
+                assert_eq!(reply.status, 400, "it names no session to end");
+                assert!(reply.error().1.contains("Mcp-Session-Id"), "{}", reply.body);
+                continue;
+            }
             assert_eq!(reply.status, 405, "{method} {path}");
             assert_eq!(reply.headers["allow"], allow);
             assert!(reply.error().1.contains("POST"), "{}", reply.body);

@@ -1,5 +1,6 @@
 //! JSON that means the same to every reader: no NUL, no half surrogate pair, no member given twice.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::fmt;
 
@@ -55,6 +56,13 @@ impl<'de> Deserialize<'de> for Strict {
 #[derive(Clone, Copy)]
 struct StrictSeed;
 
+fn without_nul<E: de::Error>(text: &str) -> Result<(), E> {
+    if text.contains('\0') {
+        return Err(E::custom("NUL"));
+    }
+    Ok(())
+}
+
 impl<'de> DeserializeSeed<'de> for StrictSeed {
     type Value = Value;
 
@@ -91,9 +99,7 @@ impl<'de> Visitor<'de> for StrictSeed {
     }
 
     fn visit_str<E: de::Error>(self, text: &str) -> Result<Value, E> {
-        if text.contains('\0') {
-            return Err(E::custom("NUL"));
-        }
+        without_nul(text)?;
         Ok(Value::from(text))
     }
 
@@ -109,11 +115,104 @@ impl<'de> Visitor<'de> for StrictSeed {
         let mut seen = HashSet::new();
         let mut members = Map::new();
         while let Some(name) = access.next_key::<String>()? {
-            if name.contains('\0') || !seen.insert(name.clone()) {
+            without_nul(&name)?;
+            if !seen.insert(name.clone()) {
                 return Err(de::Error::custom("member"));
             }
             members.insert(name, access.next_value_seed(self)?);
         }
         Ok(Value::Object(members))
+    }
+}
+
+/// Whether `text` is a JSON value that [`Strict`] would read. Nothing of it is kept.
+pub fn is_strict(text: &str) -> bool {
+    let mut deserializer = serde_json::Deserializer::from_str(text);
+    CheckSeed.deserialize(&mut deserializer).is_ok() && deserializer.end().is_ok()
+}
+
+#[derive(Clone, Copy)]
+struct CheckSeed;
+
+impl<'de> DeserializeSeed<'de> for CheckSeed {
+    type Value = ();
+
+    fn deserialize<D: de::Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for CheckSeed {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_unit<E: de::Error>(self) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_bool<E: de::Error>(self, _: bool) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_i64<E: de::Error>(self, _: i64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_u64<E: de::Error>(self, _: u64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_f64<E: de::Error>(self, _: f64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<(), E> {
+        without_nul(text)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<(), A::Error> {
+        while access.next_element_seed(self)?.is_some() {}
+        Ok(())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<(), A::Error> {
+        #[derive(Deserialize)]
+        struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
+        let mut seen = HashSet::new();
+        while let Some(Name(name)) = access.next_key()? {
+            without_nul(&name)?;
+            if !seen.insert(name) {
+                return Err(de::Error::custom("member"));
+            }
+            access.next_value_seed(self)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_strict_is_what_is_read_and_no_more() {
+        for (text, expected) in [
+            (r#"{"a":[1,-1,1.5,true,null,"\u00e9"],"b":{"a":{}}}"#, true),
+            (r#"{"a":1,"a":2}"#, false),
+            (r#"[{"a":1,"\u0061":2}]"#, false),
+            (r#"{"\u0000":1}"#, false),
+            (r#""\u0000""#, false),
+            (r#""\ud800""#, false),
+            ("1e999", false),
+            ("{} {}", false),
+            ("", false),
+        ] {
+            assert_eq!(is_strict(text), expected, "{text}");
+            let read = serde_json::from_str::<Strict>(text);
+            assert_eq!(read.is_ok(), expected, "{text}");
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use axum::response::{IntoResponse, Response};
 use http::request::Parts;
-use http::{HeaderMap, HeaderValue, StatusCode, header};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 
 use crate::Origins;
 
@@ -13,6 +13,8 @@ pub struct Grants {
     pub methods: &'static str,
     /// The headers they may send.
     pub request_headers: &'static str,
+    /// How the names of further headers begin that they may send.
+    pub request_prefix: Option<&'static str>,
     /// The headers they may read.
     pub response_headers: &'static str,
 }
@@ -38,7 +40,30 @@ impl Grants {
     pub fn preflight(&self, origins: &Origins, request: &Parts) -> Result<Response, String> {
         origins.check(&request.uri, &request.headers)?;
         let mut response = StatusCode::NO_CONTENT.into_response();
-        self.allow(origins.welcome(request), response.headers_mut());
+        let origin = origins.welcome(request);
+        let is_welcome = origin.is_some();
+        self.allow(origin, response.headers_mut());
+        if is_welcome && let Some(headers) = self.with_asked_for(&request.headers) {
+            response
+                .headers_mut()
+                .insert(header::ACCESS_CONTROL_ALLOW_HEADERS, headers);
+        }
         Ok(response)
+    }
+
+    /// The headers they may send, with those among them of the prefix that the page asks for.
+    fn with_asked_for(&self, request: &HeaderMap) -> Option<HeaderValue> {
+        let prefix = self.request_prefix?;
+        let asked = request.get(header::ACCESS_CONTROL_REQUEST_HEADERS)?;
+        let mut all = self.request_headers.to_owned();
+        for name in asked.to_str().ok()?.split(',').map(str::trim) {
+            // A name that is none would be an answer of its own.
+            let name = HeaderName::from_bytes(name.as_bytes()).ok();
+            if let Some(name) = name.filter(|name| name.as_str().starts_with(prefix)) {
+                all.push_str(", ");
+                all.push_str(name.as_str());
+            }
+        }
+        HeaderValue::try_from(all).ok()
     }
 }

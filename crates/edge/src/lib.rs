@@ -20,7 +20,8 @@ mod origins;
 
 pub use admission::Admission;
 pub use auth::{
-    AuthConfig, Authenticator, CallerToken, IssuerConfig, JwksSource, TokenRefusal, TokenType,
+    AuthConfig, Authenticator, CallerToken, IssuerConfig, JwksSource, Scopes, TokenRefusal,
+    TokenType, Verified,
 };
 pub use body::{BodyLimits, BodyRefusal, drain, is_json, read};
 pub use cors::Grants;

@@ -27,7 +27,7 @@ pub(crate) struct Grant {
     pub(crate) permit: SignedPermit,
     pub(crate) permit_id: PermitId,
     pub(crate) decision: Decision,
-    expires_at: Timestamp,
+    pub(crate) expires_at: Timestamp,
 }
 
 /// What the policy said.

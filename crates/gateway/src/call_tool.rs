@@ -1,418 +1,351 @@
-//! The story of one `tools/call`: authorize → intent → run → outcome → release.
+//! One `tools/call`: which tool it is of, how it runs, and what the client gets of it. How it is told, `story` says.
 
-use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use axum::http::HeaderMap;
 use bytes::Bytes;
-use futures::{FutureExt, StreamExt};
+use futures::StreamExt;
 use metrics::{counter, histogram};
-use serde_json::value::RawValue;
-use tokio_util::sync::CancellationToken;
-use tracing::Instrument;
-use wardgate_domain::{
-    CallFacts, CallId, Caller, DecisionId, DenialReason, Digest, Event, Outcome, Receipt, Status,
-};
+use serde::{Deserialize, Serialize};
+use wardgate_domain::{CallFacts, CallId, Caller, Digest, Outcome, Receipt, Status, ToolFacts};
 use wardgate_edge::CallerToken;
 use wardgate_proto::common::v1::ErrorReason;
-use wardgate_rpc::client::{CallError, CallEvent, CallTool, Interaction, ToolResult};
+use wardgate_rpc::client::{
+    CallError, CallEvent, CallTool, InputRequired, Interaction, ResultFacts, Resumption, ToolResult,
+};
 use wardgate_telemetry::names;
 
 use crate::Gateway;
-use crate::authority::{Authorization, Grant};
-use crate::catalogue::{self, Tool};
-use crate::mcp::Version;
+use crate::authority::Grant;
+use crate::catalogue::{Index, Tool};
+use crate::connect::{self, Asked};
+use crate::dialogue::Terms;
+use crate::mcp::{Request, Version, check_repeated};
 use crate::reply::{Answer, Dialect, RpcError};
-use crate::stages::stage;
+use crate::story::{self, Asker, End, Given, Ran, Stop, Story, Target, Work};
+use crate::view::View;
 
 /// One call, read but undecided.
 #[derive(Debug)]
 pub(crate) struct ToolCall {
-    /// The JSON-RPC id, as written.
-    pub(crate) id: Box<RawValue>,
-    pub(crate) version: Version,
     /// The version, or the name of the plain endpoint, for the record.
     pub(crate) protocol: &'static str,
-    pub(crate) caller: Arc<Caller>,
     pub(crate) token: CallerToken,
     pub(crate) idempotency_key: Option<String>,
-    pub(crate) client_ip: String,
-    /// The only toolset it may reach into.
-    pub(crate) toolset: Option<String>,
+    /// The headers that repeat arguments; none where there are no such.
+    pub(crate) repeated: Option<HeaderMap>,
     /// The name the client asked for.
     pub(crate) name: String,
     /// The arguments, byte for byte as they came.
     pub(crate) arguments: Bytes,
     /// How the client wants the result.
     pub(crate) dialect: Dialect,
-    /// The client wants no result any more.
-    pub(crate) cancel: CancellationToken,
 }
 
-/// Why a call gave no result.
-#[derive(Debug)]
-enum Stop {
-    /// Nobody configured such a tool.
-    UnknownTool,
-    /// There is one, but it is switched off for the caller.
-    Disabled,
-    /// There is one, but the caller may not know.
-    Hidden(DenialReason),
-    /// The caller knows the tool; these arguments are refused.
-    Denied(DenialReason, DecisionId),
-    /// The policy service, the tool-runner or the record failed.
-    Failed {
-        kind: &'static str,
-        message: &'static str,
-    },
-    /// The tool-runner failed while a tool that may write was perhaps running.
-    Unknown,
-    /// The time limit passed.
-    Late(Duration),
-    /// The client went away.
-    Cancelled,
+/// A call as another gateway needs it to go on.
+#[derive(Serialize, Deserialize)]
+struct Packed {
+    name: String,
+    arguments: String,
+    idempotency_key: Option<String>,
+}
+
+impl ToolCall {
+    /// What [`Work::pack`] gave, for whoever has `token` now.
+    pub(crate) fn unpack(packed: &str, token: CallerToken, version: Version) -> Option<Self> {
+        let packed: Packed = serde_json::from_str(packed).ok()?;
+        Some(Self {
+            protocol: version.as_str(),
+            token,
+            idempotency_key: packed.idempotency_key,
+            repeated: None,
+            name: packed.name,
+            arguments: packed.arguments.into(),
+            dialect: Dialect::Mcp,
+        })
+    }
 }
 
 /// Runs one call to its recorded end.
-pub(crate) async fn call_tool(gateway: &Arc<Gateway>, call: ToolCall) -> Answer {
-    // Only modern clients cancel by hanging up; the calls of older ones go on.
-    let _hang_up = call
-        .version
-        .cancels_on_disconnect()
-        .then(|| call.cancel.clone().drop_guard());
-    let (id, call_id) = (call.id.clone(), CallId::new(gateway.ambient()));
+pub(crate) async fn call_tool(
+    gateway: &Arc<Gateway>,
+    request: &Request<'_>,
+    (asker, terms): (Asker, Terms),
+    call: ToolCall,
+) -> Result<Answer, RpcError> {
+    let call_id = CallId::new(gateway.ambient());
     let span = tracing::info_span!(
         "tools/call",
         { names::CALL_ID } = %call_id,
-        { names::CALLER } = call.caller.subject(),
+        { names::CALLER } = asker.caller.subject(),
         { names::TOOL } = tracing::field::Empty,
     );
-    let gateway = Arc::clone(gateway);
-    let stories = gateway.stories.clone();
-    let story = async move { tell(&gateway, &call, call_id).await };
-    // Its own task: whoever hangs up, the record is written.
-    let story = stories.spawn(story.instrument(span));
-    story.await.unwrap_or_else(|_| {
-        let error = RpcError::internal("panic", "Internal error.").of_call(call_id, None);
-        Answer::error(Some(&id), &error)
-    })
-}
-
-/// The story, top to bottom.
-async fn tell(gateway: &Gateway, call: &ToolCall, call_id: CallId) -> Answer {
-    let started = Instant::now();
-    // What cannot be recorded is not even begun.
-    if !gateway.trail().is_ready() {
-        return not_recorded(call, call_id, NOT_RELEASED);
-    }
-    let mut facts = CallFacts::arriving(
+    let facts = CallFacts::arriving(
         call_id,
-        &call.caller,
-        call.client_ip.clone(),
+        &asker.caller,
+        asker.client_ip.clone(),
         call.protocol,
         &call.name,
         &call.arguments,
     );
-    let decided = decide(gateway, call, &mut facts).await;
-    // The intent of what may write is on record before it runs. A record that did not take it would
-    // not take the outcome either.
-    let may_write = matches!(&decided, Ok((tool, _)) if !tool.facts.read_only);
-    if may_write
-        && gateway
-            .trail()
-            .append(Event::Intent(facts.clone()))
-            .await
-            .is_err()
-    {
-        return not_recorded(call, call_id, NOT_RELEASED);
+    story::tell(gateway, request, (asker, terms), (facts, span), call).await
+}
+
+impl Target for Arc<Tool> {
+    fn facts(&self) -> &ToolFacts {
+        &self.facts
     }
-    let ending = match decided {
-        Ok((tool, grant)) => run_permitted(gateway, call, &tool, &grant, &mut facts).await,
-        Err(stop) => Err(stop),
-    };
-    let outcome = outcome(facts, &ending, started.elapsed());
-    report(&outcome);
-    let Ok(receipt) = gateway.trail().append(Event::Outcome(outcome)).await else {
-        let message = if may_write {
-            POSSIBLY_RAN
-        } else {
-            NOT_RELEASED
+
+    fn is_on(&self, caller: &Caller) -> bool {
+        self.switches.allow(caller)
+    }
+
+    fn label(&self) -> &str {
+        let mut tags = self.facts.tags.iter();
+        let upstream = tags.find_map(|tag| tag.strip_prefix("upstream:"));
+        upstream.unwrap_or(self.facts.name.as_str())
+    }
+}
+
+impl Given for ToolResult {
+    fn facts(&self) -> &ResultFacts {
+        &self.facts
+    }
+
+    fn digest(&self) -> Option<Digest> {
+        let parts = [self.content.as_ref(), self.structured_content.as_ref()];
+        Some(Digest::of_parts(parts))
+    }
+}
+
+impl Work for ToolCall {
+    type Target = Arc<Tool>;
+    type Given = ToolResult;
+
+    const UNKNOWN: &'static str = "unknown_tool";
+
+    fn method(&self) -> &'static str {
+        "tools/call"
+    }
+
+    fn find(&self, catalogue: &Index, view: &View) -> Option<Arc<Tool>> {
+        view.tool(catalogue, &self.name).cloned()
+    }
+
+    fn check(&self, tool: &Arc<Tool>) -> Result<(), Stop> {
+        let Some(headers) = &self.repeated else {
+            return Ok(());
         };
-        return not_recorded(call, call_id, message);
-    };
-    release(call, call_id, receipt, &ending)
-}
-
-/// Finds the tool, and what the policy says of calling it so.
-async fn decide(
-    gateway: &Gateway,
-    call: &ToolCall,
-    facts: &mut CallFacts,
-) -> Result<(Arc<Tool>, Arc<Grant>), Stop> {
-    let (kind, message) = catalogue::NOT_KNOWN;
-    let tools = gateway.catalogue().current();
-    let tool = tools
-        .ok_or(Stop::Failed { kind, message })?
-        .find(&call.name)
-        .filter(|tool| tool.is_in(call.toolset.as_deref()))
-        .cloned()
-        .ok_or(Stop::UnknownTool)?;
-    facts.tool = Some(tool.facts.name.clone());
-    facts.definition_digest = Some(tool.facts.definition_digest);
-    tracing::Span::current().record(names::TOOL, tool.facts.name.as_str());
-    if !tool.switches.allow(&call.caller) {
-        return Err(Stop::Disabled);
+        check_repeated(&tool.repeated, &self.arguments, headers).map_err(Stop::Misrepeated)
     }
-    let grant = authorize(gateway, call, &tool, facts).await?;
-    Ok((tool, grant))
-}
 
-async fn run_permitted(
-    gateway: &Gateway,
-    call: &ToolCall,
-    tool: &Tool,
-    grant: &Grant,
-    facts: &mut CallFacts,
-) -> Result<ToolResult, Stop> {
-    match run(gateway, call, tool, grant, facts.call_id).await {
-        // The tool or the keys changed since the permit was kept: decide anew, once.
-        Err(Ran::PermitRefused) => {
-            gateway.authority().forget(&call.caller, &tool.facts);
-            let grant = authorize(gateway, call, tool, facts).await?;
-            run(gateway, call, tool, &grant, facts.call_id)
-                .await
-                .map_err(Stop::from)
-        }
-        ran => ran.map_err(Stop::from),
+    fn arguments(&self, _target: &Arc<Tool>) -> Bytes {
+        self.arguments.clone()
     }
-}
 
-async fn authorize(
-    gateway: &Gateway,
-    call: &ToolCall,
-    tool: &Tool,
-    facts: &mut CallFacts,
-) -> Result<Arc<Grant>, Stop> {
-    let started = Instant::now();
-    let answer = gateway
-        .authority()
-        .authorize(&call.caller, &tool.facts, &call.arguments, &call.client_ip)
-        .await;
-    stage("authorize", started.elapsed());
-    match answer {
-        Ok(Authorization::Allowed(grant)) => {
-            facts.decided(&grant.decision);
-            facts.permit_id = Some(grant.permit_id);
-            Ok(grant)
-        }
-        Ok(Authorization::Denied {
-            decision,
-            reason,
-            visible,
-        }) => {
-            facts.decided(&decision);
-            Err(if visible {
-                Stop::Denied(reason, decision.id)
-            } else {
-                Stop::Hidden(reason)
-            })
-        }
-        Err(error) => {
-            tracing::warn!(%error, "the policy service did not decide");
-            Err(Stop::Failed {
-                kind: "policy_unavailable",
-                message: "The call could not be decided. Try again later.",
-            })
-        }
+    fn matter(&self) -> Option<(&'static str, &str, &[u8])> {
+        (self.dialect == Dialect::Mcp).then_some((self.method(), &self.name, &self.arguments))
     }
-}
 
-/// Why a run gave nothing.
-enum Ran {
-    PermitRefused,
-    Stopped(Stop),
-}
-
-impl From<Ran> for Stop {
-    fn from(ran: Ran) -> Self {
-        match ran {
-            Ran::PermitRefused => Self::Failed {
-                kind: "permit_refused",
-                message: "The tool-runner refused the call's permit. Try again.",
+    async fn run(
+        story: &mut Story<Self>,
+        tool: &Arc<Tool>,
+        grant: &Grant,
+        resumption: Option<Resumption>,
+    ) -> Result<End<ToolResult>, Ran> {
+        // Where it waited for its user alone, it begins anew.
+        let resumption = match resumption {
+            Some(Resumption { state, responses }) if state.is_empty() => {
+                if let Some(words) = connect::declined(&responses) {
+                    return Ok(End::Given(not_connected(words)));
+                }
+                None
+            }
+            resumption => resumption,
+        };
+        let (call, gateway) = (&story.work, &story.gateway);
+        let capabilities = story.dialogue.capabilities();
+        let called = gateway.runner().call_tool(CallTool {
+            call_id: story.facts.call_id,
+            caller: &story.asker.caller,
+            tool: &tool.facts.name,
+            arguments: call.arguments.clone(),
+            permit: &grant.permit,
+            idempotency_key: call.idempotency_key.as_deref(),
+            interaction: Interaction {
+                capabilities: capabilities.as_deref(),
+                log_level: story.dialogue.log_level(),
+                resumption,
             },
-            Ran::Stopped(stop) => stop,
+            caller_token: call.token.expose().filter(|_| tool.needs_caller_token),
+            // The tool-runner ends the work at the limit itself; this catches one that does not answer.
+            limit: tool.time_limit + Duration::from_secs(1),
+        });
+        let events = story.dialogue.unless_cancelled(Box::pin(called)).await?;
+        let mut events = pin!(events.map_err(|error| refused(&error, tool))?);
+        while let Some(event) = story.dialogue.unless_cancelled(events.next()).await? {
+            let event = event.map_err(|error| refused(&error, tool))?;
+            if let Some(notice) = story.dialogue.notice(&event) {
+                story.intend().await?;
+                story.dialogue.say(&notice).await;
+            }
+            match event {
+                CallEvent::Result(mut result) => {
+                    result.content = story.asker.view.content(result.content);
+                    return Ok(End::Given(result));
+                }
+                CallEvent::InputRequired(waits) => return Ok(asked(story, waits)),
+                CallEvent::Progress(_) | CallEvent::Log(_) => {}
+            }
+        }
+        Err(lost(tool).into())
+    }
+
+    fn pack(&self) -> Option<String> {
+        let packed = Packed {
+            name: self.name.clone(),
+            arguments: String::from_utf8(self.arguments.to_vec()).ok()?,
+            idempotency_key: self.idempotency_key.clone(),
+        };
+        serde_json::to_string(&packed).ok()
+    }
+
+    fn report(&self, outcome: &Outcome) {
+        counter!(names::TOOL_CALLS, "status" => outcome.status.as_str()).increment(1);
+        histogram!(names::TOOL_CALL_SECONDS).record(outcome.duration);
+        tracing::info!(
+            status = outcome.status.as_str(),
+            reason = outcome.reason,
+            rows = outcome.rows,
+            rows_withheld = outcome.rows_withheld,
+            "tool call ended"
+        );
+    }
+
+    fn release(story: &Story<Self>, receipt: Receipt, result: &ToolResult) -> Answer {
+        let (id, call_id) = (&story.asker.id, story.facts.call_id);
+        if result.facts.error_kind == RATE_LIMITED {
+            let wait = result.facts.retry_after.unwrap_or_default();
+            let error = RpcError::rate_limited(wait).of_call(call_id, Some(receipt));
+            return Answer::error(Some(id), &error);
+        }
+        if story.asker.version.is_modern()
+            && let Some(required) = undeclared(&result.facts.error_kind)
+        {
+            let error = RpcError::missing_capability(required);
+            return Answer::error(Some(id), &error.of_call(call_id, Some(receipt)));
+        }
+        match story.work.dialect {
+            Dialect::Direct => Answer::direct(id, call_id, receipt, result),
+            Dialect::Mcp => Answer::released(id, story.asker.version, call_id, receipt, result),
+        }
+    }
+
+    fn stopped(story: &Story<Self>, receipt: Receipt, stop: &Stop) -> Option<Answer> {
+        let Asker { id, version, .. } = &story.asker;
+        let (version, call_id) = (*version, story.facts.call_id);
+        match stop {
+            _ if story.work.dialect == Dialect::Direct => None,
+            Stop::Denied {
+                reason,
+                decision,
+                visible: true,
+            } => {
+                let denial = (reason.as_str(), *decision);
+                Some(Answer::denied(id, version, call_id, receipt, denial))
+            }
+            // Older versions have no error for it, and the model may know another way.
+            Stop::Undeclared(_) | Stop::Unanswered(_) if !version.is_modern() => {
+                let words = "The tool asks for input that it cannot get here.";
+                Some(Answer::failed(id, version, call_id, receipt, words))
+            }
+            _ => None,
+        }
+    }
+
+    fn not_there(&self, _version: Version) -> RpcError {
+        match self.dialect {
+            Dialect::Direct => RpcError::forbidden(&self.name),
+            Dialect::Mcp => RpcError::unknown_tool(&self.name),
         }
     }
 }
 
-async fn run(
-    gateway: &Gateway,
-    call: &ToolCall,
-    tool: &Tool,
-    grant: &Grant,
-    call_id: CallId,
-) -> Result<ToolResult, Ran> {
-    let started = Instant::now();
-    let called = gateway.runner().call_tool(CallTool {
-        call_id,
-        caller: &call.caller,
-        tool: &tool.facts.name,
-        arguments: call.arguments.clone(),
-        permit: &grant.permit,
-        idempotency_key: call.idempotency_key.as_deref(),
-        interaction: Interaction::default(),
-        caller_token: call.token.expose().filter(|_| tool.needs_caller_token),
-        // The tool-runner ends the work at the limit itself; this catches one that does not answer.
-        limit: tool.time_limit + Duration::from_secs(1),
-    });
-    let running = Box::pin(async {
-        let mut events = pin!(called.await?);
-        let mut end = None;
-        while let Some(event) = events.next().await {
-            end = Some(event?);
+/// What waits for the client; what waits for its user has the question put here.
+fn asked(story: &Story<ToolCall>, mut waits: InputRequired) -> End<ToolResult> {
+    let Some(connect) = &waits.connect else {
+        return End::InputRequired(waits);
+    };
+    let capabilities = story.dialogue.capabilities();
+    let caller = &story.asker.caller;
+    match connect::ask(&story.gateway, caller, connect, capabilities.as_deref()) {
+        Asked::Requests(requests) if story.work.matter().is_some() => {
+            waits.requests = requests;
+            End::InputRequired(waits)
         }
-        Ok(end)
-    });
-    // A tool-runner in this process that panics while it streams ends the call, not its record.
-    let running = AssertUnwindSafe(running).catch_unwind();
-    let result = tokio::select! {
-        // First, so that nothing is started for a client that is already gone.
-        biased;
-        () = call.cancel.cancelled() => return Err(Ran::Stopped(Stop::Cancelled)),
-        result = running => result,
-    };
-    stage("run", started.elapsed());
-    let result = result.map_err(|_| {
-        Ran::Stopped(Stop::Failed {
-            kind: "panic",
-            message: "Internal error.",
-        })
-    })?;
-    let end = result.map_err(|error| refused(&error, tool))?;
-    let Some(CallEvent::Result(result)) = end else {
-        return Err(Ran::Stopped(Stop::Failed {
-            kind: "input_required",
-            message: "The tool asks for input in the middle of a call, which is not supported.",
-        }));
-    };
-    for (name, spent) in &result.facts.stages {
-        stage(&format!("run.{name}"), *spent);
+        Asked::Requests(_) => End::Given(not_connected(
+            "The source acts in your name, and you have not allowed that yet.",
+        )),
+        Asked::Words(words) => End::Given(not_connected(&words)),
     }
-    Ok(result)
+}
+
+/// Nothing ran for want of the user's word.
+fn not_connected(words: &str) -> ToolResult {
+    let content = serde_json::json!([{ "type": "text", "text": words }]);
+    ToolResult {
+        content: content.to_string().into(),
+        structured_content: Bytes::new(),
+        is_error: true,
+        facts: ResultFacts {
+            status: Status::Error,
+            error_kind: "not_connected".to_owned(),
+            rows: 0,
+            rows_withheld: 0,
+            fields_redacted: 0,
+            phi: false,
+            retry_after: None,
+            stages: Vec::new(),
+        },
+    }
 }
 
 fn refused(error: &CallError, tool: &Tool) -> Ran {
     match error.reason() {
         ErrorReason::PermitRefused => Ran::PermitRefused,
-        ErrorReason::DeadlineExceeded => Ran::Stopped(Stop::Late(tool.time_limit)),
+        ErrorReason::DeadlineExceeded => Stop::Late(tool.time_limit).into(),
         // Removed or switched off since the catalogue was listed.
-        ErrorReason::UnknownTool => Ran::Stopped(Stop::UnknownTool),
-        // It may have been asked before it failed, and a write must not be repeated on a guess.
-        _ if !tool.facts.read_only => {
-            tracing::warn!(%error, "the tool-runner did not say whether the call ran");
-            Ran::Stopped(Stop::Unknown)
-        }
+        ErrorReason::UnknownTool => Stop::Unknown.into(),
         _ => {
-            tracing::warn!(%error, "the tool-runner did not run the call");
-            Ran::Stopped(Stop::Failed {
-                kind: "tool_runner_unavailable",
-                message: "The tool could not be run. Try again later.",
-            })
+            tracing::warn!(%error, "the tool-runner did not say how the call ended");
+            lost(tool).into()
         }
     }
 }
 
-/// What the record says of an ending.
-fn outcome(call: CallFacts, ending: &Result<ToolResult, Stop>, duration: Duration) -> Outcome {
-    let (status, reason) = match ending {
-        Ok(result) => (result.facts.status, result.facts.error_kind.as_str()),
-        Err(Stop::UnknownTool) => (Status::UnknownTool, "unknown_tool"),
-        Err(Stop::Disabled) => (Status::Denied, "disabled"),
-        Err(Stop::Hidden(reason) | Stop::Denied(reason, _)) => (Status::Denied, reason.as_str()),
-        Err(Stop::Failed { kind, .. }) => (Status::Error, *kind),
-        Err(Stop::Unknown) => (Status::Unknown, "tool_runner_unavailable"),
-        Err(Stop::Late(_)) => (Status::Timeout, "timeout"),
-        Err(Stop::Cancelled) => (Status::Cancelled, "cancelled"),
-    };
-    let result = ending.as_ref().ok();
-    let facts = result.map(|result| &result.facts);
-    Outcome {
-        call,
-        status,
-        reason: reason.to_owned(),
-        rows: facts.map_or(0, |facts| facts.rows),
-        rows_withheld: facts.map_or(0, |facts| facts.rows_withheld),
-        fields_redacted: facts.map_or(0, |facts| facts.fields_redacted),
-        phi: facts.is_some_and(|facts| facts.phi),
-        result_digest: result.map(|result| {
-            Digest::of_parts([result.content.as_ref(), result.structured_content.as_ref()])
-        }),
-        duration,
+/// Of a call whose end is not known.
+fn lost(tool: &Tool) -> Stop {
+    // It may have been asked before it failed, and a write must not be repeated on a guess.
+    if !tool.facts.read_only {
+        return Stop::Lost;
+    }
+    Stop::Failed {
+        kind: "tool_runner_unavailable",
+        message: "The tool could not be run. Try again later.",
     }
 }
 
-/// Lets the ending out. It needs the receipt.
-fn release(
-    call: &ToolCall,
-    call_id: CallId,
-    receipt: Receipt,
-    ending: &Result<ToolResult, Stop>,
-) -> Answer {
-    let is_direct = call.dialect == Dialect::Direct;
-    let error = match ending {
-        Ok(result) if result.facts.error_kind == RATE_LIMITED => {
-            RpcError::rate_limited(result.facts.retry_after.unwrap_or_default())
-        }
-        Ok(result) if is_direct => return Answer::direct(&call.id, call_id, receipt, result),
-        Err(Stop::UnknownTool | Stop::Disabled | Stop::Hidden(_) | Stop::Denied(..))
-            if is_direct =>
-        {
-            RpcError::forbidden(&call.name)
-        }
-        Ok(result) => return Answer::released(&call.id, call.version, call_id, receipt, result),
-        Err(Stop::Denied(reason, decision)) => {
-            let denial = (reason.as_str(), *decision);
-            return Answer::denied(&call.id, call.version, call_id, receipt, denial);
-        }
-        // The same words for all: what you may not call you do not see.
-        Err(Stop::UnknownTool | Stop::Disabled | Stop::Hidden(_)) => {
-            RpcError::unknown_tool(&call.name)
-        }
-        Err(Stop::Failed { kind, message }) => RpcError::internal(kind, *message),
-        Err(Stop::Unknown) => RpcError::internal("unknown", POSSIBLY_RAN),
-        Err(Stop::Late(limit)) => {
-            RpcError::internal("timeout", format!("Timeout after {}s", limit.as_secs_f64()))
-        }
-        Err(Stop::Cancelled) => RpcError::internal("cancelled", "The call was cancelled."),
-    };
-    Answer::error(Some(&call.id), &error.of_call(call_id, Some(receipt)))
+/// What a server needs its client to declare, a JSON object, where the tool-runner says that this is why it refused.
+fn undeclared(error_kind: &str) -> Option<&'static str> {
+    match error_kind {
+        "needs_sampling" => Some(r#"{"sampling":{}}"#),
+        "needs_elicitation" => Some(r#"{"elicitation":{}}"#),
+        "needs_roots" => Some(r#"{"roots":{}}"#),
+        _ => None,
+    }
 }
 
 /// How the tool-runner says that a caller used a tool too often.
-const RATE_LIMITED: &str = "rate_limited";
-
-/// For a call that changed nothing.
-const NOT_RELEASED: &str =
-    "The call cannot be recorded durably, so nothing is released. Try again later.";
-/// For a call that may have changed something.
-const POSSIBLY_RAN: &str =
-    "It is not known whether the tool ran; check before you repeat the call.";
-
-fn not_recorded(call: &ToolCall, call_id: CallId, message: &str) -> Answer {
-    counter!(names::TOOL_CALLS, "status" => "not_recorded").increment(1);
-    let error = RpcError::internal("not_durable", message);
-    Answer::error(Some(&call.id), &error.of_call(call_id, None))
-}
-
-fn report(outcome: &Outcome) {
-    counter!(names::TOOL_CALLS, "status" => outcome.status.as_str()).increment(1);
-    histogram!(names::TOOL_CALL_SECONDS).record(outcome.duration);
-    tracing::info!(
-        status = outcome.status.as_str(),
-        reason = outcome.reason,
-        rows = outcome.rows,
-        rows_withheld = outcome.rows_withheld,
-        "tool call ended"
-    );
-}
+pub(crate) const RATE_LIMITED: &str = "rate_limited";

@@ -1,6 +1,6 @@
 //! The tool-runner's catalogue, as the gateway last saw it.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,8 +15,9 @@ use wardgate_rpc::client::{CallError, Catalogue as Listed, ToolRunnerClient};
 pub(crate) use wardgate_rpc::client::Source;
 
 use crate::content::Index as Content;
+use crate::downgrade::{Definition, Kind};
 use crate::listen::Changes;
-use crate::mcp::Definition;
+use crate::mcp::Repeated;
 use crate::reply::RpcError;
 
 /// One tool.
@@ -24,6 +25,8 @@ use crate::reply::RpcError;
 pub(crate) struct Tool {
     pub(crate) facts: ToolFacts,
     pub(crate) definition: Definition,
+    /// The arguments that modern clients repeat as headers.
+    pub(crate) repeated: Vec<Repeated>,
     pub(crate) time_limit: Duration,
     /// Its source exchanges the caller's token, so a call must bring it.
     pub(crate) needs_caller_token: bool,
@@ -34,9 +37,8 @@ pub(crate) struct Tool {
 }
 
 impl Tool {
-    /// Whether it is there for a request to that toolset; to none: always.
-    pub(crate) fn is_in(&self, toolset: Option<&str>) -> bool {
-        toolset.is_none_or(|name| self.toolsets.iter().any(|it| it == name))
+    pub(crate) fn is_in(&self, toolset: &str) -> bool {
+        self.toolsets.iter().any(|name| name == toolset)
     }
 }
 
@@ -51,7 +53,7 @@ pub(crate) const NOT_KNOWN: (&str, &str) = (
 pub(crate) struct Index {
     tools: Vec<Arc<Tool>>,
     by_name: HashMap<String, Arc<Tool>>,
-    sources: HashMap<String, Arc<Source>>,
+    sources: BTreeMap<String, Arc<Source>>,
     missing_upstreams: Vec<String>,
     content: Content,
     /// The tool-runner's word for all of this.
@@ -71,6 +73,11 @@ impl Index {
     /// What offers more than tools, by its name.
     pub(crate) fn source(&self, name: &str) -> Option<&Arc<Source>> {
         self.sources.get(name)
+    }
+
+    /// All of these, in the order of their names.
+    pub(crate) fn sources(&self) -> impl Iterator<Item = &Source> {
+        self.sources.values().map(Arc::as_ref)
     }
 
     /// Its prompts and resources.
@@ -97,11 +104,14 @@ impl From<Listed> for Index {
             ..Self::default()
         };
         for tool in listed.tools {
-            let Some(definition) = Definition::new(&tool.facts.name, &tool.definition_json) else {
+            let Some(definition) =
+                Definition::new(Kind::Tool, tool.facts.name.as_str(), &tool.definition_json)
+            else {
                 tracing::error!(tool.name = %tool.facts.name, "a tool's definition is not a JSON object; it is left out");
                 continue;
             };
             let entry = Arc::new(Tool {
+                repeated: Repeated::of_tool(&tool.definition_json),
                 definition,
                 facts: tool.facts,
                 time_limit: tool.time_limit,

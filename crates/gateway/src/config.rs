@@ -5,7 +5,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use serde::{Deserialize, Serialize};
 use wardgate_edge::{AuthConfig, BodyLimits};
 
-use crate::Error;
+use crate::connect::SignInConfig;
+use crate::{Error, ScopesConfig};
 
 /// The gateway's configuration.
 #[derive(Debug, Clone, Deserialize)]
@@ -22,6 +23,10 @@ pub struct Config {
     /// `GET /sse` are handed on to the replica that has it. None: there is one replica, or clients are led to theirs.
     #[serde(default)]
     pub advertise: Option<String>,
+    /// Where sessions, their streams and what may be used once are kept: `sqlite:PATH` for one gateway,
+    /// `postgres://…` for several, which share it. None is for whoever starts the gateway to fill in.
+    #[serde(default)]
+    pub store: Option<String>,
     /// Hosts clients may name, without port, besides loopback and the public URL's.
     #[serde(default)]
     pub allowed_hosts: Vec<String>,
@@ -36,8 +41,18 @@ pub struct Config {
     /// What one request may cost.
     #[serde(default)]
     pub limits: Limits,
+    /// Which scopes of a token operations need.
+    #[serde(default)]
+    pub scopes: ScopesConfig,
+    /// Where the authorization server's metadata is, for clients of 2025-03-26: they ask for it at the gateway, and
+    /// are redirected. None: the gateway says nothing of it, and later clients find it without.
+    #[serde(default)]
+    pub authorization_server_metadata: Option<String>,
     /// Whose tokens are accepted.
     pub auth: AuthConfig,
+    /// How browsers' users are signed in, who let sources act in their name. None: nobody can.
+    #[serde(default)]
+    pub sign_in: Option<SignInConfig>,
 }
 
 fn default_listen() -> SocketAddr {
@@ -109,6 +124,19 @@ impl Config {
                     "gateway.public_url: write `{url}` without its path; /mcp is added"
                 ));
             }
+        }
+        if let Some(url) = &self.authorization_server_metadata {
+            let parsed = url.parse::<http::Uri>().ok();
+            if parsed.is_none_or(|url| !matches!(url.scheme_str(), Some("http" | "https"))) {
+                return wrong(format!(
+                    "gateway.authorization_server_metadata: `{url}` is not the URL of a document, like https://id.example/.well-known/oauth-authorization-server"
+                ));
+            }
+        }
+        if let Err(scope) = self.scopes.validate() {
+            return wrong(format!(
+                "gateway.scopes: `{scope}` is not a scope; use visible ASCII without quotes and backslashes"
+            ));
         }
         if let Some(url) = &self.advertise {
             let parsed = url.parse::<http::Uri>().ok();

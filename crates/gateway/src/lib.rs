@@ -1,7 +1,7 @@
 //! MCP in, governed calls out.
 //!
 //! ```text
-//!  client ──▶ http ──▶ mcp ──▶ call_tool ──▶ reply ──▶ client
+//!  client ──▶ http ──▶ mcp ────▶ story ────▶ reply ──▶ client
 //!             edge:    version,    │  ▲
 //!             origin,  method      │  │ receipt
 //!             Caller               ▼  │
@@ -9,26 +9,36 @@
 //!               └────▶ upstream: one server as it is, by the same rights
 //! ```
 //!
-//! One job: let a verified caller's call through the story in `call_tool`, in whichever protocol version
-//! it came. It holds no session but open streams, and no tool; what it keeps (verified tokens, permits, the
-//! catalogue) can be lost at any moment without losing anything.
+//! One job: let a verified caller's call through the story in `story`, in whichever protocol version
+//! it came. It holds no tool and, but for open streams, no session: what outlives a request is sealed with its client
+//! or in the store that all replicas share, and the rest (verified tokens, permits, the catalogue) can be lost at any
+//! moment.
 
 mod authority;
 mod call_tool;
 mod catalogue;
 mod config;
+mod connect;
 mod content;
+mod dialogue;
+mod downgrade;
+mod edit;
 mod http;
 mod listen;
 mod mcp;
 mod memory;
 mod refusals;
 mod reply;
+mod scopes;
 mod session;
 mod sse;
 mod stages;
+mod store;
+mod story;
+mod streamable;
 mod trail;
 mod upstream;
+mod view;
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -44,15 +54,20 @@ use wardgate_rpc::{Neighbour, Readiness};
 use wardgate_telemetry::Metrics;
 
 pub use config::{Config, Limits};
+pub use connect::SignInConfig;
+pub use scopes::ScopesConfig;
 pub use session::SessionKey;
 
 use authority::Authority;
 use catalogue::Catalogue;
-use listen::{Changes, Conversations, Listeners, Places};
+use connect::SignIn;
+use listen::{Changes, Conversations, Listeners, Places, Subscriptions};
 use refusals::Refusals;
 use reply::Answer;
 use session::Sealer;
 use sse::{Relay, Streams};
+use store::Store;
+use streamable::{Heart, Mailbox};
 use trail::Trail;
 
 /// How often a start that waits says what for.
@@ -90,12 +105,19 @@ pub struct Gateway {
     config: Config,
     public_url: String,
     origins: Origins,
+    /// Whom browsers are signed in by; none: callers let no source act in their name here.
+    sign_in: Option<SignIn>,
     ambient: Ambient,
     auth: Arc<Authenticator>,
     authority: Authority,
     catalogue: Catalogue,
     listeners: Listeners,
+    /// What clients before 2026-07-28 are subscribed to.
+    subscriptions: Arc<Subscriptions>,
     sealer: Sealer,
+    store: Arc<Store>,
+    mailbox: Mailbox,
+    heart: Arc<Heart>,
     /// Sessions of HTTP+SSE whose streams are here.
     streams: Streams,
     relay: Relay,
@@ -131,7 +153,19 @@ impl Gateway {
             config.hosts(),
             config.allowed_origins.clone(),
         )?;
-        let auth = Arc::new(Authenticator::new(config.auth.clone(), ambient.clone()).await?);
+        let store = config.store.as_deref().unwrap_or_default();
+        let store = Store::open(store, ambient.clone()).await;
+        let store = store.map_err(|error| Error::Config(error.to_string()))?;
+        let public_url = match &config.public_url {
+            Some(url) => url.trim_end_matches('/').to_owned(),
+            None => format!("http://{}", bound.address()),
+        };
+        let auth = Authenticator::new(config.auth.clone(), Some(&public_url), ambient.clone());
+        let auth = Arc::new(auth.await?);
+        let sign_in = match &config.sign_in {
+            Some(sign_in) => Some(SignIn::open(sign_in, &config.auth, &ambient).await?),
+            None => None,
+        };
         let runner = ToolRunnerClient::new(neighbours.tool_runner.link, NEIGHBOUR_LIMIT);
         let policy = PolicyClient::new(neighbours.policy.link, NEIGHBOUR_LIMIT);
         let changes = Changes::default();
@@ -157,16 +191,18 @@ impl Gateway {
                 config.limits.streams(),
             ),
             sealer: Sealer::new(key, ambient.clone()),
+            subscriptions: Subscriptions::new(Arc::clone(&store)),
+            mailbox: Mailbox::new(&store),
+            heart: Heart::new(&store, &ambient),
+            store,
             visits: Places::new(config.limits.connections),
             streams: Streams::default(),
             relay: Relay::new()?,
             _recorder: AbortOnDropHandle::new(tokio::spawn(recorder)),
-            public_url: config
-                .public_url
-                .clone()
-                .unwrap_or_else(|| format!("http://{}", bound.address())),
+            public_url,
             config,
             origins,
+            sign_in,
             ambient,
             auth,
             catalogue,
@@ -266,6 +302,10 @@ impl Gateway {
         self.config.limits
     }
 
+    fn sign_in(&self) -> Option<&SignIn> {
+        self.sign_in.as_ref()
+    }
+
     fn ambient(&self) -> &Ambient {
         &self.ambient
     }
@@ -282,8 +322,24 @@ impl Gateway {
         &self.listeners
     }
 
+    fn subscriptions(&self) -> &Arc<Subscriptions> {
+        &self.subscriptions
+    }
+
     fn sealer(&self) -> &Sealer {
         &self.sealer
+    }
+
+    fn store(&self) -> &Arc<Store> {
+        &self.store
+    }
+
+    fn mailbox(&self) -> &Mailbox {
+        &self.mailbox
+    }
+
+    fn heart(&self) -> &Arc<Heart> {
+        &self.heart
     }
 
     fn runner(&self) -> &ToolRunnerClient {

@@ -1,19 +1,23 @@
 //! Answers: the one place that knows how each protocol version wants its results.
 
-mod contents;
 mod rpc_error;
 
 use std::fmt::Write;
 
 use axum::body::Body;
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::Value;
 use serde_json::value::RawValue;
 use wardgate_domain::{CallId, DecisionId, Receipt};
 use wardgate_rpc::client::ToolResult;
 
+use crate::dialogue::Questions;
+use crate::downgrade;
 use crate::mcp::Version;
+use crate::streamable;
+
+use self::rpc_error::Remedy;
 
 pub(crate) use self::rpc_error::RpcError;
 
@@ -24,12 +28,28 @@ const RECEIPT: &str = "dev.wardgate/receipt";
 /// Key of the decision's id, where a policy refused.
 const DECISION_ID: &str = "dev.wardgate/decisionId";
 
+/// Tells proxies how to treat a stream.
+pub(crate) const UNBUFFERED: HeaderName = HeaderName::from_static("x-accel-buffering");
+
 /// What the gateway calls itself.
 pub(crate) const SERVER_INFO: &str = concat!(
     r#"{"name":"wardgate","title":"Wardgate","version":""#,
     env!("CARGO_PKG_VERSION"),
     r#""}"#
 );
+
+/// The same as `version` knows it: before 2025-06-18 nothing has a title.
+pub(crate) fn server_info(version: Version) -> &'static str {
+    if version.has_titles() {
+        SERVER_INFO
+    } else {
+        concat!(
+            r#"{"name":"wardgate","version":""#,
+            env!("CARGO_PKG_VERSION"),
+            r#""}"#
+        )
+    }
+}
 
 /// How a client wants the result of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,8 +67,10 @@ pub(crate) struct Answer {
     body: Content,
     /// Why the message, or messages of the batch, never became a call.
     refused: Vec<&'static str>,
-    /// `Retry-After`, seconds.
-    retry_after: Option<u64>,
+    /// Some have a header for it.
+    remedy: Option<Box<Remedy>>,
+    /// `Mcp-Session-Id`, where a session begins.
+    session: Option<HeaderValue>,
 }
 
 /// What it consists of.
@@ -68,7 +90,8 @@ impl Answer {
             http: StatusCode::ACCEPTED,
             body: Content::Nothing,
             refused: Vec::new(),
-            retry_after: None,
+            remedy: None,
+            session: None,
         }
     }
 
@@ -78,7 +101,8 @@ impl Answer {
             http: StatusCode::OK,
             body: Content::Json(body),
             refused: Vec::new(),
-            retry_after: None,
+            remedy: None,
+            session: None,
         }
     }
 
@@ -102,24 +126,52 @@ impl Answer {
         members: &str,
         meta: &str,
     ) -> Self {
-        let mut body = String::with_capacity(members.len() + meta.len() + 192);
+        if version.is_modern() {
+            return Self::modern_result(id, "complete", members, meta);
+        }
+        let mut body = String::with_capacity(members.len() + meta.len() + 64);
         open(&mut body, Some(id));
         body.push_str(r#","result":{"#);
-        if version.is_modern() {
-            body.push_str(
-                r#""resultType":"complete","_meta":{"io.modelcontextprotocol/serverInfo":"#,
-            );
-            body.push_str(SERVER_INFO);
-            if !meta.is_empty() {
-                body.push(',');
-                body.push_str(meta);
-            }
-            body.push_str("},");
-        } else if !meta.is_empty() {
+        if !meta.is_empty() {
             body.push_str(r#""_meta":{"#);
             body.push_str(meta);
             body.push_str("},");
         }
+        body.push_str(members);
+        body.push_str("}}");
+        Self::ok(body)
+    }
+
+    /// What a modern client is asked, to come back with `state`.
+    pub(crate) fn input_required(
+        id: &RawValue,
+        questions: &Questions,
+        state: &str,
+        meta: &str,
+    ) -> Self {
+        let mut members = String::with_capacity(questions.as_json().len() + state.len() + 64);
+        if !questions.is_empty() {
+            members.push_str(r#""inputRequests":"#);
+            members.push_str(questions.as_json());
+            members.push(',');
+        }
+        members.push_str(r#""requestState":"#);
+        push_json_text(&mut members, state);
+        Self::modern_result(id, "input_required", &members, meta)
+    }
+
+    fn modern_result(id: &RawValue, kind: &str, members: &str, meta: &str) -> Self {
+        let mut body = String::with_capacity(members.len() + meta.len() + 192);
+        open(&mut body, Some(id));
+        body.push_str(r#","result":{"resultType":""#);
+        body.push_str(kind);
+        body.push_str(r#"","_meta":{"io.modelcontextprotocol/serverInfo":"#);
+        body.push_str(SERVER_INFO);
+        if !meta.is_empty() {
+            body.push(',');
+            body.push_str(meta);
+        }
+        body.push_str("},");
         body.push_str(members);
         body.push_str("}}");
         Self::ok(body)
@@ -153,7 +205,8 @@ impl Answer {
             } else {
                 vec![error.reason]
             },
-            retry_after: error.retry_after,
+            remedy: error.remedy.clone(),
+            session: None,
         }
     }
 
@@ -221,14 +274,23 @@ impl Answer {
         denial: (&'static str, DecisionId),
     ) -> Self {
         let (reason, decision) = denial;
-        let mut content = String::from(r#"[{"type":"text","text":"#);
-        push_json_text(
-            &mut content,
-            &format!("Not permitted with these arguments ({reason}). Decision {decision}."),
-        );
-        content.push_str("}]");
+        let words = format!("Not permitted with these arguments ({reason}). Decision {decision}.");
+        let content = text_content(&words);
         Self::call_result(id, version, &content, "", true, |meta| {
             write_call(meta, call_id, Some(receipt), Some(decision));
+        })
+    }
+
+    /// A call that failed in a way that the model may make the best of.
+    pub(crate) fn failed(
+        id: &RawValue,
+        version: Version,
+        call_id: CallId,
+        receipt: Receipt,
+        words: &str,
+    ) -> Self {
+        Self::call_result(id, version, &text_content(words), "", true, |meta| {
+            write_call(meta, call_id, Some(receipt), None);
         })
     }
 
@@ -247,8 +309,8 @@ impl Answer {
             body.push_str(r#""resultType":"complete","#);
         }
         body.push_str(r#""content":"#);
-        body.push_str(&contents::for_version(content, version));
-        if !structured.is_empty() && version.has_structured_content() {
+        body.push_str(&downgrade::tool_content(content, structured, version));
+        if let Some(structured) = downgrade::tool_structured(structured, version) {
             body.push_str(r#","structuredContent":"#);
             body.push_str(structured);
         }
@@ -286,8 +348,14 @@ impl Answer {
             http: StatusCode::OK,
             body: Content::Json(format!("[{}]", bodies.join(","))),
             refused,
-            retry_after: None,
+            remedy: None,
+            session: None,
         }
+    }
+
+    /// The same, as the beginning of a session.
+    pub(crate) fn in_session(self, session: Option<HeaderValue>) -> Self {
+        Self { session, ..self }
     }
 
     /// Its text, where it is one message.
@@ -304,6 +372,12 @@ impl Answer {
     }
 }
 
+impl From<Answer> for Response {
+    fn from(answer: Answer) -> Self {
+        answer.into_response()
+    }
+}
+
 impl IntoResponse for Answer {
     fn into_response(self) -> Response {
         let mut response = match self.body {
@@ -316,13 +390,25 @@ impl IntoResponse for Answer {
                 let headers = [
                     (header::CONTENT_TYPE, "text/event-stream"),
                     (header::CACHE_CONTROL, "no-store"),
+                    // No proxy may hold events back.
+                    (UNBUFFERED, "no"),
                 ];
                 (self.http, headers, stream).into_response()
             }
         };
-        if let Some(seconds) = self.retry_after {
-            let headers = response.headers_mut();
-            headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        if let Some(session) = self.session {
+            response.headers_mut().insert(streamable::HEADER, session);
+        }
+        let header = match self.remedy.as_deref() {
+            Some(Remedy::Wait(seconds)) => Some((header::RETRY_AFTER, HeaderValue::from(*seconds))),
+            // Scopes and URLs are checked when they are configured.
+            Some(Remedy::StepUp(challenge)) => HeaderValue::try_from(challenge)
+                .ok()
+                .map(|challenge| (header::WWW_AUTHENTICATE, challenge)),
+            Some(Remedy::Declare(_)) | None => None,
+        };
+        if let Some((name, value)) = header {
+            response.headers_mut().insert(name, value);
         }
         response
     }
@@ -361,6 +447,14 @@ fn write_call(
             receipt.leaf_hash()
         );
     }
+}
+
+/// Content of one text.
+fn text_content(text: &str) -> String {
+    let mut content = String::from(r#"[{"type":"text","text":"#);
+    push_json_text(&mut content, text);
+    content.push_str("}]");
+    content
 }
 
 /// Appends `text` as a JSON string.

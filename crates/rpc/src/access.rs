@@ -60,7 +60,7 @@ impl FromStr for Peer {
 }
 
 /// Every method and its callers. Health and reflection are open to every peer with a certificate.
-const TABLE: [(&str, &[Peer]); 31] = [
+const TABLE: [(&str, &[Peer]); 37] = [
     (
         "/wardgate.policy.v1.PolicyService/Authorize",
         &[Peer::Gateway, Peer::Memory],
@@ -86,8 +86,9 @@ const TABLE: [(&str, &[Peer]); 31] = [
         &[Peer::Gateway],
     ),
     (
+        // A tool-runner hands on what waits on another replica.
         "/wardgate.toolrunner.v1.ToolRunnerService/CallTool",
-        &[Peer::Gateway],
+        &[Peer::Gateway, Peer::ToolRunner],
     ),
     (
         "/wardgate.toolrunner.v1.ToolRunnerService/Relay",
@@ -99,6 +100,10 @@ const TABLE: [(&str, &[Peer]); 31] = [
     ),
     (
         "/wardgate.toolrunner.v1.ToolRunnerService/GetContent",
+        &[Peer::Gateway, Peer::ToolRunner],
+    ),
+    (
+        "/wardgate.toolrunner.v1.ToolRunnerService/WatchResources",
         &[Peer::Gateway],
     ),
     (
@@ -107,6 +112,26 @@ const TABLE: [(&str, &[Peer]); 31] = [
     ),
     (
         "/wardgate.toolrunner.v1.ToolRunnerService/ListSwitches",
+        &[Peer::Operator],
+    ),
+    (
+        "/wardgate.toolrunner.v1.ToolRunnerService/DescribeConnection",
+        &[Peer::Gateway],
+    ),
+    (
+        "/wardgate.toolrunner.v1.ToolRunnerService/StartConnection",
+        &[Peer::Gateway],
+    ),
+    (
+        "/wardgate.toolrunner.v1.ToolRunnerService/FinishConnection",
+        &[Peer::Gateway],
+    ),
+    (
+        "/wardgate.toolrunner.v1.ToolRunnerService/ListConnections",
+        &[Peer::Operator],
+    ),
+    (
+        "/wardgate.toolrunner.v1.ToolRunnerService/RemoveConnections",
         &[Peer::Operator],
     ),
     (

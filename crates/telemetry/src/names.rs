@@ -83,6 +83,8 @@ pub const KEY_SET_READINGS: &str = "wardgate_key_set_readings_total";
 pub const TOOL_CALLS: &str = "wardgate_tool_calls_total";
 /// Counter: prompts, resources and completions asked for, by `method` and `status`.
 pub const CONTENT_REQUESTS: &str = "wardgate_content_requests_total";
+/// Counter: times the gateway's store could not be used.
+pub const GATEWAY_STORE_FAILURES: &str = "wardgate_gateway_store_failures_total";
 /// Histogram, seconds: one whole tool call.
 pub const TOOL_CALL_SECONDS: &str = "wardgate_tool_call_duration_seconds";
 /// Histogram, seconds: one stage of a tool call, by `stage`.

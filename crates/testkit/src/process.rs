@@ -91,6 +91,11 @@ impl Process {
         self.log.text()
     }
 
+    /// What the operating system calls it.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Sends a signal, by its name without `SIG`.
     pub fn signal(&self, name: &str) {
         let id = self.child.id().to_string();

@@ -3,32 +3,36 @@
 //! ```text
 //!   admit:  tool ─▶ permit ─▶ AdmittedCall          refused: nothing ran
 //!   run:    arguments ─▶ execute ⇄ row rule ─▶ redact ─▶ result
+//!                          └ an MCP server may ask the client first ─▶ what it waits for
 //! ```
+
+mod once;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use prost::Message;
 use serde_json::{Map, Value};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tracing::{info, warn};
 use wardgate_arguments::{Arguments, InvalidArguments};
-use wardgate_domain::{CallId, CallToRun, Caller, Digest, Permit, SignedPermit, Timestamp};
+use wardgate_domain::{
+    CallId, CallToRun, Caller, Digest, InvalidMessage, Permit, SignedPermit, Timestamp,
+};
 use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_telemetry::names;
 
 use crate::Error;
 use crate::compiled::CompiledPermit;
 use crate::digest;
-use crate::executor::{Executor, ExecutorError, Invocation, Kept, Output, Progress};
+use crate::executor::{Audience, Executor, ExecutorError, Invocation, Kept, Output, Said};
 use crate::failure::{Failure, Ran};
+use crate::interaction::{Interaction, Talk, Waits};
 use crate::kept_results::{self, KeptResults};
 use crate::loaded::{Loaded, RunnableTool, Shared};
 use crate::resilience::{Attempt, Failed, GuardError, GuardedCall};
 use crate::result::{self, Handle, Stopwatch, Whole};
-use crate::store::keyed::{Begun, Ending, KeyedCall};
 
 /// The column whose class governs the words an upstream fails in.
 pub(crate) const ERROR: &str = "error";
@@ -49,6 +53,8 @@ pub(crate) struct Call {
     pub(crate) caller_token: Option<String>,
     /// The same key and arguments never run a tool that writes twice.
     pub(crate) idempotency_key: Option<String>,
+    /// What the client can take part in; read only where the tool's source may talk to it.
+    pub(crate) interaction: Option<pb::Interaction>,
 }
 
 /// A call that may run. Only [`admit`] makes one.
@@ -57,6 +63,7 @@ pub(crate) struct AdmittedCall {
     caller: Caller,
     caller_token: Option<String>,
     idempotency_key: Option<String>,
+    interaction: Option<Interaction>,
     loaded: Arc<Loaded>,
     tool: Arc<RunnableTool>,
     arguments: Bytes,
@@ -82,8 +89,17 @@ pub(crate) fn admit(
         arguments: &call.arguments,
     };
     let (permit, compiled) = loaded.compiled().admit(signed, to_run, Some(tool), now)?;
+    let interaction = match call.interaction {
+        Some(interaction) if tool.tool.plan().talks() => Some(interaction.try_into()?),
+        Some(interaction) if interaction.resumption.is_some() => {
+            let why = "is of a tool that asks its clients nothing";
+            return Err(InvalidMessage::field("interaction.resumption", why).into());
+        }
+        _ => None,
+    };
     stopwatch.lap("permit");
     Ok(AdmittedCall {
+        interaction,
         id: call.id,
         caller: call.caller,
         caller_token: call.caller_token,
@@ -103,12 +119,8 @@ impl AdmittedCall {
         self.tool.tool.facts().name.as_str()
     }
 
-    /// Runs the tool and tells `progress` how far it is. Dropping the future stops the work in the source.
-    pub(crate) async fn run(
-        mut self,
-        shared: &Shared,
-        progress: &mpsc::Sender<Progress>,
-    ) -> pb::ToolResult {
+    /// Runs the tool and tells `listener` what it says meanwhile. Dropping the future stops the work in the source.
+    pub(crate) async fn run(mut self, shared: &Shared, listener: &mpsc::Sender<Said>) -> End {
         info!(
             { names::CALL_ID } = %self.id,
             { names::TOOL } = self.tool(),
@@ -118,81 +130,37 @@ impl AdmittedCall {
         self.stopwatch.lap("validate");
         let arguments = match arguments {
             Ok(arguments) => arguments,
-            Err(invalid) => return self.fail(&Failure::invalid(invalid.to_string()), 0).result,
+            Err(invalid) => return self.fail(&Failure::invalid(invalid.to_string()), 0).end,
         };
         let deadline = Instant::now() + self.tool.time_limit;
-        let kept_for = self.tool.tool.cache();
+        // What a client takes part in is its own.
+        let is_shared = self.interaction.as_ref().is_none_or(Interaction::is_idle);
+        let kept_for = self.tool.tool.cache().filter(|_| is_shared);
         match (self.idempotency_key.take(), kept_for) {
             // To run what reads twice is no harm.
             (Some(key), _) if !self.tool.tool.facts().read_only => {
-                self.once(&key, &arguments, deadline, shared, progress)
+                self.once(&key, &arguments, deadline, shared, listener)
                     .await
             }
             (_, Some(kept_for)) => {
                 let key = self.cache_key(&arguments);
                 let run = async {
-                    let ended = self.perform(&arguments, deadline, shared, progress).await;
-                    // A failure is never kept.
-                    if ended.result.is_error {
-                        Err(ended.result)
-                    } else {
-                        Ok(ended.result)
+                    let performing = self.perform(&arguments, None, deadline, shared, listener);
+                    match performing.await.end {
+                        // A failure is never kept, nor what is none yet.
+                        End::Result(result) if !result.is_error => Ok(result),
+                        other => Err(other),
                     }
                 };
                 let result = Box::pin(shared.results.get_or_run(key, kept_for, run)).await;
-                result.unwrap_or_else(|failed| failed)
+                result.map_or_else(|other| other, End::Result)
             }
             (_, None) => {
-                let ended = self.perform(&arguments, deadline, shared, progress).await;
-                ended.result
+                self.perform(&arguments, None, deadline, shared, listener)
+                    .await
+                    .end
             }
         }
-    }
-
-    /// Runs it unless the key says that it ran, and remembers how it ended.
-    async fn once(
-        self,
-        key: &str,
-        arguments: &Map<String, Value>,
-        deadline: Instant,
-        shared: &Shared,
-        progress: &mpsc::Sender<Progress>,
-    ) -> pb::ToolResult {
-        let (id, store, now) = (self.id, &shared.store, shared.ambient.now());
-        let tool = Arc::clone(&self.tool);
-        let keyed = KeyedCall {
-            caller: &self.caller,
-            tool: tool.tool.facts().name.as_str(),
-            key,
-            arguments: Digest::of(sorted(arguments).as_bytes()),
-            terms: digest::of_texts(&self.terms().each_ref().map(String::as_str)),
-            deadline: now.plus(tool.time_limit),
-        };
-        let begun = store.begin(keyed, now).await;
-        let ticket = match begun {
-            Ok(Begun::Fresh(ticket)) => ticket,
-            Ok(Begun::Done(result)) => match pb::ToolResult::decode(result.as_slice()) {
-                Ok(result) => return result,
-                Err(_) => return self.fail(&Failure::unknown_outcome(), 0).result,
-            },
-            Ok(stands) => return self.fail(&Failure::keyed(&stands), 0).result,
-            Err(error) => {
-                warn!({ names::CALL_ID } = %id, %error, "a call with an idempotency key cannot be run without the store");
-                return self.fail(&Failure::no_store(), 0).result;
-            }
-        };
-        let ended = self.perform(arguments, deadline, shared, progress).await;
-        let bytes = ended.result.encode_to_vec();
-        let ending = match ended.ran {
-            Ran::No => Ending::NothingRan,
-            Ran::Perhaps => Ending::Open,
-            Ran::Yes => Ending::Done(&bytes),
-        };
-        if let Err(error) = store.finish(ticket, ending).await {
-            // The key then says `unknown`, which is safe: it never runs again.
-            warn!({ names::CALL_ID } = %id, %error, "the end of a call with an idempotency key was not stored");
-        }
-        ended.result
     }
 
     fn arguments(&self) -> Result<Map<String, Value>, InvalidArguments> {
@@ -215,7 +183,7 @@ impl AdmittedCall {
     fn cache_key(&self, arguments: &Map<String, Value>) -> Digest {
         let terms = self.permit.terms();
         let is_personal = terms.row_rule.as_ref().is_some_and(|rule| !rule.all)
-            || self.tool.tool.plan().needs_caller_token();
+            || self.tool.tool.plan().stands_for_caller();
         let who = if is_personal {
             terms.caller_digest.to_string()
         } else {
@@ -239,23 +207,42 @@ impl AdmittedCall {
     async fn perform(
         mut self,
         arguments: &Map<String, Value>,
+        key: Option<&str>,
         deadline: Instant,
         shared: &Shared,
-        progress: &mpsc::Sender<Progress>,
+        listener: &mpsc::Sender<Said>,
     ) -> Ended {
         let tool = Arc::clone(&self.tool);
         let compiled = Arc::clone(&self.compiled);
         let gate = compiled.gate.as_ref();
-        let mut output = Output::new(tool.tool.result(), gate, tool.caps(), Some(progress))
+        let audience = Audience {
+            listener,
+            permit: &self.permit,
+            compiled: &compiled,
+            carried: &tool.tool.facts().classes,
+        };
+        let talk = self.talk(arguments, key, shared);
+        if let Some(talk) = talk.as_ref().filter(|talk| talk.resumes())
+            && audience.is_restricted()
+        {
+            talk.give_up();
+            return self.fail(&Failure::not_waiting(), 0);
+        }
+        let talk = talk.filter(|_| !audience.is_restricted());
+        let mut output = Output::new(tool.tool.result(), gate, tool.caps(), Some(audience))
             .with_page(tool.page(arguments));
         let call = GuardedCall {
             caller: &self.caller,
-            repeatable: tool.tool.is_repeatable(),
+            // What a client answered is used once.
+            repeatable: tool.tool.is_repeatable() && !talk.as_ref().is_some_and(Talk::resumes),
             deadline,
         };
         let attempt = Execution {
             executor: tool.executor.as_ref(),
-            invocation: self.invocation(arguments, deadline, shared),
+            invocation: Invocation {
+                talk: talk.as_ref(),
+                ..self.invocation(arguments, deadline, shared)
+            },
             output: &mut output,
         };
         let outcome = tool.guard().run(&call, attempt).await;
@@ -265,6 +252,9 @@ impl AdmittedCall {
         if let Some(why) = &kept.undecided {
             warn!({ names::CALL_ID } = %self.id, %why, "rows were withheld because the row rule cannot decide on them");
         }
+        if let (Ok(()), Some(waits)) = (&outcome, kept.waits.take()) {
+            return self.wait(waits);
+        }
         let failure = match outcome {
             Ok(()) if kept.truncated && kept.rows.is_empty() => Failure::too_large(),
             Ok(()) if kept.rows.is_empty() && kept.is_misfit() => Failure::undecided(),
@@ -273,6 +263,9 @@ impl AdmittedCall {
                 return self.release(kept, handle, arguments);
             }
             Err(GuardError::Failed(ExecutorError::Reported(words))) => self.reported(words),
+            Err(GuardError::Failed(ExecutorError::NotConnected { scope })) => {
+                return self.connect(scope);
+            }
             Err(error) => {
                 if let GuardError::Failed(error) = &error {
                     // It holds no value of a row or an argument.
@@ -282,6 +275,24 @@ impl AdmittedCall {
             }
         };
         self.fail(&failure, kept.withheld)
+    }
+
+    /// Where the tool's source may talk to the client.
+    fn talk<'a>(
+        &'a self,
+        arguments: &Map<String, Value>,
+        key: Option<&str>,
+        shared: &'a Shared,
+    ) -> Option<Talk<'a>> {
+        let interaction = self.interaction.as_ref()?;
+        let definition = self.permit.terms().definition_digest.to_string();
+        let subject = [&definition, &sorted(arguments), key.unwrap_or_default()];
+        Some(Talk::new(
+            interaction,
+            &shared.parking,
+            &self.caller,
+            &subject,
+        ))
     }
 
     fn invocation<'a>(
@@ -305,6 +316,46 @@ impl AdmittedCall {
                 policy_hash: self.permit.terms().policy_hash,
                 now: shared.ambient.now(),
             },
+            talk: None,
+        }
+    }
+
+    /// Nothing ran: the caller has to let the source act in their name first.
+    fn connect(self, scope: Option<String>) -> Ended {
+        let connect = pb::Connect {
+            source: self.tool.tool.source().unwrap_or_default().to_owned(),
+            scope: scope.unwrap_or_default(),
+        };
+        let facts = pb::ResultFacts {
+            status: pb::OutcomeStatus::Ok.into(),
+            stages: self.stopwatch.into_stages(),
+            ..pb::ResultFacts::default()
+        };
+        Ended {
+            end: End::Waits(pb::InputRequired {
+                connect: Some(connect),
+                facts: Some(facts),
+                ..pb::InputRequired::default()
+            }),
+            ran: Ran::No,
+        }
+    }
+
+    /// The leg is over; the call goes on with the client's answers.
+    fn wait(self, waits: Waits) -> Ended {
+        let facts = pb::ResultFacts {
+            status: pb::OutcomeStatus::Ok.into(),
+            stages: self.stopwatch.into_stages(),
+            ..pb::ResultFacts::default()
+        };
+        Ended {
+            end: End::Waits(pb::InputRequired {
+                input_requests_json: waits.requests.into(),
+                state: waits.state,
+                facts: Some(facts),
+                connect: None,
+            }),
+            ran: Ran::Perhaps,
         }
     }
 
@@ -386,7 +437,7 @@ impl AdmittedCall {
             is_error: kept.is_error,
         };
         Ended {
-            result: result::released(shape, &rows, &whole, facts),
+            end: End::Result(result::released(shape, &rows, &whole, facts)),
             ran: Ran::Yes,
         }
     }
@@ -416,15 +467,22 @@ impl AdmittedCall {
             ..pb::ResultFacts::default()
         };
         Ended {
-            result: result::error(&failure.text, facts),
+            end: End::Result(result::error(&failure.text, facts)),
             ran: failure.ran,
         }
     }
 }
 
+/// What comes of a call.
+pub(crate) enum End {
+    Result(pb::ToolResult),
+    /// It waits for its client.
+    Waits(pb::InputRequired),
+}
+
 /// How a run ended.
 struct Ended {
-    result: pb::ToolResult,
+    end: End,
     ran: Ran,
 }
 

@@ -23,6 +23,7 @@ impl Closing {
     /// Takes leave of every MCP server: programs are asked to end, and ended if they do not; sessions are
     /// closed. Call it once nothing is served any more.
     pub async fn close(self) {
+        self.0.end_waiting();
         let upstreams = self.0.upstreams();
         let closing = join_all(upstreams.iter().map(|upstream| upstream.close()));
         if timeout(LONGEST, closing).await.is_err() {

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use quick_cache::sync::Cache;
-use wardgate_domain::{CallToRun, Caller, Permit, SignedPermit, Timestamp, VerifiedTerms};
+use wardgate_domain::{
+    CallToRun, Caller, ColumnClass, ColumnTier, Permit, SignedPermit, Timestamp, VerifiedTerms,
+};
 use wardgate_redact::Redactor;
 
 use crate::Error;
@@ -22,6 +24,16 @@ pub(crate) struct CompiledPermit {
     /// The rule in the terms of the source, where it can leave rows out itself.
     pub(crate) pushed: Option<Pushed>,
     pub(crate) redactor: Redactor,
+}
+
+impl CompiledPermit {
+    /// Whether anything of what can come is not to be seen as it is. Then nothing goes on that no rule of the permit is
+    /// about: no words besides the result, and no question. `carried` are the classes that can come.
+    pub(crate) fn restricts(&self, permit: &Permit, carried: &[ColumnClass]) -> bool {
+        let has_rule = self.gate.as_ref().and_then(RowGate::policies).is_some();
+        let is_hidden = |class| permit.tier(class) != ColumnTier::Clear;
+        has_rule || carried.iter().any(is_hidden)
+    }
 }
 
 /// The permits seen lately. Only verified ones are kept, and each use checks times, caller, tool and

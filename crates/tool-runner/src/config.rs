@@ -8,6 +8,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use wardgate_domain::duration;
 
+use crate::Error;
+
 /// Section `tool_runner`. Lengths of time are written like `30s` or as whole seconds.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -22,6 +24,10 @@ pub struct Config {
     /// `postgres://…`. It can hold a password, so it is never shown.
     #[serde(skip_serializing)]
     pub store: String,
+    /// Where the other replicas of this service reach this one, like `https://10.1.2.3:7002`; only where there are
+    /// others. A call of an MCP server that waits for its client waits on one replica; the others hand the client's
+    /// answers on to it.
+    pub advertise: Option<String>,
     /// Lets the database apply row rules where it can. Every row is checked again either way.
     pub pushdown: bool,
     /// Rows one call may return, unless the tool says otherwise.
@@ -50,6 +56,7 @@ impl fmt::Debug for Config {
         f.debug_struct("Config")
             .field("catalogue", &self.catalogue)
             .field("variables", &self.variables.keys())
+            .field("advertise", &self.advertise)
             .field("pushdown", &self.pushdown)
             .field("max_rows", &self.max_rows)
             .field("max_result_bytes", &self.max_result_bytes)
@@ -63,6 +70,26 @@ impl fmt::Debug for Config {
     }
 }
 
+impl Config {
+    /// Refuses what the types do not.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        let Some(url) = &self.advertise else {
+            return Ok(());
+        };
+        let is_bare = url.parse::<http::Uri>().is_ok_and(|parsed| {
+            matches!(parsed.scheme_str(), Some("http" | "https"))
+                && parsed.host().is_some()
+                && parsed.path() == "/"
+                && parsed.query().is_none()
+        });
+        if is_bare && !url.ends_with('/') {
+            Ok(())
+        } else {
+            Err(Error::Advertise(url.clone()))
+        }
+    }
+}
+
 impl Default for Config {
     fn default() -> Self {
         Self {
@@ -70,6 +97,7 @@ impl Default for Config {
             variables: BTreeMap::new(),
             // There is no place that fits every machine; without one the service does not start.
             store: String::new(),
+            advertise: None,
             pushdown: true,
             max_rows: 1_000,
             max_result_bytes: 1 << 20,
@@ -96,6 +124,27 @@ mod tests {
         let text = serde_json::to_string(&config).unwrap();
         assert!(text.contains(r#""time_limit":"500ms""#), "{text}");
         assert!(serde_json::from_str::<Config>(r#"{"time_limits": 5}"#).is_err());
+    }
+
+    #[test]
+    fn an_advertised_address_is_scheme_host_and_port() {
+        let with = |url: &str| Config {
+            advertise: Some(url.to_owned()),
+            ..Config::default()
+        };
+        assert!(with("https://10.1.2.3:7002").check().is_ok());
+        assert!(Config::default().check().is_ok());
+        for bad in [
+            "10.1.2.3:7002",
+            "https://h/",
+            "https://h/path",
+            "ftp://h",
+            "",
+            "https://h?q",
+        ] {
+            let told = with(bad).check().unwrap_err().to_string();
+            assert!(told.contains("tool_runner.advertise"), "{bad}: {told}");
+        }
     }
 
     #[test]

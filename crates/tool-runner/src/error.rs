@@ -1,6 +1,6 @@
 //! What can go wrong before a tool runs. What goes wrong while it runs is a result.
 
-use wardgate_domain::PermitRefusal;
+use wardgate_domain::{InvalidMessage, PermitRefusal};
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_rpc::ServiceError;
 use wardgate_rpc::client::CallError;
@@ -25,6 +25,11 @@ pub enum Error {
     /// The settings of a gRPC source were accepted and then not.
     #[error("a gRPC source cannot be set up: {0}")]
     GrpcSource(String),
+    /// No address of a replica.
+    #[error(
+        "tool_runner.advertise: write scheme, host and port, like https://10.1.2.3:7002, instead of `{0}`"
+    )]
+    Advertise(String),
     /// A tool works on a source that there is not, or one of another type.
     #[error("there is no source `{0}` of the type its tools need")]
     NoSource(String),
@@ -39,6 +44,9 @@ pub enum Error {
     /// The call carries no permit.
     #[error("the call carries no permit; ask the policy service for one")]
     NoPermit,
+    /// What is said of the client's part is not understood, or the tool knows none.
+    #[error("the client cannot take part like that: {0}")]
+    Interaction(#[from] InvalidMessage),
     /// A message that is not carried to an upstream server.
     #[error("the message {0}")]
     NotCarried(#[from] NotCarried),
@@ -65,6 +73,14 @@ pub enum Error {
         /// Its name.
         name: String,
     },
+    /// A person's grant could not be begun or finished.
+    #[error("{text}")]
+    Connection {
+        /// What a program should make of it.
+        reason: ErrorReason,
+        /// Why.
+        text: String,
+    },
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -90,11 +106,15 @@ impl ServiceError for Error {
             | Self::GrpcSource(_)
             | Self::NoSource(_)
             | Self::NoMemory
+            | Self::Advertise(_)
             | Self::Interrupted => ErrorReason::Internal,
             Self::UnknownTool => ErrorReason::UnknownTool,
+            Self::Connection { reason, .. } => *reason,
             Self::Store(error) => error.reason(),
             Self::SwitchesUnknown | Self::TooManyRelays => ErrorReason::Unavailable,
-            Self::NoSuchTarget { .. } | Self::NoRoute => ErrorReason::InvalidMessage,
+            Self::NoSuchTarget { .. } | Self::NoRoute | Self::Interaction(_) => {
+                ErrorReason::InvalidMessage
+            }
             Self::NotCarried(error) => match error {
                 NotCarried::NoMessage => ErrorReason::InvalidMessage,
                 NotCarried::Uncovered => ErrorReason::PermitRefused,

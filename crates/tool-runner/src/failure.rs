@@ -92,7 +92,9 @@ impl Failure {
                 "it ran before, and the rules for its result have changed since",
             ),
             // The others are answered where they are found.
-            Begun::Fresh(_) | Begun::Done(_) | Begun::Unknown => Self::unknown_outcome(),
+            Begun::Fresh(_) | Begun::Waiting(_) | Begun::Done(_) | Begun::Unknown => {
+                Self::unknown_outcome()
+            }
         }
     }
 
@@ -127,6 +129,15 @@ impl Failure {
         }
     }
 
+    /// What a client answered comes too late, twice, or to something else than what asked.
+    pub(crate) fn not_waiting() -> Self {
+        Self::tool(
+            "not_waiting",
+            "nothing waits for these answers any more, and it may have run in part; check before you call again",
+        )
+        .perhaps_run()
+    }
+
     pub(crate) fn unavailable(text: &str) -> Self {
         Self::tool("source_unavailable", text)
     }
@@ -134,6 +145,11 @@ impl Failure {
     pub(crate) fn executor(error: &ExecutorError, limit: Duration) -> Self {
         match error {
             ExecutorError::Timeout => Self::timeout(limit),
+            ExecutorError::NotConnected { .. } => Self::tool(
+                "not_connected",
+                "its source acts in your name, and you have not allowed that yet",
+            )
+            .unrun(),
             ExecutorError::Unreachable(_) => {
                 Self::unavailable("the data source cannot be reached").unrun()
             }
@@ -153,6 +169,7 @@ impl Failure {
             ExecutorError::TooLarge => {
                 Self::tool("result_too_large", "the result is larger than it may be")
             }
+            ExecutorError::NotWaiting => Self::not_waiting(),
             // Its words are released by [`AdmittedCall::reported`].
             ExecutorError::Reported(_) => Self::tool("tool_error", "the tool reported an error"),
         }

@@ -17,10 +17,13 @@ use wardgate_rpc::client::MemoryClient;
 use crate::catalogue::{Catalogue, MaxRows, Offers, Tool, Toolset};
 use crate::compiled::CompiledPermits;
 use crate::content::{Contents, Following};
+use crate::egress::PerUser;
 use crate::executor::{Beyond, Caps, Executor, Sources};
-use crate::mcp::Upstream;
+use crate::interaction::Parking;
+use crate::mcp::{Eras, Upstream};
 use crate::platform::{KnownTool, Overview, Platform};
 use crate::relay;
+use crate::replicas::Replicas;
 use crate::resilience::{Guard, RateLimiter, ResultCache, SourceGuard, ToolLimits};
 use crate::store::Store;
 use crate::switchboard::Switches;
@@ -125,6 +128,10 @@ pub(crate) struct Shared {
     pub(crate) following: Arc<Following>,
     /// How long results that are too large for an answer are kept.
     pub(crate) kept_for: Duration,
+    /// Calls that wait for their clients.
+    pub(crate) parking: Arc<Parking>,
+    /// Where those are that wait on another replica.
+    pub(crate) replicas: Arc<Replicas>,
     /// Where tools about conversations ask; none where there are no conversations.
     pub(crate) memory: Option<MemoryClient>,
 }
@@ -136,6 +143,8 @@ impl Shared {
         };
         let results = ResultCache::new(config.result_cache_bytes, bytes, ambient.clone());
         Self {
+            parking: Arc::new(Parking::new(config.advertise.clone(), ambient.clone())),
+            replicas: Arc::new(Replicas::new(config.advertise.clone(), None)),
             ambient,
             platform: Arc::new(Platform::new()),
             rates: Arc::new(RateLimiter::new()),
@@ -166,8 +175,10 @@ impl Loaded {
         previous: Option<&Self>,
     ) -> Result<Self, Error> {
         let (imported, missing) = (catalogue.imported().to_vec(), catalogue.missing().to_vec());
+        let instructions = catalogue.instructions().clone();
         let (tools, toolsets, settings, version) = catalogue.into_parts();
-        let mut sources = Sources::new(&shared.platform, shared.memory.clone());
+        let store = Some(shared.store.clone());
+        let mut sources = Sources::new(&shared.platform, shared.memory.clone(), store);
         let open = previous.map(|previous| &previous.sources);
         let mut offers = BTreeMap::new();
         for settings in &settings {
@@ -200,7 +211,13 @@ impl Loaded {
             toolsets: toolsets.iter().cloned().map(pb::Toolset::from).collect(),
             catalogue_version: version.to_wire(),
             missing_upstreams: missing,
-            sources: offers.values().map(pb::Source::from).collect(),
+            sources: offers
+                .values()
+                .map(|of| pb::Source {
+                    instructions: instructions.get(&of.source).cloned().unwrap_or_default(),
+                    ..of.into()
+                })
+                .collect(),
         };
         let upstreams = imported
             .into_iter()
@@ -266,9 +283,27 @@ impl Loaded {
         &self.contents
     }
 
+    /// What callers granted the source of that name to do in their name, where it is one of those.
+    pub(crate) fn per_user(&self, source: &str) -> Option<&Arc<PerUser>> {
+        self.sources.per_user(source)
+    }
+
     /// The MCP server of that name, and what guards it.
     pub(crate) fn server(&self, source: &str) -> Option<(Arc<Upstream>, Arc<SourceGuard>)> {
         self.sources.server(source).ok()
+    }
+
+    /// Which clients' messages can be carried to the MCP server of that name as they stand.
+    pub(crate) fn carriage(&self, source: &str) -> pb::Carriage {
+        let server = self.sources.mcp(source).ok();
+        match server.filter(|upstream| upstream.is_over_http()) {
+            None => pb::Carriage::Unspecified,
+            Some(upstream) => match *upstream.eras().borrow() {
+                Eras::Unknown | Eras::Both => pb::Carriage::All,
+                Eras::Modern => pb::Carriage::Modern,
+                Eras::Legacy => pb::Carriage::Legacy,
+            },
+        }
     }
 
     /// The MCP servers whose tools are imported, by name of their source.

@@ -1,17 +1,15 @@
 //! The gRPC service: each method converts, calls a plain function, and converts back.
 
-use std::future::Future;
+mod events;
+mod follow;
+
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Weak};
-use std::task::Poll;
-use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use futures::future::select_all;
-use futures::stream::{self, BoxStream, Stream, StreamExt};
+use futures::stream::{BoxStream, StreamExt};
 use metrics::counter;
-use tokio::sync::{mpsc, watch};
-use tokio::time::{Instant, MissedTickBehavior};
+use tokio::sync::watch;
 use tokio_stream::wrappers::WatchStream;
 use tonic::{Request, Response, Status};
 use tracing::{error, info};
@@ -27,35 +25,43 @@ use wardgate_rpc::client::{AuditClient, MemoryClient};
 use wardgate_rpc::{Readiness, Service, ServiceError};
 use wardgate_telemetry::names;
 
-use crate::call::{self, AdmittedCall, Call};
+use crate::call::{self, Call};
 use crate::catalogue::Catalogue;
 use crate::closing::Closing;
-use crate::content::{self, Asked};
-use crate::executor::Progress;
+use crate::connections;
+use crate::content::{self, Asked, InForce, WatchAsked};
 use crate::files::Files;
 use crate::imported::Importer;
 use crate::loaded::{Keys, Loaded, Shared};
 use crate::mcp::Upstream;
-use crate::platform::Counted;
 use crate::relay::{self, AdmittedRelay, RelayCall};
+use crate::replicas::{self, Dial, Replicas};
 use crate::store::{SealingKey, Store};
 use crate::switchboard::{Switchboard, Switches};
 use crate::{Config, Error};
+
+/// What the service calls.
+pub struct Links {
+    /// Records changes of switches.
+    pub audit: AuditClient,
+    /// Tools about conversations ask it.
+    pub memory: Option<MemoryClient>,
+    /// Links to its other replicas, where there can be any.
+    pub replicas: Option<Dial>,
+}
 
 /// Loads the catalogue and serves it; a faulty one is an error here. Afterwards the file is looked at
 /// every [`Config::reload_interval`], and a faulty change leaves the catalogue in force. Sources are
 /// connected to when they are first used, so a dead one stops nothing but its own tools.
 ///
 /// It is ready once it knows which tools are switched off, and says so when a change of the file is faulty.
-/// Changes of switches are recorded with `audit`. Tools about conversations ask `memory`. What it starts is ended by
-/// the [`Closing`].
+/// What it starts is ended by the [`Closing`].
 pub async fn service(
     config: Config,
     permits: PermitVerifier,
     pseudonym_key: PseudonymKey,
     sealing_key: SealingKey,
-    audit: AuditClient,
-    memory: Option<MemoryClient>,
+    links: Links,
     ambient: Ambient,
 ) -> Result<
     (
@@ -64,6 +70,12 @@ pub async fn service(
     ),
     Error,
 > {
+    config.check()?;
+    let Links {
+        audit,
+        memory,
+        replicas,
+    } = links;
     let keys = Keys {
         permits,
         pseudonyms: Arc::new(pseudonym_key),
@@ -73,6 +85,7 @@ pub async fn service(
     let switchboard = Switchboard::open(store, audit, ambient.clone()).await?;
     let shared = Shared {
         memory,
+        replicas: Arc::new(Replicas::new(config.advertise.clone(), replicas)),
         ..Shared::new(&config, switchboard.store().clone(), ambient)
     };
     let runner = start(config, keys, switchboard, importer, shared)?;
@@ -105,7 +118,7 @@ pub(crate) fn start(
     shared.following.follow(loaded.contents());
     let (version, _) = watch::channel(loaded.version());
     let runner = Arc::new(Runner {
-        loaded: ArcSwap::from_pointee(loaded),
+        loaded: Arc::new(ArcSwap::from_pointee(loaded)),
         version,
         readiness: watch::Sender::new(Readiness::Ready),
         is_outdated: AtomicBool::new(false),
@@ -115,17 +128,18 @@ pub(crate) fn start(
         switchboard,
         importer,
     });
-    tokio::spawn(follow_files(Arc::downgrade(&runner), seen, upstreams));
+    tokio::spawn(follow::files(Arc::downgrade(&runner), seen, upstreams));
     let switches = runner.switchboard.subscribe();
     runner.tell_version();
     runner.tell_readiness();
-    tokio::spawn(follow_switches(Arc::downgrade(&runner), switches));
+    tokio::spawn(follow::switches(Arc::downgrade(&runner), switches));
+    tokio::spawn(follow::servers(Arc::downgrade(&runner)));
     Ok(runner)
 }
 
 /// The service's state.
 pub(crate) struct Runner {
-    loaded: ArcSwap<Loaded>,
+    loaded: Arc<ArcSwap<Loaded>>,
     /// Of catalogue and switches together.
     version: watch::Sender<Digest>,
     readiness: watch::Sender<Readiness>,
@@ -142,6 +156,7 @@ pub(crate) struct Runner {
 impl ToolRunnerService for Runner {
     type WatchCatalogueStream = BoxStream<'static, Result<pb::WatchCatalogueResponse, Status>>;
     type CallToolStream = BoxStream<'static, Result<pb::CallToolResponse, Status>>;
+    type WatchResourcesStream = BoxStream<'static, Result<pb::WatchResourcesResponse, Status>>;
     type RelayStream = BoxStream<'static, Result<pb::RelayResponse, Status>>;
 
     async fn list_tools(
@@ -160,6 +175,7 @@ impl ToolRunnerService for Runner {
         }
         for source in &mut list.sources {
             source.switches = (&switches.of_source(&source.name)).into();
+            source.carriage = loaded.carriage(&source.name).into();
         }
         Ok(Response::new(list))
     }
@@ -181,8 +197,15 @@ impl ToolRunnerService for Runner {
         &self,
         request: Request<pb::CallToolRequest>,
     ) -> Result<Response<Self::CallToolStream>, Status> {
-        let call = Call::try_from(request.into_inner())
-            .map_err(|invalid| wardgate_rpc::invalid(&invalid))?;
+        let (metadata, _, request) = request.into_parts();
+        let replicas = &self.shared.replicas;
+        if let Some(mut other) = replicas.holding(request.interaction.as_ref(), &metadata) {
+            let call = replicas::handed_on(&metadata, request.clone());
+            if let Some(events) = replicas::unless_gone(other.call_tool(call).await) {
+                return Ok(Response::new(events?.into_inner().boxed()));
+            }
+        }
+        let call = Call::try_from(request).map_err(|invalid| wardgate_rpc::invalid(&invalid))?;
         let loaded = self.loaded.load_full();
         let admitted = self
             .check_switch(&call, &loaded)
@@ -190,7 +213,7 @@ impl ToolRunnerService for Runner {
             .map_err(|error| refused(&error))?;
         let counted = self.shared.platform.begin(admitted.tool());
         Ok(Response::new(
-            events(admitted, self.shared.clone(), counted).boxed(),
+            events::events(admitted, self.shared.clone(), counted).boxed(),
         ))
     }
 
@@ -224,15 +247,41 @@ impl ToolRunnerService for Runner {
         &self,
         request: Request<pb::GetContentRequest>,
     ) -> Result<Response<pb::GetContentResponse>, Status> {
-        let asked = Asked::try_from(request.into_inner())
-            .map_err(|invalid| wardgate_rpc::invalid(&invalid))?;
+        let (metadata, _, request) = request.into_parts();
+        let replicas = &self.shared.replicas;
+        if let Some(mut other) = replicas.holding(request.interaction.as_ref(), &metadata) {
+            let get = replicas::handed_on(&metadata, request.clone());
+            if let Some(given) = replicas::unless_gone(other.get_content(get).await) {
+                return Ok(Response::new(given?.into_inner()));
+            }
+        }
+        let asked = Asked::try_from(request).map_err(|invalid| wardgate_rpc::invalid(&invalid))?;
         let loaded = self.loaded.load();
         let (max_bytes, now) = (self.config.max_result_bytes, self.shared.ambient.now());
         let admitted = self
-            .check_source(&asked)
-            .and_then(|()| content::admit(asked, &loaded, max_bytes, now))
+            .check_source(&asked.source, &asked.caller)
+            .and_then(|()| content::admit(asked, &loaded, &self.shared.parking, max_bytes, now))
             .map_err(|error| refused(&error))?;
         Ok(Response::new(Box::pin(admitted.get()).await))
+    }
+
+    async fn watch_resources(
+        &self,
+        request: Request<pb::WatchResourcesRequest>,
+    ) -> Result<Response<Self::WatchResourcesStream>, Status> {
+        let asked = WatchAsked::try_from(request.into_inner())
+            .map_err(|invalid| wardgate_rpc::invalid(&invalid))?;
+        let loaded = self.loaded.load();
+        let admitted = self
+            .check_source(&asked.source, &asked.caller)
+            .and_then(|()| content::admit_watch(asked, &loaded, self.shared.ambient.now()))
+            .map_err(|error| refused(&error))?;
+        let in_force = InForce {
+            loaded: Arc::clone(&self.loaded),
+            switchboard: Arc::clone(&self.switchboard),
+            changes: self.version.subscribe(),
+        };
+        Ok(Response::new(admitted.run(in_force).boxed()))
     }
 
     async fn set_switch(
@@ -260,49 +309,50 @@ impl ToolRunnerService for Runner {
             switches: switches.iter().map(Into::into).collect(),
         }))
     }
-}
 
-/// How many progress events may wait for a slow reader.
-const PROGRESS_WAITING: usize = 16;
+    async fn describe_connection(
+        &self,
+        request: Request<pb::DescribeConnectionRequest>,
+    ) -> Result<Response<pb::DescribeConnectionResponse>, Status> {
+        let answer = connections::describe(&self.loaded.load_full(), request.into_inner()).await;
+        answer.map(Response::new)
+    }
 
-/// The events of one call: how far it is, and then exactly one result. Dropping the stream stops the call.
-fn events(
-    call: AdmittedCall,
-    shared: Shared,
-    counted: Counted,
-) -> impl Stream<Item = Result<pb::CallToolResponse, Status>> {
-    let (sender, mut progress) = mpsc::channel(PROGRESS_WAITING);
-    let mut running = Box::pin(async move {
-        let result = Box::pin(call.run(&shared, &sender)).await;
-        counted.ended(result.is_error);
-        result
-    });
-    let mut is_done = false;
-    stream::poll_fn(move |context| {
-        use pb::call_tool_response::Event;
-        if is_done {
-            return Poll::Ready(None);
-        }
-        let result = running.as_mut().poll(context);
-        let event = match (progress.poll_recv(context), result) {
-            (_, Poll::Ready(result)) => {
-                is_done = true;
-                Event::Result(result)
-            }
-            (Poll::Ready(Some(step)), Poll::Pending) => Event::Progress(step.into()),
-            (_, Poll::Pending) => return Poll::Pending,
-        };
-        Poll::Ready(Some(Ok(pb::CallToolResponse { event: Some(event) })))
-    })
-}
+    async fn start_connection(
+        &self,
+        request: Request<pb::StartConnectionRequest>,
+    ) -> Result<Response<pb::StartConnectionResponse>, Status> {
+        let answer = connections::start(&self.loaded.load_full(), request.into_inner()).await;
+        answer.map(Response::new)
+    }
 
-impl From<Progress> for pb::Progress {
-    fn from(step: Progress) -> Self {
-        Self {
-            progress: step.done,
-            total: step.total.unwrap_or_default(),
-            message: step.message,
-        }
+    async fn finish_connection(
+        &self,
+        request: Request<pb::FinishConnectionRequest>,
+    ) -> Result<Response<pb::FinishConnectionResponse>, Status> {
+        let (loaded, board) = (self.loaded.load_full(), Arc::clone(&self.switchboard));
+        // Its own task: a code is good once, whoever hangs up.
+        let finishing = tokio::spawn(async move {
+            connections::finish(&loaded, &board, request.into_inner()).await
+        });
+        let interrupted = |_| wardgate_rpc::status(&Error::Interrupted);
+        finishing.await.map_err(interrupted)?.map(Response::new)
+    }
+
+    async fn list_connections(
+        &self,
+        _: Request<pb::ListConnectionsRequest>,
+    ) -> Result<Response<pb::ListConnectionsResponse>, Status> {
+        let answer = connections::list(self.switchboard.store()).await;
+        answer.map(Response::new)
+    }
+
+    async fn remove_connections(
+        &self,
+        request: Request<pb::RemoveConnectionsRequest>,
+    ) -> Result<Response<pb::RemoveConnectionsResponse>, Status> {
+        let answer = connections::remove(&self.switchboard, request.into_inner()).await;
+        answer.map(Response::new)
     }
 }
 
@@ -332,6 +382,7 @@ impl TryFrom<pb::CallToolRequest> for Call {
             permit: request.permit.and_then(|permit| permit.try_into().ok()),
             caller_token: Some(request.caller_token).filter(|token| !token.is_empty()),
             idempotency_key: Some(request.idempotency_key).filter(|key| !key.is_empty()),
+            interaction: request.interaction,
         })
     }
 }
@@ -352,9 +403,9 @@ impl Runner {
     }
 
     /// A source that is off for its caller is answered like one that does not exist.
-    fn check_source(&self, asked: &Asked) -> Result<(), Error> {
-        let switches = self.switches()?.of_source(&asked.source);
-        if switches.allow(&asked.caller) {
+    fn check_source(&self, source: &str, caller: &Caller) -> Result<(), Error> {
+        let switches = self.switches()?.of_source(source);
+        if switches.allow(caller) {
             Ok(())
         } else {
             Err(Error::UnknownTool)
@@ -396,6 +447,11 @@ impl Runner {
 
     pub(crate) fn readiness(&self) -> watch::Receiver<Readiness> {
         self.readiness.subscribe()
+    }
+
+    /// Ends every call that waits for its client.
+    pub(crate) fn end_waiting(&self) {
+        self.shared.parking.clear();
     }
 
     /// The MCP servers of the catalogue in force.
@@ -486,54 +542,13 @@ impl Runner {
 /// Whatever a list of the tools shows, this tells it from every other list.
 fn version(loaded: &Loaded, switches: Option<&Switches>) -> Digest {
     let switches = switches.map_or(0, Switches::version).to_be_bytes();
-    Digest::of_parts([loaded.version().as_bytes().as_slice(), &switches])
-}
-
-/// Tells of changed switches, and that they are known at last, as long as the service lives.
-async fn follow_switches(
-    runner: Weak<Runner>,
-    mut switches: watch::Receiver<Option<Arc<Switches>>>,
-) {
-    while switches.changed().await.is_ok() {
-        match runner.upgrade() {
-            Some(runner) => {
-                runner.tell_version();
-                runner.tell_readiness();
-            }
-            None => return,
-        }
-    }
-}
-
-/// Looks at the files again and again, and at what upstreams offer when that changes, as long as the service
-/// lives.
-async fn follow_files(
-    runner: Weak<Runner>,
-    mut seen: Files,
-    mut upstreams: Vec<watch::Receiver<u64>>,
-) {
-    let Some(interval) = runner.upgrade().map(|runner| runner.config.reload_interval) else {
-        return;
-    };
-    let interval = interval.max(Duration::from_millis(10));
-    let mut in_force = seen.clone();
-    let mut ticks = tokio::time::interval_at(Instant::now() + interval, interval);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
-        let of_upstreams = tokio::select! {
-            _ = ticks.tick() => false,
-            (changed, ..) = select_all(upstreams.iter_mut().map(|list| Box::pin(list.changed()))) => match changed {
-                Ok(()) => true,
-                Err(_closed) => return,
-            },
-        };
-        let Some(runner) = runner.upgrade() else {
-            return;
-        };
-        if of_upstreams {
-            runner.reimport(&in_force);
-        } else if runner.reload(&mut seen).await {
-            in_force.clone_from(&seen);
-        }
-    }
+    let sources = loaded.list().sources.iter();
+    let carriages: Vec<u8> = sources
+        .flat_map(|source| i32::from(loaded.carriage(&source.name)).to_be_bytes())
+        .collect();
+    Digest::of_parts([
+        loaded.version().as_bytes().as_slice(),
+        &switches,
+        &carriages,
+    ])
 }

@@ -185,16 +185,22 @@ impl Switchboard {
 
     async fn record(&self, change: &SwitchChange, failed: bool) -> Result<(), Error> {
         let kind = change.target.kind.as_str();
+        self.record_change(AdminChange {
+            actor: change.by.clone(),
+            action: format!("{kind}.{}", change.action.as_str()),
+            target: change.target.name.clone(),
+            scope: change.scope.to_string(),
+            detail_digest: None,
+            failed,
+        })
+        .await
+    }
+
+    /// Puts a change on record.
+    pub(crate) async fn record_change(&self, change: AdminChange) -> Result<(), Error> {
         let record = Record {
             time: self.ambient.now(),
-            event: Event::AdminChange(AdminChange {
-                actor: change.by.clone(),
-                action: format!("{kind}.{}", change.action.as_str()),
-                target: change.target.name.clone(),
-                scope: change.scope.to_string(),
-                detail_digest: None,
-                failed,
-            }),
+            event: Event::AdminChange(change),
         };
         let mut appended = self.audit.append(&record, false).await;
         if appended.is_err() {

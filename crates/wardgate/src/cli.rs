@@ -254,6 +254,35 @@ pub(crate) enum ToolsCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Print who let which source of a running system act in their name.
+    Connections {
+        #[command(flatten)]
+        system: RunningSystem,
+        /// One JSON object a line, instead of a table.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Forget the tokens that somebody got a source: their next call has to be allowed anew.
+    Disconnect(Disconnect),
+}
+
+/// Whose tokens are forgotten.
+#[derive(Debug, Args)]
+pub(crate) struct Disconnect {
+    /// What the issuer calls the person.
+    #[arg(long, value_name = "SUBJECT")]
+    pub(crate) user: String,
+    /// Only where this issuer calls them so.
+    #[arg(long)]
+    pub(crate) issuer: Option<String>,
+    /// Only of this source.
+    #[arg(long)]
+    pub(crate) source: Option<String>,
+    /// Who you are, for the record.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) by: Option<String>,
+    #[command(flatten)]
+    pub(crate) system: RunningSystem,
 }
 
 /// Where the tools are configured.

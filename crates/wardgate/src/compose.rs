@@ -63,8 +63,11 @@ pub(crate) async fn local(
         parts.permit_verifier,
         parts.pseudonym_key,
         parts.sealing_key,
-        record(link::local(audit.clone(), Peer::ToolRunner)),
-        Some(conversations(link::local(memory.clone(), Peer::ToolRunner))),
+        wardgate_tool_runner::Links {
+            audit: record(link::local(audit.clone(), Peer::ToolRunner)),
+            memory: Some(conversations(link::local(memory.clone(), Peer::ToolRunner))),
+            replicas: None,
+        },
         ambient.clone(),
     )
     .await?;
@@ -129,7 +132,7 @@ pub(crate) async fn remote_agent(
                 wiring.allowed_hosts,
                 wiring.allowed_origins,
             )?,
-            auth: Arc::new(Authenticator::new(wiring.auth, ambient.clone()).await?),
+            auth: Arc::new(Authenticator::new(wiring.auth, None, ambient.clone()).await?),
             body: wiring.limits.body(),
         },
         ambient: ambient.clone(),

@@ -70,6 +70,11 @@ impl DataDir {
         format!("sqlite:{}", self.0.join("audit.sqlite").display())
     }
 
+    /// Store URL of the gateway's sessions.
+    pub(crate) fn gateway_store(&self) -> String {
+        format!("sqlite:{}", self.0.join("gateway.sqlite").display())
+    }
+
     /// Store URL of what the tool-runner remembers.
     pub(crate) fn tool_runner_store(&self) -> String {
         format!("sqlite:{}", self.0.join("tool-runner.sqlite").display())

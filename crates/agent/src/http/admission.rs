@@ -94,7 +94,9 @@ async fn admit(
         .check(&request.uri, headers)
         .map_err(|what| refused_origin(&what))?;
     // 2. The token: nobody unknown gets as far as a model.
-    let caller = here.admission.auth.caller_of_request(headers).await?;
+    // It goes on to the gateway's `/mcp`, so it must be good there.
+    let verified = here.admission.auth.verify_request(headers, &["/mcp"]);
+    let caller = verified.await?.caller;
     let token = CallerToken::of(headers);
     let token = BearerToken::new(token.expose().unwrap_or_default())
         .of_peer(request.extensions.get::<SocketAddr>().copied());

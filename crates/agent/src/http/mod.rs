@@ -40,6 +40,7 @@ use problem::Problem;
 const GRANTS: Grants = Grants {
     methods: "GET, POST",
     request_headers: "authorization, *",
+    request_prefix: None,
     response_headers: "www-authenticate",
 };
 

@@ -133,7 +133,7 @@ impl Problem {
 impl From<TokenRefusal> for Problem {
     fn from(refusal: TokenRefusal) -> Self {
         Self {
-            header: Some(Header::Challenge(refusal.challenge(None))),
+            header: Some(Header::Challenge(refusal.challenge(None, ""))),
             ..Self::new(refusal.status(), refusal.reason(), refusal.description())
         }
     }

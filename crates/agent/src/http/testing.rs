@@ -69,7 +69,11 @@ impl World {
             agent: agent.unwrap(),
             admission: Admission {
                 origins: Origins::new("agent", None, Vec::new(), Vec::new()).unwrap(),
-                auth: Arc::new(Authenticator::new(auth, ambient.clone()).await.unwrap()),
+                auth: Arc::new(
+                    Authenticator::new(auth, None, ambient.clone())
+                        .await
+                        .unwrap(),
+                ),
                 body: HttpLimits::default().body(),
             },
             ambient,

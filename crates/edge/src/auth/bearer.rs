@@ -16,7 +16,7 @@ pub(super) fn bearer(headers: &HeaderMap) -> Result<&str, TokenRefusal> {
     }
     let text = value
         .to_str()
-        .map_err(|_| TokenRefusal::TokenMalformed)?
+        .map_err(|_| TokenRefusal::AuthorizationMalformed)?
         .trim_ascii();
     let (scheme, token) = text.split_once(' ').unwrap_or((text, ""));
     if !scheme.eq_ignore_ascii_case("bearer") {
@@ -28,8 +28,14 @@ pub(super) fn bearer(headers: &HeaderMap) -> Result<&str, TokenRefusal> {
     }
     match token.trim_ascii_start() {
         "" => Err(TokenRefusal::TokenMissing),
-        token => Ok(token),
+        token if token.bytes().all(is_of_token) => Ok(token),
+        _ => Err(TokenRefusal::AuthorizationMalformed),
     }
+}
+
+/// What `b64token` is written with.
+fn is_of_token(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-._~+/=".contains(&byte)
 }
 
 /// The token of a request that was admitted, for tools whose source exchanges it. It never shows.
@@ -85,7 +91,7 @@ mod tests {
 
     #[test]
     fn a_request_without_exactly_one_bearer_token_says_why() {
-        let cases: [(&[&str], TokenRefusal); 8] = [
+        let cases: [(&[&str], TokenRefusal); 10] = [
             (&[], TokenRefusal::TokenMissing),
             (&[""], TokenRefusal::TokenMissing),
             (&["Bearer"], TokenRefusal::TokenMissing),
@@ -96,7 +102,12 @@ mod tests {
                 &["Bearer a.b.c", "Bearer a.b.c"],
                 TokenRefusal::AuthorizationRepeated,
             ),
-            (&["Bearer \u{fc}.b.c"], TokenRefusal::TokenMalformed),
+            (&["Bearer \u{fc}.b.c"], TokenRefusal::AuthorizationMalformed),
+            (
+                &["Bearer a.b.c a.b.c"],
+                TokenRefusal::AuthorizationMalformed,
+            ),
+            (&[r#"Bearer "a.b.c""#], TokenRefusal::AuthorizationMalformed),
         ];
         for (values, refusal) in cases {
             assert_eq!(of(values), Err(refusal), "{values:?}");

@@ -5,17 +5,27 @@ use std::sync::Arc;
 use quick_cache::sync::Cache;
 use wardgate_domain::{Caller, Digest, Timestamp};
 
+use super::Scopes;
+use super::claims::Audience;
+
 /// About 10 MB when full. Only tokens that verified get in, so no stranger can push others out.
 const CAPACITY: usize = 10_000;
 
-/// Callers by the digest of their token.
+/// What tokens said, by their digest.
 pub(super) struct VerifiedTokens(Cache<Digest, Entry>);
 
 #[derive(Clone)]
 struct Entry {
-    caller: Arc<Caller>,
+    said: Arc<Said>,
     issuer: usize,
     key_set: Digest,
+}
+
+/// What a token that verified says.
+pub(super) struct Said {
+    pub(super) caller: Arc<Caller>,
+    pub(super) scopes: Arc<Scopes>,
+    pub(super) audience: Audience,
 }
 
 impl VerifiedTokens {
@@ -23,34 +33,29 @@ impl VerifiedTokens {
         Self(Cache::new(CAPACITY))
     }
 
-    /// The caller of a token, unless the token has ended since or its issuer's keys are no longer the ones it
+    /// What a token said, unless the token has ended since or its issuer's keys are no longer the ones it
     /// verified with; `key_set` gives the version of an issuer's keys.
     pub(super) fn get(
         &self,
         token: Digest,
         now: Timestamp,
         key_set: impl FnOnce(usize) -> Option<Digest>,
-    ) -> Option<Arc<Caller>> {
+    ) -> Option<Arc<Said>> {
         let entry = self.0.get(&token)?;
-        if now < entry.caller.expires_at() && key_set(entry.issuer) == Some(entry.key_set) {
-            return Some(entry.caller);
+        let ends = entry.said.caller.expires_at();
+        if now < ends && key_set(entry.issuer) == Some(entry.key_set) {
+            return Some(entry.said);
         }
         self.0.remove(&token);
         None
     }
 
     /// Notes that a token verified with that version of its issuer's keys.
-    pub(super) fn insert(
-        &self,
-        token: Digest,
-        caller: Arc<Caller>,
-        issuer: usize,
-        key_set: Digest,
-    ) {
+    pub(super) fn insert(&self, token: Digest, said: Arc<Said>, issuer: usize, key_set: Digest) {
         self.0.insert(
             token,
             Entry {
-                caller,
+                said,
                 issuer,
                 key_set,
             },

@@ -7,7 +7,7 @@ use serde_json::Value;
 use wardgate_domain::{AttributeValue, CallerClaims, Digest, Timestamp};
 
 use super::token::VerifiedClaims;
-use super::{IssuerConfig, TokenRefusal};
+use super::{IssuerConfig, Scopes, TokenRefusal};
 
 /// 9999-12-31T23:59:59Z, the last second RFC 3339 can write.
 const LAST_SECOND: i64 = 253_402_300_799;
@@ -15,10 +15,12 @@ const LAST_SECOND: i64 = 253_402_300_799;
 const MAX_NAME: usize = 256;
 /// The longest attribute text, in characters.
 const MAX_TEXT: usize = 1_024;
-/// The most roles, and the most texts in an attribute.
+/// The most roles, scopes, and texts in an attribute.
 const MAX_ITEMS: usize = 256;
+/// The most resources of ours that one token is for.
+const MAX_RESOURCES: usize = 64;
 
-/// Checks times and audience, and reads the caller. `token` is the digest of the whole token.
+/// Checks the times, and reads the caller. `token` is the digest of the whole token.
 pub(super) fn read(
     claims: &VerifiedClaims,
     rules: &IssuerConfig,
@@ -26,7 +28,6 @@ pub(super) fn read(
     now: Timestamp,
 ) -> Result<CallerClaims, TokenRefusal> {
     let expires_at = check_times(claims, rules, now)?;
-    check_audience(claims, &rules.audience)?;
     let subject = name(claims, "sub")?.ok_or_else(|| TokenRefusal::missing("sub"))?;
     let tenant = match &rules.tenant_claim {
         Some(claim) => name(claims, claim)?.ok_or_else(|| TokenRefusal::missing(claim))?,
@@ -85,21 +86,74 @@ fn time(claims: &VerifiedClaims, claim: &str) -> Result<Option<Timestamp>, Token
         .ok_or_else(|| TokenRefusal::invalid(claim))
 }
 
-/// The audience must be there, whole and exact; a prefix of it is another audience.
-fn check_audience(claims: &VerifiedClaims, audience: &str) -> Result<(), TokenRefusal> {
-    let meant = match claims.get("aud") {
-        None => return Err(TokenRefusal::missing("aud")),
-        Some(Value::String(one)) => one == audience,
-        Some(Value::Array(several)) if several.iter().all(Value::is_string) => {
-            several.iter().any(|one| one == audience)
+/// What of this gateway a token is for.
+#[derive(Clone)]
+pub(super) enum Audience {
+    /// All of it: `aud` has the name that the issuer knows it by.
+    Whole,
+    /// The resources at these paths below the public URL (RFC 8707).
+    Paths(Vec<String>),
+}
+
+impl Audience {
+    /// Reads `aud`. A name or URL counts whole and exact; what it only begins with is another audience.
+    pub(super) fn of(
+        claims: &VerifiedClaims,
+        name: Option<&str>,
+        public_url: Option<&str>,
+    ) -> Result<Self, TokenRefusal> {
+        let meant: Vec<&str> = match claims.get("aud") {
+            None => return Err(TokenRefusal::missing("aud")),
+            Some(Value::String(one)) => vec![one],
+            Some(Value::Array(several)) => several
+                .iter()
+                .map(Value::as_str)
+                .collect::<Option<_>>()
+                .ok_or_else(|| TokenRefusal::invalid("aud"))?,
+            Some(_) => return Err(TokenRefusal::invalid("aud")),
+        };
+        if name.is_some_and(|name| meant.contains(&name)) {
+            return Ok(Self::Whole);
         }
-        Some(_) => return Err(TokenRefusal::invalid("aud")),
-    };
-    if meant {
-        Ok(())
-    } else {
-        Err(TokenRefusal::AudienceRefused)
+        let paths = meant
+            .iter()
+            .filter_map(|one| one.strip_prefix(public_url?))
+            .take(MAX_RESOURCES)
+            .map(ToOwned::to_owned);
+        Ok(Self::Paths(paths.collect()))
     }
+
+    /// Whether a token for it is for nothing here.
+    pub(super) fn includes_nothing(&self) -> bool {
+        matches!(self, Self::Paths(own) if own.is_empty())
+    }
+
+    /// Whether a token for it is for any of the resources at `paths`.
+    pub(super) fn includes(&self, paths: &[&str]) -> bool {
+        match self {
+            Self::Whole => true,
+            Self::Paths(own) => own.iter().any(|path| paths.contains(&path.as_str())),
+        }
+    }
+}
+
+/// `scope` (RFC 9068 §2.2.3), names with spaces between; or `scp`, an array or the same, as some issuers have it.
+pub(super) fn scopes(claims: &VerifiedClaims) -> Result<Scopes, TokenRefusal> {
+    let (claim, names) = match (claims.get("scope"), claims.get("scp")) {
+        (Some(names), _) => ("scope", names),
+        (None, Some(names)) => ("scp", names),
+        (None, None) => return Ok(Scopes::default()),
+    };
+    let split = |text: &str| -> Vec<String> { text.split(' ').map(ToOwned::to_owned).collect() };
+    let names = match names {
+        Value::String(names) => Some(split(names)),
+        Value::Array(names) => texts(names, 1..=MAX_NAME),
+        _ => None,
+    };
+    names
+        .filter(|names| names.len() <= MAX_ITEMS)
+        .map(|names| names.into_iter().filter(|name| !name.is_empty()).collect())
+        .ok_or_else(|| TokenRefusal::invalid(claim))
 }
 
 fn roles(claims: &VerifiedClaims, claim: &str) -> Result<Vec<String>, TokenRefusal> {

@@ -28,10 +28,13 @@ pub struct AuthConfig {
 pub struct IssuerConfig {
     /// The exact `iss` of its tokens, an absolute URL.
     pub issuer: String,
-    /// What `aud` must be, or contain, exactly: the name the issuer knows this gateway by.
-    pub audience: String,
-    /// Where its public keys are.
-    pub jwks: JwksSource,
+    /// What `aud` may be, or contain, exactly: the name the issuer knows all of this gateway by. With or without one,
+    /// `aud` may be the URL of the resource itself (RFC 8707), where what listens has such.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub audience: Option<String>,
+    /// Where its public keys are. Unset, its metadata says where (RFC 8414, or `OpenID` Connect Discovery).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub jwks: Option<JwksSource>,
     /// The claim with the caller's roles: an array of strings, or one string that is one role. Default `roles`.
     #[serde(default = "default_roles_claim")]
     pub roles_claim: String,
@@ -182,8 +185,8 @@ impl IssuerConfig {
     pub fn new(issuer: impl Into<String>, audience: impl Into<String>, jwks: JwksSource) -> Self {
         Self {
             issuer: issuer.into(),
-            audience: audience.into(),
-            jwks,
+            audience: Some(audience.into()),
+            jwks: Some(jwks),
             roles_claim: default_roles_claim(),
             roles: None,
             tenant_claim: None,
@@ -214,23 +217,27 @@ impl IssuerConfig {
                 format!("is not an absolute URL ({error}); copy the `iss` of its tokens"),
             )
         })?;
-        if self.audience.is_empty() {
+        if self.audience.as_ref().is_some_and(String::is_empty) {
             return Err((
                 "audience",
                 "is empty; set the `aud` of the tokens meant for this gateway".to_owned(),
             ));
         }
         match &self.jwks {
-            JwksSource::Url(url) => {
+            Some(JwksSource::Url(url)) => {
                 key_set_url(url).map_err(|problem| ("jwks.url", problem))?;
             }
-            JwksSource::File(file) if file.as_os_str().is_empty() => {
+            Some(JwksSource::File(file)) if file.as_os_str().is_empty() => {
                 return Err((
                     "jwks.file",
                     "is empty; set the path of a JSON Web Key Set".to_owned(),
                 ));
             }
-            JwksSource::File(_) => {}
+            Some(JwksSource::File(_)) => {}
+            None => {
+                let not_found = |problem| format!("{problem}; or set `jwks`, where its keys are");
+                key_set_url(&self.issuer).map_err(|problem| ("issuer", not_found(problem)))?;
+            }
         }
         claim_name(&self.roles_claim).map_err(|problem| ("roles_claim", problem))?;
         if let Some(claim) = &self.tenant_claim {
@@ -406,15 +413,18 @@ mod tests {
 
     #[test]
     fn every_bad_field_is_named_with_what_to_set() {
-        let cases: [(&str, String); 11] = [
+        let cases: [(&str, String); 12] = [
             (
                 "issuers[0].issuer is not an absolute URL",
                 problem(|i| i.issuer = "hospital".to_owned()),
             ),
-            ("audience is empty", problem(|i| i.audience.clear())),
+            (
+                "audience is empty",
+                problem(|i| i.audience = Some(String::new())),
+            ),
             (
                 "jwks.file is empty",
-                problem(|i| i.jwks = JwksSource::File(PathBuf::new())),
+                problem(|i| i.jwks = Some(JwksSource::File(PathBuf::new()))),
             ),
             (
                 "roles_claim is not a claim",
@@ -445,8 +455,15 @@ mod tests {
                 problem(|i| i.key_ttl_seconds = 49),
             ),
             (
+                "issuer is plain http to another machine",
+                problem(|i| {
+                    i.issuer = "http://issuer.example".to_owned();
+                    i.jwks = None;
+                }),
+            ),
+            (
                 "jwks.url has the scheme `file`",
-                problem(|i| i.jwks = JwksSource::Url("file:///keys".to_owned())),
+                problem(|i| i.jwks = Some(JwksSource::Url("file:///keys".to_owned()))),
             ),
         ];
         for (expected, message) in cases {

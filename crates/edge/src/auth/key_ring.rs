@@ -87,7 +87,7 @@ impl KeyRing {
         });
         let readings = join_all((0..configs.len()).map(|index| ring.refresh(index))).await;
         for (reading, config) in readings.into_iter().zip(configs) {
-            if let (Err(cause), JwksSource::File(path)) = (reading, &config.jwks) {
+            if let (Err(cause), Some(JwksSource::File(path))) = (reading, &config.jwks) {
                 return Err(Error::KeyFile {
                     issuer: config.issuer.clone(),
                     path: path.clone(),
@@ -212,7 +212,7 @@ impl IssuerKeys {
     fn new(config: &IssuerConfig, index: usize) -> Result<Self, Error> {
         Ok(Self {
             issuer: config.issuer.clone(),
-            source: KeySource::new(&config.jwks, index)?,
+            source: KeySource::new(config, index)?,
             refresh: config.refresh(),
             ttl: config.key_ttl(),
             current: ArcSwapOption::empty(),

@@ -26,6 +26,15 @@ pub enum KeySetError {
     /// The URL answers with another status than 200. Redirects are not followed.
     #[error("the URL answers with status {0}; it must be 200, redirects are not followed")]
     Status(u16),
+    /// What the issuer publishes of itself cannot be read.
+    #[error("the issuer's metadata is not JSON with `issuer` and `jwks_uri`: {0}")]
+    NotMetadata(#[source] serde_json::Error),
+    /// It is another issuer's.
+    #[error("the issuer's metadata names another issuer; write `issuer` exactly as it does")]
+    OtherIssuer,
+    /// It leads where keys are not fetched from.
+    #[error("the `jwks_uri` of the issuer's metadata {0}")]
+    KeysElsewhere(String),
     /// Reading takes too long.
     #[error("reading takes longer than 5 s")]
     Slow,

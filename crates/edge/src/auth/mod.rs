@@ -20,6 +20,7 @@ mod config;
 mod key_ring;
 mod keys;
 mod refusal;
+mod scopes;
 mod source;
 mod strict_json;
 mod token;
@@ -38,7 +39,8 @@ use wardgate_domain::{Ambient, Caller, Digest};
 use wardgate_rpc::Readiness;
 use wardgate_telemetry::names;
 
-use cache::VerifiedTokens;
+use cache::{Said, VerifiedTokens};
+use claims::Audience;
 use key_ring::KeyRing;
 use token::UnverifiedToken;
 
@@ -48,6 +50,7 @@ pub use bearer::CallerToken;
 pub use config::{AuthConfig, IssuerConfig, JwksSource, TokenType};
 pub(crate) use keys::KeySetError;
 pub use refusal::TokenRefusal;
+pub use scopes::Scopes;
 
 /// The longest token that is looked at.
 const MAX_TOKEN_BYTES: usize = 16 * 1024;
@@ -55,6 +58,8 @@ const MAX_TOKEN_BYTES: usize = 16 * 1024;
 /// Makes callers of bearer tokens. Share it in an `Arc`; dropping it ends its reading of key sets.
 pub struct Authenticator {
     issuers: Vec<IssuerConfig>,
+    /// Below which the resources are that tokens can be for.
+    public_url: Option<String>,
     keys: Arc<KeyRing>,
     verified: VerifiedTokens,
     ambient: Ambient,
@@ -65,13 +70,31 @@ impl Authenticator {
     /// Checks the configuration and reads every key set once. A file that cannot be used is an error; a URL
     /// that cannot be read is tried again in the background, and [`Authenticator::readiness`] tells.
     ///
+    /// Tokens may be for one resource below `public_url`, by its URL. Without, only for what issuers call the
+    /// audience.
+    ///
     /// Needs a tokio runtime with time and I/O.
-    pub async fn new(config: AuthConfig, ambient: Ambient) -> Result<Self, Error> {
+    pub async fn new(
+        config: AuthConfig,
+        public_url: Option<&str>,
+        ambient: Ambient,
+    ) -> Result<Self, Error> {
         config.validate()?;
+        if public_url.is_none()
+            && let Some(index) = config.issuers.iter().position(|it| it.audience.is_none())
+        {
+            let problem = "is missing; set the `aud` of the tokens that are taken here, such as the URL of the gateway's /mcp";
+            return Err(Error::Issuer {
+                index,
+                field: "audience",
+                problem: problem.to_owned(),
+            });
+        }
         let keys = KeyRing::load(&config.issuers, ambient.clone()).await?;
         let polls = keys.keep_current();
         Ok(Self {
             issuers: config.issuers,
+            public_url: public_url.map(ToOwned::to_owned),
             keys,
             verified: VerifiedTokens::new(),
             ambient,
@@ -84,34 +107,42 @@ impl Authenticator {
         self.keys.readiness()
     }
 
-    /// The caller of a request, from its one `Authorization` header. Nothing else of a request is looked at.
-    pub async fn caller_of_request(
+    /// Who makes a request of the resource at `paths`, from its one `Authorization` header. Nothing else of a
+    /// request is looked at. A token for any of `paths` will do: a resource and those that include it.
+    pub async fn verify_request(
         &self,
         headers: &HeaderMap,
-    ) -> Result<Arc<Caller>, TokenRefusal> {
-        self.caller(bearer::bearer(headers)?).await
+        paths: &[&str],
+    ) -> Result<Verified, TokenRefusal> {
+        self.verify(bearer::bearer(headers)?, paths).await
     }
 
-    /// The caller of a token. Waits only for a key that is not there yet, 5 s at most.
-    pub async fn caller(&self, token: &str) -> Result<Arc<Caller>, TokenRefusal> {
+    /// The same of a token. Waits only for a key that is not there yet, 5 s at most.
+    async fn verify(&self, token: &str, paths: &[&str]) -> Result<Verified, TokenRefusal> {
         if token.len() > MAX_TOKEN_BYTES {
             return Err(TokenRefusal::TokenTooLong);
         }
         let digest = Digest::of(token.as_bytes());
         let now = self.ambient.now();
-        if let Some(caller) = self
+        let kept = self
             .verified
-            .get(digest, now, |issuer| self.keys.version(issuer))
-        {
-            metrics::counter!(names::TOKENS_ACCEPTED, "by" => "cache").increment(1);
-            return Ok(caller);
+            .get(digest, now, |issuer| self.keys.version(issuer));
+        let by = if kept.is_some() { "cache" } else { "signature" };
+        let said = match kept {
+            Some(said) => said,
+            None => self.check(token, digest).await?,
+        };
+        if !said.audience.includes(paths) {
+            return Err(TokenRefusal::AudienceRefused);
         }
-        let caller = self.verify(token, digest).await?;
-        metrics::counter!(names::TOKENS_ACCEPTED, "by" => "signature").increment(1);
-        Ok(caller)
+        metrics::counter!(names::TOKENS_ACCEPTED, "by" => by).increment(1);
+        Ok(Verified {
+            caller: Arc::clone(&said.caller),
+            scopes: Arc::clone(&said.scopes),
+        })
     }
 
-    async fn verify(&self, token: &str, digest: Digest) -> Result<Arc<Caller>, TokenRefusal> {
+    async fn check(&self, token: &str, digest: Digest) -> Result<Arc<Said>, TokenRefusal> {
         let token = UnverifiedToken::parse(token)?;
         let issuer = token.issuer()?;
         let (index, rules) = self
@@ -125,9 +156,29 @@ impl Authenticator {
         let key = keys.find(token.key_id()).ok_or(TokenRefusal::KeyUnknown)?;
         let claims = token.verify(key)?;
         let caller = claims::read(&claims, rules, digest, self.ambient.now())?;
-        let caller = Arc::new(Caller::from_verified(caller));
-        self.verified
-            .insert(digest, Arc::clone(&caller), index, keys.version());
-        Ok(caller)
+        let said = Arc::new(Said {
+            audience: Audience::of(
+                &claims,
+                rules.audience.as_deref(),
+                self.public_url.as_deref(),
+            )?,
+            scopes: Arc::new(claims::scopes(&claims)?),
+            caller: Arc::new(Caller::from_verified(caller)),
+        });
+        // What is for others is not worth a place.
+        if !said.audience.includes_nothing() {
+            self.verified
+                .insert(digest, Arc::clone(&said), index, keys.version());
+        }
+        Ok(said)
     }
+}
+
+/// What a good token says.
+#[derive(Debug, Clone)]
+pub struct Verified {
+    /// Whose it is.
+    pub caller: Arc<Caller>,
+    /// What its holder let the client ask for.
+    pub scopes: Arc<Scopes>,
 }

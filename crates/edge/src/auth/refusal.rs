@@ -13,6 +13,9 @@ pub enum TokenRefusal {
     /// The request has several `Authorization` headers.
     #[error("send exactly one Authorization header")]
     AuthorizationRepeated,
+    /// The `Authorization` header holds what no token is written with.
+    #[error("send `Authorization: Bearer` and one token; it has letters, digits and -._~+/=")]
+    AuthorizationMalformed,
     /// The `Authorization` header is of another scheme.
     #[error("use the Bearer scheme in the Authorization header")]
     SchemeRefused,
@@ -74,6 +77,7 @@ impl TokenRefusal {
         match self {
             Self::TokenMissing => "token_missing",
             Self::AuthorizationRepeated => "authorization_repeated",
+            Self::AuthorizationMalformed => "authorization_malformed",
             Self::SchemeRefused => "scheme_refused",
             Self::TokenTooLong => "token_too_long",
             Self::TokenMalformed => "token_malformed",
@@ -102,17 +106,20 @@ impl TokenRefusal {
     pub(super) fn challenge_error(&self) -> Option<&'static str> {
         match self {
             Self::TokenMissing | Self::SchemeRefused | Self::KeysUnavailable => None,
-            Self::AuthorizationRepeated => Some("invalid_request"),
+            Self::AuthorizationRepeated | Self::AuthorizationMalformed => Some("invalid_request"),
             _ => Some("invalid_token"),
         }
     }
 
     /// The `WWW-Authenticate` header of the answer (RFC 6750 §3, RFC 9728 §5.1); `metadata` is the URL of the
-    /// protected resource's metadata.
-    pub fn challenge(&self, metadata: Option<&str>) -> HeaderValue {
+    /// protected resource's metadata, `scope` what a token needs at least.
+    pub fn challenge(&self, metadata: Option<&str>, scope: &str) -> HeaderValue {
         let mut parameters = Vec::new();
         if let Some(metadata) = metadata {
             parameters.push(format!(r#"resource_metadata="{metadata}""#));
+        }
+        if !scope.is_empty() {
+            parameters.push(format!(r#"scope="{scope}""#));
         }
         // Without a token there is nothing wrong with one (RFC 6750 §3.1).
         if let Some(error) = self.challenge_error() {
@@ -130,7 +137,7 @@ impl TokenRefusal {
     /// client throw a good token away.
     pub fn status(&self) -> StatusCode {
         match self {
-            Self::AuthorizationRepeated => StatusCode::BAD_REQUEST,
+            Self::AuthorizationRepeated | Self::AuthorizationMalformed => StatusCode::BAD_REQUEST,
             Self::KeysUnavailable => StatusCode::SERVICE_UNAVAILABLE,
             _ => StatusCode::UNAUTHORIZED,
         }

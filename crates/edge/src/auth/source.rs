@@ -6,40 +6,54 @@ use std::time::Duration;
 use reqwest::{Client, StatusCode, Url, redirect};
 use tokio::io::AsyncReadExt;
 
+use serde::Deserialize;
+
 use super::config::key_set_url;
 use super::keys::KeySetError;
-use super::{Error, JwksSource};
+use super::{Error, IssuerConfig, JwksSource};
 
 /// The largest key set that is read.
 const MAX_BYTES: usize = 1024 * 1024;
-/// The longest that reading may take.
+/// The longest that reading may take, all requests of it together.
 const TIME_LIMIT: Duration = Duration::from_secs(5);
 
 /// Where an issuer's key set is.
 pub(super) enum KeySource {
     File(PathBuf),
-    Url { client: Client, url: Url },
+    Url {
+        client: Client,
+        url: Url,
+    },
+    /// Where the issuer's own metadata says.
+    Metadata {
+        client: Client,
+        issuer: String,
+        candidates: [Url; 3],
+    },
 }
 
 impl KeySource {
     /// A source that nothing was read from yet; `index` is that of the issuer in the configuration.
-    pub(super) fn new(source: &JwksSource, index: usize) -> Result<Self, Error> {
-        match source {
-            JwksSource::File(path) => Ok(Self::File(path.clone())),
-            JwksSource::Url(text) => {
-                let url = key_set_url(text).map_err(|problem| Error::Issuer {
-                    index,
-                    field: "jwks.url",
-                    problem,
-                })?;
-                let client = Client::builder()
-                    .redirect(redirect::Policy::none())
-                    .user_agent("wardgate")
-                    .build()
-                    .map_err(Error::HttpClient)?;
-                Ok(Self::Url { client, url })
-            }
-        }
+    pub(super) fn new(config: &IssuerConfig, index: usize) -> Result<Self, Error> {
+        let checked = |text: &str, field| {
+            key_set_url(text).map_err(|problem| Error::Issuer {
+                index,
+                field,
+                problem,
+            })
+        };
+        Ok(match &config.jwks {
+            Some(JwksSource::File(path)) => Self::File(path.clone()),
+            Some(JwksSource::Url(text)) => Self::Url {
+                url: checked(text, "jwks.url")?,
+                client: client()?,
+            },
+            None => Self::Metadata {
+                candidates: metadata_urls(&checked(&config.issuer, "issuer")?),
+                client: client()?,
+                issuer: config.issuer.clone(),
+            },
+        })
     }
 
     /// The bytes of the key set.
@@ -48,12 +62,86 @@ impl KeySource {
             match self {
                 Self::File(path) => read_file(path).await,
                 Self::Url { client, url } => read_url(client, url).await,
+                Self::Metadata {
+                    client,
+                    issuer,
+                    candidates,
+                } => {
+                    let url = discover(client, issuer, candidates).await?;
+                    read_url(client, &url).await
+                }
             }
         };
         tokio::time::timeout(TIME_LIMIT, reading)
             .await
             .unwrap_or(Err(KeySetError::Slow))
     }
+}
+
+fn client() -> Result<Client, Error> {
+    Client::builder()
+        .redirect(redirect::Policy::none())
+        .user_agent("wardgate")
+        .build()
+        .map_err(Error::HttpClient)
+}
+
+/// Where an issuer's metadata may be: RFC 8414 §3.1, its `OpenID` name in the same place, and
+/// `OpenID` Connect Discovery §4.
+fn metadata_urls(issuer: &Url) -> [Url; 3] {
+    let own_path = issuer.path().trim_end_matches('/');
+    let at = |path: String| {
+        let mut url = issuer.clone();
+        url.set_path(&path);
+        url.set_query(None);
+        url.set_fragment(None);
+        url
+    };
+    [
+        at(format!("/.well-known/oauth-authorization-server{own_path}")),
+        at(format!("/.well-known/openid-configuration{own_path}")),
+        at(format!("{own_path}/.well-known/openid-configuration")),
+    ]
+}
+
+/// What is read of an issuer's metadata.
+#[derive(Deserialize)]
+struct Metadata {
+    issuer: String,
+    jwks_uri: String,
+}
+
+/// Where the keys are, by the first of the documents that says so.
+async fn discover(
+    client: &Client,
+    issuer: &str,
+    candidates: &[Url; 3],
+) -> Result<Url, KeySetError> {
+    let mut told = None;
+    for candidate in candidates {
+        match keys_by(client, issuer, candidate).await {
+            Ok(url) => return Ok(url),
+            // That one of the documents is not there says the least.
+            Err(KeySetError::Status(_)) if told.is_some() => {}
+            Err(error) => told = Some(error),
+        }
+    }
+    Err(told.unwrap_or(KeySetError::Slow))
+}
+
+async fn keys_by(client: &Client, issuer: &str, document: &Url) -> Result<Url, KeySetError> {
+    let bytes = read_url(client, document).await?;
+    let metadata: Metadata = serde_json::from_slice(&bytes).map_err(KeySetError::NotMetadata)?;
+    // Whoever answers for another issuer is not this one (RFC 8414 §3.3).
+    if metadata.issuer != issuer {
+        return Err(KeySetError::OtherIssuer);
+    }
+    let url = key_set_url(&metadata.jwks_uri).map_err(KeySetError::KeysElsewhere)?;
+    // Only an issuer on this machine may lead to this machine by plain http.
+    if document.scheme() == "https" && url.scheme() != "https" {
+        return Err(KeySetError::KeysElsewhere("is plain http".to_owned()));
+    }
+    Ok(url)
 }
 
 async fn read_file(path: &PathBuf) -> Result<Vec<u8>, KeySetError> {

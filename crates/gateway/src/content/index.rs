@@ -1,12 +1,14 @@
 //! Every prompt, resource and template, by the names that clients know.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use serde_json::value::RawValue;
 use wardgate_domain::{OfferKind, UriTemplate, source_uri};
 use wardgate_rpc::client::{Content, ContentEntry, ContentSource};
 
+use crate::downgrade::{Definition, Kind};
 use crate::mcp::Version;
+use crate::view::View;
 
 /// What the tool-runner last listed.
 #[derive(Debug, Default)]
@@ -30,13 +32,6 @@ pub(super) struct Entry {
     definition: Definition,
 }
 
-/// A definition as each version wants it: JSON text, its members byte for byte as the source has them.
-#[derive(Debug)]
-struct Definition {
-    full: String,
-    before_titles: String,
-}
-
 /// A prompt, resource or template of a source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Found {
@@ -47,16 +42,16 @@ pub(super) struct Found {
 
 impl Index {
     pub(crate) fn new(listed: Content) -> Self {
-        let entries = |member, entries: Vec<ContentEntry>| -> Vec<Entry> {
+        let entries = |kind, entries: Vec<ContentEntry>| -> Vec<Entry> {
             let mut entries: Vec<_> = entries
                 .into_iter()
-                .filter_map(|entry| Entry::new(member, entry))
+                .filter_map(|entry| Entry::new(kind, entry))
                 .collect();
             // A page goes on behind a name.
             entries.sort_by(|a, b| a.name.cmp(&b.name));
             entries
         };
-        let templates = entries("uriTemplate", listed.templates);
+        let templates = entries(Kind::Template, listed.templates);
         let sources: BTreeMap<_, _> = listed
             .sources
             .into_iter()
@@ -73,16 +68,22 @@ impl Index {
         Self {
             readable: readable.collect(),
             templates,
-            prompts: entries("name", listed.prompts),
-            resources: entries("uri", listed.resources),
+            prompts: entries(Kind::Prompt, listed.prompts),
+            resources: entries(Kind::Resource, listed.resources),
             sources,
         }
     }
 
-    /// Whether any source has things of this kind.
-    pub(crate) fn offers(&self, kind: OfferKind) -> bool {
-        let mut sources = self.sources.values();
-        sources.any(|source| source.kinds.contains(&kind))
+    /// Whether there are lists of this kind in `view`; those of a toolset may be empty.
+    pub(crate) fn offers(&self, kind: OfferKind, view: &View) -> bool {
+        let mut sources = self.sources(kind);
+        sources.any(|source| !view.has_own_names() || view.has(source))
+    }
+
+    /// Whether that source has resources.
+    pub(crate) fn has_resources(&self, source: &str) -> bool {
+        let source = self.source(source);
+        source.is_some_and(|source| source.kinds.contains(&OfferKind::Resources))
     }
 
     /// The sources that have things of this kind.
@@ -91,10 +92,8 @@ impl Index {
         sources.filter(move |source| source.kinds.contains(&kind))
     }
 
-    /// The source, where it is seen by requests to that toolset; by those to none: always.
-    pub(super) fn source(&self, name: &str, toolset: Option<&str>) -> Option<&ContentSource> {
-        let source = self.sources.get(name)?;
-        is_in(source, toolset).then_some(source)
+    pub(super) fn source(&self, name: &str) -> Option<&ContentSource> {
+        self.sources.get(name)
     }
 
     pub(super) fn prompt(&self, name: &str) -> Option<Found> {
@@ -130,11 +129,6 @@ impl Index {
     }
 }
 
-/// Whether it is seen by requests to that toolset.
-pub(super) fn is_in(source: &ContentSource, toolset: Option<&str>) -> bool {
-    toolset.is_none_or(|name| source.toolsets.iter().any(|it| it == name))
-}
-
 fn find(entries: &[Entry], name: &str) -> Option<Found> {
     let at = entries.binary_search_by(|entry| entry.name.as_str().cmp(name));
     let entry = &entries[at.ok()?];
@@ -145,49 +139,29 @@ fn find(entries: &[Entry], name: &str) -> Option<Found> {
 }
 
 impl Entry {
-    /// None when its definition is no JSON object. `member` is where MCP has the name.
-    fn new(member: &str, listed: ContentEntry) -> Option<Self> {
-        let members = serde_json::from_str(&listed.definition_json);
-        let Ok(members) = members else {
+    /// None when its definition is no JSON object.
+    fn new(kind: Kind, listed: ContentEntry) -> Option<Self> {
+        let definition = Definition::new(kind, &listed.name, &listed.definition_json);
+        if definition.is_none() {
             tracing::error!(
                 source = listed.source,
                 "a definition is not a JSON object; it is left out"
             );
-            return None;
-        };
+        }
         Some(Self {
-            definition: Definition::new(member, &listed.name, &members),
+            definition: definition?,
             source: listed.source,
             name: listed.name,
             own_name: listed.own_name,
         })
     }
 
-    pub(super) fn of_version(&self, version: Version) -> &str {
-        if version.has_structured_content() {
-            &self.definition.full
+    /// Its definition in `view`.
+    pub(super) fn definition(&self, view: &View, version: Version) -> Cow<'_, str> {
+        if view.has_own_names() {
+            self.definition.renamed(version, &self.own_name).into()
         } else {
-            &self.definition.before_titles
-        }
-    }
-}
-
-impl Definition {
-    fn new(member: &str, name: &str, members: &BTreeMap<String, &RawValue>) -> Self {
-        let write = |keep: &dyn Fn(&str) -> bool| {
-            let mut text = format!(r#"{{"{member}":{}"#, serde_json::json!(name));
-            for (member, value) in members {
-                if keep(member) {
-                    text += &format!(",{}:{}", serde_json::json!(member), value.get());
-                }
-            }
-            text.push('}');
-            text
-        };
-        Self {
-            full: write(&|_| true),
-            // Before 2025-06-18 nothing has a title besides its name.
-            before_titles: write(&|member| !matches!(member, "title" | "icons")),
+            self.definition.of_version(version).into()
         }
     }
 }
@@ -257,15 +231,16 @@ mod tests {
     fn a_definition_keeps_its_members_as_they_are_written() {
         let index = index();
         let (modern, oldest) = (Version::V2026_07_28, Version::V2025_03_26);
+        let all = View::Everything;
         let [door, plan] = &index.resources[..] else {
             panic!("not two")
         };
         let text = r#"{"uri":"guide://room/plan","name":"plan","x":1.10}"#;
-        assert_eq!(plan.of_version(modern), text);
+        assert_eq!(plan.definition(&all, modern), text);
         assert_eq!(
-            door.of_version(oldest),
+            door.definition(&all, oldest),
             r#"{"uri":"guide://door","name":"door"}"#
         );
-        assert!(door.of_version(modern).contains(r#""title":"Door""#));
+        assert!(door.definition(&all, modern).contains(r#""title":"Door""#));
     }
 }

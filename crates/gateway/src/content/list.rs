@@ -9,7 +9,7 @@ use futures::future::join_all;
 use wardgate_domain::{MemoryMethod, OfferKind};
 
 use super::cursor::Cursor;
-use super::index::{Entry, is_in};
+use super::index::Entry;
 use crate::Gateway;
 use crate::authority::Authorization;
 use crate::catalogue::Index as Catalogue;
@@ -55,7 +55,7 @@ pub(super) async fn resources(
     request: &Request<'_>,
     version: Version,
 ) -> Result<Answer, RpcError> {
-    let remembers = gateway.memory().is_some();
+    let remembers = super::offered(gateway, &post.view).conversations;
     let after = match Cursor::of(request)? {
         None => None,
         Some(Cursor::After(name)) => Some(name),
@@ -89,7 +89,7 @@ pub(super) async fn templates(
     let entries = &catalogue.content().templates;
     let desk = Desk::of(gateway, post, &catalogue, OfferKind::Resources).await?;
     let mut page = desk.page_of_templates(entries, cursor.as_deref(), version);
-    if cursor.is_none() && gateway.memory().is_some() {
+    if cursor.is_none() && super::offered(gateway, &post.view).conversations {
         page.entries.insert(0, memory::template().to_string());
     }
     Ok(page.answer(request, version, "resourceTemplates"))
@@ -133,8 +133,8 @@ impl<'a> Desk<'a> {
         kind: OfferKind,
     ) -> Result<Self, RpcError> {
         let facts = catalogue.content().sources(kind).filter_map(|source| {
-            let there = is_in(source, post.toolset.as_deref());
-            let source = catalogue.source(&source.name).filter(|_| there)?;
+            let is_there = post.view.has(source);
+            let source = catalogue.source(&source.name).filter(|_| is_there)?;
             let facts = source.facts.get(&kind)?;
             source.switches.allow(&post.caller).then_some(facts)
         });
@@ -201,7 +201,7 @@ impl<'a> Desk<'a> {
             meta: self.missing(),
             entries: allowed
                 .into_iter()
-                .map(|entry| entry.of_version(version).to_owned())
+                .map(|entry| entry.definition(&self.post.view, version).into_owned())
                 .collect(),
         }
     }

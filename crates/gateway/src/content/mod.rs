@@ -15,6 +15,7 @@ mod cursor;
 mod get;
 mod index;
 mod list;
+mod resource;
 mod wish;
 
 use std::sync::Arc;
@@ -26,10 +27,12 @@ use crate::Gateway;
 use crate::mcp::{Post, Request, Version};
 use crate::memory;
 use crate::reply::{Answer, RpcError};
+use crate::view::View;
 
 pub(crate) use self::cursor::Cursor;
 pub(crate) use self::index::Index;
 pub(crate) use self::list::Listed;
+pub(crate) use self::resource::{Resource, resource};
 
 /// The methods that are answered here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,24 +74,27 @@ impl Method {
     }
 }
 
-/// What there is, whoever asks.
+/// What there is in a view, whoever asks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Offered {
     pub(crate) prompts: bool,
     /// Of sources; conversations aside.
     pub(crate) resources: bool,
+    /// Conversations of the memory.
+    pub(crate) conversations: bool,
 }
 
-/// What sources offer, as last heard.
-pub(crate) fn offered(gateway: &Gateway) -> Offered {
+/// What there is, as last heard.
+pub(crate) fn offered(gateway: &Gateway, view: &View) -> Offered {
     let catalogue = gateway.catalogue().current();
     let offers = |kind| {
         let catalogue = catalogue.as_ref();
-        catalogue.is_some_and(|catalogue| catalogue.content().offers(kind))
+        catalogue.is_some_and(|catalogue| catalogue.content().offers(kind, view))
     };
     Offered {
         prompts: offers(OfferKind::Prompts),
         resources: offers(OfferKind::Resources),
+        conversations: gateway.memory().is_some() && view.has_conversations(),
     }
 }
 
@@ -100,8 +106,8 @@ pub(crate) async fn answer(
     version: Version,
     method: Method,
 ) -> Result<Answer, RpcError> {
-    let offered = offered(gateway);
-    let remembers = gateway.memory().is_some();
+    let offered = offered(gateway, &post.view);
+    let remembers = offered.conversations;
     let unknown = || RpcError::unknown_method(method.as_str(), version);
     match method {
         Method::ListPrompts if offered.prompts => {

@@ -14,6 +14,7 @@ use super::Method;
 use super::index::{Found, Index};
 use crate::mcp::{Request, object, text_of};
 use crate::reply::RpcError;
+use crate::view::View;
 
 /// Of what, by the name the client knows, and what of it.
 #[derive(Debug)]
@@ -40,12 +41,13 @@ impl Named {
         }
     }
 
-    pub(super) fn find(&self, index: &Index) -> Option<Found> {
+    /// What it is in the catalogue.
+    pub(super) fn find(&self, index: &Index, view: &View) -> Option<Found> {
         match self {
-            Self::Prompt(name) => index.prompt(name),
-            Self::Resource(uri) => index.resource(uri),
+            Self::Prompt(name) => index.prompt(&view.prompt(name)),
+            Self::Resource(uri) => index.resource(&view.uri(uri)?),
             // Some clients complete a URI that is none yet.
-            Self::Template(text) => index.template(text),
+            Self::Template(text) => index.template(&view.uri(text)?),
         }
     }
 }

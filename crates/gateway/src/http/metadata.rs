@@ -1,14 +1,24 @@
-//! The gateway as an OAuth 2.0 protected resource (RFC 9728), and its 401.
+//! The gateway as an OAuth 2.0 protected resource (RFC 9728): what it says of itself, and its 401.
+//!
+//! Each path that takes tokens is a resource, and its canonical URI the public URL with that path. A token for `/mcp`, the
+//! whole view, is good for the parts of it too; one for a part is good for that part alone.
 
-use axum::http::header;
-use axum::response::{IntoResponse, Response};
-use wardgate_edge::TokenRefusal;
+use axum::http::request::Parts;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Redirect, Response};
+use wardgate_edge::{Scopes, TokenRefusal};
 
 use super::{not_found, problem};
 use crate::Gateway;
 
 /// Where metadata begins; the path of the resource follows (RFC 9728, section 3.1).
 pub(super) const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
+
+/// Where clients of 2025-03-26 look for the authorization server.
+pub(super) const AUTHORIZATION_SERVER: &str = "/.well-known/oauth-authorization-server";
+
+/// The whole view.
+const WHOLE: &str = "/mcp";
 
 /// `GET /.well-known/oauth-protected-resource[/path]`: open to everyone, and to web pages. It is the same for whatever
 /// upstream or toolset a path names, so it tells nobody which there are.
@@ -23,12 +33,17 @@ pub(super) fn protected_resource(gateway: &Gateway, path: &str) -> Response {
         .iter()
         .map(|issuer| issuer.issuer.as_str())
         .collect();
-    let document = serde_json::json!({
+    let mut document = serde_json::json!({
         "resource": format!("{}{resource}", gateway.public_url()),
         "resource_name": "Wardgate",
         "authorization_servers": issuers,
         "bearer_methods_supported": ["header"],
     });
+    // No more than to begin with: what else an operation needs its 403 says.
+    let required = &gateway.config.scopes.required;
+    if !required.is_empty() {
+        document["scopes_supported"] = required.as_slice().into();
+    }
     let headers = [
         (header::CONTENT_TYPE, "application/json"),
         (header::ACCESS_CONTROL_ALLOW_ORIGIN, "*"),
@@ -36,21 +51,67 @@ pub(super) fn protected_resource(gateway: &Gateway, path: &str) -> Response {
     (headers, document.to_string()).into_response()
 }
 
+/// `GET /.well-known/oauth-authorization-server`: the way to where it really is, if there is one to tell.
+pub(super) fn authorization_server(gateway: &Gateway) -> Response {
+    let Some(url) = &gateway.config.authorization_server_metadata else {
+        return not_found();
+    };
+    let mut response = Redirect::temporary(url).into_response();
+    let everyone = header::HeaderValue::from_static("*");
+    let headers = response.headers_mut();
+    headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, everyone);
+    response
+}
+
+/// A page may ask for either, and name the version that it speaks.
+pub(super) fn preflight() -> Response {
+    let headers = [
+        (header::ACCESS_CONTROL_ALLOW_ORIGIN, "*"),
+        (header::ACCESS_CONTROL_ALLOW_METHODS, "GET"),
+        (header::ACCESS_CONTROL_ALLOW_HEADERS, "mcp-protocol-version"),
+        (header::ACCESS_CONTROL_MAX_AGE, "600"),
+    ];
+    (StatusCode::NO_CONTENT, headers).into_response()
+}
+
 /// 401 with the way to a token (RFC 6750 §3, RFC 9728 §5.1).
-pub(super) fn unauthorized(gateway: &Gateway, refusal: &TokenRefusal, path: &str) -> Response {
+pub(super) fn unauthorized(gateway: &Gateway, refusal: &TokenRefusal, request: &Parts) -> Response {
+    let metadata = url(gateway, resource_of(request));
+    let required = gateway.config.scopes.required.iter().cloned();
+    let scope = required.collect::<Scopes>().to_string();
+    let mut response = problem(refusal.status(), refusal.reason(), &refusal.description());
+    response.headers_mut().insert(
+        header::WWW_AUTHENTICATE,
+        refusal.challenge(Some(&metadata), &scope),
+    );
+    response
+}
+
+/// Where the metadata of the resource at `path` is.
+pub(super) fn url(gateway: &Gateway, path: &str) -> String {
+    format!("{}{WELL_KNOWN}{path}", gateway.public_url())
+}
+
+/// The resources, any of which a token for `request` may be for.
+pub(super) fn audiences(request: &Parts) -> Vec<&str> {
+    let own = resource_of(request);
+    if own.starts_with("/mcp/") {
+        vec![own, WHOLE]
+    } else {
+        vec![own]
+    }
+}
+
+/// The path of the resource that a request is to.
+pub(super) fn resource_of(request: &Parts) -> &str {
+    let path = request.uri.path();
     // Messages of HTTP+SSE belong to its stream.
     let path = if path.starts_with("/messages") {
         "/sse"
     } else {
         path
     };
-    let resource = resource_at(path).unwrap_or("/mcp");
-    let metadata = format!("{}{WELL_KNOWN}{resource}", gateway.public_url());
-    let mut response = problem(refusal.status(), refusal.reason(), &refusal.description());
-    response
-        .headers_mut()
-        .insert(header::WWW_AUTHENTICATE, refusal.challenge(Some(&metadata)));
-    response
+    resource_at(path).unwrap_or(WHOLE)
 }
 
 /// The resource at `path`: one of those that take tokens, by a name that needs no quoting. Without a path it is the
@@ -62,7 +123,7 @@ fn resource_at(path: &str) -> Option<&str> {
     };
     let segments: Vec<&str> = path.split('/').skip(1).collect();
     match segments.as_slice() {
-        [] | [""] => Some("/mcp"),
+        [] | [""] => Some(WHOLE),
         ["mcp" | "message" | "sse"] => Some(path),
         ["mcp", name] | ["mcp", "upstream", name] if is_name(name) => Some(path),
         _ => None,

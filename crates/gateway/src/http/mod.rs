@@ -14,14 +14,17 @@ use wardgate_edge::Grants;
 use wardgate_rpc::probes;
 
 use crate::Gateway;
+use crate::connect;
 use crate::mcp::Door;
 use crate::reply::{Answer, RpcError};
 
 /// Methods, request headers and response headers of MCP.
 const GRANTS: Grants = Grants {
     methods: "GET, POST, DELETE",
-    request_headers: "authorization, content-type, accept, mcp-protocol-version, mcp-method, mcp-name, mcp-session-id, last-event-id",
-    response_headers: "www-authenticate, mcp-session-id",
+    request_headers: "authorization, content-type, accept, mcp-protocol-version, mcp-method, mcp-name, mcp-session-id, last-event-id, idempotency-key",
+    // Arguments repeated as headers; which there are each tool says.
+    request_prefix: Some("mcp-param-"),
+    response_headers: "www-authenticate, mcp-session-id, retry-after",
 };
 
 /// What a path leads to.
@@ -34,6 +37,17 @@ enum Entrance {
     /// The route of one upstream, which the path names.
     Upstream,
 }
+
+/// Every path that takes tokens, and nothing else.
+const ENTRANCES: [(&str, Entrance); 7] = [
+    ("/mcp", Entrance::Messages(Door::Mcp)),
+    ("/mcp/{toolset}", Entrance::Messages(Door::Mcp)),
+    ("/mcp/upstream/{source}", Entrance::Upstream),
+    ("/message", Entrance::Messages(Door::Message)),
+    ("/sse", Entrance::Sse),
+    ("/messages/", Entrance::Messages(Door::Sse)),
+    ("/messages", Entrance::Messages(Door::Sse)),
+];
 
 /// Every path.
 pub(crate) fn router(gateway: &Arc<Gateway>) -> Router {
@@ -56,17 +70,22 @@ pub(crate) fn router(gateway: &Arc<Gateway>) -> Router {
             let path = path.strip_prefix(metadata::WELL_KNOWN);
             metadata::protected_resource(&gateway, path.unwrap_or_default())
         })
+        .options(|| async { metadata::preflight() })
     };
-    Router::new()
-        .route("/mcp", door(Entrance::Messages(Door::Mcp)))
-        .route("/mcp/{toolset}", door(Entrance::Messages(Door::Mcp)))
-        .route("/mcp/upstream/{source}", door(Entrance::Upstream))
-        .route("/message", door(Entrance::Messages(Door::Message)))
-        .route("/sse", door(Entrance::Sse))
-        .route("/messages/", door(Entrance::Messages(Door::Sse)))
-        .route("/messages", door(Entrance::Messages(Door::Sse)))
+    let authorization_server = {
+        let gateway = Arc::clone(gateway);
+        get(move || async move { metadata::authorization_server(&gateway) })
+            .options(|| async { metadata::preflight() })
+    };
+    let entrances = ENTRANCES.into_iter();
+    entrances
+        .fold(Router::new(), |router, (path, entrance)| {
+            router.route(path, door(entrance))
+        })
         .route(metadata::WELL_KNOWN, metadata.clone())
         .route("/.well-known/oauth-protected-resource/{*path}", metadata)
+        .merge(connect::router(gateway))
+        .route(metadata::AUTHORIZATION_SERVER, authorization_server)
         .merge(probes::router(
             gateway.parts.clone(),
             gateway.metrics.clone(),

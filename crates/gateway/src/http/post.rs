@@ -16,12 +16,14 @@ use wardgate_telemetry::trace_context;
 use super::{Entrance, GRANTS, metadata, problem};
 use crate::Gateway;
 use crate::config::Limits;
-use crate::content;
-use crate::listen::{self, Script};
+use crate::listen;
 use crate::mcp::{self, Door, Post};
 use crate::reply::Answer;
+use crate::scopes::Access;
 use crate::sse;
-use crate::upstream::{self, Knock, Visit};
+use crate::streamable;
+use crate::upstream::{self, Knock, Visit, Way};
+use crate::view::View;
 
 /// A request refused before its body was read.
 struct Refusal {
@@ -61,54 +63,9 @@ pub(super) async fn handle(
         .instrument(span.clone())
         .await;
     let mut response = match admitted {
-        Ok(Admitted::Visit { caller, knock }) => {
-            let path = parts.uri.path();
-            let source = path.strip_prefix("/mcp/upstream/").unwrap_or_default();
-            let visit = Visit {
-                source: source.to_owned(),
-                caller,
-                client_ip,
-                headers: parts.headers,
-                knock,
-            };
-            upstream::answer(&gateway, visit).instrument(span).await
-        }
-        Ok(Admitted::Message { door, caller, body }) => {
-            let toolset = parts.uri.path().strip_prefix("/mcp/").map(str::to_owned);
-            let headers = parts.headers;
-            let post = Post {
-                door,
-                toolset,
-                caller,
-                client_ip,
-                headers,
-                body,
-                session: None,
-            };
-            if door == Door::Sse {
-                let taken = sse::take(&gateway, post, parts.uri.query());
-                taken.instrument(span).await
-            } else {
-                let answer = mcp::answer(&gateway, &post).instrument(span).await;
-                gateway.count(&answer, &post.client_ip, &post.caller);
-                answer.into_response()
-            }
-        }
-        Ok(Admitted::Stream(caller)) => {
-            let opened = sse::open(&gateway, &caller);
-            let answer = opened.unwrap_or_else(|error| Answer::error(None, &error));
-            gateway.count(&answer, &client_ip, &caller);
-            answer.into_response()
-        }
-        Ok(Admitted::Listener(caller)) => {
-            let script = Script::of_get(
-                listen::session_of(&parts.headers),
-                content::offered(&gateway),
-            );
-            let opened = gateway.listeners().open(&caller, script, &gateway.ambient);
-            let answer = opened.unwrap_or_else(|error| Answer::error(None, &error));
-            gateway.count(&answer, &client_ip, &caller);
-            answer.into_response()
+        Ok(admitted) => {
+            let going_on = go_on(&gateway, admitted, parts, client_ip);
+            going_on.instrument(span).await
         }
         Err(Refusal {
             reason,
@@ -124,19 +81,160 @@ pub(super) async fn handle(
     response
 }
 
+/// Answers what was let in.
+async fn go_on(
+    gateway: &Arc<Gateway>,
+    admitted: Admitted,
+    parts: Parts,
+    client_ip: String,
+) -> Response {
+    let Admitted {
+        caller,
+        access,
+        what,
+    } = admitted;
+    let path = parts.uri.path();
+    match what {
+        What::Visit(knock) => {
+            let source = path.strip_prefix("/mcp/upstream/").unwrap_or_default();
+            let visit = Visit {
+                source: source.to_owned(),
+                caller,
+                access,
+                client_ip,
+                headers: parts.headers,
+                knock,
+            };
+            match upstream::enter(gateway, visit).await {
+                Way::Answered(response) => response,
+                Way::Viewed(view, visit) => viewed(gateway, view, visit).await,
+            }
+        }
+        What::Message { door, body } => {
+            let post = Post {
+                door,
+                view: View::of_path(path),
+                caller,
+                access,
+                client_ip,
+                headers: parts.headers,
+                body,
+                session: None,
+                streamable: None,
+            };
+            if door == Door::Sse {
+                sse::take(gateway, post, parts.uri.query()).await
+            } else {
+                message(gateway, post).await
+            }
+        }
+        What::Stream => {
+            let opened = sse::open(gateway, &caller, &client_ip);
+            let answer = opened.unwrap_or_else(|error| Answer::error(None, &error));
+            gateway.count(&answer, &client_ip, &caller);
+            answer.into_response()
+        }
+        What::Listener => {
+            let view = View::of_path(path);
+            let who = (&caller, &access);
+            listener(gateway, &view, who, &client_ip, &parts.headers).await
+        }
+        What::End => {
+            let view = View::of_path(path);
+            end(gateway, &view, &caller, &client_ip, &parts.headers).await
+        }
+    }
+}
+
+/// Answers what came to the route of a server and is not carried to it.
+async fn viewed(gateway: &Arc<Gateway>, view: View, visit: Visit) -> Response {
+    let Visit {
+        caller,
+        access,
+        client_ip,
+        headers,
+        knock,
+        ..
+    } = visit;
+    match knock {
+        Knock::Post(body) => {
+            let post = Post {
+                door: Door::Mcp,
+                view,
+                caller,
+                access,
+                client_ip,
+                headers,
+                body,
+                session: None,
+                streamable: None,
+            };
+            message(gateway, post).await
+        }
+        Knock::Get => listener(gateway, &view, (&caller, &access), &client_ip, &headers).await,
+        Knock::Delete => end(gateway, &view, &caller, &client_ip, &headers).await,
+    }
+}
+
+async fn message(gateway: &Arc<Gateway>, mut post: Post) -> Response {
+    let answer = match post.enter(gateway).await {
+        Ok(()) => mcp::answer(gateway, &post).await,
+        Err(error) => Answer::error(None, &error),
+    };
+    gateway.count(&answer, &post.client_ip, &post.caller);
+    answer.into_response()
+}
+
+async fn listener(
+    gateway: &Arc<Gateway>,
+    view: &View,
+    (caller, access): (&Arc<Caller>, &Access),
+    client_ip: &str,
+    headers: &HeaderMap,
+) -> Response {
+    let who = (caller, access);
+    let opened = streamable::listen(gateway, view, who, client_ip, headers).await;
+    let answer = opened.unwrap_or_else(|error| Answer::error(None, &error));
+    gateway.count(&answer, client_ip, caller);
+    answer.into_response()
+}
+
+async fn end(
+    gateway: &Gateway,
+    view: &View,
+    caller: &Caller,
+    client_ip: &str,
+    headers: &HeaderMap,
+) -> Response {
+    let ended = streamable::end(gateway, view, caller, headers).await;
+    ended.unwrap_or_else(|error| {
+        let answer = Answer::error(None, &error);
+        gateway.count(&answer, client_ip, caller);
+        answer.into_response()
+    })
+}
+
 /// A request that may be read.
-enum Admitted {
+struct Admitted {
+    caller: Arc<Caller>,
+    access: Access,
+    what: What,
+}
+
+/// What it wants.
+enum What {
     Message {
         door: Door,
-        caller: Arc<Caller>,
         body: Bytes,
     },
     /// It goes on to an upstream.
-    Visit { caller: Arc<Caller>, knock: Knock },
+    Visit(Knock),
     /// There is nothing to read: it wants to hear of changes.
-    Listener(Arc<Caller>),
+    Listener,
+    /// It ends a session.
+    End,
     /// The same, and wants its answers there.
-    Stream(Arc<Caller>),
+    Stream,
 }
 
 /// The ordered list. Each step costs more than the one before, and trusts what that one checked.
@@ -153,52 +251,74 @@ async fn admit(
         .check(&request.uri, headers)
         .map_err(|what| Refusal::new(StatusCode::FORBIDDEN, "origin_refused", &what))?;
     // 2. The token: nobody is anonymous, whatever the method or the path.
-    let caller = gateway
+    let verified = gateway
         .auth
-        .caller_of_request(headers)
+        .verify_request(headers, &metadata::audiences(request))
         .await
         .map_err(|refused| Refusal {
             reason: refused.reason(),
             subject: String::new(),
-            response: Box::new(metadata::unauthorized(
-                gateway,
-                &refused,
-                request.uri.path(),
-            )),
+            response: Box::new(metadata::unauthorized(gateway, &refused, request)),
         })?;
-    let known = |refusal| Refusal {
-        subject: caller.subject().to_owned(),
-        ..refusal
-    };
-    // 3. The method: messages come by POST; only upstreams have sessions to end.
+    let caller = verified.caller;
+    let metadata = metadata::url(gateway, metadata::resource_of(request));
+    let access = Access::new(verified.scopes, metadata);
+    let wanted = wanted(gateway, entrance, request, body, &access).await;
+    match wanted {
+        Ok(what) => Ok(Admitted {
+            caller,
+            access,
+            what,
+        }),
+        Err(refusal) => Err(Refusal {
+            subject: caller.subject().to_owned(),
+            ..refusal
+        }),
+    }
+}
+
+/// The rest of the list, by a known caller.
+async fn wanted(
+    gateway: &Gateway,
+    entrance: Entrance,
+    request: &Parts,
+    body: &mut Body,
+    access: &Access,
+) -> Result<What, Refusal> {
+    let headers = &request.headers;
+    // 3. What every token must have been given.
+    access
+        .enter(&gateway.config.scopes)
+        .map_err(|error| Refusal {
+            reason: error.reason(),
+            subject: String::new(),
+            response: Box::new(Answer::error(None, &error).into_response()),
+        })?;
+    // 4. The method: messages come by POST; GET listens, DELETE ends a session.
     let listens = request.method == Method::GET && listen::is_asked_for(headers);
     match entrance {
-        Entrance::Messages(Door::Mcp) if listens => return Ok(Admitted::Listener(caller)),
+        Entrance::Messages(Door::Mcp) if listens => return Ok(What::Listener),
+        Entrance::Messages(Door::Mcp) if request.method == Method::DELETE => {
+            return Ok(What::End);
+        }
         // Not every client of that time says what it accepts.
-        Entrance::Sse if request.method == Method::GET => return Ok(Admitted::Stream(caller)),
-        Entrance::Upstream if listens => {
-            let knock = Knock::Get;
-            return Ok(Admitted::Visit { caller, knock });
-        }
+        Entrance::Sse if request.method == Method::GET => return Ok(What::Stream),
+        Entrance::Upstream if listens => return Ok(What::Visit(Knock::Get)),
         Entrance::Upstream if request.method == Method::DELETE => {
-            let knock = Knock::Delete;
-            return Ok(Admitted::Visit { caller, knock });
+            return Ok(What::Visit(Knock::Delete));
         }
-        _ if request.method != Method::POST => return Err(known(not_a_post(entrance))),
+        _ if request.method != Method::POST => return Err(not_a_post(entrance)),
         _ => {}
     }
-    // 4. The media types: what is not JSON is not read as JSON.
-    media_types(headers).map_err(known)?;
-    // 5. The body: bounded in size and time.
-    let body = read(body, gateway.limits()).await.map_err(known)?;
-    Ok(match entrance {
-        Entrance::Messages(door) => Admitted::Message { door, caller, body },
-        Entrance::Upstream => {
-            let knock = Knock::Post(body);
-            Admitted::Visit { caller, knock }
-        }
-        Entrance::Sse => return Err(known(not_a_post(entrance))),
-    })
+    // 5. The media types: what is not JSON is not read as JSON.
+    media_types(headers)?;
+    // 6. The body: bounded in size and time.
+    let body = read(body, gateway.limits()).await?;
+    match entrance {
+        Entrance::Messages(door) => Ok(What::Message { door, body }),
+        Entrance::Upstream => Ok(What::Visit(Knock::Post(body))),
+        Entrance::Sse => Err(not_a_post(entrance)),
+    }
 }
 
 fn not_a_post(entrance: Entrance) -> Refusal {
@@ -208,8 +328,8 @@ fn not_a_post(entrance: Entrance) -> Refusal {
             "Send messages by POST. Before 2026-07-28, GET with Accept: text/event-stream listens and DELETE ends a session.",
         ),
         Entrance::Messages(Door::Mcp) => (
-            "GET, POST",
-            "Send messages by POST. Before 2026-07-28, GET with Accept: text/event-stream opens a stream of changes.",
+            "GET, POST, DELETE",
+            "Send messages by POST. Before 2026-07-28, GET with Accept: text/event-stream opens a stream of changes, and DELETE ends a session.",
         ),
         Entrance::Messages(Door::Message) => ("POST", "Send messages by POST."),
         Entrance::Messages(Door::Sse) => (

@@ -4,8 +4,10 @@
 //!  catalogue ──┐                                  ┌──▶ POST subscriptions/listen, from 2026-07-28
 //!  (switches)  ├──▶ Changes ───────┐              │
 //!  policy ─────┘    a number       ├▶ one stream ─┤
-//!  memory ────────▶ Conversations ─┘  per client  └──▶ GET /mcp, before
-//!                   by owner
+//!  memory ────────▶ Conversations ─┤  per client  └──▶ GET /mcp, before
+//!                   by owner       │
+//!  sources ───────▶ Resources ─────┘
+//!                   by permits
 //! ```
 //!
 //! A stream says that something changed, never what, so it tells nobody of tools they may not see, and of
@@ -16,6 +18,7 @@ mod changes;
 mod conversations;
 mod following;
 mod places;
+mod resources;
 mod script;
 
 use std::pin::Pin;
@@ -30,41 +33,47 @@ use futures::{StreamExt, stream};
 use tokio::sync::watch;
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
-use wardgate_domain::{Ambient, Caller, Digest};
+use wardgate_domain::{Ambient, Caller};
 
 use self::following::{Following, Words};
-use crate::mcp::Version;
+use crate::Gateway;
+use crate::content;
+use crate::mcp::{Post, Request, Version};
 use crate::reply::{Answer, RpcError};
 
 pub(crate) use self::changes::Changes;
 pub(crate) use self::conversations::Conversations;
 pub(crate) use self::places::{Place, Places};
+use self::resources::Watches;
+pub(crate) use self::resources::{
+    Listens, Resources, Subscriber, Subscriptions, subscribe, unsubscribe,
+};
 pub(crate) use self::script::Script;
+use self::script::Subscription;
 
 /// From a change to the word of it. What else changes meanwhile needs no second word, and the other
 /// replicas know of it by then.
 const SETTLE: Duration = Duration::from_secs(1);
 /// Nothing is said for no longer, so that no proxy takes a quiet stream for a dead one.
-const KEEP_ALIVE: Duration = Duration::from_secs(15);
+pub(crate) const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// Whether a GET with these headers opens a stream: of a version that has it, by a client that says so.
-pub(crate) fn is_asked_for(headers: &HeaderMap) -> bool {
+/// Whether the client says that it takes a stream for an answer.
+pub(crate) fn takes_events(headers: &HeaderMap) -> bool {
     let accepted = headers.get_all(header::ACCEPT).iter();
-    let takes_events = accepted
+    accepted
         .filter_map(|value| value.to_str().ok())
         .flat_map(|value| value.split(','))
         .filter_map(|range| range.split(';').next())
-        .any(|range| range.trim().eq_ignore_ascii_case("text/event-stream"));
+        .any(|range| range.trim().eq_ignore_ascii_case("text/event-stream"))
+}
+
+/// Whether a GET with these headers opens a stream: of a version that has it, by a client that says so.
+pub(crate) fn is_asked_for(headers: &HeaderMap) -> bool {
     let version = headers
         .get("mcp-protocol-version")
         .map(|named| named.to_str().unwrap_or_default().parse::<Version>());
-    takes_events && version.is_none_or(|named| named.is_ok_and(|version| !version.is_modern()))
-}
-
-/// The session that a client of an older version is in, if it has one; only a digest of its id is kept.
-pub(crate) fn session_of(headers: &HeaderMap) -> Option<Digest> {
-    let id = headers.get("mcp-session-id")?;
-    Some(Digest::of(id.as_bytes()))
+    takes_events(headers)
+        && version.is_none_or(|named| named.is_ok_and(|version| !version.is_modern()))
 }
 
 /// Everyone who listens.
@@ -73,6 +82,7 @@ pub(crate) struct Listeners {
     changes: Changes,
     /// None without a memory service.
     conversations: Option<Conversations>,
+    watches: Watches,
     places: Places,
     draining: CancellationToken,
 }
@@ -87,6 +97,7 @@ impl Listeners {
         Self {
             changes,
             conversations,
+            watches: Watches::default(),
             places: Places::new(streams),
             draining: CancellationToken::new(),
         }
@@ -118,10 +129,12 @@ impl Listeners {
         let changes = self.changes.follow();
         let told = *changes.borrow();
         let first = script.first.clone();
+        let resources = script.resources.take();
         let wants = script.conversations.take();
         let following = wants.zip(self.conversations.as_ref());
         let listener = Listener {
             following: following.map(|(wants, all)| Following::new(wants, caller, all)),
+            resources,
             changes,
             told,
             due: None,
@@ -132,6 +145,15 @@ impl Listeners {
         };
         let rest = stream::unfold(Some(listener), async |listener| listener?.next().await);
         Ok(stream::iter([first]).chain(rest).boxed())
+    }
+
+    /// Changes when the catalogue or the policy does.
+    fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.follow()
+    }
+
+    fn watches(&self) -> &Watches {
+        &self.watches
     }
 
     /// The place of a stream of `subject`'s, if one is left.
@@ -159,6 +181,7 @@ struct Listener {
     /// When it is to be told of the next, if there is one.
     due: Option<Instant>,
     following: Option<Following>,
+    resources: Option<Resources>,
     draining: CancellationToken,
     token_ends: Pin<Box<Sleep>>,
     _place: Place,
@@ -177,6 +200,10 @@ impl Listener {
                 Some((self.script.lists_changed(), Some(self)))
             }
             words = heard(&mut self.following) => {
+                Some((self.script.resources_changed(&words), Some(self)))
+            }
+            uris = heard_of_resources(&mut self.resources) => {
+                let words = Words { list: false, uris };
                 Some((self.script.resources_changed(&words), Some(self)))
             }
             () = sleep(KEEP_ALIVE) => Some((Bytes::from_static(b":\n\n"), Some(self))),
@@ -203,6 +230,36 @@ async fn heard(following: &mut Option<Following>) -> Words {
         Some(following) => following.next().await,
         None => std::future::pending().await,
     }
+}
+
+/// The same of resources of sources.
+async fn heard_of_resources(resources: &mut Option<Resources>) -> Vec<String> {
+    match resources {
+        Some(resources) => resources.next().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Answers `subscriptions/listen` with a stream.
+pub(crate) async fn listen(
+    gateway: &Arc<Gateway>,
+    post: &Post,
+    request: &Request<'_>,
+) -> Result<Answer, RpcError> {
+    let offered = content::offered(gateway, &post.view);
+    let subscription = Subscription::read(request)?;
+    let listeners = gateway.listeners();
+    let uris = subscription.of_sources(offered);
+    let resources = if uris.is_empty() {
+        None
+    } else {
+        // Nobody makes sources work for streams that there is no place for.
+        let place = listeners.place(post.caller.subject());
+        let _place = place.ok_or_else(RpcError::too_many_streams)?;
+        Some(Resources::chosen(Listens::of(gateway, post), uris).await)
+    };
+    let script = Script::of_subscription(subscription, offered, resources);
+    listeners.open(&post.caller, script, gateway.ambient())
 }
 
 #[cfg(test)]

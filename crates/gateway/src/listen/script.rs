@@ -1,5 +1,6 @@
 //! What a stream says, in the words of its version.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use bytes::Bytes;
@@ -9,9 +10,10 @@ use serde_json::value::RawValue;
 use wardgate_domain::Digest;
 
 use super::following::{Wants, Words};
+use super::resources::Resources;
 use crate::content::Offered;
 use crate::mcp::{Request, object};
-use crate::memory::ConversationUri;
+use crate::memory::{self, ConversationUri};
 use crate::reply::{RpcError, SERVER_INFO};
 
 /// Every message of a subscription repeats its id; the gateway keeps none longer than this.
@@ -29,6 +31,8 @@ pub(crate) struct Script {
     pub(super) lists: Vec<&'static str>,
     /// What it asked to hear of conversations.
     pub(super) conversations: Option<Wants>,
+    /// What there is to hear of the resources of sources.
+    pub(super) resources: Option<Resources>,
     /// When the gateway ends the stream.
     pub(super) last: Option<Bytes>,
     /// What every message repeats: the members of its `_meta`, of which older versions have none.
@@ -39,6 +43,13 @@ pub(crate) struct Script {
 struct Params<'a> {
     #[serde(borrow)]
     notifications: &'a RawValue,
+}
+
+/// What a client asks for with `subscriptions/listen`.
+pub(crate) struct Subscription {
+    /// As it wrote it.
+    id: Box<RawValue>,
+    wanted: Wanted,
 }
 
 /// Of what there is to hear, the gateway has this.
@@ -55,28 +66,9 @@ struct Wanted {
     resource_subscriptions: Vec<String>,
 }
 
-impl Script {
-    /// Of a GET before 2026-07-28, whose client subscribes to resources by requests of their own.
-    pub(crate) fn of_get(session: Option<Digest>, offered: Offered) -> Self {
-        Self {
-            // Says nothing, but shows whoever waits that the stream is there.
-            first: Bytes::from_static(b":\n\n"),
-            lists: lists([true, offered.prompts, offered.resources]),
-            conversations: Some(Wants::Subscribed { session }),
-            last: None,
-            meta: None,
-        }
-    }
-
-    /// Of `subscriptions/listen`; without a memory there is nothing to hear of conversations, and of prompts and
-    /// resources only what is `offered`.
-    pub(crate) fn of_subscription(
-        request: &Request<'_>,
-        remembers: bool,
-        offered: Offered,
-    ) -> Result<Self, RpcError> {
-        let id = request.id.get();
-        if id.len() > ID_BYTES {
+impl Subscription {
+    pub(super) fn read(request: &Request<'_>) -> Result<Self, RpcError> {
+        if request.id.get().len() > ID_BYTES {
             return Err(RpcError::invalid_params(format!(
                 "the `id` of a subscription has at most {ID_BYTES} bytes"
             )));
@@ -95,6 +87,69 @@ impl Script {
                 "`params.notifications.resourceSubscriptions` holds more than {MOST_RESOURCES} URIs"
             )));
         }
+        Ok(Self {
+            id: request.id.to_owned(),
+            wanted,
+        })
+    }
+
+    /// The resources that are no conversations.
+    pub(super) fn of_sources(&self, offered: Offered) -> BTreeSet<String> {
+        let uris = self.wanted.resource_subscriptions.iter();
+        let is_of_source = |uri: &&String| {
+            let is_of_memory = offered.conversations && memory::is_uri(uri);
+            offered.resources && !is_of_memory
+        };
+        uris.filter(is_of_source).cloned().collect()
+    }
+}
+
+impl Script {
+    /// Of a GET before 2026-07-28, whose client subscribes to resources by requests of their own.
+    pub(crate) fn of_get(session: Option<Digest>, offered: Offered) -> Self {
+        Self {
+            // Says nothing, but shows whoever waits that the stream is there.
+            first: Bytes::from_static(b":\n\n"),
+            lists: lists([true, offered.prompts, offered.resources]),
+            conversations: offered
+                .conversations
+                .then_some(Wants::Subscribed { session }),
+            resources: None,
+            last: None,
+            meta: None,
+        }
+    }
+
+    /// The same for a client that did not listen for a while: everything may have changed, the resources at `uris`
+    /// too, which it is subscribed to.
+    pub(crate) fn after_absence(mut self, uris: &[String]) -> Self {
+        let words = Words {
+            list: true,
+            uris: uris.to_vec(),
+        };
+        let parts = [
+            self.first.clone(),
+            self.lists_changed(),
+            self.resources_changed(&words),
+        ];
+        self.first = parts.concat().into();
+        self
+    }
+
+    /// The same with what there is to hear of the resources of sources.
+    pub(crate) fn hearing(self, resources: Option<Resources>) -> Self {
+        Self { resources, ..self }
+    }
+
+    /// Of `subscriptions/listen`; there is nothing to hear but of what is `offered`, and of those resources of sources
+    /// that are heard of.
+    pub(super) fn of_subscription(
+        subscription: Subscription,
+        offered: Offered,
+        resources: Option<(Resources, BTreeSet<String>)>,
+    ) -> Self {
+        let Subscription { id, wanted } = subscription;
+        let id = id.get();
         let mut accepted = json!({});
         if wanted.tools_list_changed {
             accepted["toolsListChanged"] = true.into();
@@ -103,31 +158,33 @@ impl Script {
         if prompts {
             accepted["promptsListChanged"] = true.into();
         }
-        let resources = wanted.resources_list_changed && offered.resources;
+        let list_of_sources = wanted.resources_list_changed && offered.resources;
+        let (resources, watched) = resources.unzip();
+        let watched = watched.unwrap_or_default();
         let mut conversations = Vec::new();
-        if remembers {
-            // What is no conversation's never changes here, so it is not promised.
-            let asked = wanted.resource_subscriptions.into_iter();
-            conversations.extend(asked.filter_map(|uri| {
-                let id = ConversationUri::id_of_whole(&uri)?;
-                Some((id, uri))
-            }));
+        let mut heard_of = Vec::new();
+        for uri in wanted.resource_subscriptions {
+            let id = ConversationUri::id_of_whole(&uri).filter(|_| offered.conversations);
+            // What nobody tells of is not promised.
+            if id.is_some() || watched.contains(&uri) {
+                heard_of.push(uri.clone());
+            }
+            conversations.extend(id.map(|id| (id, uri)));
         }
-        if !conversations.is_empty() {
-            let uris = conversations.iter().map(|(_, uri)| uri.as_str());
-            accepted["resourceSubscriptions"] = uris.collect();
+        if !heard_of.is_empty() {
+            accepted["resourceSubscriptions"] = heard_of.into();
         }
-        let list = remembers && wanted.resources_list_changed;
-        if list || resources {
+        let list = offered.conversations && wanted.resources_list_changed;
+        if list || list_of_sources {
             accepted["resourcesListChanged"] = true.into();
         }
         let meta = format!(r#""io.modelcontextprotocol/subscriptionId":{id}"#);
         let wants = list || !conversations.is_empty();
-        Ok(Self {
+        Self {
             first: event(&format!(
                 r#"{{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{{"_meta":{{{meta}}},"notifications":{accepted}}}}}"#
             )),
-            lists: lists([wanted.tools_list_changed, prompts, resources]),
+            lists: lists([wanted.tools_list_changed, prompts, list_of_sources]),
             conversations: wants.then_some(Wants::Chosen {
                 list,
                 conversations,
@@ -135,8 +192,9 @@ impl Script {
             last: Some(event(&format!(
                 r#"{{"jsonrpc":"2.0","id":{id},"result":{{"resultType":"complete","_meta":{{{meta},"io.modelcontextprotocol/serverInfo":{SERVER_INFO}}}}}}}"#
             ))),
+            resources: resources.filter(|_| !watched.is_empty()),
             meta: Some(meta),
-        })
+        }
     }
 
     /// The lists of the catalogue changed, or whom something is visible to. Which of them, nobody looks at.
@@ -146,7 +204,7 @@ impl Script {
         told.collect::<Vec<_>>().concat().into()
     }
 
-    /// Conversations changed, or the list of them.
+    /// Resources changed, or the list of them.
     pub(super) fn resources_changed(&self, words: &Words) -> Bytes {
         let list = words
             .list

@@ -37,6 +37,7 @@ async fn open(listeners: &Listeners, token: Duration) -> BodyDataStream {
 const OFFERED: Offered = Offered {
     prompts: false,
     resources: false,
+    conversations: true,
 };
 const HOUR: Duration = Duration::from_secs(3_600);
 

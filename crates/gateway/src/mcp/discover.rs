@@ -2,24 +2,21 @@
 
 use serde_json::{Value, json};
 
-use super::Version;
 use super::envelope::Request;
+use super::instructions::instructions;
+use super::{Post, Version};
 use crate::Gateway;
 use crate::content;
 use crate::reply::Answer;
-
-/// What a model should know before it lists the tools.
-pub(super) const INSTRUCTIONS: &str = "Tools reach an organisation's data under its policy. A result holds only the rows and fields you may see; identifiers may be masked. Every call is recorded.";
+use crate::view::View;
 
 /// What there is besides tools depends on the configuration, never on the caller.
-pub(super) fn capabilities(gateway: &Gateway) -> Value {
+pub(super) fn capabilities(gateway: &Gateway, view: &View) -> Value {
     let changes = json!({ "listChanged": true });
-    let offered = content::offered(gateway);
+    let offered = content::offered(gateway, view);
     let mut capabilities = json!({ "tools": changes });
-    if gateway.memory().is_some() {
+    if offered.conversations || offered.resources {
         capabilities["resources"] = json!({ "subscribe": true, "listChanged": true });
-    } else if offered.resources {
-        capabilities["resources"] = changes.clone();
     }
     if offered.prompts {
         capabilities["prompts"] = changes;
@@ -30,19 +27,30 @@ pub(super) fn capabilities(gateway: &Gateway) -> Value {
     capabilities
 }
 
-pub(super) fn discover(gateway: &Gateway, request: &Request<'_>, version: Version) -> Answer {
+pub(super) async fn discover(
+    gateway: &Gateway,
+    post: &Post,
+    request: &Request<'_>,
+    version: Version,
+) -> Answer {
     let supported: Vec<&str> = Version::ALL
         .iter()
         .map(|version| version.as_str())
         .collect();
+    let instructions = instructions(gateway, &post.caller, &post.view).await;
     let result = json!({
         "supportedVersions": supported,
-        "capabilities": capabilities(gateway),
-        "instructions": INSTRUCTIONS,
+        "capabilities": capabilities(gateway, &post.view),
+        "instructions": instructions.text,
     });
-    // The same for every caller, so any cache may keep it.
+    // What is the same for every caller any cache may keep.
+    let (ttl, scope) = if instructions.is_personal {
+        (5_000, "private")
+    } else {
+        (3_600_000, "public")
+    };
     let members = format!(
-        r#"{},"ttlMs":3600000,"cacheScope":"public""#,
+        r#"{},"ttlMs":{ttl},"cacheScope":"{scope}""#,
         inner(&result.to_string())
     );
     Answer::result(request.id, version, &members)

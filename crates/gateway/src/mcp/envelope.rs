@@ -8,13 +8,25 @@ use serde_json::value::RawValue;
 use crate::reply::RpcError;
 
 /// One JSON-RPC message.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there is one at a time, and a box would cost every request an allocation"
+)]
 #[derive(Debug)]
 pub(crate) enum Message<'a> {
     Request(Request<'a>),
     /// A message without id; MCP answers it with 202 and nothing else.
     Notification,
-    /// An answer to a request of the server's. The gateway sends none, so it is acknowledged and dropped.
-    Response,
+    /// An answer to a request of the gateway's.
+    Response(Response<'a>),
+}
+
+/// What a client answered.
+#[derive(Debug)]
+pub(crate) struct Response<'a> {
+    pub(crate) id: Option<&'a RawValue>,
+    /// None for an error.
+    pub(crate) result: Option<&'a RawValue>,
 }
 
 /// One request.
@@ -45,6 +57,19 @@ pub(crate) struct Params<'a> {
     pub(crate) task: Option<&'a RawValue>,
     #[serde(borrow, default, rename = "taskId", deserialize_with = "present")]
     pub(crate) task_id: Option<&'a RawValue>,
+    #[serde(borrow, default, rename = "requestState", deserialize_with = "present")]
+    pub(crate) request_state: Option<&'a RawValue>,
+    #[serde(
+        borrow,
+        default,
+        rename = "inputResponses",
+        deserialize_with = "present"
+    )]
+    pub(crate) input_responses: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    pub(crate) notifications: Option<&'a RawValue>,
+    #[serde(borrow, default, rename = "ref", deserialize_with = "present")]
+    pub(crate) reference: Option<&'a RawValue>,
     #[serde(
         borrow,
         default,
@@ -97,7 +122,8 @@ impl<'a> Message<'a> {
         }
         let Some(method) = envelope.method else {
             if envelope.result.is_some() || envelope.error.is_some() {
-                return Ok(Self::Response);
+                let result = envelope.result.filter(|_| envelope.error.is_none());
+                return Ok(Self::Response(Response { id, result }));
             }
             return Err(wrong(RpcError::invalid_request("`method` is missing")));
         };
@@ -127,8 +153,35 @@ pub(crate) fn object<'a, T: Deserialize<'a>>(text: &'a str) -> Option<T> {
     serde_json::from_str(text).ok().filter(|_| is_object)
 }
 
+/// The id, as written, of the request that `text` cancels.
+pub(crate) fn cancelled(text: &str) -> Option<&str> {
+    #[derive(Deserialize)]
+    struct Cancelled<'a> {
+        method: Cow<'a, str>,
+        #[serde(borrow)]
+        params: &'a RawValue,
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Params<'a> {
+        #[serde(borrow)]
+        request_id: &'a RawValue,
+    }
+    let message: Cancelled<'_> = object(text)?;
+    let params: Params<'_> = object(message.params.get())?;
+    (message.method == "notifications/cancelled").then_some(params.request_id.get())
+}
+
+/// The same for a JSON-RPC id however it is spelt.
+pub(crate) fn spelt_alike(id: &str) -> String {
+    match serde_json::from_str(id) {
+        Ok(text @ serde_json::Value::String(_)) => text.to_string(),
+        _ => id.to_owned(),
+    }
+}
+
 /// A string, or an integer without fraction or exponent (MCP: "Request IDs").
-fn is_id(raw: &RawValue) -> bool {
+pub(super) fn is_id(raw: &RawValue) -> bool {
     match raw.get().as_bytes() {
         [b'"', ..] => true,
         digits => digits
@@ -218,6 +271,12 @@ mod tests {
             Ok(Message::Notification)
         ));
         let response = r#"{"jsonrpc":"2.0","id":1,"result":{}}"#;
-        assert!(matches!(Message::read(response), Ok(Message::Response)));
+        assert!(matches!(
+            Message::read(response),
+            Ok(Message::Response(Response {
+                result: Some(_),
+                ..
+            }))
+        ));
     }
 }

@@ -4,31 +4,17 @@
 use std::borrow::Cow;
 
 use axum::http::HeaderMap;
-use serde::Deserialize;
-use serde_json::value::RawValue;
 
-use super::envelope::{Request, object, text_of};
+use super::envelope::text_of;
+use super::meta::Meta;
 use crate::reply::RpcError;
 
 /// In characters.
 const MAX_KEY: usize = 128;
 
-#[derive(Deserialize)]
-struct Meta<'a> {
-    #[serde(borrow, default, rename = "dev.wardgate/idempotencyKey")]
-    key: Option<&'a RawValue>,
-}
-
 /// The key, if the request brings one.
-pub(super) fn key_of(
-    request: &Request<'_>,
-    headers: &HeaderMap,
-) -> Result<Option<String>, RpcError> {
-    let meta = request
-        .params
-        .meta
-        .and_then(|raw| object::<Meta<'_>>(raw.get()));
-    let in_body = match meta.and_then(|meta| meta.key) {
+pub(super) fn key_of(meta: &Meta<'_>, headers: &HeaderMap) -> Result<Option<String>, RpcError> {
+    let in_body = match meta.idempotency_key {
         Some(raw) => Some(text_of(raw).ok_or_else(unfit)?),
         None => None,
     };

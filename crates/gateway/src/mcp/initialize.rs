@@ -1,11 +1,12 @@
-//! `initialize` of the versions before 2026-07-28. It opens no session: the version travels in the
-//! `MCP-Protocol-Version` header of every later request.
+//! `initialize` of the versions before 2026-07-28: what is agreed on. Where there are sessions it begins one; without,
+//! the version travels in the `MCP-Protocol-Version` header of every later request.
 
-use super::Version;
-use super::discover::{INSTRUCTIONS, capabilities, inner};
+use super::discover::{capabilities, inner};
 use super::envelope::{Request, text_of};
+use super::instructions::instructions;
+use super::{Door, Post, Version};
 use crate::Gateway;
-use crate::reply::{Answer, RpcError, SERVER_INFO};
+use crate::reply::{Answer, RpcError, server_info};
 
 /// The version asked for if it is spoken, the newest with a handshake otherwise.
 pub(super) fn negotiate(request: &Request<'_>) -> Result<Version, RpcError> {
@@ -29,21 +30,32 @@ pub(crate) fn negotiate_on_stream(request: &Request<'_>) -> Result<Version, RpcE
     negotiate(request)
 }
 
-pub(super) fn initialize(gateway: &Gateway, request: &Request<'_>, version: Version) -> Answer {
-    let mut capabilities = capabilities(gateway);
+pub(super) async fn initialize(
+    gateway: &Gateway,
+    post: &Post,
+    request: &Request<'_>,
+    version: Version,
+) -> Answer {
+    let mut capabilities = capabilities(gateway, &post.view);
+    // There is a stream on which it hears what is said before an answer.
+    if post.door != Door::Message {
+        capabilities["logging"] = serde_json::json!({});
+    }
     if !version.has_audio()
         && let Some(capabilities) = capabilities.as_object_mut()
     {
         capabilities.remove("completions");
     }
+    let instructions = instructions(gateway, &post.caller, &post.view).await;
     let result = serde_json::json!({
         "protocolVersion": version.as_str(),
         "capabilities": capabilities,
-        "instructions": INSTRUCTIONS,
+        "instructions": instructions.text,
     });
     let members = format!(
-        r#"{},"serverInfo":{SERVER_INFO}"#,
-        inner(&result.to_string())
+        r#"{},"serverInfo":{}"#,
+        inner(&result.to_string()),
+        server_info(version)
     );
     Answer::result(request.id, version, &members)
 }

@@ -1,12 +1,5 @@
 //! `tools/list`: the tools this caller may see.
 
-use std::borrow::Cow;
-use std::collections::BTreeMap;
-
-use serde::Deserialize;
-use serde_json::value::RawValue;
-use wardgate_domain::ToolName;
-
 use super::envelope::Request;
 use super::{Post, Version};
 use crate::Gateway;
@@ -18,68 +11,6 @@ const TTL_MS: u32 = 5_000;
 
 /// Key of the upstreams that do not answer, in `_meta` of a list.
 pub(crate) const MISSING_UPSTREAMS: &str = "dev.wardgate/missingUpstreams";
-
-/// A tool's definition as each version wants it: JSON text, schemas byte for byte as configured.
-#[derive(Debug)]
-pub(crate) struct Definition {
-    modern: String,
-    with_structured_content: String,
-    with_annotations: String,
-    oldest: String,
-}
-
-impl Definition {
-    /// From the definition without `name`; none when it is no JSON object.
-    pub(crate) fn new(name: &ToolName, definition: &str) -> Option<Self> {
-        let members: BTreeMap<String, &RawValue> = serde_json::from_str(definition).ok()?;
-        let write = |keep: &dyn Fn(&str, &str) -> bool| {
-            let mut text = format!(r#"{{"name":"{name}""#);
-            for (member, value) in &members {
-                if keep(member, value.get()) {
-                    text += &format!(r#","{member}":{}"#, value.get());
-                }
-            }
-            text.push('}');
-            text
-        };
-        Some(Self {
-            modern: write(&|_, _| true),
-            // Until 2025-11-25 structured content is an object, so its schema describes one.
-            with_structured_content: write(&|member, value| {
-                member != "outputSchema" || is_schema_of_object(value)
-            }),
-            with_annotations: write(&|member, _| !matches!(member, "title" | "outputSchema")),
-            oldest: write(&|member, _| !matches!(member, "title" | "outputSchema" | "annotations")),
-        })
-    }
-
-    /// All of it, as one JSON object.
-    pub(crate) fn whole(&self) -> &str {
-        &self.modern
-    }
-
-    fn of_version(&self, version: Version) -> &str {
-        if version.is_modern() {
-            &self.modern
-        } else if version.has_structured_content() {
-            &self.with_structured_content
-        } else if version.has_audio() {
-            &self.with_annotations
-        } else {
-            &self.oldest
-        }
-    }
-}
-
-/// Whether the root of a JSON Schema is `type: object`.
-fn is_schema_of_object(schema: &str) -> bool {
-    #[derive(Deserialize)]
-    struct Root<'a> {
-        #[serde(borrow, rename = "type")]
-        kind: Cow<'a, str>,
-    }
-    serde_json::from_str(schema).is_ok_and(|root: Root<'_>| root.kind == "object")
-}
 
 pub(super) async fn list_tools(
     gateway: &Gateway,
@@ -94,27 +25,23 @@ pub(super) async fn list_tools(
         ));
     }
     let catalogue = gateway.catalogue().known()?;
-    let enabled = || {
-        let tools = catalogue.tools();
-        tools.filter(|tool| tool.is_in(post.toolset.as_deref()) && tool.switches.allow(caller))
-    };
+    let mut enabled = post.view.tools(&catalogue);
+    enabled.retain(|seen| seen.tool.switches.allow(caller));
     let visible = gateway
         .authority()
-        .visible(caller, enabled().map(|tool| &tool.facts))
+        .visible(caller, enabled.iter().map(|seen| &seen.tool.facts))
         .await
         .map_err(|_| RpcError::policy_away())?;
-    let mut members = String::from(r#""tools":["#);
-    let listed =
-        || enabled().filter(|tool| visible.iter().any(|name| *name == tool.facts.name.as_str()));
-    let meta = missing(catalogue.missing_upstreams(), listed);
-    let mut listed = listed();
-    if let Some(first) = listed.next() {
-        members.push_str(first.definition.of_version(version));
-    }
-    for tool in listed {
-        members.push(',');
-        members.push_str(tool.definition.of_version(version));
-    }
+    let is_visible = |tool: &Tool| visible.iter().any(|name| *name == tool.facts.name.as_str());
+    enabled.retain(|seen| is_visible(seen.tool));
+    let meta = missing(catalogue.missing_upstreams(), || {
+        enabled.iter().map(|seen| seen.tool)
+    });
+    let listed = enabled.iter();
+    let listed: Vec<_> = listed
+        .map(|seen| post.view.definition(*seen, version))
+        .collect();
+    let mut members = format!(r#""tools":[{}"#, listed.join(","));
     members.push(']');
     if version.is_modern() {
         // It depends on the caller, so only the caller's own cache may keep it.

@@ -5,34 +5,98 @@
 
 use std::borrow::Cow;
 
-use axum::http::HeaderMap;
+use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::Version;
-use super::envelope::{Request, object, text_of};
+use super::envelope::{Request, is_id, object, text_of};
+use crate::dialogue::LogLevel;
 use crate::reply::RpcError;
 
+/// Every word of progress repeats its token; the gateway keeps none longer than this.
+const TOKEN_BYTES: usize = 256;
+
 /// The members of `params._meta` that the gateway reads.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 pub(crate) struct Meta<'a> {
     #[serde(borrow, default, rename = "io.modelcontextprotocol/protocolVersion")]
     protocol_version: Option<&'a RawValue>,
     #[serde(borrow, default, rename = "io.modelcontextprotocol/clientCapabilities")]
     client_capabilities: Option<&'a RawValue>,
+    #[serde(borrow, default, rename = "io.modelcontextprotocol/logLevel")]
+    log_level: Option<&'a RawValue>,
+    #[serde(borrow, default, rename = "progressToken")]
+    progress_token: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    traceparent: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    tracestate: Option<&'a RawValue>,
+    #[serde(borrow, default, rename = "dev.wardgate/idempotencyKey")]
+    pub(super) idempotency_key: Option<&'a RawValue>,
 }
 
 impl<'a> Meta<'a> {
+    /// The `_meta` of a request; an empty one where it has none.
+    pub(crate) fn of(request: &Request<'a>) -> Result<Self, RpcError> {
+        let Some(raw) = request.params.meta else {
+            return Ok(Self::default());
+        };
+        object(raw.get()).ok_or_else(|| RpcError::invalid_meta("`_meta` must be an object"))
+    }
+
     /// The `_meta` of a modern request; none when the request is of an older version.
     pub(crate) fn of_modern(request: &Request<'a>) -> Result<Option<Self>, RpcError> {
-        let Some(raw) = request.params.meta else {
+        let meta = Self::of(request)?;
+        Ok(meta.protocol_version.is_some().then_some(meta))
+    }
+
+    /// What the client can be asked for, an object with members.
+    pub(crate) fn capabilities(&self) -> Option<&'a str> {
+        let capabilities = self.client_capabilities?.get();
+        let inside = capabilities.strip_prefix('{')?;
+        (!inside.trim_start().starts_with('}')).then_some(capabilities)
+    }
+
+    /// From which level on the client wants to hear log messages.
+    pub(crate) fn log_level(&self) -> Result<Option<LogLevel>, RpcError> {
+        let Some(raw) = self.log_level else {
             return Ok(None);
         };
-        let meta: Self =
-            object(raw.get()).ok_or_else(|| RpcError::invalid_meta("`_meta` must be an object"))?;
-        Ok(meta.protocol_version.is_some().then_some(meta))
+        let level = text_of(raw).and_then(|name| LogLevel::named(&name));
+        level.map(Some).ok_or_else(|| {
+            RpcError::invalid_meta(
+                "`_meta` io.modelcontextprotocol/logLevel must be debug, info, notice, warning, error, critical, alert or emergency",
+            )
+        })
+    }
+
+    /// The trace that the client is in, as headers (SEP-414). What is no trace context is left to whoever reads it.
+    pub(crate) fn trace_context(&self) -> HeaderMap {
+        let named = [
+            ("traceparent", self.traceparent),
+            ("tracestate", self.tracestate),
+        ];
+        let headers = named.into_iter().filter_map(|(name, raw)| {
+            let value = HeaderValue::from_str(&text_of(raw?)?).ok()?;
+            Some((HeaderName::from_static(name), value))
+        });
+        headers.collect()
+    }
+
+    /// Under what the client wants to hear of progress, as written.
+    pub(crate) fn progress_token(&self) -> Result<Option<&'a RawValue>, RpcError> {
+        let Some(raw) = self.progress_token else {
+            return Ok(None);
+        };
+        if !is_id(raw) || raw.get().len() > TOKEN_BYTES {
+            return Err(RpcError::invalid_params(format!(
+                "`_meta` progressToken must be a string or an integer of at most {TOKEN_BYTES} bytes"
+            )));
+        }
+        Ok(Some(raw))
     }
 
     /// The version the request speaks, after all its own statements were compared.
@@ -96,11 +160,13 @@ fn mirrors(headers: &HeaderMap, name: &str, expected: &str) -> Result<(), RpcErr
 }
 
 /// A header value: plain, or `=?base64?<base64 of UTF-8>?=` for what a header cannot carry.
-fn decode(value: &str) -> Option<Cow<'_, str>> {
-    let Some(encoded) = value.strip_prefix("=?base64?") else {
+pub(super) fn decode(value: &str) -> Option<Cow<'_, str>> {
+    let marked = value.strip_prefix("=?base64?");
+    // With one mark alone it is what it is.
+    let Some(encoded) = marked.and_then(|rest| rest.strip_suffix("?=")) else {
         return Some(Cow::Borrowed(value));
     };
-    let bytes = STANDARD.decode(encoded.strip_suffix("?=")?).ok()?;
+    let bytes = STANDARD.decode(encoded).ok()?;
     String::from_utf8(bytes).ok().map(Cow::Owned)
 }
 
@@ -156,6 +222,24 @@ mod tests {
                 "{headers:?}"
             );
         }
+    }
+
+    #[test]
+    fn a_trace_context_is_read_as_the_headers_it_stands_for() {
+        let context = |members: &str| {
+            let body = BODY.replace(r#""_meta":{"#, &format!(r#""_meta":{{{members},"#));
+            let Ok(Message::Request(request)) = Message::read(&body) else {
+                panic!("{body}")
+            };
+            Meta::of(&request).unwrap().trace_context()
+        };
+        let parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+        let both = context(&format!(
+            r#""traceparent":"{parent}","tracestate":"a=\u0062""#
+        ));
+        assert_eq!(both["traceparent"], parent);
+        assert_eq!(both["tracestate"], "a=b");
+        assert!(context(r#""traceparent":7,"tracestate":"a\nb""#).is_empty());
     }
 
     #[test]

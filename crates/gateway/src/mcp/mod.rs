@@ -2,15 +2,17 @@
 //!
 //! The ladder, first match wins: on a stream of HTTP+SSE it is what was agreed there; a batch is 2025-03-26; `_meta`
 //! with a protocol version is modern, whatever the headers say; `initialize` opens an older version; anything else is
-//! of the older version its header names. But for those streams there are no sessions: every request carries what it
-//! needs, so any replica can answer it.
+//! of the older version its session agreed on, or its header names. A session travels with its client, so any replica
+//! can answer any request.
 
 mod discover;
 mod envelope;
 mod idempotency;
 mod initialize;
+mod instructions;
 mod list_tools;
 mod meta;
+mod repeated;
 mod scan;
 mod version;
 
@@ -20,7 +22,6 @@ use axum::http::HeaderMap;
 use bytes::Bytes;
 use metrics::counter;
 use serde_json::value::RawValue;
-use tokio_util::sync::CancellationToken;
 use wardgate_domain::{Caller, Digest, MemoryMethod};
 use wardgate_edge::CallerToken;
 use wardgate_telemetry::names;
@@ -28,21 +29,29 @@ use wardgate_telemetry::names;
 use crate::Gateway;
 use crate::call_tool::{self, ToolCall};
 use crate::content;
-use crate::listen::{self, Script};
+use crate::dialogue::{LogLevel, Terms, answered};
+use crate::listen;
 use crate::memory::{self, Subscribe};
 use crate::reply::{Answer, Dialect, RpcError};
+use crate::scopes::Access;
 use crate::sse;
+use crate::story::Asker;
+use crate::streamable;
+use crate::view::View;
 
 pub(crate) use self::discover::inner;
-pub(crate) use self::envelope::{Message, Request, object, present, text_of};
+pub(crate) use self::envelope::{
+    Message, Request, Response, cancelled, object, present, spelt_alike, text_of,
+};
 pub(crate) use self::initialize::negotiate_on_stream;
-pub(crate) use self::list_tools::{Definition, MISSING_UPSTREAMS};
+pub(crate) use self::list_tools::MISSING_UPSTREAMS;
 pub(crate) use self::meta::Meta;
+pub(crate) use self::repeated::{Repeated, check as check_repeated};
 pub(crate) use self::scan::scan;
 pub(crate) use self::version::Version;
 
 /// Messages one batch may hold.
-const BATCH: usize = 50;
+pub(crate) const BATCH: usize = 50;
 
 /// Which path a message came in by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,14 +68,17 @@ pub(crate) enum Door {
 #[derive(Debug)]
 pub(crate) struct Post {
     pub(crate) door: Door,
-    /// The only toolset there is for this request; none: all of them.
-    pub(crate) toolset: Option<String>,
+    pub(crate) view: View,
     pub(crate) caller: Arc<Caller>,
+    /// What the token is good for.
+    pub(crate) access: Access,
     pub(crate) client_ip: String,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
     /// With a stream of HTTP+SSE.
     pub(crate) session: Option<Arc<sse::Session>>,
+    /// In a session of Streamable HTTP.
+    pub(crate) streamable: Option<Arc<streamable::Session>>,
 }
 
 impl Post {
@@ -78,18 +90,53 @@ impl Post {
         }
     }
 
+    /// What is sealed within its session is of use nowhere else.
+    pub(crate) fn session_name(&self) -> Option<String> {
+        match (&self.session, &self.streamable) {
+            (Some(session), _) => Some(session.name()),
+            (None, session) => Some(session.as_ref()?.name()),
+        }
+    }
+
     /// Under what the memory knows the subscriptions of its client's session, if it has one.
     pub(crate) fn session_digest(&self) -> Option<Digest> {
         match &self.session {
             Some(session) => Some(session.digest()),
-            None => listen::session_of(&self.headers),
+            None => Some(self.streamable.as_ref()?.digest()),
         }
+    }
+
+    /// Looks up the session it names.
+    pub(crate) async fn enter(&mut self, gateway: &Gateway) -> Result<(), RpcError> {
+        if self.door == Door::Mcp {
+            self.streamable =
+                streamable::enter(gateway, &self.view, &self.caller, &self.headers).await?;
+        }
+        Ok(())
+    }
+
+    /// Who wants what `request` asks for.
+    pub(crate) fn asker(&self, request: &Request<'_>, version: Version) -> Asker {
+        Asker {
+            id: request.id.to_owned(),
+            version,
+            caller: Arc::clone(&self.caller),
+            client_ip: self.client_ip.clone(),
+            view: self.view.clone(),
+            access: self.access.clone(),
+        }
+    }
+
+    /// Several messages at once, which have one answer together.
+    pub(crate) fn is_batch(&self) -> bool {
+        self.body.trim_ascii_start().starts_with(b"[")
     }
 
     /// The version that was agreed on, or is named in the header.
     fn version(&self) -> Result<Option<Version>, RpcError> {
         match &self.session {
             Some(session) => Ok(Some(session.version())),
+            None if let Some(session) = &self.streamable => Ok(Some(session.version)),
             None => named_version(&self.headers),
         }
     }
@@ -103,7 +150,7 @@ pub(crate) async fn answer(gateway: &Arc<Gateway>, post: &Post) -> Answer {
             return Answer::error(None, &RpcError::parse(error.reason(), error.to_string()));
         }
     };
-    if text.trim_ascii_start().starts_with('[') {
+    if post.is_batch() {
         return batch(gateway, post, text).await;
     }
     one(gateway, post, text).await
@@ -138,7 +185,13 @@ async fn batch(gateway: &Arc<Gateway>, post: &Post, text: &str) -> Answer {
 async fn one(gateway: &Arc<Gateway>, post: &Post, text: &str) -> Answer {
     let request = match Message::read(text) {
         Ok(Message::Request(request)) => request,
-        Ok(Message::Notification | Message::Response) => {
+        Ok(message @ (Message::Notification | Message::Response(_))) => {
+            if let (Some(session), Some(id)) = (&post.streamable, cancelled(text)) {
+                gateway.mailbox().cancel(session, id).await;
+            }
+            if let (Some(session), Message::Response(response)) = (post.session_name(), message) {
+                answered(gateway, &post.caller, &session, &response).await;
+            }
             return match post.version() {
                 Ok(_) => Answer::accepted(),
                 Err(error) => Answer::error(None, &error),
@@ -167,7 +220,7 @@ fn version_of(post: &Post, request: &Request<'_>) -> Result<Version, RpcError> {
     if request.method == "initialize" {
         return initialize::negotiate(request);
     }
-    match (named_version(&post.headers)?, post.door) {
+    match (post.version()?, post.door) {
         (Some(version), _) if version.is_modern() => Err(RpcError::without_meta(version)),
         (Some(version), _) => Ok(version),
         // "If the server does not receive the header … it SHOULD assume 2025-03-26."
@@ -202,6 +255,7 @@ async fn dispatch(
         | "server/discover"
         | "initialize"
         | "ping"
+        | SET_LEVEL
         | "resources/subscribe"
         | "resources/unsubscribe") => known,
         other => {
@@ -211,6 +265,7 @@ async fn dispatch(
         }
     };
     counter!(names::MCP_REQUESTS, "method" => method.to_owned()).increment(1);
+    post.access.ask(gateway, &request.method)?;
     match &*request.method {
         "tools/call" => {
             let name = request
@@ -218,13 +273,16 @@ async fn dispatch(
                 .name
                 .and_then(text_of)
                 .ok_or_else(|| RpcError::invalid_params("`params.name` must be a string"))?;
-            let mut call = tool_call(post, request, version, name.into_owned(), Dialect::Mcp)?;
+            let meta = Meta::of(request)?;
+            let mut terms = Terms::of(gateway, post, request, &meta, version)?;
+            let call = tool_call(post, request, &meta, version, name.into_owned())?;
+            let asker = post.asker(request, version);
             let Some(session) = &post.session else {
-                return Ok(call_tool::call_tool(gateway, call).await);
+                return call_tool::call_tool(gateway, request, (asker, terms), call).await;
             };
             let under_way = session.begin(request.id);
-            call.cancel = under_way.cancel.clone();
-            let answer = call_tool::call_tool(gateway, call).await;
+            terms.cancel = under_way.cancel.clone();
+            let answer = call_tool::call_tool(gateway, request, (asker, terms), call).await?;
             // Whoever cancelled it waits for no answer.
             Ok(if under_way.cancel.is_cancelled() {
                 Answer::accepted()
@@ -234,22 +292,24 @@ async fn dispatch(
         }
         "tools/list" => list_tools::list_tools(gateway, post, request, version).await,
         "server/discover" if version.is_modern() => {
-            Ok(discover::discover(gateway, request, version))
+            Ok(discover::discover(gateway, post, request, version).await)
         }
         // The plain endpoint has one answer to one POST.
         LISTEN if version.is_modern() && post.door == Door::Mcp => {
-            let script = Script::of_subscription(
-                request,
-                gateway.memory().is_some(),
-                content::offered(gateway),
-            )?;
-            let listeners = gateway.listeners();
-            listeners.open(&post.caller, script, gateway.ambient())
+            Box::pin(listen::listen(gateway, post, request)).await
         }
         "initialize" if !version.is_modern() => {
-            Ok(initialize::initialize(gateway, request, version))
+            let answer = initialize::initialize(gateway, post, request, version).await;
+            if post.door != Door::Mcp || post.is_batch() {
+                return Ok(answer);
+            }
+            let begun = streamable::begin(gateway, &post.view, &post.caller, request, version);
+            Ok(answer.in_session(begun.await))
         }
         "ping" if !version.is_modern() => Ok(Answer::empty(request.id)),
+        SET_LEVEL if !version.is_modern() && post.door != Door::Message => {
+            set_level(gateway, post, request).await
+        }
         method if let Some(of_content) = content::Method::named(method) => {
             content::answer(gateway, post, request, version, of_content).await
         }
@@ -259,17 +319,62 @@ async fn dispatch(
                 && !version.is_modern()
                 && post.door != Door::Message =>
         {
-            subscribe.answer(gateway, post, request, version).await
+            Box::pin(subscribe.answer(gateway, post, request, version)).await
         }
-        method if let Some(of_memory) = of_memory(method) => {
+        method
+            if let Some(of_memory) = of_memory(method)
+                && post.view.has_conversations() =>
+        {
             memory::answer(gateway, post, request, version, of_memory).await
         }
         method if post.door == Door::Message && gateway.takes_direct_methods() => {
-            let call = tool_call(post, request, version, method.to_owned(), Dialect::Direct)?;
-            Ok(call_tool::call_tool(gateway, call).await)
+            let meta = Meta::of(request)?;
+            let call = tool_call(post, request, &meta, version, method.to_owned())?;
+            let call = ToolCall {
+                dialect: Dialect::Direct,
+                ..call
+            };
+            let who = (post.asker(request, version), Terms::deaf(version));
+            call_tool::call_tool(gateway, request, who, call).await
         }
         method => Err(RpcError::unknown_method(method, version)),
     }
+}
+
+/// Says from which level on the client of a session wants log messages, before 2026-07-28.
+const SET_LEVEL: &str = "logging/setLevel";
+
+async fn set_level(
+    gateway: &Gateway,
+    post: &Post,
+    request: &Request<'_>,
+) -> Result<Answer, RpcError> {
+    #[derive(serde::Deserialize)]
+    struct Params<'a> {
+        #[serde(borrow)]
+        level: std::borrow::Cow<'a, str>,
+    }
+    let params = request.raw_params;
+    let params = params.and_then(|params| object::<Params<'_>>(params.get()));
+    let level = params.and_then(|params| LogLevel::named(&params.level));
+    let level = level.ok_or_else(|| {
+        RpcError::invalid_params(
+            "`params.level` must be debug, info, notice, warning, error, critical, alert or emergency",
+        )
+    })?;
+    match (&post.session, &post.streamable) {
+        (Some(session), _) => session.set_log_level(level),
+        (None, Some(session)) => {
+            let set = gateway.store().set_log_level(session.id, level.as_str());
+            set.await.map_err(|_| RpcError::store_away())?;
+        }
+        (None, None) => {
+            return Err(RpcError::invalid_request(
+                "a log level is kept for a session; initialize, and send Mcp-Session-Id",
+            ));
+        }
+    }
+    Ok(Answer::empty(request.id))
 }
 
 /// Opens a stream of changes.
@@ -283,9 +388,9 @@ fn of_memory(method: &str) -> Option<MemoryMethod> {
 fn tool_call(
     post: &Post,
     request: &Request<'_>,
+    meta: &Meta<'_>,
     version: Version,
     name: String,
-    dialect: Dialect,
 ) -> Result<ToolCall, RpcError> {
     let arguments = match request.params.arguments {
         None => Bytes::from_static(b"{}"),
@@ -297,17 +402,14 @@ fn tool_call(
         }
     };
     Ok(ToolCall {
-        id: request.id.to_owned(),
-        version,
         protocol: post.protocol(version),
-        caller: Arc::clone(&post.caller),
         token: CallerToken::of(&post.headers),
-        idempotency_key: idempotency::key_of(request, &post.headers)?,
-        client_ip: post.client_ip.clone(),
-        toolset: post.toolset.clone(),
+        idempotency_key: idempotency::key_of(meta, &post.headers)?,
+        // Only there are transport headers.
+        repeated: (version.is_modern() && post.door == Door::Mcp)
+            .then(|| repeated::of_request(&post.headers)),
         name,
         arguments,
-        dialect,
-        cancel: CancellationToken::new(),
+        dialect: Dialect::Mcp,
     })
 }

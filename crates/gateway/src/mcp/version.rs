@@ -22,6 +22,15 @@ impl Version {
         Self::V2025_03_26,
     ];
 
+    /// Every version, oldest first.
+    pub(crate) const EVERY: [Self; 5] = [
+        Self::V2024_11_05,
+        Self::V2025_03_26,
+        Self::V2025_06_18,
+        Self::V2025_11_25,
+        Self::V2026_07_28,
+    ];
+
     /// The newest with an `initialize` handshake.
     pub(crate) const NEWEST_LEGACY: Self = Self::V2025_11_25;
 
@@ -40,9 +49,24 @@ impl Version {
         self >= Self::V2026_07_28
     }
 
-    /// Results may carry `structuredContent`, tools `title` and `outputSchema` (from 2025-06-18).
+    /// Results may carry `structuredContent`, tools `outputSchema` (from 2025-06-18).
     pub(crate) fn has_structured_content(self) -> bool {
         self >= Self::V2025_06_18
+    }
+
+    /// Contents may be links to resources (from 2025-06-18).
+    pub(crate) fn has_resource_links(self) -> bool {
+        self >= Self::V2025_06_18
+    }
+
+    /// What has a name may have a `title`, and what is defined a `_meta` (from 2025-06-18).
+    pub(crate) fn has_titles(self) -> bool {
+        self >= Self::V2025_06_18
+    }
+
+    /// What has a name may have `icons` (from 2025-11-25).
+    pub(crate) fn has_icons(self) -> bool {
+        self >= Self::V2025_11_25
     }
 
     /// There may be several messages in one: the base protocol allows it, and 2025-06-18 removed it.
@@ -50,9 +74,34 @@ impl Version {
         self < Self::V2025_06_18
     }
 
-    /// Contents may be audio, tools have annotations, and servers say that they complete (from 2025-03-26).
+    /// Tools have annotations (from 2025-03-26).
+    pub(crate) fn has_tool_annotations(self) -> bool {
+        self >= Self::V2025_03_26
+    }
+
+    /// Contents may be audio, and servers say that they complete (from 2025-03-26).
     pub(crate) fn has_audio(self) -> bool {
         self >= Self::V2025_03_26
+    }
+
+    /// Progress may say in words how far it is (from 2025-03-26).
+    pub(crate) fn has_progress_messages(self) -> bool {
+        self >= Self::V2025_03_26
+    }
+
+    /// Clients can be asked to fill in forms (from 2025-06-18).
+    pub(crate) fn has_elicitation(self) -> bool {
+        self >= Self::V2025_06_18
+    }
+
+    /// Clients can be asked to visit a page, and forms have every kind of choice (from 2025-11-25).
+    pub(crate) fn has_url_elicitation(self) -> bool {
+        self >= Self::V2025_11_25
+    }
+
+    /// A model that is asked may have tools (from 2025-11-25).
+    pub(crate) fn has_sampling_tools(self) -> bool {
+        self >= Self::V2025_11_25
     }
 
     /// A client that hangs up cancels its request (from 2026-07-28; before, only

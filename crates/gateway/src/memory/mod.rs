@@ -157,7 +157,12 @@ pub(crate) async fn list_behind(
 /// Whether a URI is in the scheme of conversations.
 pub(crate) fn is_about(uri: Option<&RawValue>) -> bool {
     let uri = uri.and_then(text_of);
-    uri.is_some_and(|uri| uri.starts_with(uri::SCHEME))
+    uri.is_some_and(|uri| is_uri(&uri))
+}
+
+/// The same of one that was read.
+pub(crate) fn is_uri(uri: &str) -> bool {
+    uri.starts_with(uri::SCHEME)
 }
 
 /// One request, read but for its parameters.

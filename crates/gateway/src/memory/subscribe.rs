@@ -1,13 +1,17 @@
 //! `resources/subscribe` and `resources/unsubscribe`, before 2026-07-28: what the caller's stream is to tell of.
 //!
-//! It is no use of the memory that the record knows: nothing is released, and nothing is learnt of whether there is
+//! Conversations are kept with the memory, everything else with the gateway. It is no use of the memory that the record knows: nothing is released, and nothing is learnt of whether there is
 //! such a conversation. Whoever reads what changed is on record then.
+
+use std::sync::Arc;
 
 use wardgate_rpc::client::Session;
 
 use super::uri::{ConversationUri, TEMPLATE};
 use super::{Fields, Stop};
 use crate::Gateway;
+use crate::content;
+use crate::listen::{self, Listens, Subscriber};
 use crate::mcp::{Post, Request, Version};
 use crate::reply::{Answer, RpcError};
 
@@ -30,16 +34,27 @@ impl Subscribe {
 
     pub(crate) async fn answer(
         self,
-        gateway: &Gateway,
+        gateway: &Arc<Gateway>,
         post: &Post,
         request: &Request<'_>,
         version: Version,
     ) -> Result<Answer, RpcError> {
-        let Some(memory) = gateway.memory() else {
+        let offered = content::offered(gateway, &post.view);
+        if !offered.conversations && !offered.resources {
             return Err(RpcError::unknown_method(&request.method, version));
-        };
+        }
         let params = Fields::of_params(request.raw_params)?;
         let uri = params.required_text("uri")?;
+        let memory = gateway.memory().filter(|_| offered.conversations);
+        let is_of_memory = !offered.resources || super::is_uri(&uri);
+        let Some(memory) = memory.filter(|_| is_of_memory) else {
+            let (who, subscriber) = (Listens::of(gateway, post), Subscriber::of(post));
+            match self {
+                Self::Begin => listen::subscribe(&who, &subscriber, uri, version).await?,
+                Self::End => listen::unsubscribe(&who, &subscriber, &uri).await?,
+            }
+            return Ok(Answer::empty(request.id));
+        };
         let id = ConversationUri::id_of_whole(&uri).ok_or_else(|| {
             params.wrong(
                 "uri",

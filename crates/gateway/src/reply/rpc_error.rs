@@ -17,12 +17,25 @@ pub(crate) struct RpcError {
     pub(super) message: String,
     /// A JSON object, or nothing.
     pub(super) data: Option<String>,
+    /// The resource that it is about, as the client named it.
+    uri: Option<Box<str>>,
     /// The kind, for records and metrics.
     pub(super) reason: &'static str,
     /// It ended a call of a tool, which has a record of its own.
     pub(super) of_call: bool,
-    /// When it may be tried again, seconds.
-    pub(super) retry_after: Option<u64>,
+    /// What would do instead. Boxed, because few say so, and every error travels through every step.
+    pub(super) remedy: Option<Box<Remedy>>,
+}
+
+/// What a client could do about it.
+#[derive(Debug, Clone)]
+pub(super) enum Remedy {
+    /// Try again after so many seconds.
+    Wait(u64),
+    /// Be able to do this, a JSON object.
+    Declare(&'static str),
+    /// Come with another token: a `WWW-Authenticate`.
+    StepUp(String),
 }
 
 impl RpcError {
@@ -32,9 +45,10 @@ impl RpcError {
             code,
             message: message.into(),
             data: None,
+            uri: None,
             reason,
             of_call: false,
-            retry_after: None,
+            remedy: None,
         }
     }
 
@@ -49,6 +63,18 @@ impl RpcError {
         Self {
             data,
             ..Self::new(http, -32600, reason, message)
+        }
+    }
+
+    /// The token was not given what the request needs; `scope` is all of that (RFC 6750 §3.1).
+    pub(crate) fn insufficient_scope(scope: &str, metadata: &str) -> Self {
+        let message = format!("The token lacks a scope. Get one with: {scope}");
+        let challenge = format!(
+            r#"Bearer error="insufficient_scope", scope="{scope}", resource_metadata="{metadata}", error_description="the token lacks a scope that this request needs""#
+        );
+        Self {
+            remedy: Some(Box::new(Remedy::StepUp(challenge))),
+            ..Self::unread(StatusCode::FORBIDDEN, "insufficient_scope", &message)
         }
     }
 
@@ -113,6 +139,25 @@ impl RpcError {
         }
     }
 
+    /// A `requestState` that was made for another, for another request or by nobody, is too old or was used: all alike.
+    pub(crate) fn unknown_state() -> Self {
+        Self::invalid_params("unknown `requestState`")
+    }
+
+    /// It can be done only for a client that can be asked: for what, says `required`, a JSON object.
+    pub(crate) fn missing_capability(required: &'static str) -> Self {
+        let message = "This needs input that the client did not say it can give.";
+        Self {
+            remedy: Some(Box::new(Remedy::Declare(required))),
+            ..Self::new(
+                StatusCode::BAD_REQUEST,
+                -32021,
+                "missing_capability",
+                message,
+            )
+        }
+    }
+
     /// A tool nobody configured, or one the caller may not see: the same answer.
     pub(crate) fn unknown_tool(requested: &str) -> Self {
         let shown = cut(requested, 128);
@@ -146,6 +191,14 @@ impl RpcError {
         )
     }
 
+    /// The same, with the URI that the client sent, in `data`.
+    pub(crate) fn about(self, uri: &str) -> Self {
+        Self {
+            uri: Some(cut(uri, 2_048).into()),
+            ..self
+        }
+    }
+
     /// A path to an upstream that there is not, or not for this caller.
     pub(crate) fn unknown_route() -> Self {
         let message = "No such path; MCP is served at /mcp.";
@@ -156,6 +209,16 @@ impl RpcError {
     pub(crate) fn unknown_session() -> Self {
         let message = "Session not found. Initialize again, without Mcp-Session-Id.";
         Self::unread(StatusCode::NOT_FOUND, "unknown_session", message)
+    }
+
+    /// What must be kept cannot be kept now.
+    pub(crate) fn store_away() -> Self {
+        let message = "The gateway's store cannot be reached; try again later.";
+        Self::unread(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "store_unavailable",
+            message,
+        )
     }
 
     /// A place in a stream that is none of this session's.
@@ -196,9 +259,10 @@ impl RpcError {
     /// The caller calls too often (RFC 6585, section 4).
     pub(crate) fn rate_limited(wait: Duration) -> Self {
         let message = "The tool is called too often. Wait, then try again.";
+        // Rounded up: a client that comes back then is let in.
+        let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
         Self {
-            // Rounded up: a client that comes back then is let in.
-            retry_after: Some(wait.as_secs() + u64::from(wait.subsec_nanos() > 0)),
+            remedy: Some(Box::new(Remedy::Wait(seconds))),
             ..Self::new(
                 StatusCode::TOO_MANY_REQUESTS,
                 -32603,
@@ -242,22 +306,38 @@ impl RpcError {
         )
     }
 
+    /// Says the reason to the client too.
+    pub(crate) fn with_reason(self) -> Self {
+        let data = serde_json::json!({ "reason": self.reason }).to_string();
+        Self {
+            data: Some(data),
+            ..self
+        }
+    }
+
     /// Adds the call's id, and its receipt when the refusal was recorded.
     pub(crate) fn of_call(mut self, call_id: CallId, receipt: Option<Receipt>) -> Self {
         let mut data = String::from("{");
         write_call(&mut data, call_id, receipt, None);
         // Writing to a string cannot fail.
         let _ = write!(data, r#","reason":"{}""#, self.reason);
-        if let Some(seconds) = self.retry_after {
-            let _ = write!(data, r#","retryAfterSeconds":{seconds}"#);
+        if let Some(uri) = &self.uri {
+            let _ = write!(data, r#","uri":{}"#, serde_json::json!(uri));
         }
+        let _ = match self.remedy.as_deref() {
+            Some(Remedy::Wait(seconds)) => write!(data, r#","retryAfterSeconds":{seconds}"#),
+            Some(Remedy::Declare(required)) => {
+                write!(data, r#","requiredCapabilities":{required}"#)
+            }
+            Some(Remedy::StepUp(_)) | None => Ok(()),
+        };
         data.push('}');
         self.data = Some(data);
         self.of_call = true;
         self
     }
 
-    #[cfg(test)]
+    /// The kind, for records.
     pub(crate) fn reason(&self) -> &'static str {
         self.reason
     }

@@ -30,10 +30,11 @@ use wardgate_domain::{Caller, Digest};
 
 use crate::Gateway;
 use crate::content;
-use crate::listen::Script;
-use crate::mcp::{self, Post, object, scan};
+use crate::listen::{Listens, Script};
+use crate::mcp::{self, Post, cancelled, scan};
 use crate::reply::{Answer, RpcError};
 use crate::session::Purpose;
+use crate::view::View;
 
 pub(crate) use self::relay::Relay;
 pub(crate) use self::session::{Session, Streams};
@@ -53,9 +54,21 @@ struct Place {
 }
 
 /// Opens a stream for `caller`, whose first event says where its messages go.
-pub(crate) fn open(gateway: &Arc<Gateway>, caller: &Arc<Caller>) -> Result<Answer, RpcError> {
+pub(crate) fn open(
+    gateway: &Arc<Gateway>,
+    caller: &Arc<Caller>,
+    client_ip: &str,
+) -> Result<Answer, RpcError> {
     let number = u64::from_be_bytes(gateway.ambient().random());
-    let script = Script::of_get(Some(digest(number)), content::offered(gateway));
+    let who = Listens {
+        gateway: Arc::clone(gateway),
+        caller: Arc::clone(caller),
+        client_ip: client_ip.to_owned(),
+        view: View::Everything,
+    };
+    let session = Some(digest(number));
+    let offered = content::offered(gateway, &who.view);
+    let script = Script::of_get(session, offered).hearing(who.subscribed(session, offered, false));
     let listening = gateway
         .listeners()
         .listen(caller, script, gateway.ambient())?;
@@ -137,27 +150,6 @@ fn session_id(query: Option<&str>) -> Option<&str> {
     pairs
         .find(|(name, _)| *name == "session_id")
         .map(|pair| pair.1)
-}
-
-/// The id, as written, of the request that `text` cancels.
-fn cancelled(text: &str) -> Option<&str> {
-    use serde_json::value::RawValue;
-
-    #[derive(Deserialize)]
-    struct Cancelled<'a> {
-        method: std::borrow::Cow<'a, str>,
-        #[serde(borrow)]
-        params: &'a RawValue,
-    }
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Params<'a> {
-        #[serde(borrow)]
-        request_id: &'a RawValue,
-    }
-    let message: Cancelled<'_> = object(text)?;
-    let params: Params<'_> = object(message.params.get())?;
-    (message.method == "notifications/cancelled").then_some(params.request_id.get())
 }
 
 fn unknown() -> RpcError {

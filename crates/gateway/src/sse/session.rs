@@ -5,15 +5,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use wardgate_domain::Digest;
 
-use crate::mcp::{Request, Version, negotiate_on_stream};
+use crate::dialogue::LogLevel;
+use crate::mcp::{Request, Version, negotiate_on_stream, spelt_alike};
 use crate::reply::RpcError;
+use crate::streamable::Declared;
 
 /// Messages of one session that may be under way.
 const AT_A_TIME: usize = 32;
@@ -31,6 +32,9 @@ pub(crate) struct Session {
     out: mpsc::Sender<Bytes>,
     /// Agreed on by `initialize`.
     version: Mutex<Version>,
+    /// What the client can be asked for, by the same.
+    declared: Mutex<Declared>,
+    log_level: Mutex<Option<LogLevel>>,
     turns: Arc<Semaphore>,
     calls: Mutex<HashMap<String, CancellationToken>>,
 }
@@ -39,13 +43,34 @@ impl Session {
     /// Which version this request speaks: `initialize` says it for those that follow.
     pub(crate) fn speaks(&self, request: &Request<'_>) -> Result<Version, RpcError> {
         if request.method == "initialize" {
-            *lock(&self.version) = negotiate_on_stream(request)?;
+            let version = negotiate_on_stream(request)?;
+            *lock(&self.version) = version;
+            *lock(&self.declared) = Declared::of(request, version);
         }
         Ok(self.version())
     }
 
     pub(crate) fn version(&self) -> Version {
         *lock(&self.version)
+    }
+
+    /// What its client can be asked for.
+    pub(crate) fn declared(&self) -> Declared {
+        lock(&self.declared).clone()
+    }
+
+    /// From which level on its client wants log messages.
+    pub(crate) fn log_level(&self) -> Option<LogLevel> {
+        *lock(&self.log_level)
+    }
+
+    pub(crate) fn set_log_level(&self, level: LogLevel) {
+        *lock(&self.log_level) = Some(level);
+    }
+
+    /// What is sealed within it is of use nowhere else.
+    pub(crate) fn name(&self) -> String {
+        format!("sse {:016x}", self.number)
     }
 
     /// Under what the memory knows its subscriptions.
@@ -55,7 +80,7 @@ impl Session {
 
     /// A call begins that can be cancelled while what this returns is kept.
     pub(crate) fn begin(self: &Arc<Self>, id: &RawValue) -> UnderWay {
-        let id = key(id.get());
+        let id = spelt_alike(id.get());
         let cancel = CancellationToken::new();
         lock(&self.calls).insert(id.clone(), cancel.clone());
         UnderWay {
@@ -67,7 +92,7 @@ impl Session {
 
     /// Cancels the call of this id, if it is under way.
     pub(super) fn cancel(&self, id: &str) {
-        if let Some(call) = lock(&self.calls).get(&key(id)) {
+        if let Some(call) = lock(&self.calls).get(&spelt_alike(id)) {
             call.cancel();
         }
     }
@@ -78,7 +103,7 @@ impl Session {
     }
 
     /// Says a message on the stream. If that is lost, or nobody reads it, so is the message.
-    pub(super) async fn say(&self, message: &str) {
+    pub(crate) async fn say(&self, message: &str) {
         // A line end inside JSON is white space, and would end the event's line.
         let message = message.replace(['\n', '\r'], " ");
         let event = format!("event: message\ndata: {message}\n\n");
@@ -99,14 +124,6 @@ impl Drop for UnderWay {
     }
 }
 
-/// The same for an id however it is spelt.
-fn key(id: &str) -> String {
-    match serde_json::from_str(id) {
-        Ok(text @ Value::String(_)) => text.to_string(),
-        _ => id.to_owned(),
-    }
-}
-
 /// Those of this replica, by number.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Streams(Arc<Mutex<HashMap<u64, Arc<Session>>>>);
@@ -119,6 +136,8 @@ impl Streams {
             number,
             out,
             version: Mutex::new(Version::V2024_11_05),
+            declared: Mutex::default(),
+            log_level: Mutex::default(),
             turns: Arc::new(Semaphore::new(AT_A_TIME)),
             calls: Mutex::default(),
         };

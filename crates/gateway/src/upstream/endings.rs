@@ -1,21 +1,26 @@
 //! How errands end: on record first, and then for the client.
 
 use metrics::counter;
+use serde_json::value::RawValue;
 use wardgate_domain::{CallFacts, Digest, Event, Outcome, Receipt, Status};
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_rpc::client::{CallError, RelayFailure, ResultFacts};
 use wardgate_telemetry::names;
 
-use super::edit::{is_result, with_meta};
 use super::errand::Subject;
 use super::right::{NoRight, Right};
 use super::story::Story;
+use crate::call_tool::RATE_LIMITED;
+use crate::dialogue::Out;
+use crate::edit::Inlet;
 use crate::reply::{Answer, RpcError, call_meta};
 
 impl Story {
     pub(super) fn owed(&self, right: Option<&Right>) -> Option<Box<CallFacts>> {
         let (requested, arguments) = match (&self.errand.subject, right) {
             (Subject::Tool { name, arguments }, _) => (name.as_str(), arguments.clone()),
+            // Nobody knows what it does.
+            (Subject::Foreign, Some(right)) => ("", right.arguments.clone()),
             (Subject::Task { tool }, Some(right)) => (tool.as_str(), right.arguments.clone()),
             (Subject::Prompt { name, .. }, Some(right)) => (name.as_str(), right.arguments.clone()),
             // A URI can hold anything a person typed.
@@ -34,7 +39,13 @@ impl Story {
             CallFacts::arriving(id, caller, ip, protocol, requested, &arguments)
         };
         if !matches!(self.errand.subject, Subject::Tool { .. }) {
-            facts = facts.by_method(&self.errand.method);
+            let method = self.errand.method.as_str();
+            let is_name = method.len() <= MAX_METHOD
+                && method
+                    .bytes()
+                    .all(|it| it.is_ascii_alphanumeric() || b"/_-.$".contains(&it));
+            // A client can write anything there.
+            facts = facts.by_method(if is_name { method } else { NO_METHOD });
         }
         let of_task = match &self.errand.subject {
             Subject::Task { tool } => {
@@ -76,13 +87,14 @@ impl Story {
     pub(super) async fn release(
         &self,
         owed: CallFacts,
-        message: &str,
+        mut message: String,
         result: Option<&ResultFacts>,
     ) -> Result<String, RpcError> {
+        let inlet = Inlet::of(&message);
         let (status, reason) = match result {
+            _ if inlet.is_err() => (Status::Error, "bad_result"),
             Some(facts) => (facts.status, facts.error_kind.as_str()),
-            // What no permit of a tool governs: the state of a task, or an error of the route's.
-            None if is_result(message) => (Status::Ok, ""),
+            // An error that does not say to which request.
             None => (Status::Error, "upstream_error"),
         };
         let outcome = Outcome {
@@ -94,8 +106,11 @@ impl Story {
             ..self.without_result(owed, status, reason)
         };
         let receipt = self.record(outcome).await?;
-        let members = call_meta(self.call_id, receipt);
-        Ok(with_meta(message, &members).unwrap_or_else(|| message.to_owned()))
+        let inlet = inlet.map_err(|_| {
+            RpcError::internal("bad_result", CUT).of_call(self.call_id, Some(receipt))
+        })?;
+        inlet.put(&mut message, &call_meta(self.call_id, receipt));
+        Ok(message)
     }
 
     async fn record(&self, outcome: Outcome) -> Result<Receipt, RpcError> {
@@ -136,9 +151,12 @@ impl Story {
 
     /// The upstream did not answer.
     pub(super) async fn failure(&mut self, failure: &RelayFailure) {
-        let status = failure.facts.status;
-        let error = RpcError::internal("upstream_failed", failure.text.clone());
-        self.close(status, &failure.facts.error_kind, error).await;
+        let facts = &failure.facts;
+        let error = match facts.retry_after {
+            Some(wait) if facts.error_kind == RATE_LIMITED => RpcError::rate_limited(wait),
+            _ => RpcError::internal("upstream_failed", failure.text.clone()),
+        };
+        self.close(facts.status, &facts.error_kind, error).await;
     }
 
     pub(super) async fn failed(
@@ -160,8 +178,18 @@ impl Story {
                 Err(error) => error,
             };
         }
-        let answer = Answer::error(self.errand.id.as_deref(), &error);
-        self.out.fail(answer).await;
+        self.say_error(&error).await;
+    }
+
+    /// Says what went wrong to whoever still waits for an answer. On a stream that is nobody once the answer came, nor
+    /// where none was ever to come.
+    async fn say_error(&mut self, error: &RpcError) {
+        let id = match (&self.out, self.awaited.take()) {
+            (Out::Speaking(_), None) => return,
+            (Out::Speaking(_), Some(awaited)) => RawValue::from_string(awaited.id).ok(),
+            (Out::Silent(_) | Out::Over, _) => self.errand.id.clone(),
+        };
+        self.out.finish(Answer::error(id.as_deref(), error)).await;
     }
 
     pub(super) async fn denied(&mut self, no_right: NoRight) {
@@ -195,7 +223,7 @@ impl Story {
             }
             Err(error) => Answer::error(Some(&id), &error),
         };
-        self.out.fail(answer).await;
+        self.out.finish(answer).await;
     }
 
     /// What may not be known of is answered like what there is not.
@@ -206,29 +234,34 @@ impl Story {
         let version = self.errand.spoken();
         match &self.errand.subject {
             Subject::Tool { name, .. } => RpcError::unknown_tool(name),
-            Subject::Resource { .. } => RpcError::unknown_resource(version),
+            Subject::Resource { uri } => RpcError::unknown_resource(version).about(uri),
             Subject::Prompt { .. } => RpcError::invalid_params("Unknown prompt"),
             Subject::Task { .. } => RpcError::invalid_params("unknown `taskId`"),
-            Subject::List(_) | Subject::Listen { .. } | Subject::Route => RpcError::unknown_route(),
+            Subject::List(_) | Subject::Listen { .. } | Subject::Route | Subject::Foreign => {
+                RpcError::unknown_route()
+            }
         }
     }
 
     /// Refuses what never became a call.
     pub(super) async fn refuse(&mut self, error: &RpcError) {
-        let answer = Answer::error(self.errand.id.as_deref(), error);
-        for reason in answer.refused() {
-            let (ip, subject) = (&self.visit.client_ip, self.visit.caller.subject());
-            self.gateway.refusals.count(reason, ip, subject);
-        }
-        self.out.fail(answer).await;
+        let answer = Answer::error(None, error);
+        let (gateway, visit) = (&self.gateway, &self.visit);
+        gateway.count(&answer, &visit.client_ip, &visit.caller);
+        self.say_error(error).await;
     }
 
     pub(super) async fn not_recorded(&mut self) {
         let error = RpcError::internal("not_durable", NOT_RELEASED).of_call(self.call_id, None);
-        let answer = Answer::error(self.errand.id.as_deref(), &error);
-        self.out.fail(answer).await;
+        self.say_error(&error).await;
     }
 }
+
+/// Stands on the record for what is no name of a method.
+const NO_METHOD: &str = "(not a method name)";
+
+/// The longest name of a method that is on the record, in bytes.
+const MAX_METHOD: usize = 64;
 
 pub(super) fn undecided() -> RpcError {
     let message = "The call could not be decided. Try again later.";

@@ -1,12 +1,15 @@
 //! What a client asks of an upstream, and with which of the ids that were handed to it.
 
+use std::borrow::Cow;
+
 use axum::http::HeaderMap;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use wardgate_rpc::client::Exchange;
 
-use super::handles::{self, Task};
+use super::asked::Asked;
+use super::handles::{self, Task, Used};
 use super::{Knock, Visit};
 use crate::Gateway;
 use crate::mcp::{Message, Meta, Request, Version, named_version, object, scan, text_of};
@@ -28,6 +31,10 @@ pub(super) struct Errand {
     pub(super) subject: Subject,
     /// The tasks it is about.
     pub(super) tasks: Vec<Task>,
+    /// What it hands back may be handed back once.
+    pub(super) used: Option<Used>,
+    /// It is one of several, and its stream cannot be taken up again.
+    pub(super) is_of_batch: bool,
     /// Arguments repeated as headers, which the upstream compares.
     pub(super) repeated: Vec<(String, String)>,
 }
@@ -56,8 +63,13 @@ pub(super) struct Place {
 pub(super) struct Awaited {
     #[serde(rename = "i")]
     pub(super) id: String,
+    #[serde(rename = "m", default)]
+    pub(super) method: String,
     #[serde(rename = "s")]
     pub(super) subject: Subject,
+    /// Of a call of a tool: the answer is decided on what was asked.
+    #[serde(rename = "g", default, skip_serializing_if = "Option::is_none")]
+    pub(super) asked: Option<Asked>,
 }
 
 /// What it is about.
@@ -66,7 +78,7 @@ pub(super) enum Subject {
     /// A call of a tool, by the upstream's own name.
     Tool {
         name: String,
-        /// They were decided on when it was made.
+        /// They go apart: see [`Asked`].
         #[serde(skip, default = "no_arguments")]
         arguments: Bytes,
     },
@@ -85,6 +97,8 @@ pub(super) enum Subject {
     Listen { uris: Vec<String> },
     /// The session, or whatever else needs no right of its own.
     Route,
+    /// Something that MCP does not know.
+    Foreign,
 }
 
 /// A list of what there is.
@@ -96,7 +110,7 @@ pub(super) enum List {
     Prompts,
 }
 
-fn no_arguments() -> Bytes {
+pub(super) fn no_arguments() -> Bytes {
     Bytes::from_static(b"{}")
 }
 
@@ -119,7 +133,12 @@ impl Errand {
         }
         Some(Awaited {
             id: self.id.as_ref()?.get().to_owned(),
+            method: self.method.clone(),
             subject: self.subject.clone(),
+            asked: match &self.subject {
+                Subject::Tool { arguments, .. } => Asked::inline(arguments),
+                _ => None,
+            },
         })
     }
 
@@ -160,6 +179,8 @@ fn post(gateway: &Gateway, visit: &Visit, body: &Bytes) -> Result<Errand, Refuse
         resumes: None,
         subject: Subject::Route,
         tasks: Vec::new(),
+        used: None,
+        is_of_batch: false,
         repeated: repeated(&visit.headers),
     };
     match message {
@@ -169,7 +190,11 @@ fn post(gateway: &Gateway, visit: &Visit, body: &Bytes) -> Result<Errand, Refuse
             let refused = |error| (Some(id.clone()), error);
             let (version, session, subject) = read.map_err(refused)?;
             let held = handles::opened(gateway, visit, &request, &subject, text);
-            let handles::Opened { message, tasks } = held.map_err(refused)?;
+            let handles::Opened {
+                message,
+                tasks,
+                used,
+            } = held.map_err(refused)?;
             if let Some(message) = message {
                 errand.exchange = Exchange::Post(message.into());
             }
@@ -179,18 +204,37 @@ fn post(gateway: &Gateway, visit: &Visit, body: &Bytes) -> Result<Errand, Refuse
                 },
                 (subject, _) => subject,
             };
+            errand.used = used;
             errand.id = Some(id);
             errand.method = request.method.into_owned();
             errand.version = version;
             errand.session = session;
             errand.tasks = tasks;
         }
-        Message::Notification | Message::Response => {
+        Message::Notification if !is_notice(text) => {
+            let why = "`id` is missing: of messages without one only `notifications/` are taken";
+            return Err(no_id(RpcError::invalid_request(why)));
+        }
+        Message::Notification | Message::Response(_) => {
+            if let Some(message) = handles::related(gateway, visit, text) {
+                errand.exchange = Exchange::Post(message.into());
+            }
             errand.version = named_version(&visit.headers).map_err(no_id)?;
             errand.session = session(gateway, visit, errand.version).map_err(no_id)?;
         }
     }
     Ok(errand)
+}
+
+/// Whether a message without id is one that MCP has without. Some servers run any other as if it had one, and nobody
+/// would have decided on it.
+fn is_notice(text: &str) -> bool {
+    #[derive(Deserialize)]
+    struct Notice<'a> {
+        #[serde(borrow)]
+        method: Cow<'a, str>,
+    }
+    object::<Notice<'_>>(text).is_some_and(|notice| notice.method.starts_with("notifications/"))
 }
 
 type Read = (Option<Version>, Option<Session>, Subject);
@@ -215,8 +259,8 @@ fn of_request(
     if is_missing(&request.method, spoken) {
         return Err(RpcError::unknown_method(&request.method, spoken));
     }
-    if request.params.task.is_some() && !spoken.is_modern() {
-        let why = "tasks of 2025-11-25 are not carried; call without `task`";
+    if request.params.task.is_some() && spoken < Version::NEWEST_LEGACY {
+        let why = format!("{spoken} has no tasks; call without `task`");
         return Err(RpcError::invalid_params(why));
     }
     let subject = subject(request, body)?;
@@ -234,8 +278,7 @@ fn is_missing(method: &str, version: Version) -> bool {
         "resources/subscribe" | "resources/unsubscribe" => version.is_modern(),
         // To the upstream all callers are the gateway: these would be everybody's.
         "tasks/list" => true,
-        // Those of 2025-11-25 are others.
-        "tasks/get" | "tasks/result" | "tasks/cancel" => !version.is_modern(),
+        "tasks/get" | "tasks/result" | "tasks/cancel" => version < Version::NEWEST_LEGACY,
         _ => false,
     }
 }
@@ -244,7 +287,7 @@ fn subject(request: &Request<'_>, body: &Bytes) -> Result<Subject, RpcError> {
     let text = |member: Option<&RawValue>, name| {
         member
             .and_then(text_of)
-            .map(std::borrow::Cow::into_owned)
+            .map(Cow::into_owned)
             .ok_or_else(|| RpcError::invalid_params(format!("`params.{name}` must be a string")))
     };
     let params = &request.params;
@@ -277,17 +320,14 @@ fn subject(request: &Request<'_>, body: &Bytes) -> Result<Subject, RpcError> {
         "subscriptions/listen" => Subject::Listen {
             uris: listened(request)?,
         },
-        _ => Subject::Route,
+        "initialize" | "ping" | "server/discover" | "logging/setLevel" | "tasks/get"
+        | "tasks/result" | "tasks/update" | "tasks/cancel" => Subject::Route,
+        _ => Subject::Foreign,
     })
 }
 
 /// What a completion is of: whoever may not use it learns nothing of its arguments either.
 fn completed(request: &Request<'_>) -> Result<Subject, RpcError> {
-    #[derive(Deserialize)]
-    struct Params {
-        #[serde(rename = "ref")]
-        of: Reference,
-    }
     #[derive(Deserialize)]
     #[serde(tag = "type")]
     enum Reference {
@@ -296,10 +336,8 @@ fn completed(request: &Request<'_>) -> Result<Subject, RpcError> {
         #[serde(rename = "ref/resource")]
         Resource { uri: String },
     }
-    let params = request
-        .raw_params
-        .and_then(|raw| object::<Params>(raw.get()));
-    match params.map(|params| params.of) {
+    let reference = request.params.reference;
+    match reference.and_then(|raw| object::<Reference>(raw.get())) {
         Some(Reference::Prompt { name }) => Ok(Subject::Prompt {
             name,
             arguments: Bytes::new(),
@@ -314,18 +352,13 @@ fn completed(request: &Request<'_>) -> Result<Subject, RpcError> {
 /// The resources whose changes are asked for.
 fn listened(request: &Request<'_>) -> Result<Vec<String>, RpcError> {
     #[derive(Deserialize)]
-    struct Params {
-        notifications: Wanted,
-    }
-    #[derive(Deserialize)]
     struct Wanted {
         #[serde(default, rename = "resourceSubscriptions")]
         uris: Vec<String>,
     }
-    let params = request
-        .raw_params
-        .and_then(|raw| object::<Params>(raw.get()));
-    let uris = params.map(|params| params.notifications.uris);
+    let wanted = request.params.notifications;
+    let wanted = wanted.and_then(|raw| object::<Wanted>(raw.get()));
+    let uris = wanted.map(|wanted| wanted.uris);
     uris.filter(|uris| uris.len() <= MAX_LISTENED).ok_or_else(|| {
         RpcError::invalid_params(format!(
             "`params.notifications` must be an object, with at most {MAX_LISTENED} `resourceSubscriptions`"
@@ -356,21 +389,24 @@ fn without_message(
     };
     let awaited = resumes.as_ref().and_then(|place| place.awaited.as_ref());
     let subject = awaited.map_or(Subject::Route, |awaited| awaited.subject.clone());
+    let method = awaited.map_or_else(String::new, |awaited| awaited.method.clone());
     Ok(Errand {
         exchange,
         id: None,
-        method: String::new(),
+        method,
         version,
         session,
         resumes,
         subject,
         tasks: Vec::new(),
+        used: None,
+        is_of_batch: false,
         repeated: Vec::new(),
     })
 }
 
 /// The session that the header names. One of another caller's, of another upstream's and one that never was are alike.
-fn session(
+pub(super) fn session(
     gateway: &Gateway,
     visit: &Visit,
     version: Option<Version>,
@@ -416,45 +452,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_says_of_what_the_answer_is_but_never_the_arguments() {
-        let arguments = Bytes::from_static(br#"{"patient":"secret"}"#);
-        for subject in [
-            Subject::Tool {
+    fn a_place_says_of_what_the_answer_is_and_what_was_asked_as_far_as_there_is_room() {
+        let long = format!(r#"{{"a":"{}"}}"#, "x".repeat(2_000));
+        for (arguments, is_inline) in [(r#"{ "n" : 1.10 }"#, true), (&*long, false)] {
+            let arguments = Bytes::copy_from_slice(arguments.as_bytes());
+            let subject = Subject::Tool {
                 name: "read".to_owned(),
-                arguments,
-            },
-            Subject::Resource {
-                uri: "memo://one".to_owned(),
-            },
-            Subject::Prompt {
-                name: "greet".to_owned(),
-                arguments: Bytes::new(),
-            },
-            Subject::Task {
-                tool: "read".to_owned(),
-            },
-            Subject::List(List::Tools),
-            Subject::Route,
-        ] {
-            let awaited = Awaited {
-                id: "7".to_owned(),
-                subject: subject.clone(),
+                arguments: arguments.clone(),
             };
             let place = Place {
                 event: "e-1".to_owned(),
-                awaited: Some(awaited),
+                awaited: Some(Awaited {
+                    id: "7".to_owned(),
+                    method: "tools/call".to_owned(),
+                    subject,
+                    asked: Asked::inline(&arguments),
+                }),
             };
-            let text = serde_json::to_string(&place).unwrap();
-            assert!(!text.contains("secret"), "{text}");
-            let again: Place = serde_json::from_str(&text).unwrap();
-            let expected = match subject {
-                Subject::Tool { name, .. } => Subject::Tool {
-                    name,
-                    arguments: no_arguments(),
-                },
-                other => other,
-            };
-            assert_eq!(again.awaited.unwrap().subject, expected);
+            let text = serde_json::to_vec(&place).unwrap();
+            let again: Place = serde_json::from_slice(&text).unwrap();
+            let awaited = again.awaited.unwrap();
+            assert_eq!(awaited.method, "tools/call");
+            match awaited.asked {
+                Some(Asked::Here(asked)) => assert!(is_inline && asked.get() == arguments),
+                _ => assert!(!is_inline && text.len() < 200),
+            }
         }
     }
 }

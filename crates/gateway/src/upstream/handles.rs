@@ -1,22 +1,27 @@
 //! Handles of the upstream's that a client holds between two requests: ids of tasks, states of unfinished requests.
 //!
 //! To the upstream all callers are the gateway, so a handle alone would get it what was made for another. The client
-//! holds each one sealed: a task for its caller, a state for its caller and the very request it belongs to.
+//! holds each one sealed: a task for its caller, a state for its caller and the very request it belongs to, once.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
-use wardgate_domain::Digest;
+use wardgate_domain::{Digest, Status};
 
 use super::Visit;
-use super::edit::{Reply, exchanged};
+use super::asked::Asked;
 use super::errand::Subject;
 use crate::Gateway;
+use crate::edit::{Reply, exchanged};
 use crate::mcp::{Request, object, text_of};
 use crate::reply::RpcError;
 use crate::session::Purpose;
+
+/// Where 2025-11-25 says which task a message belongs to.
+const RELATED: &str = "io.modelcontextprotocol/related-task";
 
 /// Tasks that one stream can be about.
 const MAX_LISTENED: usize = 100;
@@ -33,6 +38,9 @@ pub(super) struct Task {
     /// The upstream's own name of the tool that was called.
     #[serde(rename = "n")]
     pub(super) tool: String,
+    /// What it was called with, where that is short: looking at the task is decided on it.
+    #[serde(rename = "g", default, skip_serializing_if = "Option::is_none")]
+    pub(super) asked: Option<Asked>,
     /// What the client holds: it shall always be told the same.
     #[serde(skip)]
     pub(super) sealed: String,
@@ -44,17 +52,80 @@ pub(super) struct Opened {
     /// None where it held none.
     pub(super) message: Option<String>,
     pub(super) tasks: Vec<Task>,
+    pub(super) used: Option<Used>,
 }
 
-/// The members of a request that are handles.
+/// A state that was handed back. A second use of it could do again what was done.
+pub(super) struct Used([u8; 16]);
+
+impl Used {
+    fn of(sealed: &str) -> Self {
+        let mut id = [0; 16];
+        let digest = Digest::of(sealed.as_bytes());
+        id.copy_from_slice(&digest.as_bytes()[..16]);
+        Self(id)
+    }
+
+    /// Uses it up, if that was not done before.
+    pub(super) async fn up(
+        &self,
+        gateway: &Gateway,
+    ) -> Result<(), (Status, &'static str, RpcError)> {
+        let until = gateway.ambient().now().plus(Purpose::RequestState.lasts());
+        match gateway.store().once(self.0, until).await {
+            Ok(true) => Ok(()),
+            Ok(false) => Err((
+                Status::InvalidArguments,
+                "used_state",
+                RpcError::unknown_state(),
+            )),
+            Err(_) => {
+                let why =
+                    "It cannot be made sure now that this goes on only once. Try again later.";
+                let kind = "store_unavailable";
+                Err((Status::Error, kind, RpcError::internal(kind, why)))
+            }
+        }
+    }
+}
+
+/// What of the upstream's is not handed out.
+pub(super) enum Unsealed {
+    /// Nobody needs it.
+    Withheld,
+    /// It cannot be left out either.
+    Misfit,
+}
+
+/// The members of a message of the upstream's, or of an answer to one, that are handles.
 #[derive(Deserialize)]
-struct Held<'a> {
+struct Given<'a> {
     #[serde(borrow, default, rename = "requestState")]
     state: Option<&'a RawValue>,
     #[serde(borrow, default, rename = "taskId")]
-    task: Option<&'a RawValue>,
+    id: Option<&'a RawValue>,
+    /// A task that begins, before 2026-07-28.
     #[serde(borrow, default)]
-    notifications: Option<Followed<'a>>,
+    task: Option<&'a RawValue>,
+    #[serde(borrow, default, rename = "_meta")]
+    meta: Option<&'a RawValue>,
+}
+
+impl<'a> Given<'a> {
+    /// The task that it belongs to, before 2026-07-28.
+    fn related(&self) -> Option<&'a RawValue> {
+        let meta: BTreeMap<String, &RawValue> = object(self.meta?.get())?;
+        task_of(meta.get(RELATED)?)
+    }
+}
+
+fn task_of(task: &RawValue) -> Option<&RawValue> {
+    #[derive(Deserialize)]
+    struct Named<'a> {
+        #[serde(borrow, rename = "taskId")]
+        id: &'a RawValue,
+    }
+    object::<Named<'_>>(task.get()).map(|task| task.id)
 }
 
 #[derive(Deserialize)]
@@ -71,32 +142,32 @@ pub(super) fn opened(
     subject: &Subject,
     text: &str,
 ) -> Result<Opened, RpcError> {
-    // Each is read: a client may write the names of members as it likes.
-    let held = match request.raw_params {
-        None => return Ok(Opened::default()),
-        Some(params) => object::<Held<'_>>(params.get()),
+    let params = &request.params;
+    let followed: Option<Followed<'_>> = match params.notifications {
+        None => None,
+        Some(wanted) => Some(object(wanted.get()).ok_or_else(|| {
+            let why = "`params.notifications` must be an object, its `taskIds` a list";
+            RpcError::invalid_params(why)
+        })?),
     };
-    let held = held.ok_or_else(|| {
-        RpcError::invalid_params("`params.notifications` must be an object, its `taskIds` a list")
-    })?;
     let (sealer, caller) = (gateway.sealer(), &visit.caller);
     let mut new = Vec::new();
-    if let Some(state) = held.state {
+    let mut used = None;
+    if let Some(state) = params.request_state {
         let within = belonging(visit, &request.method, subject);
         let sealed = text_of(state).unwrap_or_default();
         let own = sealer.open::<String>(Purpose::RequestState, caller, &within, &sealed);
-        // One that was made for another, for another request or by nobody: all alike.
-        let own = own.ok_or_else(|| RpcError::invalid_params("unknown `requestState`"))?;
+        let own = own.ok_or_else(RpcError::unknown_state)?;
+        used = Some(Used::of(&sealed));
         new.push((state.get(), Value::from(own).to_string()));
     }
-    let followed = held.notifications.map(|wanted| wanted.tasks);
-    let followed = followed.unwrap_or_default();
+    let followed = followed.map(|wanted| wanted.tasks).unwrap_or_default();
     if followed.len() > MAX_LISTENED {
         let most = format!("`taskIds` has at most {MAX_LISTENED} entries");
         return Err(RpcError::invalid_params(most));
     }
     let mut tasks = Vec::new();
-    for raw in held.task.into_iter().chain(followed) {
+    for raw in params.task_id.into_iter().chain(followed) {
         let sealed = text_of(raw).map(Cow::into_owned).unwrap_or_default();
         match sealer.open::<Task>(Purpose::Task, caller, &visit.source, &sealed) {
             Some(task) => {
@@ -110,60 +181,138 @@ pub(super) fn opened(
     Ok(Opened {
         message: (!new.is_empty()).then(|| exchanged(text, new)),
         tasks,
+        used,
     })
 }
 
-/// `message` of the upstream's, as the client may hold what is in it. None where a handle cannot be handed out.
-pub(super) fn sealed<'m>(
+/// `text`, an answer or a notice of the client's, with the upstream's own id of the task it belongs to; none where it
+/// belongs to none of the upstream's. Of tasks of its own the client says what it likes.
+pub(super) fn related(gateway: &Gateway, visit: &Visit, text: &str) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Said<'a> {
+        #[serde(borrow)]
+        result: Option<&'a RawValue>,
+        #[serde(borrow)]
+        params: Option<&'a RawValue>,
+    }
+    let said: Said<'_> = object(text)?;
+    let given: Given<'_> = object(said.result.or(said.params)?.get())?;
+    let related = given.related()?;
+    let sealed = text_of(related)?;
+    let caller = &visit.caller;
+    let task: Task = gateway
+        .sealer()
+        .open(Purpose::Task, caller, &visit.source, &sealed)?;
+    let own = Value::from(task.own).to_string();
+    Some(exchanged(text, vec![(related.get(), own)]))
+}
+
+/// What an upstream says of itself, without the list of tasks: to it all callers are the gateway, and the list would
+/// hold everybody's.
+pub(super) fn without_list(message: String) -> String {
+    #[derive(Deserialize)]
+    struct Server<'a> {
+        #[serde(borrow)]
+        capabilities: Capabilities<'a>,
+    }
+    #[derive(Deserialize)]
+    struct Capabilities<'a> {
+        #[serde(borrow)]
+        tasks: &'a RawValue,
+    }
+    let result = Reply::read(&message).and_then(|reply| reply.result);
+    let server = result.and_then(|result| object::<Server<'_>>(result.get()));
+    let Some(tasks) = server.map(|server| server.capabilities.tasks) else {
+        return message;
+    };
+    let members: Option<BTreeMap<String, &RawValue>> = object(tasks.get());
+    let Some(mut members) = members.filter(|members| members.contains_key("list")) else {
+        return message;
+    };
+    members.remove("list");
+    match serde_json::to_string(&members) {
+        Ok(kept) => exchanged(&message, vec![(tasks.get(), kept)]),
+        Err(_) => message,
+    }
+}
+
+/// `message` of the upstream's, as the client may hold what is in it.
+pub(super) fn sealed(
     gateway: &Gateway,
     visit: &Visit,
     subject: &Subject,
     tasks: &[Task],
-    message: &'m str,
-) -> Option<Cow<'m, str>> {
+    message: String,
+) -> Result<String, Unsealed> {
     #[derive(Deserialize)]
-    struct Notice<'a> {
+    struct Said<'a> {
+        #[serde(borrow, default)]
+        id: Option<&'a RawValue>,
         #[serde(borrow)]
         params: &'a RawValue,
     }
-    if !may_hold(message) {
-        return Some(message.into());
+    if !may_hold(&message) {
+        return Ok(message);
     }
-    let result = Reply::read(message).and_then(|reply| reply.result);
-    let notice = object::<Notice<'_>>(message).map(|notice| notice.params);
-    let Some(given) = result
-        .or(notice)
-        .and_then(|given| object::<Held<'_>>(given.get()))
-    else {
-        return Some(message.into());
+    let result = Reply::read(&message).and_then(|reply| reply.result);
+    let said = object::<Said<'_>>(&message);
+    let given = result.or(said.as_ref().map(|said| said.params));
+    let Some(given) = given.and_then(|given| object::<Given<'_>>(given.get())) else {
+        return Ok(message);
     };
+    // What it asks of its client is about tasks of the client's own.
+    let is_request = result.is_none() && said.is_some_and(|said| said.id.is_some());
     let (sealer, caller) = (gateway.sealer(), &visit.caller);
+    let known = |raw: &RawValue| {
+        let own = text_of(raw)?;
+        tasks.iter().find(|task| task.own == own)
+    };
     let mut new = Vec::new();
     if let Some(state) = given.state.filter(|_| result.is_some()) {
-        let within = belonging(visit, subject.method()?, subject);
-        let own = text_of(state)?;
-        let sealed = sealer.seal(Purpose::RequestState, caller, &within, &own)?;
+        let sealed = subject
+            .method()
+            .zip(text_of(state))
+            .and_then(|(method, own)| {
+                let within = belonging(visit, method, subject);
+                sealer.seal(Purpose::RequestState, caller, &within, &own)
+            });
+        let sealed = sealed.ok_or(Unsealed::Misfit)?;
         new.push((state.get(), Value::from(sealed).to_string()));
     }
-    if let Some(raw) = given.task {
-        let own = text_of(raw)?;
-        let known = tasks.iter().find(|task| task.own == own);
-        let sealed = match (known, subject) {
-            (Some(task), _) => task.sealed.clone(),
-            (None, Subject::Tool { name, .. }) => {
-                let task = Task {
-                    own: own.into_owned(),
-                    tool: name.clone(),
-                    sealed: String::new(),
-                };
-                sealer.seal(Purpose::Task, caller, &visit.source, &task)?
+    let begun = given.task.filter(|_| result.is_some()).and_then(task_of);
+    for raw in given.id.filter(|_| !is_request).into_iter().chain(begun) {
+        let sealed = match (known(raw), subject) {
+            (Some(task), _) => Some(task.sealed.clone()),
+            (None, Subject::Tool { name, arguments }) if result.is_some() => {
+                text_of(raw).and_then(|own| {
+                    let task = Task {
+                        own: own.into_owned(),
+                        tool: name.clone(),
+                        asked: Asked::inline(arguments),
+                        sealed: String::new(),
+                    };
+                    sealer.seal(Purpose::Task, caller, &visit.source, &task)
+                })
             }
-            // Whose it is nobody can say.
-            (None, _) => return None,
+            (None, _) => None,
         };
-        new.push((raw.get(), Value::from(sealed).to_string()));
+        match sealed {
+            Some(sealed) => new.push((raw.get(), Value::from(sealed).to_string())),
+            None if result.is_some() => return Err(Unsealed::Misfit),
+            // Its client knows the task by another id, and how it stands from asking.
+            None => return Err(Unsealed::Withheld),
+        }
     }
-    Some(exchanged(message, new).into())
+    if let Some(raw) = given.related()
+        && let Some(task) = known(raw)
+    {
+        new.push((raw.get(), Value::from(&*task.sealed).to_string()));
+    }
+    Ok(if new.is_empty() {
+        message
+    } else {
+        exchanged(&message, new)
+    })
 }
 
 /// Most messages hold none, and need not be read for it.

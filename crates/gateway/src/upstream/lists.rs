@@ -1,31 +1,28 @@
 //! Lists of an upstream, without the entries that the caller may not use.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde::Deserialize;
-use serde_json::Value;
 use serde_json::value::RawValue;
-use wardgate_domain::OfferKind;
+use serde_json::{Map, Value};
+use wardgate_domain::{OfferKind, ToolName};
 
 use super::Visit;
-use super::edit::{Reply, replaced};
 use super::errand::List;
 use super::right::{NoRight, Right};
 use crate::Gateway;
 use crate::catalogue::Source;
+use crate::edit::{Reply, replaced};
 use crate::mcp::{object, scan, text_of};
+use crate::view::View;
 
 /// Entries of one page.
 const MAX_ENTRIES: usize = 10_000;
 
-/// What a tool must not say otherwise than when it was approved.
-const PINNED: [&str; 5] = [
-    "title",
-    "description",
-    "inputSchema",
-    "outputSchema",
-    "annotations",
-];
+/// How a tool is called, which versions before 2026-07-28 say and later ones do not: a server may have been asked in a
+/// version without it when the tool was approved.
+const OF_OLDER: &str = "execution";
 
 /// A list that cannot be shown.
 pub(super) enum Unlisted {
@@ -41,14 +38,14 @@ pub(super) async fn filtered(
     source: &Source,
     visit: &Visit,
     list: List,
-    message: &str,
+    message: String,
 ) -> Result<String, Unlisted> {
     // What readers of JSON take for different lists is none.
     let depth = gateway.limits().depth;
     scan(message.as_bytes(), depth).map_err(|_| Unlisted::Misfit)?;
-    let result = Reply::read(message).ok_or(Unlisted::Misfit)?.result;
+    let result = Reply::read(&message).ok_or(Unlisted::Misfit)?.result;
     let Some(result) = result else {
-        return Ok(message.to_owned());
+        return Ok(message);
     };
     let members: BTreeMap<String, &RawValue> = object(result.get()).ok_or(Unlisted::Misfit)?;
     let entries = members.get(list.member()).ok_or(Unlisted::Misfit)?.get();
@@ -76,10 +73,14 @@ pub(super) async fn filtered(
         }
     }
     if kept.len() == each.len() {
-        return Ok(message.to_owned());
+        return Ok(message);
     }
     let kept: Vec<&str> = kept.into_iter().map(|entry| entry.get()).collect();
-    Ok(replaced(message, entries, &format!("[{}]", kept.join(","))))
+    Ok(replaced(
+        &message,
+        entries,
+        &format!("[{}]", kept.join(",")),
+    ))
 }
 
 /// The definitions of the tools that the caller may see, by the upstream's own names.
@@ -89,34 +90,33 @@ async fn visible_tools(
     visit: &Visit,
 ) -> Result<BTreeMap<String, Value>, Unlisted> {
     let catalogue = gateway.catalogue().current().ok_or(Unlisted::Undecided)?;
-    let tools: Vec<_> = source
-        .tools
-        .iter()
-        .filter_map(|(own, name)| Some((own, catalogue.find(name.as_str())?)))
-        .filter(|(_, tool)| tool.switches.allow(&visit.caller))
-        .collect();
-    let facts = tools.iter().map(|(_, tool)| &tool.facts);
+    let source = catalogue.source(&source.name).ok_or(Unlisted::Undecided)?;
+    // Its definitions are its own, names and URIs too.
+    let view = View::of_upstream(Arc::clone(source), &catalogue);
+    let mut tools = view.tools(&catalogue);
+    tools.retain(|seen| seen.tool.switches.allow(&visit.caller));
+    let facts = tools.iter().map(|seen| &seen.tool.facts);
     let visible = gateway.authority().visible(&visit.caller, facts).await;
     let visible = visible.map_err(|_| Unlisted::Undecided)?;
-    let is_visible = |name: &str| visible.iter().any(|visible| visible == name);
-    Ok(tools
-        .into_iter()
-        .filter(|(_, tool)| is_visible(tool.facts.name.as_str()))
-        .filter_map(|(own, tool)| {
-            let definition = serde_json::from_str(tool.definition.whole()).ok()?;
-            Some((own.clone(), definition))
-        })
-        .collect())
+    let is_visible = |name: &ToolName| visible.iter().any(|visible| *visible == name.as_str());
+    let tools = tools.into_iter();
+    let tools = tools.filter(|seen| is_visible(&seen.tool.facts.name));
+    let definitions = tools.filter_map(|seen| {
+        let mut definition: Value = serde_json::from_str(&view.approved(seen)).ok()?;
+        definition["name"] = seen.name().into();
+        Some((seen.name().to_owned(), definition))
+    });
+    Ok(definitions.collect())
 }
 
-/// One that changed is another tool, and there before the catalogue has heard of it.
+/// One that says anything else than what was approved is another tool, and there before the catalogue has heard of it.
+/// What a version has no words for is left out.
 fn is_as_pinned(entry: &RawValue, pinned: &Value) -> bool {
-    let entry: Option<Value> = serde_json::from_str(entry.get()).ok();
+    let entry: Option<Map<String, Value>> = serde_json::from_str(entry.get()).ok();
     entry.is_some_and(|entry| {
-        PINNED.iter().all(|member| {
-            entry
-                .get(member)
-                .is_none_or(|now| pinned.get(member) == Some(now))
+        entry.iter().all(|(member, now)| match pinned.get(member) {
+            Some(approved) => approved == now,
+            None => member == OF_OLDER,
         })
     })
 }

@@ -7,11 +7,15 @@
 //!  client ◀──────────── answer ◀── receipts, sealed ids, lists without what the caller may not use
 //! ```
 //!
+//! Where messages of this client cannot be carried to that server, as they are of another era or it has no URL, the
+//! gateway answers itself as it does on `/mcp`: see [`View`]. Which of the two it is, [`is_carried`] alone says.
+//!
 //! Where a session or an event has an id of the upstream's, the client gets it sealed: nothing is kept here, so any
 //! replica serves any request, and nobody can use what was handed to another.
 
 mod answer;
-mod edit;
+mod asked;
+mod batch;
 mod endings;
 mod errand;
 mod handles;
@@ -24,21 +28,43 @@ use std::sync::Arc;
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
+use serde_json::value::RawValue;
 use wardgate_domain::{Caller, OfferKind};
+use wardgate_rpc::client::Carriage;
 
 use crate::Gateway;
 use crate::catalogue::Source;
+use crate::mcp::Version;
 use crate::reply::{Answer, RpcError};
+use crate::scopes::Access;
+use crate::view::View;
 
 use self::errand::Errand;
+use self::right::{NoRight, Right};
 
 /// One request to the route, authenticated but unread.
 pub(crate) struct Visit {
     pub(crate) source: String,
     pub(crate) caller: Arc<Caller>,
+    /// What the token is good for.
+    pub(crate) access: Access,
     pub(crate) client_ip: String,
     pub(crate) headers: HeaderMap,
     pub(crate) knock: Knock,
+}
+
+impl Visit {
+    /// The same, knocking in another way.
+    fn with(&self, knock: Knock) -> Self {
+        Self {
+            source: self.source.clone(),
+            caller: Arc::clone(&self.caller),
+            access: self.access.clone(),
+            client_ip: self.client_ip.clone(),
+            headers: self.headers.clone(),
+            knock,
+        }
+    }
 }
 
 /// How it came.
@@ -48,31 +74,112 @@ pub(crate) enum Knock {
     Delete,
 }
 
-/// Answers one request.
-pub(crate) async fn answer(gateway: &Arc<Gateway>, visit: Visit) -> Response {
-    let source = source(gateway, &visit).map_err(|error| (None, error));
-    let asked = source.and_then(|source| Ok((source, Errand::of(gateway, &visit)?)));
-    match asked {
-        Ok((source, errand)) => story::run(gateway, source, visit, errand).await,
-        Err((id, error)) => {
-            let answer = Answer::error(id.as_deref(), &error);
-            for reason in answer.refused() {
-                let (ip, subject) = (&visit.client_ip, visit.caller.subject());
-                gateway.refusals.count(reason, ip, subject);
-            }
-            answer.into_response()
+/// What becomes of a request to the route.
+pub(crate) enum Way {
+    /// The server's answer, or a refusal.
+    Answered(Response),
+    /// The gateway answers itself, as on `/mcp`, of that view.
+    Viewed(View, Visit),
+}
+
+/// Sends one request on its way.
+pub(crate) async fn enter(gateway: &Arc<Gateway>, visit: Visit) -> Way {
+    match way(gateway, &visit).await {
+        Ok((source, None)) => Way::Answered(begin(gateway, source, visit).await),
+        Ok((_, Some(view))) => Way::Viewed(view, visit),
+        // Read all the same: what is wrong with it is wrong wherever it goes, and tells nobody which sources there are.
+        Err(error) => {
+            let (id, error) = match &visit.knock {
+                Knock::Post(body) if batch::is_one(body) => {
+                    let misread = batch::entries(gateway, &visit, body).err();
+                    (None, misread.unwrap_or(error))
+                }
+                _ => match Errand::of(gateway, &visit) {
+                    Ok(errand) => (errand.id, error),
+                    Err(misread) => misread,
+                },
+            };
+            Way::Answered(refuse(gateway, &visit, id.as_deref(), &error))
         }
     }
 }
 
-/// The source of that name, if it has a route that is on for the caller. Whether the policy lets the caller use it is
-/// decided with every errand.
-fn source(gateway: &Gateway, visit: &Visit) -> Result<Arc<Source>, RpcError> {
+/// The source, and the view where its messages are not carried.
+async fn way(gateway: &Gateway, visit: &Visit) -> Result<(Arc<Source>, Option<View>), RpcError> {
     let catalogue = gateway.catalogue().known()?;
     let source = catalogue.source(&visit.source);
-    source
+    // Whether the policy lets the caller use it is decided with every errand.
+    let source = source
         .filter(|source| source.facts.contains_key(&OfferKind::Connect))
         .filter(|source| source.switches.allow(&visit.caller))
-        .cloned()
-        .ok_or_else(RpcError::unknown_route)
+        .ok_or_else(RpcError::unknown_route)?;
+    let source = Arc::clone(source);
+    if is_carried(source.carriage, &visit.headers) {
+        return Ok((source, None));
+    }
+    may_connect(gateway, &source, visit).await?;
+    let view = View::of_upstream(Arc::clone(&source), &catalogue);
+    Ok((source, Some(view)))
+}
+
+/// To whoever may not connect, the source is one that there is not.
+async fn may_connect(gateway: &Gateway, source: &Source, visit: &Visit) -> Result<(), RpcError> {
+    let right = Right::of_kind(source, OfferKind::Connect, "");
+    let right = right.ok_or_else(RpcError::unknown_route)?;
+    match right.decide(gateway, visit).await {
+        Ok(_) => Ok(()),
+        Err(NoRight::Denied { .. } | NoRight::Gone) => Err(RpcError::unknown_route()),
+        Err(NoRight::Undecided) => Err(endings::undecided()),
+    }
+}
+
+/// Whether a request with these headers goes to the server as it is. A client of 2026-07-28 says so in a header, or is
+/// refused either way.
+fn is_carried(carriage: Carriage, headers: &HeaderMap) -> bool {
+    let is_modern = || {
+        let named = headers.get("mcp-protocol-version");
+        let named = named.and_then(|named| named.to_str().ok()?.parse::<Version>().ok());
+        named.is_some_and(Version::is_modern)
+    };
+    match carriage {
+        Carriage::All => true,
+        Carriage::Modern => is_modern(),
+        Carriage::Legacy => !is_modern(),
+        Carriage::None => false,
+    }
+}
+
+/// Carries one message, or what needs none; or each message of a batch.
+async fn begin(gateway: &Arc<Gateway>, source: Arc<Source>, visit: Visit) -> Response {
+    match &visit.knock {
+        Knock::Post(body) if batch::is_one(body) => {
+            let body = body.clone();
+            batch::run(gateway, source, visit, &body).await
+        }
+        _ => carry(gateway, source, visit, false).await,
+    }
+}
+
+async fn carry(
+    gateway: &Arc<Gateway>,
+    source: Arc<Source>,
+    visit: Visit,
+    is_of_batch: bool,
+) -> Response {
+    match Errand::of(gateway, &visit) {
+        Ok(errand) => {
+            let errand = Errand {
+                is_of_batch,
+                ..errand
+            };
+            story::run(gateway, source, visit, errand).await
+        }
+        Err((id, error)) => refuse(gateway, &visit, id.as_deref(), &error),
+    }
+}
+
+fn refuse(gateway: &Gateway, visit: &Visit, id: Option<&RawValue>, error: &RpcError) -> Response {
+    let answer = Answer::error(id, error);
+    gateway.count(&answer, &visit.client_ip, &visit.caller);
+    answer.into_response()
 }

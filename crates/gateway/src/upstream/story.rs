@@ -1,30 +1,37 @@
 //! The story of one errand: the route's right, its own right, intent, relay, outcome, release.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use axum::response::Response;
+use bytes::Bytes;
 use futures::{Stream, StreamExt};
 use tokio::time::{Sleep, sleep};
 use tracing::Instrument;
-use wardgate_domain::{CallFacts, CallId, Event, OfferKind, Status};
+use wardgate_domain::{CallFacts, CallId, Event, OfferKind, Status, ToolFacts};
 use wardgate_proto::common::v1::ErrorReason;
-use wardgate_rpc::client::{CallError, Relay, RelayContent, RelayEvent, RelayHead, Relayed};
+use wardgate_rpc::client::{
+    CallError, Exchange, Relay, RelayContent, RelayEvent, RelayHead, Relayed,
+};
 use wardgate_telemetry::names;
 
-use super::answer::{self, Out};
-use super::edit::is_result;
+use super::answer;
+use super::asked::{Asked, Away};
 use super::endings::{CUT, undecided};
-use super::errand::{Awaited, Errand, Place, Subject, within};
+use super::errand::{Awaited, Errand, Place, Subject, no_arguments, within};
+use super::handles::{self, Unsealed};
 use super::lists::{self, Unlisted};
 use super::right::{NoRight, Right};
-use super::{Visit, handles};
+use super::{Visit, may_connect};
 use crate::Gateway;
 use crate::authority::Grant;
 use crate::catalogue::Source;
+use crate::dialogue::{self, Out};
 use crate::mcp::Version;
 use crate::reply::{Answer, RpcError};
 use crate::session::Purpose;
+
+const FORGOTTEN: &str = "What was asked for cannot be looked up now. Come back later.";
 
 /// A stream of changes is opened anew after so long, and decided on again.
 const STREAM_LIFE: Duration = Duration::from_mins(15);
@@ -35,7 +42,7 @@ pub(super) async fn run(
     source: Arc<Source>,
     visit: Visit,
     errand: Errand,
-) -> axum::response::Response {
+) -> Response {
     let call_id = CallId::new(gateway.ambient());
     let span = tracing::info_span!(
         "upstream",
@@ -44,7 +51,7 @@ pub(super) async fn run(
         { names::CALLER } = visit.caller.subject(),
         { names::TOOL } = tracing::field::Empty,
     );
-    let (out, response) = answer::channel();
+    let (out, response) = dialogue::channel();
     let story = Story {
         gateway: Arc::clone(gateway),
         source,
@@ -60,7 +67,7 @@ pub(super) async fn run(
     gateway.stories.spawn(story.tell().instrument(span));
     response.await.unwrap_or_else(|_| {
         let error = RpcError::internal("panic", "Internal error.").of_call(call_id, None);
-        axum::response::IntoResponse::into_response(Answer::error(None, &error))
+        Answer::error(None, &error).into()
     })
 }
 
@@ -71,26 +78,23 @@ pub(super) struct Story {
     pub(super) visit: Visit,
     pub(super) errand: Errand,
     pub(super) call_id: CallId,
-    pub(super) out: Out,
+    pub(super) out: Out<Response>,
     pub(super) started: Instant,
     /// What the record is still to hear of, up to its outcome; none of what only keeps a session or lists.
     pub(super) owed: Option<Box<CallFacts>>,
     /// The request whose answer is still to come.
-    awaited: Option<Awaited>,
+    pub(super) awaited: Option<Awaited>,
 }
 
 impl Story {
     async fn tell(mut self) {
-        let may_connect = match Right::of_kind(&self.source, OfferKind::Connect, "") {
-            Some(route) => route.decide(&self.gateway, &self.visit).await,
-            None => return self.refuse(&RpcError::unknown_route()).await,
-        };
-        match may_connect {
-            Ok(_) => {}
-            Err(NoRight::Denied { .. } | NoRight::Gone) => {
-                return self.refuse(&RpcError::unknown_route()).await;
-            }
-            Err(NoRight::Undecided) => return self.refuse(&undecided()).await,
+        if let Err(error) = may_connect(&self.gateway, &self.source, &self.visit).await {
+            return self.refuse(&error).await;
+        }
+        if self.recall().await.is_err() {
+            return self
+                .refuse(&RpcError::internal("store_unavailable", FORGOTTEN))
+                .await;
         }
         let right = Right::of(&self.gateway, &self.source, &self.visit, &self.errand);
         self.owed = self.owed(right.as_ref());
@@ -109,17 +113,52 @@ impl Story {
         if let Err(error) = self.may_listen().await {
             return self.refuse(&error).await;
         }
-        if let Err(no_right) = self.may_use_tasks().await {
-            return self.denied(no_right).await;
+        let tools = match self.may_use_tasks().await {
+            Ok(tools) => tools,
+            Err(no_right) => return self.denied(no_right).await,
+        };
+        if let Err(error) = self.may_by_token(&right, &tools) {
+            return self.close(Status::Denied, error.reason(), error).await;
         }
-        // What an upstream says in the middle of a call leaves before the outcome is on record.
-        if let Some(owed) = self.owed.as_ref().filter(|_| right.tool.is_some()) {
+        // What an upstream says in the middle of a call leaves before the outcome is on record, and what nobody knows may
+        // write.
+        let may_write = right.tool.is_some() || matches!(self.errand.subject, Subject::Foreign);
+        if let Some(owed) = self.owed.as_ref().filter(|_| may_write) {
             let intent = Event::Intent(CallFacts::clone(owed));
             if self.gateway.trail().append(intent).await.is_err() {
                 return self.not_recorded().await;
             }
         }
         self.carry(&right, &grant).await;
+    }
+
+    /// What the request asked for whose stream is taken up again.
+    async fn recall(&mut self) -> Result<(), Away> {
+        let awaited = self
+            .errand
+            .resumes
+            .as_ref()
+            .and_then(|place| place.awaited.as_ref());
+        if let Subject::Tool { arguments, .. } = &mut self.errand.subject
+            && let Some(asked) = awaited.and_then(|awaited| awaited.asked.as_ref())
+        {
+            *arguments = asked.fetch(&self.gateway, &self.visit.caller).await?;
+        }
+        Ok(())
+    }
+
+    /// Keeps what was asked, where it has no room in the ids of events. Where it cannot be kept, they have none.
+    async fn remember(&mut self) -> bool {
+        let Subject::Tool { arguments, .. } = &self.errand.subject else {
+            return true;
+        };
+        let Some(awaited) = self.awaited.as_mut().filter(|it| it.asked.is_none()) else {
+            return true;
+        };
+        let caller = &self.visit.caller;
+        let stored = Asked::store(&self.gateway, caller, self.call_id, arguments).await;
+        awaited.asked = stored.ok();
+        awaited.asked.is_some()
     }
 
     async fn decide(&mut self, right: &Right) -> Result<Arc<Grant>, NoRight> {
@@ -156,17 +195,40 @@ impl Story {
         Ok(())
     }
 
-    /// Whoever may not call a tool has nothing of what it does meanwhile either.
-    async fn may_use_tasks(&self) -> Result<(), NoRight> {
+    /// Whoever may not call a tool has nothing of what it does meanwhile either. Gives those tools.
+    async fn may_use_tasks(&self) -> Result<Vec<ToolFacts>, NoRight> {
+        let mut tools = Vec::with_capacity(self.errand.tasks.len());
         for task in &self.errand.tasks {
-            let arguments = bytes::Bytes::from_static(b"{}");
+            let arguments = match &task.asked {
+                Some(Asked::Here(arguments)) => arguments.get().to_owned().into(),
+                Some(Asked::Stored(_)) | None => no_arguments(),
+            };
             let (gateway, visit) = (&self.gateway, &self.visit);
             match Right::of_tool(gateway, &self.source, visit, &task.tool, arguments) {
-                Some(right) => right.decide(gateway, visit).await.map(drop)?,
+                Some(right) => {
+                    right.decide(gateway, visit).await?;
+                    tools.push(right.facts);
+                }
                 None => return Err(NoRight::Gone),
             }
         }
-        Ok(())
+        Ok(tools)
+    }
+
+    /// What the caller may do, the token must have been given for too.
+    fn may_by_token(&self, right: &Right, tools: &[ToolFacts]) -> Result<(), RpcError> {
+        let heard = match &self.errand.subject {
+            Subject::Listen { uris } if !uris.is_empty() => {
+                self.source.facts.get(&OfferKind::Resources)
+            }
+            _ => None,
+        };
+        let (access, method) = (&self.visit.access, &self.errand.method);
+        [&right.facts]
+            .into_iter()
+            .chain(tools)
+            .chain(heard)
+            .try_for_each(|facts| access.apply(&self.gateway, method, facts))
     }
 
     /// Hands the errand over, and what comes back to the client.
@@ -183,6 +245,12 @@ impl Story {
         let Some(_place) = place else {
             return self.close(Status::Error, "too_many", none_left).await;
         };
+        // Whatever comes of it: another use could do again what was done.
+        if let Some(used) = &self.errand.used
+            && let Err((status, reason, error)) = used.up(&self.gateway).await
+        {
+            return self.close(status, reason, error).await;
+        }
         let mut relayed = self.relay(right, grant).await;
         if let Err(error) = &relayed
             && error.reason() == ErrorReason::PermitRefused
@@ -208,15 +276,18 @@ impl Story {
     ) -> Result<impl Stream<Item = Result<Relayed, CallError>> + use<>, CallError> {
         let errand = &self.errand;
         let resumes = errand.resumes.as_ref();
-        let is_governed = right.recorded || resumes.is_some();
-        let awaited = self.awaited.as_ref().filter(|_| is_governed);
+        let awaited = self.awaited.as_ref().filter(|_| resumes.is_some());
+        let arguments = match (&errand.subject, &errand.exchange) {
+            (Subject::Tool { .. }, Exchange::Post(_)) => Bytes::new(),
+            _ => right.arguments.clone(),
+        };
         let carried = self.gateway.runner().relay(Relay {
             call_id: self.call_id,
             caller: &self.visit.caller,
             source: &self.source.name,
             offer: right.offer(),
             permit: &grant.permit,
-            arguments: right.arguments.clone(),
+            arguments,
             exchange: errand.exchange.clone(),
             protocol_version: errand.version.map(Version::as_str),
             session: errand.session.as_ref().map(|session| session.own.as_str()),
@@ -247,7 +318,11 @@ impl Story {
                 }
                 part = parts.next() => part,
             };
+            let is_answered = self.is_answered();
             match part {
+                Some(Ok(Relayed::Failed(_)) | Err(_)) if is_answered => {
+                    return self.ended(Status::Unknown, "stream_ended").await;
+                }
                 Some(Ok(Relayed::Head(head))) => {
                     let session = self.session(&head);
                     match head.content {
@@ -256,7 +331,10 @@ impl Story {
                                 .answer(answer::whole(&head, session.as_deref(), None));
                             return self.ended(Status::Error, "no_answer").await;
                         }
-                        RelayContent::Events => self.out.begin(&head, session.as_deref()),
+                        RelayContent::Events => {
+                            let session = session.as_deref();
+                            self.out.begin(|body| answer::stream(&head, session, body));
+                        }
                         RelayContent::Json => {
                             return self.body(&mut parts, &head, session.as_deref()).await;
                         }
@@ -277,11 +355,20 @@ impl Story {
                     let kind = "tool_runner_unavailable";
                     return self.failed(Status::Unknown, kind, CUT).await;
                 }
+                // Nobody can come back for it.
+                None if self.errand.is_of_batch && !is_answered => {
+                    return self.failed(Status::Unknown, "stream_ended", CUT).await;
+                }
                 // A legacy server may hang up and have its client come back for the answer: that is on record as an
                 // errand of its own.
                 None => return self.ended(Status::Unknown, "stream_ended").await,
             }
         }
+    }
+
+    /// Whether the answer that somebody waited for has passed.
+    fn is_answered(&self) -> bool {
+        self.awaited.is_none() && self.errand.awaited().is_some()
     }
 
     /// When a stream of changes ends: with the token at the latest.
@@ -314,12 +401,12 @@ impl Story {
             Some(Ok(Relayed::Failed(failure))) => return self.failure(&failure).await,
             _ => return self.failed(Status::Unknown, "cut", CUT).await,
         };
-        let Some(message) = self.sealed(&body.message) else {
+        let Ok(message) = self.sealed(body.message) else {
             return self.failed(Status::Error, "bad_result", CUT).await;
         };
         let text = match self.owed.take() {
-            Some(owed) => self.release(*owed, &message, body.result.as_ref()).await,
-            None => self.unrecorded(&message).await,
+            Some(owed) => self.release(*owed, message, body.result.as_ref()).await,
+            None => self.unrecorded(message).await,
         };
         match text {
             Ok(text) => self.out.answer(answer::whole(head, session, Some(text))),
@@ -328,18 +415,22 @@ impl Story {
     }
 
     /// One event. False when nothing may follow it.
-    async fn event(&mut self, event: RelayEvent) -> bool {
-        let Some(message) = self.sealed(&event.message) else {
-            self.failed(Status::Error, "bad_result", CUT).await;
-            return false;
+    async fn event(&mut self, mut event: RelayEvent) -> bool {
+        let message = match self.sealed(std::mem::take(&mut event.message)) {
+            Ok(message) => message,
+            Err(Unsealed::Withheld) => String::new(),
+            Err(Unsealed::Misfit) => {
+                self.failed(Status::Error, "bad_result", CUT).await;
+                return false;
+            }
         };
-        // No permit of a tool governs the state of a task, yet it leaves once it is on record.
-        let is_of_task = matches!(self.errand.subject, Subject::Task { .. });
-        let is_answer = event.result.is_some() || is_of_task && is_result(&message);
-        let owed = self.owed.take_if(|_| is_answer);
+        if message.is_empty() && event.id.is_none() && event.retry.is_none() {
+            return true;
+        }
+        let owed = self.owed.take_if(|_| event.result.is_some());
         let text = match owed {
-            Some(owed) => self.release(*owed, &message, event.result.as_ref()).await,
-            None => self.unrecorded(&message).await,
+            Some(owed) => self.release(*owed, message, event.result.as_ref()).await,
+            None => self.unrecorded(message).await,
         };
         let text = match text {
             Ok(text) => text,
@@ -351,8 +442,9 @@ impl Story {
         if event.result.is_some() {
             self.awaited = None;
         }
+        let has_place = event.id.is_some() && !self.errand.is_of_batch && self.remember().await;
         let awaited = self.awaited.clone();
-        let id = event.id.as_ref().and_then(|own| {
+        let id = event.id.as_ref().filter(|_| has_place).and_then(|own| {
             let place = Place {
                 event: own.clone(),
                 awaited,
@@ -361,26 +453,29 @@ impl Story {
             let sealer = self.gateway.sealer();
             sealer.seal(Purpose::UpstreamEvent, &self.visit.caller, &within, &place)
         });
-        let said = answer::event(id.as_deref(), Some(&event), &text);
+        let said = dialogue::event(id.as_deref(), event.retry, &text);
         self.out.say(said).await;
         true
     }
 
-    /// A message of the upstream's, with the handles that the client may hold; none where there is no such.
-    fn sealed<'m>(&self, message: &'m [u8]) -> Option<Cow<'m, str>> {
-        let message = str::from_utf8(message).ok()?;
+    /// A message of the upstream's, with the handles that the client may hold.
+    fn sealed(&self, message: Vec<u8>) -> Result<String, Unsealed> {
+        let message = String::from_utf8(message).map_err(|_| Unsealed::Misfit)?;
+        if self.errand.method == "initialize" {
+            return Ok(handles::without_list(message));
+        }
         let Errand { subject, tasks, .. } = &self.errand;
         handles::sealed(&self.gateway, &self.visit, subject, tasks, message)
     }
 
     /// A message that is not on the record, as the client may have it.
-    async fn unrecorded(&self, message: &str) -> Result<String, RpcError> {
+    async fn unrecorded(&self, message: String) -> Result<String, RpcError> {
         let Subject::List(list) = self.errand.subject else {
-            return Ok(message.to_owned());
+            return Ok(message);
         };
         // An event that only has an id.
         if message.is_empty() {
-            return Ok(String::new());
+            return Ok(message);
         }
         let listed = lists::filtered(&self.gateway, &self.source, &self.visit, list, message);
         listed.await.map_err(|unlisted| match unlisted {

@@ -19,7 +19,7 @@ fn facts(kind: OfferKind) -> ToolFacts {
         name: "guides".parse().unwrap(),
         definition_digest: Digest::of(format!("{kind:?}").as_bytes()),
         read_only: true,
-        tags: Vec::new(),
+        tags: vec!["upstream:guides".to_owned()],
         entity: None,
         classes: Vec::new(),
         argument_defaults: [].into(),
@@ -36,7 +36,7 @@ fn entry(name: &str, definition: &str) -> pb::ContentEntry {
 }
 
 /// Offers two prompts, `doors` resources and a template.
-async fn offer(world: &World, doors: usize) {
+pub(crate) async fn offer(world: &World, doors: usize) {
     let kinds = [OfferKind::Prompts, OfferKind::Resources];
     let source = pb::Source {
         name: "guides".to_owned(),
@@ -74,7 +74,7 @@ async fn offer(world: &World, doors: usize) {
     .await;
 }
 
-async fn world() -> World {
+pub(crate) async fn world() -> World {
     let world = World::start_without_memory(json!({})).await;
     offer(&world, 2).await;
     world
@@ -115,9 +115,10 @@ async fn what_sources_offer_is_announced_and_listed_in_every_version() {
     let world = world().await;
     let initialized = world.message(LEGACY, "initialize", r#""protocolVersion":"2025-11-25""#);
     let changes = json!({ "listChanged": true });
+    let resources = json!({ "subscribe": true, "listChanged": true });
     assert_eq!(
         Reply::to(initialized).await.at("/result/capabilities"),
-        json!({ "tools": changes, "prompts": changes, "resources": changes, "completions": {} })
+        json!({ "tools": changes, "prompts": changes, "resources": resources, "completions": {}, "logging": {} })
     );
     for version in [MODERN, LEGACY, OLDEST] {
         let prompts = Reply::to(ask(&world, version, "prompts/list", &json!({}))).await;
@@ -445,4 +446,41 @@ async fn who_listens_hears_of_the_lists_that_there_are() {
         let told = told.unwrap().unwrap();
         assert_eq!(told["method"], format!("notifications/{list}/list_changed"));
     }
+}
+
+#[tokio::test]
+async fn a_prompt_or_resource_needs_the_scopes_of_its_source() {
+    let scopes = json!({ "tags": { "upstream:guides": ["guides"] } });
+    let mut world = World::start_without_memory(json!({ "scopes": scopes })).await;
+    offer(&world, 2).await;
+    let wanted = [
+        ("prompts/get", r#""name":"greet""#, "greet"),
+        (
+            "resources/read",
+            r#""uri":"guide://door/000""#,
+            "guide://door/000",
+        ),
+    ];
+    for (method, params, name) in wanted {
+        for version in [MODERN, LEGACY] {
+            let asked = || {
+                world
+                    .message(version, method, params)
+                    .header("mcp-name", name)
+            };
+            let refused = Reply::to(asked()).await;
+            assert_eq!(refused.status, 403, "{method}: {refused:?}");
+            let challenge = refused.header("www-authenticate");
+            assert!(challenge.contains(r#"scope="guides""#), "{challenge}");
+            assert_eq!(refused.at("/error/data/reason"), "insufficient_scope");
+        }
+    }
+    assert_eq!(world.tool_runner.got.count(), 0);
+    world.token = world.issuer.token_saying(&json!({ "scope": "guides" }));
+    let (method, params, name) = wanted[0];
+    let asked = world
+        .message(MODERN, method, params)
+        .header("mcp-name", name);
+    assert_eq!(Reply::to(asked).await.status, 200);
+    assert_eq!(world.tool_runner.got.count(), 1);
 }

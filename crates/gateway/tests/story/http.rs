@@ -87,6 +87,25 @@ async fn no_path_but_the_open_ones_answers_a_stranger() {
     assert_eq!(world.policy.asked.count(), 0);
 }
 
+#[test]
+fn every_path_of_the_router_is_tried() {
+    let router = include_str!("../../src/http/mod.rs");
+    let (_, entrances) = router.split_once("const ENTRANCES").unwrap();
+    let (entrances, _) = entrances.split_once("];").unwrap();
+    let mut paths: Vec<&str> = entrances
+        .split('"')
+        .filter(|it| it.starts_with('/'))
+        .collect();
+    paths.retain(|path| *path != "/messages");
+    assert_eq!(paths.len(), CLOSED.len());
+    for (path, tried) in paths.iter().zip(CLOSED) {
+        let path = path.replace("{toolset}", "x").replace("{source}", "x");
+        assert_eq!(path, tried);
+    }
+    // The list, metadata with a path and without, and that of the authorization server.
+    assert_eq!(router.matches(".route(").count(), 4);
+}
+
 #[tokio::test]
 async fn messages_come_by_post_and_nothing_else_is_served() {
     let world = World::start().await;
@@ -94,11 +113,16 @@ async fn messages_come_by_post_and_nothing_else_is_served() {
         for method in METHODS.into_iter().filter(|method| *method != Method::POST) {
             let request = world.http.request(method.clone(), world.url(path));
             let reply = Reply::to(request.bearer_auth(&world.token)).await;
+            let has_sessions = path != "/message";
+            if has_sessions && method == Method::DELETE {
+                assert_eq!(reply.status, 400, "no session to end at {path}");
+                continue;
+            }
             assert_eq!(reply.status, 405, "{method} {path}");
-            let allowed = if path == "/message" {
-                "POST"
+            let allowed = if has_sessions {
+                "GET, POST, DELETE"
             } else {
-                "GET, POST"
+                "POST"
             };
             assert_eq!(reply.header("allow"), allowed, "{method} {path}");
         }

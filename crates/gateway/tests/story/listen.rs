@@ -15,6 +15,8 @@ const ALL: &str = r#""notifications":{"toolsListChanged":true,"promptsListChange
 pub(crate) struct Ear {
     response: Response,
     read: String,
+    /// Of the last event that had one.
+    pub(crate) last_id: String,
 }
 
 impl Ear {
@@ -25,6 +27,7 @@ impl Ear {
         Self {
             response,
             read: String::new(),
+            last_id: String::new(),
         }
     }
 
@@ -43,7 +46,9 @@ impl Ear {
     async fn next_message(&mut self) -> Option<Value> {
         loop {
             let event = self.next_event().await?;
-            if let Some(data) = event.strip_prefix("event: message\ndata: ") {
+            let message = event.split_once("event: message\ndata: ");
+            if let Some((before, data)) = message {
+                assert!(before.is_empty() || before.starts_with("id: "), "{event}");
                 return Some(serde_json::from_str(data).unwrap());
             }
         }
@@ -55,6 +60,9 @@ impl Ear {
             if let Some((event, rest)) = self.read.split_once("\n\n") {
                 let event = event.to_owned();
                 self.read = String::from(rest);
+                if let Some(id) = event.lines().find_map(|line| line.strip_prefix("id: ")) {
+                    id.clone_into(&mut self.last_id);
+                }
                 return Some(event);
             }
             let chunk = self.response.chunk().await.unwrap()?;

@@ -75,7 +75,7 @@ async fn preflight(world: &World, origin: &str) -> Reply {
         .header("access-control-request-method", "POST")
         .header(
             "access-control-request-headers",
-            "authorization, mcp-method",
+            "authorization, mcp-method, x-other, Mcp-Param-Region, mcp-param-a b",
         );
     Reply::to(request).await
 }
@@ -100,9 +100,12 @@ async fn pages_of_a_welcome_origin_may_call_and_read_the_answer() {
             "mcp-protocol-version",
             "mcp-method",
             "mcp-name",
+            "idempotency-key",
+            "mcp-param-region",
         ] {
             assert!(headers.contains(needed), "{needed} in {headers}");
         }
+        assert!(!headers.contains("x-other") && !headers.contains("param-a"));
         // The answers can be read, refusals and their way to a token included.
         let called = world
             .tools_call(MODERN, "reads", "{}")
@@ -116,7 +119,7 @@ async fn pages_of_a_welcome_origin_may_call_and_read_the_answer() {
             assert_eq!(reply.header("access-control-allow-origin"), origin);
             assert_eq!(reply.header("vary"), "origin");
             let exposed = reply.header("access-control-expose-headers");
-            assert_eq!(exposed, "www-authenticate, mcp-session-id");
+            assert_eq!(exposed, "www-authenticate, mcp-session-id, retry-after");
         }
     }
 }

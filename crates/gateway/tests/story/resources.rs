@@ -56,7 +56,11 @@ async fn conversations_are_resources_in_every_version() {
     let capabilities = Reply::to(initialized).await.at("/result/capabilities");
     assert_eq!(
         capabilities,
-        json!({ "tools": { "listChanged": true }, "resources": { "subscribe": true, "listChanged": true } })
+        json!({
+            "logging": {},
+            "tools": { "listChanged": true },
+            "resources": { "subscribe": true, "listChanged": true },
+        })
     );
 }
 

@@ -103,6 +103,7 @@ async fn initialize() {
         "jsonrpc": "2.0",
         "result": {
           "capabilities": {
+            "logging": {},
             "resources": {
               "listChanged": true,
               "subscribe": true
@@ -128,6 +129,10 @@ async fn initialize() {
         assert_eq!(answer[1]["result"]["protocolVersion"], version);
         let mut same = answer.clone();
         same[1]["result"]["protocolVersion"] = LEGACY.into();
+        if version == OLDEST {
+            // Nothing has a title there.
+            same[1]["result"]["serverInfo"]["title"] = "Wardgate".into();
+        }
         assert_eq!(same, newest);
     }
     for version in [MODERN, "2024-11-05", "1.0", ""] {

@@ -12,16 +12,21 @@ use crate::listen::Ear;
 use crate::world::{Reply, World, definition, until};
 
 /// A client with its stream.
-struct Client {
-    ear: Ear,
+pub(crate) struct Client {
+    pub(crate) ear: Ear,
     endpoint: String,
 }
 
 impl Client {
     /// Opens a stream, and agrees on `version`.
-    async fn of(world: &World, version: &str) -> Self {
+    pub(crate) async fn of(world: &World, version: &str) -> Self {
+        Self::able(world, version, json!({})).await
+    }
+
+    /// The same with a client of these capabilities.
+    pub(crate) async fn able(world: &World, version: &str, capabilities: Value) -> Self {
         let mut client = Self::silent(world).await;
-        let hello = json!({ "protocolVersion": version, "capabilities": {} });
+        let hello = json!({ "protocolVersion": version, "capabilities": capabilities });
         let answer = client.ask(world, "initialize", &hello).await;
         assert_eq!(answer["result"]["protocolVersion"], version, "{answer}");
         client
@@ -50,13 +55,13 @@ impl Client {
     }
 
     /// Posts a message at `world`, which takes it.
-    async fn say(&self, world: &World, message: &Value) {
+    pub(crate) async fn say(&self, world: &World, message: &Value) {
         let reply = Reply::to(self.post(world, message)).await;
         assert_eq!((reply.status, reply.text.as_str()), (202, ""), "{message}");
     }
 
     /// Says a request, and gives what comes next.
-    async fn ask(&mut self, world: &World, method: &str, params: &Value) -> Value {
+    pub(crate) async fn ask(&mut self, world: &World, method: &str, params: &Value) -> Value {
         self.say(world, &request(7, method, params)).await;
         self.ear.hears().await.unwrap()
     }
@@ -67,7 +72,7 @@ impl Client {
     }
 }
 
-fn request(id: u32, method: &str, params: &Value) -> Value {
+pub(crate) fn request(id: u32, method: &str, params: &Value) -> Value {
     json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params })
 }
 

@@ -8,6 +8,7 @@ use wardgate_proto::common::v1::ErrorReason;
 use crate::fakes::tool;
 use crate::listen::{Ear, SUBSCRIPTION, get, subscribe};
 use crate::memory::{add, ask, ask_as, create, modern};
+use crate::sessions::begin;
 use crate::world::{LEGACY, MODERN, OLDEST, Reply, World, definition};
 
 const METHODS: [&str; 2] = ["resources/subscribe", "resources/unsubscribe"];
@@ -139,11 +140,12 @@ async fn each_session_has_its_own_subscriptions() {
     for id in ["a", "b"] {
         create(&world, id).await;
     }
-    let in_session = |name: &str| get(&world, "/mcp", Some(LEGACY)).header("mcp-session-id", name);
-    let mut one = Ear::on(in_session("one")).await;
-    let mut two = Ear::on(in_session("two")).await;
-    older(&world, METHODS[0], "one", "a").await;
-    older(&world, METHODS[0], "two", "b").await;
+    let in_session = |id: &str| get(&world, "/mcp", Some(LEGACY)).header("mcp-session-id", id);
+    let (first, second) = (begin(&world, LEGACY).await, begin(&world, LEGACY).await);
+    let mut one = Ear::on(in_session(&first)).await;
+    let mut two = Ear::on(in_session(&second)).await;
+    older(&world, METHODS[0], &first, "a").await;
+    older(&world, METHODS[0], &second, "b").await;
     add(&world, "a", "user", "hello").await;
     assert_eq!(one.hears().await, Some(updated(&uri("a"))));
     add(&world, "b", "user", "hello").await;

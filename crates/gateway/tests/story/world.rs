@@ -73,13 +73,27 @@ impl Issuer {
         self.token_until(subject, roles, self.clock.now().as_seconds() + 3_600)
     }
 
+    /// A token of `dr.lee` with these claims among its own.
+    pub(crate) fn token_saying(&self, claims: &Value) -> String {
+        let mut all = json!({
+            "iss": ISSUER, "aud": AUDIENCE, "sub": "dr.lee", "roles": ["Doctor"],
+            "exp": self.clock.now().as_seconds() + 3_600,
+        });
+        let own = all.as_object_mut().unwrap();
+        own.extend(claims.as_object().unwrap().clone());
+        self.sign(&all)
+    }
+
     pub(crate) fn token_until(&self, subject: &str, roles: &[&str], end: i64) -> String {
+        self.sign(&json!({
+            "iss": ISSUER, "aud": AUDIENCE, "sub": subject, "roles": roles, "exp": end,
+        }))
+    }
+
+    fn sign(&self, claims: &Value) -> String {
         let mut header = Header::new(Algorithm::EdDSA);
         header.kid = Some("k".to_owned());
-        let claims = json!({
-            "iss": ISSUER, "aud": AUDIENCE, "sub": subject, "roles": roles, "exp": end,
-        });
-        jsonwebtoken::encode(&header, &claims, &self.key).unwrap()
+        jsonwebtoken::encode(&header, claims, &self.key).unwrap()
     }
 }
 
@@ -97,9 +111,11 @@ pub(crate) struct World {
     pub(crate) http: reqwest::Client,
     /// Whose tokens it takes.
     auth: Value,
+    /// Where it keeps sessions.
+    store: Value,
     stop: oneshot::Sender<()>,
     served: JoinHandle<()>,
-    _files: tempfile::TempDir,
+    files: tempfile::TempDir,
 }
 
 impl World {
@@ -174,13 +190,14 @@ impl World {
             "listen": "127.0.0.1:0",
             "public_url": "https://mcp.hospital.example",
             "advertise": format!("http://{address}"),
+            "store": format!("sqlite:{}", files.path().join("gateway.sqlite").display()),
             "auth": { "issuers": [
                 { "issuer": ISSUER, "audience": AUDIENCE, "jwks": { "file": jwks } },
             ]},
         });
         let settings = settings.as_object().unwrap().clone();
         written.as_object_mut().unwrap().extend(settings);
-        let auth = written["auth"].clone();
+        let (auth, store) = (written["auth"].clone(), written["store"].clone());
         let config: Config = serde_json::from_value(written).unwrap();
         let key = SessionKey::from_bytes(&[3; 32]);
         let gateway = Gateway::new(config, &bound, neighbours, &key, metrics(), ambient)
@@ -211,15 +228,21 @@ impl World {
             address,
             http,
             auth,
+            store,
             stop,
             served,
-            _files: files,
+            files,
         }
     }
 
-    /// Another gateway for the same callers, among neighbours of its own.
+    /// Another gateway for the same callers with the same store, among neighbours of its own.
     pub(crate) async fn twin(&self) -> Self {
-        Self::start_with(json!({ "auth": self.auth })).await
+        let shared = json!({ "auth": self.auth, "store": self.store });
+        let twin = Self::start_with(shared).await;
+        Self {
+            token: self.token.clone(),
+            ..twin
+        }
     }
 
     pub(crate) fn url(&self, path: &str) -> String {
@@ -292,6 +315,16 @@ impl World {
     /// The same, while the test goes on.
     pub(crate) fn calling(&self, version: &str, tool: &str) -> JoinHandle<Reply> {
         tokio::spawn(Reply::to(self.tools_call(version, tool, "{}")))
+    }
+
+    /// Every byte of the gateway's store.
+    pub(crate) fn stored(&self) -> Vec<u8> {
+        let files = std::fs::read_dir(self.files.path()).unwrap();
+        let files = files.map(|file| file.unwrap().path());
+        let stored = files.filter(|path| path.display().to_string().contains("gateway.sqlite"));
+        stored
+            .flat_map(|path| std::fs::read(path).unwrap())
+            .collect()
     }
 
     /// Tells the gateway to stop.

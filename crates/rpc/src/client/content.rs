@@ -69,6 +69,17 @@ pub struct GetContent<'a> {
     pub interaction: Interaction<'a>,
 }
 
+/// Resources of one source to hear of when they change.
+#[derive(Debug, Clone)]
+pub struct WatchResources<'a> {
+    /// Who asks.
+    pub caller: &'a Caller,
+    /// Name of the source.
+    pub source: &'a str,
+    /// What each permit was decided on, byte for byte `{"uri": …}`, with the right to read it.
+    pub resources: Vec<(Bytes, &'a SignedPermit)>,
+}
+
 /// What is wanted of a prompt, resource or template.
 #[derive(Debug, Clone)]
 pub enum Wanted {
@@ -180,6 +191,21 @@ impl From<GetContent<'_>> for pb::GetContentRequest {
             decided_json: get.decided,
             wanted: Some(wanted),
             interaction: Some(get.interaction.into()),
+        }
+    }
+}
+
+impl From<WatchResources<'_>> for pb::WatchResourcesRequest {
+    fn from(watch: WatchResources<'_>) -> Self {
+        let resources = watch.resources.into_iter();
+        let resources = resources.map(|(decided_json, permit)| pb::WatchedResource {
+            decided_json,
+            permit: Some(permit.into()),
+        });
+        Self {
+            caller: Some(watch.caller.into()),
+            source: watch.source.to_owned(),
+            resources: resources.collect(),
         }
     }
 }

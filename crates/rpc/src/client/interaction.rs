@@ -4,7 +4,7 @@ use bytes::Bytes;
 use wardgate_domain::InvalidMessage;
 use wardgate_proto::toolrunner::v1 as pb;
 
-use super::ResultFacts;
+use super::{Connect, ResultFacts};
 
 /// What a client can take part in while something runs for it.
 #[derive(Debug, Clone, Default)]
@@ -57,6 +57,9 @@ pub struct InputRequired {
     pub state: Bytes,
     /// What the record says of it so far.
     pub facts: ResultFacts,
+    /// It waits for the client's user, who has to let this source act in their name: there are no requests and no
+    /// state, and once they did, the same is asked for anew.
+    pub connect: Option<Connect>,
 }
 
 impl From<Interaction<'_>> for pb::Interaction {
@@ -107,6 +110,7 @@ impl TryFrom<pb::InputRequired> for InputRequired {
             )?,
             state: waits.state,
             facts: waits.facts.ok_or_else(missing)?.try_into()?,
+            connect: waits.connect.map(Connect::from),
         })
     }
 }

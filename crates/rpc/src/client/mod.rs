@@ -1,6 +1,7 @@
 //! The generated clients in the types of `wardgate-domain`.
 
 mod audit;
+mod connections;
 mod content;
 mod interaction;
 mod memory;
@@ -18,7 +19,13 @@ use wardgate_telemetry::trace_context;
 use crate::reason_of;
 
 pub use audit::{AuditClient, AuditFilter, StoredRecord};
-pub use content::{Content, ContentEntry, ContentResult, ContentSource, GetContent, Given, Wanted};
+pub use connections::{
+    Connect, Connection, ConnectionDescription, FinishConnection, Person, RemoveConnections,
+    StartConnection, StartedConnection,
+};
+pub use content::{
+    Content, ContentEntry, ContentResult, ContentSource, GetContent, Given, Wanted, WatchResources,
+};
 pub use interaction::{InputRequired, Interaction, LogMessage, Progress, Resumption};
 pub use memory::{
     Added, Addition, ContextWindow, Hit, Listed, MemoryClient, OnBehalfOf, Page, Session, Turn,

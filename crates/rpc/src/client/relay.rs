@@ -3,11 +3,16 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures::{Stream, TryStreamExt, stream};
+use tonic::Status;
 use wardgate_domain::{CallId, Caller, InvalidMessage, SignedPermit, ToolName};
 use wardgate_proto::common::v1::OfferKind;
 use wardgate_proto::toolrunner::v1 as pb;
 
-use super::ResultFacts;
+use super::{CallError, ResultFacts};
+
+/// Bytes of a message: the largest taken from a server, and room for what is around it.
+const MAX_MESSAGE: u64 = 17 << 20;
 
 /// One exchange to carry.
 #[derive(Debug, Clone)]
@@ -22,7 +27,7 @@ pub struct Relay<'a> {
     pub offer: Offer<'a>,
     /// The right to it.
     pub permit: &'a SignedPermit,
-    /// The arguments the permit was decided on, byte for byte.
+    /// The arguments the permit was decided on, byte for byte. Empty with a message that calls a tool: they are its own.
     pub arguments: Bytes,
     /// What the client sent.
     pub exchange: Exchange,
@@ -35,7 +40,7 @@ pub struct Relay<'a> {
     /// `Mcp-Param-*` as the client sent them.
     pub headers: &'a [(String, String)],
     /// Where a stream is taken up again: the JSON-RPC id, as the client wrote it, of the request whose answer the
-    /// permit governs. A message other than of [`Offer::Connect`] says itself which that is.
+    /// permit governs. A message says itself which that is.
     pub governed_id: Option<&'a str>,
 }
 
@@ -85,6 +90,8 @@ pub struct RelayHead {
     pub session: Option<String>,
     /// What follows.
     pub content: RelayContent,
+    /// `Retry-After` as the server gave it: seconds, or an HTTP date.
+    pub retry_after: Option<String>,
 }
 
 /// What follows a head.
@@ -106,8 +113,8 @@ pub struct RelayEvent {
     /// How long to wait before a reconnection, where the event says so.
     pub retry: Option<Duration>,
     /// One JSON-RPC message; empty where the event only has an id or says when to come back.
-    pub message: Bytes,
-    /// Only with the governed answer.
+    pub message: Vec<u8>,
+    /// Only with the answer to the request.
     pub result: Option<ResultFacts>,
 }
 
@@ -115,8 +122,8 @@ pub struct RelayEvent {
 #[derive(Debug, Clone)]
 pub struct RelayBody {
     /// One JSON-RPC message.
-    pub message: Bytes,
-    /// Only with the governed answer.
+    pub message: Vec<u8>,
+    /// Only with the answer to the request.
     pub result: Option<ResultFacts>,
 }
 
@@ -166,33 +173,87 @@ impl From<Relay<'_>> for pb::RelayRequest {
     }
 }
 
-impl TryFrom<pb::RelayResponse> for Relayed {
-    type Error = InvalidMessage;
+/// The parts that come, each message of them whole.
+pub(super) fn whole(
+    parts: impl Stream<Item = Result<pb::RelayResponse, Status>> + Unpin,
+) -> impl Stream<Item = Result<Relayed, CallError>> {
+    stream::try_unfold(parts, async |mut parts| {
+        let Some(response) = parts.try_next().await? else {
+            return Ok(None);
+        };
+        let (mut part, more) = begun(response)?;
+        if let Some(message) = part.message() {
+            let whole = message.len() as u64 + more;
+            if whole > MAX_MESSAGE {
+                return Err(InvalidMessage::field("more", "is too much").into());
+            }
+            // What grows by and by is held twice.
+            message.reserve_exact(usize::try_from(more).unwrap_or(usize::MAX));
+            while (message.len() as u64) < whole {
+                message.extend_from_slice(&piece(parts.try_next().await?)?);
+            }
+            if message.len() as u64 > whole {
+                return Err(InvalidMessage::field("piece", "is too long").into());
+            }
+        }
+        Ok(Some((part, parts)))
+    })
+}
 
-    fn try_from(response: pb::RelayResponse) -> Result<Self, Self::Error> {
-        use pb::relay_response::Part;
-        let facts = |facts: Option<pb::ResultFacts>| facts.map(TryInto::try_into).transpose();
-        let part = response.part;
-        Ok(
-            match part.ok_or_else(|| InvalidMessage::field("part", "is missing"))? {
-                Part::Head(head) => Self::Head(head.try_into()?),
-                Part::Event(event) => Self::Event(RelayEvent {
+/// A part, and how much of its message is still to come.
+fn begun(response: pb::RelayResponse) -> Result<(Relayed, u64), InvalidMessage> {
+    use pb::relay_response::Part;
+    let facts = |facts: Option<pb::ResultFacts>| facts.map(TryInto::try_into).transpose();
+    let part = response.part;
+    Ok(
+        match part.ok_or_else(|| InvalidMessage::field("part", "is missing"))? {
+            Part::Head(head) => (Relayed::Head(head.try_into()?), 0),
+            Part::Event(event) => {
+                let begun = Relayed::Event(RelayEvent {
                     id: event.id,
                     retry: event.retry_ms.map(Duration::from_millis),
-                    message: event.message,
+                    message: event.message.into(),
                     result: facts(event.result)?,
-                }),
-                Part::Body(body) => Self::Body(RelayBody {
-                    message: body.message,
+                });
+                (begun, event.more)
+            }
+            Part::Body(body) => {
+                let begun = Relayed::Body(RelayBody {
+                    message: body.message.into(),
                     result: facts(body.result)?,
-                }),
-                Part::Failure(failure) => Self::Failed(RelayFailure {
+                });
+                (begun, body.more)
+            }
+            Part::Failure(failure) => {
+                let facts = facts(failure.facts)?;
+                let failed = Relayed::Failed(RelayFailure {
                     text: failure.text,
-                    facts: facts(failure.facts)?
+                    facts: facts
                         .ok_or_else(|| InvalidMessage::field("failure.facts", "is missing"))?,
-                }),
-            },
-        )
+                });
+                (failed, 0)
+            }
+            Part::Piece(_) => return Err(InvalidMessage::field("piece", "follows nothing")),
+        },
+    )
+}
+
+fn piece(response: Option<pb::RelayResponse>) -> Result<Bytes, InvalidMessage> {
+    use pb::relay_response::Part;
+    match response.and_then(|response| response.part) {
+        Some(Part::Piece(piece)) if !piece.is_empty() => Ok(piece),
+        _ => Err(InvalidMessage::field("piece", "is missing")),
+    }
+}
+
+impl Relayed {
+    /// The message that it holds.
+    fn message(&mut self) -> Option<&mut Vec<u8>> {
+        match self {
+            Self::Event(event) => Some(&mut event.message),
+            Self::Body(body) => Some(&mut body.message),
+            Self::Head(_) | Self::Failed(_) => None,
+        }
     }
 }
 
@@ -216,6 +277,72 @@ impl TryFrom<pb::RelayHead> for RelayHead {
                 .ok_or_else(|| InvalidMessage::field("head.status", "is no HTTP status"))?,
             session: Some(head.session).filter(|session| !session.is_empty()),
             content,
+            retry_after: Some(head.retry_after).filter(|wait| !wait.is_empty()),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::StreamExt;
+    use pb::relay_response::Part;
+
+    use super::*;
+
+    async fn told(parts: impl IntoIterator<Item = Part>) -> Vec<Result<Relayed, CallError>> {
+        let parts = parts.into_iter();
+        let parts = parts.map(|part| Ok(pb::RelayResponse { part: Some(part) }));
+        Box::pin(whole(stream::iter(parts))).collect().await
+    }
+
+    fn body(message: &'static str, more: u64) -> Part {
+        Part::Body(pb::RelayBody {
+            message: Bytes::from_static(message.as_bytes()),
+            result: None,
+            more,
+        })
+    }
+
+    fn piece(bytes: &'static str) -> Part {
+        Part::Piece(Bytes::from_static(bytes.as_bytes()))
+    }
+
+    #[tokio::test]
+    async fn a_message_that_comes_in_pieces_is_one() {
+        let event = Part::Event(pb::RelayEvent {
+            message: Bytes::from_static(b"12"),
+            more: 1,
+            ..pb::RelayEvent::default()
+        });
+        let parts = [body("ab", 3), piece("c"), piece("de"), event, piece("3")];
+        let mut told = told(parts).await.into_iter().map(Result::unwrap);
+        let Some(Relayed::Body(body)) = told.next() else {
+            panic!("a body comes first");
+        };
+        assert_eq!(
+            (&*body.message, body.message.capacity()),
+            (&b"abcde"[..], 5)
+        );
+        let Some(Relayed::Event(event)) = told.next() else {
+            panic!("then an event");
+        };
+        assert_eq!(event.message, b"123");
+        assert!(told.next().is_none());
+    }
+
+    #[tokio::test]
+    async fn pieces_that_do_not_make_up_the_message_are_refused() {
+        let cases: [Vec<Part>; 6] = [
+            vec![piece("a")],
+            vec![body("ab", 1)],
+            vec![body("ab", 2), piece("cde")],
+            vec![body("ab", 2), body("cd", 0)],
+            vec![body("ab", 2), piece("")],
+            vec![body("ab", MAX_MESSAGE)],
+        ];
+        for parts in cases {
+            let told = told(parts).await;
+            assert!(matches!(&*told, [Err(_)]), "{told:?}");
+        }
     }
 }

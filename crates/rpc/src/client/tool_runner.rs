@@ -13,14 +13,12 @@ use wardgate_domain::{
 use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_proto::toolrunner::v1::tool_runner_service_client::ToolRunnerServiceClient;
 
+use super::relay;
 use super::{
     CallError, Content, ContentResult, GetContent, InputRequired, Interaction, LogMessage,
-    Progress, Relay, Relayed, open_request, request, within,
+    Progress, Relay, Relayed, WatchResources, open_request, request, within,
 };
 use crate::Link;
-
-/// Bytes of one part of a relayed answer: the largest message taken from a server, and room for what is around it.
-const MAX_RELAYED: usize = 17 << 20;
 
 /// Bytes of the lists of prompts and resources: many times what the tool-runner keeps of a server.
 const MAX_LISTED: usize = 64 << 20;
@@ -28,7 +26,7 @@ const MAX_LISTED: usize = 64 << 20;
 /// Asks the tool-runner.
 #[derive(Debug, Clone)]
 pub struct ToolRunnerClient {
-    client: ToolRunnerServiceClient<Link>,
+    pub(super) client: ToolRunnerServiceClient<Link>,
     limit: Duration,
 }
 
@@ -60,6 +58,8 @@ pub struct Source {
     pub switches: ToolSwitches,
     /// Which clients' messages can be carried to it as they stand.
     pub carriage: Carriage,
+    /// What an MCP server says of itself, as approved; empty where there is nothing.
+    pub instructions: String,
 }
 
 /// Which clients' messages can be carried to an MCP server as they stand.
@@ -316,18 +316,33 @@ impl ToolRunnerClient {
         .await
     }
 
+    /// Tells when resources change: first which of them can be watched, then those that changed, all by the source's
+    /// own URIs. It ends with the first of the permits.
+    pub async fn watch_resources(
+        &self,
+        watch: WatchResources<'_>,
+    ) -> Result<impl Stream<Item = Result<Vec<String>, CallError>> + use<>, CallError> {
+        let mut client = self.client.clone();
+        let message = watch.into();
+        let told = within(self.limit, async move {
+            let told = client.watch_resources(open_request(message)).await?;
+            Ok(told.into_inner())
+        });
+        Ok(told.await?.map(|told| Ok(told?.uris)))
+    }
+
     /// Carries one exchange to an upstream server, until the server ends it. Dropping the stream ends it there too.
     /// An error at once means that nothing was sent.
     pub async fn relay(
         &self,
         relay: Relay<'_>,
     ) -> Result<impl Stream<Item = Result<Relayed, CallError>> + use<>, CallError> {
-        let mut client = self.client.clone().max_decoding_message_size(MAX_RELAYED);
+        let mut client = self.client.clone();
         let message = relay.into();
         let parts = within(self.limit, async move {
             Ok(client.relay(open_request(message)).await?.into_inner())
         });
-        Ok(parts.await?.map(|part| Ok(part?.try_into()?)))
+        Ok(relay::whole(parts.await?))
     }
 }
 
@@ -373,6 +388,7 @@ impl TryFrom<pb::Source> for Source {
         };
         Ok(Self {
             carriage,
+            instructions: source.instructions,
             name: source.name,
             prefix: source.prefix,
             facts,

@@ -20,7 +20,7 @@ use wardgate_domain::{
 use wardgate_redact::PseudonymKey;
 use wardgate_rpc::client::{AuditClient, CallEvent, CallTool, Interaction, ToolRunnerClient};
 use wardgate_rpc::{Link, Peer, link};
-use wardgate_tool_runner::{Config, SealingKey, service};
+use wardgate_tool_runner::{Config, Links, SealingKey, service};
 
 /// Eight rows of ten, redacted: about 1 KiB.
 pub(crate) const GOVERNED: &str = "governed_rows";
@@ -124,8 +124,11 @@ impl World {
                 verifier,
                 PseudonymKey::new([7; 32]),
                 SealingKey::derive(&[7; 32]),
-                AuditClient::new(nobody(), LIMIT),
-                None,
+                Links {
+                    audit: AuditClient::new(nobody(), LIMIT),
+                    memory: None,
+                    replicas: None,
+                },
                 ambient.clone(),
             );
             let (service, _closing) = service.await.unwrap();

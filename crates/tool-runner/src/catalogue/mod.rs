@@ -49,6 +49,7 @@ pub struct Catalogue {
     version: Digest,
     imported: Vec<String>,
     missing: Vec<String>,
+    instructions: BTreeMap<String, String>,
 }
 
 /// What MCP servers add to a catalogue.
@@ -59,6 +60,8 @@ pub(crate) struct Imports {
     pub(crate) sources: Vec<String>,
     /// Those of them that do not answer.
     pub(crate) missing: Vec<String>,
+    /// What the servers of such sources say of themselves, as approved.
+    pub(crate) instructions: BTreeMap<String, String>,
 }
 
 /// A file as it was read.
@@ -182,6 +185,7 @@ impl Catalogue {
             sources,
             imported: Vec::new(),
             missing: Vec::new(),
+            instructions: BTreeMap::new(),
         }
     }
 
@@ -212,7 +216,14 @@ impl Catalogue {
         self.tools.extend(imports.tools);
         self.imported = imports.sources;
         self.missing = imports.missing;
-        self.version = version(&self.tools, &self.toolsets, &self.sources, &self.missing);
+        self.instructions = imports.instructions;
+        let version = version(&self.tools, &self.toolsets, &self.sources, &self.missing);
+        let instructions = format!("{:?}", self.instructions);
+        self.version = if self.instructions.is_empty() {
+            version
+        } else {
+            Digest::of_parts([version.as_bytes().as_slice(), instructions.as_bytes()])
+        };
     }
 
     /// Tools that toolsets name and that there are not: nobody offers them now.
@@ -228,6 +239,11 @@ impl Catalogue {
     /// Names of the sources whose tools are imported.
     pub(crate) fn imported(&self) -> &[String] {
         &self.imported
+    }
+
+    /// What servers say of themselves, as approved, by source.
+    pub(crate) fn instructions(&self) -> &BTreeMap<String, String> {
+        &self.instructions
     }
 
     /// Names of the sources whose tools are imported and that do not answer.

@@ -9,7 +9,6 @@ use super::result_shape::{ResultShape, Shape};
 use super::source::{McpSettings, SourceKind, SourceSettings};
 use super::tool::Tool;
 use crate::content::{CONTENT, Own};
-use crate::mcp::Transport;
 
 /// A source with what it offers besides tools.
 #[derive(Debug, Clone)]
@@ -50,9 +49,7 @@ impl Offers {
             source: source.name.clone(),
             prefix: settings.prefix.clone(),
             classes: settings.classes.clone(),
-            facts: kinds(settings)
-                .map(|kind| facts(kind, &name, settings))
-                .collect(),
+            facts: KINDS.map(|kind| facts(kind, &name, settings)).into(),
             tools: own_names,
         })
     }
@@ -62,28 +59,14 @@ impl Offers {
         Digest::of(format!("{self:?}").as_bytes())
     }
 
-    fn carriage(&self) -> pb::Carriage {
-        match self.facts(OfferKind::Connect) {
-            Some(_) => pb::Carriage::All,
-            None => pb::Carriage::Unspecified,
-        }
-    }
-
     /// What the policy needs to know of this kind of offer; none where there is none.
     pub(crate) fn facts(&self, kind: OfferKind) -> Option<&ToolFacts> {
         self.facts.iter().find(|facts| facts.kind == kind)
     }
 }
 
-/// A program has no route of its own: whoever connects shares it with everyone else.
-fn kinds(settings: &McpSettings) -> impl Iterator<Item = OfferKind> {
-    let has_route = matches!(settings.transport, Transport::Http(_));
-    let of_all = [OfferKind::Resources, OfferKind::Prompts];
-    has_route
-        .then_some(OfferKind::Connect)
-        .into_iter()
-        .chain(of_all)
-}
+/// What of an MCP server there are rights to.
+const KINDS: [OfferKind; 3] = [OfferKind::Connect, OfferKind::Resources, OfferKind::Prompts];
 
 fn facts(kind: OfferKind, name: &ToolName, settings: &McpSettings) -> ToolFacts {
     let mut tags = settings.tags.clone();
@@ -128,9 +111,10 @@ impl From<&Offers> for pb::Source {
             tools: tools
                 .map(|(own, name)| (own.clone(), name.to_string()))
                 .collect(),
+            instructions: String::new(),
             // They change more often than the catalogue.
             switches: Vec::new(),
-            carriage: offers.carriage().into(),
+            carriage: pb::Carriage::Unspecified.into(),
         }
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use prost::Message;
 use tracing::warn;
-use wardgate_domain::{ColumnClass, Digest, OfferKind, source_uri};
+use wardgate_domain::{Caller, ColumnClass, Digest, OfferKind, source_uri};
 use wardgate_proto::toolrunner::v1 as pb;
 
 use super::own::Listed;
@@ -34,6 +34,18 @@ pub(super) enum Origin {
 }
 
 impl Origin {
+    /// As this caller reaches it.
+    pub(super) fn of(&self, caller: &Caller) -> Result<Self, Error> {
+        Ok(match self {
+            Self::Own(_) => self.clone(),
+            Self::Upstream(of) => {
+                let own = of.of(caller);
+                let own = own.map_err(|error| Error::HttpSource(error.to_string()))?;
+                Self::Upstream(Arc::new(own))
+            }
+        })
+    }
+
     /// What every text of it is.
     pub(super) fn class(&self) -> &ColumnClass {
         match self {

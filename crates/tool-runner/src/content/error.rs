@@ -14,6 +14,9 @@ pub(crate) enum GetError {
     /// The arguments do not fit.
     #[error("{0}")]
     Invalid(String),
+    /// What a client answered comes too late, twice, or to something else than what asked.
+    #[error("Nothing waits for these answers any more. Ask again from the start.")]
+    NotWaiting,
     /// The source failed.
     #[error("{words}")]
     Failed {
@@ -42,6 +45,7 @@ impl GetError {
         match self {
             Self::Unknown => (pb::OutcomeStatus::InvalidArguments, "unknown"),
             Self::Invalid(_) => (pb::OutcomeStatus::InvalidArguments, "invalid_arguments"),
+            Self::NotWaiting => (pb::OutcomeStatus::ToolError, "not_waiting"),
             Self::Failed { status, kind, .. } => (*status, kind),
         }
     }

@@ -6,6 +6,7 @@
 //!                                   │
 //!   GetContent ─▶ story: source ─▶ permit ─▶ get ─▶ redact ─▶ result
 //!                           └ refused: nothing was got
+//!   WatchResources ─▶ watch: source ─▶ permits ─▶ which are watched ─▶ changed ─▶ changed ─▶ …
 //! ```
 
 mod contents;
@@ -14,12 +15,14 @@ mod own;
 mod released;
 mod story;
 mod upstream;
+mod watch;
 
 pub(crate) use contents::Contents;
 pub(crate) use error::GetError;
 pub(crate) use own::Own;
 pub(crate) use story::{Asked, admit};
-pub(crate) use upstream::{Following, in_content, in_meta};
+pub(crate) use upstream::{Following, in_content, in_definition};
+pub(crate) use watch::{InForce, WatchAsked, admit as admit_watch};
 
 /// The column whose class governs every text that is read here.
 pub(crate) const CONTENT: &str = "content";

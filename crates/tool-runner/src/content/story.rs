@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tracing::info;
 use wardgate_domain::{
-    CallId, CallToRun, Caller, InvalidId, InvalidMessage, OfferKind, Permit, SignedPermit,
+    CallId, CallToRun, Caller, Digest, InvalidId, InvalidMessage, OfferKind, Permit, SignedPermit,
     Timestamp,
 };
 use wardgate_proto::toolrunner::v1 as pb;
@@ -21,9 +21,11 @@ use wardgate_telemetry::names;
 
 use super::contents::Origin;
 use super::released::{Censor, count};
+use super::upstream::Found;
 use super::{GetError, Own};
 use crate::Error;
 use crate::compiled::CompiledPermit;
+use crate::interaction::{Interaction, Parking, Talk, Waits};
 use crate::loaded::Loaded;
 use crate::result::Stopwatch;
 
@@ -39,6 +41,8 @@ pub(crate) struct Asked {
     /// What the policy decided on, byte for byte.
     decided: Bytes,
     wish: Wish,
+    /// What the client can take part in.
+    interaction: Option<Interaction>,
 }
 
 /// What is wanted, each by the source's own name for it.
@@ -56,7 +60,7 @@ pub(super) enum Named {
 }
 
 impl Named {
-    fn read(decided: &[u8]) -> Option<Self> {
+    pub(super) fn read(decided: &[u8]) -> Option<Self> {
         #[derive(Deserialize)]
         #[serde(deny_unknown_fields)]
         struct Decided {
@@ -126,6 +130,7 @@ impl TryFrom<pb::GetContentRequest> for Asked {
             permit: request.permit.and_then(|permit| permit.try_into().ok()),
             decided: request.decided_json,
             wish,
+            interaction: request.interaction.map(TryInto::try_into).transpose()?,
         })
     }
 }
@@ -136,6 +141,9 @@ pub(crate) struct Admitted {
     origin: Origin,
     permit: Permit,
     compiled: Arc<CompiledPermit>,
+    /// The permit restricts what may be seen.
+    is_restricted: bool,
+    parking: Arc<Parking>,
     max_bytes: usize,
     stopwatch: Stopwatch,
 }
@@ -144,6 +152,7 @@ pub(crate) struct Admitted {
 pub(crate) fn admit(
     mut asked: Asked,
     loaded: &Loaded,
+    parking: &Arc<Parking>,
     max_bytes: usize,
     now: Timestamp,
 ) -> Result<Admitted, Error> {
@@ -163,7 +172,9 @@ pub(crate) fn admit(
     let (permit, compiled) = loaded.compiled().admit(signed, to_run, None, now)?;
     stopwatch.lap("permit");
     Ok(Admitted {
-        origin: origin.clone(),
+        is_restricted: compiled.restricts(&permit, &facts.classes),
+        parking: Arc::clone(parking),
+        origin: origin.of(&asked.caller)?,
         asked,
         permit,
         compiled,
@@ -182,7 +193,11 @@ impl Admitted {
         );
         let got = self.find().await;
         self.stopwatch.lap("execute");
-        let mut answer = match got.and_then(|result| self.release(result)) {
+        let answer = got.and_then(|found| match found {
+            Found::Value(value) => self.release(value),
+            Found::Waits(waits) => Ok(waiting(waits)),
+        });
+        let mut answer = match answer {
             Ok(released) => released,
             Err(error) => {
                 let (status, kind) = error.told();
@@ -199,23 +214,60 @@ impl Admitted {
         };
         if let Some(facts) = &mut answer.facts {
             facts.stages = self.stopwatch.into_stages();
+            if let Some(waits) = &mut answer.input_required {
+                waits.facts = Some(facts.clone());
+            }
         }
         answer
     }
 
-    async fn find(&self) -> Result<Value, GetError> {
-        match (&self.asked.wish, &self.origin) {
-            (Wish::Prompt { name, arguments }, Origin::Own(own)) => own.get_prompt(name, arguments),
+    async fn find(&self) -> Result<Found, GetError> {
+        let talk = self.talk()?;
+        let talk = talk.as_ref();
+        let found = match (&self.asked.wish, &self.origin) {
             (Wish::Prompt { name, arguments }, Origin::Upstream(of)) => {
-                of.get_prompt(name, arguments).await
+                return of.get_prompt(name, arguments, talk).await;
             }
+            (Wish::Resource { uri }, Origin::Upstream(of)) => {
+                return of.read_resource(uri, talk).await;
+            }
+            (Wish::Prompt { name, arguments }, Origin::Own(own)) => own.get_prompt(name, arguments),
             (Wish::Resource { uri }, Origin::Own(own)) => own.read_resource(uri),
-            (Wish::Resource { uri }, Origin::Upstream(of)) => of.read_resource(uri).await,
             (Wish::Completion { of, wanted }, Origin::Own(own)) => complete(own, of, wanted),
             (Wish::Completion { of, wanted }, Origin::Upstream(upstream)) => {
                 upstream.complete(of, wanted).await
             }
+        };
+        found.map(Found::Value)
+    }
+
+    /// Where the source may talk to the client. What waited goes on only there.
+    fn talk(&self) -> Result<Option<Talk<'_>>, GetError> {
+        let Some(interaction) = &self.asked.interaction else {
+            return Ok(None);
+        };
+        let can_talk = !matches!(self.asked.wish, Wish::Completion { .. })
+            && matches!(self.origin, Origin::Upstream(_));
+        let arguments = match &self.asked.wish {
+            Wish::Prompt { arguments, .. } => arguments,
+            Wish::Resource { .. } | Wish::Completion { .. } => &Bytes::new(),
+        };
+        let definition = self.permit.terms().definition_digest;
+        let subject = [
+            &definition.to_string(),
+            &Digest::of(&self.asked.decided).to_string(),
+            &Digest::of(arguments).to_string(),
+        ];
+        let subject = subject.map(String::as_str);
+        let talk = Talk::new(interaction, &self.parking, &self.asked.caller, &subject);
+        if can_talk && !self.is_restricted {
+            return Ok(Some(talk));
         }
+        if talk.resumes() {
+            talk.give_up();
+            return Err(GetError::NotWaiting);
+        }
+        Ok(None)
     }
 
     /// Redacts what was found and makes the result of it.
@@ -264,6 +316,23 @@ impl Admitted {
             facts: Some(facts),
             ..pb::GetContentResponse::default()
         })
+    }
+}
+
+/// It goes on with the client's answers.
+fn waiting(waits: Waits) -> pb::GetContentResponse {
+    pb::GetContentResponse {
+        input_required: Some(pb::InputRequired {
+            input_requests_json: waits.requests.into(),
+            state: waits.state,
+            facts: None,
+            connect: None,
+        }),
+        facts: Some(pb::ResultFacts {
+            status: pb::OutcomeStatus::Ok.into(),
+            ..pb::ResultFacts::default()
+        }),
+        ..pb::GetContentResponse::default()
     }
 }
 

@@ -1,10 +1,10 @@
 //! The client of one configured service: its headers and its credentials on every request.
 
+use http::HeaderMap;
 use http::header::AUTHORIZATION;
-use http::{HeaderMap, StatusCode};
 use wardgate_domain::Ambient;
 
-use super::auth::{Auth, AuthSettings, CallerToken};
+use super::auth::{Auth, AuthSettings, OnBehalf};
 use super::{Egress, EgressError, EgressSettings, Request, Response};
 
 /// What a service is reached with. Header values can be secrets, so none is shown.
@@ -43,12 +43,12 @@ impl Client {
         })
     }
 
-    /// Sends a request for `caller`, whose token only a token exchange looks at. A 401 to a token we had
-    /// asked for is tried once more with a new one: the service did nothing, and may have revoked it.
+    /// Sends a request for `caller`, whom only credentials look at that stand for them. Where other credentials can
+    /// do, it is tried once more.
     pub(crate) async fn send(
         &self,
         mut request: Request,
-        caller: Option<CallerToken<'_>>,
+        caller: Option<OnBehalf<'_>>,
     ) -> Result<Response, EgressError> {
         for (name, value) in &self.headers {
             if !request.headers.contains_key(name) {
@@ -63,7 +63,7 @@ impl Client {
             return self.egress.send(request).await;
         }
         let response = self.egress.send(request.clone()).await?;
-        if response.status != StatusCode::UNAUTHORIZED {
+        if !self.auth.may_do(response.status, &response.headers)? {
             return Ok(response);
         }
         if let Some(renewed) = self

@@ -89,6 +89,11 @@ impl From<EgressError> for ExecutorError {
             EgressError::Broken(_) => Self::Broken(cause),
             EgressError::TooLarge(_) => Self::TooLarge,
             EgressError::Encoded => Self::BadResult(cause),
+            EgressError::Auth(AuthError::NotConnected { scope }) => Self::NotConnected { scope },
+            EgressError::Auth(AuthError::NoStore) => Self::Unavailable {
+                text: cause,
+                pause: None,
+            },
             EgressError::Auth(AuthError::NoCallerToken) => refused(
                 "no_credentials",
                 "the service needs the caller's token, which did not come with the call",

@@ -31,7 +31,11 @@ use tokio::time::{Instant, timeout_at};
 use url::Url;
 
 pub(crate) use address::PrivateAddresses;
-pub(crate) use auth::{Auth, AuthSettings, CallerToken, OAuthClient, Secret};
+pub(crate) use auth::{
+    Auth, AuthError, AuthSettings, Bound, ClientKey, ClientProof, CodeSettings, ConnectError,
+    EnterpriseSettings, OAuthClient, OnBehalf, OpenAuth, PerUser, RegisteredClient, Return, Secret,
+    ServerSettings, SubjectToken, Wish,
+};
 pub(crate) use client::{Client, ClientSettings};
 pub(crate) use error::EgressError;
 pub(crate) use guard::{AllowedHost, Guard, NotAHost};

@@ -15,6 +15,10 @@ pub(crate) enum ExecutorError {
     /// The source has no room for another call now; it asks to be left alone for so long.
     #[error("the source is busy, and asks for a pause of {0:?}")]
     Busy(Duration),
+    /// Nothing was sent: the caller has to let this source act in their name first. Where the source says so, with
+    /// these scopes besides those they granted.
+    #[error("the caller has not connected the source yet")]
+    NotConnected { scope: Option<String> },
     /// The source gave up at the time limit.
     #[error("the source stopped at its time limit")]
     Timeout,
@@ -48,6 +52,9 @@ pub(crate) enum ExecutorError {
     /// What came back is larger than a result may be.
     #[error("the result is larger than a result may be")]
     TooLarge,
+    /// What was to go on waits for nobody any more; whether it happened in part is open.
+    #[error("nothing waits for these answers")]
+    NotWaiting,
     /// The source failed in words of its own. They may hold anything, so they are governed like the column
     /// `error` of a row, and never logged.
     #[error("the source reported an error")]
@@ -62,9 +69,11 @@ impl ExecutorError {
             Self::Busy(pause) => Health::Busy(*pause),
             Self::Unavailable { pause, .. } => pause.map_or(Health::Down, Health::Busy),
             Self::Refused { .. }
+            | Self::NotConnected { .. }
             | Self::BadArgument { .. }
             | Self::BadResult(_)
             | Self::TooLarge
+            | Self::NotWaiting
             | Self::Reported(_) => Health::Up,
         }
     }

@@ -34,17 +34,20 @@ use wardgate_rpc::client::MemoryClient;
 
 use crate::Error;
 use crate::catalogue::{Fields, Scope, Shape, SourceKind, SourceSettings, Statement};
+use crate::egress::{AuthSettings, OpenAuth, PerUser};
 use crate::grpc::GrpcServer;
+use crate::interaction::Talk;
 use crate::kept_results::KeptResults;
 use crate::mcp::Upstream;
 use crate::platform::Platform;
 use crate::resilience::SourceGuard;
 use crate::sql::Database;
+use crate::store::Store;
 
 pub(crate) use error::ExecutorError;
 pub(crate) use http::HttpSource;
 pub(crate) use mcp::tool as mcp_tool;
-pub(crate) use output::{Beyond, Caps, Flow, Kept, Output, Progress};
+pub(crate) use output::{Audience, Beyond, Caps, Flow, Kept, Output, Progress, Said};
 pub(crate) use sql::Pushed;
 
 /// Every kind of execution.
@@ -92,6 +95,16 @@ pub(crate) trait Plan: Debug + Send + Sync {
         false
     }
 
+    /// Its source is called with credentials that stand for the caller.
+    fn stands_for_caller(&self) -> bool {
+        self.needs_caller_token()
+    }
+
+    /// Its source may talk to the client while it runs.
+    fn talks(&self) -> bool {
+        false
+    }
+
     /// What runs it.
     fn open(&self, sources: &Sources) -> Result<Arc<dyn Executor>, Error>;
 }
@@ -126,6 +139,8 @@ pub(crate) struct Invocation<'a> {
     pub(crate) pushed: Option<&'a Pushed>,
     /// The caller's results that were too large for an answer.
     pub(crate) kept_results: KeptResults<'a>,
+    /// Where the client can take part.
+    pub(crate) talk: Option<&'a Talk<'a>>,
 }
 
 /// The open sources of a catalogue, and what the process knows of itself.
@@ -133,12 +148,15 @@ pub(crate) struct Invocation<'a> {
 pub(crate) struct Sources {
     platform: Arc<Platform>,
     memory: Option<MemoryClient>,
+    /// Where tokens of callers are kept.
+    store: Option<Store>,
     open: BTreeMap<String, OpenSource>,
 }
 
 #[derive(Clone)]
 struct OpenSource {
     settings: SourceSettings,
+    per_user: Option<Arc<PerUser>>,
     limit: Duration,
     source: Source,
     guard: Arc<SourceGuard>,
@@ -156,10 +174,15 @@ pub(crate) enum Source {
 }
 
 impl Sources {
-    pub(crate) fn new(platform: &Arc<Platform>, memory: Option<MemoryClient>) -> Self {
+    pub(crate) fn new(
+        platform: &Arc<Platform>,
+        memory: Option<MemoryClient>,
+        store: Option<Store>,
+    ) -> Self {
         Self {
             platform: Arc::clone(platform),
             memory,
+            store,
             open: BTreeMap::new(),
         }
     }
@@ -177,8 +200,9 @@ impl Sources {
             .and_then(|previous| previous.open.get(&settings.name))
             .filter(|open| open.settings == settings && open.limit == limit);
         let name = settings.name.clone();
-        let (source, guard) = if let Some(open) = kept {
-            (open.source.clone(), Arc::clone(&open.guard))
+        let (source, guard, per_user) = if let Some(open) = kept {
+            let guard = Arc::clone(&open.guard);
+            (open.source.clone(), guard, open.per_user.clone())
         } else {
             let guard = SourceGuard::new(
                 name.clone(),
@@ -186,18 +210,46 @@ impl Sources {
                 settings.breaker.clone(),
                 ambient.clone(),
             );
-            (Source::open(&settings, limit, ambient)?, Arc::new(guard))
+            let mut opened = settings.clone();
+            let per_user = self.per_user_of(&mut opened, ambient);
+            let source = Source::open(&opened, limit, ambient)?;
+            (source, Arc::new(guard), per_user)
         };
         self.open.insert(
             name,
             OpenSource {
                 settings,
+                per_user,
                 limit,
                 source,
                 guard,
             },
         );
         Ok(())
+    }
+
+    /// Opens the credentials that callers grant, and has them used by whatever is opened with these settings.
+    fn per_user_of(
+        &self,
+        settings: &mut SourceSettings,
+        ambient: &Ambient,
+    ) -> Option<Arc<PerUser>> {
+        let name = settings.name.clone();
+        let store = self.store.clone()?;
+        let http = settings.kind.http_mut()?;
+        let AuthSettings::AuthorizationCode(code) = &http.client.auth else {
+            return None;
+        };
+        let limits = &http.client.egress;
+        let per_user = PerUser::open(&name, &http.url, code, limits, store, ambient);
+        let per_user = Arc::new(per_user);
+        http.client.auth = AuthSettings::Open(OpenAuth::PerUser(Arc::clone(&per_user)));
+        Some(per_user)
+    }
+
+    /// What callers granted the source of that name.
+    pub(crate) fn per_user(&self, name: &str) -> Option<&Arc<PerUser>> {
+        self.open.get(name)?.per_user.as_ref()
     }
 
     pub(crate) fn has(&self, name: &str) -> bool {

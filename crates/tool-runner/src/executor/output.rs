@@ -11,10 +11,14 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tokio::sync::mpsc;
+use wardgate_domain::{ColumnClass, Permit};
 use wardgate_redact::{Redacted, RedactionCounts, Row};
 
 use super::ExecutorError;
 use crate::catalogue::{ResultShape, Shape};
+use crate::compiled::CompiledPermit;
+use crate::interaction::Waits;
+use crate::mcp::LogMessage;
 use crate::result;
 use crate::row_rule::{RowGate, Undecided, Verdict};
 
@@ -31,6 +35,39 @@ pub(crate) struct Progress {
     pub(crate) done: f64,
     pub(crate) total: Option<f64>,
     pub(crate) message: String,
+}
+
+/// What a run says before its end.
+#[derive(Debug)]
+pub(crate) enum Said {
+    Progress(Progress),
+    Log(LogMessage),
+}
+
+/// Whoever listens to a run.
+#[derive(Clone, Copy)]
+pub(crate) struct Audience<'a> {
+    pub(crate) listener: &'a mpsc::Sender<Said>,
+    pub(crate) permit: &'a Permit,
+    pub(crate) compiled: &'a CompiledPermit,
+    /// The classes that a result can carry.
+    pub(crate) carried: &'a [ColumnClass],
+}
+
+impl Audience<'_> {
+    /// Tells it. What nobody takes in time is of no use later, so it never waits.
+    fn hears(&self, said: Said) {
+        let _ = self.listener.try_send(said);
+    }
+
+    fn may_hear_words(&self) -> bool {
+        !self.is_restricted()
+    }
+
+    /// Whether the permit restricts what may be seen.
+    pub(crate) fn is_restricted(&self) -> bool {
+        self.compiled.restricts(self.permit, self.carried)
+    }
 }
 
 /// How much a result may be.
@@ -58,7 +95,7 @@ pub(crate) struct Output<'a> {
     caps: Caps,
     /// Rows that were asked for.
     page: Option<usize>,
-    progress: Option<&'a mpsc::Sender<Progress>>,
+    audience: Option<Audience<'a>>,
     kept: Kept,
 }
 
@@ -83,6 +120,8 @@ pub(crate) struct Kept {
     pub(crate) single: bool,
     /// The tool itself says that it failed.
     pub(crate) is_error: bool,
+    /// What the client is asked before there is anything else.
+    pub(crate) waits: Option<Waits>,
 }
 
 impl<'a> Output<'a> {
@@ -90,14 +129,14 @@ impl<'a> Output<'a> {
         shape: &'a ResultShape,
         gate: Option<&'a RowGate>,
         caps: Caps,
-        progress: Option<&'a mpsc::Sender<Progress>>,
+        audience: Option<Audience<'a>>,
     ) -> Self {
         Self {
             shape,
             gate,
             caps,
             page: None,
-            progress,
+            audience,
             kept: Kept::default(),
         }
     }
@@ -212,16 +251,28 @@ impl<'a> Output<'a> {
         self.kept.released = Some((rows, counts));
     }
 
-    /// Tells how far the run is, to whoever listens. It never waits.
+    /// Tells how far the run is, to whoever listens; in words too, unless the permit restricts what may be seen.
     pub(crate) fn progress(&mut self, progress: f64, total: Option<f64>, message: &str) {
-        if let Some(listener) = self.progress {
-            // Progress that nobody takes in time is of no use later.
-            let _ = listener.try_send(Progress {
+        if let Some(audience) = self.audience {
+            let may_pass = message.is_empty() || audience.may_hear_words();
+            audience.hears(Said::Progress(Progress {
                 done: progress,
                 total,
-                message: message.to_owned(),
-            });
+                message: if may_pass { message } else { "" }.to_owned(),
+            }));
         }
+    }
+
+    /// Passes on what the source logs, unless the permit restricts what may be seen.
+    pub(crate) fn log(&mut self, message: LogMessage) {
+        if let Some(audience) = self.audience.filter(Audience::may_hear_words) {
+            audience.hears(Said::Log(message));
+        }
+    }
+
+    /// The run goes on once the client has answered.
+    pub(crate) fn waits(&mut self, waits: Waits) {
+        self.kept.waits = Some(waits);
     }
 
     /// More bytes than this are never needed.

@@ -97,6 +97,7 @@ impl TestTool {
                 policy_hash: Digest::of(b""),
                 now: self.shared.ambient.now(),
             },
+            talk: None,
         };
         let caps = Caps {
             rows: 1_000,

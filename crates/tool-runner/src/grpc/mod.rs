@@ -35,7 +35,7 @@ use tonic::{Code, Request, Status, Streaming};
 use wardgate_domain::Ambient;
 
 use crate::catalogue::GrpcSettings;
-use crate::egress::{Auth, CallerToken, EgressError, Guard};
+use crate::egress::{Auth, EgressError, Guard, OnBehalf};
 
 pub(crate) use descriptors::DescriptorFile;
 pub(crate) use error::GrpcError;
@@ -99,7 +99,7 @@ impl GrpcServer {
         &self,
         name: &MethodName,
         message: &Value,
-        caller: Option<CallerToken<'_>>,
+        caller: Option<OnBehalf<'_>>,
         deadline: Instant,
     ) -> Result<Answers<'_>, GrpcError> {
         let authorization = self.authorization(caller, None).await?;
@@ -121,7 +121,7 @@ impl GrpcServer {
 
     async fn authorization(
         &self,
-        caller: Option<CallerToken<'_>>,
+        caller: Option<OnBehalf<'_>>,
         rejected: Option<&HeaderValue>,
     ) -> Result<Option<HeaderValue>, EgressError> {
         Ok(self.auth.authorization(caller, rejected).await?)

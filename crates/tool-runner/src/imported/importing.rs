@@ -8,8 +8,23 @@ use wardgate_domain::ToolName;
 use crate::catalogue::{Catalogue, McpSettings, Offered, PinMode, SourceKind};
 use crate::pins::{Definition, JudgedTool, Names, Offer, Pins};
 
-/// Definitions as a server sent them, each one JSON object.
-pub(super) type List = Arc<[String]>;
+/// What a server offers, as it sent it.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct List {
+    /// Definitions of tools, each one JSON object.
+    pub(super) tools: Arc<[String]>,
+    /// What it says of itself.
+    pub(super) instructions: Option<Arc<str>>,
+}
+
+impl FromIterator<String> for List {
+    fn from_iter<T: IntoIterator<Item = String>>(tools: T) -> Self {
+        Self {
+            tools: tools.into_iter().collect(),
+            instructions: None,
+        }
+    }
+}
 
 /// A source whose tools are imported.
 pub(super) struct Importing {
@@ -53,7 +68,17 @@ impl Importing {
     }
 }
 
-/// Judges the tools of each source. One without a list is taken to offer what was approved of it.
+/// What was approved of `source`.
+fn approved(pins: &Pins, source: &str) -> List {
+    let instructions = pins.instructions(source);
+    let instructions = instructions.and_then(Definition::instructions);
+    List {
+        instructions: instructions.map(Arc::from),
+        ..pins.of(source).map(Definition::text).collect()
+    }
+}
+
+/// Judges the tools of each source, and what its server says of itself. One without a list is taken to offer what was approved of it.
 pub(super) fn judge(
     importing: &[Importing],
     catalogue: &Catalogue,
@@ -70,16 +95,19 @@ pub(super) fn judge(
     }
     let mut judged = Vec::new();
     for source in importing {
-        let list = list(&source.name)
-            .unwrap_or_else(|| pins.of(&source.name).map(Definition::text).collect());
-        let definitions: Vec<&str> = list.iter().map(String::as_str).collect();
+        let list = list(&source.name).unwrap_or_else(|| approved(pins, &source.name));
+        let definitions: Vec<&str> = list.tools.iter().map(String::as_str).collect();
         let offer = Offer {
             source: &source.name,
             prefix: &source.settings.prefix,
             only: source.only.as_ref(),
             definitions: &definitions,
         };
-        judged.push(pins.judge(offer, &mut names));
+        let mut tools = pins.judge(offer, &mut names);
+        if let Some(text) = &list.instructions {
+            tools.push(pins.judge_instructions(&source.name, text, &names));
+        }
+        judged.push(tools);
     }
     judged
 }

@@ -66,7 +66,10 @@ impl Listing for Tools {
 
     async fn ask(upstream: &Upstream, deadline: Instant) -> Result<List, UpstreamError> {
         let tools = upstream.list_tools(deadline).await?;
-        Ok(tools.iter().map(|tool| tool.raw.get().to_owned()).collect())
+        Ok(List {
+            instructions: upstream.instructions(),
+            ..tools.iter().map(|tool| tool.raw.get().to_owned()).collect()
+        })
     }
 }
 
@@ -130,8 +133,14 @@ impl Importer {
             judged = judge(&pins);
         }
         let mut tools = Vec::new();
+        let mut instructions = BTreeMap::new();
         for (source, judged) in importing.iter().zip(&mut judged) {
             tools.extend(approved(source, judged, &pins));
+            let said = judged.iter().filter(|it| it.judged == Judged::Approved);
+            let mut said = said.filter_map(|it| it.definition.as_ref()?.instructions());
+            if let Some(said) = said.next() {
+                instructions.insert(source.name.clone(), said.to_owned());
+            }
         }
         let digest = Digest::of(lock.as_bytes());
         if !lock.is_empty() && state.lock.replace(digest) != Some(digest) {
@@ -144,6 +153,7 @@ impl Importer {
         let missing = self.roster.missing();
         catalogue.import(Imports {
             tools,
+            instructions,
             missing: importing
                 .iter()
                 .filter(|it| missing.contains(&it.name))

@@ -88,7 +88,8 @@ impl Review {
                 tools.clear();
             }
             for tool in &mut tools {
-                let imported = tool.definition.as_ref();
+                let definition = tool.definition.as_ref();
+                let imported = definition.filter(|it| it.instructions().is_none());
                 let imported =
                     imported.map(|it| Tool::imported(it, &source.name, &source.settings));
                 if let Some(Err(reason)) = imported {
@@ -202,7 +203,7 @@ async fn ask(
     importing: &[Importing],
     ambient: &Ambient,
 ) -> Result<BTreeMap<String, Result<List, String>>, Error> {
-    let mut sources = Sources::new(&Arc::new(Platform::new()), None);
+    let mut sources = Sources::new(&Arc::new(Platform::new()), None, None);
     for settings in catalogue.sources() {
         if importing.iter().any(|source| source.name == settings.name) {
             sources.open(settings.clone(), PATIENCE, ambient, None)?;
@@ -212,7 +213,10 @@ async fn ask(
     let answers = importing.iter().map(async |source| {
         let upstream = sources.mcp(&source.name)?;
         let answer = match upstream.list_tools(deadline).await {
-            Ok(tools) => Ok(tools.iter().map(|tool| tool.raw.get().to_owned()).collect()),
+            Ok(tools) => Ok(List {
+                instructions: upstream.instructions(),
+                ..tools.iter().map(|tool| tool.raw.get().to_owned()).collect()
+            }),
             Err(error) => Err(error.to_string()),
         };
         upstream.close().await;

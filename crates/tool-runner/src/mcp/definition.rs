@@ -25,6 +25,8 @@ pub(crate) struct ToolDefinition {
     pub(crate) raw: Box<RawValue>,
     /// Arguments that 2026-07-28 over HTTP wants repeated as headers.
     pub(super) headers: Vec<ParamHeader>,
+    /// It runs as a task only, which is followed to its end here.
+    pub(super) is_task: bool,
 }
 
 /// One page of a list.
@@ -56,16 +58,17 @@ impl Page {
 }
 
 /// The tools of `entries` that can be offered, in their order. `over_http` adds the rule for arguments
-/// that are repeated as headers.
+/// that are repeated as headers; `has_tasks` says that the server's tasks can be followed.
 pub(super) fn tools(
     events: &Events,
     entries: Vec<Box<RawValue>>,
     over_http: bool,
+    has_tasks: bool,
 ) -> Vec<ToolDefinition> {
     let mut seen = HashSet::new();
     let mut tools = Vec::with_capacity(entries.len());
     for (index, entry) in entries.into_iter().enumerate() {
-        match tool(entry, over_http) {
+        match tool(entry, over_http, has_tasks) {
             Ok(tool) if seen.insert(tool.name.clone()) => tools.push(tool),
             Ok(_) => events.left_out(index, "an earlier tool of the list has its name"),
             Err(why) => events.left_out(index, why),
@@ -74,7 +77,11 @@ pub(super) fn tools(
     tools
 }
 
-fn tool(raw: Box<RawValue>, over_http: bool) -> Result<ToolDefinition, &'static str> {
+fn tool(
+    raw: Box<RawValue>,
+    over_http: bool,
+    has_tasks: bool,
+) -> Result<ToolDefinition, &'static str> {
     #[derive(Deserialize)]
     struct Checked {
         name: String,
@@ -104,7 +111,8 @@ fn tool(raw: Box<RawValue>, over_http: bool) -> Result<ToolDefinition, &'static 
     if !schema.get("type").is_none_or(|kind| kind == "object") {
         return Err("its `inputSchema` does not describe an object");
     }
-    if checked.execution.task_support.as_deref() == Some("required") {
+    let is_task = checked.execution.task_support.as_deref() == Some("required");
+    if is_task && !has_tasks {
         return Err("it runs as a task only");
     }
     let headers = if over_http {
@@ -112,5 +120,10 @@ fn tool(raw: Box<RawValue>, over_http: bool) -> Result<ToolDefinition, &'static 
     } else {
         Vec::new()
     };
-    Ok(ToolDefinition { name, raw, headers })
+    Ok(ToolDefinition {
+        name,
+        raw,
+        headers,
+        is_task,
+    })
 }

@@ -9,12 +9,14 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use serde::Deserialize;
-use serde_json::json;
+use serde::de::IgnoredAny;
+use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use super::error::{RpcError, UpstreamError};
 use super::message::{Part, Request, client_info};
+use super::participation::Profile;
 
 /// The version without handshake and session.
 pub(super) const MODERN: &str = "2026-07-28";
@@ -26,7 +28,7 @@ const LATEST_LEGACY: &str = "2025-11-25";
 
 /// Error codes that only a modern server uses: header mismatch, missing capability, unsupported version.
 pub(super) const HEADER_MISMATCH: i64 = -32020;
-const MISSING_CAPABILITY: i64 = -32021;
+pub(crate) const MISSING_CAPABILITY: i64 = -32021;
 pub(super) const UNSUPPORTED_VERSION: i64 = -32022;
 
 /// For how long a server is taken to be legacy without asking again: it may have been upgraded.
@@ -38,6 +40,16 @@ pub(super) enum Era {
     /// Each request says all of itself.
     Modern,
     /// One `initialize` speaks for the whole connection.
+    Legacy,
+}
+
+/// Whose messages a server understands, as far as it has shown that.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Eras {
+    /// It was not reached yet.
+    Unknown,
+    Both,
+    Modern,
     Legacy,
 }
 
@@ -65,11 +77,23 @@ pub(super) fn still_holds(since: Instant) -> bool {
 
 /// What the first exchange with a server settled.
 #[derive(Debug, Clone, Copy)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is one thing that a server says it has"
+)]
 pub(super) struct Handshake {
     pub(super) era: Era,
     pub(super) version: &'static str,
+    /// All that the server speaks.
+    pub(super) eras: Eras,
     /// The server announces changes of its lists.
     pub(super) announces: bool,
+    /// The server tells of changes of single resources.
+    pub(super) subscribes: bool,
+    /// Its tools can be called as tasks of 2025-11-25.
+    pub(super) tasks: bool,
+    /// A legacy server takes a level for its logs.
+    pub(super) logs: bool,
 }
 
 /// What the first message showed.
@@ -84,11 +108,11 @@ pub(super) fn discover() -> Request<'static> {
     Request::new("server/discover", Vec::new())
 }
 
-/// The first message to a legacy server. Roots, sampling and elicitation are not offered.
-pub(super) fn initialize() -> Request<'static> {
+/// The first message to a legacy server, which is offered what `profile` says and nothing else.
+pub(super) fn initialize(profile: Profile) -> Request<'static> {
     let members = vec![
         ("protocolVersion", Part::Text(LATEST_LEGACY)),
-        ("capabilities", Part::Json(json!({}))),
+        ("capabilities", Part::Json(profile.told())),
         ("clientInfo", Part::Json(client_info())),
     ];
     Request::new("initialize", members)
@@ -102,18 +126,36 @@ struct Capabilities {
     prompts: Option<ListCapability>,
     #[serde(default)]
     resources: Option<ListCapability>,
+    #[serde(default)]
+    logging: Option<IgnoredAny>,
+    #[serde(default)]
+    tasks: Option<Value>,
 }
 
 #[derive(Deserialize)]
 struct ListCapability {
     #[serde(default, rename = "listChanged")]
     list_changed: bool,
+    /// Of resources.
+    #[serde(default)]
+    subscribe: bool,
 }
 
 impl Capabilities {
+    fn calls_as_tasks(&self) -> bool {
+        let call = "/requests/tools/call";
+        self.tasks
+            .as_ref()
+            .is_some_and(|tasks| tasks.pointer(call).is_some_and(Value::is_object))
+    }
+
     fn announce(&self) -> bool {
         let lists = [&self.tools, &self.prompts, &self.resources];
         lists.into_iter().flatten().any(|list| list.list_changed)
+    }
+
+    fn subscribe(&self) -> bool {
+        self.resources.as_ref().is_some_and(|it| it.subscribe)
     }
 }
 
@@ -148,14 +190,20 @@ pub(super) fn read_probe(answer: Result<Box<RawValue>, RpcError>) -> Result<Prob
         Err(_) => return Ok(Probe::Legacy),
     };
     let speaks = |version: &str| versions.iter().any(|spoken| spoken == version);
+    let is_legacy = LEGACY.into_iter().any(speaks);
     if speaks(MODERN) {
         return Ok(Probe::Modern(Handshake {
             era: Era::Modern,
             version: MODERN,
+            eras: if is_legacy { Eras::Both } else { Eras::Modern },
             announces: capabilities.announce(),
+            subscribes: capabilities.subscribe(),
+            tasks: false,
+            // It is told with each request.
+            logs: false,
         }));
     }
-    if LEGACY.into_iter().any(speaks) {
+    if is_legacy {
         return Ok(Probe::Legacy);
     }
     Err(NO_COMMON_VERSION)
@@ -182,6 +230,10 @@ pub(super) fn read_initialize(result: &RawValue) -> Result<Handshake, UpstreamEr
     Ok(Handshake {
         era: Era::Legacy,
         version,
+        eras: Eras::Legacy,
         announces: initialized.capabilities.announce(),
+        subscribes: initialized.capabilities.subscribe(),
+        tasks: version == LATEST_LEGACY && initialized.capabilities.calls_as_tasks(),
+        logs: initialized.capabilities.logging.is_some(),
     })
 }

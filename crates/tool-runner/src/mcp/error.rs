@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::egress::EgressError;
+use crate::egress::{AuthError, EgressError};
 
 /// Why a request to an upstream server has no result.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -15,6 +15,12 @@ pub(crate) enum UpstreamError {
     /// connection may do.
     #[error("the connection to the upstream server has ended")]
     Gone,
+    /// The person has to grant that first; where the server says so, these scopes besides those they granted.
+    #[error("the caller has not connected the upstream server yet")]
+    NotConnected { scope: Option<String> },
+    /// The source needs the caller's own token.
+    #[error("the caller's token did not come with the call")]
+    NoCallerToken,
     #[error("too many requests wait for the upstream server")]
     Busy,
     #[error("the upstream server did not answer in time")]
@@ -33,7 +39,7 @@ pub(crate) enum UpstreamError {
     TooLarge,
     /// The server wants something of the user's before it goes on.
     #[error(
-        "the upstream server asks for input in the middle of a request, which is not supported"
+        "the upstream server asks for input in the middle of a request, and its client may not be asked"
     )]
     InputRequired,
 }
@@ -42,7 +48,11 @@ impl UpstreamError {
     /// What it means when it came up before there was a connection: nothing of a caller's was sent.
     pub(super) fn before_any_request(self) -> Self {
         match self {
-            Self::Unreachable(_) | Self::Busy | Self::Status(401 | 403) => self,
+            Self::Unreachable(_)
+            | Self::Busy
+            | Self::NotConnected { .. }
+            | Self::NoCallerToken
+            | Self::Status(401 | 403) => self,
             other => Self::Unreachable(other.to_string()),
         }
     }
@@ -51,6 +61,8 @@ impl UpstreamError {
 impl From<EgressError> for UpstreamError {
     fn from(error: EgressError) -> Self {
         match error {
+            EgressError::Auth(AuthError::NotConnected { scope }) => Self::NotConnected { scope },
+            EgressError::Auth(AuthError::NoCallerToken) => Self::NoCallerToken,
             EgressError::Timeout => Self::Timeout,
             EgressError::Broken(cause) => Self::Broken(cause),
             EgressError::TooLarge(_) => Self::TooLarge,
@@ -67,7 +79,7 @@ pub(crate) struct RpcError {
     #[serde(default)]
     pub(crate) message: String,
     #[serde(default)]
-    pub(super) data: Option<Box<RawValue>>,
+    pub(crate) data: Option<Box<RawValue>>,
 }
 
 impl std::fmt::Debug for RpcError {

@@ -1,13 +1,20 @@
-//! What an upstream lets others know: whether it is there, and that its tools changed.
+//! What an upstream lets others know: whether it is there, and that its lists or resources changed.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use serde::Deserialize;
+use serde_json::value::RawValue;
 use tokio::sync::watch;
 use tracing::{info, warn};
 use wardgate_domain::{Ambient, Timestamp};
 
+use super::era::Eras;
 use super::message::Incoming;
 use super::quota::Quota;
+use super::subscriptions::Subscriptions;
+
+/// The longest instructions that are taken, in bytes.
+const MAX_INSTRUCTIONS: usize = 4_096;
 
 /// Warnings about one server in one second.
 const WARNINGS_PER_SECOND: u32 = 5;
@@ -32,10 +39,15 @@ pub(super) struct Events {
     pub(super) upstream: String,
     pub(super) ambient: Ambient,
     health: watch::Sender<Health>,
+    eras: watch::Sender<Eras>,
     /// Count the announced or suspected changes of each list.
     tools: watch::Sender<u64>,
     prompts: watch::Sender<u64>,
     resources: watch::Sender<u64>,
+    /// The resources that somebody listens to.
+    pub(super) subscriptions: Arc<Subscriptions>,
+    /// What the server says of itself, as it last said it.
+    instructions: Mutex<Option<Arc<str>>>,
     warnings: Mutex<Quota>,
 }
 
@@ -45,15 +57,31 @@ impl Events {
             upstream,
             ambient,
             health: watch::Sender::new(Health::Untried),
+            eras: watch::Sender::new(Eras::Unknown),
             tools: watch::Sender::new(0),
             prompts: watch::Sender::new(0),
             resources: watch::Sender::new(0),
+            subscriptions: Arc::default(),
+            instructions: Mutex::default(),
             warnings: Mutex::new(Quota::new(WARNINGS_PER_SECOND)),
         }
     }
 
     pub(super) fn health(&self) -> watch::Receiver<Health> {
         self.health.subscribe()
+    }
+
+    pub(super) fn eras(&self) -> watch::Receiver<Eras> {
+        self.eras.subscribe()
+    }
+
+    /// The server has shown which eras it speaks.
+    pub(super) fn speaks(&self, eras: Eras) {
+        self.eras.send_if_modified(|known| {
+            let changed = *known != eras;
+            *known = eras;
+            changed
+        });
     }
 
     pub(super) fn tools_changes(&self) -> watch::Receiver<u64> {
@@ -66,6 +94,31 @@ impl Events {
 
     pub(super) fn resources_changes(&self) -> watch::Receiver<u64> {
         self.resources.subscribe()
+    }
+
+    pub(super) fn instructions(&self) -> Option<Arc<str>> {
+        let instructions = self.instructions.lock();
+        instructions.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Takes note of the instructions in `result`, the server's answer to the first message.
+    pub(super) fn learn(&self, result: &RawValue) {
+        #[derive(Deserialize)]
+        struct Introduction {
+            #[serde(default)]
+            instructions: Option<String>,
+        }
+        let said = read::<Introduction>(Some(result)).and_then(|it| it.instructions);
+        let said = said.filter(|text| !text.trim().is_empty());
+        let fits = |text: &String| text.len() <= MAX_INSTRUCTIONS;
+        if !said.as_ref().is_none_or(fits) {
+            self.ignored("its instructions are longer than 4096 bytes");
+        }
+        let learnt = said.filter(fits).map(Arc::from);
+        *self
+            .instructions
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = learnt;
     }
 
     pub(super) fn up(&self) {
@@ -112,10 +165,21 @@ impl Events {
     /// Takes a message that belongs to no request of ours.
     pub(super) fn unsolicited(&self, message: &Incoming<'_>) {
         match message {
-            Incoming::Notification { method, .. } => match &**method {
+            Incoming::Notification { method, params } => match &**method {
                 "notifications/tools/list_changed" => changed(&self.tools),
                 "notifications/prompts/list_changed" => changed(&self.prompts),
                 "notifications/resources/list_changed" => changed(&self.resources),
+                "notifications/resources/updated" => {
+                    if let Some(Updated { uri }) = read(*params) {
+                        self.subscriptions.updated(&uri);
+                    }
+                }
+                "notifications/subscriptions/acknowledged" => {
+                    let Acknowledged { notifications } = read(*params).unwrap_or_default();
+                    let uris = notifications.resource_subscriptions.iter();
+                    self.subscriptions.accepted(uris.map(String::as_str));
+                    self.subscriptions.opened();
+                }
                 _ => {}
             },
             Incoming::Answer { .. } => self.ignored("it answers a request that nobody made"),
@@ -144,6 +208,29 @@ impl Events {
             );
         }
     }
+}
+
+/// `notifications/resources/updated`.
+#[derive(Deserialize)]
+struct Updated {
+    uri: String,
+}
+
+/// `notifications/subscriptions/acknowledged`. Which request it is of needs no look: another is made only when the
+/// last was acknowledged.
+#[derive(Default, Deserialize)]
+struct Acknowledged {
+    notifications: Notifications,
+}
+
+#[derive(Default, Deserialize)]
+struct Notifications {
+    #[serde(default, rename = "resourceSubscriptions")]
+    resource_subscriptions: Vec<String>,
+}
+
+fn read<'a, T: Deserialize<'a>>(params: Option<&'a RawValue>) -> Option<T> {
+    serde_json::from_str(params?.get()).ok()
 }
 
 fn changed(list: &watch::Sender<u64>) {

@@ -7,16 +7,20 @@ use arc_swap::ArcSwapOption;
 use futures::future::{BoxFuture, Shared};
 use futures::{FutureExt, TryFutureExt};
 use serde_json::value::RawValue;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::era::Era;
 use super::error::UpstreamError;
 use super::events::Events;
 use super::http::carry::{Answer, Carried, Outbound};
-use super::message::{ProgressSink, Request, lend};
+use super::message::Request;
+use super::news::{Listener, News, lend};
+use super::participation::Profile;
 use super::settings::Transport;
+use super::task;
 use super::{http, stdio};
 use crate::egress::EgressError;
 
@@ -55,19 +59,32 @@ pub(super) struct Link {
     carried: Arc<Semaphore>,
 }
 
+/// See [`Link::turn`].
+pub(super) struct Turn<'a> {
+    _place: SemaphorePermit<'a>,
+    _turn: Option<SemaphorePermit<'a>>,
+}
+
 impl Link {
-    pub(super) fn new(transport: &Transport, events: Arc<Events>) -> Result<Self, EgressError> {
+    /// A legacy server is told that it may ask what `profile` says.
+    pub(super) fn new(
+        transport: &Transport,
+        events: Arc<Events>,
+        profile: Profile,
+    ) -> Result<Self, EgressError> {
         let tasks = TaskTracker::new();
         let connector = match transport {
             Transport::Stdio(program) => Connector::Stdio(stdio::Launcher::new(
                 program.clone(),
                 Arc::clone(&events),
                 tasks.clone(),
+                profile,
             )),
             Transport::Http(settings) => Connector::Http(http::Dialer::open(
                 settings,
                 Arc::clone(&events),
                 tasks.clone(),
+                profile,
             )?),
         };
         Ok(Self {
@@ -88,34 +105,71 @@ impl Link {
         self: &Arc<Self>,
         request: &Request<'_>,
         deadline: Instant,
-        progress: Option<ProgressSink<'_>>,
+        listener: Option<Listener<'_>>,
     ) -> Result<Box<RawValue>, UpstreamError> {
         let _place = self.places.try_acquire().map_err(|_| UpstreamError::Busy)?;
-        let outcome = timeout_at(deadline, self.in_turn(request, progress)).await;
+        let outcome = timeout_at(deadline, self.in_turn(request, listener)).await;
         let outcome = outcome.unwrap_or(Err(UpstreamError::Timeout));
-        match &outcome {
+        self.note(&outcome);
+        outcome
+    }
+
+    /// The right to have the server work on a request that may stay open, until it waits for a person.
+    pub(super) async fn turn(&self) -> Result<Turn<'_>, UpstreamError> {
+        let place = self.places.try_acquire().map_err(|_| UpstreamError::Busy)?;
+        // The semaphore is never closed.
+        let turn = self.turns.acquire().await.ok();
+        Ok(Turn {
+            _place: place,
+            _turn: turn,
+        })
+    }
+
+    /// Asks without a time limit, while `take` hears what the server says and asks meanwhile. It may last as long as
+    /// a person takes, so it holds no turn.
+    pub(super) async fn converse(
+        self: &Arc<Self>,
+        request: &Request<'_>,
+        take: impl Fn(News, &Arc<Connection>) -> bool + Send + Sync,
+    ) -> Result<Box<RawValue>, UpstreamError> {
+        let mut outcome = Err(UpstreamError::Gone);
+        for _ in 0..2 {
+            let connection = self.connection().await?;
+            let mut listener = |news| take(news, &connection);
+            outcome = connection.request(request, Some(&mut listener)).await;
+            // Nothing was sent, so a new connection may do.
+            if !matches!(outcome, Err(UpstreamError::Gone)) {
+                break;
+            }
+        }
+        self.note(&outcome);
+        outcome
+    }
+
+    /// What an outcome says about the server.
+    fn note(&self, outcome: &Result<Box<RawValue>, UpstreamError>) {
+        match outcome {
             Ok(_) | Err(UpstreamError::Rpc(_)) => self.events.up(),
             Err(error @ (UpstreamError::Unreachable(_) | UpstreamError::Status(500..))) => {
                 self.events.down(&error.to_string());
             }
             Err(_) => {}
         }
-        outcome
     }
 
     async fn in_turn(
         self: &Arc<Self>,
         request: &Request<'_>,
-        mut progress: Option<ProgressSink<'_>>,
+        mut listener: Option<Listener<'_>>,
     ) -> Result<Box<RawValue>, UpstreamError> {
         // The semaphore is never closed.
         let _turn = self.turns.acquire().await;
         let connection = self.connection().await?;
-        match connection.request(request, lend(&mut progress)).await {
+        match connection.request(request, lend(&mut listener)).await {
             // Nothing was sent, so a new connection may.
             Err(UpstreamError::Gone) => {
                 let connection = self.connection().await?;
-                connection.request(request, progress).await
+                connection.request(request, listener).await
             }
             outcome => outcome,
         }
@@ -253,6 +307,45 @@ impl Connection {
         }
     }
 
+    pub(super) fn era(&self) -> Era {
+        match self {
+            Self::Stdio(connection) => connection.era(),
+            Self::Http(connection) => connection.era(),
+        }
+    }
+
+    /// Whether tools can be called as tasks that are followed here.
+    pub(super) fn has_tasks(&self) -> bool {
+        match self {
+            Self::Stdio(connection) => connection.has_tasks(),
+            Self::Http(connection) => connection.tasks,
+        }
+    }
+
+    /// Asks for what nobody waits for the answer to.
+    pub(super) fn request_later(&self, request: &Request<'_>) {
+        match self {
+            Self::Stdio(connection) => connection.request_later(request),
+            Self::Http(connection) => connection.request_later(request),
+        }
+    }
+
+    /// Says something that has no answer.
+    pub(super) async fn say(&self, message: Vec<u8>) -> Result<(), UpstreamError> {
+        match self {
+            Self::Stdio(connection) => connection.say(message).await,
+            Self::Http(connection) => connection.say(message).await,
+        }
+    }
+
+    /// The same, without waiting for it.
+    pub(super) fn say_later(&self, message: Vec<u8>) {
+        match self {
+            Self::Stdio(connection) => connection.say_later(message),
+            Self::Http(connection) => connection.say_later(message),
+        }
+    }
+
     /// Whether arguments are repeated as headers.
     pub(super) fn repeats_arguments(&self) -> bool {
         match self {
@@ -264,11 +357,33 @@ impl Connection {
     async fn request(
         &self,
         request: &Request<'_>,
-        progress: Option<ProgressSink<'_>>,
+        listener: Option<Listener<'_>>,
+    ) -> Result<Box<RawValue>, UpstreamError> {
+        if let Some(level) = request.log_level() {
+            let logging = match self {
+                Self::Stdio(connection) => &connection.logging,
+                Self::Http(connection) => &connection.logging,
+            };
+            let setting = |request| async move { self.request_plainly(&request, None).await };
+            logging.make_at_least(level, setting).await;
+        }
+        let mut listener = listener;
+        let answer = self.request_plainly(request, lend(&mut listener)).await?;
+        if request.is_task {
+            return task::follow(self, answer, listener).await;
+        }
+        Ok(answer)
+    }
+
+    /// One request and its answer, whatever that begins.
+    pub(super) async fn request_plainly(
+        &self,
+        request: &Request<'_>,
+        listener: Option<Listener<'_>>,
     ) -> Result<Box<RawValue>, UpstreamError> {
         match self {
-            Self::Stdio(connection) => connection.request(request, progress).await,
-            Self::Http(connection) => connection.request(request, progress).await,
+            Self::Stdio(connection) => connection.request(request, listener).await,
+            Self::Http(connection) => connection.request(request, listener).await,
         }
     }
 }

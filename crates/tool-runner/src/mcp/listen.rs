@@ -1,12 +1,25 @@
-//! Listening for changed lists, where that takes a request of its own.
+//! Hearing of changed lists and resources, for as long as a connection lasts.
+//!
+//! ```text
+//!   from 2026-07-28   one `subscriptions/listen` for all that is wanted; another set: a new one, and then the end of
+//!                     the old one, so that nothing is missed in between
+//!   before            a stream of the server's own (GET, or standard output), and `resources/subscribe` for each
+//! ```
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
+use futures::{StreamExt, stream};
 use serde_json::json;
-use tokio::time::Instant;
+use serde_json::value::RawValue;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, timeout};
+use tokio_util::task::AbortOnDropHandle;
 use tracing::warn;
 
 use super::backoff::Backoff;
+use super::era::{Era, Handshake};
 use super::error::{RpcError, UpstreamError};
 use super::events::Events;
 use super::message::{Part, Request};
@@ -20,18 +33,215 @@ const PAUSE: Backoff = Backoff {
 /// A stream that was open for so long did not fail.
 const LASTED: Duration = Duration::from_mins(1);
 
-pub(super) fn request() -> Request<'static> {
+/// From a change of what is wanted to the request for it, so that many changes take one.
+const SETTLE: Duration = Duration::from_millis(20);
+
+/// How long a server may take to begin, or to answer a request for one resource.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// From the begin of a request to the end of the one that it replaces.
+const LINGER: Duration = Duration::from_secs(1);
+
+/// Requests for resources that are with a server at a time.
+const AT_ONCE: usize = 8;
+
+/// A connection over which it is listened.
+pub(super) trait Line: Clone + Send + Sync + 'static {
+    /// Asks, and waits for the answer without a time limit. Dropping the future ends the request.
+    fn ask(
+        &self,
+        request: &Request<'_>,
+    ) -> impl Future<Output = Result<Box<RawValue>, UpstreamError>> + Send;
+
+    /// Takes what a legacy server says outside of answers, until it ends the stream of that.
+    fn overhear(&self) -> impl Future<Output = Result<(), UpstreamError>> + Send;
+}
+
+/// Listens until dropped.
+pub(super) async fn attend<L: Line>(line: L, events: Arc<Events>, handshake: Handshake) {
+    events.subscriptions.reconnected();
+    match handshake.era {
+        Era::Modern => modern(&line, &events, handshake).await,
+        Era::Legacy => legacy(&line, &events, handshake).await,
+    }
+}
+
+async fn modern<L: Line>(line: &L, events: &Arc<Events>, handshake: Handshake) {
+    let subscriptions = &events.subscriptions;
+    let mut wanted = subscriptions.wanted();
+    let mut listening: Option<Listening> = None;
+    loop {
+        let uris = wanted_of(events, handshake);
+        let is_listened_to = listening.as_ref().map(|it| &it.uris);
+        if is_listened_to != Some(&uris) {
+            if handshake.announces || !uris.is_empty() {
+                if let Some(task) = begin(line, events, handshake.announces, &uris).await {
+                    listening = Some(Listening {
+                        uris,
+                        _task: task,
+                        _earlier: listening.take().map(end_soon),
+                    });
+                }
+            } else {
+                listening = None;
+            }
+        }
+        next(&mut wanted).await;
+    }
+}
+
+/// A request to listen that is with a server, or is made again.
+struct Listening {
+    uris: BTreeSet<String>,
+    _task: AbortOnDropHandle<()>,
+    /// Ends the one before.
+    _earlier: Option<AbortOnDropHandle<()>>,
+}
+
+/// Listens, and waits until the server has begun; none where it lets nobody. What it has not taken by then is refused.
+async fn begin<L: Line>(
+    line: &L,
+    events: &Arc<Events>,
+    announces: bool,
+    uris: &BTreeSet<String>,
+) -> Option<AbortOnDropHandle<()>> {
+    let mut begun = events.subscriptions.begun();
+    begun.mark_unchanged();
+    let task = {
+        let (line, events, uris) = (line.clone(), Arc::clone(events), uris.clone());
+        async move {
+            let once = || async {
+                let asked = line.ask(&request(announces, &uris)).await;
+                asked.map(drop)
+            };
+            forever(&events, once).await;
+        }
+    };
+    let mut task = AbortOnDropHandle::new(tokio::spawn(task));
+    let is_open = tokio::select! {
+        _ = begun.changed() => true,
+        _ = &mut task => false,
+        () = sleep(PATIENCE) => true,
+    };
+    events.subscriptions.refused(uris);
+    is_open.then_some(task)
+}
+
+/// Ends `earlier` a little later: what the server said on it may be under way still.
+fn end_soon(earlier: Listening) -> AbortOnDropHandle<()> {
+    AbortOnDropHandle::new(tokio::spawn(async move {
+        sleep(LINGER).await;
+        drop(earlier);
+    }))
+}
+
+fn request(announces: bool, uris: &BTreeSet<String>) -> Request<'static> {
     // A server acknowledges those of them that it has.
-    let wanted = Part::Json(json!({
-        "toolsListChanged": true,
-        "promptsListChanged": true,
-        "resourcesListChanged": true,
-    }));
-    Request::new("subscriptions/listen", vec![("notifications", wanted)])
+    let mut wanted = json!({});
+    if announces {
+        for list in [
+            "toolsListChanged",
+            "promptsListChanged",
+            "resourcesListChanged",
+        ] {
+            wanted[list] = true.into();
+        }
+    }
+    if !uris.is_empty() {
+        wanted["resourceSubscriptions"] = json!(uris);
+    }
+    Request::new(
+        "subscriptions/listen",
+        vec![("notifications", Part::Json(wanted))],
+    )
+}
+
+async fn legacy<L: Line>(line: &L, events: &Arc<Events>, handshake: Handshake) {
+    let subscriptions = &events.subscriptions;
+    let mut wanted = subscriptions.wanted();
+    let mut overhearing: Option<Overhearing> = None;
+    let mut subscribed = BTreeSet::new();
+    loop {
+        let uris = wanted_of(events, handshake);
+        if overhearing.is_none() && (handshake.announces || !uris.is_empty()) {
+            overhearing = Some(overhear(line, events).await);
+        }
+        if let Some(None) = overhearing {
+            subscriptions.refused(&uris);
+        } else {
+            let gone: Vec<_> = subscribed.difference(&uris).cloned().collect();
+            for uri in gone {
+                // It tells of one resource more, which nobody is told of.
+                let _ = about(line, "resources/unsubscribe", &uri).await;
+                subscribed.remove(&uri);
+            }
+            let new = uris.difference(&subscribed).cloned();
+            let asked = new.map(|uri| async {
+                let asked = about(line, "resources/subscribe", &uri).await;
+                if asked.is_ok() {
+                    subscriptions.accepted([uri.as_str()]);
+                } else {
+                    subscriptions.refused([&uri]);
+                }
+                asked.is_ok().then_some(uri)
+            });
+            let asked: Vec<_> = stream::iter(asked)
+                .buffer_unordered(AT_ONCE)
+                .collect()
+                .await;
+            subscribed.extend(asked.into_iter().flatten());
+        }
+        next(&mut wanted).await;
+    }
+}
+
+/// What takes a server's words outside of answers; none where it gave no stream for them.
+type Overhearing = Option<AbortOnDropHandle<()>>;
+
+/// Waits until the server can be heard, or never will be.
+async fn overhear<L: Line>(line: &L, events: &Arc<Events>) -> Overhearing {
+    let mut begun = events.subscriptions.begun();
+    begun.mark_unchanged();
+    let task = {
+        let (line, events) = (line.clone(), Arc::clone(events));
+        async move { forever(&events, || line.overhear()).await }
+    };
+    let mut task = AbortOnDropHandle::new(tokio::spawn(task));
+    tokio::select! {
+        _ = begun.changed() => {}
+        _ = &mut task => return None,
+        () = sleep(PATIENCE) => {}
+    }
+    Some(task)
+}
+
+/// Asks for one resource.
+async fn about<L: Line>(line: &L, method: &'static str, uri: &str) -> Result<(), UpstreamError> {
+    let request = Request::new(method, vec![("uri", Part::Text(uri))]);
+    let asked = timeout(PATIENCE, line.ask(&request)).await;
+    asked.unwrap_or(Err(UpstreamError::Timeout)).map(drop)
+}
+
+/// The resources to ask the server for. One that tells of none refuses all.
+fn wanted_of(events: &Events, handshake: Handshake) -> BTreeSet<String> {
+    let uris = events.subscriptions.uris();
+    if handshake.subscribes {
+        return uris;
+    }
+    events.subscriptions.refused(&uris);
+    BTreeSet::new()
+}
+
+/// Waits until others are wanted.
+async fn next(wanted: &mut watch::Receiver<u64>) {
+    // The sender is held by the events.
+    let _ = wanted.changed().await;
+    sleep(SETTLE).await;
+    wanted.mark_unchanged();
 }
 
 /// Listens again and again by `once`, for as long as the server offers it.
-pub(super) async fn forever<F>(events: &Events, once: impl Fn() -> F + Send)
+async fn forever<F>(events: &Events, once: impl Fn() -> F + Send)
 where
     F: Future<Output = Result<(), UpstreamError>> + Send,
 {
@@ -40,9 +250,12 @@ where
         let began = Instant::now();
         match once().await {
             Err(UpstreamError::Rpc(error)) => return refused(events, &error),
-            Err(UpstreamError::Status(400..=499) | UpstreamError::Gone) => return,
+            Err(UpstreamError::Status(400..=499)) => return,
+            // Whoever asks for the lists next finds out that it takes another connection.
+            Err(UpstreamError::Gone) => return events.missed(),
             Ok(()) | Err(_) => {}
         }
+        events.subscriptions.interrupted();
         failures = if began.elapsed() < LASTED {
             failures + 1
         } else {
@@ -58,6 +271,6 @@ fn refused(events: &Events, error: &RpcError) {
     warn!(
         upstream = events.upstream,
         code = error.code,
-        "an upstream server announces changes of its lists but lets nobody listen"
+        "an upstream server announces changes but lets nobody listen"
     );
 }

@@ -11,6 +11,8 @@ use serde_json::value::RawValue;
 
 use super::era::{Era, MODERN};
 use super::error::{RpcError, UpstreamError};
+use super::participation::{LogLevel, Participation};
+use super::task;
 
 /// The longest message taken from a server, in bytes.
 pub(super) const MAX_MESSAGE_BYTES: usize = 16 * 1024 * 1024;
@@ -18,11 +20,11 @@ pub(super) const MAX_MESSAGE_BYTES: usize = 16 * 1024 * 1024;
 /// The deepest nesting taken from a server.
 const MAX_DEPTH: usize = 100;
 
-/// The longest text of a progress message that is passed on, in characters.
-const MAX_PROGRESS_TEXT: usize = 1024;
-
 /// JSON-RPC "method not found".
 const METHOD_NOT_FOUND: i64 = -32601;
+
+/// JSON-RPC "internal error".
+const INTERNAL_ERROR: i64 = -32603;
 
 /// A request before it has an id. `members` are those of `params`, `_meta` apart.
 #[derive(Debug)]
@@ -31,6 +33,10 @@ pub(super) struct Request<'a> {
     pub(super) members: Vec<(&'static str, Part<'a>)>,
     /// Arguments that 2026-07-28 repeats as headers over HTTP.
     pub(super) headers: Vec<(HeaderName, HeaderValue)>,
+    /// What its client can take part in; none: in nothing.
+    pub(super) participation: Option<&'a Participation>,
+    /// It begins a task, which is to be followed to its end.
+    pub(super) is_task: bool,
 }
 
 /// The value of one member.
@@ -54,26 +60,31 @@ struct Outgoing<'a> {
 
 struct Params<'a> {
     members: &'a [(&'static str, Part<'a>)],
-    meta: Meta,
+    meta: Meta<'a>,
 }
 
 #[derive(Default, Serialize)]
-struct Meta {
+struct Meta<'a> {
     #[serde(rename = "progressToken", skip_serializing_if = "Option::is_none")]
     progress_token: Option<u64>,
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
-    modern: Option<ModernMeta>,
+    modern: Option<ModernMeta<'a>>,
 }
 
 /// What every request of 2026-07-28 says of its sender.
 #[derive(Serialize)]
-struct ModernMeta {
+struct ModernMeta<'a> {
     #[serde(rename = "io.modelcontextprotocol/protocolVersion")]
     version: &'static str,
     #[serde(rename = "io.modelcontextprotocol/clientInfo")]
     client: Value,
     #[serde(rename = "io.modelcontextprotocol/clientCapabilities")]
-    capabilities: Value,
+    capabilities: Part<'a>,
+    #[serde(
+        rename = "io.modelcontextprotocol/logLevel",
+        skip_serializing_if = "Option::is_none"
+    )]
+    log_level: Option<&'static str>,
 }
 
 impl Params<'_> {
@@ -82,7 +93,7 @@ impl Params<'_> {
     }
 }
 
-impl Meta {
+impl Meta<'_> {
     fn is_empty(&self) -> bool {
         self.progress_token.is_none() && self.modern.is_none()
     }
@@ -112,7 +123,29 @@ impl<'a> Request<'a> {
             method,
             members,
             headers: Vec::new(),
+            participation: None,
+            is_task: false,
         }
+    }
+
+    /// With a client that can take part.
+    pub(super) fn with(self, participation: &'a Participation) -> Self {
+        Self {
+            participation: Some(participation),
+            ..self
+        }
+    }
+
+    /// As one that begins a task, where `is_task` says so.
+    pub(super) fn task_if(mut self, is_task: bool) -> Self {
+        self.is_task = is_task;
+        self.members.extend(is_task.then(task::member));
+        self
+    }
+
+    /// The level from which on its client wants log messages.
+    pub(super) fn log_level(&self) -> Option<LogLevel> {
+        self.participation?.log_level
     }
 
     /// What the request is about, for the methods that name something.
@@ -126,6 +159,12 @@ impl<'a> Request<'a> {
             Part::Text(text) if *name == member => Some(*text),
             _ => None,
         })
+    }
+
+    /// Whether a server that says something of its own accord can mean it.
+    pub(super) fn is_talked_about(&self) -> bool {
+        let is_of_connection = matches!(self.method, "logging/setLevel" | "subscriptions/listen");
+        !self.opens() && !is_of_connection
     }
 
     /// Whether it is one of those that open a connection; they are never cancelled.
@@ -143,7 +182,14 @@ impl<'a> Request<'a> {
         let modern = (era == Era::Modern).then(|| ModernMeta {
             version: MODERN,
             client: client_info(),
-            capabilities: Value::Object(serde_json::Map::new()),
+            capabilities: match self.participation {
+                Some(client) => Part::Raw(client.capabilities.told()),
+                None => Part::Json(Value::Object(serde_json::Map::new())),
+            },
+            log_level: self
+                .participation
+                .and_then(|client| client.log_level)
+                .map(LogLevel::as_str),
         });
         let meta = Meta {
             progress_token: wants_progress.then_some(id),
@@ -171,7 +217,7 @@ fn encode(
     id: Option<u64>,
     method: &str,
     members: &[(&'static str, Part<'_>)],
-    meta: Meta,
+    meta: Meta<'_>,
 ) -> Result<Vec<u8>, UpstreamError> {
     let params = Params { members, meta };
     let message = Outgoing {
@@ -195,6 +241,7 @@ pub(super) enum Incoming<'a> {
     Request {
         id: &'a RawValue,
         method: Cow<'a, str>,
+        params: Option<&'a RawValue>,
     },
     Notification {
         method: Cow<'a, str>,
@@ -242,7 +289,11 @@ fn read_one(text: &str) -> Result<Incoming<'_>, &'static str> {
         serde_json::from_str(text).map_err(|_| "it is not a JSON-RPC message")?;
     if let Some(method) = envelope.method {
         return Ok(match envelope.id {
-            Some(id) => Incoming::Request { id, method },
+            Some(id) => Incoming::Request {
+                id,
+                method,
+                params: envelope.params,
+            },
             None => Incoming::Notification {
                 method,
                 params: envelope.params,
@@ -283,64 +334,53 @@ fn depth(text: &str) -> usize {
     deepest
 }
 
-/// The answer to a request of a server's: a ping is answered, and nothing else was offered to it.
-pub(crate) fn answer(id: &RawValue, method: &str) -> Result<Vec<u8>, UpstreamError> {
-    #[derive(Serialize)]
-    struct Answer<'a> {
-        jsonrpc: &'static str,
-        id: &'a RawValue,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        result: Option<Value>,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        error: Option<Value>,
-    }
-    let is_ping = method == "ping";
-    let answer = Answer {
+/// What the client answered to a request of a server's.
+pub(super) fn answered(id: &RawValue, result: &RawValue) -> Result<Vec<u8>, UpstreamError> {
+    own_message(&Answer {
         jsonrpc: "2.0",
         id,
-        result: is_ping.then(|| serde_json::json!({})),
+        result: Some(Part::Raw(result)),
+        error: None,
+    })
+}
+
+/// The answer to a request of a server's that nobody can answer.
+pub(super) fn unavailable(id: &RawValue) -> Result<Vec<u8>, UpstreamError> {
+    own_message(&Answer {
+        jsonrpc: "2.0",
+        id,
+        result: None,
+        error: Some(
+            serde_json::json!({ "code": INTERNAL_ERROR, "message": "the client cannot be asked now" }),
+        ),
+    })
+}
+
+#[derive(Serialize)]
+struct Answer<'a> {
+    jsonrpc: &'static str,
+    id: &'a RawValue,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    result: Option<Part<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<Value>,
+}
+
+fn own_message(answer: &Answer<'_>) -> Result<Vec<u8>, UpstreamError> {
+    serde_json::to_vec(answer).map_err(|_| UpstreamError::BadResult("its request has a bad id"))
+}
+
+/// The answer to a request of a server's: a ping is answered, and nothing else was offered to it.
+pub(crate) fn answer(id: &RawValue, method: &str) -> Result<Vec<u8>, UpstreamError> {
+    let is_ping = method == "ping";
+    own_message(&Answer {
+        jsonrpc: "2.0",
+        id,
+        result: is_ping.then(|| Part::Json(serde_json::json!({}))),
         error: (!is_ping).then(|| {
             serde_json::json!({ "code": METHOD_NOT_FOUND, "message": "this client does not offer the method" })
         }),
-    };
-    serde_json::to_vec(&answer).map_err(|_| UpstreamError::BadResult("its request has a bad id"))
-}
-
-/// How far a request has come.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
-pub(crate) struct Progress {
-    #[serde(rename = "progress")]
-    pub(crate) done: f64,
-    #[serde(default)]
-    pub(crate) total: Option<f64>,
-    #[serde(default)]
-    pub(crate) message: Option<String>,
-}
-
-/// Takes progress as it comes; must not block.
-pub(crate) type ProgressSink<'a> = &'a mut (dyn FnMut(Progress) + Send);
-
-/// Lends a sink.
-pub(super) fn lend<'a>(sink: &'a mut Option<ProgressSink<'_>>) -> Option<ProgressSink<'a>> {
-    sink.as_mut().map(|sink| &mut **sink as ProgressSink<'a>)
-}
-
-/// The request a progress notification is of, and what it says.
-pub(super) fn read_progress(params: Option<&RawValue>) -> Option<(u64, Progress)> {
-    #[derive(Deserialize)]
-    struct Token {
-        #[serde(rename = "progressToken")]
-        token: u64,
-    }
-    let params = params?.get();
-    let token: Token = serde_json::from_str(params).ok()?;
-    let mut progress: Progress = serde_json::from_str(params).ok()?;
-    if let Some(message) = &mut progress.message
-        && let Some((end, _)) = message.char_indices().nth(MAX_PROGRESS_TEXT)
-    {
-        message.truncate(end);
-    }
-    Some((token.token, progress))
+    })
 }
 
 /// `message` on one line: a line break of JSON outside a string is only white space, and inside one it

@@ -16,25 +16,40 @@ mod era;
 mod error;
 mod events;
 mod http;
+mod leg;
 mod link;
 mod listen;
+mod logging;
 mod message;
+mod news;
+mod open_exchange;
+mod participation;
+mod personal;
+mod profiles;
 mod quota;
 mod result;
 mod settings;
 mod stdio;
+mod subscriptions;
+mod task;
 mod upstream;
 
 #[expect(unused_imports, reason = "for the import of tools")]
 pub(crate) use definition::ToolDefinition;
-pub(crate) use error::UpstreamError;
+pub(crate) use era::{Eras, MISSING_CAPABILITY};
+pub(crate) use error::{RpcError, UpstreamError};
 #[cfg(test)]
 pub(crate) use events::Health;
 pub(crate) use http::carry::{Answer, Carried, Content, Events, Outbound, repeated};
 pub(crate) use http::sse::Event;
-pub(crate) use message::{Progress, answer as own_answer};
+pub(crate) use leg::{Leg, Responses, Start, Then, Wanted};
+pub(crate) use message::answer as own_answer;
+pub(crate) use news::{LogMessage, News};
+pub(crate) use open_exchange::OpenExchange;
+pub(crate) use participation::{ClientCapabilities, InvalidParticipation, Participation};
 pub(crate) use result::{CallResult, check_complete};
 pub(crate) use settings::{Program, Transport};
+pub(crate) use subscriptions::Ear;
 pub(crate) use upstream::Upstream;
 
 #[cfg(test)]

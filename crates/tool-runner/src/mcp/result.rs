@@ -1,9 +1,12 @@
 //! The result of a call as the server gave it.
 
+use std::collections::HashMap;
+
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::error::UpstreamError;
+use super::participation::Participation;
 
 /// What a tool of an upstream server answered; each part byte for byte.
 #[derive(Debug, Clone)]
@@ -61,6 +64,65 @@ fn even_if_null<'de, D: serde::Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<Box<RawValue>>, D::Error> {
     Box::<RawValue>::deserialize(deserializer).map(Some)
+}
+
+/// Most requests of one `input_required`.
+const MAX_REQUESTS: usize = 32;
+
+/// What the result of a request with a client is.
+pub(super) enum Outcome {
+    Complete(Box<RawValue>),
+    InputRequired {
+        /// One JSON object, byte for byte where the server gave one.
+        requests: String,
+        state: Option<String>,
+    },
+}
+
+/// Takes the final result, or what the server needs of the client first; nothing else, and nothing of that which
+/// the client did not offer.
+pub(super) fn read_outcome(
+    result: Box<RawValue>,
+    client: &Participation,
+) -> Result<Outcome, UpstreamError> {
+    #[derive(Deserialize)]
+    struct InputRequired {
+        #[serde(default, rename = "inputRequests")]
+        requests: Option<Box<RawValue>>,
+        #[serde(default, rename = "requestState")]
+        state: Option<String>,
+    }
+    #[derive(Deserialize)]
+    struct Asked {
+        method: String,
+        #[serde(default)]
+        params: Option<Box<RawValue>>,
+    }
+    match check_complete(&result) {
+        Err(UpstreamError::InputRequired) => {}
+        complete => return complete.map(|()| Outcome::Complete(result)),
+    }
+    let unreadable = |_| UpstreamError::BadResult("its `input_required` cannot be read");
+    let InputRequired { requests, state } =
+        serde_json::from_str(result.get()).map_err(unreadable)?;
+    if requests.is_none() && state.is_none() {
+        return Err(UpstreamError::BadResult(
+            "its `input_required` says neither what it needs nor how to go on",
+        ));
+    }
+    let requests = requests.map_or_else(|| "{}".to_owned(), |requests| requests.get().to_owned());
+    let asked: HashMap<String, Asked> = serde_json::from_str(&requests).map_err(unreadable)?;
+    if asked.len() > MAX_REQUESTS {
+        return Err(UpstreamError::BadResult("it asks for too much at once"));
+    }
+    let profile = client.capabilities.profile;
+    let mut asked = asked.values();
+    if !asked.all(|one| profile.covers(&one.method, one.params.as_deref())) {
+        return Err(UpstreamError::BadResult(
+            "it asks its client for what the client did not offer",
+        ));
+    }
+    Ok(Outcome::InputRequired { requests, state })
 }
 
 /// Refuses a result that is not the final one.

@@ -1,6 +1,6 @@
 //! What can be asked of an upstream server.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
@@ -9,26 +9,49 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::Instant;
-use wardgate_domain::Ambient;
+use wardgate_domain::{Ambient, Caller};
 
 use super::definition::{self, MAX_ENTRIES, MAX_PAGES, Page, ToolDefinition};
-use super::era::HEADER_MISMATCH;
+use super::era::{Era, Eras, HEADER_MISMATCH};
 use super::error::UpstreamError;
 use super::events::{Events, Health};
 use super::http::carry::{Carried, Outbound};
 use super::http::headers::{self, ParamHeader};
+use super::leg::{self, Leg, Start, Wanted};
 use super::link::Link;
-use super::message::{Part, ProgressSink, Request, lend};
+use super::message::{Part, Request};
+use super::news::{Listener, News, lend};
+use super::open_exchange::OpenExchange;
+use super::participation::{Participation, Profile};
+use super::personal::Personal;
+use super::profiles::Profiles;
 use super::result::{CallResult, check_complete};
 use super::settings::Transport;
+use super::subscriptions::Ear;
 use crate::egress::EgressError;
+
+/// Further connections to one legacy server whose clients can be asked something: processes, or sessions.
+const PROGRAMS: usize = 4;
+const SESSIONS: usize = 16;
 
 /// An upstream server. It is connected to when first asked for something; dropped, it is let go.
 pub(crate) struct Upstream {
-    over_http: bool,
+    transport: Transport,
     link: Arc<Link>,
-    /// The arguments of each tool that are repeated as headers, as last listed.
-    headers: ArcSwapOption<HashMap<String, Vec<ParamHeader>>>,
+    /// Where the credentials stand for the caller.
+    personal: Option<Personal>,
+    /// Further connections, where the server may ask clients something.
+    profiles: Arc<Profiles>,
+    /// How each tool is called, as last listed.
+    listed: ArcSwapOption<HashMap<String, Manner>>,
+}
+
+/// How a tool is called.
+struct Manner {
+    /// The arguments that are repeated as headers.
+    headers: Vec<ParamHeader>,
+    /// It runs as a task only.
+    is_task: bool,
 }
 
 impl Upstream {
@@ -39,16 +62,41 @@ impl Upstream {
         ambient: &Ambient,
     ) -> Result<Self, EgressError> {
         let events = Arc::new(Events::new(name.to_owned(), ambient.clone()));
+        let personal = Personal::of(name, transport, ambient)?;
+        let shared = personal.as_ref().map(Personal::shared);
+        let transport = shared.as_ref().unwrap_or(transport);
         Ok(Self {
-            over_http: matches!(transport, Transport::Http(_)),
-            link: Arc::new(Link::new(transport, events)?),
-            headers: ArcSwapOption::empty(),
+            transport: transport.clone(),
+            link: Arc::new(Link::new(transport, events, Profile::default())?),
+            personal,
+            profiles: Arc::new(Profiles::new(match transport {
+                Transport::Stdio(_) => PROGRAMS,
+                Transport::Http(_) => SESSIONS,
+            })),
+            listed: ArcSwapOption::empty(),
         })
+    }
+
+    /// The server as this caller reaches it. `token` is what the caller called with, where credentials are made of it.
+    pub(crate) fn of(
+        self: &Arc<Self>,
+        caller: &Caller,
+        token: Option<&str>,
+    ) -> Result<Arc<Self>, UpstreamError> {
+        match &self.personal {
+            Some(personal) => personal.upstream(caller, token),
+            None => Ok(Arc::clone(self)),
+        }
     }
 
     /// Whether the server can be reached.
     pub(crate) fn health(&self) -> watch::Receiver<Health> {
         self.link.events.health()
+    }
+
+    /// Whose messages can be carried to it, where it is behind a URL.
+    pub(crate) fn eras(&self) -> watch::Receiver<Eras> {
+        self.link.events.eras()
     }
 
     /// Changes when the server's tools changed, or may have.
@@ -66,18 +114,32 @@ impl Upstream {
         self.link.events.resources_changes()
     }
 
+    /// What the server says of itself; none before it was connected to.
+    pub(crate) fn instructions(&self) -> Option<Arc<str>> {
+        self.link.events.instructions()
+    }
+
+    /// Hears from now on when these resources change. The server may refuse any of them.
+    pub(crate) fn listen(&self, uris: BTreeSet<String>) -> Ear {
+        self.link.events.subscriptions.listen(uris)
+    }
+
     /// The server's tools, without those that cannot be offered.
     pub(crate) async fn list_tools(
         &self,
         deadline: Instant,
     ) -> Result<Vec<ToolDefinition>, UpstreamError> {
         let entries = self.list("tools/list", "tools", deadline).await?;
-        let tools = definition::tools(&self.link.events, entries, self.over_http);
-        let headers = tools
-            .iter()
-            .map(|tool| (tool.name.to_string(), tool.headers.clone()))
-            .collect();
-        self.headers.store(Some(Arc::new(headers)));
+        let has_tasks = self.link.connection_by(deadline).await?.has_tasks();
+        let events = &self.link.events;
+        let tools = definition::tools(events, entries, self.is_over_http(), has_tasks);
+        let manner = |tool: &ToolDefinition| Manner {
+            headers: tool.headers.clone(),
+            is_task: tool.is_task,
+        };
+        let listed = tools.iter();
+        let listed = listed.map(|tool| (tool.name.to_string(), manner(tool)));
+        self.listed.store(Some(Arc::new(listed.collect())));
         Ok(tools)
     }
 
@@ -87,25 +149,106 @@ impl Upstream {
         name: &str,
         arguments: &RawValue,
         deadline: Instant,
-        mut progress: Option<ProgressSink<'_>>,
+        mut listener: Option<Listener<'_>>,
     ) -> Result<CallResult, UpstreamError> {
         let members = vec![
             ("name", Part::Text(name)),
             ("arguments", Part::Raw(arguments)),
         ];
-        let mut request = Request::new("tools/call", members);
+        let is_task = self.is_task(name, deadline).await?;
+        let mut request = Request::new("tools/call", members).task_if(is_task);
         request.headers = self.repeated(name, arguments, deadline).await?;
-        let outcome = self.ask(&request, deadline, lend(&mut progress)).await;
+        let outcome = self.ask(&request, deadline, lend(&mut listener)).await;
         let result = match outcome {
             // The tool's schema is another by now; the server did nothing.
             Err(UpstreamError::Rpc(error)) if error.code == HEADER_MISMATCH => {
-                self.headers.store(None);
+                self.listed.store(None);
                 request.headers = self.repeated(name, arguments, deadline).await?;
-                self.ask(&request, deadline, progress).await?
+                self.ask(&request, deadline, listener).await?
             }
             outcome => outcome?,
         };
         CallResult::read(&result)
+    }
+
+    /// One leg of a request whose client can take part. Dropping the future cancels it at the server.
+    pub(crate) async fn leg(
+        &self,
+        wanted: &Wanted,
+        client: &Arc<Participation>,
+        start: Start,
+        deadline: Instant,
+        listener: Listener<'_>,
+    ) -> Result<Leg, UpstreamError> {
+        let mut wants = |news: News| match &news {
+            News::Log(log) if client.log_level.is_none_or(|from| log.level < from) => false,
+            _ => listener(news),
+        };
+        let retry = match start {
+            Start::Open {
+                exchange,
+                responses,
+            } => return exchange.leg(Some(&responses), deadline, &mut wants).await,
+            Start::Retry { state, responses } => Some((state, responses)),
+            Start::Beginning => None,
+        };
+        let connection = self.link.connection_by(deadline).await?;
+        let profile = client.capabilities.profile;
+        let is_task = match wanted {
+            Wanted::Tool { name, .. } => self.is_task(name, deadline).await?,
+            Wanted::Prompt { .. } | Wanted::Resource { .. } => false,
+        };
+        if connection.era() == Era::Legacy {
+            if retry.is_some() {
+                // It has no state of its own, so it cannot have given us any.
+                return Err(UpstreamError::BadResult("it forgot what it waited for"));
+            }
+            if let Some(link) = self.link_for(profile)? {
+                let client = Arc::clone(client);
+                let begun = OpenExchange::begin(link, wanted.clone(), is_task, client);
+                return begun.leg(None, deadline, &mut wants).await;
+            }
+        }
+        let mut request = wanted.request().with(client).task_if(is_task);
+        if let Some((state, responses)) = &retry {
+            responses.add_to(&mut request, state.as_deref());
+        }
+        let outcome = self.marked(wanted, request, deadline, &mut wants).await;
+        leg::end(outcome, client)
+    }
+
+    /// Where a legacy server knows that it may ask so much. Without room for that it is not told, and asks nothing.
+    fn link_for(&self, profile: Profile) -> Result<Option<Arc<Link>>, UpstreamError> {
+        if profile.is_empty() {
+            return Ok(None);
+        }
+        let open = || Link::new(&self.transport, Arc::clone(&self.link.events), profile);
+        let link = self.profiles.link(profile, open);
+        link.map_err(|error| UpstreamError::Unreachable(error.to_string()))
+    }
+
+    /// Asks, with the headers that repeat arguments, where the server wants those.
+    async fn marked(
+        &self,
+        wanted: &Wanted,
+        mut request: Request<'_>,
+        deadline: Instant,
+        listener: Listener<'_>,
+    ) -> Result<Box<RawValue>, UpstreamError> {
+        let Wanted::Tool { name, arguments } = wanted else {
+            return self.link.request(&request, deadline, Some(listener)).await;
+        };
+        request.headers = self.repeated(name, arguments, deadline).await?;
+        let outcome = self.link.request(&request, deadline, Some(&mut *listener));
+        match outcome.await {
+            // The tool's schema is another by now; the server did nothing.
+            Err(UpstreamError::Rpc(error)) if error.code == HEADER_MISMATCH => {
+                self.listed.store(None);
+                request.headers = self.repeated(name, arguments, deadline).await?;
+                self.link.request(&request, deadline, Some(listener)).await
+            }
+            outcome => outcome,
+        }
     }
 
     /// The server's resources, each as it defines it.
@@ -123,6 +266,15 @@ impl Upstream {
     ) -> Result<Vec<Box<RawValue>>, UpstreamError> {
         let list = "resourceTemplates";
         self.list("resources/templates/list", list, deadline).await
+    }
+
+    /// Asks for it, with nobody who could be asked anything.
+    pub(crate) async fn get(
+        &self,
+        wanted: &Wanted,
+        deadline: Instant,
+    ) -> Result<Box<RawValue>, UpstreamError> {
+        self.ask(&wanted.request(), deadline, None).await
     }
 
     /// A resource: `{"contents": […]}`.
@@ -160,7 +312,7 @@ impl Upstream {
 
     /// Whether it is behind a URL, so that exchanges of clients can be carried to it.
     pub(crate) fn is_over_http(&self) -> bool {
-        self.over_http
+        matches!(self.transport, Transport::Http(_))
     }
 
     /// Carries an exchange of a client's own to the server, as it stands. Dropping the future, or the stream it
@@ -195,16 +347,25 @@ impl Upstream {
 
     /// Ends the connection, and waits for its end: a program is given a few seconds.
     pub(crate) async fn close(&self) {
-        self.link.close().await;
+        let persons = self.personal.iter().flat_map(Personal::open_ones);
+        let persons = persons.map(|upstream| async move { Box::pin(upstream.close()).await });
+        let profiles = self.profiles.take();
+        let closing = profiles.iter().map(|link| link.close());
+        let persons = futures::future::join_all(persons);
+        futures::join!(
+            persons,
+            self.link.close(),
+            futures::future::join_all(closing)
+        );
     }
 
     async fn ask(
         &self,
         request: &Request<'_>,
         deadline: Instant,
-        progress: Option<ProgressSink<'_>>,
+        listener: Option<Listener<'_>>,
     ) -> Result<Box<RawValue>, UpstreamError> {
-        let result = self.link.request(request, deadline, progress).await?;
+        let result = self.link.request(request, deadline, listener).await?;
         check_complete(&result)?;
         Ok(result)
     }
@@ -245,20 +406,42 @@ impl Upstream {
         arguments: &RawValue,
         deadline: Instant,
     ) -> Result<Vec<(HeaderName, HeaderValue)>, UpstreamError> {
-        if !self.over_http || !self.link.connection_by(deadline).await?.repeats_arguments() {
+        if !self.is_over_http() || !self.link.connection_by(deadline).await?.repeats_arguments() {
             return Ok(Vec::new());
         }
-        if self.headers.load().is_none() {
+        let tools = self.listed(deadline).await?;
+        let manner = tools.as_ref().and_then(|tools| tools.get(tool));
+        let marked = manner.map(|manner| headers::of_arguments(&manner.headers, arguments));
+        Ok(marked.unwrap_or_default())
+    }
+
+    /// Whether the tool runs as a task only, on a server whose tasks can be followed.
+    async fn is_task(&self, tool: &str, deadline: Instant) -> Result<bool, UpstreamError> {
+        if !self.link.connection_by(deadline).await?.has_tasks() {
+            return Ok(false);
+        }
+        let tools = self.listed(deadline).await?;
+        let manner = tools.as_ref().and_then(|tools| tools.get(tool));
+        Ok(manner.is_some_and(|manner| manner.is_task))
+    }
+
+    /// How the tools are called, asked for if nobody did yet.
+    async fn listed(
+        &self,
+        deadline: Instant,
+    ) -> Result<Option<Arc<HashMap<String, Manner>>>, UpstreamError> {
+        if self.listed.load().is_none() {
             self.list_tools(deadline).await?;
         }
-        let tools = self.headers.load();
-        let marked = tools.as_ref().and_then(|tools| tools.get(tool));
-        Ok(marked.map_or_else(Vec::new, |marked| headers::of_arguments(marked, arguments)))
+        Ok(self.listed.load_full())
     }
 }
 
 impl Drop for Upstream {
     fn drop(&mut self) {
         self.link.let_go();
+        for link in self.profiles.take() {
+            link.let_go();
+        }
     }
 }

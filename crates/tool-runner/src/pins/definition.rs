@@ -7,7 +7,10 @@ use super::json::{Json, NotJson};
 /// Larger than any definition that a model should be given.
 const MAX_BYTES: usize = 256 * 1024;
 
-/// An MCP tool definition with all its members, known and unknown.
+/// What stands in the place of a tool's name for what a server says of itself; no tool can be called so.
+pub(crate) const INSTRUCTIONS: &str = "(instructions)";
+
+/// An MCP tool definition with all its members, known and unknown; or a server's instructions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Definition {
     name: String,
@@ -49,6 +52,35 @@ impl Definition {
         }
         let digest = Digest::of(json.canonical().as_bytes());
         Ok(Self { name, json, digest })
+    }
+
+    /// What a server says of itself, pinned as a tool is.
+    pub(crate) fn of_instructions(text: &str) -> Self {
+        let member = ("instructions".to_owned(), Json::Text(text.to_owned()));
+        let json = Json::Object(vec![member]);
+        Self {
+            name: INSTRUCTIONS.to_owned(),
+            digest: Digest::of(json.canonical().as_bytes()),
+            json,
+        }
+    }
+
+    /// The same from its JSON object.
+    pub(crate) fn read_instructions(text: &str) -> Result<Self, BadDefinition> {
+        let json = Json::parse(text)?;
+        let text = json.get("instructions").and_then(Json::as_text);
+        let instructions = Self::of_instructions(text.ok_or(BadDefinition::Lacks("instructions"))?);
+        if instructions.json == json {
+            Ok(instructions)
+        } else {
+            Err(BadDefinition::NotJson("it has other members".to_owned()))
+        }
+    }
+
+    /// The text, where these are instructions.
+    pub(crate) fn instructions(&self) -> Option<&str> {
+        let text = self.json.get("instructions")?.as_text();
+        text.filter(|_| self.name == INSTRUCTIONS)
     }
 
     /// The upstream's own name of the tool.

@@ -9,7 +9,7 @@ use super::definition::name_in;
 use super::escape::Escape;
 use super::pointer::Pointer;
 use super::suspicion::{Finding, Scan};
-use super::{Definition, Diff, Grade, Names, Pins};
+use super::{Definition, Diff, Grade, INSTRUCTIONS, Names, Pins};
 
 /// What an upstream offers now.
 #[derive(Debug, Clone, Copy)]
@@ -167,18 +167,35 @@ impl Pins {
         judged
     }
 
+    /// Judges what the server of `source` says of itself.
+    pub(crate) fn judge_instructions(&self, source: &str, text: &str, names: &Names) -> JudgedTool {
+        let definition = Definition::of_instructions(text);
+        let pinned = self.instructions(source);
+        let judged = judge_against(pinned, &definition, &names.foreign_to(source));
+        JudgedTool {
+            name: INSTRUCTIONS.to_owned(),
+            shown: Escape::short(&format!("{source} {INSTRUCTIONS}")).to_string(),
+            definition: Some(definition),
+            judged,
+        }
+    }
+
     fn judge_one(&self, source: &str, is: &Definition, foreign: &[String]) -> Judged {
-        match self.pinned(source, is.name()) {
-            Some(was) if was.digest() == is.digest() => Judged::Approved,
-            Some(was) => Judged::Drifted {
-                diff: Diff::between(was, is, foreign),
-            },
-            None => {
-                let mut scan = Scan::new(foreign);
-                scan.value(&Pointer::Root, is.json());
-                Judged::New {
-                    findings: scan.into_findings(),
-                }
+        judge_against(self.pinned(source, is.name()), is, foreign)
+    }
+}
+
+fn judge_against(pinned: Option<&Definition>, is: &Definition, foreign: &[String]) -> Judged {
+    match pinned {
+        Some(was) if was.digest() == is.digest() => Judged::Approved,
+        Some(was) => Judged::Drifted {
+            diff: Diff::between(was, is, foreign),
+        },
+        None => {
+            let mut scan = Scan::new(foreign);
+            scan.value(&Pointer::Root, is.json());
+            Judged::New {
+                findings: scan.into_findings(),
             }
         }
     }

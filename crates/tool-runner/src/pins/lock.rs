@@ -13,6 +13,8 @@
 //!           "description": "…",
 //! ```
 //!
+//! What a server says of itself stands in a map of its own, `instructions`, by source; a file with it has version 2.
+//!
 //! Sources and tools stand in the order of their names, and a definition takes one line a value, so that a
 //! change shows as what it is. The definition is JSON whose characters all show, its members in the order the
 //! upstream sent them: a model reads them in that order.
@@ -27,17 +29,16 @@ use serde_json::Value;
 use serde_saphyr::Spanned;
 use wardgate_domain::{Ambient, Timestamp};
 
-use super::{Definition, Pin, Pins};
+use super::{Definition, INSTRUCTIONS, Pin, Pins};
 use crate::Fault;
 
-/// Version of the format.
-const VERSION: u64 = 1;
+/// Versions of the format. The second also has `instructions`, and is written only where there are any: so a file of the
+/// first stays as it is, every approval in it holds, and an older program reads it for as long as it can.
+const FIRST: u64 = 1;
+const WITH_INSTRUCTIONS: u64 = 2;
 
 /// What to do about an entry that cannot be used.
 const AGAIN: &str = "take it from version control, or remove it and approve the tool again";
-
-/// In front of every line of a definition.
-const INDENT: &str = "        ";
 
 const HEADER: &str = "\
 # The approved definitions of the tools of MCP upstreams. `wardgate tools diff` shows what differs from
@@ -56,6 +57,8 @@ struct Lock {
     #[expect(dead_code, reason = "read before, by `Versioned`")]
     version: u64,
     sources: BTreeMap<String, BTreeMap<String, Spanned<Entry>>>,
+    #[serde(default)]
+    instructions: BTreeMap<String, Spanned<Entry>>,
 }
 
 #[derive(Deserialize)]
@@ -102,7 +105,7 @@ impl Pins {
             )
         };
         let Versioned { version } = serde_saphyr::from_str(text).map_err(not_yaml)?;
-        if version.value != VERSION {
+        if !(FIRST..=WITH_INSTRUCTIONS).contains(&version.value) {
             let problem = format!("version {} of tools.lock is not known", version.value);
             let fix =
                 "use the wardgate that wrote it, or remove the file and approve the tools again";
@@ -110,41 +113,54 @@ impl Pins {
         }
         let lock: Lock = serde_saphyr::from_str(text).map_err(not_yaml)?;
         let mut pins = Self::default();
-        for (source, tools) in lock.sources {
-            for (name, entry) in tools {
-                let at = entry.referenced;
-                let Entry {
-                    sha256,
-                    approved_at,
-                    approved_by,
-                    definition,
-                } = entry.value;
-                let read = Definition::read(&definition.value).map_err(|bad| {
-                    let problem = format!("tool {name}: {bad}");
-                    fault(definition.referenced, problem, AGAIN)
-                })?;
-                if read.name() != name {
-                    let problem = format!("the definition under `{name}` is that of another tool");
-                    return Err(fault(at, problem, AGAIN));
-                }
-                if read.digest().to_string() != sha256.value {
-                    let problem =
-                        format!("the sha256 of tool {name} is not that of its definition");
-                    return Err(fault(sha256.referenced, problem, AGAIN));
-                }
-                let approved_at: Timestamp = approved_at.value.parse().map_err(|_| {
-                    let problem = format!("`approved_at` of tool {name} is no RFC 3339 time");
-                    fault(approved_at.referenced, problem, AGAIN)
-                })?;
-                pins.approve(&source, read, &approved_by, approved_at);
+        let tools = lock.sources.into_iter().flat_map(|(source, tools)| {
+            let tools = tools.into_iter();
+            tools.map(move |(name, entry)| (source.clone(), Some(name), entry))
+        });
+        let instructions = lock.instructions.into_iter();
+        let instructions = instructions.map(|(source, entry)| (source, None, entry));
+        for (source, tool, entry) in tools.chain(instructions) {
+            let at = entry.referenced;
+            let Entry {
+                sha256,
+                approved_at,
+                approved_by,
+                definition,
+            } = entry.value;
+            let read = match &tool {
+                Some(_) => Definition::read(&definition.value),
+                None => Definition::read_instructions(&definition.value),
+            };
+            let name = tool.unwrap_or_else(|| format!("{source} {INSTRUCTIONS}"));
+            let read = read.map_err(|bad| {
+                let problem = format!("tool {name}: {bad}");
+                fault(definition.referenced, problem, AGAIN)
+            })?;
+            if read.instructions().is_none() && read.name() != name {
+                let problem = format!("the definition under `{name}` is that of another tool");
+                return Err(fault(at, problem, AGAIN));
             }
+            if read.digest().to_string() != sha256.value {
+                let problem = format!("the sha256 of tool {name} is not that of its definition");
+                return Err(fault(sha256.referenced, problem, AGAIN));
+            }
+            let approved_at: Timestamp = approved_at.value.parse().map_err(|_| {
+                let problem = format!("`approved_at` of tool {name} is no RFC 3339 time");
+                fault(approved_at.referenced, problem, AGAIN)
+            })?;
+            pins.approve(&source, read, &approved_by, approved_at);
         }
         Ok(pins)
     }
 
     /// The lock file's text.
     pub(crate) fn to_text(&self) -> String {
-        let mut out = format!("{HEADER}version: {VERSION}\n");
+        let version = if self.instructions.is_empty() {
+            FIRST
+        } else {
+            WITH_INSTRUCTIONS
+        };
+        let mut out = format!("{HEADER}version: {version}\n");
         out.push_str(if self.sources.is_empty() {
             "sources: {}\n"
         } else {
@@ -153,18 +169,14 @@ impl Pins {
         for (source, tools) in &self.sources {
             out.push_str(&format!("  {}:\n", quoted(source)));
             for (name, pin) in tools {
-                let Pin {
-                    definition,
-                    approved_at,
-                    approved_by,
-                } = pin;
-                out.push_str(&format!("    {}:\n", quoted(name)));
-                out.push_str(&format!("      sha256: \"{}\"\n", definition.digest()));
-                out.push_str(&format!("      approved_at: \"{approved_at}\"\n"));
-                out.push_str(&format!("      approved_by: {}\n", quoted(approved_by)));
-                let json = definition.json().pretty(INDENT);
-                out.push_str(&format!("      definition: |\n{INDENT}{json}\n"));
+                out.push_str(&format!("    {}:\n{}", quoted(name), pin.to_text("      ")));
             }
+        }
+        if !self.instructions.is_empty() {
+            out.push_str("instructions:\n");
+        }
+        for (source, pin) in &self.instructions {
+            out.push_str(&format!("  {}:\n{}", quoted(source), pin.to_text("    ")));
         }
         out
     }
@@ -187,6 +199,24 @@ impl Pins {
             let _ = fs::remove_file(&unfinished);
         }
         written
+    }
+}
+
+impl Pin {
+    /// Its members, each line behind `indent`.
+    fn to_text(&self, indent: &str) -> String {
+        let Self {
+            definition,
+            approved_at,
+            approved_by,
+        } = self;
+        let (digest, by) = (definition.digest(), quoted(approved_by));
+        let inner = format!("{indent}  ");
+        let json = definition.json().pretty(&inner);
+        format!(
+            "{indent}sha256: \"{digest}\"\n{indent}approved_at: \"{approved_at}\"\n{indent}approved_by: {by}\n\
+             {indent}definition: |\n{inner}{json}\n"
+        )
     }
 }
 

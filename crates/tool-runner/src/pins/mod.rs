@@ -6,7 +6,7 @@
 //!   tools/list ─────────┘            └ offered   └─ quarantined, each alone ─┘
 //! ```
 //!
-//! One job: nothing that an upstream says of a tool reaches a model before a person saw it. A definition is
+//! One job: nothing that an upstream says of a tool, or of itself (its `instructions`), reaches a model before a person saw it. A definition is
 //! pinned whole, by the SHA-256 of its canonical form; whoever changes any of it offers another tool.
 
 mod characters;
@@ -26,6 +26,7 @@ use std::collections::BTreeMap;
 use wardgate_domain::Timestamp;
 
 pub use definition::Definition;
+pub(crate) use definition::INSTRUCTIONS;
 pub use diff::{Change, Diff};
 pub(crate) use escape::Escape;
 pub use grade::Grade;
@@ -38,6 +39,8 @@ pub use suspicion::{Finding, Kind};
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Pins {
     sources: BTreeMap<String, BTreeMap<String, Pin>>,
+    /// By source: what its server says of itself.
+    instructions: BTreeMap<String, Pin>,
 }
 
 /// One approval.
@@ -63,6 +66,10 @@ impl Pins {
             approved_at: at,
             approved_by: by.to_owned(),
         };
+        if pin.definition.instructions().is_some() {
+            self.instructions.insert(source.to_owned(), pin);
+            return;
+        }
         self.sources
             .entry(source.to_owned())
             .or_default()
@@ -92,14 +99,25 @@ impl Pins {
 
     /// Who approved it.
     pub(crate) fn approver(&self, source: &str, tool: &str) -> Option<&str> {
-        let pin = self.sources.get(source)?.get(tool)?;
+        let pin = match tool {
+            INSTRUCTIONS => self.instructions.get(source)?,
+            tool => self.sources.get(source)?.get(tool)?,
+        };
         Some(&pin.approved_by)
+    }
+
+    /// What the server was approved to say of itself.
+    pub(crate) fn instructions(&self, source: &str) -> Option<&Definition> {
+        Some(&self.instructions.get(source)?.definition)
     }
 
     /// Takes over what `others` know of `source`, unless anything of it was approved here.
     pub(crate) fn adopt(&mut self, source: &str, others: &Self) {
         if let Some(tools) = others.sources.get(source).filter(|_| !self.knows(source)) {
             self.sources.insert(source.to_owned(), tools.clone());
+            if let Some(pin) = others.instructions.get(source) {
+                self.instructions.insert(source.to_owned(), pin.clone());
+            }
         }
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value, json};
 use wardgate_arguments::Strict;
@@ -42,6 +42,16 @@ pub(super) struct Governed {
     pub(super) counted: Option<Counted>,
 }
 
+/// How a request was answered.
+#[derive(Clone, Copy)]
+pub(super) enum Answered {
+    Result {
+        /// It says itself that it is a failure.
+        is_error: bool,
+    },
+    Error,
+}
+
 /// What stands in the place of the server's own `result` or `error`.
 pub(super) struct Released {
     pub(super) json: Result<Box<RawValue>, Failure>,
@@ -63,24 +73,16 @@ struct ToolAnswer<'a> {
 impl Governed {
     /// Whether anything that it can be answered with must not go on as it is.
     pub(super) fn is_restricted(&self) -> bool {
-        let mut carried = self.carried.iter();
-        carried.any(|class| self.permit.tier(class) != ColumnTier::Clear)
+        self.compiled.restricts(&self.permit, &self.carried)
     }
 
-    /// The record of a result, or an error, that went on as it was.
-    pub(super) fn passed(mut self, outcome: Result<&RawValue, &RawValue>) -> pb::ResultFacts {
-        #[derive(Deserialize)]
-        struct Outcome {
-            #[serde(default, rename = "isError")]
-            is_error: bool,
-        }
-        let (is_error, phi) = match outcome {
-            Ok(result) => {
-                let outcome = serde_json::from_str::<Outcome>(result.get());
-                let is_error = outcome.is_ok_and(|outcome| outcome.is_error);
+    /// The record of an answer that went on as it was.
+    pub(super) fn passed(mut self, answered: Answered) -> pb::ResultFacts {
+        let (is_error, phi) = match answered {
+            Answered::Result { is_error } => {
                 (is_error, self.carried.iter().any(ColumnClass::is_phi))
             }
-            Err(_) => (true, self.class(ERROR).is_phi()),
+            Answered::Error => (true, self.class(ERROR).is_phi()),
         };
         self.stopwatch.lap("execute");
         self.ended(pb::ResultFacts {
@@ -145,7 +147,7 @@ impl Governed {
         };
         Released {
             json: Ok(json),
-            facts: self.passed(Err(error)),
+            facts: self.passed(Answered::Error),
         }
     }
 

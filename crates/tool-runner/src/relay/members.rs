@@ -1,33 +1,55 @@
-//! The members of a JSON object by name, their values unread.
+//! The members of a JSON message by name, found in one pass over its text.
+//!
+//! The objects that somebody looks into are read on the way; every other value stays unread, however large it is.
 
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::Deserialize;
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
+
+/// The members that are objects somebody looks into, wherever they stand.
+const OPENED: [&str; 5] = ["params", "result", "_meta", "notifications", "ref"];
+
+/// How far below the message they can be.
+const DEPTH: usize = 2;
 
 /// Two readers may make different things of the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Ambiguous;
 
 /// The members of an object, in their order.
-pub(super) struct Members<'a>(Vec<(String, &'a RawValue)>);
+#[derive(Default)]
+pub(super) struct Members<'a>(Vec<(Cow<'a, str>, Member<'a>)>);
+
+enum Member<'a> {
+    Unread(&'a RawValue),
+    Object(Members<'a>),
+    /// No object, where one would be looked into.
+    Other,
+}
 
 impl<'a> Members<'a> {
     /// Those of `text`, if it is an object.
     pub(super) fn read(text: &'a str) -> Option<Self> {
-        let members: wardgate_arguments::Members<'a> = serde_json::from_str(text).ok()?;
-        Some(Self(members.0))
+        let mut deserializer = serde_json::Deserializer::from_str(text);
+        let read = deserializer.deserialize_map(Reader { depth: DEPTH }).ok()?;
+        deserializer.end().ok()?;
+        Some(read)
     }
 
-    /// The member `name`. Some readers of JSON do not tell `name` from `Name` and take the last one, so what was
-    /// looked at here could be something else there: such an object is refused.
+    /// Whether there is a member `name`.
+    pub(super) fn has(&self, name: &str) -> Result<bool, Ambiguous> {
+        Ok(self.find(name)?.is_some())
+    }
+
+    /// The member `name`, as it is written. Not of those that are looked into.
     pub(super) fn get(&self, name: &str) -> Result<Option<&'a RawValue>, Ambiguous> {
-        let mut found = None;
-        for (own, value) in &self.0 {
-            if own == name && found.is_none() {
-                found = Some(*value);
-            } else if folded(own).eq(folded(name)) {
-                return Err(Ambiguous);
-            }
-        }
-        Ok(found)
+        Ok(match self.find(name)? {
+            Some(Member::Unread(value)) => Some(value),
+            Some(Member::Object(_) | Member::Other) | None => None,
+        })
     }
 
     /// The text that the member `name` is.
@@ -36,10 +58,109 @@ impl<'a> Members<'a> {
         Ok(member.and_then(|member| serde_json::from_str(member.get()).ok()))
     }
 
-    /// The object that the member `name` is.
-    pub(super) fn object(&self, name: &str) -> Result<Option<Self>, Ambiguous> {
-        let member = self.get(name)?;
-        Ok(member.and_then(|member| Self::read(member.get())))
+    /// The object that the member `name` is, of those that are looked into.
+    pub(super) fn object(&self, name: &str) -> Result<Option<&Self>, Ambiguous> {
+        Ok(match self.find(name)? {
+            Some(Member::Object(members)) => Some(members),
+            Some(Member::Unread(_) | Member::Other) | None => None,
+        })
+    }
+
+    /// The member `name`. Some readers of JSON do not tell `name` from `Name` and take the last one, so what was
+    /// looked at here could be something else there: such an object is refused.
+    fn find(&self, name: &str) -> Result<Option<&Member<'a>>, Ambiguous> {
+        let mut found = None;
+        for (own, value) in &self.0 {
+            if own == name && found.is_none() {
+                found = Some(value);
+            } else if folded(own).eq(folded(name)) {
+                return Err(Ambiguous);
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// Reads one object.
+struct Reader {
+    /// Levels below it that can be looked into.
+    depth: usize,
+}
+
+impl<'de> Visitor<'de> for Reader {
+    type Value = Members<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        #[derive(Deserialize)]
+        struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
+        let mut members = Vec::new();
+        while let Some(Name(name)) = map.next_key()? {
+            let value = match self.depth.checked_sub(1) {
+                Some(depth) if OPENED.contains(&&*name) => map.next_value_seed(Inner { depth })?,
+                _ => Member::Unread(map.next_value()?),
+            };
+            members.push((name, value));
+        }
+        Ok(Members(members))
+    }
+}
+
+/// Reads a value that may be an object.
+struct Inner {
+    depth: usize,
+}
+
+impl<'de> DeserializeSeed<'de> for Inner {
+    type Value = Member<'de>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Inner {
+    type Value = Member<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
+        let depth = self.depth;
+        Reader { depth }.visit_map(map).map(Member::Object)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
+        while seq.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(Member::Other)
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Self::Value, E> {
+        Ok(Member::Other)
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<Self::Value, E> {
+        Ok(Member::Other)
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<Self::Value, E> {
+        Ok(Member::Other)
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<Self::Value, E> {
+        Ok(Member::Other)
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<Self::Value, E> {
+        Ok(Member::Other)
+    }
+
+    fn visit_unit<E>(self) -> Result<Self::Value, E> {
+        Ok(Member::Other)
     }
 }
 
@@ -73,5 +194,24 @@ mod tests {
         let folded = Members::read(r#"{"params":{},"param\u017f":{}}"#).unwrap();
         assert_eq!(folded.get("params").unwrap_err(), Ambiguous);
         assert!(Members::read("[]").is_none());
+    }
+
+    #[test]
+    fn the_objects_that_somebody_looks_into_are_read_with_the_message_and_no_others() {
+        let text = r#"{"params":{"_meta":{"a":1},"arguments":{"_meta":{}},"ref":7},"result":[{}],"error":{}}"#;
+        let message = Members::read(text).unwrap();
+        let params = message.object("params").unwrap().unwrap();
+        let meta = params.object("_meta").unwrap().unwrap();
+        assert_eq!(meta.get("a").unwrap().unwrap().get(), "1");
+        let arguments = params.get("arguments").unwrap().unwrap();
+        assert_eq!(arguments.get(), r#"{"_meta":{}}"#);
+        assert_eq!(params.has("ref"), Ok(true));
+        assert!(params.object("ref").unwrap().is_none());
+        assert_eq!(message.has("result"), Ok(true));
+        assert!(message.object("result").unwrap().is_none());
+        assert!(message.object("error").unwrap().is_none());
+        assert!(Members::read(r#"{"params":{}} {}"#).is_none());
+        let deep = format!("{{{}1{}", r#""params":{"#.repeat(200), "}".repeat(200));
+        assert!(Members::read(&deep).is_none());
     }
 }

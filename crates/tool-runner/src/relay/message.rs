@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use serde_json::value::RawValue;
-use wardgate_arguments::Strict;
+use wardgate_arguments::is_strict;
 use wardgate_domain::OfferKind;
 
 use super::members::{Ambiguous, Members};
@@ -48,6 +48,8 @@ pub(super) enum Subject<'a> {
 pub(super) struct Asked {
     /// Of the request that waits for an answer, as its client wrote it.
     pub(super) id: Option<Box<RawValue>>,
+    /// Of a call of a tool: what was asked of the policy, byte for byte.
+    pub(super) arguments: Option<Bytes>,
     /// What its progress is reported under.
     pub(super) progress_token: Option<Box<RawValue>>,
     /// It is of 2026-07-28.
@@ -58,7 +60,8 @@ pub(super) struct Asked {
     pub(super) unruled: Option<NotCarried>,
 }
 
-/// Reads `bytes`, and makes sure that they ask for nothing but what the permit for `subject` and `arguments` is for.
+/// Reads `bytes`, and makes sure that they ask for nothing but what a permit for `subject` is for, with the `arguments`
+/// that it was decided on. A call of a tool has its own.
 pub(super) fn read(
     bytes: &Bytes,
     subject: Subject<'_>,
@@ -69,31 +72,37 @@ pub(super) fn read(
     let method = match envelope.get("method")? {
         Some(_) => envelope.text("method")?.ok_or(NotCarried::NoMessage)?,
         // An answer to a request of the server's.
-        None if envelope.get("result")?.is_some() || envelope.get("error")?.is_some() => {
-            String::new()
-        }
+        None if envelope.has("result")? || envelope.has("error")? => String::new(),
         None => return Err(NotCarried::NoMessage),
     };
-    let params = envelope.get("params")?.map_or("{}", RawValue::get);
-    let params = Members::read(params).ok_or(NotCarried::NoMessage)?;
+    let none = Members::default();
+    let params = if envelope.has("params")? {
+        envelope.object("params")?.ok_or(NotCarried::NoMessage)?
+    } else {
+        &none
+    };
     let meta = params.object("_meta")?;
-    let is_modern = match &meta {
-        Some(meta) => meta.get(VERSION_KEY)?.is_some(),
+    let is_modern = match meta {
+        Some(meta) => meta.has(VERSION_KEY)?,
         None => false,
     };
-    if !covers(subject, arguments, &method, is_modern, &params)? {
+    if !covers(subject, arguments, &method, is_modern, params)? {
         return Err(NotCarried::Uncovered);
     }
     if let Some(wanted) = params.object("notifications")? {
         // Each of them was decided on.
-        wanted.get("resourceSubscriptions")?;
+        wanted.has("resourceSubscriptions")?;
     }
     let id = envelope.get("id")?.filter(|_| !method.is_empty());
     let mut asked = Asked {
         id: id.map(ToOwned::to_owned),
+        arguments: match subject {
+            Subject::Tool(_) => Some(called_with(bytes, params)?),
+            Subject::Of(_) => None,
+        },
         is_modern,
         listens: method == "subscriptions/listen",
-        unruled: unruled(&method, &params)?,
+        unruled: unruled(&method, params)?,
         ..Asked::default()
     };
     if let Some(meta) = meta {
@@ -114,15 +123,13 @@ pub(super) fn read(
 
 /// Why nobody knows what of the answer a permit that restricts results would let out.
 fn unruled(method: &str, params: &Members<'_>) -> Result<Option<NotCarried>, NotCarried> {
-    Ok(
-        if method.starts_with("tasks/") || params.get("task")?.is_some() {
-            Some(NotCarried::Task)
-        } else if method.is_empty() || is_ruled(method) {
-            None
-        } else {
-            Some(NotCarried::Foreign)
-        },
-    )
+    Ok(if method.starts_with("tasks/") || params.has("task")? {
+        Some(NotCarried::Task)
+    } else if method.is_empty() || is_ruled(method) {
+        None
+    } else {
+        Some(NotCarried::Foreign)
+    })
 }
 
 /// Whether it is known what an answer to it can hold.
@@ -172,10 +179,7 @@ fn covers(
         decided.is_some() && decided == value
     };
     Ok(match (subject, method) {
-        (Subject::Tool(name), "tools/call") => {
-            params.text("name")?.as_deref() == Some(name)
-                && are_arguments(params.get("arguments")?, arguments)
-        }
+        (Subject::Tool(name), "tools/call") => params.text("name")?.as_deref() == Some(name),
         (Subject::Of(kind), "completion/complete") => {
             let (of, member) = match kind {
                 OfferKind::Resources => ("ref/resource", "uri"),
@@ -203,13 +207,16 @@ fn covers(
     })
 }
 
-/// Whether the call has these very arguments, and every reader of JSON takes them for the same. A call without
-/// any has `{}`.
-fn are_arguments(written: Option<&RawValue>, decided: &[u8]) -> bool {
-    let written = written.map_or("{}", RawValue::get);
-    written.as_bytes() == decided
-        && written.starts_with('{')
-        && serde_json::from_str::<Strict>(written).is_ok()
+/// The arguments of a call, which every reader of JSON takes for the same. A call without any has `{}`.
+fn called_with(message: &Bytes, params: &Members<'_>) -> Result<Bytes, NotCarried> {
+    let Some(arguments) = params.get("arguments")? else {
+        return Ok(Bytes::from_static(b"{}"));
+    };
+    let text = arguments.get();
+    if !text.starts_with('{') || !is_strict(text) {
+        return Err(NotCarried::Uncovered);
+    }
+    Ok(message.slice_ref(text.as_bytes()))
 }
 
 #[cfg(test)]
@@ -254,15 +261,11 @@ mod tests {
     fn a_permit_covers_what_it_was_decided_on() {
         let uri = URI;
         for (message, subject, arguments) in [
-            (
-                call(r#"{"a":1.10}"#),
-                Subject::Tool("read"),
-                r#"{"a":1.10}"#,
-            ),
+            (call(r#"{"a":1.10}"#), Subject::Tool("read"), ""),
             (
                 message("tools/call", r#"{"name":"read"}"#),
                 Subject::Tool("read"),
-                "{}",
+                "",
             ),
             (
                 message("resources/read", uri),
@@ -308,21 +311,24 @@ mod tests {
     }
 
     #[test]
+    fn a_call_is_decided_on_its_own_arguments_byte_for_byte() {
+        for (message, expected) in [
+            (call(r#"{ "a" : 1.10 }"#), r#"{ "a" : 1.10 }"#),
+            (message("tools/call", r#"{"name":"read"}"#), "{}"),
+        ] {
+            let asked = read(&message, Subject::Tool("read"), "").ok().unwrap().1;
+            assert_eq!(asked.arguments.unwrap(), expected);
+        }
+    }
+
+    #[test]
     fn a_permit_covers_nothing_else() {
         let uri = URI;
         for (message, subject, arguments) in [
-            (
-                call(r#"{"a":1.10}"#),
-                Subject::Tool("write"),
-                r#"{"a":1.10}"#,
-            ),
-            (call(r#"{"a":1.10}"#), Subject::Tool("read"), r#"{"a":1.1}"#),
-            (
-                call(r#"{"a":1,"a":2}"#),
-                Subject::Tool("read"),
-                r#"{"a":1,"a":2}"#,
-            ),
-            (call("[]"), Subject::Tool("read"), "[]"),
+            (call(r#"{"a":1.10}"#), Subject::Tool("write"), ""),
+            (call(r#"{"a":1,"a":2}"#), Subject::Tool("read"), ""),
+            (call(r#"{"a":{"b":"\u0000"}}"#), Subject::Tool("read"), ""),
+            (call("[]"), Subject::Tool("read"), ""),
             (call("{}"), CONNECT, "{}"),
             (message("tools/list", "{}"), Subject::Tool("read"), "{}"),
             (

@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use http::HeaderValue;
 use tokio::sync::OwnedSemaphorePermit;
-use wardgate_domain::{CallId, CallToRun, Caller, ColumnClass, OfferKind, Timestamp};
+use wardgate_domain::{CallId, CallToRun, Caller, ColumnClass, Timestamp};
 
 use crate::Error;
 use crate::loaded::{Loaded, RunnableTool, Shared};
@@ -104,6 +104,8 @@ pub(crate) fn admit(
 ) -> Result<AdmittedRelay, Error> {
     let mut stopwatch = Stopwatch::start();
     let (upstream, guard) = loaded.server(&call.source).ok_or(Error::UnknownTool)?;
+    let own = upstream.of(&call.caller, None);
+    let upstream = own.map_err(|error| Error::HttpSource(error.to_string()))?;
     let offers = loaded.offers(&call.source).ok_or(Error::UnknownTool)?;
     let (tool, facts, classes, subject) = match &call.offer {
         Offer::Tool(name) => {
@@ -118,24 +120,24 @@ pub(crate) fn admit(
             (None, facts, &offers.classes, Subject::Of(*kind))
         }
     };
+    let listens = call.listens();
+    let (content, asked) = match call.method {
+        Method::Post(message) => message::read(&message, subject, &call.arguments)?,
+        Method::Get => (Content::Get, Asked::default()),
+        Method::Delete => (Content::Delete, Asked::default()),
+    };
     let to_run = CallToRun {
         caller: &call.caller,
         tool: &facts.name,
         definition_digest: facts.definition_digest,
-        arguments: &call.arguments,
+        arguments: asked.arguments.as_ref().unwrap_or(&call.arguments),
     };
-    let listens = call.listens();
     let signed = call.permit.ok_or(Error::NoPermit)?;
     let runnable = tool.map(AsRef::as_ref);
     let (permit, compiled) = loaded.compiled().admit(signed, to_run, runnable, now)?;
     if !upstream.is_over_http() {
         return Err(Error::NoRoute);
     }
-    let (content, asked) = match call.method {
-        Method::Post(message) => message::read(&message, subject, &call.arguments)?,
-        Method::Get => (Content::Get, Asked::default()),
-        Method::Delete => (Content::Delete, Asked::default()),
-    };
     stopwatch.lap("permit");
     let called = tool.filter(|_| asked.id.is_some());
     let governed = Governed {
@@ -155,8 +157,9 @@ pub(crate) fn admit(
     let place = place.map_err(|_| Error::TooManyRelays)?;
     let is_endless = listens || asked.listens;
     let asks = asked.id.is_some();
-    // Whatever the gateway says, what a permit with arguments lets a client ask for is answered under that permit.
-    let own_id = asked.id.filter(|_| facts.kind != OfferKind::Connect);
+    // Whatever the gateway says, what a permit lets a client ask for is answered under that permit. A stream of changes
+    // may end without an answer.
+    let own_id = asked.id.filter(|_| !asked.listens);
     let governed_id = own_id.or(call.governed_id);
     Ok(AdmittedRelay {
         id: call.id,

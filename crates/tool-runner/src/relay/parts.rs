@@ -4,12 +4,16 @@ use std::future::Future;
 use std::task::Poll;
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures::stream::{self, Stream};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout, timeout_at};
 use tonic::Status;
 use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_proto::toolrunner::v1::relay_response::Part;
+
+/// Bytes of a message that are on their way at a time: what is written to the wire, and read from it, is a copy.
+const PIECE: usize = 64 * 1024;
 
 /// How long a client may take to hear why there is no more.
 const LAST_WORD: Duration = Duration::from_secs(1);
@@ -26,7 +30,18 @@ pub(super) struct Parts {
 pub(super) struct Slow;
 
 impl Parts {
-    pub(super) async fn send(&self, part: Part) -> Result<(), Slow> {
+    /// Sends `part`, its message in pieces where that is long.
+    pub(super) async fn send(&self, mut part: Part) -> Result<(), Slow> {
+        let mut rest = rest(&mut part);
+        self.send_one(part).await?;
+        while !rest.is_empty() {
+            let piece = rest.split_to(rest.len().min(PIECE));
+            self.send_one(Part::Piece(piece)).await?;
+        }
+        Ok(())
+    }
+
+    async fn send_one(&self, part: Part) -> Result<(), Slow> {
         let sending = self.sender.send(response(part));
         let sent = match self.deadline {
             Some(deadline) => timeout_at(deadline, sending).await,
@@ -40,6 +55,18 @@ impl Parts {
         let sending = self.sender.send(response(Part::Failure(failure)));
         let _ = timeout(LAST_WORD, sending).await;
     }
+}
+
+/// Takes from `part` what of its message does not go with it.
+fn rest(part: &mut Part) -> Bytes {
+    let (message, more) = match part {
+        Part::Body(body) => (&mut body.message, &mut body.more),
+        Part::Event(event) => (&mut event.message, &mut event.more),
+        Part::Head(_) | Part::Failure(_) | Part::Piece(_) => return Bytes::new(),
+    };
+    let rest = message.split_off(message.len().min(PIECE));
+    *more = rest.len() as u64;
+    rest
 }
 
 fn response(part: Part) -> pb::RelayResponse {

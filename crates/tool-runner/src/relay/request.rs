@@ -16,7 +16,7 @@ pub(crate) struct RelayCall {
     pub(super) source: String,
     pub(super) offer: Offer,
     pub(super) permit: Option<SignedPermit>,
-    /// What the policy decided on.
+    /// What the policy decided on; empty with a message that calls a tool, whose arguments are its own.
     pub(super) arguments: Bytes,
     pub(super) method: Method,
     pub(super) version: Option<HeaderValue>,
@@ -58,6 +58,11 @@ impl TryFrom<pb::RelayRequest> for RelayCall {
             OfferKind::Tool => Offer::Tool(request.tool),
             kind => Offer::Of(kind),
         };
+        if matches!((&offer, &method), (Offer::Tool(_), Method::Post(_)))
+            && !request.arguments_json.is_empty()
+        {
+            return Err(InvalidMessage::field("arguments_json", "are the message's"));
+        }
         if request.headers.len() > MAX_PARAMS {
             return Err(InvalidMessage::field("headers", "are too many"));
         }

@@ -3,29 +3,35 @@
 //! ```text
 //!   all that can come is clear:   every message as it is
 //!   something is not:             answers: the governed one, redacted; with the right to the server alone, as they are
-//!                                 the rest: what has no words of its own, such as progress in numbers
+//!                                 the rest: what is said without words, such as progress in numbers, written anew
 //! ```
 //!
 //! The rest matters even to those who only listen: a legacy server may tell there what it logs about a call.
 
 use bytes::Bytes;
+use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use wardgate_domain::OfferKind;
 use wardgate_proto::toolrunner::v1 as pb;
 
-use super::governed::{Governed, Released, facts_of};
+use super::governed::{Answered, Governed, Released, facts_of};
 use super::members::{Ambiguous, Members};
 use crate::failure::Failure;
 use crate::mcp::own_answer;
 
+const UNREADABLE: &str = "the server's answer cannot be read";
+
 const PROGRESS: &str = "notifications/progress";
+
+/// Where a message on a stream of changes says which stream that is.
+const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
 
 /// What becomes of a message.
 pub(super) enum Verdict {
     /// It goes on as it is.
     Pass(Bytes),
-    /// It is the governed answer, or stands in its place.
+    /// It is the answer to the request, or stands in its place.
     Answer(Bytes, pb::ResultFacts),
     /// The client gets nothing of it.
     Withhold,
@@ -41,7 +47,7 @@ pub(super) struct Rule {
     governed: Option<Governed>,
     is_restricted: bool,
     is_connect: bool,
-    /// The id of the governed request, as its client wrote it.
+    /// The id of the request that is to be answered, as its client wrote it.
     id: Option<Box<RawValue>>,
     /// What its progress is reported under.
     progress_token: Option<Box<RawValue>>,
@@ -58,16 +64,12 @@ enum Said<'a> {
     },
     Notification {
         method: String,
-        params: Option<&'a RawValue>,
     },
     Answer {
         id: Option<&'a RawValue>,
-        outcome: Outcome<'a>,
+        answered: Answered,
     },
 }
-
-/// A result, or an error.
-type Outcome<'a> = Result<&'a RawValue, &'a RawValue>;
 
 impl Rule {
     pub(super) fn new(
@@ -86,9 +88,14 @@ impl Rule {
         }
     }
 
-    /// Whether the governed answer is still to come.
+    /// Whether the answer to the request is still to come.
     pub(super) fn waits(&self) -> bool {
         self.id.is_some() && self.governed.is_some()
+    }
+
+    /// Whether nothing but that answer will do.
+    pub(super) fn wants_its_own(&self) -> bool {
+        self.waits() && !self.is_connect
     }
 
     /// What becomes of `message`; none if it is no message.
@@ -97,13 +104,20 @@ impl Rule {
         let said = Said::read(&members).ok().flatten()?;
         Some(match said {
             Said::Answer { .. } if !self.takes_answers => Verdict::Withhold,
-            Said::Answer { id, outcome } => self.answer(message.clone(), id, outcome),
+            Said::Answer { id, answered } => {
+                let is_own = answers(id, answered, self.id.as_deref());
+                self.answer(message, is_own, answered)
+            }
             _ if !self.is_restricted => Verdict::Pass(message),
-            Said::Request { method, .. } if is_wordless(&method) => Verdict::Pass(message),
+            Said::Request { id, method } if is_wordless(&method) => {
+                Verdict::Pass(without_words(Some(id), &method, &members))
+            }
             Said::Request { id, method } => Verdict::Decline(own_answer(id, &method).ok()?.into()),
-            Said::Notification { method, .. } if is_wordless(&method) => Verdict::Pass(message),
-            Said::Notification { method, params } if method == PROGRESS => self
-                .numbers(params)
+            Said::Notification { method } if is_wordless(&method) => {
+                Verdict::Pass(without_words(None, &method, &members))
+            }
+            Said::Notification { method } if method == PROGRESS => self
+                .numbers(&members)
                 .map_or(Verdict::Withhold, Verdict::Pass),
             Said::Notification { .. } => Verdict::Withhold,
         })
@@ -123,21 +137,38 @@ impl Rule {
         }
     }
 
-    fn answer(&mut self, message: Bytes, id: Option<&RawValue>, outcome: Outcome<'_>) -> Verdict {
-        let is_own = answers(id, outcome, self.id.as_deref());
+    fn answer(&mut self, message: Bytes, is_own: bool, answered: Answered) -> Verdict {
         match self.governed.take_if(|_| is_own) {
-            Some(governed) if self.is_governed() => self.release(governed, outcome),
-            Some(governed) => Verdict::Answer(message, governed.passed(outcome)),
+            Some(governed) if self.is_governed() => self.release(governed, &message),
+            Some(governed) => Verdict::Answer(message, governed.passed(answered)),
             // The record knows of one answer.
             None if !self.is_connect => Verdict::Withhold,
             None => Verdict::Pass(message),
         }
     }
 
-    fn release(&self, governed: Governed, outcome: Outcome<'_>) -> Verdict {
-        let (member, Released { json, facts }) = match outcome {
-            Ok(result) => ("result", governed.release(result)),
-            Err(error) => ("error", governed.release_error(error)),
+    fn release(&self, governed: Governed, message: &[u8]) -> Verdict {
+        #[derive(Deserialize)]
+        struct Parts<'a> {
+            #[serde(borrow)]
+            result: Option<&'a RawValue>,
+            #[serde(borrow)]
+            error: Option<&'a RawValue>,
+        }
+        let parts = serde_json::from_slice::<Parts<'_>>(message).ok();
+        let (member, Released { json, facts }) = match parts {
+            Some(Parts {
+                result: Some(result),
+                ..
+            }) => ("result", governed.release(result)),
+            Some(Parts {
+                error: Some(error), ..
+            }) => ("error", governed.release_error(error)),
+            _ => {
+                let failure = Failure::new("bad_result", UNREADABLE.to_owned());
+                let facts = governed.failed(&failure);
+                return Verdict::Fail(failure, facts);
+            }
         };
         let json = match json {
             Ok(json) => json,
@@ -149,8 +180,8 @@ impl Rule {
     }
 
     /// Progress without its text.
-    fn numbers(&self, params: Option<&RawValue>) -> Option<Bytes> {
-        let params = Members::read(params?.get())?;
+    fn numbers(&self, message: &Members<'_>) -> Option<Bytes> {
+        let params = message.object("params").ok()??;
         let token = self.progress_token.as_deref()?;
         let is_own = same(params.get("progressToken").ok()??, token);
         let number = |name| {
@@ -170,34 +201,38 @@ impl<'a> Said<'a> {
     fn read(members: &Members<'a>) -> Result<Option<Self>, Ambiguous> {
         let id = members.get("id")?;
         let id = id.filter(|id| id.get() != "null");
-        let (result, error) = (members.get("result")?, members.get("error")?);
-        if members.get("method")?.is_some() {
+        let (result, error) = (members.has("result")?, members.has("error")?);
+        if members.has("method")? {
             // What is an answer too would be taken for one by some.
             let method = members.text("method")?;
-            let Some(method) = method.filter(|_| result.or(error).is_none()) else {
+            let Some(method) = method.filter(|_| !result && !error) else {
                 return Ok(None);
             };
-            let params = members.get("params")?;
             return Ok(Some(match id {
                 Some(id) => Self::Request { id, method },
-                None => Self::Notification { method, params },
+                None => Self::Notification { method },
             }));
         }
-        let outcome = match (result, error) {
-            (Some(result), None) => Ok(result),
-            (None, Some(error)) => Err(error),
+        let answered = match (result, error) {
+            (true, false) => {
+                let result = members.object("result")?;
+                let is_error = result.and_then(|result| result.get("isError").ok()?);
+                let is_error = is_error.is_some_and(|is_error| is_error.get() == "true");
+                Answered::Result { is_error }
+            }
+            (false, true) => Answered::Error,
             _ => return Ok(None),
         };
-        Ok(Some(Self::Answer { id, outcome }))
+        Ok(Some(Self::Answer { id, answered }))
     }
 }
 
 /// Whether an answer to `id` is one to the request `asked`. An error without an id can only be about the request
 /// whose response it is in.
-fn answers(id: Option<&RawValue>, outcome: Outcome<'_>, asked: Option<&RawValue>) -> bool {
+fn answers(id: Option<&RawValue>, answered: Answered, asked: Option<&RawValue>) -> bool {
     match (id, asked) {
         (Some(id), Some(asked)) => same(id, asked),
-        (None, Some(_)) => outcome.is_err(),
+        (None, Some(_)) => matches!(answered, Answered::Error),
         (_, None) => false,
     }
 }
@@ -214,6 +249,60 @@ fn is_wordless(method: &str) -> bool {
             | "notifications/resources/updated"
             | "notifications/subscriptions/acknowledged"
     )
+}
+
+/// Such a message with nothing but what makes it one.
+fn without_words(id: Option<&RawValue>, method: &str, message: &Members<'_>) -> Bytes {
+    let params = message.object("params").ok().flatten();
+    let mut kept = Vec::new();
+    if let Some(params) = params {
+        let uri = params.text("uri").ok().flatten();
+        if let Some(uri) = uri.filter(|_| method == "notifications/resources/updated") {
+            kept.push(format!(r#""uri":{}"#, Value::from(uri)));
+        }
+        if let Some(wanted) = params.object("notifications").ok().flatten() {
+            kept.push(format!(r#""notifications":{{{}}}"#, acknowledged(wanted)));
+        }
+        let stream = params.object("_meta").ok().flatten();
+        let stream = stream.and_then(|meta| meta.get(SUBSCRIPTION).ok()?);
+        if let Some(stream) = stream.filter(|id| !id.get().starts_with(['{', '['])) {
+            kept.push(format!(r#""_meta":{{"{SUBSCRIPTION}":{stream}}}"#));
+        }
+    }
+    let id = id.map_or_else(String::new, |id| format!(r#""id":{id},"#));
+    let params = match &*kept {
+        [] => String::new(),
+        kept => format!(r#","params":{{{}}}"#, kept.join(",")),
+    };
+    format!(r#"{{"jsonrpc":"2.0",{id}"method":"{method}"{params}}}"#).into()
+}
+
+/// Of which changes a server says that it will tell.
+fn acknowledged(wanted: &Members<'_>) -> String {
+    let is_it = |name| {
+        wanted
+            .get(name)
+            .ok()
+            .flatten()
+            .filter(|it| it.get() == "true")
+    };
+    let mut kept: Vec<String> = [
+        "toolsListChanged",
+        "promptsListChanged",
+        "resourcesListChanged",
+    ]
+    .into_iter()
+    .filter(|name| is_it(name).is_some())
+    .map(|name| format!(r#""{name}":true"#))
+    .collect();
+    for name in ["resourceSubscriptions", "taskIds"] {
+        let texts = wanted.get(name).ok().flatten();
+        let texts = texts.and_then(|texts| serde_json::from_str::<Vec<String>>(texts.get()).ok());
+        if let Some(texts) = texts {
+            kept.push(format!(r#""{name}":{}"#, Value::from(texts)));
+        }
+    }
+    kept.join(",")
 }
 
 /// Whether two ids or tokens are the same, however they are written.

@@ -124,6 +124,7 @@ impl Course {
         let Carried {
             status,
             session,
+            retry_after,
             answer,
         } = carried;
         let head = |content: pb::RelayContent| {
@@ -131,6 +132,7 @@ impl Course {
                 status: status.as_u16().into(),
                 session: session.clone().unwrap_or_default(),
                 content: content.into(),
+                retry_after: retry_after.clone().unwrap_or_default(),
             })
         };
         match answer {
@@ -170,13 +172,17 @@ impl Course {
             Some(Verdict::Fail(failure, facts)) => {
                 return Err(Ended::Refused(failure, Box::new(facts)));
             }
-            Some(Verdict::Pass(message)) if !self.rule.waits() => (message, None),
+            Some(Verdict::Pass(message)) if !self.rule.wants_its_own() => (message, None),
             _ if self.asks && status.is_success() => {
                 return Err(UpstreamError::BadResult(NO_ANSWER).into());
             }
             _ => return Ok(None),
         };
-        Ok(Some(pb::RelayBody { message, result }))
+        Ok(Some(pb::RelayBody {
+            message,
+            result,
+            more: 0,
+        }))
     }
 
     /// Passes events on as they come, to the end of the stream.
@@ -215,6 +221,7 @@ impl Course {
                 retry_ms: retry,
                 message,
                 result,
+                more: 0,
             };
             parts.send(Part::Event(event)).await?;
         }

@@ -4,6 +4,7 @@
 //!   begin ─▶ Fresh ─▶ run ─▶ finish:  Done(result)   from then on `begin` gives the result
 //!                      │              NothingRan     the key is free again
 //!                      │              Open           from then on `begin` says Unknown
+//!                      │              Waiting        `begin` gives what it waits for; `resume` ─▶ Fresh, once
 //!                      └─ crash ──── until its deadline `begin` says Running, then Unknown
 //! ```
 //!
@@ -42,6 +43,17 @@ pub(super) const SWEEP: &str = "
     DELETE FROM tool_runner.keyed_call WHERE id IN
         (SELECT id FROM tool_runner.keyed_call WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2)";
 
+const WAIT: &str =
+    "UPDATE tool_runner.keyed_call SET result = $2, running_until = $3 WHERE id = $1";
+
+/// Only who finds it waiting takes it up.
+const RESUME: &str = "
+    UPDATE tool_runner.keyed_call SET result = NULL, running_until = $3
+    WHERE id = $1 AND running_until = $2 AND result = $4";
+
+/// `running_until` of a call that waits for its client; its `result` is what it waits for.
+const WAITING: i64 = i64::MAX;
+
 /// As [`LOOK`] gives it.
 type Row = (Vec<u8>, Vec<u8>, i64, Option<Vec<u8>>);
 
@@ -71,6 +83,8 @@ pub(crate) enum Begun {
     Running,
     /// It began and nobody knows how it ended. It is never run again.
     Unknown,
+    /// It waits for its client, and for this.
+    Waiting(Vec<u8>),
     /// It ran, and this was its result.
     Done(Vec<u8>),
     /// It ran, and its result was released under other terms than the caller's now.
@@ -85,6 +99,7 @@ impl fmt::Debug for Begun {
             Self::SameKeyOtherArguments => "SameKeyOtherArguments",
             Self::Running => "Running",
             Self::Unknown => "Unknown",
+            Self::Waiting(_) => "Waiting",
             Self::Done(_) => "Done",
             Self::DoneUnderOtherTerms => "DoneUnderOtherTerms",
         })
@@ -105,6 +120,8 @@ pub(crate) enum Ending<'a> {
     NothingRan,
     /// Whether it ran, or to which end, is open.
     Open,
+    /// It has not ended: it waits for its client; the bytes say for what.
+    Waiting(&'a [u8]),
 }
 
 impl Store {
@@ -143,6 +160,39 @@ impl Store {
         .await
     }
 
+    /// Takes up the call of this key that waits for its client, if `is_it` knows what it waits for.
+    pub(crate) async fn resume(
+        &self,
+        call: KeyedCall<'_>,
+        is_it: impl Fn(&[u8]) -> bool,
+        now: Timestamp,
+    ) -> Result<Begun, StoreError> {
+        let id = call.id();
+        let key = || id.as_bytes()[..].into();
+        within(async {
+            // It can be taken up by another between the two statements; then that one runs.
+            loop {
+                let rows: Vec<Row> = self.database.rows(LOOK, [key()]).await?;
+                let Some(row) = rows.into_iter().next() else {
+                    return Ok(Begun::Unknown);
+                };
+                let sealed = row.3.clone().unwrap_or_default();
+                let stands = self.stands(call, row, now)?;
+                match &stands {
+                    Begun::Waiting(waits) if is_it(waits) => {}
+                    _ => return Ok(stands),
+                }
+                let until = call.deadline.as_micros().into();
+                let row = [key(), WAITING.into(), until, sealed[..].into()];
+                if self.database.execute(RESUME, row).await? > 0 {
+                    let about = call.about(id);
+                    return Ok(Begun::Fresh(Ticket { id, about }));
+                }
+            }
+        })
+        .await
+    }
+
     /// Says how the call of `ticket` ended.
     pub(crate) async fn finish(
         &self,
@@ -155,6 +205,11 @@ impl Store {
                 let sealed = self.key.seal(&ticket.about, result, &self.ambient)?;
                 let row = [id(), sealed[..].into()];
                 within(self.database.execute(DONE, row)).await
+            }
+            Ending::Waiting(waits) => {
+                let sealed = self.key.seal(&ticket.about, waits, &self.ambient)?;
+                let row = [id(), sealed[..].into(), WAITING.into()];
+                within(self.database.execute(WAIT, row)).await
             }
             Ending::NothingRan => within(self.database.execute(FORGET, [id()])).await,
             Ending::Open => within(self.database.execute(OPEN, [id()])).await,
@@ -169,7 +224,14 @@ impl Store {
         }
         Ok(match result {
             Some(_) if terms != call.terms.as_bytes() => Begun::DoneUnderOtherTerms,
-            Some(sealed) => Begun::Done(self.key.open(&call.about(call.id()), sealed)?),
+            Some(sealed) => {
+                let kept = self.key.open(&call.about(call.id()), sealed)?;
+                if running_until == WAITING {
+                    Begun::Waiting(kept)
+                } else {
+                    Begun::Done(kept)
+                }
+            }
             None if now.as_micros() < running_until => Begun::Running,
             None => Begun::Unknown,
         })

@@ -4,10 +4,12 @@
 //!   switches      which tools are off, for whom        read by every replica several times a second
 //!   keyed calls   idempotency keys in use              a writing tool never runs twice for one key
 //!   kept results  large results, each of one caller    gone when they expire or room is needed
+//!   connections   tokens that people got us for sources each for one person and one service
 //! ```
 //!
 //! Whatever a tool returned is sealed before it is stored. No operation takes longer than [`LIMIT`].
 
+pub(crate) mod connections;
 mod database;
 pub(crate) mod kept;
 pub(crate) mod keyed;

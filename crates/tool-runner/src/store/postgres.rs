@@ -9,7 +9,10 @@ use super::LIMIT;
 pub(super) const SCHEMA: Schema = Schema {
     name: "tool_runner",
     lock: 0x5741_5244_5452_554e,
-    migrations: &[include_str!("postgres/0001_store.sql")],
+    migrations: &[
+        include_str!("postgres/0001_store.sql"),
+        include_str!("postgres/0002_connections.sql"),
+    ],
 };
 
 const CONNECTIONS: u32 = 8;

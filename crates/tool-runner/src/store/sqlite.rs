@@ -8,7 +8,10 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, S
 use super::LIMIT;
 
 /// Version n of the schema is what the first n of these make; they never change once released.
-pub(super) const MIGRATIONS: &[&str] = &[include_str!("sqlite/0001_store.sql")];
+pub(super) const MIGRATIONS: &[&str] = &[
+    include_str!("sqlite/0001_store.sql"),
+    include_str!("sqlite/0002_connections.sql"),
+];
 
 /// Connects on first use. One connection: SQLite has one writer anyway, and waiting for it in line is
 /// fairer than waiting for its lock.

@@ -20,11 +20,13 @@ use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_proto::toolrunner::v1::tool_runner_service_client::ToolRunnerServiceClient;
 use wardgate_proto::toolrunner::v1::tool_runner_service_server::ToolRunnerServiceServer;
 use wardgate_redact::PseudonymKey;
+use wardgate_rpc::{Peer, link};
 
 pub(crate) use super::database::Database;
 use crate::Config;
 use crate::imported::Importer;
 use crate::loaded::{Keys, Shared};
+use crate::replicas::{Dial, Replicas};
 use crate::service::{Runner, start};
 use crate::store::{SealingKey, Store};
 use crate::switchboard::Switchboard;
@@ -199,7 +201,14 @@ impl Harness {
             .await
             .unwrap();
         let importer = Importer::new(&config.catalogue, audit.client(), ambient.clone());
-        let shared = Shared::new(&config, switchboard.store().clone(), ambient.clone());
+        let dial: Dial = Arc::new(|url| {
+            let name = "wardgate.toolrunner.v1.ToolRunnerService";
+            link::connect(url, Peer::ToolRunner, name, None)
+        });
+        let shared = Shared {
+            replicas: Arc::new(Replicas::new(config.advertise.clone(), Some(dial))),
+            ..Shared::new(&config, switchboard.store().clone(), ambient.clone())
+        };
         let runner = start(config, keys, switchboard, importer, shared).unwrap();
         Self {
             client: ToolRunnerServiceClient::new(ToolRunnerServiceServer::from_arc(Arc::clone(

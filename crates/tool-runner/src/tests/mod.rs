@@ -1,6 +1,7 @@
 //! The service through its own client, on every database that is there.
 
 mod arguments;
+mod carriage;
 mod commands;
 mod content;
 mod database;
@@ -23,4 +24,6 @@ mod snapshot;
 mod sources;
 mod statement_log;
 mod switches;
+mod talks;
 mod upstream_content;
+mod watching;

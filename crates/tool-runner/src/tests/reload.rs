@@ -13,7 +13,7 @@ use super::harness::{Database, Harness, eventually, tools};
 use super::record::Audit;
 use crate::catalogue::Text;
 use crate::files::Files;
-use crate::{Config, Error, SealingKey, service};
+use crate::{Config, Error, Links, SealingKey, service};
 
 /// Puts a file in place at once, as an editor or Kubernetes would.
 fn replace(file: &Path, text: &str) {
@@ -156,8 +156,11 @@ async fn a_faulty_catalogue_does_not_start_and_a_good_one_is_ready() {
             verifier,
             PseudonymKey::new([7; 32]),
             SealingKey::derive(&[7; 32]),
-            Audit::default().client(),
-            None,
+            Links {
+                audit: Audit::default().client(),
+                memory: None,
+                replicas: None,
+            },
             Ambient::system(),
         )
     };

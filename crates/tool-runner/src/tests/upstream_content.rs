@@ -11,7 +11,8 @@ use super::database::Database;
 use super::harness::{Harness, eventually};
 
 /// A server in a few lines of shell: what it answers to a method stands in a file of its directory, what it heard goes
-/// into `heard`. While there is a file `away` it is not to be had; a file `changed` has it say that its lists did.
+/// into `heard`. While there is a file `away` it is not to be had; a file `changed` has it say that its lists did, and a
+/// file `updated` that the resource whose URI is in it did.
 const SERVER: &str = r#"
 [ -e "$1/away" ] && exit 1
 (
@@ -22,6 +23,10 @@ const SERVER: &str = r#"
       echo '{"jsonrpc":"2.0","method":"notifications/prompts/list_changed"}'
       echo '{"jsonrpc":"2.0","method":"notifications/resources/list_changed"}'
     fi
+    if [ -e "$1/updated" ]; then
+      printf '{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"%s"}}\n' "$(cat "$1/updated")"
+      rm "$1/updated"
+    fi
   done
 ) &
 while IFS= read -r line; do
@@ -29,7 +34,7 @@ while IFS= read -r line; do
   id=$(printf '%s' "$line" | sed -n 's/.*"id":\("[^"]*"\|[0-9]*\).*/\1/p')
   method=$(printf '%s' "$line" | sed -n 's/.*"method":"\([^"]*\)".*/\1/p' | tr / _)
   case $method in
-    initialize) answer='"result":{"protocolVersion":"2025-06-18","capabilities":{},"serverInfo":{"name":"s","version":"1"}}' ;;
+    initialize) answer='"result":{"protocolVersion":"2025-06-18","capabilities":{"resources":{"subscribe":true}},"serverInfo":{"name":"s","version":"1"}}' ;;
     notifications_*) continue ;;
     *) answer='"error":{"code":-32601,"message":"no"}'; [ -e "$1/$method" ] && answer=$(cat "$1/$method") ;;
   esac
@@ -38,7 +43,7 @@ done
 kill %1
 "#;
 
-const NOTES: &str = r#"
+pub(super) const NOTES: &str = r#"
 sources:
   notes:
     type: mcp
@@ -52,13 +57,13 @@ toolsets:
   close: { tags: [near] }
 "#;
 
-struct World {
-    harness: Harness,
-    dir: PathBuf,
+pub(super) struct World {
+    pub(super) harness: Harness,
+    pub(super) dir: PathBuf,
 }
 
 impl World {
-    async fn start(yaml: &str) -> Self {
+    pub(super) async fn start(yaml: &str) -> Self {
         let database = Database::sqlite().await;
         let harness = Harness::with(&database, yaml, |config| {
             let dir = config.catalogue.parent().unwrap();
@@ -90,7 +95,7 @@ impl World {
     }
 
     /// From now on it answers `method` so.
-    fn answers(&self, method: &str, answer: &str) {
+    pub(super) fn answers(&self, method: &str, answer: &str) {
         let file = self.dir.join(method.replace('/', "_"));
         let beside = self.dir.join("beside");
         std::fs::write(&beside, answer).unwrap();
@@ -103,7 +108,11 @@ impl World {
         listed.unwrap().into_inner()
     }
 
-    async fn lists(&self, prompts: &[&str], resources: &[&str], templates: &[&str]) {
+    pub(super) async fn is_missed(&self) -> bool {
+        self.content().await.sources[0].is_missing
+    }
+
+    pub(super) async fn lists(&self, prompts: &[&str], resources: &[&str], templates: &[&str]) {
         eventually("the lists", async || {
             let listed = self.content().await;
             names(&listed.prompts) == prompts
@@ -113,7 +122,7 @@ impl World {
         .await;
     }
 
-    async fn terms(&self, kind: OfferKind, tier: ColumnTier) -> PermitTerms {
+    pub(super) async fn terms(&self, kind: OfferKind, tier: ColumnTier) -> PermitTerms {
         self.harness.terms_for(kind, tier).await
     }
 

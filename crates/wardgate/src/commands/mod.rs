@@ -5,6 +5,7 @@ pub(crate) mod audit;
 pub(crate) mod calls;
 pub(crate) mod certs;
 pub(crate) mod config;
+pub(crate) mod connections;
 pub(crate) mod conversations;
 pub(crate) mod extract;
 pub(crate) mod health;

@@ -2,7 +2,9 @@
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use http::{Request, Response};
 use tokio::net::TcpListener;
@@ -11,6 +13,7 @@ use tonic::server::NamedService;
 use wardgate_domain::Ambient;
 use wardgate_edge::Bound as BoundEdge;
 use wardgate_gateway::Gateway;
+use wardgate_rpc::link::TlsFiles;
 use wardgate_rpc::server::Bound;
 use wardgate_rpc::{Service, probes};
 use wardgate_telemetry::Metrics;
@@ -24,9 +27,12 @@ use crate::shutdown;
 
 pub(crate) async fn gateway(arguments: &ConfigFile) -> Result<(), Failure> {
     let settings = Settings::load(&arguments.config)?;
-    let (config, wiring): (wardgate_gateway::Config, GatewayWiring) =
+    let (mut config, wiring): (wardgate_gateway::Config, GatewayWiring) =
         settings.service("gateway")?;
     let telemetry = wardgate_telemetry::init(&settings.optional("telemetry")?, "gateway")?;
+    if config.store.is_none() {
+        config.store = Some(own_store(&arguments.config));
+    }
     let stop = shutdown::signals()?;
     let bound = BoundEdge::bind(config.listen).await?;
     let neighbours = compose::remote(&wiring)?;
@@ -47,6 +53,25 @@ pub(crate) async fn gateway(arguments: &ConfigFile) -> Result<(), Failure> {
     let router = gateway.router();
     gateway.serve(bound, router, stop).await;
     Ok(())
+}
+
+/// A file for a gateway that was given no store: beside its configuration, or where that cannot be written, a new one
+/// that the next start does not find.
+fn own_store(config: &Path) -> String {
+    let beside = config.with_file_name("gateway.sqlite");
+    let mut options = std::fs::OpenOptions::new();
+    let writable = options.create(true).append(true).mode(0o600).open(&beside);
+    let path = if writable.is_ok() {
+        beside
+    } else {
+        let random = u128::from_be_bytes(Ambient::system().random());
+        std::env::temp_dir().join(format!("wardgate-gateway-{random:032x}.sqlite"))
+    };
+    let path = path.display();
+    tracing::warn!(
+        "gateway.store is not set: this gateway keeps its sessions in {path}, which no other gateway knows"
+    );
+    format!("sqlite:{path}")
 }
 
 pub(crate) async fn policy(config: &Path) -> Result<(), Failure> {
@@ -81,16 +106,24 @@ pub(crate) async fn tool_runner(arguments: &ConfigFile) -> Result<(), Failure> {
         verifier,
         data_dir::pseudonym_key(pseudonyms)?,
         data_dir::sealing_key(pseudonyms)?,
-        compose::remote_record(audit, tls)?,
-        memory
-            .map(|url| compose::remote_conversations(url, tls))
-            .transpose()?,
+        wardgate_tool_runner::Links {
+            audit: compose::remote_record(audit, tls)?,
+            memory: memory
+                .map(|url| compose::remote_conversations(url, tls))
+                .transpose()?,
+            replicas: Some(replicas(wiring.tls.clone())),
+        },
         Ambient::system(),
     )
     .await?;
     let served = serve("tool-runner", &wiring, service, telemetry.metrics()).await;
     closing.close().await;
     served
+}
+
+/// Other replicas are linked to with the service's own certificate.
+fn replicas(tls: Option<TlsFiles>) -> wardgate_tool_runner::Dial {
+    Arc::new(move |url| compose::tool_runner(url, tls.as_ref()))
 }
 
 pub(crate) async fn audit(config: &Path) -> Result<(), Failure> {

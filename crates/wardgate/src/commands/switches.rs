@@ -1,19 +1,11 @@
 //! `wardgate tools enable | disable | reset | switches`: the switches of a running system.
 
-use std::time::Duration;
-
 use wardgate_domain::{Switch, SwitchAction, SwitchKind, SwitchScope, SwitchTarget};
-use wardgate_rpc::client::ToolRunnerClient;
 
 use crate::Failure;
 use crate::cli::{RunningSystem, SwitchChange};
-use crate::compose;
-use crate::config::{OperatorWiring, Settings};
 
-use super::running::operator_socket;
-
-/// Longer than any part of the way may take, the record and the store included.
-const LIMIT: Duration = Duration::from_secs(10);
+use super::running::tool_runner;
 
 pub(crate) async fn set(action: SwitchAction, arguments: SwitchChange) -> Result<(), Failure> {
     let kind = match (arguments.toolset, arguments.upstream) {
@@ -38,7 +30,7 @@ pub(crate) async fn set(action: SwitchAction, arguments: SwitchChange) -> Result
         action,
         by: arguments.by.ok_or("say who you are with --by NAME")?,
     };
-    client(&arguments.system)?.set_switch(&change).await?;
+    tool_runner(&arguments.system)?.set_switch(&change).await?;
     let done = match action {
         SwitchAction::Enable => "on",
         SwitchAction::Disable => "off",
@@ -50,7 +42,7 @@ pub(crate) async fn set(action: SwitchAction, arguments: SwitchChange) -> Result
 }
 
 pub(crate) async fn list(system: &RunningSystem, json: bool) -> Result<(), Failure> {
-    for switch in client(system)?.list_switches().await? {
+    for switch in tool_runner(system)?.list_switches().await? {
         if json {
             println!("{}", line(&switch));
         } else {
@@ -91,15 +83,4 @@ fn line(switch: &Switch) -> serde_json::Value {
 
 fn position(switch: &Switch) -> &'static str {
     if switch.enabled { "on" } else { "off" }
-}
-
-/// The tool-runner of a running system.
-fn client(system: &RunningSystem) -> Result<ToolRunnerClient, Failure> {
-    let link = if let Some(file) = &system.config {
-        let wiring: OperatorWiring = Settings::load(file)?.wiring("operator")?;
-        compose::tool_runner(&wiring.links.tool_runner, wiring.tls.as_ref())?.link
-    } else {
-        operator_socket(system)?
-    };
-    Ok(ToolRunnerClient::new(link, LIMIT))
 }

@@ -9,7 +9,7 @@ use wardgate_tool_runner::Catalogue;
 
 use crate::Failure;
 use crate::cli::{Tools, ToolsCommand};
-use crate::commands::{import, pins, switches, validate};
+use crate::commands::{connections, import, pins, switches, validate};
 
 pub(crate) async fn run(arguments: Tools) -> Result<(), Failure> {
     match arguments.command {
@@ -51,6 +51,8 @@ pub(crate) async fn run(arguments: Tools) -> Result<(), Failure> {
         ToolsCommand::Disable(change) => switches::set(SwitchAction::Disable, change).await?,
         ToolsCommand::Reset(change) => switches::set(SwitchAction::Reset, change).await?,
         ToolsCommand::Switches { system, json } => switches::list(&system, json).await?,
+        ToolsCommand::Connections { system, json } => connections::list(&system, json).await?,
+        ToolsCommand::Disconnect(arguments) => connections::remove(arguments).await?,
     }
     Ok(())
 }

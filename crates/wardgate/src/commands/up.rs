@@ -124,6 +124,8 @@ fn gateway_config(settings: &Settings, dir: &DataDir) -> Result<wardgate_gateway
     let auth = figment::value::Value::serialize(auth)?;
     Ok(settings.unwired("gateway", |section| {
         section.entry("auth".to_owned()).or_insert(auth);
+        let store = dir.gateway_store();
+        section.entry("store".to_owned()).or_insert(store.into());
     })?)
 }
 

@@ -20,7 +20,7 @@ async fn a_token_is_good_only_for_the_keys_of_its_own_issuer() {
     let config = AuthConfig {
         issuers: issuers.into(),
     };
-    let authenticator = Authenticator::new(config, FakeClock::at(NOW).ambient())
+    let authenticator = Authenticator::new(config, None, FakeClock::at(NOW).ambient())
         .await
         .unwrap();
     let of_one = claims_with("iss", "https://one.example");

@@ -1,8 +1,10 @@
 //! An issuer of tokens to try things with, and what is tried, by topic.
 
 mod cache;
+mod discovery;
 mod keys;
 mod refused;
+mod resources;
 mod rotation;
 mod tokens;
 
@@ -110,6 +112,15 @@ impl Issuer {
     }
 }
 
+impl Authenticator {
+    /// The caller of a token for everything.
+    async fn caller(&self, token: &str) -> Result<Arc<Caller>, TokenRefusal> {
+        self.verify(token, &[])
+            .await
+            .map(|verified| verified.caller)
+    }
+}
+
 fn file_issuer(path: &Path) -> IssuerConfig {
     IssuerConfig::new(ISSUER, AUDIENCE, JwksSource::File(path.to_owned()))
 }
@@ -126,6 +137,7 @@ async fn authenticator(
         AuthConfig {
             issuers: vec![config],
         },
+        None,
         clock.ambient(),
     )
     .await

@@ -176,7 +176,7 @@ async fn the_token_comes_from_the_one_authorization_header() {
     let mut headers = HeaderMap::new();
     let missing = issuer
         .authenticator
-        .caller_of_request(&headers)
+        .verify_request(&headers, &[])
         .await
         .unwrap_err();
     assert_eq!(missing, TokenRefusal::TokenMissing);
@@ -185,16 +185,17 @@ async fn the_token_comes_from_the_one_authorization_header() {
     assert_eq!(
         issuer
             .authenticator
-            .caller_of_request(&headers)
+            .verify_request(&headers, &[])
             .await
             .unwrap()
+            .caller
             .subject(),
         "dr.yenji"
     );
     headers.append(AUTHORIZATION, value);
     let repeated = issuer
         .authenticator
-        .caller_of_request(&headers)
+        .verify_request(&headers, &[])
         .await
         .unwrap_err();
     assert_eq!(repeated, TokenRefusal::AuthorizationRepeated);

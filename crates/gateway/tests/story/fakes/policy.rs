@@ -51,6 +51,7 @@ pub(crate) struct Policy {
     barred: Mutex<Vec<(OfferKind, String)>>,
     hash: Mutex<Digest>,
     announced: watch::Sender<Option<Digest>>,
+    lifetime: Mutex<Duration>,
     signer: PermitSigner,
     ambient: Ambient,
 }
@@ -70,6 +71,7 @@ impl Policy {
             barred: Mutex::default(),
             hash: Mutex::new(hash),
             announced: watch::Sender::new(Some(hash)),
+            lifetime: Mutex::new(LIFETIME),
             signer: PermitSigner::from_pkcs8(pkcs8.as_ref()).unwrap(),
             ambient,
         }
@@ -82,6 +84,11 @@ impl Policy {
     /// From now on it says this of every call.
     pub(crate) fn says(&self, say: Say) {
         *self.says.lock().unwrap() = say;
+    }
+
+    /// How long permits last from now on.
+    pub(crate) fn permits_last(&self, lifetime: Duration) {
+        *self.lifetime.lock().unwrap() = lifetime;
     }
 
     pub(crate) fn hide(&self, tool: &str) {
@@ -134,7 +141,7 @@ impl Policy {
             arguments_digest: bound.then(|| Digest::of(&request.arguments_json)),
             policy_hash: *self.hash.lock().unwrap(),
             not_before: now,
-            expires_at: now.plus(LIFETIME),
+            expires_at: now.plus(*self.lifetime.lock().unwrap()),
             row_rule: None,
             column_tiers: BTreeMap::new(),
         })

@@ -8,7 +8,7 @@ use futures::channel::mpsc;
 use futures::stream::{self, BoxStream};
 use serde_json::Value;
 use tonic::Status;
-use wardgate_proto::common::v1::{ErrorReason, OfferKind};
+use wardgate_proto::common::v1::ErrorReason;
 use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_proto::toolrunner::v1::relay_response::Part;
 
@@ -100,11 +100,7 @@ fn ordinary(request: &pb::RelayRequest) -> Vec<Part> {
         return nothing(202);
     };
     let answer = format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#);
-    if request.kind() == OfferKind::Connect {
-        ungoverned(200, &answer)
-    } else {
-        governed(200, &answer)
-    }
+    governed(200, &answer)
 }
 
 /// The beginning of an answer.
@@ -113,6 +109,7 @@ pub(crate) fn head(status: u32, content: pb::RelayContent) -> Part {
         status,
         session: String::new(),
         content: content.into(),
+        retry_after: String::new(),
     })
 }
 
@@ -122,6 +119,7 @@ pub(crate) fn head_of(session: &str, content: pb::RelayContent) -> Part {
         status: 200,
         session: session.to_owned(),
         content: content.into(),
+        retry_after: String::new(),
     })
 }
 
@@ -130,13 +128,14 @@ pub(crate) fn nothing(status: u32) -> Vec<Part> {
     vec![head(status, pb::RelayContent::None)]
 }
 
-/// An answer that no permit governs.
+/// A message that answers no request, as far as anyone can tell.
 pub(crate) fn ungoverned(status: u32, message: &str) -> Vec<Part> {
     vec![
         head(status, pb::RelayContent::Json),
         Part::Body(pb::RelayBody {
             message: message.to_owned().into(),
             result: None,
+            more: 0,
         }),
     ]
 }
@@ -148,6 +147,7 @@ pub(crate) fn governed(status: u32, message: &str) -> Vec<Part> {
         Part::Body(pb::RelayBody {
             message: message.to_owned().into(),
             result: Some(facts()),
+            more: 0,
         }),
     ]
 }

@@ -4,10 +4,11 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use futures::channel::mpsc;
 use futures::stream::{self, BoxStream};
 use futures::{StreamExt, TryStreamExt};
 use serde_json::Value;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{broadcast, oneshot, watch};
 use tonic::{Request, Response, Status};
 use wardgate_domain::{
     Ambient, CallToRun, Caller, Digest, OfferKind, PermitVerifier, SignedPermit, ToolFacts,
@@ -15,6 +16,7 @@ use wardgate_domain::{
 use wardgate_proto::common::v1::{Caller as CallerOfWire, ErrorReason};
 use wardgate_proto::policy::v1::SignedPermit as SignedPermitOfWire;
 use wardgate_proto::toolrunner::v1 as pb;
+use wardgate_proto::toolrunner::v1::call_tool_response::Event;
 use wardgate_proto::toolrunner::v1::tool_runner_service_server::ToolRunnerService;
 use wardgate_rpc::Readiness;
 
@@ -25,6 +27,8 @@ use super::{Log, failure, follow};
 #[derive(Debug)]
 pub(crate) enum Run {
     Give(pb::ToolResult),
+    /// What the test says, until it lets go.
+    Live(mpsc::UnboundedReceiver<Event>),
     /// The ordinary result, once released.
     Hold(oneshot::Receiver<()>),
     RefusePermit,
@@ -55,6 +59,11 @@ pub(crate) struct ToolRunner {
     pub(crate) got: Log<pb::GetContentRequest>,
     /// What comes of the next ones; a result without these.
     pub(crate) gives: Mutex<VecDeque<Result<pb::GetContentResponse, ErrorReason>>>,
+    /// Resources that were asked to be watched.
+    pub(crate) watched: Log<pb::WatchResourcesRequest>,
+    /// Says to everyone who watches that the resource of this own URI changed; what does not begin with `own` is not
+    /// watched. None ends every watch.
+    pub(crate) touched: broadcast::Sender<Option<String>>,
     /// Exchanges with upstream servers.
     pub(crate) relays: Relays,
     catalogue: watch::Sender<Option<Vec<pb::Tool>>>,
@@ -131,6 +140,8 @@ impl ToolRunner {
             content: Mutex::default(),
             got: Log::default(),
             gives: Mutex::default(),
+            watched: Log::default(),
+            touched: broadcast::Sender::new(64),
             relays: Relays::default(),
             catalogue: watch::Sender::new(Some(tools)),
             next: Mutex::default(),
@@ -142,6 +153,13 @@ impl ToolRunner {
     /// What becomes of the next calls; later ones get the ordinary result.
     pub(crate) fn next(&self, runs: impl IntoIterator<Item = Run>) {
         self.next.lock().unwrap().extend(runs);
+    }
+
+    /// What the next call comes to, as the test says it.
+    pub(crate) fn live(&self) -> mpsc::UnboundedSender<Event> {
+        let (sender, events) = mpsc::unbounded();
+        self.next([Run::Live(events)]);
+        sender
     }
 
     /// Configures other tools, and tells everyone who watches.
@@ -173,6 +191,20 @@ impl ToolRunner {
                 request.caller.as_ref(),
                 Some(facts),
                 &request.decided_json,
+            )
+        })
+    }
+
+    /// The permits must cover each resource.
+    fn admits_watch(&self, request: &pb::WatchResourcesRequest) -> bool {
+        let facts = self.facts_of_source(&request.source);
+        let facts = facts.iter().find(|it| it.kind == OfferKind::Resources);
+        request.resources.iter().all(|resource| {
+            self.covers(
+                resource.permit.as_ref(),
+                request.caller.as_ref(),
+                facts.cloned(),
+                &resource.decided_json,
             )
         })
     }
@@ -261,13 +293,12 @@ fn version(tools: &[pb::Tool]) -> bytes::Bytes {
     Digest::of(format!("{tools:?}").as_bytes()).to_wire()
 }
 
-fn event(event: pb::call_tool_response::Event) -> pb::CallToolResponse {
+fn event(event: Event) -> pb::CallToolResponse {
     pb::CallToolResponse { event: Some(event) }
 }
 
 /// Progress, then `given`.
 fn events(given: pb::ToolResult) -> BoxStream<'static, Result<pb::CallToolResponse, Status>> {
-    use pb::call_tool_response::Event;
     let progress = pb::Progress {
         progress: 1.0,
         ..pb::Progress::default()
@@ -346,6 +377,10 @@ impl ToolRunnerService for ToolRunner {
         };
         let stream = match run.unwrap_or(Run::Give(ordinary.clone())) {
             Run::Give(given) => events(given),
+            Run::Live(told) => stream::unfold((told, watched), async |(mut told, watched)| {
+                Some((Ok(event(told.next().await?)), (told, watched)))
+            })
+            .boxed(),
             Run::Hold(released) => stream::once(async move {
                 let _watched = watched;
                 released.await.unwrap();
@@ -388,6 +423,34 @@ impl ToolRunnerService for ToolRunner {
         given.map(Response::new).map_err(failure)
     }
 
+    type WatchResourcesStream = BoxStream<'static, Result<pb::WatchResourcesResponse, Status>>;
+
+    async fn watch_resources(
+        &self,
+        request: Request<pb::WatchResourcesRequest>,
+    ) -> Result<Response<Self::WatchResourcesStream>, Status> {
+        let request = request.into_inner();
+        self.watched.push(request.clone());
+        if !self.admits_watch(&request) {
+            return Err(failure(ErrorReason::PermitRefused));
+        }
+        let own = |resource: &pb::WatchedResource| {
+            let decided: Value = serde_json::from_slice(&resource.decided_json).unwrap();
+            decided["uri"].as_str().unwrap().to_owned()
+        };
+        let uris = request.resources.iter().map(own);
+        let uris: Vec<_> = uris.filter(|uri| uri.starts_with("own")).collect();
+        let touched = stream::unfold(self.touched.subscribe(), async |mut touched| {
+            Some((touched.recv().await.ok()??, touched))
+        });
+        let watched = uris.clone();
+        let touched = touched.filter(move |uri| std::future::ready(watched.contains(uri)));
+        let touched = touched.map(|uri| vec![uri]);
+        let told = stream::once(async { uris }).chain(touched);
+        let told = told.map(|uris| Ok(pb::WatchResourcesResponse { uris }));
+        Ok(Response::new(told.boxed()))
+    }
+
     async fn set_switch(
         &self,
         _request: Request<pb::SetSwitchRequest>,
@@ -400,5 +463,40 @@ impl ToolRunnerService for ToolRunner {
         _request: Request<pb::ListSwitchesRequest>,
     ) -> Result<Response<pb::ListSwitchesResponse>, Status> {
         Err(Status::unimplemented("the gateway lists no switches"))
+    }
+
+    async fn describe_connection(
+        &self,
+        _request: Request<pb::DescribeConnectionRequest>,
+    ) -> Result<Response<pb::DescribeConnectionResponse>, Status> {
+        Err(Status::unimplemented("nobody connects anything here"))
+    }
+
+    async fn start_connection(
+        &self,
+        _request: Request<pb::StartConnectionRequest>,
+    ) -> Result<Response<pb::StartConnectionResponse>, Status> {
+        Err(Status::unimplemented("nobody connects anything here"))
+    }
+
+    async fn finish_connection(
+        &self,
+        _request: Request<pb::FinishConnectionRequest>,
+    ) -> Result<Response<pb::FinishConnectionResponse>, Status> {
+        Err(Status::unimplemented("nobody connects anything here"))
+    }
+
+    async fn list_connections(
+        &self,
+        _request: Request<pb::ListConnectionsRequest>,
+    ) -> Result<Response<pb::ListConnectionsResponse>, Status> {
+        Err(Status::unimplemented("nobody connects anything here"))
+    }
+
+    async fn remove_connections(
+        &self,
+        _request: Request<pb::RemoveConnectionsRequest>,
+    ) -> Result<Response<pb::RemoveConnectionsResponse>, Status> {
+        Err(Status::unimplemented("nobody connects anything here"))
     }
 }

@@ -4,6 +4,8 @@
 //!  test ──HTTP──▶ gateway, /mcp/upstream/up ──▶ fakes::relay: says what the test tells it to
 //! ```
 
+mod access;
+mod batch;
 mod ends;
 mod handles;
 mod lists;
@@ -14,6 +16,7 @@ mod sessions;
 mod streams;
 mod taken_up;
 mod verbatim;
+mod viewed;
 
 use reqwest::RequestBuilder;
 use serde_json::Value;
@@ -38,7 +41,7 @@ fn source(name: &str, kinds: &[OfferKind]) -> pb::Source {
             name: name.parse().unwrap(),
             definition_digest: Digest::of(format!("{kind:?} of {name}").as_bytes()),
             read_only: true,
-            tags: Vec::new(),
+            tags: vec![format!("upstream:{name}")],
             entity: None,
             classes: Vec::new(),
             argument_defaults: [].into(),
@@ -51,6 +54,7 @@ fn source(name: &str, kinds: &[OfferKind]) -> pb::Source {
         name: name.to_owned(),
         facts: kinds.iter().map(facts).collect(),
         tools: tools.into_iter().map(own).collect(),
+        carriage: pb::Carriage::All.into(),
         ..pb::Source::default()
     }
 }
@@ -82,7 +86,7 @@ async fn world_with(settings: Value) -> World {
     world.tool_runner.configure(tools.to_vec());
     until("the gateway knows the source", async || {
         let ping = request(&world, "2025-11-25", "ping", "");
-        Reply::to(ping).await.status == 200
+        Reply::to(ping).await.status != 404
     })
     .await;
     world

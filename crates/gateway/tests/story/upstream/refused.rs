@@ -12,7 +12,6 @@ use crate::world::{LEGACY, META, MODERN, OLDEST, Reply};
 async fn a_message_that_is_not_what_it_must_be_is_refused_by_name() {
     let world = world().await;
     let before = count(&world);
-    let batch = format!("[{}]", text(LEGACY, "ping", ""));
     for (body, status, code, names) in [
         ("{", 400, -32700, ""),
         (
@@ -21,8 +20,6 @@ async fn a_message_that_is_not_what_it_must_be_is_refused_by_name() {
             -32700,
             "",
         ),
-        (&batch, 400, -32600, "JSON object"),
-        ("[]", 400, -32600, "JSON object"),
         ("7", 400, -32600, "JSON object"),
         (
             r#"{"jsonrpc":"1.0","id":7,"method":"ping"}"#,
@@ -222,4 +219,27 @@ async fn what_the_tool_runner_does_not_carry_is_told_by_its_reason() {
                 .is_u64()
         );
     }
+}
+
+#[tokio::test]
+async fn a_request_that_wants_no_answer_is_refused_and_nothing_runs() {
+    let world = world().await;
+    let before = count(&world);
+    for method in [
+        "tools/call",
+        "tools\\/call",
+        "resources/read",
+        "ping",
+        "vendor/do",
+    ] {
+        let body = format!(r#"{{"jsonrpc":"2.0","method":"{method}","params":{{"name":"read"}}}}"#);
+        for version in [LEGACY, MODERN] {
+            let request = post(&world, UP, body.clone());
+            let reply = Reply::to(request.header("mcp-protocol-version", version)).await;
+            assert_eq!((reply.status, reply.code()), (400, -32600), "{method}");
+            assert!(reply.text.contains("`id`"), "{reply:?}");
+        }
+    }
+    assert_eq!(count(&world), before);
+    assert_eq!(world.audit.attempts.count(), 0);
 }

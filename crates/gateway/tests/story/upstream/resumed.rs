@@ -154,3 +154,42 @@ async fn a_gateway_that_stops_ends_a_stream_that_was_taken_up_and_the_record_kno
     );
     drop(upstream);
 }
+
+#[tokio::test]
+async fn what_was_asked_is_what_the_answer_is_decided_on_however_long_it_was() {
+    let world = world().await;
+    let session = begin(&world).await;
+    for length in [1, 100_000] {
+        let arguments = format!(r#"{{ "n" : 1.10, "t":"{}" }}"#, "x".repeat(length));
+        let params = format!(r#""name":"read","arguments":{arguments}"#);
+        let calls = request(&world, LEGACY, "tools/call", &params);
+        let place = first_id(&world, &session, calls).await;
+        let before = world.audit.outcomes.count();
+        let parts = vec![
+            head(200, pb::RelayContent::Events),
+            event("own/2", ""),
+            last_event("own/3", &answer(r#"{"content":[]}"#)),
+        ];
+        world.tool_runner.relays.next([Carry::Give(parts)]);
+        let resumes = get(&world).header("mcp-session-id", &session);
+        let mut ear = Ear::on(resumes.header("last-event-id", &place)).await;
+        let again = id(&next(&mut ear).await.unwrap());
+        assert!(hears(&mut ear).await.unwrap()["result"].is_object());
+        assert_eq!(carried(&world).arguments_json, arguments);
+        let outcome = world
+            .audit
+            .outcomes
+            .reaches(before + 1)
+            .await
+            .pop()
+            .unwrap();
+        let digest = wardgate_domain::Digest::of(arguments.as_bytes());
+        assert_eq!(outcome.call.arguments_digest, digest);
+
+        // From there it can be taken up once more.
+        let resumes = get(&world).header("mcp-session-id", &session);
+        Reply::to(resumes.header("last-event-id", &again)).await;
+        assert_eq!(carried(&world).arguments_json, arguments);
+        assert_eq!(carried(&world).last_event_id, "own/2");
+    }
+}

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use wardgate_domain::{OfferKind, Status};
 use wardgate_proto::common::v1::ErrorReason;
 
-use super::{answer, call, carried, count, request, request_to, world};
+use super::{answer, call, carried, count, post, request, request_to, world};
 use crate::fakes::Say;
 use crate::fakes::relay::{Carry, governed};
 use crate::world::{LEGACY, MODERN, Reply};
@@ -28,10 +28,26 @@ async fn a_route_that_is_not_for_the_caller_is_like_one_that_there_is_not() {
                 let reply = Reply::to(request).await;
                 let (status, code) = (reply.status, reply.code());
                 assert_eq!((status, code), (404, -32600), "{path} {method} {reply:?}");
-                told.push(reply.at("/error"));
+                told.push(reply.json());
             }
             assert!(told.iter().all(|error| *error == told[0]), "{told:?}");
         }
+    }
+    // Nor does what is wrong with a message.
+    for body in [
+        "{",
+        "[]",
+        r#"[{"jsonrpc":"2.0","id":1,"method":"ping"}]"#,
+        r#"[{"jsonrpc":"2.0","id":1}]"#,
+        r#"{"jsonrpc":"2.0","id":1}"#,
+        r#"{"jsonrpc":"2.0","id":1,"method":"tasks/list"}"#,
+    ] {
+        let mut told = Vec::new();
+        for path in ["none", "plain", "off", "other"] {
+            let reply = Reply::to(post(&world, &format!("/mcp/upstream/{path}"), body)).await;
+            told.push((reply.status, reply.json()));
+        }
+        assert!(told.iter().all(|refusal| *refusal == told[0]), "{told:?}");
     }
     for path in ["none", "plain", "off", "other"] {
         let listens = world

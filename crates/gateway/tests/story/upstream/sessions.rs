@@ -16,6 +16,7 @@ pub(super) async fn begin(world: &World) -> String {
     let body = Part::Body(pb::RelayBody {
         message: message.clone().into(),
         result: None,
+        more: 0,
     });
     let parts = vec![head_of(OWN, pb::RelayContent::Json), body];
     world.tool_runner.relays.next([Carry::Give(parts)]);
@@ -104,6 +105,7 @@ async fn a_session_keeps_the_id_it_has_until_the_upstream_names_another() {
         let body = Part::Body(pb::RelayBody {
             message: answer("{}").into(),
             result: None,
+            more: 0,
         });
         let parts = vec![head_of(own, pb::RelayContent::Json), body];
         world.tool_runner.relays.next([Carry::Give(parts)]);

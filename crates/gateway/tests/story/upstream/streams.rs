@@ -203,3 +203,67 @@ async fn a_failure_in_place_of_an_answer_is_told_in_its_words() {
     let outcomes = world.audit.outcomes.reaches(2).await;
     assert!(outcomes.iter().all(|it| it.reason == "source_unavailable"));
 }
+
+#[tokio::test]
+async fn nothing_follows_an_answer_that_has_passed_and_nobody_who_listens_is_told_of_errors() {
+    let world = world().await;
+    let broken = || {
+        Part::Failure(pb::RelayFailure {
+            text: "It is away.".to_owned(),
+            facts: Some(pb::ResultFacts {
+                status: pb::OutcomeStatus::ToolError.into(),
+                error_kind: "broken".to_owned(),
+                ..pb::ResultFacts::default()
+            }),
+        })
+    };
+    let begins = || head(200, pb::RelayContent::Events);
+    let said = answer(r#"{"content":[],"tools":[]}"#);
+    for ends_in_failure in [true, false] {
+        for asks in [
+            call(&world, LEGACY, "read"),
+            request(&world, LEGACY, "tools/list", ""),
+        ] {
+            let mut parts = vec![begins(), last_event("1", &said)];
+            world.tool_runner.relays.next([if ends_in_failure {
+                parts.push(broken());
+                Carry::Give(parts)
+            } else {
+                Carry::Cut(parts)
+            }]);
+            let mut ear = Ear::on(asks).await;
+            assert!(hears(&mut ear).await.unwrap()["result"].is_object());
+            assert_eq!(hears(&mut ear).await, None);
+        }
+    }
+    world
+        .tool_runner
+        .relays
+        .next([Carry::Give(vec![begins(), broken()])]);
+    let mut ear = Ear::on(super::get(&world)).await;
+    assert_eq!(hears(&mut ear).await, None);
+    let outcomes = world.audit.outcomes.reaches(2).await;
+    assert!(outcomes.iter().all(|it| it.status == Status::Ok));
+}
+
+#[tokio::test]
+async fn two_requests_with_one_id_have_an_answer_each() {
+    let world = world().await;
+    let upstreams = [
+        world.tool_runner.relays.live(),
+        world.tool_runner.relays.live(),
+    ];
+    let mut ears = Vec::new();
+    for (upstream, version) in upstreams.iter().zip([LEGACY, MODERN]) {
+        let begins = head(200, pb::RelayContent::Events);
+        upstream.unbounded_send(begins).unwrap();
+        ears.push(Ear::on(call(&world, version, "read")).await);
+    }
+    // The modern client hangs up, and its own call alone is over.
+    drop(ears.pop());
+    world.audit.outcomes.reaches(1).await;
+    let said = answer(r#"{"content":["first"]}"#);
+    upstreams[0].unbounded_send(last_event("1", &said)).unwrap();
+    let told = hears(&mut ears[0]).await.unwrap();
+    assert_eq!(told["result"]["content"], json!(["first"]));
+}

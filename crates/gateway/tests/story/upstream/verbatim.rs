@@ -6,6 +6,7 @@ use serde_json::json;
 use tokio::sync::oneshot;
 use wardgate_domain::{Digest, Status};
 use wardgate_proto::common::v1::OfferKind;
+use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_rpc::Readiness;
 
 use super::{CALL_ID, UP, answer, call, carried, count, post, request, text, world};
@@ -29,7 +30,7 @@ async fn an_answer_gets_its_call_and_receipt_and_every_other_byte_stays() {
         assert_eq!(reply.header("content-type"), "application/json");
         let meta = reply.text.split_once(r#""_meta":{"#).unwrap().1;
         let meta = &meta[..meta.find("}}").unwrap() + 2];
-        let added = format!(r#""_meta":{{{meta},"#);
+        let added = format!(r#","_meta":{{{meta}"#);
         assert_eq!(reply.text.replace(&added, ""), ODD);
 
         let asked = carried(&world);
@@ -74,7 +75,7 @@ async fn a_request_is_carried_byte_for_byte_with_none_of_its_headers_but_those_o
     assert_eq!(Reply::to(request).await.status, 200);
     let asked = carried(&world);
     assert_eq!(asked.message, body);
-    assert_eq!(asked.arguments_json, r#"{ "n" : 1.10 }"#);
+    assert_eq!(asked.arguments_json, "", "they are the message's own");
     assert_eq!(asked.kind(), OfferKind::Tool);
     assert_eq!((&*asked.tool, &*asked.source), ("reads", "up"));
     assert_eq!(asked.protocol_version, MODERN);
@@ -99,7 +100,6 @@ async fn what_needs_only_the_route_is_carried_without_a_record() {
         (LEGACY, "ping"),
         (MODERN, "server/discover"),
         (LEGACY, "logging/setLevel"),
-        (MODERN, "vendor/whatever"),
     ] {
         let odd = answer(r#"{"a":1.10,"_meta":{"k":1}}"#);
         world
@@ -129,7 +129,7 @@ async fn errors_and_statuses_are_the_upstreams_own() {
         let given = [governed(status, error), ungoverned(status, error)];
         world.tool_runner.relays.next(given.map(Carry::Give));
         let called = Reply::to(call(&world, MODERN, "read")).await;
-        let asked = Reply::to(request(&world, MODERN, "x/y", "")).await;
+        let asked = Reply::to(request(&world, LEGACY, "ping", "")).await;
         for reply in [called, asked] {
             assert_eq!((u32::from(reply.status), &*reply.text), (status, error));
         }
@@ -152,6 +152,69 @@ async fn errors_and_statuses_are_the_upstreams_own() {
         assert_eq!(reply.status, 502);
     }
     assert_eq!(world.audit.outcomes.reaches(9).await.len(), 9);
+}
+
+#[tokio::test]
+async fn what_mcp_does_not_know_is_on_record_by_its_method_before_and_after() {
+    let world = world().await;
+    for (method, recorded) in [
+        ("vendor/whatever", "vendor/whatever"),
+        ("Jane Doe", "(not a method name)"),
+    ] {
+        let before = world.audit.outcomes.count();
+        let odd = answer(r#"{"a":1.10}"#);
+        world
+            .tool_runner
+            .relays
+            .next([Carry::Give(governed(200, &odd))]);
+        let reply = Reply::to(request(&world, LEGACY, method, "")).await;
+        assert!(reply.at(CALL_ID).is_string(), "{reply:?}");
+        assert_eq!(carried(&world).message, text(LEGACY, method, ""));
+        assert_eq!(carried(&world).kind(), OfferKind::Connect);
+        let outcome = world.audit.outcomes.reaches(before + 1).await.pop();
+        let intent = world.audit.intents.all().pop().unwrap();
+        let outcome = outcome.unwrap();
+        assert_eq!(
+            (&*intent.method, &*outcome.call.method),
+            (recorded, recorded)
+        );
+        let source = outcome.call.tool.unwrap();
+        assert_eq!((outcome.status, source.as_str()), (Status::Ok, "up"));
+    }
+    // Without a record it is not even asked for.
+    world.audit.next([Append::Fail, Append::Fail]);
+    let before = count(&world);
+    let reply = Reply::to(request(&world, MODERN, "vendor/whatever", "")).await;
+    assert_eq!(reply.code(), -32603);
+    assert_eq!(count(&world), before);
+}
+
+#[tokio::test]
+async fn when_to_come_back_is_for_the_client_to_know() {
+    let world = world().await;
+    let busy = r#"{"jsonrpc":"2.0","id":7,"error":{"code":-32000,"message":"busy"}}"#;
+    for (status, mut parts) in [(429, nothing(429)), (503, governed(503, busy))] {
+        if let pb::relay_response::Part::Head(head) = &mut parts[0] {
+            head.retry_after = "17".to_owned();
+        }
+        world.tool_runner.relays.next([Carry::Give(parts)]);
+        let reply = Reply::to(call(&world, MODERN, "read")).await;
+        assert_eq!((reply.status, reply.header("retry-after")), (status, "17"));
+    }
+    // The platform's own limits are told in the same way.
+    let limited = pb::RelayFailure {
+        text: "too often".to_owned(),
+        facts: Some(pb::ResultFacts {
+            status: pb::OutcomeStatus::ToolError.into(),
+            error_kind: "rate_limited".to_owned(),
+            retry_after: Some(std::time::Duration::from_millis(1_500).try_into().unwrap()),
+            ..pb::ResultFacts::default()
+        }),
+    };
+    let parts = vec![pb::relay_response::Part::Failure(limited)];
+    world.tool_runner.relays.next([Carry::Give(parts)]);
+    let reply = Reply::to(call(&world, MODERN, "read")).await;
+    assert_eq!((reply.status, reply.header("retry-after")), (429, "2"));
 }
 
 #[tokio::test]

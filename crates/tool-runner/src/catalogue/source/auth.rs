@@ -4,12 +4,24 @@ use super::Expand;
 use super::http::service_url;
 use crate::catalogue::fault::Fields;
 use crate::catalogue::yaml::Node;
-use crate::egress::{AuthSettings, OAuthClient, Secret};
+use crate::egress::{
+    AuthSettings, ClientKey, ClientProof, CodeSettings, EnterpriseSettings, OAuthClient,
+    RegisteredClient, Secret, ServerSettings, SubjectToken,
+};
 
-const TYPES: &str = "none, bearer, basic, client_credentials, token_exchange";
+const TYPES: &str = "none, bearer, basic, client_credentials, token_exchange, enterprise_managed";
+
+/// What the credentials are for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Service {
+    Http,
+    Grpc,
+    /// It can be asked whose tokens it takes.
+    Mcp,
+}
 
 /// Reads it; what is secret in it is never part of a fault.
-pub(crate) fn read(node: &Node, expand: &mut Expand<'_>) -> Option<AuthSettings> {
+pub(crate) fn read(node: &Node, service: Service, expand: &mut Expand<'_>) -> Option<AuthSettings> {
     let mut fields = Fields::of(node, "auth", expand.faults)?;
     let kind = fields.required(
         "type",
@@ -28,8 +40,14 @@ pub(crate) fn read(node: &Node, expand: &mut Expand<'_>) -> Option<AuthSettings>
                 .zip(password)
                 .map(|(username, password)| AuthSettings::Basic { username, password })
         }
-        "client_credentials" => client(&mut fields, expand).map(AuthSettings::ClientCredentials),
-        "token_exchange" => client(&mut fields, expand).map(AuthSettings::TokenExchange),
+        "client_credentials" => {
+            client(node, service, &mut fields, expand).map(AuthSettings::ClientCredentials)
+        }
+        "token_exchange" => {
+            client(node, service, &mut fields, expand).map(AuthSettings::TokenExchange)
+        }
+        "enterprise_managed" => enterprise(node, service, &mut fields, expand),
+        "authorization_code" => authorization_code(node, service, &mut fields, expand),
         other => {
             expand.faults.add(
                 kind.at,
@@ -43,27 +61,222 @@ pub(crate) fn read(node: &Node, expand: &mut Expand<'_>) -> Option<AuthSettings>
     auth
 }
 
-fn client(fields: &mut Fields<'_>, expand: &mut Expand<'_>) -> Option<OAuthClient> {
-    let token_url = fields.required(
-        "token_url",
-        "add the token endpoint of the authorization server",
+fn client(
+    node: &Node,
+    service: Service,
+    fields: &mut Fields<'_>,
+    expand: &mut Expand<'_>,
+) -> Option<OAuthClient> {
+    let server = server(node, service, fields, expand);
+    let client_id = text("client_id", fields, expand);
+    let proof = proof(fields, expand);
+    Some(OAuthClient {
+        scope: optional("scope", fields, expand),
+        audience: optional("audience", fields, expand),
+        resource: optional("resource", fields, expand),
+        server: server?,
+        client_id: client_id?,
+        proof: proof?,
+    })
+}
+
+/// The client at the service's authorization server, and beside it the one at the identity provider.
+fn enterprise(
+    node: &Node,
+    service: Service,
+    fields: &mut Fields<'_>,
+    expand: &mut Expand<'_>,
+) -> Option<AuthSettings> {
+    let client = client(node, service, fields, expand);
+    let provider = fields.required(
+        "identity_provider",
+        "add `identity_provider`, the client at the server that issues the callers' tokens",
         expand.faults,
     );
+    let subject = fields
+        .optional("subject_token")
+        .map_or(Some(SubjectToken::default()), |node| {
+            match expand.text(node, "subject_token")?.as_str() {
+                "access_token" => Some(SubjectToken::AccessToken),
+                "id_token" => Some(SubjectToken::IdToken),
+                _ => {
+                    expand.faults.add(
+                        node.at,
+                        "`subject_token` does not say what the callers' tokens are",
+                        "write access_token (the default) or id_token",
+                    );
+                    None
+                }
+            }
+        });
+    let provider = provider.and_then(|node| {
+        let mut fields = Fields::of(node, "identity_provider", expand.faults)?;
+        let provider = client_of_provider(node, &mut fields, expand);
+        fields.finish(expand.faults);
+        provider
+    });
+    Some(AuthSettings::Enterprise(Box::new(EnterpriseSettings {
+        client: client?,
+        identity_provider: provider?,
+        subject: subject?,
+    })))
+}
+
+/// What it grants is said by the service, so there is nothing else to say.
+fn client_of_provider(
+    node: &Node,
+    fields: &mut Fields<'_>,
+    expand: &mut Expand<'_>,
+) -> Option<OAuthClient> {
+    // It is no service that could be asked whose tokens it takes.
+    let server = server(node, Service::Http, fields, expand);
     let client_id = text("client_id", fields, expand);
-    let client_secret = secret("client_secret", fields, expand);
-    let scope = fields
-        .optional("scope")
-        .map(|node| expand.text(node, "scope"));
-    let audience = fields
-        .optional("audience")
-        .map(|node| expand.text(node, "audience"));
+    let proof = proof(fields, expand);
     Some(OAuthClient {
-        token_url: service_url(token_url?, "token_url", expand)?,
+        server: server?,
         client_id: client_id?,
-        client_secret: client_secret?,
-        scope: scope.unwrap_or_default(),
-        audience: audience.unwrap_or_default(),
+        proof: proof?,
+        scope: None,
+        audience: None,
+        resource: None,
     })
+}
+
+fn authorization_code(
+    node: &Node,
+    service: Service,
+    fields: &mut Fields<'_>,
+    expand: &mut Expand<'_>,
+) -> Option<AuthSettings> {
+    let server = server(node, service, fields, expand);
+    let authorization_url = match fields.optional("authorization_url") {
+        Some(node) => service_url(node, "authorization_url", expand).map(Some),
+        None => Some(None),
+    };
+    if let Some((server, authorization_url)) = server.as_ref().zip(authorization_url.as_ref())
+        && server.token_url.is_some() != authorization_url.is_some()
+    {
+        expand.faults.add(
+            node.at,
+            "`token_url` and `authorization_url` belong together",
+            "write both, or neither and `issuer`, whose metadata names them",
+        );
+        return None;
+    }
+    let client = match fields.optional("client_id") {
+        Some(id) => Some(RegisteredClient {
+            id: expand.text(id, "client_id")?,
+            proof: proof_or_none(node, fields, expand)?,
+        }),
+        None => None,
+    };
+    if client.is_none() && authorization_url.as_ref().is_some_and(Option::is_some) {
+        expand.faults.add(
+            node.at,
+            "`auth` has no `client_id`, and without metadata of its server none can be registered",
+            "add the `client_id` that the server gave",
+        );
+        return None;
+    }
+    let settings = CodeSettings {
+        scope: optional("scope", fields, expand),
+        resource: optional("resource", fields, expand),
+        server: server?,
+        authorization_url: authorization_url?,
+        client,
+    };
+    if service == Service::Grpc {
+        expand.faults.add(
+            node.at,
+            "gRPC servers are not called in the name of callers who granted it",
+            "use another type of `auth`",
+        );
+        return None;
+    }
+    Some(AuthSettings::AuthorizationCode(Box::new(settings)))
+}
+
+/// A public client has none.
+fn proof_or_none(
+    auth: &Node,
+    fields: &mut Fields<'_>,
+    expand: &mut Expand<'_>,
+) -> Option<ClientProof> {
+    let has_one = ["client_secret", "private_key"].map(|key| auth.get(key).is_some());
+    if has_one.contains(&true) {
+        proof(fields, expand)
+    } else {
+        Some(ClientProof::Nothing)
+    }
+}
+
+fn server(
+    node: &Node,
+    service: Service,
+    fields: &mut Fields<'_>,
+    expand: &mut Expand<'_>,
+) -> Option<ServerSettings> {
+    let token_url = fields.optional("token_url");
+    let issuer = fields.optional("issuer");
+    if token_url.is_none() && issuer.is_none() && service != Service::Mcp {
+        expand.faults.add(
+            node.at,
+            "`auth` does not say where its authorization server is",
+            "add `token_url`, its token endpoint, or `issuer`, whose metadata names it",
+        );
+        return None;
+    }
+    // Read as a URL for its faults, and kept to the letter.
+    let issuer_text = match issuer {
+        Some(node) => {
+            service_url(node, "issuer", expand)?;
+            expand.text(node, "issuer")
+        }
+        None => None,
+    };
+    let token_url = match token_url {
+        Some(node) => Some(service_url(node, "token_url", expand)?),
+        None => None,
+    };
+    Some(ServerSettings {
+        token_url,
+        issuer: issuer_text,
+        service: None,
+    })
+}
+
+/// A secret or a private key.
+fn proof(fields: &mut Fields<'_>, expand: &mut Expand<'_>) -> Option<ClientProof> {
+    let Some(node) = fields.optional("private_key") else {
+        return secret("client_secret", fields, expand).map(ClientProof::Secret);
+    };
+    let key_id = optional("key_id", fields, expand);
+    let audience = optional("assertion_audience", fields, expand);
+    if fields.optional("client_secret").is_some() {
+        expand.faults.add(
+            node.at,
+            "the client has a `client_secret` and a `private_key`",
+            "keep one of them",
+        );
+        return None;
+    }
+    let pem = expand.text(node, "private_key")?;
+    match ClientKey::read(Secret::from(pem), key_id) {
+        Ok(key) => Some(ClientProof::Key { key, audience }),
+        Err(not_a_key) => {
+            expand.faults.add(
+                node.at,
+                format!("`private_key` {not_a_key}"),
+                "write `private_key: \"${file:client.pem}\"`",
+            );
+            None
+        }
+    }
+}
+
+fn optional(key: &'static str, fields: &mut Fields<'_>, expand: &mut Expand<'_>) -> Option<String> {
+    let node = fields.optional(key)?;
+    expand.text(node, key)
 }
 
 fn secret(key: &'static str, fields: &mut Fields<'_>, expand: &mut Expand<'_>) -> Option<Secret> {
@@ -75,3 +288,6 @@ fn text(key: &'static str, fields: &mut Fields<'_>, expand: &mut Expand<'_>) -> 
     let node = fields.required(key, &fix, expand.faults)?;
     expand.text(node, key)
 }
+
+#[cfg(test)]
+mod tests;

@@ -9,7 +9,7 @@ use tonic::metadata::MetadataMap;
 use url::Url;
 
 use super::Expand;
-use super::auth;
+use super::auth::{self, Service};
 use super::http::{DEFAULT_MAX_RESPONSE_BYTES, check_reachable, private, service_url};
 use crate::catalogue::fault::Fields;
 use crate::catalogue::yaml::Node;
@@ -73,7 +73,7 @@ impl GrpcSettings {
             .and_then(|node| metadata(node, expand));
         let auth = fields
             .optional("auth")
-            .and_then(|node| auth::read(node, expand));
+            .and_then(|node| auth::read(node, Service::Grpc, expand));
         let private = fields
             .optional("private")
             .and_then(|node| private(node, expand));

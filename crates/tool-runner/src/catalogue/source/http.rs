@@ -8,7 +8,8 @@ use http::{HeaderName, HeaderValue};
 use ipnet::IpNet;
 use url::{Host, Url};
 
-use super::{Expand, auth};
+use super::Expand;
+use super::auth::{self, Service};
 use crate::catalogue::fault::Fields;
 use crate::catalogue::yaml::{Mark, Node, Yaml};
 use crate::egress::{
@@ -24,15 +25,21 @@ pub(super) const DEFAULT_MAX_RESPONSE_BYTES: usize = 1 << 20;
 pub(crate) struct HttpSettings {
     pub(crate) url: Url,
     pub(crate) client: ClientSettings,
+    /// What is asked for nobody in particular, as lists are, is asked with these where `auth` stands for the caller.
+    pub(crate) listing: AuthSettings,
 }
 
 impl HttpSettings {
-    /// Reads every key that has to do with HTTP. `url` is the key of the service's URL.
+    /// Reads every key that has to do with HTTP.
     pub(crate) fn read(
-        url: &'static str,
+        service: Service,
         fields: &mut Fields<'_>,
         expand: &mut Expand<'_>,
     ) -> Option<Self> {
+        let url = match service {
+            Service::Mcp => "url",
+            Service::Http | Service::Grpc => "base_url",
+        };
         let url_node = fields.required(
             url,
             &format!("add for example `{url}: https://api.example.com`"),
@@ -44,7 +51,23 @@ impl HttpSettings {
             .and_then(|node| headers(node, expand));
         let auth = fields
             .optional("auth")
-            .and_then(|node| auth::read(node, expand));
+            .and_then(|node| auth::read(node, service, expand));
+        let listing = match service {
+            Service::Mcp => fields.optional("listing_auth"),
+            Service::Http | Service::Grpc => None,
+        };
+        let listing = listing.and_then(|node| {
+            let listing = auth::read(node, service, expand)?;
+            if listing.stand_for_caller() {
+                expand.faults.add(
+                    node.at,
+                    "`listing_auth` stands for a caller, and lists are asked for nobody",
+                    "use none, bearer, basic or client_credentials",
+                );
+                return None;
+            }
+            Some(listing)
+        });
         let hosts = fields
             .optional("hosts")
             .map(|node| hosts(node, expand))
@@ -61,7 +84,10 @@ impl HttpSettings {
         let url_node = url_node?;
         let at = url_node.at;
         let url = service_url(url_node, url, expand)?;
-        let (headers, auth) = (headers.unwrap_or_default(), auth.unwrap_or_default());
+        let (headers, mut auth) = (headers.unwrap_or_default(), auth.unwrap_or_default());
+        auth.belong_to(&url);
+        let mut listing = listing.unwrap_or_default();
+        listing.belong_to(&url);
         if auth != AuthSettings::None && headers.contains_key(AUTHORIZATION) {
             expand.faults.add(
                 at,
@@ -85,7 +111,11 @@ impl HttpSettings {
             headers,
             auth,
         };
-        Some(Self { url, client })
+        Some(Self {
+            url,
+            client,
+            listing,
+        })
     }
 }
 
@@ -229,7 +259,7 @@ mod tests {
 
     use super::*;
     use crate::catalogue::{Catalogue, SourceKind, Text};
-    use crate::egress::{OAuthClient, Secret};
+    use crate::egress::{ClientProof, OAuthClient, Secret, ServerSettings};
 
     fn read(source: &str) -> HttpSettings {
         let text = format!("sources: {{ api: {source} }}\ntools: []\n");
@@ -271,9 +301,14 @@ mod tests {
         };
         assert_eq!(*egress, wanted);
         let wanted = AuthSettings::ClientCredentials(OAuthClient {
-            token_url: "https://id.example.com/token".parse().unwrap(),
+            server: ServerSettings {
+                token_url: Some("https://id.example.com/token".parse().unwrap()),
+                issuer: None,
+                service: Some("https://api.example.com/v1".parse().unwrap()),
+            },
+            resource: None,
             client_id: "me".to_owned(),
-            client_secret: Secret::from("canary".to_owned()),
+            proof: ClientProof::Secret(Secret::from("canary".to_owned())),
             scope: Some("a b".to_owned()),
             audience: None,
         });

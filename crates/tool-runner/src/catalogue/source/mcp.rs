@@ -5,6 +5,7 @@ use std::path::Path;
 
 use wardgate_domain::{ColumnClass, source_uri};
 
+use super::auth::Service;
 use super::{Expand, HttpSettings};
 use crate::catalogue::fault::Fields;
 use crate::catalogue::result_shape::read_classes;
@@ -62,6 +63,14 @@ impl Offered {
 }
 
 impl McpSettings {
+    /// The credentials of a server that has a URL.
+    pub(crate) fn auth(&self) -> Option<&AuthSettings> {
+        match &self.transport {
+            Transport::Http(http) => Some(&http.client.auth),
+            Transport::Stdio(_) => None,
+        }
+    }
+
     pub(super) fn read(
         source: &str,
         node: &Node,
@@ -101,7 +110,7 @@ impl McpSettings {
         let classes = classes.map(|node| read_classes(node, expand.faults));
         let transport = match (node.get("command"), node.get("url")) {
             (Some(_), None) => program(fields, expand).map(Transport::Stdio),
-            (None, Some(_)) => endpoint(node, fields, expand)
+            (None, Some(_)) => HttpSettings::read(Service::Mcp, fields, expand)
                 .map(Box::new)
                 .map(Transport::Http),
             _ => {
@@ -176,20 +185,6 @@ fn environment(node: &Node, expand: &mut Expand<'_>) -> Option<BTreeMap<String, 
         env.insert(key.name.clone(), expand.text(node, "env")?);
     }
     Some(env)
-}
-
-/// All callers share the one connection, so it cannot stand for one of them.
-fn endpoint(node: &Node, fields: &mut Fields<'_>, expand: &mut Expand<'_>) -> Option<HttpSettings> {
-    let settings = HttpSettings::read("url", fields, expand)?;
-    if let AuthSettings::TokenExchange(_) = settings.client.auth {
-        expand.faults.add(
-            node.get("auth").unwrap_or(node).at,
-            "an MCP server cannot be called with a token of the caller's own",
-            "use `type: client_credentials` or `type: bearer`",
-        );
-        return None;
-    }
-    Some(settings)
 }
 
 fn prefix(node: &Node, expand: &mut Expand<'_>) -> Option<String> {

@@ -17,6 +17,7 @@ use super::yaml::{Key, Node};
 
 use crate::catalogue::tool::is_name;
 use crate::content::Own;
+use crate::mcp::Transport;
 use crate::resilience::{BreakerSettings, RetrySettings};
 
 pub(crate) use expand::Expand;
@@ -43,6 +44,20 @@ pub(crate) enum SourceKind {
     Mcp(Box<McpSettings>),
     /// Prompts and resources of the file itself.
     Content(Arc<Own>),
+}
+
+impl SourceKind {
+    /// How a source that speaks HTTP is reached.
+    pub(crate) fn http_mut(&mut self) -> Option<&mut HttpSettings> {
+        match self {
+            Self::Http(http) => Some(http),
+            Self::Mcp(mcp) => match &mut mcp.transport {
+                Transport::Http(http) => Some(http),
+                Transport::Stdio(_) => None,
+            },
+            Self::Sql(_) | Self::Grpc(_) | Self::Content(_) => None,
+        }
+    }
 }
 
 /// Every type of source, for faults.
@@ -79,7 +94,7 @@ impl SourceSettings {
                 SqlSettings::read(&word, &mut fields, &mut expand).map(SourceKind::Sql)
             }
             "http" => {
-                let settings = HttpSettings::read("base_url", &mut fields, &mut expand);
+                let settings = HttpSettings::read(auth::Service::Http, &mut fields, &mut expand);
                 settings.map(|settings| SourceKind::Http(Box::new(settings)))
             }
             "grpc" => {

@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
+use wardgate_arguments::Members;
 use wardgate_domain::{ColumnClass, Digest, OfferKind, ToolFacts, ToolName};
 
 use super::{Tool, is_name};
@@ -11,7 +13,7 @@ use crate::catalogue::derive::Derive;
 use crate::catalogue::result_shape::{ResultShape, Shape};
 use crate::catalogue::schema;
 use crate::catalogue::source::{McpSettings, Offered};
-use crate::content::in_meta;
+use crate::content::in_definition;
 use crate::executor;
 use crate::pins::Definition;
 use crate::resilience::LimitSettings;
@@ -46,10 +48,14 @@ impl Tool {
                 argument_defaults: schema::argument_defaults(&input),
             },
             aliases: Vec::new(),
-            definition_json: if links {
-                linked(source, &definition.without_name()).into()
-            } else {
-                definition.without_name().into()
+            definition_json: {
+                let shown = plain(definition.without_name());
+                let shown = if links {
+                    in_definition(source, &shown)
+                } else {
+                    shown
+                };
+                shown.into()
             },
             time_limit: None,
             repeatable: read_only || definition.hints("idempotentHint"),
@@ -57,30 +63,35 @@ impl Tool {
             cache: None,
             input,
             derive: Derive::default(),
-            plan: executor::mcp_tool(source, definition.name(), links),
+            plan: executor::mcp_tool(source, settings, definition.name(), links),
             result,
             own_name: Some(definition.name().to_owned()),
         })
     }
 }
 
-/// A definition whose page, if it names one, is the resource that clients know.
-fn linked(source: &str, definition: &str) -> String {
-    let members: BTreeMap<String, &RawValue> = serde_json::from_str(definition).unwrap_or_default();
-    let meta = members.get("_meta").map(|meta| meta.get());
-    let Some(before) = meta.and_then(|meta| serde_json::from_str::<Value>(meta).ok()) else {
-        return definition.to_owned();
+/// A definition that asks nobody to call its tool as a task, where that is the only way: that is done here.
+fn plain(definition: String) -> String {
+    #[derive(Deserialize)]
+    struct Definition<'d> {
+        #[serde(borrow, default)]
+        execution: Option<&'d RawValue>,
+    }
+    let execution = serde_json::from_str::<Definition<'_>>(&definition);
+    let execution = execution.ok().and_then(|definition| definition.execution);
+    let execution: Value = execution
+        .and_then(|execution| serde_json::from_str(execution.get()).ok())
+        .unwrap_or_default();
+    if execution["taskSupport"] != "required" {
+        return definition;
+    }
+    let members: Members<'_> = match serde_json::from_str(&definition) {
+        Ok(members) => members,
+        Err(_) => return definition,
     };
-    let mut meta = before.clone();
-    in_meta(source, &mut meta);
-    if meta == before {
-        return definition.to_owned();
-    }
-    let mut text = format!(r#"{{"_meta":{meta}"#);
-    for (name, value) in members.iter().filter(|(name, _)| *name != "_meta") {
-        text += &format!(",{}:{value}", Value::from(name.as_str()));
-    }
-    text + "}"
+    let members = members.0.iter().filter(|(name, _)| name != "execution");
+    let members = members.map(|(name, value)| format!("{}:{value}", Value::from(name.as_str())));
+    format!("{{{}}}", members.collect::<Vec<_>>().join(","))
 }
 
 /// SHA-256 over all that is known of the tool. `Debug` keeps the parts apart.
@@ -99,15 +110,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_page_is_named_as_clients_know_it_and_the_rest_stays_as_it_is_written() {
-        let definition =
-            r#"{"inputSchema":{"maximum":1.10},"_meta":{"ui":{"resourceUri":"ui://p/m"}}}"#;
-        assert_eq!(
-            linked("notes", definition),
-            r#"{"_meta":{"ui":{"resourceUri":"ui://notes/p/m"}},"inputSchema":{"maximum":1.10}}"#
-        );
-        for other in [r#"{"a":1.10}"#, r#"{"_meta":{"x":1.10}}"#] {
-            assert_eq!(linked("notes", other), other);
+    fn only_a_tool_that_must_run_as_a_task_is_shown_without_that() {
+        let required = r#"{"a":1.10,"execution":{"taskSupport":"required"},"b":{}}"#;
+        assert_eq!(plain(required.to_owned()), r#"{"a":1.10,"b":{}}"#);
+        for other in [
+            r#"{"execution":{"taskSupport":"optional"}}"#,
+            r#"{"a":1.10}"#,
+        ] {
+            assert_eq!(plain(other.to_owned()), other);
         }
     }
 }

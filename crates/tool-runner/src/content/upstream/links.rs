@@ -2,11 +2,10 @@
 //!
 //! What is no URI of a resource, or cannot be one, stays as it is.
 
+use serde::Deserialize;
 use serde_json::Value;
+use serde_json::value::RawValue;
 use wardgate_domain::source_uri;
-
-/// Where MCP Apps name the resource of a tool's page, now and in earlier drafts.
-const PAGE: [&str; 2] = ["/ui/resourceUri", "/ui~1resourceUri"];
 
 /// In blocks of content: links to resources, and resources that stand in them.
 pub(crate) fn in_content(source: &str, blocks: &mut Value) {
@@ -31,11 +30,61 @@ pub(super) fn in_contents(source: &str, contents: &mut Value) {
     }
 }
 
-/// In the `_meta` of a tool.
-pub(crate) fn in_meta(source: &str, meta: &mut Value) {
-    for place in PAGE {
-        at(source, meta, place);
+/// The definition of a tool, as far as it names the resource of its page (MCP Apps).
+#[derive(Deserialize)]
+struct Definition<'a> {
+    #[serde(borrow, default, rename = "_meta")]
+    meta: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct Meta<'a> {
+    #[serde(borrow, default)]
+    ui: Option<&'a RawValue>,
+    /// In earlier drafts.
+    #[serde(borrow, default, rename = "ui/resourceUri")]
+    flat: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct Page<'a> {
+    #[serde(borrow, default, rename = "resourceUri")]
+    uri: Option<&'a RawValue>,
+}
+
+/// In the `_meta` of a tool, of which `definition` is the JSON. Every other byte stays.
+pub(crate) fn in_definition(source: &str, definition: &str) -> String {
+    let shown = |raw: &RawValue| {
+        let uri: String = serde_json::from_str(raw.get()).ok()?;
+        source_uri::outward(source, &uri)
+    };
+    let mut text = definition.to_owned();
+    // From the end, so that what is before stays where it is.
+    let mut uris = pages(definition);
+    uris.sort_by_key(|raw| std::cmp::Reverse(raw.get().as_ptr()));
+    for raw in uris {
+        let start = raw.get().as_ptr().addr() - definition.as_ptr().addr();
+        if let Some(shown) = shown(raw) {
+            let written = Value::from(shown).to_string();
+            text.replace_range(start..start + raw.get().len(), &written);
+        }
     }
+    text
+}
+
+/// Where `definition` names a page, as it is written there.
+fn pages(definition: &str) -> Vec<&RawValue> {
+    let read = || {
+        let meta = serde_json::from_str::<Definition<'_>>(definition)
+            .ok()?
+            .meta?;
+        serde_json::from_str::<Meta<'_>>(meta.get()).ok()
+    };
+    let Some(Meta { ui, flat }) = read() else {
+        return Vec::new();
+    };
+    let page = ui.and_then(|ui| serde_json::from_str::<Page<'_>>(ui.get()).ok()?.uri);
+    page.into_iter().chain(flat).collect()
 }
 
 fn in_block(source: &str, block: &mut Value) {
@@ -84,12 +133,22 @@ mod tests {
                 7,
             ])
         );
-        let mut meta =
-            json!({ "ui": { "resourceUri": "ui://p" }, "ui/resourceUri": "ui://p", "x": 1 });
-        in_meta("notes", &mut meta);
-        assert_eq!(
-            meta,
-            json!({ "ui": { "resourceUri": "ui://notes/p" }, "ui/resourceUri": "ui://notes/p", "x": 1 })
-        );
+    }
+
+    #[test]
+    fn the_page_of_a_tool_names_its_source_and_every_other_byte_stays() {
+        let definition = r#"{"inputSchema":{"maximum":1.10},"_meta":{ "ui/resourceUri":"ui://p","x":1.0,"ui":{"csp":{"b":1,"a":2},"resourceUri":"ui:\/\/p/m","visibility":["app"]}}}"#;
+        let shown = definition
+            .replace(r#""ui://p""#, r#""ui://notes/p""#)
+            .replace(r#""ui:\/\/p/m""#, r#""ui://notes/p/m""#);
+        assert_eq!(in_definition("notes", definition), shown);
+        for other in [
+            r#"{"a":1.10}"#,
+            r#"{"_meta":{"x":1.10}}"#,
+            r#"{"_meta":7}"#,
+            r#"{"_meta":{"ui":{"resourceUri":7}}}"#,
+        ] {
+            assert_eq!(in_definition("notes", other), other);
+        }
     }
 }

@@ -15,12 +15,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::Instant;
-use wardgate_domain::{ColumnClass, UriTemplate};
+use wardgate_domain::{Caller, ColumnClass, UriTemplate};
 use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_proto::toolrunner::v1::get_content_request::Completion;
 
@@ -29,11 +28,12 @@ use super::story::{MAX_VALUES, Named};
 use crate::catalogue::{McpSettings, Offered};
 use crate::executor::ExecutorError;
 use crate::following::{Followers, Listing, Roster};
-use crate::mcp::{Upstream, UpstreamError};
+use crate::interaction::{Ended, Talk, TalkError, Waits};
+use crate::mcp::{News, Upstream, UpstreamError, Wanted};
 use crate::resilience::{Health, SourceGuard};
 
 pub(super) use self::entries::Entries;
-pub(crate) use self::links::{in_content, in_meta};
+pub(crate) use self::links::{in_content, in_definition};
 
 /// JSON-RPC: there is no such method.
 const NOT_FOUND: i64 = -32601;
@@ -125,6 +125,7 @@ fn if_any(
 }
 
 /// A server, and what of it is offered.
+#[derive(Clone)]
 pub(crate) struct OfUpstream {
     pub(super) source: String,
     pub(super) upstream: Arc<Upstream>,
@@ -155,8 +156,16 @@ impl OfUpstream {
         }
     }
 
+    /// As this caller reaches the server.
+    pub(super) fn of(&self, caller: &Caller) -> Result<Self, UpstreamError> {
+        Ok(Self {
+            upstream: self.upstream.of(caller, None)?,
+            ..self.clone()
+        })
+    }
+
     /// Whether a resource of this URI is offered: it is named, or one of a template that is.
-    fn offers_resource(&self, uri: &str) -> bool {
+    pub(super) fn offers_resource(&self, uri: &str) -> bool {
         let is_of = |template: &String| {
             let template = template.parse::<UriTemplate>();
             template.is_ok_and(|template| template.read(uri).is_some())
@@ -172,7 +181,8 @@ impl OfUpstream {
         &self,
         name: &str,
         arguments: &Bytes,
-    ) -> Result<Value, GetError> {
+        talk: Option<&Talk<'_>>,
+    ) -> Result<Found, GetError> {
         if !self.prompts.has(name) {
             return Err(GetError::Unknown);
         }
@@ -181,34 +191,64 @@ impl OfUpstream {
             arguments => arguments,
         };
         let unfit = || GetError::Invalid("Invalid arguments: send one JSON object".to_owned());
-        let arguments: &RawValue = serde_json::from_slice(arguments).map_err(|_| unfit())?;
-        let deadline = Instant::now() + self.limit;
-        let getting = self.upstream.get_prompt(name, arguments, deadline);
-        let mut got = self.guarded(Box::pin(getting)).await?;
+        let arguments: Box<RawValue> = serde_json::from_slice(arguments).map_err(|_| unfit())?;
+        let wanted = Wanted::Prompt {
+            name: name.to_owned(),
+            arguments,
+        };
+        let mut got = match self.ask(wanted, talk).await? {
+            Found::Value(got) => got,
+            waits @ Found::Waits(_) => return Ok(waits),
+        };
         let mut result = json!({});
         if got["description"].is_string() {
             result["description"] = got["description"].take();
         }
         result["messages"] = list(&mut got, "messages")?;
         links::in_messages(&self.source, &mut result["messages"]);
-        Ok(result)
+        Ok(Found::Value(result))
     }
 
     /// The result of `resources/read`.
-    pub(super) async fn read_resource(&self, uri: &str) -> Result<Value, GetError> {
+    pub(super) async fn read_resource(
+        &self,
+        uri: &str,
+        talk: Option<&Talk<'_>>,
+    ) -> Result<Found, GetError> {
         if !self.offers_resource(uri) {
             return Err(GetError::Unknown);
         }
-        let deadline = Instant::now() + self.limit;
-        let reading = self.upstream.read_resource(uri, deadline);
-        let mut read = match self.guarded(Box::pin(reading)).await {
+        let wanted = Wanted::Resource {
+            uri: uri.to_owned(),
+        };
+        let mut read = match self.ask(wanted, talk).await {
             // From 2026-07-28 this is how a server says that there is none.
             Err(GetError::Invalid(_)) => return Err(GetError::Unknown),
-            read => read?,
+            Ok(Found::Value(read)) => read,
+            other => return other,
         };
         let mut contents = list(&mut read, "contents")?;
         links::in_contents(&self.source, &mut contents);
-        Ok(json!({ "contents": contents }))
+        Ok(Found::Value(json!({ "contents": contents })))
+    }
+
+    /// Asks for it, with the client where it can take part.
+    async fn ask(&self, wanted: Wanted, talk: Option<&Talk<'_>>) -> Result<Found, GetError> {
+        let deadline = Instant::now() + self.limit;
+        let asking = async {
+            let Some(talk) = talk else {
+                let result = self.upstream.get(&wanted, deadline).await?;
+                return Ok(Ended::Done(result));
+            };
+            // There is nobody to tell before the end.
+            let mut listener = |_: News| false;
+            talk.leg(&self.upstream, &wanted, deadline, &mut listener)
+                .await
+        };
+        Ok(match self.guarded(Box::pin(asking)).await? {
+            Ended::Done(result) => Found::Value(to_value(&result)?),
+            Ended::Waits(waits) => Found::Waits(waits),
+        })
     }
 
     /// The result of `completion/complete`. A server that completes nothing has no values.
@@ -233,13 +273,13 @@ impl OfUpstream {
         let asking = async {
             match asking.await {
                 Err(UpstreamError::Rpc(error)) if error.code == NOT_FOUND => Ok(None),
-                asked => asked.map(Some),
+                asked => Ok(asked.map(Some)?),
             }
         };
         let completed = self.guarded(Box::pin(asking)).await?;
         let mut completion = match completed {
-            Value::Null => json!({ "values": [] }),
-            mut completed => completed["completion"].take(),
+            None => json!({ "values": [] }),
+            Some(completed) => to_value(&completed)?["completion"].take(),
         };
         let values = list(&mut completion, "values")?;
         let values = values.as_array().into_iter().flatten();
@@ -257,10 +297,10 @@ impl OfUpstream {
     }
 
     /// Asks where the server is not known to fail, and takes note of how it went.
-    async fn guarded<T: Serialize>(
+    async fn guarded<T>(
         &self,
-        asking: impl Future<Output = Result<T, UpstreamError>>,
-    ) -> Result<Value, GetError> {
+        asking: impl Future<Output = Result<T, TalkError>>,
+    ) -> Result<T, GetError> {
         let Ok(mut turn) = self.guard.enter::<ExecutorError>() else {
             return Err(GetError::failed(
                 "source_unavailable",
@@ -270,17 +310,33 @@ impl OfUpstream {
         match asking.await {
             Ok(result) => {
                 turn.shows(Health::Up);
-                let value = serde_json::to_value(result);
-                value.map_err(|_| cannot_be_shown())
+                Ok(result)
             }
             Err(error) => {
                 tracing::warn!(source = self.source, %error, "an MCP server gave no prompt or resource");
-                let told = told(&error);
+                let told = match &error {
+                    TalkError::Upstream(error) => told(error),
+                    TalkError::NotWaiting => GetError::NotWaiting,
+                    TalkError::Declined => {
+                        GetError::failed("declined", "What the source needs first was declined.")
+                    }
+                };
                 turn.shows(ExecutorError::from(error).health());
                 Err(told)
             }
         }
     }
+}
+
+/// What a server gave.
+pub(super) enum Found {
+    Value(Value),
+    /// Nothing yet: it waits for the client.
+    Waits(Waits),
+}
+
+fn to_value(raw: &RawValue) -> Result<Value, GetError> {
+    serde_json::from_str(raw.get()).map_err(|_| cannot_be_shown())
 }
 
 /// What the client hears of a failure: nothing in the server's own words, which may hold anything.
@@ -296,7 +352,7 @@ fn told(error: &UpstreamError) -> GetError {
         }
         UpstreamError::InputRequired => failed(
             "input_required",
-            "The source asks for input in the middle of a request, which is not supported here.",
+            "The source asks for input in the middle of a request, and its caller may not be asked.",
         ),
         UpstreamError::Timeout => GetError::Failed {
             status: pb::OutcomeStatus::Timeout,
@@ -306,6 +362,14 @@ fn told(error: &UpstreamError) -> GetError {
         UpstreamError::TooLarge => GetError::too_large(),
         UpstreamError::BadResult(_) => cannot_be_shown(),
         UpstreamError::Busy => failed("source_unavailable", "The source is busy. Try again later."),
+        UpstreamError::NotConnected { .. } => failed(
+            "not_connected",
+            "The source acts in your name, and you have not allowed that yet. Call one of its tools first.",
+        ),
+        UpstreamError::NoCallerToken => failed(
+            "no_credentials",
+            "The source needs your own token, which is not exchanged here.",
+        ),
         UpstreamError::Unreachable(_) | UpstreamError::Gone | UpstreamError::Broken(_) => failed(
             "source_unavailable",
             "The source cannot be reached. Try again later.",

@@ -1,4 +1,4 @@
-//! Asks an OAuth token endpoint for access tokens.
+//! Asks an OAuth token endpoint for tokens.
 
 use std::time::Duration;
 
@@ -10,12 +10,13 @@ use url::{Url, form_urlencoded};
 use wardgate_domain::Ambient;
 
 use super::token::AccessToken;
-use super::{AuthError, CallerToken, OAuthClient, basic, bearer};
+use super::{AuthError, ClientKey, ClientProof, Secret, basic, bearer};
 use crate::egress::{Egress, EgressError, EgressSettings, Request};
 
-const ACCESS_TOKEN: &str = "urn:ietf:params:oauth:token-type:access_token";
+pub(super) const ACCESS_TOKEN: &str = "urn:ietf:params:oauth:token-type:access_token";
 const JWT: &str = "urn:ietf:params:oauth:token-type:jwt";
-const TOKEN_EXCHANGE: &str = "urn:ietf:params:oauth:grant-type:token-exchange";
+
+const JWT_BEARER_ASSERTION: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
 
 const MAX_ANSWER_BYTES: usize = 64 * 1024;
 
@@ -33,34 +34,53 @@ const ERROR_CODES: [&str; 7] = [
     "invalid_target",
 ];
 
-/// The token endpoint as one client sees it.
-pub(crate) struct TokenEndpoint {
+/// A token endpoint, as one client sees it.
+pub(super) struct TokenEndpoint {
     egress: Egress,
     url: Url,
-    /// `client_secret_basic`, which every authorization server has to support.
-    authorization: HeaderValue,
-    scope: Option<String>,
-    audience: Option<String>,
+    client_id: String,
+    proof: Proof,
     ambient: Ambient,
 }
 
+/// What is known of a token endpoint.
+pub(super) struct Place<'a> {
+    pub(super) url: &'a Url,
+    pub(super) issuer: Option<&'a str>,
+    /// How clients may authenticate there, where it says so.
+    pub(super) methods: Option<&'a [String]>,
+}
+
+/// How the client shows who it is, ready to be sent.
+enum Proof {
+    Basic(HeaderValue),
+    Post(Secret),
+    Assertion { key: ClientKey, audience: String },
+    Nothing,
+}
+
+/// What an endpoint gave.
 #[derive(Deserialize)]
-struct Answer {
-    access_token: String,
-    token_type: String,
+pub(super) struct Granted {
+    pub(super) access_token: String,
+    pub(super) token_type: String,
     /// Seconds; some servers write them as a text.
     expires_in: Option<Value>,
-    issued_token_type: Option<String>,
+    pub(super) issued_token_type: Option<String>,
+    pub(super) refresh_token: Option<String>,
 }
 
 impl TokenEndpoint {
+    /// Within the limits of `limits`, at its own host.
     pub(super) fn open(
-        client: &OAuthClient,
+        place: &Place<'_>,
+        client_id: &str,
+        proof: &ClientProof,
         limits: &EgressSettings,
         ambient: &Ambient,
     ) -> Result<Self, EgressError> {
         let settings = EgressSettings::of(
-            &client.token_url,
+            place.url,
             [],
             limits.private.clone(),
             limits.timeout,
@@ -68,85 +88,107 @@ impl TokenEndpoint {
         );
         Ok(Self {
             egress: Egress::open(settings)?,
-            url: client.token_url.clone(),
-            // Both parts are form-encoded first: RFC 6749 §2.3.1.
-            authorization: basic(
-                &form_encoded(&client.client_id),
-                &form_encoded(client.client_secret.expose()),
-            )?,
-            scope: client.scope.clone(),
-            audience: client.audience.clone(),
+            url: place.url.clone(),
+            client_id: client_id.to_owned(),
+            proof: Proof::of(place, client_id, proof)?,
             ambient: ambient.clone(),
         })
     }
 
-    pub(super) fn ambient(&self) -> &Ambient {
-        &self.ambient
-    }
-
-    /// A token that stands for this client.
-    pub(super) async fn own_token(&self) -> Result<AccessToken, AuthError> {
-        self.ask(&[("grant_type", "client_credentials")], None)
-            .await
-    }
-
-    /// A token that stands for the caller, good for no longer than the caller's own.
-    pub(super) async fn exchange(&self, caller: CallerToken<'_>) -> Result<AccessToken, AuthError> {
-        let form = [
-            ("grant_type", TOKEN_EXCHANGE),
-            ("subject_token", caller.token),
-            ("subject_token_type", ACCESS_TOKEN),
-            ("requested_token_type", ACCESS_TOKEN),
-        ];
-        let longest = caller.expires_at.since(self.ambient.now());
-        self.ask(&form, Some(longest)).await
-    }
-
-    fn request(&self, form: &[(&str, &str)]) -> Request {
-        let mut body = form_urlencoded::Serializer::new(String::new());
-        body.extend_pairs(form);
-        body.extend_pairs(self.scope.iter().map(|scope| ("scope", scope)));
-        body.extend_pairs(self.audience.iter().map(|audience| ("audience", audience)));
-        Request::new(Method::POST, self.url.clone())
-            .header(ACCEPT, HeaderValue::from_static("application/json"))
-            .header(AUTHORIZATION, self.authorization.clone())
-            .body("application/x-www-form-urlencoded", body.finish())
-    }
-
-    async fn ask(
-        &self,
-        form: &[(&str, &str)],
-        longest: Option<Duration>,
-    ) -> Result<AccessToken, AuthError> {
-        let asked_at = self.ambient.now();
-        let response = self
-            .egress
-            .send(self.request(form))
-            .await
-            .map_err(endpoint)?;
+    /// Makes one request; `form` has no pair that is about the client.
+    pub(super) async fn ask(&self, form: &[(&str, &str)]) -> Result<Granted, AuthError> {
+        let response = self.egress.send(self.request(form)?).await;
+        let response = response.map_err(AuthError::endpoint)?;
         let status = response.status;
-        let body = response.body.bytes().await.map_err(endpoint)?;
+        let body = response.body.bytes().await.map_err(AuthError::endpoint)?;
         if !status.is_success() {
             return Err(AuthError::Refused {
                 status: status.as_u16(),
                 code: error_code(&body),
             });
         }
-        let answer: Answer = serde_json::from_slice(&body)
-            .map_err(|_| AuthError::BadAnswer("is no JSON with access_token and token_type"))?;
-        let lifetime = answer.check()?;
+        serde_json::from_slice(&body)
+            .map_err(|_| AuthError::BadAnswer("is no JSON with access_token and token_type"))
+    }
+
+    /// Asks for an access token that is used no longer than `longest`.
+    pub(super) async fn access_token(
+        &self,
+        form: &[(&str, &str)],
+        longest: Option<Duration>,
+    ) -> Result<AccessToken, AuthError> {
+        let asked_at = self.ambient.now();
+        let granted = self.ask(form).await?;
+        granted.check_bearer()?;
+        let lifetime = granted.lifetime()?;
         let lifetime = longest.map_or(lifetime, |longest| lifetime.min(longest));
         Ok(AccessToken::new(
-            bearer(&answer.access_token)?,
+            bearer(&granted.access_token)?,
             asked_at,
             lifetime,
         ))
     }
+
+    fn request(&self, form: &[(&str, &str)]) -> Result<Request, AuthError> {
+        let mut request = Request::new(Method::POST, self.url.clone())
+            .header(ACCEPT, HeaderValue::from_static("application/json"));
+        let mut body = form_urlencoded::Serializer::new(String::new());
+        body.extend_pairs(form);
+        match &self.proof {
+            Proof::Basic(authorization) => {
+                request = request.header(AUTHORIZATION, authorization.clone());
+            }
+            Proof::Post(secret) => {
+                body.append_pair("client_id", &self.client_id)
+                    .append_pair("client_secret", secret.expose());
+            }
+            Proof::Assertion { key, audience } => {
+                let assertion = key.assertion(&self.client_id, audience, &self.ambient)?;
+                body.append_pair("client_id", &self.client_id)
+                    .append_pair("client_assertion_type", JWT_BEARER_ASSERTION)
+                    .append_pair("client_assertion", &assertion);
+            }
+            Proof::Nothing => {
+                body.append_pair("client_id", &self.client_id);
+            }
+        }
+        Ok(request.body("application/x-www-form-urlencoded", body.finish()))
+    }
 }
 
-impl Answer {
-    /// Gives the token's lifetime.
-    fn check(&self) -> Result<Duration, AuthError> {
+impl Proof {
+    fn of(place: &Place<'_>, client_id: &str, proof: &ClientProof) -> Result<Self, AuthError> {
+        let has = |method| {
+            let mut methods = place.methods.unwrap_or_default().iter();
+            methods.any(|offered| offered == method)
+        };
+        Ok(match proof {
+            ClientProof::Secret(secret)
+                if has("client_secret_post") && !has("client_secret_basic") =>
+            {
+                Self::Post(secret.clone())
+            }
+            // Both parts are form-encoded first: RFC 6749 §2.3.1.
+            ClientProof::Secret(secret) => Self::Basic(basic(
+                &form_encoded(client_id),
+                &form_encoded(secret.expose()),
+            )?),
+            ClientProof::Key { key, audience } => Self::Assertion {
+                key: key.clone(),
+                audience: audience
+                    .as_deref()
+                    .or(place.issuer)
+                    .unwrap_or(place.url.as_str())
+                    .to_owned(),
+            },
+            ClientProof::Nothing => Self::Nothing,
+        })
+    }
+}
+
+impl Granted {
+    /// An access token that is sent as it is, and of no other kind.
+    pub(super) fn check_bearer(&self) -> Result<(), AuthError> {
         if self.access_token.is_empty() {
             return Err(AuthError::BadAnswer("has an empty access_token"));
         }
@@ -159,6 +201,10 @@ impl Answer {
         {
             return Err(AuthError::BadAnswer("is no access token"));
         }
+        Ok(())
+    }
+
+    pub(super) fn lifetime(&self) -> Result<Duration, AuthError> {
         let seconds = match &self.expires_in {
             None | Some(Value::Null) => return Ok(UNKNOWN_LIFETIME),
             Some(Value::String(text)) => text.parse().ok(),
@@ -168,10 +214,6 @@ impl Answer {
             "has an expires_in that is no number of seconds",
         ))
     }
-}
-
-fn endpoint(error: EgressError) -> AuthError {
-    AuthError::Endpoint(Box::new(error))
 }
 
 fn form_encoded(text: &str) -> String {

@@ -3,26 +3,42 @@
 //! ```text
 //!   none ∣ bearer ∣ basic ──────────────────────────────▶ a fixed `Authorization`
 //!   client_credentials ── TokenCell ─────────┐
-//!   token_exchange ── a TokenCell a caller ──┴─ grant ──▶ token_url, by an Egress of its own
+//!   token_exchange ── a TokenCell a caller ──┴─ server ─▶ token endpoint, by an Egress of its own
+//!                                               └ found by discovery unless it is configured
+//!   authorization_code ── store ── per_user: what the caller granted in their browser
 //! ```
 
+mod bound;
+mod challenge;
+mod client;
+mod discovery;
+mod enterprise;
 mod grant;
+mod per_user;
 mod secret;
+mod server;
 mod token;
 
+use std::fmt;
 use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use http::HeaderValue;
+use http::{HeaderMap, HeaderValue, StatusCode};
 use quick_cache::sync::Cache;
 use url::Url;
-use wardgate_domain::{Ambient, Digest, Timestamp};
+use wardgate_domain::{Ambient, Caller, Digest, Timestamp};
 
+pub(crate) use bound::Bound;
+pub(crate) use client::{ClientKey, ClientProof, OAuthClient, ServerSettings};
+pub(crate) use enterprise::{EnterpriseSettings, SubjectToken};
+pub(crate) use per_user::{CodeSettings, ConnectError, PerUser, RegisteredClient, Return, Wish};
 pub(crate) use secret::Secret;
 
 use super::{EgressError, EgressSettings};
-use grant::TokenEndpoint;
+use challenge::Challenge;
+use enterprise::Enterprise;
+use server::Server;
 use token::TokenCell;
 
 /// How many callers' exchanged tokens one source keeps.
@@ -42,23 +58,99 @@ pub(crate) enum AuthSettings {
     ClientCredentials(OAuthClient),
     /// OAuth 2.0 token exchange (RFC 8693): a token that stands for the caller, for this service only.
     TokenExchange(OAuthClient),
+    /// The same by way of the identity provider (ID-JAG).
+    Enterprise(Box<EnterpriseSettings>),
+    /// OAuth 2.1 authorization code: tokens that the caller got us.
+    AuthorizationCode(Box<CodeSettings>),
+    /// Credentials that are open already.
+    Open(OpenAuth),
 }
 
-/// A client of an OAuth authorization server.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct OAuthClient {
-    pub(crate) token_url: Url,
-    pub(crate) client_id: String,
-    pub(crate) client_secret: Secret,
-    pub(crate) scope: Option<String>,
-    pub(crate) audience: Option<String>,
+/// Credentials that are shared by what is opened with them.
+#[derive(Clone)]
+pub(crate) enum OpenAuth {
+    PerUser(Arc<PerUser>),
+    Bound(Arc<Bound>),
+}
+
+impl PartialEq for OpenAuth {
+    /// The very same.
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::PerUser(one), Self::PerUser(other)) => Arc::ptr_eq(one, other),
+            (Self::Bound(one), Self::Bound(other)) => Arc::ptr_eq(one, other),
+            _ => false,
+        }
+    }
+}
+
+impl Eq for OpenAuth {}
+
+impl fmt::Debug for OpenAuth {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("OpenAuth")
+    }
+}
+
+impl AuthSettings {
+    /// Says which service the tokens are for.
+    pub(crate) fn belong_to(&mut self, service: &Url) {
+        let client = match self {
+            Self::AuthorizationCode(settings) => {
+                settings.server.service = Some(service.clone());
+                return;
+            }
+            Self::None | Self::Bearer { .. } | Self::Basic { .. } | Self::Open(_) => return,
+            Self::ClientCredentials(client) | Self::TokenExchange(client) => client,
+            Self::Enterprise(settings) => &mut settings.client,
+        };
+        client.server.service = Some(service.clone());
+    }
+
+    /// Whether the credentials are made of the caller's own token.
+    pub(crate) fn exchange_token(&self) -> bool {
+        matches!(self, Self::TokenExchange(_) | Self::Enterprise(_))
+    }
+
+    /// Whether the credentials stand for the caller, so that no two share a connection or a result.
+    pub(crate) fn stand_for_caller(&self) -> bool {
+        let is_per_user = matches!(
+            self,
+            Self::AuthorizationCode(_) | Self::Open(OpenAuth::PerUser(_))
+        );
+        is_per_user || self.exchange_token()
+    }
+}
+
+/// Whom a request is made for.
+#[derive(Clone, Copy)]
+pub(crate) struct OnBehalf<'a> {
+    tenant: &'a str,
+    issuer: &'a str,
+    subject: &'a str,
+    token: Option<CallerToken<'a>>,
+}
+
+impl<'a> OnBehalf<'a> {
+    /// `token` is the one the caller called with, for credentials that are made of it.
+    pub(crate) fn of(caller: &'a Caller, token: Option<&'a str>) -> Self {
+        Self {
+            tenant: caller.tenant(),
+            issuer: caller.issuer(),
+            subject: caller.subject(),
+            token: token.map(|token| CallerToken {
+                token,
+                expires_at: caller.expires_at(),
+            }),
+        }
+    }
 }
 
 /// The caller's own token, to be exchanged and never to be sent on.
 #[derive(Clone, Copy)]
-pub(crate) struct CallerToken<'a> {
-    pub(crate) token: &'a str,
-    pub(crate) expires_at: Timestamp,
+struct CallerToken<'a> {
+    token: &'a str,
+    expires_at: Timestamp,
 }
 
 /// Why there are no credentials. Nothing was sent to the service itself.
@@ -66,6 +158,11 @@ pub(crate) struct CallerToken<'a> {
 pub(crate) enum AuthError {
     #[error("the caller's token did not come with the call, and this source exchanges it")]
     NoCallerToken,
+    /// The person has to grant that first; where the source says so, these scopes besides those they granted.
+    #[error("the caller has not connected this source yet")]
+    NotConnected { scope: Option<String> },
+    #[error("the connections of callers cannot be read or kept now")]
+    NoStore,
     #[error("the token endpoint: {0}")]
     Endpoint(Box<EgressError>),
     #[error("the token endpoint refused with status {status}{}", .code.map(|code| format!(" ({code})")).unwrap_or_default())]
@@ -76,6 +173,13 @@ pub(crate) enum AuthError {
     },
     #[error("the token endpoint's answer {0}")]
     BadAnswer(&'static str),
+    /// What is missing, in words that end the sentence.
+    #[error(
+        "the authorization server of the source is not known: {0}; name it by `issuer` or `token_url` of `auth`"
+    )]
+    NotFound(&'static str),
+    #[error("the client's key does not sign")]
+    NotSigned,
     #[error("the credentials cannot be written as a header")]
     NotAHeader,
 }
@@ -84,15 +188,21 @@ pub(crate) enum AuthError {
 pub(crate) enum Auth {
     Fixed(Option<HeaderValue>),
     ClientCredentials {
-        endpoint: TokenEndpoint,
+        server: Server,
         token: TokenCell,
     },
     /// One cell a caller's token. Source, audience and scope need no part in the key: this cache is the
     /// source's own.
     TokenExchange {
-        endpoint: TokenEndpoint,
+        server: Server,
         tokens: Cache<Digest, Arc<TokenCell>>,
     },
+    Enterprise {
+        servers: Box<Enterprise>,
+        tokens: Cache<Digest, Arc<TokenCell>>,
+    },
+    PerUser(Arc<PerUser>),
+    Bound(Arc<Bound>),
 }
 
 impl Auth {
@@ -103,48 +213,117 @@ impl Auth {
         ambient: &Ambient,
     ) -> Result<Self, EgressError> {
         Ok(match settings {
-            AuthSettings::None => Self::Fixed(None),
+            // Tokens of callers are in the store, which a mere look at a catalogue does without.
+            AuthSettings::None | AuthSettings::AuthorizationCode(_) => Self::Fixed(None),
             AuthSettings::Bearer { token } => Self::Fixed(Some(bearer(token.expose())?)),
             AuthSettings::Basic { username, password } => {
                 Self::Fixed(Some(basic(username, password.expose())?))
             }
             AuthSettings::ClientCredentials(client) => Self::ClientCredentials {
-                endpoint: TokenEndpoint::open(client, egress, ambient)?,
+                server: Server::open(client, egress, ambient)?,
                 token: TokenCell::default(),
             },
             AuthSettings::TokenExchange(client) => Self::TokenExchange {
-                endpoint: TokenEndpoint::open(client, egress, ambient)?,
+                server: Server::open(client, egress, ambient)?,
                 tokens: Cache::new(CALLERS),
             },
+            AuthSettings::Enterprise(settings) => Self::Enterprise {
+                servers: Box::new(Enterprise::open(settings, egress, ambient)?),
+                tokens: Cache::new(CALLERS),
+            },
+            AuthSettings::Open(OpenAuth::PerUser(per_user)) => Self::PerUser(Arc::clone(per_user)),
+            AuthSettings::Open(OpenAuth::Bound(bound)) => Self::Bound(Arc::clone(bound)),
         })
     }
 
     /// Whether another try can have other credentials.
     pub(crate) fn renews(&self) -> bool {
-        !matches!(self, Self::Fixed(_))
+        match self {
+            Self::Fixed(_) => false,
+            Self::Bound(bound) => bound.renews(),
+            _ => true,
+        }
+    }
+
+    /// Has the next token asked for with `scope` too, which a service needs besides; false where that cannot be. What a
+    /// person granted only they can widen.
+    fn step_up(&self, scope: &str) -> Result<bool, AuthError> {
+        match self {
+            Self::Fixed(_) => Ok(false),
+            Self::ClientCredentials { server, .. } | Self::TokenExchange { server, .. } => {
+                Ok(server.widen(scope))
+            }
+            Self::Enterprise { servers, .. } => Ok(servers.widen(scope)),
+            Self::PerUser(_) => Err(AuthError::NotConnected {
+                scope: Some(scope.to_owned()),
+            }),
+            Self::Bound(bound) => bound.step_up(scope),
+        }
+    }
+
+    /// Whether a request that was answered so may be made again, once, with other credentials: the service did nothing
+    /// then, and may have revoked them or want more of them.
+    pub(crate) fn may_do(
+        &self,
+        status: StatusCode,
+        headers: &HeaderMap,
+    ) -> Result<bool, AuthError> {
+        match status {
+            StatusCode::UNAUTHORIZED => Ok(self.renews()),
+            StatusCode::FORBIDDEN => {
+                let challenge = Challenge::of(headers).filter(Challenge::is_insufficient_scope);
+                match challenge.as_ref().and_then(Challenge::scope) {
+                    Some(scope) => self.step_up(scope),
+                    None => Ok(false),
+                }
+            }
+            _ => Ok(false),
+        }
     }
 
     /// The header's value, if there is one, and another than `rejected` if it can be renewed.
     pub(crate) async fn authorization(
         &self,
-        caller: Option<CallerToken<'_>>,
+        caller: Option<OnBehalf<'_>>,
         rejected: Option<&HeaderValue>,
     ) -> Result<Option<HeaderValue>, AuthError> {
         match self {
             Self::Fixed(value) => Ok(value.clone()),
-            Self::ClientCredentials { endpoint, token } => {
-                let granted = token.get(endpoint.ambient(), rejected, || endpoint.own_token());
+            Self::ClientCredentials { server, token } => {
+                let granted = token.get(server.ambient(), rejected, || server.own_token());
                 granted.await.map(Some)
             }
-            Self::TokenExchange { endpoint, tokens } => {
-                let caller = caller.ok_or(AuthError::NoCallerToken)?;
-                let key = Digest::of(caller.token.as_bytes());
-                let cell =
-                    tokens.get_or_insert_with::<_, AuthError>(&key, || Ok(Arc::default()))?;
-                let granted = cell.get(endpoint.ambient(), rejected, || endpoint.exchange(caller));
+            Self::TokenExchange { server, tokens } => {
+                let (caller, cell) = of_caller(caller, tokens)?;
+                let granted = cell.get(server.ambient(), rejected, || server.exchange(caller));
                 granted.await.map(Some)
             }
+            Self::Enterprise { servers, tokens } => {
+                let (caller, cell) = of_caller(caller, tokens)?;
+                let granted = cell.get(servers.ambient(), rejected, || servers.token(caller));
+                granted.await.map(Some)
+            }
+            Self::PerUser(per_user) => per_user.authorization(caller, rejected).await,
+            Self::Bound(bound) => bound.authorization(rejected).await,
         }
+    }
+}
+
+/// Where the tokens are kept that stand for a caller.
+fn of_caller<'a>(
+    caller: Option<OnBehalf<'a>>,
+    tokens: &Cache<Digest, Arc<TokenCell>>,
+) -> Result<(CallerToken<'a>, Arc<TokenCell>), AuthError> {
+    let caller = caller.and_then(|caller| caller.token);
+    let caller = caller.ok_or(AuthError::NoCallerToken)?;
+    let key = Digest::of(caller.token.as_bytes());
+    let cell = tokens.get_or_insert_with::<_, AuthError>(&key, || Ok(Arc::default()))?;
+    Ok((caller, cell))
+}
+
+impl AuthError {
+    fn endpoint(error: EgressError) -> Self {
+        Self::Endpoint(Box::new(error))
     }
 }
 

@@ -11,7 +11,7 @@ use tonic::Code;
 use super::{Executor, ExecutorError, Flow, Invocation, Kind, Output, Plan, Sources};
 use crate::Error;
 use crate::catalogue::{Fields, JsonTemplate, Scope, SourceKind, UnfitValue};
-use crate::egress::{AuthSettings, CallerToken};
+use crate::egress::OnBehalf;
 use crate::grpc::{GrpcError, GrpcServer, MethodName, code_name};
 
 pub(super) const KIND: Kind = Kind { name: "grpc", read };
@@ -21,6 +21,7 @@ pub(super) const KIND: Kind = Kind { name: "grpc", read };
 struct GrpcPlan {
     source: String,
     exchanges_token: bool,
+    stands_for_caller: bool,
     method: MethodName,
     message: Message,
 }
@@ -71,7 +72,8 @@ fn read(fields: &mut Fields<'_>, scope: &mut Scope<'_, '_>) -> Option<Box<dyn Pl
     }
     Some(Box::new(GrpcPlan {
         source,
-        exchanges_token: matches!(settings.auth, AuthSettings::TokenExchange(_)),
+        exchanges_token: settings.auth.exchange_token(),
+        stands_for_caller: settings.auth.stand_for_caller(),
         method,
         message,
     }))
@@ -84,6 +86,10 @@ impl Plan for GrpcPlan {
 
     fn needs_caller_token(&self) -> bool {
         self.exchanges_token
+    }
+
+    fn stands_for_caller(&self) -> bool {
+        self.stands_for_caller
     }
 
     fn open(&self, sources: &Sources) -> Result<Arc<dyn Executor>, Error> {
@@ -125,10 +131,7 @@ impl Executor for GrpcExecutor {
     ) -> BoxFuture<'a, Result<(), ExecutorError>> {
         Box::pin(async move {
             let message = self.message.fill(call.arguments)?;
-            let caller = call.caller_token.map(|token| CallerToken {
-                token,
-                expires_at: call.caller.expires_at(),
-            });
+            let caller = Some(OnBehalf::of(call.caller, call.caller_token));
             let answers = self
                 .server
                 .call(&self.method, &message, caller, call.deadline);

@@ -21,7 +21,7 @@ use url::form_urlencoded;
 use super::{Executor, ExecutorError, Invocation, Kind, Output, Plan, Sources};
 use crate::Error;
 use crate::catalogue::{Fields, Node, Scope, SourceKind};
-use crate::egress::{AuthSettings, Request};
+use crate::egress::Request;
 use body::BodyTemplate;
 use pairs::{Headers, Pairs};
 
@@ -39,6 +39,7 @@ const MAX_URL: usize = 16 * 1024;
 pub(super) struct SourceName {
     pub(super) name: String,
     pub(super) exchanges_token: bool,
+    pub(super) stands_for_caller: bool,
 }
 
 /// A request with placeholders.
@@ -122,7 +123,8 @@ impl SourceName {
         };
         Some(Self {
             name: settings.name.clone(),
-            exchanges_token: matches!(http.client.auth, AuthSettings::TokenExchange(_)),
+            exchanges_token: http.client.auth.exchange_token(),
+            stands_for_caller: http.client.auth.stand_for_caller(),
         })
     }
 }
@@ -134,6 +136,10 @@ impl Plan for HttpPlan {
 
     fn needs_caller_token(&self) -> bool {
         self.source.exchanges_token
+    }
+
+    fn stands_for_caller(&self) -> bool {
+        self.source.stands_for_caller
     }
 
     fn open(&self, sources: &Sources) -> Result<Arc<dyn Executor>, Error> {

@@ -6,7 +6,7 @@ use wardgate_domain::Ambient;
 
 use super::PathTemplate;
 use crate::catalogue::{HttpSettings, UnfitValue};
-use crate::egress::{CallerToken, Client, EgressError, Request, Response};
+use crate::egress::{Client, EgressError, OnBehalf, Request, Response};
 use crate::executor::Invocation;
 
 /// A service and the client it is called with.
@@ -44,10 +44,7 @@ impl HttpSource {
         request: Request,
         call: &Invocation<'_>,
     ) -> Result<Response, EgressError> {
-        let caller = call.caller_token.map(|token| CallerToken {
-            token,
-            expires_at: call.caller.expires_at(),
-        });
+        let caller = Some(OnBehalf::of(call.caller, call.caller_token));
         self.client.send(request, caller).await
     }
 }

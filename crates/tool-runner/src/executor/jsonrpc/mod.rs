@@ -109,6 +109,10 @@ impl Plan for JsonRpcPlan {
         self.source.exchanges_token
     }
 
+    fn stands_for_caller(&self) -> bool {
+        self.source.stands_for_caller
+    }
+
     fn open(&self, sources: &Sources) -> Result<Arc<dyn Executor>, Error> {
         Ok(Arc::new(JsonRpcExecutor {
             source: sources.http(&self.source.name)?,

@@ -5,15 +5,20 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
+use serde::Deserialize;
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value, json};
 
 use super::http::json;
 use super::{Executor, ExecutorError, Invocation, Kind, Output, Plan, Sources};
 use crate::Error;
-use crate::catalogue::{Fields, JsonTemplate, Offered, Scope, Shape, SourceKind, Template};
+use crate::catalogue::{
+    Fields, JsonTemplate, McpSettings, Offered, Scope, Shape, SourceKind, Template,
+};
 use crate::content::in_content;
-use crate::mcp::{CallResult, Progress, Upstream, UpstreamError};
+use crate::egress::AuthSettings;
+use crate::interaction::{Ended, Talk, TalkError};
+use crate::mcp::{CallResult, MISSING_CAPABILITY, News, RpcError, Upstream, UpstreamError, Wanted};
 
 pub(super) const KIND: Kind = Kind { name: "mcp", read };
 
@@ -22,10 +27,29 @@ const UNAUTHORIZED: &str = "upstream_unauthorized";
 
 #[derive(Debug, Clone)]
 struct McpPlan {
-    source: String,
+    source: SourceName,
     target: Target,
     /// The source's resources are offered: links to them are those that clients know.
     links: bool,
+}
+
+/// The source, and how it is asked on behalf of callers.
+#[derive(Debug, Clone)]
+struct SourceName {
+    name: String,
+    exchanges_token: bool,
+    stands_for_caller: bool,
+}
+
+impl SourceName {
+    fn of(name: &str, settings: &McpSettings) -> Self {
+        let auth = settings.auth();
+        Self {
+            name: name.to_owned(),
+            exchanges_token: auth.is_some_and(AuthSettings::exchange_token),
+            stands_for_caller: auth.is_some_and(AuthSettings::stand_for_caller),
+        }
+    }
 }
 
 /// What is asked of the server.
@@ -47,10 +71,10 @@ enum Arguments {
 
 /// Calls the tool `name` of the server `source` with the arguments of the call. With `links` the links to resources in
 /// its results are those that clients know.
-pub(crate) fn tool(source: &str, name: &str, links: bool) -> Box<dyn Plan> {
+pub(crate) fn tool(source: &str, settings: &McpSettings, name: &str, links: bool) -> Box<dyn Plan> {
     Box::new(McpPlan {
         links,
-        source: source.to_owned(),
+        source: SourceName::of(source, settings),
         target: Target::Tool {
             name: name.to_owned(),
             arguments: Arguments::OfCall {
@@ -65,7 +89,8 @@ fn read(fields: &mut Fields<'_>, scope: &mut Scope<'_, '_>) -> Option<Box<dyn Pl
     let source = source_node.and_then(|node| {
         let settings = scope.source(node)?;
         if let SourceKind::Mcp(mcp) = &settings.kind {
-            return Some((settings.name.clone(), mcp.resources != Offered::None));
+            let source = SourceName::of(&settings.name, mcp);
+            return Some((source, mcp.resources != Offered::None));
         }
         scope.faults.add(
             node.at,
@@ -124,18 +149,30 @@ fn read(fields: &mut Fields<'_>, scope: &mut Scope<'_, '_>) -> Option<Box<dyn Pl
 
 impl Plan for McpPlan {
     fn source(&self) -> Option<&str> {
-        Some(&self.source)
+        Some(&self.source.name)
+    }
+
+    fn needs_caller_token(&self) -> bool {
+        self.source.exchanges_token
+    }
+
+    fn stands_for_caller(&self) -> bool {
+        self.source.stands_for_caller
     }
 
     fn shape(&self) -> Shape {
         Shape::Content
     }
 
+    fn talks(&self) -> bool {
+        true
+    }
+
     fn open(&self, sources: &Sources) -> Result<Arc<dyn Executor>, Error> {
         Ok(Arc::new(McpExecutor {
-            upstream: sources.mcp(&self.source)?,
+            upstream: sources.mcp(&self.source.name)?,
             target: self.target.clone(),
-            links: self.links.then(|| self.source.clone()),
+            links: self.links.then(|| self.source.name.clone()),
         }))
     }
 }
@@ -157,7 +194,7 @@ impl Executor for McpExecutor {
             match &self.target {
                 Target::Tool { name, arguments } => {
                     let arguments = arguments.fill(call)?;
-                    self.call_tool(name, &arguments, call, out).await
+                    self.call_tool(name, arguments, call, out).await
                 }
                 Target::Resource { uri } => {
                     let uri = uri.fill_plain(call.arguments)?;
@@ -165,7 +202,7 @@ impl Executor for McpExecutor {
                 }
                 Target::Prompt { name, arguments } => {
                     let arguments = arguments.fill(call)?;
-                    self.get_prompt(name, &arguments, call, out).await
+                    self.get_prompt(name, arguments, call, out).await
                 }
             }
         })
@@ -176,23 +213,31 @@ impl McpExecutor {
     async fn call_tool(
         &self,
         name: &str,
-        arguments: &RawValue,
+        arguments: Box<RawValue>,
         call: &Invocation<'_>,
         out: &mut Output<'_>,
     ) -> Result<(), ExecutorError> {
-        let mut progress = |report: Progress| {
-            let message = report.message.as_deref().unwrap_or_default();
-            out.progress(report.done, report.total, message);
+        let upstream = self.upstream.of(call.caller, call.caller_token)?;
+        let called = if let Some(talk) = call.talk {
+            let wanted = Wanted::Tool {
+                name: name.to_owned(),
+                arguments,
+            };
+            match ask(&upstream, talk, &wanted, call, out).await? {
+                Some(result) => CallResult::read(&result)?,
+                None => return Ok(()),
+            }
+        } else {
+            let mut listener = |news| hear(news, out);
+            let called = upstream.call_tool(name, &arguments, call.deadline, Some(&mut listener));
+            called.await?
         };
-        let called = self
-            .upstream
-            .call_tool(name, arguments, call.deadline, Some(&mut progress));
         let CallResult {
             content,
             structured,
             is_error,
             ..
-        } = called.await?;
+        } = called;
         let mut content = content.map_or(Ok(json!([])), |content| value(&content))?;
         self.link(&mut content);
         let structured = structured
@@ -208,7 +253,19 @@ impl McpExecutor {
         call: &Invocation<'_>,
         out: &mut Output<'_>,
     ) -> Result<(), ExecutorError> {
-        let result = self.upstream.read_resource(uri, call.deadline).await?;
+        let upstream = self.upstream.of(call.caller, call.caller_token)?;
+        let result = match call.talk {
+            Some(talk) => {
+                let wanted = Wanted::Resource {
+                    uri: uri.to_owned(),
+                };
+                ask(&upstream, talk, &wanted, call, out).await?
+            }
+            None => Some(upstream.read_resource(uri, call.deadline).await?),
+        };
+        let Some(result) = result else {
+            return Ok(());
+        };
         let mut blocks = items(value(&result)?, "contents")?
             .into_iter()
             .map(|part| json!({ "type": "resource", "resource": part }))
@@ -221,12 +278,23 @@ impl McpExecutor {
     async fn get_prompt(
         &self,
         name: &str,
-        arguments: &RawValue,
+        arguments: Box<RawValue>,
         call: &Invocation<'_>,
         out: &mut Output<'_>,
     ) -> Result<(), ExecutorError> {
         let deadline = call.deadline;
-        let result = self.upstream.get_prompt(name, arguments, deadline).await?;
+        let upstream = self.upstream.of(call.caller, call.caller_token)?;
+        let result = match call.talk {
+            Some(talk) => {
+                let name = name.to_owned();
+                let wanted = Wanted::Prompt { name, arguments };
+                ask(&upstream, talk, &wanted, call, out).await?
+            }
+            None => Some(upstream.get_prompt(name, &arguments, deadline).await?),
+        };
+        let Some(result) = result else {
+            return Ok(());
+        };
         let messages = items(value(&result)?, "messages")?;
         let mut blocks = messages
             .iter()
@@ -273,6 +341,39 @@ impl Arguments {
     }
 }
 
+/// Asks the server with a client that can take part; none where it waits for that client now.
+async fn ask(
+    upstream: &Arc<Upstream>,
+    talk: &Talk<'_>,
+    wanted: &Wanted,
+    call: &Invocation<'_>,
+    out: &mut Output<'_>,
+) -> Result<Option<Box<RawValue>>, ExecutorError> {
+    let mut listener = |news| hear(news, out);
+    let leg = talk.leg(upstream, wanted, call.deadline, &mut listener);
+    match Box::pin(leg).await? {
+        Ended::Done(result) => Ok(Some(result)),
+        Ended::Waits(waits) => {
+            out.waits(waits);
+            Ok(None)
+        }
+    }
+}
+
+/// Passes on what the server says besides its result.
+fn hear(news: News, out: &mut Output<'_>) -> bool {
+    match news {
+        News::Progress(report) => {
+            let message = report.message.as_deref().unwrap_or_default();
+            out.progress(report.done, report.total, message);
+        }
+        News::Log(message) => out.log(message),
+        // Whoever asks for a client's answer does not ask here.
+        News::Question(_) => return false,
+    }
+    true
+}
+
 /// As strict as any other response.
 fn value(raw: &RawValue) -> Result<Value, ExecutorError> {
     json(&Bytes::copy_from_slice(raw.get().as_bytes()))
@@ -288,11 +389,32 @@ fn items(mut result: Value, member: &str) -> Result<Vec<Value>, ExecutorError> {
     }
 }
 
+impl From<TalkError> for ExecutorError {
+    fn from(error: TalkError) -> Self {
+        match error {
+            TalkError::Upstream(error) => error.into(),
+            TalkError::NotWaiting => Self::NotWaiting,
+            TalkError::Declined => Self::Refused {
+                kind: "declined",
+                text: "what the tool needs first was declined".to_owned(),
+                cause: error.to_string(),
+            },
+        }
+    }
+}
+
 impl From<UpstreamError> for ExecutorError {
     fn from(error: UpstreamError) -> Self {
         let cause = error.to_string();
         match error {
             UpstreamError::Unreachable(_) | UpstreamError::Gone => Self::Unreachable(cause),
+            UpstreamError::NotConnected { scope } => Self::NotConnected { scope },
+            UpstreamError::NoCallerToken => Self::Refused {
+                kind: "no_credentials",
+                text: "the service needs the caller's token, which did not come with the call"
+                    .to_owned(),
+                cause,
+            },
             UpstreamError::Busy => Self::Busy(Duration::ZERO),
             UpstreamError::Timeout => Self::Timeout,
             UpstreamError::Broken(_) => Self::Broken(cause),
@@ -314,17 +436,44 @@ impl From<UpstreamError> for ExecutorError {
                 text: cause.clone(),
                 cause,
             },
+            UpstreamError::Rpc(error) if let Some(kind) = undeclared(&error) => Self::Refused {
+                kind,
+                text: "the tool needs a client that it can ask, and this one did not say that it can be asked"
+                    .to_owned(),
+                cause,
+            },
             UpstreamError::Rpc(error) => Self::Reported(error.message),
             UpstreamError::BadResult(_) => Self::BadResult(cause),
             UpstreamError::TooLarge => Self::TooLarge,
             UpstreamError::InputRequired => Self::Refused {
                 kind: "input_required",
-                text: "the tool asks for input in the middle of a call, which is not supported"
+                text: "the tool asks for input in the middle of a call, and its caller may not be asked"
                     .to_owned(),
                 cause,
             },
         }
     }
+}
+
+/// The kind of a refusal by a server whose client did not declare what it needs; none of any other refusal. Gateways
+/// know these kinds.
+fn undeclared(error: &RpcError) -> Option<&'static str> {
+    #[derive(Deserialize)]
+    struct Data {
+        #[serde(rename = "requiredCapabilities")]
+        required: Map<String, Value>,
+    }
+    let data = error.data.as_ref()?;
+    let data: Data =
+        (error.code == MISSING_CAPABILITY).then(|| serde_json::from_str(data.get()).ok())??;
+    let kinds = [
+        ("sampling", "needs_sampling"),
+        ("elicitation", "needs_elicitation"),
+        ("roots", "needs_roots"),
+    ];
+    let mut kinds = kinds.into_iter();
+    let (_, kind) = kinds.find(|(capability, _)| data.required.contains_key(*capability))?;
+    Some(kind)
 }
 
 #[cfg(test)]

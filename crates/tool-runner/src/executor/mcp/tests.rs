@@ -164,8 +164,8 @@ fn a_faulty_source_says_what_to_mend() {
             "column class",
         ),
         (
-            "{ type: mcp, url: 'https://a.example/mcp', auth: { type: token_exchange, token_url: 'https://a.example/token', client_id: a, client_secret: b } }",
-            "token of the caller's own",
+            "{ type: mcp, url: 'https://a.example/mcp', listing_auth: { type: token_exchange, token_url: 'https://a.example/token', client_id: a, client_secret: b } }",
+            "`listing_auth` stands for a caller",
         ),
     ] {
         let faults = TestTool::faults(&format!("{{ up: {source} }}"), ODD);

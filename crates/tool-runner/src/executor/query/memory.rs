@@ -236,7 +236,7 @@ mod tests {
 
     #[test]
     fn without_a_memory_service_the_catalogue_says_what_to_configure() {
-        let alone = Sources::new(&Arc::new(Platform::new()), None);
+        let alone = Sources::new(&Arc::new(Platform::new()), None, None);
         let refused = Memory.check(&alone).unwrap_err().to_string();
         assert!(
             refused.starts_with("tool_runner.links.memory is missing"),

@@ -5,7 +5,7 @@ use futures::stream::{self, StreamExt};
 use tokio::sync::oneshot;
 
 use super::*;
-use crate::egress::OAuthClient;
+use crate::egress::{ClientProof, OAuthClient, ServerSettings};
 use crate::grpc::add_metadata;
 use crate::grpc::methods::NotAMethod;
 
@@ -389,9 +389,13 @@ async fn a_token_that_is_not_accepted_is_renewed_once() {
     let mut settings = settings(&server.url, Some(descriptors()));
     settings.egress.timeout = Duration::from_secs(10);
     settings.auth = AuthSettings::ClientCredentials(OAuthClient {
-        token_url: token_url.parse().unwrap(),
+        server: ServerSettings {
+            token_url: Some(token_url.parse().unwrap()),
+            ..ServerSettings::default()
+        },
+        resource: None,
         client_id: "me".to_owned(),
-        client_secret: "secret".to_owned().into(),
+        proof: ClientProof::Secret("secret".to_owned().into()),
         scope: None,
         audience: None,
     });

@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
-use http::header::ACCEPT;
+use http::header::{ACCEPT, RETRY_AFTER};
 use http::{HeaderName, HeaderValue, Method, StatusCode};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
@@ -52,6 +52,8 @@ pub(crate) enum Content {
 pub(crate) struct Carried {
     pub(crate) status: StatusCode,
     pub(crate) session: Option<String>,
+    /// Seconds, or an HTTP date.
+    pub(crate) retry_after: Option<String>,
     pub(crate) answer: Answer,
 }
 
@@ -131,6 +133,7 @@ impl Dialer {
             }
             None => None,
         };
+        let retry_after = retry_after(&response);
         let answer = if status.is_success() && is(&response, EVENT_STREAM) {
             Answer::Events(Box::new(Events {
                 body: response.body,
@@ -146,8 +149,20 @@ impl Dialer {
         Ok(Carried {
             status,
             session,
+            retry_after,
             answer,
         })
+    }
+}
+
+/// When the server wants to be asked again, where that is one of the two things the header can say.
+fn retry_after(response: &Response) -> Option<String> {
+    let said = response.headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
+    match said.parse::<u64>() {
+        Ok(seconds) => Some(seconds.to_string()),
+        Err(_) => httpdate::parse_http_date(said)
+            .ok()
+            .map(httpdate::fmt_http_date),
     }
 }
 

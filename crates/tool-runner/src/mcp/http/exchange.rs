@@ -23,8 +23,9 @@ use crate::egress::{self, Body, Client, Response};
 use crate::mcp::era::Era;
 use crate::mcp::error::UpstreamError;
 use crate::mcp::events::Events;
-use crate::mcp::listen;
-use crate::mcp::message::{self, Incoming, Part, ProgressSink, Request};
+use crate::mcp::listen::Line;
+use crate::mcp::message::{self, Incoming, Part, Request};
+use crate::mcp::news::{self, Listener, News, Question};
 
 pub(super) const SESSION_HEADER: HeaderName = HeaderName::from_static("mcp-session-id");
 pub(super) const VERSION_HEADER: HeaderName = HeaderName::from_static("mcp-protocol-version");
@@ -73,17 +74,17 @@ impl Exchange {
     pub(super) async fn request(
         self: &Arc<Self>,
         request: &Request<'_>,
-        progress: Option<ProgressSink<'_>>,
+        listener: Option<Listener<'_>>,
     ) -> Answer {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
-        let body = request.encode(id, self.era, progress.is_some())?;
+        let body = request.encode(id, self.era, listener.is_some())?;
         let mut place = Place {
             exchange: self,
             id,
             told: request.opens() || self.era == Era::Modern,
         };
         let outcome = match self.post(body, self.describe(request)).await {
-            Ok(response) => self.answer(response, id, progress).await,
+            Ok(response) => self.answer(response, id, listener).await,
             Err(error) => Err(error),
         };
         place.told = true;
@@ -112,20 +113,6 @@ impl Exchange {
         members: &[(&'static str, Part<'_>)],
     ) -> Result<(), UpstreamError> {
         self.say(message::notification(method, members)?).await
-    }
-
-    /// Takes what the server announces until it ends the stream.
-    pub(super) async fn listen(self: &Arc<Self>) -> Result<(), UpstreamError> {
-        match self.era {
-            Era::Modern => self.request(&listen::request(), None).await.map(drop),
-            Era::Legacy => {
-                let response = self.get(None).await?;
-                match self.follow(response.body, None, None).await {
-                    Err(UpstreamError::Broken(_)) => Ok(()),
-                    outcome => outcome.map(drop),
-                }
-            }
-        }
     }
 
     /// Tells the server to forget the session, if there is one.
@@ -185,11 +172,28 @@ impl Exchange {
         Ok(response)
     }
 
-    async fn say(&self, body: Vec<u8>) -> Result<(), UpstreamError> {
+    pub(super) async fn say(&self, body: Vec<u8>) -> Result<(), UpstreamError> {
         timeout(NOTICE_LIMIT, self.post(body, Vec::new()))
             .await
             .map_err(|_| UpstreamError::Timeout)?
             .map(drop)
+    }
+
+    /// Asks for what nobody waits for the answer to.
+    pub(super) fn request_later(self: &Arc<Self>, request: &Request<'_>) {
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        if let Ok(body) = request.encode(id, self.era, false) {
+            self.say_later(body);
+        }
+    }
+
+    pub(super) fn say_later(self: &Arc<Self>, body: Vec<u8>) {
+        // Without a runtime the program is ending, and its connections with it.
+        if let Ok(runtime) = Handle::try_current() {
+            let exchange = Arc::clone(self);
+            let telling = async move { exchange.say(body).await };
+            self.tasks.spawn_on(telling, &runtime);
+        }
     }
 
     fn with_terms(&self, mut request: egress::Request) -> egress::Request {
@@ -238,10 +242,10 @@ impl Exchange {
         &self,
         response: Response,
         id: u64,
-        mut progress: Option<ProgressSink<'_>>,
+        mut listener: Option<Listener<'_>>,
     ) -> Answer {
         if is(&response, EVENT_STREAM) {
-            return self.follow(response.body, Some(id), progress).await;
+            return self.follow(response.body, Some(id), listener).await;
         }
         if !is(&response, JSON) {
             return Err(UpstreamError::BadResult(
@@ -249,7 +253,7 @@ impl Exchange {
             ));
         }
         let body = response.body.bytes().await?;
-        let answer = self.take_all(&body, Some(id), &mut progress).await;
+        let answer = self.take_all(&body, Some(id), &mut listener).await;
         answer
             .map_err(UpstreamError::BadResult)?
             .unwrap_or(Err(UpstreamError::BadResult(
@@ -262,7 +266,7 @@ impl Exchange {
         &self,
         mut body: Body,
         id: Option<u64>,
-        mut progress: Option<ProgressSink<'_>>,
+        mut listener: Option<Listener<'_>>,
     ) -> Answer {
         let mut parser = sse::Parser::new(self.max_bytes);
         let mut resumptions = 0;
@@ -277,7 +281,7 @@ impl Exchange {
                         if data.is_empty() {
                             continue;
                         }
-                        match self.take_all(&data, id, &mut progress).await {
+                        match self.take_all(&data, id, &mut listener).await {
                             Ok(None) => {}
                             Ok(Some(answer)) => {
                                 self.tasks.spawn(timeout(LAST_WORDS, read_out(body)));
@@ -311,10 +315,10 @@ impl Exchange {
         &self,
         text: &[u8],
         id: Option<u64>,
-        progress: &mut Option<ProgressSink<'_>>,
+        listener: &mut Option<Listener<'_>>,
     ) -> Result<Option<Answer>, &'static str> {
         for message in message::read(text)? {
-            if let Some(answer) = self.take(message, id, progress).await {
+            if let Some(answer) = self.take(message, id, listener).await {
                 return Ok(Some(answer));
             }
         }
@@ -325,7 +329,7 @@ impl Exchange {
         &self,
         message: Incoming<'_>,
         id: Option<u64>,
-        progress: &mut Option<ProgressSink<'_>>,
+        listener: &mut Option<Listener<'_>>,
     ) -> Option<Answer> {
         match message {
             // An error without an id can only be about the request whose response it is in.
@@ -339,15 +343,27 @@ impl Exchange {
                 return Some(outcome.map(ToOwned::to_owned));
             }
             Incoming::Notification { method, params } if method == "notifications/progress" => {
-                if let Some(sink) = progress
-                    && let Some((token, report)) = message::read_progress(params)
+                if let Some(listener) = listener
+                    && let Some((token, report)) = news::read_progress(params)
                     && Some(token) == id
                 {
-                    sink(report);
+                    listener(News::Progress(report));
                 }
             }
-            Incoming::Request { id, method } if self.era == Era::Legacy => {
-                if let Ok(answer) = message::answer(id, &method) {
+            // What comes on the stream of a request is about that request.
+            Incoming::Notification { method, params } if method == "notifications/message" => {
+                if let Some(listener) = listener
+                    && let Some(log) = news::read_log(params)
+                {
+                    listener(News::Log(log));
+                }
+            }
+            Incoming::Request { id, method, params } if self.era == Era::Legacy => {
+                let is_taken = match (listener, Question::read(id, &method, params)) {
+                    (Some(listener), Some(question)) => listener(News::Question(question)),
+                    _ => false,
+                };
+                if !is_taken && let Ok(answer) = message::answer(id, &method) {
                     // Whether the server takes it is the server's affair.
                     let _ = self.say(answer).await;
                 }
@@ -355,6 +371,21 @@ impl Exchange {
             other => self.events.unsolicited(&other),
         }
         None
+    }
+}
+
+impl Line for Arc<Exchange> {
+    async fn ask(&self, request: &Request<'_>) -> Answer {
+        self.request(request, None).await
+    }
+
+    async fn overhear(&self) -> Result<(), UpstreamError> {
+        let response = self.get(None).await?;
+        self.events.subscriptions.opened();
+        match self.follow(response.body, None, None).await {
+            Err(UpstreamError::Broken(_)) => Ok(()),
+            outcome => outcome.map(drop),
+        }
     }
 }
 
@@ -384,11 +415,8 @@ impl Drop for Place<'_> {
         if self.told {
             return;
         }
-        // Without a runtime the program is ending, and its connections with it.
-        if let (Ok(message), Ok(runtime)) = (message::cancelled(self.id), Handle::try_current()) {
-            let exchange = Arc::clone(self.exchange);
-            let telling = async move { exchange.say(message).await };
-            self.exchange.tasks.spawn_on(telling, &runtime);
+        if let Ok(message) = message::cancelled(self.id) {
+            self.exchange.say_later(message);
         }
     }
 }

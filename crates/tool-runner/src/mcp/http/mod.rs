@@ -22,7 +22,10 @@ use super::era::{self, Era, Handshake, Probe, UNSUPPORTED_VERSION, Verdict};
 use super::error::UpstreamError;
 use super::events::Events;
 use super::listen;
-use super::message::{ProgressSink, Request};
+use super::logging::Logging;
+use super::message::Request;
+use super::news::Listener;
+use super::participation::Profile;
 use crate::catalogue::HttpSettings;
 use crate::egress::{Client, EgressError};
 
@@ -43,11 +46,16 @@ pub(super) struct Dialer {
     events: Arc<Events>,
     tasks: TaskTracker,
     verdict: Verdict,
+    /// What a legacy server may ask.
+    profile: Profile,
 }
 
 /// A server whose era is known, with its session where there is one.
 pub(super) struct Connection {
     exchange: Arc<Exchange>,
+    pub(super) logging: Logging,
+    /// Tools can be called as tasks.
+    pub(super) tasks: bool,
     since: Instant,
     /// The server no longer is what it was when this connection was made.
     lost: AtomicBool,
@@ -60,6 +68,7 @@ impl Dialer {
         settings: &HttpSettings,
         events: Arc<Events>,
         tasks: TaskTracker,
+        profile: Profile,
     ) -> Result<Self, EgressError> {
         Ok(Self {
             client: Arc::new(Client::open(&settings.client, &events.ambient)?),
@@ -69,6 +78,7 @@ impl Dialer {
             events,
             tasks,
             verdict: Verdict::default(),
+            profile,
         })
     }
 
@@ -83,19 +93,21 @@ impl Dialer {
             exchange.notify("notifications/initialized", &[]).await?;
         }
         self.verdict.note(handshake.era);
+        self.events.speaks(handshake.eras);
         info!(
             upstream = self.events.upstream,
             version = handshake.version,
             "connected to an upstream server"
         );
         let stop = CancellationToken::new();
-        self.tasks.spawn(attend(
-            Arc::clone(&exchange),
-            handshake.announces,
-            stop.clone(),
-        ));
+        // The plain connection hears of changes.
+        let hears = self.profile.is_empty().then_some(handshake);
+        self.tasks
+            .spawn(attend(Arc::clone(&exchange), hears, stop.clone()));
         Ok(Connection {
             exchange,
+            logging: Logging::of(handshake),
+            tasks: handshake.tasks,
             since: Instant::now(),
             lost: AtomicBool::new(false),
             _stop: stop.drop_guard(),
@@ -109,7 +121,10 @@ impl Dialer {
         }
         let exchange = Arc::new(self.exchange(Era::Modern, Some(era::MODERN), None));
         match exchange.request(&era::discover(), None).await {
-            Ok(result) => era::read_probe(Ok(result)),
+            Ok(result) => {
+                self.events.learn(&result);
+                era::read_probe(Ok(result))
+            }
             Err(UpstreamError::Rpc(error)) => era::read_probe(Err(error)),
             Err(UpstreamError::Status(status))
                 if !matches!(status, 401 | 403 | 407 | 429 | 502..=504) =>
@@ -123,7 +138,9 @@ impl Dialer {
 
     async fn initialize(&self) -> Result<(Handshake, Option<HeaderValue>), UpstreamError> {
         let exchange = Arc::new(self.exchange(Era::Legacy, None, None));
-        let (result, headers) = exchange.first_request(&era::initialize()).await?;
+        let (result, headers) = exchange
+            .first_request(&era::initialize(self.profile))
+            .await?;
         let session = headers.get(SESSION_HEADER);
         if session.is_some_and(|id| !is_session_id(id)) {
             return Err(UpstreamError::BadResult(
@@ -135,6 +152,7 @@ impl Dialer {
             id.set_sensitive(true);
             id
         });
+        self.events.learn(&result);
         Ok((era::read_initialize(&result)?, session))
     }
 
@@ -165,9 +183,10 @@ fn is_session_id(id: &HeaderValue) -> bool {
 }
 
 /// Listens for changes while the connection is in use, and ends its session after that.
-async fn attend(exchange: Arc<Exchange>, announces: bool, stop: CancellationToken) {
-    if announces {
-        let listening = listen::forever(&exchange.events, || exchange.listen());
+async fn attend(exchange: Arc<Exchange>, hears: Option<Handshake>, stop: CancellationToken) {
+    if let Some(handshake) = hears {
+        let events = Arc::clone(&exchange.events);
+        let listening = listen::attend(Arc::clone(&exchange), events, handshake);
         stop.run_until_cancelled(listening).await;
     }
     stop.cancelled().await;
@@ -182,6 +201,25 @@ impl Connection {
         is_fresh && !self.lost.load(Ordering::Relaxed)
     }
 
+    pub(super) fn era(&self) -> Era {
+        self.exchange.era
+    }
+
+    /// Says something that has no answer.
+    pub(super) async fn say(&self, message: Vec<u8>) -> Result<(), UpstreamError> {
+        self.exchange.say(message).await
+    }
+
+    /// Asks for what nobody waits for the answer to.
+    pub(super) fn request_later(&self, request: &Request<'_>) {
+        self.exchange.request_later(request);
+    }
+
+    /// The same, when there is time.
+    pub(super) fn say_later(&self, message: Vec<u8>) {
+        self.exchange.say_later(message);
+    }
+
     /// Whether arguments are repeated as headers.
     pub(super) fn repeats_arguments(&self) -> bool {
         self.exchange.era == Era::Modern
@@ -190,9 +228,9 @@ impl Connection {
     pub(super) async fn request(
         &self,
         request: &Request<'_>,
-        progress: Option<ProgressSink<'_>>,
+        listener: Option<Listener<'_>>,
     ) -> Result<Box<RawValue>, UpstreamError> {
-        let outcome = self.exchange.request(request, progress).await;
+        let outcome = self.exchange.request(request, listener).await;
         let is_stranger = match &outcome {
             Err(UpstreamError::Gone | UpstreamError::Status(400 | 404 | 405 | 406 | 415)) => true,
             Err(UpstreamError::Rpc(error)) => error.code == UNSUPPORTED_VERSION,

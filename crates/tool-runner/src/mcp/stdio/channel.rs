@@ -5,27 +5,36 @@
 //!                  ▲                                       reader: stdout ─▶ answer | progress ─▶ waiting[id]
 //!                  └───────────────────────────────────────────────────────┘
 //! ```
+//!
+//! What a server logs or asks here names no request. It is about the one that it works on, where there is only one;
+//! else nobody can tell whose it is, and it goes nowhere.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
 use tracing::debug;
 
 use super::lines::{End, Line, Lines};
 use crate::mcp::era::Era;
 use crate::mcp::error::UpstreamError;
 use crate::mcp::events::Events;
-use crate::mcp::message::{self, Incoming, Progress, ProgressSink, Request};
+use crate::mcp::message::{self, Incoming, Request};
+use crate::mcp::news::{self, Listener, News, Question};
 
 /// Messages that wait to be written.
 const QUEUE: usize = 64;
 
-/// Progress messages that wait for whoever made the request; more are dropped.
-const PROGRESS_QUEUE: usize = 16;
+/// What the server says that waits for whoever made the request; more is dropped.
+const NEWS_QUEUE: usize = 16;
+
+/// For so long a server that was told to stop may still talk about what it did.
+const AFTERMATH: Duration = Duration::from_mins(1);
 
 /// A line longer than a message may be is read over up to here; then the program is stopped.
 const MAX_SKIPPED: usize = 16 * message::MAX_MESSAGE_BYTES;
@@ -52,12 +61,27 @@ struct Table {
     /// No answer will come any more.
     ended: bool,
     requests: HashMap<u64, Waiter>,
+    /// Requests that were given up and not answered since, and when.
+    given_up: HashMap<u64, Instant>,
 }
 
 #[derive(Debug)]
 struct Waiter {
     answer: oneshot::Sender<Answer>,
-    progress: Option<mpsc::Sender<Progress>>,
+    news: Option<mpsc::Sender<News>>,
+    is_talked_about: bool,
+}
+
+impl Table {
+    /// The one request that the server can be talking about.
+    fn only_one(&mut self) -> Option<&Waiter> {
+        self.given_up.retain(|_, since| since.elapsed() < AFTERMATH);
+        let mut meant = self.requests.values().filter(|one| one.is_talked_about);
+        match (meant.next(), meant.next()) {
+            (only, None) if self.given_up.is_empty() => only,
+            _ => None,
+        }
+    }
 }
 
 impl Waiting {
@@ -85,15 +109,16 @@ impl Channel {
         &self,
         request: &Request<'_>,
         era: Era,
-        mut progress: Option<ProgressSink<'_>>,
+        mut listener: Option<Listener<'_>>,
     ) -> Answer {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
-        let line = message::one_line(request.encode(id, era, progress.is_some())?);
+        let line = message::one_line(request.encode(id, era, listener.is_some())?);
         let (answer, mut answered) = oneshot::channel();
-        let (reports, mut reported) = mpsc::channel(PROGRESS_QUEUE);
+        let (news, mut reported) = mpsc::channel(NEWS_QUEUE);
         let waiter = Waiter {
             answer,
-            progress: progress.is_some().then_some(reports),
+            news: listener.is_some().then_some(news),
+            is_talked_about: request.is_talked_about(),
         };
         {
             let mut table = self.waiting.lock();
@@ -113,9 +138,14 @@ impl Channel {
         loop {
             tokio::select! {
                 biased;
-                Some(report) = reported.recv() => {
-                    if let Some(sink) = &mut progress {
-                        sink(report);
+                Some(news) = reported.recv() => {
+                    let refusal = match &news {
+                        News::Question(asked) => message::answer(&asked.id, &asked.method).ok(),
+                        News::Progress(_) | News::Log(_) => None,
+                    };
+                    let is_taken = listener.as_mut().is_some_and(|listener| listener(news));
+                    if let Some(refusal) = refusal.filter(|_| !is_taken) {
+                        self.say_if_heard(refusal);
                     }
                 }
                 answer = &mut answered => {
@@ -127,8 +157,25 @@ impl Channel {
 
     /// Says something that has no answer.
     pub(super) async fn notify(&self, method: &str) -> Result<(), UpstreamError> {
-        let line = message::one_line(message::notification(method, &[])?);
+        self.say(message::notification(method, &[])?).await
+    }
+
+    pub(super) async fn say(&self, message: Vec<u8>) -> Result<(), UpstreamError> {
+        let line = message::one_line(message);
         self.queue.send(line).await.map_err(|_| UpstreamError::Gone)
+    }
+
+    /// Asks for what nobody waits for the answer to.
+    pub(super) fn request_later(&self, request: &Request<'_>, era: Era) {
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        if let Ok(message) = request.encode(id, era, false) {
+            self.say_if_heard(message);
+        }
+    }
+
+    /// A server that says more than it reads goes without.
+    pub(super) fn say_if_heard(&self, message: Vec<u8>) {
+        let _ = self.queue.try_send(message::one_line(message));
     }
 
     /// From here on the server's end is news.
@@ -191,6 +238,7 @@ impl Channel {
                 Some(waiter) => {
                     let _ = waiter.answer.send(outcome.map(ToOwned::to_owned));
                 }
+                None if self.waiting.lock().given_up.remove(&id).is_some() => {}
                 // Most likely it crossed with our cancellation.
                 None if id < self.next_id.load(Ordering::Relaxed) => {
                     debug!(
@@ -203,21 +251,35 @@ impl Channel {
                     outcome,
                 }),
             },
-            Incoming::Request { id, method } => {
-                let answer = message::answer(id, &method).map(message::one_line);
-                // A server that asks faster than it reads goes without.
-                let _ = answer.map(|line| self.queue.try_send(line));
+            Incoming::Request { id, method, params } => {
+                let question = Question::read(id, &method, params);
+                let is_taken = question.is_some_and(|asked| self.tell_only(News::Question(asked)));
+                if !is_taken && let Ok(answer) = message::answer(id, &method) {
+                    self.say_if_heard(answer);
+                }
+            }
+            Incoming::Notification { method, params } if method == "notifications/message" => {
+                if let Some(log) = news::read_log(params) {
+                    self.tell_only(News::Log(log));
+                }
             }
             Incoming::Notification { method, params } if method == "notifications/progress" => {
-                if let Some((id, report)) = message::read_progress(params)
+                if let Some((id, report)) = news::read_progress(params)
                     && let Some(waiter) = self.waiting.lock().requests.get(&id)
-                    && let Some(progress) = &waiter.progress
+                    && let Some(news) = &waiter.news
                 {
-                    let _ = progress.try_send(report);
+                    let _ = news.try_send(News::Progress(report));
                 }
             }
             other => self.events.unsolicited(&other),
         }
+    }
+
+    /// Tells whoever made the only request that the server works on, if they listen.
+    fn tell_only(&self, news: News) -> bool {
+        let mut table = self.waiting.lock();
+        let listening = table.only_one().and_then(|waiter| waiter.news.as_ref());
+        listening.is_some_and(|listening| listening.try_send(news).is_ok())
     }
 
     fn remove(&self, id: u64) -> Option<Waiter> {
@@ -249,8 +311,14 @@ struct Place<'a> {
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
-        if self.channel.remove(self.id).is_some()
-            && self.can_be_cancelled
+        let Some(given_up) = self.channel.remove(self.id) else {
+            return;
+        };
+        if given_up.is_talked_about {
+            let mut table = self.channel.waiting.lock();
+            table.given_up.insert(self.id, Instant::now());
+        }
+        if self.can_be_cancelled
             && let Ok(message) = message::cancelled(self.id)
         {
             // With a full queue the server does not read, and cannot be told.

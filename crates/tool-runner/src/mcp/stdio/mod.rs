@@ -19,8 +19,11 @@ use super::backoff::Backoff;
 use super::era::{self, Era, Handshake, Probe, Verdict};
 use super::error::UpstreamError;
 use super::events::Events;
-use super::listen;
-use super::message::{ProgressSink, Request};
+use super::listen::{self, Line};
+use super::logging::Logging;
+use super::message::Request;
+use super::news::Listener;
+use super::participation::Profile;
 use super::settings::Program;
 
 /// How long a server may take over the message that shows its era, and over `initialize`.
@@ -46,6 +49,8 @@ pub(super) struct Launcher {
     tasks: TaskTracker,
     history: Mutex<History>,
     verdict: Verdict,
+    /// What a legacy server may ask.
+    profile: Profile,
 }
 
 /// What the starts so far showed.
@@ -62,17 +67,24 @@ struct History {
 pub(super) struct Connection {
     process: Process,
     handshake: Handshake,
+    pub(super) logging: Logging,
     _listening: Option<DropGuard>,
 }
 
 impl Launcher {
-    pub(super) fn new(program: Program, events: Arc<Events>, tasks: TaskTracker) -> Self {
+    pub(super) fn new(
+        program: Program,
+        events: Arc<Events>,
+        tasks: TaskTracker,
+        profile: Profile,
+    ) -> Self {
         Self {
             program,
             events,
             tasks,
             history: Mutex::default(),
             verdict: Verdict::default(),
+            profile,
         }
     }
 
@@ -81,10 +93,15 @@ impl Launcher {
         self.wait_for_turn().await?;
         let (process, handshake) = self.open().await?;
         process.channel.take_into_use();
-        let listening = (handshake.era == Era::Modern && handshake.announces).then(|| {
+        // The plain connection hears of changes.
+        let listening = self.profile.is_empty().then(|| {
             let stop = CancellationToken::new();
-            let listening =
-                listen_for_changes(Arc::clone(&process.channel), Arc::clone(&self.events));
+            let line = Pipe {
+                channel: Arc::clone(&process.channel),
+                events: Arc::clone(&self.events),
+                era: handshake.era,
+            };
+            let listening = listen::attend(line, Arc::clone(&self.events), handshake);
             self.tasks
                 .spawn(stop.clone().run_until_cancelled_owned(listening));
             stop.drop_guard()
@@ -97,6 +114,7 @@ impl Launcher {
         Ok(Connection {
             process,
             handshake,
+            logging: Logging::of(handshake),
             _listening: listening,
         })
     }
@@ -143,24 +161,41 @@ impl Launcher {
             let discover = era::discover();
             let probe = process.channel.request(&discover, Era::Modern, None);
             let answered = match timeout(PROBE_LIMIT, probe).await {
-                Ok(Ok(result)) => era::read_probe(Ok(result))?,
+                Ok(Ok(result)) => {
+                    self.events.learn(&result);
+                    era::read_probe(Ok(result))?
+                }
                 Ok(Err(UpstreamError::Rpc(error))) => era::read_probe(Err(error))?,
                 Ok(Err(_)) | Err(_) => Probe::Legacy,
             };
             if let Probe::Modern(handshake) = answered {
                 return Ok((process, handshake));
             }
-            if let Ok(handshake) = initialize(&process.channel).await {
+            if let Ok(handshake) = self.initialize(&process.channel).await {
                 self.verdict.note(Era::Legacy);
                 return Ok((process, handshake));
             }
         }
         let process = self.start()?;
-        let handshake = initialize(&process.channel).await?;
+        let handshake = self.initialize(&process.channel).await?;
         if !self.verdict.is_legacy() {
             self.verdict.note(Era::Legacy);
         }
         Ok((process, handshake))
+    }
+
+    async fn initialize(&self, channel: &Channel) -> Result<Handshake, UpstreamError> {
+        let initialize = era::initialize(self.profile);
+        let result = timeout(
+            INITIALIZE_LIMIT,
+            channel.request(&initialize, Era::Legacy, None),
+        )
+        .await
+        .unwrap_or(Err(UpstreamError::Timeout))?;
+        self.events.learn(&result);
+        let handshake = era::read_initialize(&result)?;
+        channel.notify("notifications/initialized").await?;
+        Ok(handshake)
     }
 
     fn start(&self) -> Result<Process, UpstreamError> {
@@ -168,24 +203,24 @@ impl Launcher {
     }
 }
 
-async fn initialize(channel: &Channel) -> Result<Handshake, UpstreamError> {
-    let initialize = era::initialize();
-    let result = timeout(
-        INITIALIZE_LIMIT,
-        channel.request(&initialize, Era::Legacy, None),
-    )
-    .await
-    .unwrap_or(Err(UpstreamError::Timeout))?;
-    let handshake = era::read_initialize(&result)?;
-    channel.notify("notifications/initialized").await?;
-    Ok(handshake)
+/// The way on which it is listened.
+#[derive(Clone)]
+struct Pipe {
+    channel: Arc<Channel>,
+    events: Arc<Events>,
+    era: Era,
 }
 
-/// Keeps one listening request with the server.
-async fn listen_for_changes(channel: Arc<Channel>, events: Arc<Events>) {
-    let request = listen::request();
-    let once = || async { channel.request(&request, Era::Modern, None).await.map(drop) };
-    listen::forever(&events, once).await;
+impl Line for Pipe {
+    async fn ask(&self, request: &Request<'_>) -> Result<Box<RawValue>, UpstreamError> {
+        self.channel.request(request, self.era, None).await
+    }
+
+    /// There is but one way, on which everything is heard.
+    async fn overhear(&self) -> Result<(), UpstreamError> {
+        self.events.subscriptions.opened();
+        std::future::pending().await
+    }
 }
 
 impl Connection {
@@ -193,14 +228,39 @@ impl Connection {
         self.process.channel.is_open()
     }
 
+    pub(super) fn era(&self) -> Era {
+        self.handshake.era
+    }
+
+    /// Says something that has no answer.
+    pub(super) async fn say(&self, message: Vec<u8>) -> Result<(), UpstreamError> {
+        self.process.channel.say(message).await
+    }
+
+    /// Tools can be called as tasks.
+    pub(super) fn has_tasks(&self) -> bool {
+        self.handshake.tasks
+    }
+
+    /// Asks for what nobody waits for the answer to.
+    pub(super) fn request_later(&self, request: &Request<'_>) {
+        let era = self.handshake.era;
+        self.process.channel.request_later(request, era);
+    }
+
+    /// The same, unless the server does not listen.
+    pub(super) fn say_later(&self, message: Vec<u8>) {
+        self.process.channel.say_if_heard(message);
+    }
+
     pub(super) async fn request(
         &self,
         request: &Request<'_>,
-        progress: Option<ProgressSink<'_>>,
+        listener: Option<Listener<'_>>,
     ) -> Result<Box<RawValue>, UpstreamError> {
         self.process
             .channel
-            .request(request, self.handshake.era, progress)
+            .request(request, self.handshake.era, listener)
             .await
     }
 }

@@ -1,18 +1,19 @@
 //! A real server, made with rmcp.
 
 use std::borrow::Cow;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use rmcp::ErrorData;
 use rmcp::ServerHandler;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, GetPromptRequestParams,
-    GetPromptResponse, GetPromptResult, ListPromptsResult, ListResourceTemplatesResult,
-    ListResourcesResult, ListToolsResult, PaginatedRequestParams, ProgressNotificationParam,
-    Prompt, PromptMessage, ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse,
-    ReadResourceResult, Resource, ResourceContents, ResourceTemplate, Role, ServerCapabilities,
-    ServerConfig, SubscriptionFilter, Tool,
+    GetPromptResponse, GetPromptResult, InputRequiredResult, ListPromptsResult,
+    ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
+    ProgressNotificationParam, Prompt, PromptMessage, ProtocolVersion, ReadResourceRequestParams,
+    ReadResourceResponse, ReadResourceResult, Resource, ResourceContents, ResourceTemplate,
+    ResourceUpdatedNotificationParam, Role, ServerCapabilities, ServerConfig,
+    SubscribeRequestParams, SubscriptionFilter, Tool, UnsubscribeRequestParams,
 };
 use rmcp::service::{RequestContext, RoleServer, SubscriptionContext};
 use serde_json::{Value, json};
@@ -29,7 +30,36 @@ pub(super) struct State {
     pub(super) listening: AtomicUsize,
     /// How many tools `grow` has added.
     grown: watch::Sender<usize>,
+    /// How often a resource was touched, and which was last.
+    touched: watch::Sender<(usize, String)>,
+    /// The resources that are subscribed to now, by `resources/subscribe` or all requests to listen.
+    pub(super) subscribed: Mutex<Vec<String>>,
 }
+
+impl State {
+    /// The resource at `uri` changes.
+    pub(crate) fn touch(&self, uri: &str) {
+        self.touched.send_modify(|(count, last)| {
+            *count += 1;
+            uri.clone_into(last);
+        });
+    }
+
+    pub(crate) fn subscribed(&self) -> Vec<String> {
+        let mut uris = self.subscribed.lock().unwrap().clone();
+        uris.sort();
+        uris
+    }
+
+    fn unsubscribe(&self, uri: &str) {
+        let mut subscribed = self.subscribed.lock().unwrap();
+        let at = subscribed.iter().position(|own| own == uri);
+        subscribed.remove(at.expect("it was subscribed to"));
+    }
+}
+
+/// Nobody is told of this one.
+pub(crate) const QUIET: &str = "memo://quiet";
 
 #[derive(Debug, Clone)]
 pub(crate) struct Fixture {
@@ -56,6 +86,8 @@ impl Fixture {
                 waiting: AtomicUsize::new(0),
                 listening: AtomicUsize::new(0),
                 grown: watch::Sender::new(0),
+                touched: watch::Sender::default(),
+                subscribed: Mutex::default(),
             }),
         }
     }
@@ -78,9 +110,10 @@ impl ServerHandler for Fixture {
             .enable_tools()
             .enable_tool_list_changed()
             .enable_resources()
+            .enable_resources_subscribe()
             .enable_prompts()
             .build();
-        ServerConfig::new(capabilities)
+        ServerConfig::new(capabilities).with_instructions("Grow first.")
     }
 
     /// Two pages, the second of which grows.
@@ -144,6 +177,24 @@ impl ServerHandler for Fixture {
                 let _ = context.peer.notify_tool_list_changed().await;
                 CallToolResult::success(text("grown".to_owned()))
             }
+            "ask" => {
+                let answers = match request.input_responses {
+                    Some(answers) => json!(answers),
+                    None if self.versions.len() == 1 => {
+                        let who = json!({ "who": { "method": "roots/list" } });
+                        let who = serde_json::from_value(who).unwrap();
+                        let state = Some("as it was".to_owned());
+                        return Ok(InputRequiredResult::new(Some(who), state).into());
+                    }
+                    None => {
+                        #[expect(deprecated, reason = "servers of the versions before use it")]
+                        let roots = context.peer.list_roots().await;
+                        json!(roots.unwrap())
+                    }
+                };
+                let state = request.request_state.unwrap_or_default();
+                CallToolResult::success(text(format!("{state} {answers}")))
+            }
             other => return Err(ErrorData::invalid_params(format!("no tool {other}"), None)),
         };
         Ok(result.into())
@@ -153,20 +204,72 @@ impl ServerHandler for Fixture {
         &self,
         requested: &SubscriptionFilter,
     ) -> Option<SubscriptionFilter> {
-        Some(requested.supported_by(&self.get_info().capabilities))
+        let mut accepted = requested.supported_by(&self.get_info().capabilities);
+        if let Some(uris) = &mut accepted.resource_subscriptions {
+            uris.retain(|uri| uri != QUIET);
+        }
+        Some(accepted)
+    }
+
+    async fn subscribe(
+        &self,
+        request: SubscribeRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        if request.uri == QUIET {
+            return Err(ErrorData::invalid_params("quiet", None));
+        }
+        let state = Arc::clone(&self.state);
+        let mut touched = state.touched.subscribe();
+        state.subscribed.lock().unwrap().push(request.uri.clone());
+        tokio::spawn(async move {
+            while touched.changed().await.is_ok() && state.subscribed().contains(&request.uri) {
+                let uri = touched.borrow_and_update().1.clone();
+                let updated = ResourceUpdatedNotificationParam::new(uri.clone());
+                if uri == request.uri
+                    && context.peer.notify_resource_updated(updated).await.is_err()
+                {
+                    return;
+                }
+            }
+        });
+        Ok(())
+    }
+
+    async fn unsubscribe(
+        &self,
+        request: UnsubscribeRequestParams,
+        _: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        self.state.unsubscribe(&request.uri);
+        Ok(())
     }
 
     async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
-        let mut grown = self.state.grown.subscribe();
-        self.state.listening.fetch_add(1, Ordering::SeqCst);
+        let uris = context.accepted().resource_subscriptions.clone();
+        let uris = uris.unwrap_or_default();
+        let state = &self.state;
+        let (mut grown, mut touched) = (state.grown.subscribe(), state.touched.subscribe());
+        state.subscribed.lock().unwrap().extend(uris.clone());
+        state.listening.fetch_add(1, Ordering::SeqCst);
         loop {
             tokio::select! {
-                () = context.cancelled() => return Ok(()),
+                () = context.cancelled() => break,
                 _ = grown.changed() => {
                     let _ = context.sink().notify_tool_list_changed().await;
                 }
+                _ = touched.changed() => {
+                    let uri = touched.borrow_and_update().1.clone();
+                    if uris.contains(&uri) {
+                        let _ = context.sink().notify_resource_updated(uri).await;
+                    }
+                }
             }
         }
+        for uri in &uris {
+            state.unsubscribe(uri);
+        }
+        Ok(())
     }
 
     async fn list_resources(

@@ -18,17 +18,21 @@ use tokio::time::{Instant, timeout};
 use super::fixture::Fixture;
 use super::script::{ODD_CONTENT, ODD_STRUCTURED, ODD_TOOL};
 use super::scripted::{Scripted, serve};
-use super::{at_once, call, raw, soon, text, until, upstream};
+use super::{at_once, call, raw, soon, text, told, until, upstream};
 use crate::catalogue::HttpSettings;
 use crate::egress::{AuthSettings, ClientSettings, EgressSettings, PrivateAddresses};
-use crate::mcp::{Health, Progress, Transport, UpstreamError};
+use crate::mcp::{
+    CallResult, ClientCapabilities, Health, Leg, News, Participation, Responses, Start, Then,
+    Transport, UpstreamError, Wanted,
+};
 
-fn settings(url: &str) -> Transport {
+pub(super) fn settings(url: &str) -> Transport {
     let url: url::Url = url.parse().unwrap();
     let private = PrivateAddresses::Allowed;
     let egress = EgressSettings::of(&url, [], private, Duration::from_secs(20), 1 << 20);
     Transport::Http(Box::new(HttpSettings {
         url,
+        listing: AuthSettings::None,
         client: ClientSettings {
             egress,
             headers: HeaderMap::new(),
@@ -62,6 +66,7 @@ async fn servers_of_both_eras_are_listed_called_read_and_prompted() {
         let (_, url) = fixture(era, json).await;
         let upstream = upstream(&settings(&url));
         assert_eq!(upstream.list_tools(soon()).await.unwrap().len(), 6, "{era}");
+        assert_eq!(upstream.instructions().as_deref(), Some("Grow first."));
         let echoed = call(&upstream, "echo", r#"{"region":"Zürich"}"#)
             .await
             .unwrap();
@@ -97,7 +102,7 @@ async fn progress_comes_back_to_the_call_that_asked_for_it() {
         let (_, url) = fixture(era, false).await;
         let upstream = upstream(&settings(&url));
         let mut reports = Vec::new();
-        let mut sink = |report: Progress| reports.push(report.message.unwrap());
+        let mut sink = |news: News| told(&mut reports, news);
         let arguments = raw("{}");
         let stepping = upstream.call_tool("steps", &arguments, soon(), Some(&mut sink));
         assert_eq!(text(&stepping.await.unwrap()), "asked for progress: true");
@@ -359,4 +364,46 @@ async fn a_redirect_of_a_call_is_not_followed() {
     let upstream = upstream(&settings(&serve(redirect).await));
     call(&upstream, "any", "{}").await.unwrap_err();
     assert!(elsewhere.methods().is_empty());
+}
+
+#[tokio::test]
+async fn real_servers_of_both_eras_ask_their_client_and_go_on() {
+    for (era, key, state) in [("modern", "who", "as it was"), ("legacy", "1", "")] {
+        let (_, url) = fixture(era, false).await;
+        let upstream = upstream(&settings(&url));
+        let client = Arc::new(Participation {
+            capabilities: ClientCapabilities::read(br#"{"roots":{}}"#).unwrap(),
+            log_level: None,
+        });
+        let wanted = Wanted::Tool {
+            name: "ask".to_owned(),
+            arguments: raw("{}"),
+        };
+        let mut deaf = |_: News| false;
+        let leg = upstream.leg(&wanted, &client, Start::Beginning, soon(), &mut deaf);
+        let Leg::Waits { requests, then } = leg.await.unwrap() else {
+            panic!("it does not ask, {era}");
+        };
+        let asked: Value = serde_json::from_str(&requests).unwrap();
+        assert_eq!(asked[key]["method"], "roots/list", "{era}");
+        let answers = json!({ key: { "roots": [{ "uri": "file:///a" }] } }).to_string();
+        let responses = Responses::read(answers.as_bytes()).unwrap();
+        let start = match then {
+            Then::Retry(state) => Start::Retry { state, responses },
+            Then::Open(exchange) => Start::Open {
+                exchange,
+                responses,
+            },
+            Then::Again => panic!("it forgot"),
+        };
+        let leg = upstream.leg(&wanted, &client, start, soon(), &mut deaf);
+        let Leg::Done(result) = leg.await.unwrap() else {
+            panic!("it asks again, {era}");
+        };
+        let said = text(&CallResult::read(&result).unwrap());
+        assert!(
+            said.starts_with(state) && said.contains("file:///a"),
+            "{said}"
+        );
+    }
 }

@@ -7,6 +7,7 @@ pub(crate) mod program;
 mod script;
 mod scripted;
 mod stdio;
+mod subscriptions;
 
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use serde_json::value::RawValue;
 use tokio::time::Instant;
 use wardgate_domain::Ambient;
 
-use super::{CallResult, Transport, Upstream, UpstreamError};
+use super::{CallResult, News, Transport, Upstream, UpstreamError};
 
 fn upstream(transport: &Transport) -> Upstream {
     Upstream::new("test", transport, &Ambient::system()).unwrap()
@@ -50,6 +51,15 @@ async fn call(
 fn text(result: &CallResult) -> String {
     let content: Value = serde_json::from_str(result.content.as_ref().unwrap().get()).unwrap();
     content[0]["text"].as_str().unwrap().to_owned()
+}
+
+/// Notes the text of a progress message.
+fn told(reports: &mut Vec<String>, news: News) -> bool {
+    match news {
+        News::Progress(report) => reports.push(report.message.unwrap()),
+        other => panic!("{other:?}"),
+    }
+    true
 }
 
 /// Waits until `condition` holds.

@@ -26,6 +26,8 @@ pub(super) struct Script {
     kind: String,
     /// What the client answered to requests of ours.
     answers: Vec<Value>,
+    /// Ids of calls that wait for an answer.
+    open: Vec<Value>,
 }
 
 impl Script {
@@ -33,6 +35,7 @@ impl Script {
         Self {
             kind: kind.to_owned(),
             answers: Vec::new(),
+            open: Vec::new(),
         }
     }
 
@@ -40,8 +43,19 @@ impl Script {
     pub(super) fn acts(&mut self, line: &str) -> Vec<Act> {
         let message: Value = serde_json::from_str(line).unwrap();
         if message.get("method").is_none() {
+            if let Some(call) = self.open.pop() {
+                return vec![say_text(&call, &message.to_string())];
+            }
             self.answers.push(message);
             return Vec::new();
+        }
+        if self.kind == "interviews" && message["method"] == "tools/call" {
+            self.open.push(message["id"].clone());
+            let log = json!({ "level": "error", "data": self.open.len() });
+            let log = json!({ "jsonrpc": "2.0", "method": "notifications/message", "params": log });
+            let form = json!({ "message": "Who?", "requestedSchema": { "type": "object" } });
+            let ask = json!({ "jsonrpc": "2.0", "id": "q", "method": "elicitation/create", "params": form });
+            return vec![Act::Say(log.to_string()), Act::Say(ask.to_string())];
         }
         if self.kind == "asks" && message["params"]["name"] == "heard" {
             let text = Value::from(std::mem::take(&mut self.answers)).to_string();

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -9,8 +10,11 @@ use tokio::time::{Instant, timeout};
 
 use super::program::{START, deaf_to_sigterm, settings, started_by};
 use super::script::{ODD_CONTENT, ODD_STRUCTURED, ODD_TOOL};
-use super::{at_once, call, raw, soon, text, until, upstream};
-use crate::mcp::{Health, Program, Progress, Transport, UpstreamError};
+use super::{at_once, call, raw, soon, text, told, until, upstream};
+use crate::mcp::{
+    ClientCapabilities, Health, Leg, News, Participation, Program, Responses, Start, Then,
+    Transport, Upstream, UpstreamError, Wanted,
+};
 
 /// Alive, and no zombie.
 fn is_running(pid: &str) -> bool {
@@ -54,7 +58,7 @@ async fn progress_comes_back_to_the_call_that_asked_for_it() {
     for era in ["modern", "legacy"] {
         let upstream = upstream(&settings(&format!("rmcp-{era}")));
         let mut reports = Vec::new();
-        let mut sink = |report: Progress| reports.push(report.message.unwrap());
+        let mut sink = |news: News| told(&mut reports, news);
         let arguments = raw("{}");
         let with = upstream.call_tool("steps", &arguments, soon(), Some(&mut sink));
         assert_eq!(text(&with.await.unwrap()), "asked for progress: true");
@@ -68,7 +72,7 @@ async fn progress_comes_back_to_the_call_that_asked_for_it() {
 async fn progress_of_others_is_ignored_and_its_text_bounded() {
     let upstream = upstream(&settings("progress"));
     let mut reports = Vec::new();
-    let mut sink = |report: Progress| reports.push(report.message.unwrap());
+    let mut sink = |news: News| told(&mut reports, news);
     let arguments = raw("{}");
     let result = upstream.call_tool("any", &arguments, soon(), Some(&mut sink));
     assert_eq!(text(&result.await.unwrap()), "done");
@@ -335,4 +339,61 @@ async fn a_server_sees_path_home_and_what_it_was_given() {
     let upstream = upstream(&settings("environment"));
     let names = text(&call(&upstream, "any", "{}").await.unwrap());
     assert_eq!(names, "HOME PATH WARDGATE_TEST_UPSTREAM");
+}
+
+fn participation() -> Arc<Participation> {
+    Arc::new(Participation {
+        capabilities: ClientCapabilities::read(br#"{"elicitation":{}}"#).unwrap(),
+        log_level: Some("debug".parse().unwrap()),
+    })
+}
+
+async fn leg(upstream: &Upstream, start: Start, logged: &mut usize) -> Leg {
+    let wanted = Wanted::Tool {
+        name: "any".to_owned(),
+        arguments: raw("{}"),
+    };
+    let mut listener = |news: News| {
+        *logged += usize::from(matches!(news, News::Log(_)));
+        !matches!(news, News::Question(_))
+    };
+    let client = participation();
+    let leg = upstream.leg(&wanted, &client, start, soon(), &mut listener);
+    leg.await.unwrap()
+}
+
+fn done(leg: Leg) -> String {
+    match leg {
+        Leg::Done(result) => result.get().to_owned(),
+        Leg::Waits { requests, .. } => panic!("it waits: {requests}"),
+    }
+}
+
+#[tokio::test]
+async fn a_question_is_of_the_only_call_and_of_nobody_where_there_are_more() {
+    let upstream = upstream(&settings("interviews"));
+    let mut logged = 0;
+    let first = leg(&upstream, Start::Beginning, &mut logged).await;
+    let Leg::Waits {
+        requests,
+        then: Then::Open(exchange),
+    } = first
+    else {
+        panic!("{first:?}");
+    };
+    assert!(requests.contains(r#""message":"Who?""#), "{requests}");
+    assert_eq!(logged, 1);
+
+    // Now the server works on two calls, and nobody can tell of which it speaks.
+    let second = done(leg(&upstream, Start::Beginning, &mut logged).await);
+    assert!(second.contains("-32601"), "{second}");
+    assert_eq!(logged, 1);
+
+    let responses = Responses::read(br#"{"1":{"action":"accept","n":1.10}}"#).unwrap();
+    let start = Start::Open {
+        exchange,
+        responses,
+    };
+    let first = done(leg(&upstream, start, &mut logged).await);
+    assert!(first.contains("accept"), "{first}");
 }

@@ -6,7 +6,7 @@ use serde_json::json;
 use wardgate_domain::{Ambient, Timestamp};
 
 use super::support::{definition, with};
-use crate::pins::Pins;
+use crate::pins::{Definition, Pins};
 
 fn pins() -> Pins {
     let mut pins = Pins::default();
@@ -116,14 +116,14 @@ fn every_fault_names_its_line() {
     // What is broken, the line that is named, and the problem.
     for (bad, line, problem) in [
         (
-            good.replace("version: 1", "version: 2"),
-            "version: 2",
-            "version 2 of tools.lock is not known",
+            good.replace("version: 1", "version: 3"),
+            "version: 3",
+            "version 3 of tools.lock is not known",
         ),
         (
-            good.replace("version: 1", "version: 2\nmore: 1"),
-            "version: 2",
-            "version 2 of tools.lock is not",
+            good.replace("version: 1", "version: 3\nmore: 1"),
+            "version: 3",
+            "version 3 of tools.lock is not",
         ),
         (
             good.replace("version: 1\n", ""),
@@ -205,4 +205,60 @@ fn the_file_is_replaced_whole_and_nothing_is_left_beside_it() {
     std::fs::create_dir_all(blocked.join("inside")).unwrap();
     pins().save(&blocked, &Ambient::system()).unwrap_err();
     assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 2);
+}
+
+#[test]
+fn a_file_of_the_first_version_stays_as_it_is_and_instructions_leave_its_approvals_alone() {
+    let mut pins = Pins::default();
+    let definition = Definition::read(
+        r#"{"name":"a","inputSchema":{},"_meta":{"x":1},"icons":[],"execution":{}}"#,
+    );
+    pins.approve(
+        "files",
+        definition.unwrap(),
+        "alice",
+        Timestamp::from_seconds(0),
+    );
+    let first = pins.to_text();
+    assert!(first.contains("version: 1\n"), "{first}");
+    let mut read = Pins::parse(Path::new("tools.lock"), &first).unwrap();
+    assert_eq!(read.to_text(), first);
+
+    let said = Definition::of_instructions("Read first.\nThen: \u{202e}stop.");
+    read.approve("files", said.clone(), "bob", Timestamp::from_seconds(1));
+    let second = read.to_text();
+    assert!(
+        second.contains("version: 2\n") && second.contains(r"\u202e"),
+        "{second}"
+    );
+    assert!(
+        second.contains(&first[first.find("sources:").unwrap()..]),
+        "{second}"
+    );
+    let again = Pins::parse(Path::new("tools.lock"), &second).unwrap();
+    assert_eq!(again, read);
+    assert_eq!(again.instructions("files"), Some(&said));
+    let forged = second.replace("Read first.", "Send first.");
+    assert!(Pins::parse(Path::new("tools.lock"), &forged).is_err());
+}
+
+#[test]
+fn every_member_of_a_definition_is_part_of_what_was_approved() {
+    let with = |member: &str| {
+        let text = format!(r#"{{"name":"a","inputSchema":{{}}{member}}}"#);
+        Definition::read(&text).unwrap().digest()
+    };
+    let members = [
+        "",
+        r#","_meta":{"ui":{"visibility":["app"]}}"#,
+        r#","icons":[{"src":"x"}]"#,
+        r#","execution":{"taskSupport":"optional"}"#,
+        r#","title":"A""#,
+        r#","x-vendor":1"#,
+    ];
+    let digests: std::collections::BTreeSet<_> = members
+        .iter()
+        .map(|member| with(member).to_string())
+        .collect();
+    assert_eq!(digests.len(), members.len());
 }

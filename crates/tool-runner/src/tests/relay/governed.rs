@@ -208,6 +208,7 @@ async fn a_stream_that_is_taken_up_again_is_governed_too() {
         let mut resumes = call(&world).await;
         resumes.method = pb::RelayMethod::Get.into();
         resumes.last_event_id = "e-1".to_owned();
+        resumes.arguments_json = "{}".into();
         resumes.governed_id = governed_id.to_owned();
         world.says(events(text));
         let parts = world.all(resumes).await;
@@ -253,4 +254,39 @@ async fn whoever_may_not_see_results_hears_no_words_of_them_while_listening() {
     let asks = request(&world.harness, OfferKind::Connect, &terms, "{}", task);
     let refused = world.relay(asks).await.err().unwrap();
     assert_eq!(refused.code(), tonic::Code::PermissionDenied);
+}
+
+#[tokio::test]
+async fn what_needs_no_words_passes_a_restricted_stream_with_none() {
+    let world = World::with(CLASSES, |_| ()).await;
+    let mut listens = super::connect(&world.harness, "").await;
+    listens.method = pb::RelayMethod::Get.into();
+    let terms = restricted(&world, OfferKind::Connect, "{}").await;
+    listens.permit = Some((&world.harness.signer.sign(&terms)).into());
+    let cases = [
+        (
+            r#"{"jsonrpc":"2.0","id":"s-1","method":"ping","params":{"a":"secret"},"x":"secret"}"#,
+            r#"{"jsonrpc":"2.0","id":"s-1","method":"ping"}"#,
+        ),
+        (
+            r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":7,"a":"secret"}}}"#,
+            r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":7}}}"#,
+        ),
+        (
+            r#"{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"memo://one","title":"secret"}}"#,
+            r#"{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"memo://one"}}"#,
+        ),
+        (
+            r#"{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"notifications":{"toolsListChanged":true,"promptsListChanged":"secret","resourceSubscriptions":["memo://one"],"x":"secret"}}}"#,
+            r#"{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"notifications":{"toolsListChanged":true,"resourceSubscriptions":["memo://one"]}}}"#,
+        ),
+    ];
+    let said = cases.iter().fold(String::new(), |all, (said, _)| {
+        all + "data: " + said + "\n\n"
+    });
+    world.says(events(&said));
+    let parts = world.all(listens).await;
+    let told: Vec<_> = parts[1..].iter().map(|part| &event(part).message).collect();
+    let expected: Vec<_> = cases.iter().map(|(_, told)| *told).collect();
+    assert_eq!(told, expected);
 }

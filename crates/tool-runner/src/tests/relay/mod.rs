@@ -251,7 +251,10 @@ fn request(
             OfferKind::Tool => terms.tool.to_string(),
             _ => String::new(),
         },
-        arguments_json: arguments.to_owned().into(),
+        arguments_json: match kind {
+            OfferKind::Tool => Bytes::new(),
+            _ => arguments.to_owned().into(),
+        },
         method: pb::RelayMethod::Post.into(),
         message: message.to_owned().into(),
         protocol_version: "2026-07-28".to_owned(),

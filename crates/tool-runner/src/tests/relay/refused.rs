@@ -1,5 +1,6 @@
 //! What is not carried at all.
 
+use bytes::Bytes;
 use wardgate_domain::{
     ColumnTier, Digest, OfferKind, PermitTerms, SwitchAction, SwitchChange, SwitchKind,
     SwitchScope, SwitchTarget,
@@ -66,6 +67,7 @@ async fn p1_no_permit_no_exchange() {
         pb::RelayRequest {
             kind,
             tool,
+            arguments_json: Bytes::new(),
             ..connects
         },
     ));
@@ -169,10 +171,9 @@ async fn a_program_has_no_route_of_its_own() {
     let harness = Harness::with(&database, yaml, |_| ()).await;
     let uri = r#"{"uri":"memo://one"}"#;
     let message = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{uri}}}"#);
-    let terms = terms(&harness, OfferKind::Resources, "", uri).await;
-    let reads = request(&harness, OfferKind::Resources, &terms, uri, &message);
-    let connects = request(&harness, OfferKind::Connect, &terms, uri, &message);
-    for request in [reads, connects] {
+    for kind in [OfferKind::Resources, OfferKind::Connect] {
+        let terms = terms(&harness, kind, "", uri).await;
+        let request = request(&harness, kind, &terms, uri, &message);
         let refused = relay(&harness, request).await.err().unwrap();
         assert_eq!(
             wardgate_rpc::reason_of(&refused),

@@ -86,6 +86,7 @@ async fn a_legacy_stream_that_breaks_off_is_taken_up_again_where_it_was() {
     let resumes = pb::RelayRequest {
         method: pb::RelayMethod::Get.into(),
         message: Bytes::new(),
+        arguments_json: "{}".into(),
         last_event_id: "e-1".to_owned(),
         governed_id: "7".to_owned(),
         ..calling

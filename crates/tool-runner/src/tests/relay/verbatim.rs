@@ -5,7 +5,7 @@ use tokio::net::TcpListener;
 use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_proto::toolrunner::v1::relay_response::Part;
 
-use super::{META, World, body, call, connect, failure, head, json_answer, status, typed};
+use super::{META, World, body, call, connect, events, failure, head, json_answer, status, typed};
 use crate::tests::harness::eventually;
 
 /// Arguments that a typed client would not leave as they are.
@@ -154,7 +154,8 @@ async fn a_legacy_session_is_the_servers_own_from_its_beginning_to_its_end() {
     world.says(answer);
     let parts = world.all(opens).await;
     assert_eq!(head(&parts[0]).session, "0123-visible~ascii");
-    assert_eq!(body(&parts[1]).result, None, "nothing is governed");
+    let facts = body(&parts[1]).result.as_ref().unwrap();
+    assert_eq!(facts.status(), pb::OutcomeStatus::Ok);
 
     let initialized = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
     let mut notice = connect(&world.harness, initialized).await;
@@ -249,4 +250,67 @@ async fn a_server_that_only_fails_is_left_alone() {
         assert!(facts.retry_after.is_some());
     }
     assert_eq!(world.seen().len(), 2);
+}
+
+#[tokio::test]
+async fn when_to_come_back_is_told_in_the_servers_own_words_if_it_says_that_and_nothing_else() {
+    let world = World::start().await;
+    let date = "Sun, 06 Nov 1994 08:49:37 GMT";
+    for (code, said, told) in [
+        (429, "17", "17"),
+        (503, date, date),
+        (503, "secret", ""),
+        (429, "-1", ""),
+        (429, "", ""),
+    ] {
+        for with_body in [true, false] {
+            let error = r#"{"jsonrpc":"2.0","id":7,"error":{"code":-32000,"message":"busy"}}"#;
+            let mut answer = if with_body {
+                json_answer(code, error)
+            } else {
+                status(code)
+            };
+            answer
+                .headers_mut()
+                .insert("retry-after", said.parse().unwrap());
+            world.says(answer);
+            let parts = world.all(call(&world.harness, "{}").await).await;
+            let head = head(&parts[0]);
+            assert_eq!((head.status, &*head.retry_after), (u32::from(code), told));
+            assert_eq!(parts.len(), if with_body { 2 } else { 1 });
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_long_answer_comes_in_pieces_and_is_the_same() {
+    let world = World::start().await;
+    let text = "x".repeat(1_000_000);
+    let answer = format!(
+        r#"{{"jsonrpc":"2.0","id":7,"result":{{"content":[{{"type":"text","text":"{text}"}}]}}}}"#
+    );
+    for streamed in [false, true] {
+        world.says(if streamed {
+            events(&format!("data: {answer}\n\n"))
+        } else {
+            json_answer(200, &answer)
+        });
+        let parts = world.all(call(&world.harness, "{}").await).await;
+        let (first, more, facts) = match &parts[1] {
+            Part::Body(body) => (&body.message, body.more, &body.result),
+            Part::Event(event) => (&event.message, event.more, &event.result),
+            other => panic!("no message: {other:?}"),
+        };
+        assert!(facts.is_some());
+        let mut whole = first.to_vec();
+        for part in &parts[2..] {
+            let Part::Piece(piece) = part else {
+                panic!("no piece: {part:?}");
+            };
+            assert!(piece.len() <= 64 * 1024);
+            whole.extend_from_slice(piece);
+        }
+        assert_eq!(whole.len(), first.len() + usize::try_from(more).unwrap());
+        assert!(whole == answer.as_bytes());
+    }
 }

@@ -15,10 +15,16 @@ use http::header::{AUTHORIZATION, CONTENT_TYPE};
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
+use url::Url;
 use wardgate_domain::{Clock, SystemEntropy};
 
 use super::*;
 use crate::egress::{Client, ClientSettings, PrivateAddresses, Request};
+
+mod assertion;
+mod discovery;
+mod enterprise;
+mod per_user;
 
 const START: i64 = 1_800_000_000;
 
@@ -111,12 +117,20 @@ impl World {
 
     fn oauth(&self) -> OAuthClient {
         OAuthClient {
-            token_url: format!("http://{}/token", self.address).parse().unwrap(),
+            server: ServerSettings {
+                token_url: Some(self.token_url()),
+                ..ServerSettings::default()
+            },
+            resource: None,
             client_id: "run ner:1".to_owned(),
-            client_secret: Secret::from("p+ss&w%rd".to_owned()),
+            proof: ClientProof::Secret(Secret::from("p+ss&w%rd".to_owned())),
             scope: Some("read write".to_owned()),
             audience: Some("https://api.test".to_owned()),
         }
+    }
+
+    fn token_url(&self) -> Url {
+        format!("http://{}/token", self.address).parse().unwrap()
     }
 
     fn client(&self, auth: AuthSettings) -> Client {
@@ -145,7 +159,7 @@ impl World {
     async fn call(
         &self,
         client: &Client,
-        caller: Option<CallerToken<'_>>,
+        caller: Option<OnBehalf<'_>>,
     ) -> Result<StatusCode, EgressError> {
         let request = Request::new(Method::GET, self.url());
         let response = client.send(request, caller).await?;
@@ -171,10 +185,15 @@ fn form_urlencoded(body: &Bytes) -> BTreeMap<String, String> {
     url::form_urlencoded::parse(body).into_owned().collect()
 }
 
-fn token(token: &str, lifetime: i64) -> CallerToken<'_> {
-    CallerToken {
-        token,
-        expires_at: Timestamp::from_seconds(START + lifetime),
+fn token(token: &str, lifetime: i64) -> OnBehalf<'_> {
+    OnBehalf {
+        tenant: "",
+        issuer: "https://issuer.test",
+        subject: token,
+        token: Some(CallerToken {
+            token,
+            expires_at: Timestamp::from_seconds(START + lifetime),
+        }),
     }
 }
 
@@ -211,7 +230,7 @@ async fn secrets_are_never_shown() {
     let world = World::start().await;
     let canary = || Secret::from("canary".to_owned());
     let oauth = || OAuthClient {
-        client_secret: canary(),
+        proof: ClientProof::Secret(canary()),
         ..world.oauth()
     };
     for auth in [
@@ -455,7 +474,10 @@ async fn an_answer_that_is_no_bearer_token_is_refused() {
 async fn the_token_endpoint_is_behind_the_same_guard() {
     let world = World::start().await;
     let mut settings = world.settings(AuthSettings::ClientCredentials(OAuthClient {
-        token_url: "http://169.254.169.254/token".parse().unwrap(),
+        server: ServerSettings {
+            token_url: Some("http://169.254.169.254/token".parse().unwrap()),
+            ..ServerSettings::default()
+        },
         ..world.oauth()
     }));
     settings.egress.private = PrivateAddresses::Listed(vec!["127.0.0.0/8".parse().unwrap()]);

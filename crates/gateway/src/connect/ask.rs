@@ -1,0 +1,104 @@
+//! What a client is asked, or told, whose user has not let a source act in their name yet.
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+use wardgate_domain::Caller;
+use wardgate_rpc::client::{Connect, Person};
+
+use super::visit::Ticket;
+use crate::Gateway;
+
+/// The key of the one request.
+const KEY: &str = "connect";
+
+/// How a client gets its user to the page.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Asked {
+    /// MCP `inputRequests`.
+    Requests(String),
+    /// It can show its user no page, so this is what the call ends with.
+    Words(String),
+}
+
+/// `capabilities` are the client's, one JSON object.
+pub(crate) fn ask(
+    gateway: &Gateway,
+    caller: &Caller,
+    connect: &Connect,
+    capabilities: Option<&str>,
+) -> Asked {
+    let source = &connect.source;
+    if gateway.sign_in().is_none() {
+        return Asked::Words(format!(
+            "`{source}` acts in the name of its users, and this gateway cannot sign them in: ask its operator to set gateway.sign_in."
+        ));
+    }
+    let person = Person {
+        tenant: caller.tenant().to_owned(),
+        issuer: caller.issuer().to_owned(),
+        subject: caller.subject().to_owned(),
+    };
+    let ticket = Ticket::new(&person, connect, gateway.ambient());
+    let Some(link) = ticket.seal(gateway.sealer()) else {
+        return Asked::Words(format!("`{source}` cannot be connected here."));
+    };
+    let url = format!("{}/connect/{link}", gateway.public_url());
+    if !shows_pages(capabilities) {
+        return Asked::Words(format!(
+            "`{source}` acts in your name, and you have not allowed that yet. Open {url} in your browser within 15 minutes, allow it, and call the tool again."
+        ));
+    }
+    let message = format!(
+        "`{source}` acts in your name. Open the page, sign in and allow it; then the call goes on."
+    );
+    let request = json!({
+        "method": "elicitation/create",
+        "params": { "mode": "url", "message": message, "url": url },
+    });
+    Asked::Requests(json!({ KEY: request }).to_string())
+}
+
+/// What a call ends with whose client came back with another answer than that the page was opened.
+pub(crate) fn declined(responses: &Bytes) -> Option<&'static str> {
+    let responses: Value = serde_json::from_slice(responses).ok()?;
+    let action = responses.get(KEY)?.get("action")?;
+    (action != "accept")
+        .then_some("The source acts in your name, and you did not allow that. Nothing was done.")
+}
+
+/// Whether the client has declared elicitation by URL.
+fn shows_pages(capabilities: Option<&str>) -> bool {
+    let capabilities = capabilities.and_then(|text| serde_json::from_str::<Value>(text).ok());
+    capabilities.is_some_and(|it| it["elicitation"]["url"].is_object())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_declared_mode_is_used() {
+        for (capabilities, shows) in [
+            (None, false),
+            (Some("{}"), false),
+            (Some(r#"{"elicitation":{}}"#), false),
+            (Some(r#"{"elicitation":{"form":{}}}"#), false),
+            (Some(r#"{"elicitation":{"url":{}}}"#), true),
+        ] {
+            assert_eq!(shows_pages(capabilities), shows, "{capabilities:?}");
+        }
+    }
+
+    #[test]
+    fn whatever_is_not_an_acceptance_ends_the_call() {
+        for (responses, ends) in [
+            (r#"{"connect":{"action":"accept"}}"#, false),
+            (r#"{"connect":{"action":"decline"}}"#, true),
+            (r#"{"connect":{"action":"cancel"}}"#, true),
+            ("{}", false),
+        ] {
+            let told = declined(&Bytes::from_static(responses.as_bytes()));
+            assert_eq!(told.is_some(), ends, "{responses}");
+        }
+    }
+}

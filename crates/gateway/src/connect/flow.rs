@@ -1,0 +1,327 @@
+//! The requests of a visit, in their order.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use axum::extract::Request;
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use futures::future::BoxFuture;
+use tracing::{info, warn};
+use wardgate_domain::Digest;
+use wardgate_proto::common::v1::ErrorReason;
+use wardgate_rpc::client::{FinishConnection, StartConnection};
+
+use super::pages::{self, Problem};
+use super::sign_in::{NotSignedIn, Question, SignIn};
+use super::visit::{Ticket, Visit, no_cookie, random};
+use super::{CALLBACK, CLIENT, CONSENT, SIGNED_IN};
+use crate::Gateway;
+use crate::session::Purpose;
+
+pub(super) type Answering = BoxFuture<'static, Response>;
+
+/// `GET /connect/{link}`: nothing is done yet but sent on, so a link that was only looked at is as good as new.
+pub(super) async fn enter(gateway: Arc<Gateway>, link: String, parts: Parts) -> Response {
+    let entered = async {
+        let sign_in = ours(&gateway, &parts)?;
+        let ticket = Ticket::open(gateway.sealer(), &link).ok_or(Problem::Lapsed)?;
+        let ambient = gateway.ambient();
+        let [state, nonce, verifier] = [(); 3].map(|()| random(ambient));
+        let redirect_uri = format!("{}{SIGNED_IN}", gateway.public_url());
+        let question = Question {
+            redirect_uri: &redirect_uri,
+            state: &state,
+            nonce: &nonce,
+            verifier: &verifier,
+        };
+        let url = sign_in
+            .question(&question)
+            .await
+            .map_err(|error| not_signed_in(&error))?;
+        let visit = Visit::SigningIn {
+            ticket,
+            state,
+            nonce,
+            verifier,
+        };
+        Ok(with(&gateway, &visit, redirect(url.as_str())))
+    };
+    answered(entered.await)
+}
+
+/// `GET /connect/signed-in`: only the caller whose link it is gets on.
+pub(super) async fn signed_in(gateway: Arc<Gateway>, parts: Parts) -> Response {
+    let signed_in = async {
+        let sign_in = ours(&gateway, &parts)?;
+        let Some(Visit::SigningIn {
+            ticket,
+            state,
+            nonce,
+            verifier,
+        }) = Visit::of(gateway.sealer(), &parts.headers)
+        else {
+            return Err(Problem::Lapsed);
+        };
+        let query = query(&parts);
+        came_back(&gateway, &query, &state).await?;
+        let code = query.get("code").ok_or(Problem::NotSignedIn)?;
+        let redirect_uri = format!("{}{SIGNED_IN}", gateway.public_url());
+        let question = Question {
+            redirect_uri: &redirect_uri,
+            state: &state,
+            nonce: &nonce,
+            verifier: &verifier,
+        };
+        let issuer = query.get("iss").map(String::as_str);
+        let user = sign_in.answer(&question, code, issuer).await;
+        let user = user.map_err(|error| not_signed_in(&error))?;
+        let person = ticket.person();
+        if (user.issuer(), user.subject()) != (&*person.issuer, &*person.subject) {
+            return Err(Problem::SomebodyElse);
+        }
+        let token = random(gateway.ambient());
+        let visit = Visit::Asked { ticket, token };
+        Ok(with(&gateway, &visit, redirect(CONSENT)))
+    };
+    answered(signed_in.await)
+}
+
+/// `GET /connect/consent`
+pub(super) async fn consent(gateway: Arc<Gateway>, parts: Parts) -> Response {
+    let asked = async {
+        ours(&gateway, &parts)?;
+        let Some(Visit::Asked { ticket, token }) = Visit::of(gateway.sealer(), &parts.headers)
+        else {
+            return Err(Problem::Lapsed);
+        };
+        let (person, connect) = (ticket.person(), ticket.connect());
+        let described = gateway.runner().describe_connection(&person, &connect);
+        let described = described.await;
+        let described = described.map_err(|error| {
+            warn!(source = connect.source, %error, "a source cannot be connected");
+            Problem::Unavailable
+        })?;
+        Ok(pages::consent(&connect.source, &described, &token))
+    };
+    answered(asked.await)
+}
+
+/// `POST /connect/consent`: from here on the link is used.
+pub(super) async fn decide(gateway: Arc<Gateway>, request: Request) -> Response {
+    let (parts, body) = request.into_parts();
+    let decided = async {
+        ours(&gateway, &parts)?;
+        let Some(Visit::Asked { ticket, token }) = Visit::of(gateway.sealer(), &parts.headers)
+        else {
+            return Err(Problem::Lapsed);
+        };
+        let limits = gateway.limits().body();
+        let mut body = body;
+        let body = wardgate_edge::read(&mut body, limits).await;
+        let body = body.map_err(|_| Problem::Foreign)?;
+        let form: HashMap<String, String> =
+            url::form_urlencoded::parse(&body).into_owned().collect();
+        let is_from_our_page = parts
+            .headers
+            .get(header::ORIGIN)
+            .is_none_or(|origin| origin.as_bytes() == origin_of(gateway.public_url()).as_bytes());
+        if !is_from_our_page || !is_same(form.get("token"), &token) {
+            return Err(Problem::Foreign);
+        }
+        once(&gateway, ticket.id, Purpose::ConnectLink).await?;
+        if form.get("decision").map(String::as_str) != Some("allow") {
+            return Ok(without_cookie(pages::denied()));
+        }
+        away(&gateway, ticket).await
+    };
+    answered(decided.await)
+}
+
+/// Sends the person to the source's own server.
+async fn away(gateway: &Gateway, ticket: Ticket) -> Result<Response, Problem> {
+    let (person, connect) = (ticket.person(), ticket.connect());
+    let state = random(gateway.ambient());
+    let redirect_uri = format!("{}{CALLBACK}", gateway.public_url());
+    let document = format!("{}{CLIENT}", gateway.public_url());
+    let started = gateway.runner().start_connection(StartConnection {
+        person: &person,
+        connect: &connect,
+        redirect_uri: &redirect_uri,
+        state: &state,
+        // Others can read it only there.
+        client_metadata_url: document.starts_with("https://").then_some(&document),
+    });
+    let started = started.await.map_err(|error| {
+        warn!(source = connect.source, %error, "a source cannot be connected");
+        Problem::Unavailable
+    })?;
+    let visit = Visit::Away {
+        ticket,
+        state,
+        pending: URL_SAFE_NO_PAD.encode(&started.pending),
+    };
+    Ok(with(
+        gateway,
+        &visit,
+        pages::leave(&started.authorization_url),
+    ))
+}
+
+/// `GET /connect/callback`
+pub(super) async fn callback(gateway: Arc<Gateway>, parts: Parts) -> Response {
+    let finished = async {
+        ours(&gateway, &parts)?;
+        let Some(Visit::Away {
+            ticket,
+            state,
+            pending,
+        }) = Visit::of(gateway.sealer(), &parts.headers)
+        else {
+            return Err(Problem::Lapsed);
+        };
+        let query = query(&parts);
+        came_back(&gateway, &query, &state).await?;
+        let code = query.get("code").ok_or(Problem::NotGranted)?;
+        let pending = URL_SAFE_NO_PAD.decode(pending);
+        let pending = pending.map_err(|_| Problem::Lapsed)?;
+        let (person, source) = (ticket.person(), ticket.connect().source);
+        let finish = gateway.runner().finish_connection(FinishConnection {
+            person: &person,
+            source: &source,
+            pending: pending.into(),
+            code,
+            issuer: query.get("iss").map(String::as_str),
+        });
+        finish.await.map_err(|error| {
+            warn!(source, %error, "a source was not connected");
+            match error.reason() {
+                ErrorReason::Conflict | ErrorReason::Denied => Problem::NotGranted,
+                _ => Problem::Unavailable,
+            }
+        })?;
+        info!(source, "a source may act in the name of a caller");
+        Ok(without_cookie(pages::connected(&source)))
+    };
+    answered(finished.await)
+}
+
+/// `GET /connect/client.json`: what we are to authorization servers that read such documents.
+pub(super) fn client(gateway: &Gateway) -> Response {
+    let url = gateway.public_url();
+    let document = serde_json::json!({
+        "client_id": format!("{url}{CLIENT}"),
+        "client_name": "Wardgate",
+        "client_uri": url,
+        "redirect_uris": [format!("{url}{CALLBACK}")],
+        "grant_types": ["authorization_code", "refresh_token"],
+        "response_types": ["code"],
+        "token_endpoint_auth_method": "none",
+        "application_type": "web",
+    });
+    let headers = [(header::CONTENT_TYPE, "application/json")];
+    (headers, document.to_string()).into_response()
+}
+
+/// A request to a host of ours, where people can be signed in.
+fn ours<'a>(gateway: &'a Gateway, parts: &Parts) -> Result<&'a SignIn, Problem> {
+    // Where a page came from says nothing here: each step has what only its browser knows.
+    let hosts = parts.headers.get_all(header::HOST).iter();
+    let mut headers = HeaderMap::new();
+    for host in hosts {
+        headers.append(header::HOST, host.clone());
+    }
+    gateway
+        .origins
+        .check(&parts.uri, &headers)
+        .map_err(|_| Problem::Foreign)?;
+    gateway.sign_in().ok_or(Problem::Lapsed)
+}
+
+fn query(parts: &Parts) -> HashMap<String, String> {
+    let query = parts.uri.query().unwrap_or_default();
+    url::form_urlencoded::parse(query.as_bytes())
+        .into_owned()
+        .collect()
+}
+
+/// The browser that was sent away, and for the first time.
+async fn came_back(
+    gateway: &Gateway,
+    query: &HashMap<String, String>,
+    state: &str,
+) -> Result<(), Problem> {
+    if !is_same(query.get("state"), state) {
+        return Err(Problem::Lapsed);
+    }
+    let digest = Digest::of(state.as_bytes());
+    let (id, _) = digest.as_bytes().split_at(16);
+    let id = id.try_into().map_err(|_| Problem::Lapsed)?;
+    once(gateway, id, Purpose::ConnectVisit).await
+}
+
+async fn once(gateway: &Gateway, id: [u8; 16], purpose: Purpose) -> Result<(), Problem> {
+    let until = gateway.ambient().now().plus(purpose.lasts());
+    match gateway.store().once(id, until).await {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(Problem::Used),
+        Err(_) => Err(Problem::Unavailable),
+    }
+}
+
+/// By digest, so that the time it takes tells nothing of where they differ.
+fn is_same(given: Option<&String>, expected: &str) -> bool {
+    given.is_some_and(|given| Digest::of(given.as_bytes()) == Digest::of(expected.as_bytes()))
+}
+
+fn origin_of(url: &str) -> &str {
+    let after_scheme = url.find("://").map_or(0, |at| at + 3);
+    let end = url[after_scheme..].find('/');
+    end.map_or(url, |end| &url[..after_scheme + end])
+}
+
+fn redirect(url: &str) -> Response {
+    let mut response = StatusCode::SEE_OTHER.into_response();
+    let headers = response.headers_mut();
+    if let Ok(url) = HeaderValue::from_str(url) {
+        headers.insert(header::LOCATION, url);
+    }
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(
+        header::REFERRER_POLICY,
+        HeaderValue::from_static("no-referrer"),
+    );
+    response
+}
+
+fn with(gateway: &Gateway, visit: &Visit, mut response: Response) -> Response {
+    match visit.cookie(gateway.sealer()) {
+        Some(cookie) => {
+            response.headers_mut().append(header::SET_COOKIE, cookie);
+            response
+        }
+        None => pages::problem(Problem::Unavailable),
+    }
+}
+
+fn without_cookie(mut response: Response) -> Response {
+    response
+        .headers_mut()
+        .append(header::SET_COOKIE, no_cookie());
+    response
+}
+
+fn not_signed_in(error: &NotSignedIn) -> Problem {
+    warn!(%error, "somebody could not be signed in");
+    match error {
+        NotSignedIn::Issuer(_) => Problem::Unavailable,
+        NotSignedIn::Foreign => Problem::NotSignedIn,
+    }
+}
+
+fn answered(outcome: Result<Response, Problem>) -> Response {
+    outcome.unwrap_or_else(pages::problem)
+}

@@ -1,0 +1,116 @@
+//! What is known of a browser's visit, sealed: in the link it came by, and in its one cookie.
+
+use axum::http::{HeaderMap, HeaderValue, header};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde::{Deserialize, Serialize};
+use wardgate_domain::Ambient;
+use wardgate_rpc::client::{Connect, Person};
+
+use crate::session::{Purpose, Sealer};
+
+/// Only ever sent to this host by TLS, never to a script, and along with links from elsewhere.
+const COOKIE: &str = "__Host-wardgate-connect";
+const ATTRIBUTES: &str = "Path=/; Secure; HttpOnly; SameSite=Lax";
+
+/// For whom a link is, and for what.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Ticket {
+    /// What is good once.
+    pub(super) id: [u8; 16],
+    tenant: String,
+    issuer: String,
+    subject: String,
+    source: String,
+    scope: Option<String>,
+}
+
+/// Where the visit stands.
+#[derive(Serialize, Deserialize)]
+pub(super) enum Visit {
+    /// The person is with their issuer.
+    SigningIn {
+        ticket: Ticket,
+        state: String,
+        nonce: String,
+        verifier: String,
+    },
+    /// They are who they have to be, and look at what is asked.
+    Asked { ticket: Ticket, token: String },
+    /// They are with the source's own server.
+    Away {
+        ticket: Ticket,
+        state: String,
+        /// What the tool-runner gave, in Base64: a cookie has no room for JSON's way with bytes.
+        pending: String,
+    },
+}
+
+impl Ticket {
+    pub(super) fn new(person: &Person, connect: &Connect, ambient: &Ambient) -> Self {
+        Self {
+            id: ambient.random(),
+            tenant: person.tenant.clone(),
+            issuer: person.issuer.clone(),
+            subject: person.subject.clone(),
+            source: connect.source.clone(),
+            scope: connect.scope.clone(),
+        }
+    }
+
+    pub(super) fn person(&self) -> Person {
+        Person {
+            tenant: self.tenant.clone(),
+            issuer: self.issuer.clone(),
+            subject: self.subject.clone(),
+        }
+    }
+
+    pub(super) fn connect(&self) -> Connect {
+        Connect {
+            source: self.source.clone(),
+            scope: self.scope.clone(),
+        }
+    }
+
+    /// The end of a link.
+    pub(super) fn seal(&self, sealer: &Sealer) -> Option<String> {
+        sealer.seal_for_browser(Purpose::ConnectLink, self)
+    }
+
+    pub(super) fn open(sealer: &Sealer, text: &str) -> Option<Self> {
+        sealer.open_of_browser(Purpose::ConnectLink, text)
+    }
+}
+
+impl Visit {
+    /// The cookie that has it.
+    pub(super) fn cookie(&self, sealer: &Sealer) -> Option<HeaderValue> {
+        let sealed = sealer.seal_for_browser(Purpose::ConnectVisit, self)?;
+        HeaderValue::from_str(&format!("{COOKIE}={sealed}; {ATTRIBUTES}")).ok()
+    }
+
+    /// The visit of the browser that sent these headers.
+    pub(super) fn of(sealer: &Sealer, headers: &HeaderMap) -> Option<Self> {
+        let cookies = headers.get_all(header::COOKIE).iter();
+        let texts = cookies.filter_map(|value| value.to_str().ok());
+        let mut pairs = texts.flat_map(|text| text.split(';'));
+        let sealed = pairs.find_map(|pair| {
+            let (name, value) = pair.trim().split_once('=')?;
+            (name == COOKIE).then_some(value)
+        });
+        sealer.open_of_browser(Purpose::ConnectVisit, sealed?)
+    }
+}
+
+/// Takes the cookie back.
+pub(super) fn no_cookie() -> HeaderValue {
+    HeaderValue::from_static(
+        "__Host-wardgate-connect=; Path=/; Secure; HttpOnly; SameSite=Lax; Max-Age=0",
+    )
+}
+
+/// A text that nobody guesses.
+pub(super) fn random(ambient: &Ambient) -> String {
+    URL_SAFE_NO_PAD.encode(ambient.random::<32>())
+}

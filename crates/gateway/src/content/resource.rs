@@ -1,0 +1,41 @@
+//! A resource of a source, found by the URI that a client has for it.
+
+use bytes::Bytes;
+use wardgate_domain::{Caller, OfferKind, ToolFacts};
+
+use super::wish::{Named, named};
+use crate::Gateway;
+use crate::view::View;
+
+/// What there is to decide on, for whoever wants to read it.
+#[derive(Debug)]
+pub(crate) struct Resource {
+    /// Name of the source.
+    pub(crate) source: String,
+    /// What the source calls it.
+    pub(crate) own_uri: String,
+    pub(crate) facts: ToolFacts,
+    /// What the policy decides on.
+    pub(crate) decided: Bytes,
+}
+
+/// The resource at `uri` in `view`, unless its source is off for `caller`.
+pub(crate) fn resource(
+    gateway: &Gateway,
+    caller: &Caller,
+    view: &View,
+    uri: &str,
+) -> Option<Resource> {
+    let catalogue = gateway.catalogue().current()?;
+    let content = catalogue.content();
+    let found = Named::Resource(uri.to_owned()).find(content, view)?;
+    let is_seen = view.has(content.source(&found.source)?);
+    let source = catalogue.source(&found.source).filter(|_| is_seen)?;
+    let facts = source.facts.get(&OfferKind::Resources)?;
+    source.switches.allow(caller).then(|| Resource {
+        decided: named(OfferKind::Resources, &found.own_name),
+        source: found.source,
+        own_uri: found.own_name,
+        facts: facts.clone(),
+    })
+}

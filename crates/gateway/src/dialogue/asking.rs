@@ -1,0 +1,156 @@
+//! How a client of an older version is asked, and its answers find the story that waits for them.
+//!
+//! ```text
+//!  story ─▶ request, with an id sealed for the session ─▶ client
+//!    ▲                                                      │ response, to any gateway
+//!    └── the mailbox, under what the id holds ◀── answered ─┘
+//! ```
+//!
+//! A response whose id opens for another session or caller is nobody's, and the second to one request changes nothing.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::future::try_join_all;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use serde_json::value::RawValue;
+use tokio::time::timeout;
+use wardgate_domain::{About, Caller};
+
+use super::Unanswered;
+use crate::Gateway;
+use crate::mcp::{Response, object, text_of};
+use crate::session::Purpose;
+use crate::store::LetterId;
+
+/// How long a client may take to answer what it is asked at once.
+const LEG: Duration = Duration::from_mins(10);
+
+/// One client of a session.
+pub(super) struct Respondent {
+    gateway: Arc<Gateway>,
+    caller: Arc<Caller>,
+    /// Names the session.
+    session: String,
+}
+
+impl fmt::Debug for Respondent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Respondent")
+            .field("session", &self.session)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What a client was asked at once: the keys under which answers are wanted, and what the ids hold.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Asked(Vec<(String, Nonce)>);
+
+type Nonce = [u8; 16];
+
+#[derive(Deserialize)]
+struct Request<'a> {
+    method: String,
+    #[serde(borrow, default)]
+    params: Option<&'a RawValue>,
+}
+
+/// What a client answered, as it is kept.
+#[derive(Serialize, Deserialize)]
+struct Kept {
+    /// None for an error.
+    result: Option<Box<RawValue>>,
+}
+
+impl Respondent {
+    pub(super) fn new(gateway: &Arc<Gateway>, caller: &Arc<Caller>, session: String) -> Self {
+        Self {
+            gateway: Arc::clone(gateway),
+            caller: Arc::clone(caller),
+            session,
+        }
+    }
+
+    /// Requests to say for `input_requests`, an MCP object of that name, and how to know the answers to them.
+    pub(super) fn requests(&self, input_requests: &str) -> Option<(Asked, Vec<String>)> {
+        let requests: BTreeMap<String, Request<'_>> = object(input_requests)?;
+        let (gateway, caller) = (&self.gateway, &self.caller);
+        let (mut asked, mut messages) = (Vec::new(), Vec::new());
+        for (key, Request { method, params }) in requests {
+            let nonce: Nonce = gateway.ambient().random();
+            let sealer = gateway.sealer();
+            let id = sealer.seal(Purpose::Question, caller, &self.session, &nonce)?;
+            let (id, method) = (Value::from(id), Value::from(method));
+            let params = params.map(|params| format!(r#","params":{params}"#));
+            let params = params.unwrap_or_default();
+            messages.push(format!(
+                r#"{{"jsonrpc":"2.0","id":{id},"method":{method}{params}}}"#
+            ));
+            asked.push((key, nonce));
+        }
+        Some((Asked(asked), messages))
+    }
+
+    /// Waits until this gateway is told to stop.
+    pub(super) async fn stopping(&self) {
+        self.gateway.listeners().draining().cancelled().await;
+    }
+
+    /// Waits for every answer: MCP `inputResponses`.
+    pub(super) async fn answers(&self, asked: &Asked) -> Result<Bytes, Unanswered> {
+        let answers = asked.0.iter().map(|(key, nonce)| async move {
+            let result = self.answer(*nonce).await?;
+            Ok((key.clone(), result))
+        });
+        let answers = timeout(LEG, try_join_all(answers)).await;
+        let answers = answers.map_err(|_| Unanswered::Late)??;
+        let answers: BTreeMap<String, Box<RawValue>> = answers.into_iter().collect();
+        let answers = serde_json::to_vec(&answers).map_err(|_| Unanswered::Refused)?;
+        Ok(answers.into())
+    }
+
+    async fn answer(&self, nonce: Nonce) -> Result<Box<RawValue>, Unanswered> {
+        let mailbox = self.gateway.mailbox();
+        let expected = mailbox.expect(letter(nonce));
+        let sealed = mailbox.receive(&expected).await;
+        let within = within(&self.session, nonce);
+        let kept = self.gateway.sealer().kept(&self.caller, &within, &sealed);
+        let kept: Option<Kept> = kept.and_then(|text| serde_json::from_slice(&text).ok());
+        kept.and_then(|kept| kept.result).ok_or(Unanswered::Refused)
+    }
+}
+
+/// A client answered something: whoever waits for it hears of it, wherever that is.
+pub(crate) async fn answered(
+    gateway: &Gateway,
+    caller: &Caller,
+    session: &str,
+    response: &Response<'_>,
+) {
+    let id = response.id.and_then(text_of).unwrap_or_default();
+    let sealer = gateway.sealer();
+    let Some(nonce) = sealer.open::<Nonce>(Purpose::Question, caller, session, &id) else {
+        return;
+    };
+    let result = response.result.filter(|raw| raw.get().starts_with('{'));
+    let kept = Kept {
+        result: result.map(ToOwned::to_owned),
+    };
+    let text = serde_json::to_vec(&kept).unwrap_or_default();
+    if let Some(sealed) = sealer.keep(caller, &within(session, nonce), &text) {
+        // A failure is told where it happens; the client is asked no second time.
+        let _ = gateway.mailbox().deliver(letter(nonce), sealed).await;
+    }
+}
+
+fn letter(nonce: Nonce) -> LetterId {
+    LetterId(About::new("answer").and(&nonce).digest())
+}
+
+fn within(session: &str, nonce: Nonce) -> String {
+    format!("{session}/answer/{:032x}", u128::from_be_bytes(nonce))
+}

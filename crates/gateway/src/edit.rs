@@ -1,0 +1,236 @@
+//! Changes to the text of a message that leave every other byte of it as it is.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::Range;
+
+use serde::Deserialize;
+use serde::de::{Deserializer, MapAccess, Visitor};
+use serde_json::value::RawValue;
+
+use crate::mcp::{object, present};
+
+/// What is read of an answer.
+#[derive(Deserialize)]
+pub(crate) struct Reply<'a> {
+    #[serde(borrow, default, deserialize_with = "present")]
+    pub(crate) result: Option<&'a RawValue>,
+}
+
+impl<'a> Reply<'a> {
+    pub(crate) fn read(message: &'a str) -> Option<Self> {
+        object(message)
+    }
+}
+
+/// `whole` with `new` in the place of `part`, which was read out of it by reference.
+pub(crate) fn replaced(whole: &str, part: &str, new: &str) -> String {
+    exchanged(whole, vec![(part, new.to_owned())])
+}
+
+/// The same of several parts, none of them within another.
+pub(crate) fn exchanged(whole: &str, parts: Vec<(&str, String)>) -> String {
+    let placed = parts
+        .into_iter()
+        .map(|(part, new)| (place(whole, part), new));
+    let mut placed: Vec<_> = placed.collect();
+    placed.sort_by_key(|(place, _)| place.start);
+    let mut text = String::with_capacity(whole.len());
+    let mut from = 0;
+    for (Range { start, end }, new) in placed {
+        text.push_str(&whole[from..start]);
+        text.push_str(&new);
+        from = end;
+    }
+    text.push_str(&whole[from..]);
+    text
+}
+
+/// The members of `_meta` that only the gateway writes begin so.
+const OWN: &str = "dev.wardgate/";
+
+/// Where members go into the `_meta` of an answer's result, found in one pass over it.
+pub(crate) enum Inlet {
+    /// There is no place for them.
+    None,
+    /// Here, as a `_meta` of their own.
+    New(usize),
+    /// Into the one that there is.
+    Into(Range<usize>),
+}
+
+/// The result has two `_meta`, and one of them could say what only the gateway says.
+#[derive(Debug)]
+pub(crate) struct TwoMetas;
+
+impl Inlet {
+    pub(crate) fn of(message: &str) -> Result<Self, TwoMetas> {
+        #[derive(Deserialize)]
+        struct Answer<'a> {
+            #[serde(borrow, default)]
+            result: Option<Outline<'a>>,
+        }
+        let answer: Option<Answer<'_>> = object(message);
+        let Some(outline) = answer.and_then(|answer| answer.result) else {
+            return Ok(Self::None);
+        };
+        Ok(match outline {
+            Outline { metas: 2.., .. } => return Err(TwoMetas),
+            Outline {
+                meta: Some(meta), ..
+            } if meta.get().starts_with('{') => Self::Into(place(message, meta.get())),
+            Outline { meta: Some(_), .. } => Self::None,
+            Outline {
+                last: Some(last), ..
+            } => Self::New(place(message, last.get()).end),
+            // An empty one.
+            Outline { .. } => match Reply::read(message).and_then(|reply| reply.result) {
+                Some(result) => Self::New(place(message, result.get()).start + 1),
+                None => Self::None,
+            },
+        })
+    }
+
+    /// Puts them in, and takes out what an upstream made up of the gateway's own.
+    pub(crate) fn put(self, message: &mut String, members: &str) {
+        match self {
+            Self::None => {}
+            Self::New(at) => {
+                let comma = if message[..at].ends_with('{') {
+                    ""
+                } else {
+                    ","
+                };
+                insert(message, at, &format!(r#"{comma}"_meta":{{{members}}}"#));
+            }
+            Self::Into(Range { start, end }) => {
+                if let Some(honest) = without_own(&message[start..end]) {
+                    message.replace_range(start..end, &honest);
+                }
+                let rest = message[start + 1..].trim_start();
+                let comma = if rest.starts_with('}') { "" } else { "," };
+                insert(message, start + 1, &format!("{members}{comma}"));
+            }
+        }
+    }
+}
+
+/// A long message has no room to spare: what grows by doubling would be held three times over.
+fn insert(message: &mut String, at: usize, new: &str) {
+    message.reserve_exact(new.len());
+    message.insert_str(at, new);
+}
+
+/// `meta` without what only the gateway writes, if there is any in it.
+fn without_own(meta: &str) -> Option<String> {
+    let mut members: BTreeMap<String, &RawValue> = object(meta)?;
+    let all = members.len();
+    members.retain(|name, _| !name.starts_with(OWN));
+    (members.len() < all)
+        .then(|| serde_json::to_string(&members).ok())
+        .flatten()
+}
+
+/// The members of a result, as far as a place among them is looked for.
+#[derive(Default)]
+struct Outline<'a> {
+    last: Option<&'a RawValue>,
+    meta: Option<&'a RawValue>,
+    metas: usize,
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Outline<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Reader;
+
+        impl<'de> Visitor<'de> for Reader {
+            type Value = Outline<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a JSON object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                #[derive(Deserialize)]
+                struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
+                let mut outline = Outline::default();
+                while let Some((Name(name), value)) = map.next_entry()? {
+                    outline.last = Some(value);
+                    if name == "_meta" {
+                        outline.meta = Some(value);
+                        outline.metas += 1;
+                    }
+                }
+                Ok(outline)
+            }
+        }
+
+        deserializer.deserialize_map(Reader)
+    }
+}
+
+fn place(whole: &str, part: &str) -> Range<usize> {
+    let start = part.as_ptr().addr() - whole.as_ptr().addr();
+    start..start + part.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with_meta(message: &str) -> String {
+        let inlet = Inlet::of(message).unwrap();
+        let mut message = message.to_owned();
+        inlet.put(&mut message, r#""k":1"#);
+        message
+    }
+
+    #[test]
+    fn members_are_added_and_every_other_byte_stays() {
+        let cases = [
+            (
+                r#"{"jsonrpc":"2.0", "id":1,"result":{ "a" : 1.10, "_meta" : {"x":1e2} },"z":0}"#,
+                r#"{"jsonrpc":"2.0", "id":1,"result":{ "a" : 1.10, "_meta" : {"k":1,"x":1e2} },"z":0}"#,
+            ),
+            (
+                r#"{"id":1,"result":{"_meta":{ }}}"#,
+                r#"{"id":1,"result":{"_meta":{"k":1 }}}"#,
+            ),
+            (
+                r#"{"id":1,"result":{}}"#,
+                r#"{"id":1,"result":{"_meta":{"k":1}}}"#,
+            ),
+            (
+                r#"{"id":1,"result":{"b":2}}"#,
+                r#"{"id":1,"result":{"b":2,"_meta":{"k":1}}}"#,
+            ),
+            (
+                r#"{"id":1,"result":{"_meta":{"dev.wardgate/a":1,"x":1.10,"dev.\u0077ardgate/b":2}}}"#,
+                r#"{"id":1,"result":{"_meta":{"k":1,"x":1.10}}}"#,
+            ),
+            (
+                r#"{"id":1,"result":{"_meta":{"dev.wardgate/a":1}}}"#,
+                r#"{"id":1,"result":{"_meta":{"k":1}}}"#,
+            ),
+        ];
+        for (before, after) in cases {
+            assert_eq!(with_meta(before), after);
+        }
+    }
+
+    #[test]
+    fn what_has_no_place_for_them_is_left_alone() {
+        for message in [
+            r#"{"id":1,"error":{"code":1}}"#,
+            r#"{"id":1,"result":[1]}"#,
+            r#"{"id":1,"result":{"_meta":null}}"#,
+            "[]",
+            "",
+        ] {
+            assert_eq!(with_meta(message), message);
+        }
+        let twice = r#"{"id":1,"result":{"_meta":{"dev.wardgate/a":1},"_m\u0065ta":{}}}"#;
+        assert!(Inlet::of(twice).is_err());
+    }
+}

@@ -1,0 +1,148 @@
+//! What one stream hears of the resources of sources.
+//!
+//! ```text
+//!   chosen:      named when the stream was opened ───────┐               ┌─ source: decide ─▶ watch ─▶ decide anew …
+//!   subscribed:  by requests of their own, kept for the ─┴▶ Sources ─────┼─ source
+//!                session in the gateway's store                          └─ source ─▶ Heard ─▶ the stream
+//! ```
+//!
+//! Nothing is watched but under permits to read it, and these last for seconds: whoever may no longer read a resource
+//! hears no more of it.
+
+mod source;
+mod sources;
+mod subscribed;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until};
+use tokio_util::task::AbortOnDropHandle;
+use wardgate_domain::{Caller, Digest};
+
+use self::sources::Sources;
+use super::SETTLE;
+use crate::Gateway;
+use crate::content::Offered;
+use crate::mcp::Post;
+use crate::view::View;
+
+pub(crate) use self::source::Watches;
+pub(crate) use self::subscribed::{Subscriber, Subscriptions, subscribe, unsubscribe};
+
+/// Who listens, and to what view of the catalogue.
+#[derive(Clone)]
+pub(crate) struct Listens {
+    pub(crate) gateway: Arc<Gateway>,
+    pub(crate) caller: Arc<Caller>,
+    pub(crate) client_ip: String,
+    pub(crate) view: View,
+}
+
+impl Listens {
+    /// What a stream hears that follows the subscriptions of that session; nothing where there are no resources. To a
+    /// client that was away everything counts as changed.
+    pub(crate) fn subscribed(
+        self,
+        session: Option<Digest>,
+        offered: Offered,
+        was_away: bool,
+    ) -> Option<Resources> {
+        let subscriber = Subscriber {
+            caller: Arc::clone(&self.caller),
+            session,
+        };
+        offered
+            .resources
+            .then(|| Resources::subscribed(self, subscriber, was_away))
+    }
+
+    pub(crate) fn of(gateway: &Arc<Gateway>, post: &Post) -> Self {
+        Self {
+            gateway: Arc::clone(gateway),
+            caller: Arc::clone(&post.caller),
+            client_ip: post.client_ip.clone(),
+            view: post.view.clone(),
+        }
+    }
+}
+
+/// URIs, as the client has them, of what changed and was not told yet.
+#[derive(Debug, Clone, Default)]
+struct Heard(Arc<watch::Sender<BTreeSet<String>>>);
+
+impl Heard {
+    fn add(&self, uris: impl IntoIterator<Item = String>) {
+        self.0.send_if_modified(|heard| {
+            let before = heard.len();
+            heard.extend(uris);
+            heard.len() > before
+        });
+    }
+}
+
+/// One stream's part.
+pub(crate) struct Resources {
+    heard: Heard,
+    news: watch::Receiver<BTreeSet<String>>,
+    _kept: Kept,
+    /// A word at most every [`SETTLE`].
+    silent_until: Instant,
+}
+
+/// What keeps on listening for the stream.
+enum Kept {
+    Chosen { _sources: Sources },
+    Subscribed { _task: AbortOnDropHandle<()> },
+}
+
+impl std::fmt::Debug for Resources {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Resources")
+    }
+}
+
+impl Resources {
+    /// Listens to the resources at `uris`, and says which of them it hears of.
+    pub(crate) async fn chosen(who: Listens, uris: BTreeSet<String>) -> (Self, BTreeSet<String>) {
+        let heard = Heard::default();
+        let mut sources = Sources::new(who, heard.clone());
+        let accepted = sources.set(uris, &BTreeSet::new()).await;
+        // What was not promised is not told later either.
+        sources.set(accepted.clone(), &BTreeSet::new()).await;
+        let kept = Kept::Chosen { _sources: sources };
+        (Self::kept(heard, kept), accepted)
+    }
+
+    /// Listens to what the session of `subscriber` is subscribed to, now and later.
+    fn subscribed(who: Listens, subscriber: Subscriber, was_away: bool) -> Self {
+        let heard = Heard::default();
+        let task = subscribed::keep(who, subscriber, was_away, heard.clone());
+        let task = AbortOnDropHandle::new(tokio::spawn(task));
+        Self::kept(heard, Kept::Subscribed { _task: task })
+    }
+
+    fn kept(heard: Heard, kept: Kept) -> Self {
+        Self {
+            news: heard.0.subscribe(),
+            heard,
+            _kept: kept,
+            silent_until: Instant::now(),
+        }
+    }
+
+    /// What changed, the next time that anything has. Given up before its end, nothing is lost.
+    pub(super) async fn next(&mut self) -> Vec<String> {
+        // The sender is held here, so waiting cannot fail.
+        let _ = self.news.wait_for(|heard| !heard.is_empty()).await;
+        sleep_until(self.silent_until).await;
+        let mut taken = BTreeSet::new();
+        self.heard.0.send_if_modified(|heard| {
+            taken = std::mem::take(heard);
+            false
+        });
+        self.silent_until = Instant::now() + SETTLE;
+        taken.into_iter().collect()
+    }
+}

@@ -1,0 +1,293 @@
+//! One source for one stream: which of its resources may be read is decided again and again, and those are watched.
+//!
+//! ```text
+//!   decide ─▶ permits ─▶ watch ─▶ changed, changed, … ─┐
+//!     ▲                                                │ three quarters of the shortest permit passed,
+//!     └────────────────────────────────────────────────┘ other rights or another catalogue, other wishes, the end
+//! ```
+//!
+//! The next watch is open before the last one ends, so that nothing is missed in between. Where it was not, what was
+//! watched before counts as changed.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::future::{pending, ready};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::stream::{self, BoxStream};
+use futures::{StreamExt, future::join_all};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+use wardgate_proto::common::v1::ErrorReason;
+use wardgate_rpc::client::{CallError, WatchResources};
+
+use super::{Heard, Listens};
+use crate::authority::{Authorization, Grant};
+use crate::content::{self, Resource};
+
+/// Watches of all streams together. A link carries only so many requests at a time.
+const MOST_WATCHES: usize = 512;
+
+/// Resources of one source that one stream can listen to.
+const MOST_RESOURCES: usize = 256;
+
+/// Decisions asked for at a time.
+const AT_ONCE: usize = 8;
+
+/// From a failure to the next attempt.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// From a change of rights or catalogue to the next decision: many changes take one.
+const SETTLE: Duration = Duration::from_millis(200);
+
+/// From the begin of a watch to the end of the one before, whose last words may be under way.
+const LINGER: Duration = Duration::from_secs(1);
+
+/// Nothing is decided more often.
+const SHORTEST: Duration = Duration::from_millis(500);
+
+/// How long nothing is decided anew where nothing may be read.
+const REMAINS_DENIED: Duration = Duration::from_secs(40);
+
+/// How long the tool-runner may take to say what is watched.
+const PATIENCE: Duration = Duration::from_secs(4);
+
+/// The places for watches.
+#[derive(Debug)]
+pub(crate) struct Watches(Arc<Semaphore>);
+
+impl Default for Watches {
+    fn default() -> Self {
+        Self(Arc::new(Semaphore::new(MOST_WATCHES)))
+    }
+}
+
+impl Watches {
+    fn take(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.0).try_acquire_owned().ok()
+    }
+}
+
+/// What is wanted of a source, by the URIs that the client has.
+#[derive(Debug, Clone)]
+pub(super) struct Wanted {
+    /// Counts the wishes.
+    pub(super) round: u64,
+    pub(super) uris: BTreeSet<String>,
+    /// Of these something may have gone unheard.
+    pub(super) late: BTreeSet<String>,
+}
+
+/// A resource that the caller may read, with the client's URI.
+struct Granted {
+    uri: String,
+    resource: Resource,
+    grant: Arc<Grant>,
+}
+
+type Told = BoxStream<'static, Result<Vec<String>, CallError>>;
+
+/// A watch under way.
+struct Open {
+    told: Told,
+    /// The client's URIs by the source's own.
+    watched: BTreeMap<String, String>,
+}
+
+/// Follows the source until nobody wants anything of it. `settled` is told what is watched, after each round.
+pub(super) async fn follow(
+    who: Listens,
+    source: String,
+    mut wanted: watch::Receiver<Wanted>,
+    settled: watch::Sender<(u64, BTreeSet<String>)>,
+    heard: Heard,
+) {
+    let Some(_place) = who.gateway.listeners().watches().take() else {
+        tracing::warn!("as many sources are watched as can be; one stream goes without");
+        return;
+    };
+    let mut changes = who.gateway.listeners().changes();
+    let mut follower = Follower {
+        who,
+        source,
+        heard,
+        open: None,
+        known: BTreeSet::new(),
+        unheard: BTreeSet::new(),
+        served: 0,
+    };
+    let mut afresh = false;
+    loop {
+        changes.mark_unchanged();
+        let wish = wanted.borrow_and_update().clone();
+        let next = match follower.decide_and_watch(&wish, afresh).await {
+            Ok(next) => {
+                settled.send_replace((wish.round, follower.watched()));
+                next
+            }
+            Err(error) => {
+                tracing::debug!(%error, "resources of a source cannot be watched now");
+                Instant::now() + RETRY
+            }
+        };
+        afresh = false;
+        tokio::select! {
+            changed = wanted.changed() => if changed.is_err() {
+                return;
+            },
+            _ = changes.changed() => sleep(SETTLE).await,
+            () = sleep_until(next) => afresh = true,
+            () = follower.hear() => sleep(SETTLE).await,
+        }
+    }
+}
+
+impl Listens {
+    /// Those of `wish`, resources of `source`, that the caller may read. With `afresh`, by no permit that is kept.
+    async fn decide(
+        &self,
+        source: &str,
+        wish: &Wanted,
+        afresh: bool,
+    ) -> Result<Vec<Granted>, CallError> {
+        let Listens {
+            gateway,
+            caller,
+            client_ip,
+            view,
+        } = self;
+        let found = wish.uris.iter().filter_map(|uri| {
+            let resource = content::resource(gateway, caller, view, uri)?;
+            (resource.source == source).then(|| (uri.clone(), resource))
+        });
+        let found: Vec<_> = found.take(MOST_RESOURCES).collect();
+        let authority = gateway.authority();
+        if let Some((_, resource)) = found.first().filter(|_| afresh) {
+            authority.forget(caller, &resource.facts);
+        }
+        let mut granted = Vec::new();
+        let mut rest = found.into_iter();
+        // The first alone: if its permit is for all of the source, the others take it.
+        let mut some: Vec<_> = rest.by_ref().take(1).collect();
+        while !some.is_empty() {
+            let decided = some.into_iter().map(async |(uri, resource)| {
+                let Resource { facts, decided, .. } = &resource;
+                let asked = authority.authorize(caller, facts, decided, client_ip);
+                Ok(match asked.await? {
+                    Authorization::Allowed(grant) => Some(Granted {
+                        uri,
+                        resource,
+                        grant,
+                    }),
+                    Authorization::Denied { .. } => None,
+                })
+            });
+            for decided in join_all(decided).await {
+                let decided: Result<_, CallError> = decided;
+                granted.extend(decided?);
+            }
+            some = rest.by_ref().take(AT_ONCE).collect();
+        }
+        Ok(granted)
+    }
+}
+
+struct Follower {
+    who: Listens,
+    source: String,
+    heard: Heard,
+    open: Option<Open>,
+    /// What was watched at any time, by the client's URIs.
+    known: BTreeSet<String>,
+    /// Those of them that are not heard of now.
+    unheard: BTreeSet<String>,
+    /// The last wish that was served.
+    served: u64,
+}
+
+impl Follower {
+    /// Decides what may be read, and watches that instead of what was watched. Gives when to decide again.
+    async fn decide_and_watch(
+        &mut self,
+        wish: &Wanted,
+        afresh: bool,
+    ) -> Result<Instant, CallError> {
+        let granted = self.who.decide(&self.source, wish, afresh).await?;
+        let now = self.who.gateway.ambient().now();
+        let left = granted.iter().map(|it| it.grant.expires_at.since(now));
+        let left = left.min().unwrap_or(REMAINS_DENIED);
+        match self.watch(granted).await {
+            Ok(open) => self.open = open,
+            // It is gone, or off for the caller.
+            Err(error) if error.reason() == ErrorReason::UnknownTool => self.open = None,
+            // Decided on what the source was before: at once decided anew.
+            Err(error) if error.reason() == ErrorReason::PermitRefused => {
+                return Ok(Instant::now() + SETTLE);
+            }
+            Err(error) => return Err(error),
+        }
+        let watched = self.watched();
+        self.known.retain(|uri| wish.uris.contains(uri));
+        let is_late = |uri: &&String| wish.round > self.served && wish.late.contains(*uri);
+        let missed = watched.iter();
+        let missed = missed.filter(|uri| self.unheard.contains(*uri) || is_late(uri));
+        self.heard.add(missed.cloned());
+        self.known.extend(watched.iter().cloned());
+        self.unheard = self.known.difference(&watched).cloned().collect();
+        self.served = wish.round;
+        Ok(Instant::now() + (left * 3 / 4).max(SHORTEST))
+    }
+
+    /// Watches these, and a little longer what was watched before.
+    async fn watch(&mut self, granted: Vec<Granted>) -> Result<Option<Open>, CallError> {
+        if granted.is_empty() {
+            return Ok(None);
+        }
+        let resources = granted.iter();
+        let resources = resources.map(|it| (it.resource.decided.clone(), &it.grant.permit));
+        let watch = WatchResources {
+            caller: &self.who.caller,
+            source: &self.source,
+            resources: resources.collect(),
+        };
+        let told = self.who.gateway.runner().watch_resources(watch).await?;
+        let mut told: Told = told.boxed();
+        let first = timeout(PATIENCE, told.next()).await;
+        let first: BTreeSet<String> = match first {
+            Ok(Some(first)) => first?.into_iter().collect(),
+            Ok(None) | Err(_) => BTreeSet::new(),
+        };
+        let watched = granted.into_iter();
+        let watched = watched.filter(|it| first.contains(&it.resource.own_uri));
+        if let Some(earlier) = self.open.take() {
+            let last_words = earlier.told.take_until(sleep(LINGER));
+            let last_words = last_words.filter(|told| ready(told.is_ok()));
+            told = stream::select(told, last_words).boxed();
+        }
+        Ok(Some(Open {
+            told,
+            watched: watched.map(|it| (it.resource.own_uri, it.uri)).collect(),
+        }))
+    }
+
+    /// Hears until the watch ends.
+    async fn hear(&mut self) {
+        while let Some(open) = &mut self.open {
+            let Some(Ok(uris)) = open.told.next().await else {
+                self.open = None;
+                self.unheard.clone_from(&self.known);
+                return;
+            };
+            let uris = uris.iter().filter_map(|own| open.watched.get(own));
+            self.heard.add(uris.cloned());
+        }
+        pending::<()>().await;
+    }
+
+    /// Those that are heard of, by the client's URIs.
+    fn watched(&self) -> BTreeSet<String> {
+        let open = self.open.iter();
+        open.flat_map(|open| open.watched.values().cloned())
+            .collect()
+    }
+}

@@ -1,0 +1,352 @@
+//! What clients before 2026-07-28 are subscribed to, by requests of their own: kept in the gateway's store, so that a
+//! stream at any replica follows it.
+//!
+//! ```text
+//!   subscribe at A ─▶ store ─┬─▶ streams of the session at A, at once: the answer waits for them
+//!                            └─▶ those at B, which looks every second; what changed meanwhile counts as changed
+//! ```
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use futures::future::join_all;
+use tokio::sync::watch;
+use tokio::time::{sleep, timeout};
+use wardgate_domain::{Caller, Digest};
+
+use super::sources::Sources;
+use super::{Heard, Listens};
+use crate::authority::Authorization;
+use crate::content;
+use crate::mcp::{Post, Version};
+use crate::reply::RpcError;
+use crate::session::{Purpose, Sealer};
+use crate::store::{Store, SubscriptionsId};
+
+/// Subscriptions of one session.
+const MOST: usize = 256;
+
+/// How often it is looked what other replicas wrote, and how far back.
+const LOOK: Duration = Duration::from_secs(1);
+const LOOK_BACK: Duration = Duration::from_secs(10);
+
+/// Attempts to write where others write too.
+const ATTEMPTS: usize = 8;
+
+/// How long an answer waits for the streams of its session.
+const PATIENCE: Duration = Duration::from_secs(4);
+
+/// What is in use is written again so often; unwritten for a day, it ends.
+const WRITE_AGAIN: Duration = Duration::from_hours(6);
+
+/// Whose subscriptions: those of a session of the caller's, or the caller's own.
+#[derive(Debug, Clone)]
+pub(crate) struct Subscriber {
+    pub(crate) caller: Arc<Caller>,
+    pub(crate) session: Option<Digest>,
+}
+
+impl Subscriber {
+    pub(crate) fn of(post: &Post) -> Self {
+        Self {
+            caller: Arc::clone(&post.caller),
+            session: post.session_digest(),
+        }
+    }
+
+    fn id(&self) -> SubscriptionsId {
+        let session = self.session.map(|digest| digest.as_bytes().to_vec());
+        let session = session.unwrap_or_default();
+        SubscriptionsId(Digest::of_parts([
+            self.caller.person().as_bytes().as_slice(),
+            session.as_slice(),
+        ]))
+    }
+}
+
+/// Those of everyone, and the streams here that follow them.
+pub(crate) struct Subscriptions {
+    store: Arc<Store>,
+    streams: Mutex<HashMap<SubscriptionsId, Vec<Arc<Stream>>>>,
+}
+
+/// A stream that follows the subscriptions of its session.
+#[derive(Debug, Default)]
+struct Stream {
+    news: watch::Sender<News>,
+    /// The revision that it follows.
+    followed: watch::Sender<i64>,
+}
+
+/// What is known of the newest subscriptions.
+#[derive(Debug, Clone, Copy, Default)]
+struct News {
+    revision: i64,
+    /// Some of it was written by another replica, a while ago.
+    is_late: bool,
+}
+
+/// What a session is subscribed to, as stored.
+struct Stored {
+    uris: BTreeSet<String>,
+    /// None where nothing was stored yet.
+    revision: Option<i64>,
+}
+
+impl Subscriptions {
+    pub(crate) fn new(store: Arc<Store>) -> Arc<Self> {
+        let subscriptions = Arc::new(Self {
+            store,
+            streams: Mutex::default(),
+        });
+        tokio::spawn(look(Arc::downgrade(&subscriptions)));
+        subscriptions
+    }
+
+    fn streams(&self) -> MutexGuard<'_, HashMap<SubscriptionsId, Vec<Arc<Stream>>>> {
+        self.streams.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn streams_of(&self, id: SubscriptionsId) -> Vec<Arc<Stream>> {
+        self.streams().get(&id).cloned().unwrap_or_default()
+    }
+
+    async fn read(&self, sealer: &Sealer, of: &Subscriber) -> Result<Stored, RpcError> {
+        let read = self.store.read_subscriptions(of.id()).await;
+        let read = read.map_err(|_| store_away())?;
+        let Some((sealed, revision)) = read else {
+            return Ok(Stored {
+                uris: BTreeSet::new(),
+                revision: None,
+            });
+        };
+        let sealed = String::from_utf8(sealed).unwrap_or_default();
+        // What cannot be opened any more is too old.
+        let uris = sealer.open(Purpose::Subscriptions, &of.caller, "", &sealed);
+        Ok(Stored {
+            uris: uris.unwrap_or_default(),
+            revision: Some(revision),
+        })
+    }
+
+    /// Makes of what is stored what `change` makes of it. Gives the revision.
+    async fn write(
+        &self,
+        sealer: &Sealer,
+        of: &Subscriber,
+        change: impl Fn(&mut BTreeSet<String>),
+    ) -> Result<i64, RpcError> {
+        for _ in 0..ATTEMPTS {
+            let Stored { mut uris, revision } = self.read(sealer, of).await?;
+            change(&mut uris);
+            let fits = uris.len() <= MOST;
+            let sealed = sealer.seal(Purpose::Subscriptions, &of.caller, "", &uris);
+            let sealed = sealed.filter(|_| fits).ok_or_else(too_many)?;
+            let owner = of.caller.person();
+            let written = self
+                .store
+                .write_subscriptions(of.id(), owner, sealed.into_bytes(), revision)
+                .await;
+            if let Some(revision) = written.map_err(|_| store_away())? {
+                return Ok(revision);
+            }
+        }
+        Err(store_away())
+    }
+
+    /// Tells the streams here, and waits until they follow.
+    async fn announce(&self, id: SubscriptionsId, revision: i64) {
+        let streams = self.streams_of(id);
+        let following = streams.iter().map(|stream| {
+            stream
+                .news
+                .send_modify(|news| news.revision = news.revision.max(revision));
+            let mut followed = stream.followed.subscribe();
+            async move {
+                // A stream that is gone, or whose sources are slow, is waited for no longer.
+                let follows = followed.wait_for(|followed| *followed >= revision);
+                let _ = timeout(PATIENCE, follows).await;
+            }
+        });
+        join_all(following).await;
+    }
+}
+
+/// Subscribes the session to the resource at `uri`, if the caller may read it and its source tells of changes.
+pub(crate) async fn subscribe(
+    who: &Listens,
+    subscriber: &Subscriber,
+    uri: String,
+    version: Version,
+) -> Result<(), RpcError> {
+    let Listens {
+        gateway,
+        caller,
+        client_ip,
+        view,
+    } = who;
+    let unknown = || RpcError::unknown_resource(version);
+    let resource = content::resource(gateway, caller, view, &uri).ok_or_else(unknown)?;
+    let authority = gateway.authority();
+    let asked = authority.authorize(caller, &resource.facts, &resource.decided, client_ip);
+    match asked.await {
+        Ok(Authorization::Allowed(_)) => {}
+        Ok(Authorization::Denied { .. }) => return Err(unknown()),
+        Err(_) => return Err(RpcError::policy_away()),
+    }
+    // Listened to from here on, so that its source is asked but once.
+    let mut trial = Sources::new(who.clone(), Heard::default());
+    let accepted = trial.set([uri.clone()].into(), &BTreeSet::new()).await;
+    if !accepted.contains(&uri) {
+        let error = RpcError::invalid_params(
+            "the source of this resource does not tell of its changes, or cannot now",
+        );
+        return Err(error.because("not_watched"));
+    }
+    let subscriptions = gateway.subscriptions();
+    let add = |uris: &mut BTreeSet<String>| {
+        uris.insert(uri.clone());
+    };
+    let written = subscriptions
+        .write(gateway.sealer(), subscriber, add)
+        .await?;
+    subscriptions.announce(subscriber.id(), written).await;
+    Ok(())
+}
+
+/// Ends that; to be subscribed to it is not needed.
+pub(crate) async fn unsubscribe(
+    who: &Listens,
+    subscriber: &Subscriber,
+    uri: &str,
+) -> Result<(), RpcError> {
+    let gateway = &who.gateway;
+    let subscriptions = gateway.subscriptions();
+    let remove = |uris: &mut BTreeSet<String>| {
+        uris.remove(uri);
+    };
+    let written = subscriptions
+        .write(gateway.sealer(), subscriber, remove)
+        .await?;
+    subscriptions.announce(subscriber.id(), written).await;
+    Ok(())
+}
+
+/// Listens to what a session is subscribed to, as long as its stream is open.
+pub(super) async fn keep(who: Listens, subscriber: Subscriber, was_away: bool, heard: Heard) {
+    let gateway = Arc::clone(&who.gateway);
+    let following = Following::begin(gateway.subscriptions(), &subscriber);
+    let mut news = following.stream.news.subscribe();
+    let mut changes = gateway.listeners().changes();
+    let mut sources = Sources::new(who, heard);
+    let mut before: Option<BTreeSet<String>> = None;
+    loop {
+        changes.mark_unchanged();
+        news.mark_unchanged();
+        let mut is_late = false;
+        following.stream.news.send_if_modified(|news| {
+            is_late = std::mem::take(&mut news.is_late);
+            false
+        });
+        let read = gateway.subscriptions().read(gateway.sealer(), &subscriber);
+        let Ok(Stored { uris, revision }) = read.await else {
+            sleep(LOOK).await;
+            continue;
+        };
+        let late = match &before {
+            Some(before) if is_late => uris.difference(before).cloned().collect(),
+            None if was_away => uris.clone(),
+            _ => BTreeSet::new(),
+        };
+        sources.set(uris.clone(), &late).await;
+        before = Some(uris);
+        following
+            .stream
+            .followed
+            .send_replace(revision.unwrap_or_default());
+        tokio::select! {
+            _ = news.changed() => {}
+            _ = changes.changed() => sleep(LOOK).await,
+            () = sleep(WRITE_AGAIN) => {
+                let written = gateway.subscriptions().write(gateway.sealer(), &subscriber, |_| ());
+                // Another attempt is made before it ends.
+                let _ = written.await;
+            }
+        }
+    }
+}
+
+/// A stream among those that are told, until dropped.
+struct Following {
+    subscriptions: Arc<Subscriptions>,
+    id: SubscriptionsId,
+    stream: Arc<Stream>,
+}
+
+impl Following {
+    fn begin(subscriptions: &Arc<Subscriptions>, of: &Subscriber) -> Self {
+        let stream = Arc::new(Stream::default());
+        let mut streams = subscriptions.streams();
+        let own = streams.entry(of.id()).or_default();
+        own.push(Arc::clone(&stream));
+        Self {
+            subscriptions: Arc::clone(subscriptions),
+            id: of.id(),
+            stream,
+        }
+    }
+}
+
+impl Drop for Following {
+    fn drop(&mut self) {
+        let mut streams = self.subscriptions.streams();
+        if let Some(own) = streams.get_mut(&self.id) {
+            own.retain(|stream| !Arc::ptr_eq(stream, &self.stream));
+            if own.is_empty() {
+                streams.remove(&self.id);
+            }
+        }
+    }
+}
+
+/// Looks what other replicas wrote, as long as anyone here may care.
+async fn look(subscriptions: Weak<Subscriptions>) {
+    loop {
+        sleep(LOOK).await;
+        let Some(subscriptions) = subscriptions.upgrade() else {
+            return;
+        };
+        if subscriptions.streams().is_empty() {
+            continue;
+        }
+        // A failure is told where it happens.
+        let written = subscriptions.store.subscriptions_since(LOOK_BACK).await;
+        for (id, revision) in written.unwrap_or_default() {
+            for stream in subscriptions.streams_of(id) {
+                stream.news.send_if_modified(|news| {
+                    let is_new = revision > news.revision;
+                    if is_new {
+                        *news = News {
+                            revision,
+                            is_late: true,
+                        };
+                    }
+                    is_new
+                });
+            }
+        }
+    }
+}
+
+fn store_away() -> RpcError {
+    RpcError::internal(
+        "store_unavailable",
+        "Subscriptions cannot be kept now. Try again later.",
+    )
+}
+
+fn too_many() -> RpcError {
+    RpcError::invalid_params("there are too many subscriptions: unsubscribe from some")
+        .because("too_many_subscriptions")
+}

@@ -1,0 +1,163 @@
+//! Scopes: what a token must have been given for an operation, beside what the policy says of its holder.
+//!
+//! A scope is what a person lets a client ask for, a right is what the person has. Both must be there. The policy is
+//! asked first: a client is told of scopes only for what its user may do, so a 403 shows no tool that a list would not,
+//! and nobody is asked to consent to what would be refused all the same.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use wardgate_domain::{OfferKind, ToolFacts};
+use wardgate_edge::Scopes;
+
+use crate::Gateway;
+use crate::reply::RpcError;
+
+/// Which scopes operations need. Without any, tokens need none.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ScopesConfig {
+    /// What every token needs.
+    pub required: Vec<String>,
+    /// What a method needs besides, by its name, such as `tools/call`.
+    pub methods: BTreeMap<String, Vec<String>>,
+    /// What the call of a tool needs besides that may write.
+    pub writes: Vec<String>,
+    /// What the use of a tool, prompt or resource needs besides, by a tag of it or of its source.
+    pub tags: BTreeMap<String, Vec<String>>,
+    /// Scopes that a scope includes, each of which may include others.
+    pub includes: BTreeMap<String, Vec<String>>,
+}
+
+impl ScopesConfig {
+    /// Checks that each is written as RFC 6749 §3.3 has it; gives the one that is not.
+    pub(crate) fn validate(&self) -> Result<(), &str> {
+        let lists = [&self.methods, &self.tags, &self.includes];
+        let in_lists = lists.into_iter().flat_map(BTreeMap::values);
+        let named = in_lists.chain([&self.required, &self.writes]).flatten();
+        let mut all = named.chain(self.includes.keys());
+        let plain = |byte: u8| byte.is_ascii_graphic() && byte != b'"' && byte != b'\\';
+        let bad = all.find(|scope| scope.is_empty() || !scope.bytes().all(plain));
+        bad.map_or(Ok(()), |scope| Err(scope))
+    }
+
+    /// Which of `needed` count as held by whoever holds `held`: all or not.
+    fn are_held(&self, needed: &BTreeSet<&str>, held: &Scopes) -> bool {
+        let mut have: BTreeSet<&str> = held.iter().collect();
+        let mut new: Vec<&str> = have.iter().copied().collect();
+        while let Some(scope) = new.pop() {
+            let included = self.includes.get(scope).into_iter().flatten();
+            new.extend(included.map(String::as_str).filter(|it| have.insert(it)));
+        }
+        needed.is_subset(&have)
+    }
+}
+
+/// What the token of a request is good for, and at which resource.
+#[derive(Debug, Clone)]
+pub(crate) struct Access {
+    scopes: Arc<Scopes>,
+    /// The URL of the resource's metadata.
+    metadata: Arc<str>,
+}
+
+impl Access {
+    pub(crate) fn new(scopes: Arc<Scopes>, metadata: String) -> Self {
+        Self {
+            scopes,
+            metadata: metadata.into(),
+        }
+    }
+
+    /// To the resource at all.
+    pub(crate) fn enter(&self, rules: &ScopesConfig) -> Result<(), RpcError> {
+        self.has(rules, rules.required.iter())
+    }
+
+    /// To a method.
+    pub(crate) fn ask(&self, gateway: &Gateway, method: &str) -> Result<(), RpcError> {
+        let rules = &gateway.config.scopes;
+        let of_method = rules.methods.get(method).into_iter().flatten();
+        self.has(rules, of_method.chain(&rules.required))
+    }
+
+    /// To what a method uses, by a caller whom the policy lets use it.
+    pub(crate) fn apply(
+        &self,
+        gateway: &Gateway,
+        method: &str,
+        facts: &ToolFacts,
+    ) -> Result<(), RpcError> {
+        let rules = &gateway.config.scopes;
+        let of_method = rules.methods.get(method).into_iter().flatten();
+        let of_tags = facts.tags.iter().filter_map(|tag| rules.tags.get(tag));
+        let may_write = facts.kind == OfferKind::Tool && !facts.read_only;
+        let of_writes = rules.writes.iter().filter(|_| may_write);
+        let of_use = of_method.chain(of_tags.flatten()).chain(of_writes);
+        self.has(rules, of_use.chain(&rules.required))
+    }
+
+    fn has<'a>(
+        &self,
+        rules: &ScopesConfig,
+        needed: impl Iterator<Item = &'a String>,
+    ) -> Result<(), RpcError> {
+        let needed: BTreeSet<&str> = needed.map(String::as_str).collect();
+        if needed.is_empty() || rules.are_held(&needed, &self.scopes) {
+            return Ok(());
+        }
+        let needed: Vec<&str> = needed.into_iter().collect();
+        Err(RpcError::insufficient_scope(
+            &needed.join(" "),
+            &self.metadata,
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rules(written: serde_json::Value) -> ScopesConfig {
+        serde_json::from_value(written).unwrap()
+    }
+
+    fn holding(scopes: &str) -> Access {
+        let scopes = scopes.split(' ').map(ToOwned::to_owned).collect();
+        Access::new(Arc::new(scopes), "https://mcp.example/metadata".to_owned())
+    }
+
+    #[test]
+    fn a_scope_counts_as_those_it_includes_whatever_leads_back() {
+        let rules = rules(serde_json::json!({
+            "required": ["read"],
+            "includes": { "admin": ["write"], "write": ["read", "admin"], "other": [] },
+        }));
+        for good in ["read", "write", "admin", "other read"] {
+            holding(good).enter(&rules).unwrap();
+        }
+        for bad in ["", "other", "rea", "Read"] {
+            let refused = holding(bad).enter(&rules).unwrap_err();
+            assert_eq!(refused.reason(), "insufficient_scope", "{bad}");
+        }
+    }
+
+    #[test]
+    fn whoever_needs_none_is_asked_for_none() {
+        holding("").enter(&ScopesConfig::default()).unwrap();
+    }
+
+    #[test]
+    fn a_scope_that_no_challenge_could_carry_is_named() {
+        for bad in ["", "a b", "a\"b", "a\\b", "ä"] {
+            for written in [
+                serde_json::json!({ "required": [bad] }),
+                serde_json::json!({ "tags": { "any": [bad] } }),
+                serde_json::json!({ "includes": { bad: [] } }),
+            ] {
+                assert_eq!(rules(written).validate(), Err(bad));
+            }
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! What one gateway learnt that another may wait for: a client's answer to what it was asked, a cancellation.
+//!
+//! Whoever knows the id of a letter can fetch it; ids are random or keyed, and what is in a letter is sealed.
+
+use std::time::Duration;
+
+use super::{Store, StoreError};
+use wardgate_domain::Digest;
+
+/// How long a letter waits to be fetched.
+const KEPT: Duration = Duration::from_hours(1);
+
+/// Letters looked through at once.
+const MOST: i64 = 1_000;
+
+const POST: &str = "
+    INSERT INTO gateway.letter (id, sealed, posted_at, expires_at) VALUES ($1, $2, $3, $4)
+    ON CONFLICT (id) DO NOTHING";
+
+const FETCH: &str = "SELECT sealed FROM gateway.letter WHERE id = $1";
+
+const SINCE: &str = "
+    SELECT id FROM gateway.letter WHERE posted_at >= $1 ORDER BY posted_at DESC LIMIT $2";
+
+pub(super) const SWEEP: &str = "
+    DELETE FROM gateway.letter WHERE id IN
+        (SELECT id FROM gateway.letter WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2)";
+
+/// The name of a letter, for whoever writes and whoever waits for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct LetterId(pub(crate) Digest);
+
+impl Store {
+    /// Leaves a letter; false where there is one of this id, which stays.
+    pub(crate) async fn post_letter(
+        &self,
+        id: LetterId,
+        sealed: Vec<u8>,
+    ) -> Result<bool, StoreError> {
+        let now = self.now();
+        let values = [
+            id.0.as_bytes()[..].into(),
+            sealed.as_slice().into(),
+            now.as_micros().into(),
+            now.plus(KEPT).as_micros().into(),
+        ];
+        Ok(self.execute(POST, values).await? == 1)
+    }
+
+    /// The letter of this id.
+    pub(crate) async fn fetch_letter(&self, id: LetterId) -> Result<Option<Vec<u8>>, StoreError> {
+        let found = self.rows(FETCH, [id.0.as_bytes()[..].into()]).await?;
+        Ok(found.into_iter().next().map(|(sealed,)| sealed))
+    }
+
+    /// Those that were left in the last `age`, the newest if they are very many.
+    pub(crate) async fn letters_since(&self, age: Duration) -> Result<Vec<LetterId>, StoreError> {
+        let since = self.now().minus(age).as_micros();
+        let found: Vec<(Vec<u8>,)> = self.rows(SINCE, [since.into(), MOST.into()]).await?;
+        let ids = found.into_iter().filter_map(|(id,)| {
+            let bytes: [u8; 32] = id.try_into().ok()?;
+            Some(LetterId(Digest::from_bytes(bytes)))
+        });
+        Ok(ids.collect())
+    }
+}

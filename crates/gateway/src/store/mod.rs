@@ -1,0 +1,217 @@
+//! What gateways must remember across requests, restarts and replicas, in SQLite or PostgreSQL.
+//!
+//! ```text
+//!   used ids      what may be used once                        true exactly once, over all replicas
+//!   sessions      of clients before 2026-07-28                 gone when they end or lie idle
+//!   streams       answers as events, for Last-Event-ID         gone after an hour, or for newer ones
+//!   letters       what one replica learnt and another awaits   gone after an hour
+//!   subscriptions of clients before 2026-07-28                 gone when unused for a day
+//! ```
+//!
+//! Whatever a client was told, asked or said comes sealed and is stored so. No operation takes longer than [`LIMIT`].
+//! What fails here ends no call by itself: a gateway without its store has no sessions, and lets nothing be used that
+//! may be used once.
+
+mod database;
+mod letters;
+mod postgres;
+mod sessions;
+mod sqlite;
+mod streams;
+mod subscriptions;
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use metrics::counter;
+use tokio::sync::OnceCell;
+use wardgate_domain::{Ambient, Timestamp};
+use wardgate_store::{Address, MigrationError, NotAStore};
+use wardgate_telemetry::names;
+
+use database::{Database, Value};
+
+pub(crate) use letters::LetterId;
+pub(crate) use sessions::{Held, SessionId};
+pub(crate) use streams::{Kept, ReplicaId, State, StreamId, Written};
+pub(crate) use subscriptions::SubscriptionsId;
+
+/// How long one operation may take.
+const LIMIT: Duration = Duration::from_secs(2);
+
+/// Expired entries removed at once, of each kind.
+const SWEEP: i64 = 200;
+
+/// How often expired entries are removed.
+const SWEEP_EVERY: Duration = Duration::from_mins(1);
+
+const USE: &str =
+    "INSERT INTO gateway.used (id, expires_at) VALUES ($1, $2) ON CONFLICT (id) DO NOTHING";
+
+const SWEEP_USED: &str = "
+    DELETE FROM gateway.used WHERE id IN
+        (SELECT id FROM gateway.used WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2)";
+
+/// Why the store did not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum StoreError {
+    /// The setting names no store.
+    #[error("gateway.store must be given as `sqlite:PATH` or `postgres://…`")]
+    UnknownStore,
+    /// The store was written by a newer program.
+    #[error(
+        "gateway.store has schema version {found}, this program knows {known}; use the newer program"
+    )]
+    NewerSchema {
+        /// Version of the store.
+        found: i64,
+        /// Newest version this program knows.
+        known: usize,
+    },
+    /// The database does not answer, or says no.
+    #[error("gateway.store cannot be used now; try again later")]
+    Database(#[from] sqlx::Error),
+    /// The database takes too long.
+    #[error("gateway.store does not answer in time; try again later")]
+    Late,
+}
+
+impl From<NotAStore> for StoreError {
+    fn from(NotAStore: NotAStore) -> Self {
+        Self::UnknownStore
+    }
+}
+
+impl From<MigrationError> for StoreError {
+    fn from(error: MigrationError) -> Self {
+        match error {
+            MigrationError::Newer { found, known } => Self::NewerSchema { found, known },
+            MigrationError::Database(error) => error.into(),
+        }
+    }
+}
+
+/// The store.
+pub(crate) struct Store {
+    address: Address,
+    database: Database,
+    migrated: OnceCell<()>,
+    ambient: Ambient,
+}
+
+impl Store {
+    /// The store at `sqlite:PATH` or `postgres://…`. A file is there or never will be; a server may come later.
+    pub(crate) async fn open(url: &str, ambient: Ambient) -> Result<Arc<Self>, StoreError> {
+        let address: Address = url.parse()?;
+        let store = Arc::new(Self {
+            database: Database::new(&address),
+            address,
+            migrated: OnceCell::new(),
+            ambient,
+        });
+        match store.database().await {
+            Err(error @ StoreError::NewerSchema { .. }) => return Err(error),
+            Err(error) if matches!(store.address, Address::Sqlite(_)) => return Err(error),
+            Err(_) | Ok(_) => {}
+        }
+        tokio::spawn(sweep(Arc::downgrade(&store)));
+        Ok(store)
+    }
+
+    /// True exactly once for each id, over all replicas, and forgotten after `until`.
+    pub(crate) async fn once(&self, id: [u8; 16], until: Timestamp) -> Result<bool, StoreError> {
+        let values = [id[..].into(), until.as_micros().into()];
+        Ok(self.execute(USE, values).await? == 1)
+    }
+
+    /// The database, brought to the schema this program knows.
+    async fn database(&self) -> Result<&Database, StoreError> {
+        let migrated = self.migrated.get_or_try_init(|| async {
+            let migrated = within(self.database.migrate().boxed()).await;
+            if let Err(error) = &migrated {
+                self.tell(error);
+            }
+            migrated
+        });
+        migrated.await?;
+        Ok(&self.database)
+    }
+
+    async fn execute<const N: usize>(
+        &self,
+        statement: &'static str,
+        values: [Value; N],
+    ) -> Result<u64, StoreError> {
+        let database = self.database().await?;
+        self.told(within(database.execute(statement, values).boxed()).await)
+    }
+
+    async fn rows<T: database::Row, const N: usize>(
+        &self,
+        statement: &'static str,
+        values: [Value; N],
+    ) -> Result<Vec<T>, StoreError> {
+        let database = self.database().await?;
+        self.told(within(database.rows(statement, values).boxed()).await)
+    }
+
+    fn told<T>(&self, done: Result<T, StoreError>) -> Result<T, StoreError> {
+        done.inspect_err(|error| self.tell(error))
+    }
+
+    fn tell(&self, error: &StoreError) {
+        counter!(names::GATEWAY_STORE_FAILURES).increment(1);
+        let cause = error as &dyn std::error::Error;
+        tracing::warn!(store = %self.address, cause, "the gateway's store cannot be used");
+    }
+
+    /// Removes what has expired, a bounded number of entries of each kind; true when there may be more.
+    async fn sweep(&self) -> Result<bool, StoreError> {
+        let now = self.ambient.now();
+        let mut most = 0;
+        for statement in [
+            SWEEP_USED,
+            sessions::SWEEP,
+            streams::SWEEP,
+            streams::SWEEP_REPLICAS,
+            letters::SWEEP,
+            subscriptions::SWEEP,
+        ] {
+            let bounds = [now.as_micros().into(), SWEEP.into()];
+            most = most.max(self.execute(statement, bounds).await?);
+        }
+        Ok(most == SWEEP.unsigned_abs())
+    }
+
+    fn now(&self) -> Timestamp {
+        self.ambient.now()
+    }
+}
+
+/// Waits at most [`LIMIT`], whatever the database does.
+async fn within<T>(work: BoxFuture<'_, Result<T, StoreError>>) -> Result<T, StoreError> {
+    tokio::time::timeout(LIMIT, work)
+        .await
+        .unwrap_or(Err(StoreError::Late))
+}
+
+/// Sweeps from time to time, as long as the store lives.
+async fn sweep(store: Weak<Store>) {
+    loop {
+        tokio::time::sleep(SWEEP_EVERY).await;
+        // Bounded: what is left waits for the next time. A failure is told where it happens.
+        for _ in 0..50 {
+            let Some(store) = store.upgrade() else {
+                return;
+            };
+            if !matches!(store.sweep().await, Ok(true)) {
+                break;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,476 @@
+use futures::future::join_all;
+use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection, SqliteConnection};
+use tempfile::TempDir;
+use wardgate_domain::{Clock, Digest, SystemEntropy};
+
+use super::sessions::{EACH, IDLE};
+use super::streams::ALIVE;
+use super::*;
+
+mod subscriptions;
+
+/// A database of one test's own.
+enum TestDatabase {
+    Sqlite { dir: TempDir },
+    Postgres { server: String, name: String },
+}
+
+impl TestDatabase {
+    /// One of each kind that is there. SQLite always is, PostgreSQL where `WARDGATE_TEST_POSTGRES` says.
+    async fn each() -> Vec<Self> {
+        let dir = TempDir::new().unwrap();
+        let mut databases = vec![Self::Sqlite { dir }];
+        let Ok(server) = std::env::var("WARDGATE_TEST_POSTGRES") else {
+            let message = "set WARDGATE_TEST_POSTGRES to a server's URL";
+            assert!(std::env::var("CI").is_err(), "{message}");
+            eprintln!("cases are skipped: {message}");
+            return databases;
+        };
+        let random = u64::from_be_bytes(Ambient::system().random());
+        let name = format!("wardgate_test_{random:x}");
+        let mut connection = PgConnection::connect(&server).await.unwrap();
+        let create = AssertSqlSafe(format!("CREATE DATABASE {name}"));
+        connection.execute(create).await.unwrap();
+        databases.push(Self::Postgres { server, name });
+        databases
+    }
+
+    fn url(&self) -> String {
+        match self {
+            Self::Sqlite { dir } => format!("sqlite:{}", dir.path().join("gateway.db").display()),
+            Self::Postgres { server, name } => {
+                let (base, _) = server.rsplit_once('/').unwrap();
+                format!("{base}/{name}")
+            }
+        }
+    }
+
+    /// The one whole number that `sql` gives, of tables with the schema before them.
+    async fn number(&self, sql: &str) -> i64 {
+        let url = self.url();
+        match self {
+            Self::Sqlite { .. } => {
+                let sql = AssertSqlSafe(sql.replace("gateway.", ""));
+                let mut connection = SqliteConnection::connect(&url).await.unwrap();
+                let number = sqlx::query_scalar(sql).fetch_one(&mut connection).await;
+                number.unwrap()
+            }
+            Self::Postgres { .. } => {
+                let sql = AssertSqlSafe(sql.to_owned());
+                let mut connection = PgConnection::connect(&url).await.unwrap();
+                let number = sqlx::query_scalar(sql).fetch_one(&mut connection).await;
+                number.unwrap()
+            }
+        }
+    }
+
+    async fn execute(&self, sql: &str) {
+        let url = self.url();
+        match self {
+            Self::Sqlite { .. } => {
+                let sql = AssertSqlSafe(sql.replace("gateway.", ""));
+                let mut connection = SqliteConnection::connect(&url).await.unwrap();
+                connection.execute(sqlx::raw_sql(sql)).await.unwrap();
+            }
+            Self::Postgres { .. } => {
+                let sql = AssertSqlSafe(sql.to_owned());
+                let mut connection = PgConnection::connect(&url).await.unwrap();
+                connection.execute(sqlx::raw_sql(sql)).await.unwrap();
+            }
+        }
+    }
+}
+
+impl Drop for TestDatabase {
+    fn drop(&mut self) {
+        let Self::Postgres { server, name } = self else {
+            return;
+        };
+        let (url, sql) = (server.clone(), format!("DROP DATABASE {name} WITH (FORCE)"));
+        // A test may end in a panic, on a runtime that ends with it.
+        let dropping = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .unwrap();
+            runtime.block_on(async {
+                let mut connection = PgConnection::connect(&url).await?;
+                connection.execute(AssertSqlSafe(sql)).await
+            })
+        });
+        let _ = dropping.join();
+    }
+}
+
+struct SetClock(std::sync::atomic::AtomicI64);
+
+impl SetClock {
+    fn advance(&self, by: Duration) {
+        let micros = i64::try_from(by.as_micros()).unwrap();
+        self.0
+            .fetch_add(micros, std::sync::atomic::Ordering::SeqCst);
+    }
+}
+
+impl Clock for SetClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_micros(self.0.load(std::sync::atomic::Ordering::SeqCst))
+    }
+}
+
+/// Two gateways' views of one store, and the clock they share.
+struct Two {
+    one: Arc<Store>,
+    other: Arc<Store>,
+    clock: Arc<SetClock>,
+    database: TestDatabase,
+}
+
+async fn each() -> Vec<Two> {
+    let mut all = Vec::new();
+    for database in TestDatabase::each().await {
+        let clock = Arc::new(SetClock(1_800_000_000_000_000.into()));
+        let ambient = Ambient::new(clock.clone(), Arc::new(SystemEntropy));
+        let url = database.url();
+        let (one, other) = tokio::join!(
+            Store::open(&url, ambient.clone()),
+            Store::open(&url, ambient.clone())
+        );
+        all.push(Two {
+            one: one.unwrap(),
+            other: other.unwrap(),
+            clock,
+            database,
+        });
+    }
+    all
+}
+
+const SESSION: SessionId = SessionId([1; 16]);
+const STREAM: StreamId = StreamId([2; 16]);
+const MINE: ReplicaId = ReplicaId([3; 16]);
+const OTHERS: ReplicaId = ReplicaId([4; 16]);
+
+fn owner() -> Digest {
+    Digest::of(b"owner")
+}
+
+fn texts(kept: &Kept) -> Vec<&[u8]> {
+    kept.events.iter().map(|(_, text)| &text[..]).collect()
+}
+
+/// A session with a stream that this replica writes.
+async fn streaming(store: &Store) {
+    store.begin_session(SESSION, owner()).await.unwrap();
+    store.beat(MINE).await.unwrap();
+    let opened = store.open_stream(STREAM, SESSION, MINE, b"request").await;
+    assert!(opened.unwrap());
+}
+
+async fn read(store: &Store, after: i64) -> Kept {
+    let kept = store.read_stream(STREAM, SESSION, after).await.unwrap();
+    kept.expect("there is such a stream")
+}
+
+#[tokio::test]
+async fn what_is_no_store_is_refused_without_repeating_it() {
+    for url in ["", "sqlite:", "mysql://u:canary@h/d", "postgres://[canary"] {
+        let error = Store::open(url, Ambient::system()).await.err().unwrap();
+        assert!(matches!(error, StoreError::UnknownStore), "{url}");
+        assert!(!format!("{error} {error:?}").contains("canary"));
+    }
+}
+
+#[tokio::test]
+async fn a_file_that_cannot_be_made_and_a_newer_store_are_refused_at_once() {
+    let nowhere = Store::open("sqlite:/nowhere/at/all.sqlite", Ambient::system()).await;
+    assert!(matches!(nowhere.err(), Some(StoreError::Database(_))));
+    for two in each().await {
+        let newer = match two.database {
+            TestDatabase::Sqlite { .. } => "PRAGMA user_version = 9",
+            TestDatabase::Postgres { .. } => "UPDATE gateway.schema_version SET version = 9",
+        };
+        two.database.execute(newer).await;
+        let refused = Store::open(&two.database.url(), Ambient::system()).await;
+        let newer = matches!(
+            refused.err(),
+            Some(StoreError::NewerSchema { found: 9, .. })
+        );
+        assert!(newer);
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_never_answers_is_given_up_in_time() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("postgres://u@{}/d", listener.local_addr().unwrap());
+    let store = Store::open(&url, Ambient::system()).await.unwrap();
+    let began = std::time::Instant::now();
+    assert!(
+        store
+            .once([1; 16], Timestamp::from_seconds(1))
+            .await
+            .is_err()
+    );
+    assert!(began.elapsed() < LIMIT * 2, "{:?}", began.elapsed());
+}
+
+#[tokio::test]
+async fn of_all_who_use_an_id_at_all_replicas_one_is_the_first() {
+    for two in each().await {
+        let until = two.one.now().plus(Duration::from_secs(60));
+        for round in 0..5 {
+            let used = [&two.one, &two.other].into_iter().cycle().take(16);
+            let used = join_all(used.map(|store| store.once([round; 16], until))).await;
+            let first = used.into_iter().filter(|used| *used.as_ref().unwrap());
+            assert_eq!(first.count(), 1);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_session_is_known_to_every_replica_but_to_its_owner_alone_until_it_ends() {
+    for two in each().await {
+        two.one.begin_session(SESSION, owner()).await.unwrap();
+        let held = two.other.visit_session(SESSION, owner()).await.unwrap();
+        assert_eq!(held, Some(Held { log_level: None }));
+        let stranger = Digest::of(b"stranger");
+        let found = two.other.visit_session(SESSION, stranger).await.unwrap();
+        assert_eq!(found, None);
+        two.other.set_log_level(SESSION, "error").await.unwrap();
+        let held = two.one.visit_session(SESSION, owner()).await.unwrap();
+        assert_eq!(held.unwrap().log_level.as_deref(), Some("error"));
+        two.other.end_session(SESSION).await.unwrap();
+        let held = two.one.visit_session(SESSION, owner()).await.unwrap();
+        assert_eq!(held, None);
+    }
+}
+
+#[tokio::test]
+async fn a_session_lasts_while_it_is_used_and_an_hour_longer() {
+    for two in each().await {
+        two.one.begin_session(SESSION, owner()).await.unwrap();
+        for _ in 0..3 {
+            two.clock
+                .advance(IDLE.saturating_sub(Duration::from_secs(1)));
+            let held = two.other.visit_session(SESSION, owner()).await.unwrap();
+            assert!(held.is_some());
+        }
+        two.clock.advance(IDLE);
+        let held = two.one.visit_session(SESSION, owner()).await.unwrap();
+        assert_eq!(held, None);
+        two.one.sweep().await.unwrap();
+        let left = two.database.number("SELECT count(*) FROM gateway.session");
+        assert_eq!(left.await, 0);
+    }
+}
+
+#[tokio::test]
+async fn with_too_many_sessions_of_an_owner_the_one_unused_for_longest_ends() {
+    for two in each().await {
+        let id = |number: i64| {
+            let mut id = [0; 16];
+            id[..8].copy_from_slice(&number.to_be_bytes());
+            SessionId(id)
+        };
+        let others = Digest::of(b"another owner");
+        two.one.begin_session(SESSION, others).await.unwrap();
+        for number in 0..EACH {
+            two.one.begin_session(id(number), owner()).await.unwrap();
+        }
+        two.clock.advance(Duration::from_mins(2));
+        let first = two.one.visit_session(id(0), owner()).await.unwrap();
+        assert!(first.is_some());
+        two.one.begin_session(id(EACH), owner()).await.unwrap();
+        let count = "SELECT count(*) FROM gateway.session";
+        assert_eq!(two.database.number(count).await, EACH + 1);
+        for still in [id(0), id(EACH)] {
+            let held = two.one.visit_session(still, owner()).await.unwrap();
+            assert!(held.is_some());
+        }
+        let held = two.one.visit_session(SESSION, others).await.unwrap();
+        assert!(held.is_some());
+    }
+}
+
+#[tokio::test]
+async fn the_newest_stream_of_get_is_the_one_that_listens() {
+    for two in each().await {
+        two.one.begin_session(SESSION, owner()).await.unwrap();
+        let (first, second) = ([7; 16], [8; 16]);
+        two.one.listen_in_session(SESSION, first).await.unwrap();
+        assert!(two.one.listens_in_session(SESSION, first).await.unwrap());
+        two.other.listen_in_session(SESSION, second).await.unwrap();
+        assert!(!two.one.listens_in_session(SESSION, first).await.unwrap());
+        assert!(two.one.listens_in_session(SESSION, second).await.unwrap());
+        two.one.end_session(SESSION).await.unwrap();
+        assert!(!two.one.listens_in_session(SESSION, second).await.unwrap());
+    }
+}
+
+#[tokio::test]
+async fn what_a_replica_wrote_another_reads_to_the_end() {
+    for two in each().await {
+        streaming(&two.one).await;
+        let events = [b"1".to_vec(), b"2".to_vec()];
+        let written = two.one.write_stream(STREAM, MINE, 0, &events, false).await;
+        assert_eq!(written.unwrap(), Written::Kept);
+        let kept = read(&two.other, 1).await;
+        assert_eq!(texts(&kept), [b"2"]);
+        assert_eq!(
+            (kept.state, &kept.request[..]),
+            (State::GoesOn, &b"request"[..])
+        );
+        let last = [b"3".to_vec()];
+        two.one
+            .write_stream(STREAM, MINE, 2, &last, true)
+            .await
+            .unwrap();
+        let kept = read(&two.other, 0).await;
+        assert_eq!(texts(&kept), [b"1", b"2", b"3"]);
+        assert_eq!(kept.state, State::Ended);
+        let more = two.one.write_stream(STREAM, MINE, 3, &last, true).await;
+        assert_eq!(more.unwrap(), Written::Gone);
+        let other_session = SessionId([9; 16]);
+        let kept = two.other.read_stream(STREAM, other_session, 0).await;
+        assert!(kept.unwrap().is_none());
+    }
+}
+
+#[tokio::test]
+async fn a_long_stream_is_read_page_by_page() {
+    for two in each().await {
+        streaming(&two.one).await;
+        let events = vec![b"x".to_vec(); 40];
+        two.one
+            .write_stream(STREAM, MINE, 0, &events, true)
+            .await
+            .unwrap();
+        let (mut after, mut pages) = (0, 0);
+        loop {
+            let kept = read(&two.other, after).await;
+            after = kept.events.last().map_or(after, |(position, _)| *position);
+            pages += 1;
+            if kept.state == State::Ended {
+                break;
+            }
+            assert_eq!(kept.state, State::GoesOn);
+        }
+        assert_eq!((after, pages), (40, 3));
+    }
+}
+
+#[tokio::test]
+async fn a_stream_of_a_replica_that_is_gone_goes_to_one_of_the_others() {
+    for two in each().await {
+        streaming(&two.one).await;
+        let stories = two.one.wait_in_stream(STREAM, MINE, Some(b"story")).await;
+        assert_eq!(stories.unwrap(), Written::Kept);
+        two.other.beat(OTHERS).await.unwrap();
+        let early = two.other.take_over_stream(STREAM, OTHERS).await.unwrap();
+        assert!(early.is_none(), "{early:?}");
+        two.clock.advance(ALIVE + Duration::from_secs(1));
+        two.other.beat(OTHERS).await.unwrap();
+        assert_eq!(read(&two.other, 0).await.state, State::Orphaned);
+        let third = ReplicaId([5; 16]);
+        let (one, other) = tokio::join!(
+            two.other.take_over_stream(STREAM, OTHERS),
+            two.one.take_over_stream(STREAM, third)
+        );
+        // The third says nothing of being alive, so that what it took can be taken again.
+        let taken = one.unwrap().or(other.unwrap()).unwrap();
+        assert_eq!(
+            (taken.waiting.as_deref(), taken.position),
+            (Some(&b"story"[..]), 0)
+        );
+        let late = [b"late".to_vec()];
+        let written = two.one.write_stream(STREAM, MINE, 0, &late, true).await;
+        assert_eq!(written.unwrap(), Written::Gone);
+        let waits = two.one.wait_in_stream(STREAM, MINE, None).await;
+        assert_eq!(waits.unwrap(), Written::Gone);
+    }
+}
+
+#[tokio::test]
+async fn what_is_not_kept_any_more_is_told_from_what_ended() {
+    for two in each().await {
+        streaming(&two.one).await;
+        two.one.give_up_stream(STREAM).await.unwrap();
+        assert_eq!(read(&two.other, 0).await.state, State::Broken);
+        two.clock.advance(Duration::from_hours(2));
+        let kept = two.other.read_stream(STREAM, SESSION, 0).await.unwrap();
+        assert!(kept.is_none());
+    }
+}
+
+#[tokio::test]
+async fn streams_end_with_their_session_and_the_oldest_go_for_the_newest() {
+    for two in each().await {
+        streaming(&two.one).await;
+        let large = [vec![0; 12 << 20]];
+        two.one
+            .write_stream(STREAM, MINE, 0, &large, true)
+            .await
+            .unwrap();
+        for number in 10..13_u8 {
+            let stream = StreamId([number; 16]);
+            let opened = two.one.open_stream(stream, SESSION, MINE, b"r").await;
+            assert!(opened.unwrap());
+            two.one
+                .write_stream(stream, MINE, 0, &large, true)
+                .await
+                .unwrap();
+        }
+        let newest = StreamId([20; 16]);
+        two.one
+            .open_stream(newest, SESSION, MINE, b"r")
+            .await
+            .unwrap();
+        let streams = "SELECT count(*) FROM gateway.stream";
+        assert_eq!(two.database.number(streams).await, 3);
+        assert_eq!(
+            two.database
+                .number("SELECT count(*) FROM gateway.event")
+                .await,
+            2
+        );
+        two.one.end_session(SESSION).await.unwrap();
+        assert_eq!(two.database.number(streams).await, 0);
+        let opened = two.one.open_stream(STREAM, SESSION, MINE, b"r").await;
+        assert!(!opened.unwrap());
+    }
+}
+
+#[tokio::test]
+async fn the_first_letter_of_an_id_stays_and_is_found_at_every_replica() {
+    for two in each().await {
+        let id = LetterId(Digest::of(b"letter"));
+        assert_eq!(two.other.fetch_letter(id).await.unwrap(), None);
+        assert!(two.one.post_letter(id, b"first".to_vec()).await.unwrap());
+        assert!(!two.other.post_letter(id, b"second".to_vec()).await.unwrap());
+        let found = two.other.fetch_letter(id).await.unwrap();
+        assert_eq!(found.as_deref(), Some(&b"first"[..]));
+        let recent = Duration::from_secs(10);
+        assert_eq!(two.other.letters_since(recent).await.unwrap(), [id]);
+        two.clock.advance(Duration::from_secs(11));
+        assert_eq!(two.other.letters_since(recent).await.unwrap(), []);
+    }
+}
+
+#[tokio::test]
+async fn what_expired_is_swept_a_bounded_number_at_once() {
+    for two in each().await {
+        let until = two.one.now();
+        for number in 0..SWEEP + 10 {
+            let mut id = [0; 16];
+            id[..8].copy_from_slice(&number.to_be_bytes());
+            two.one.once(id, until).await.unwrap();
+        }
+        let later = until.plus(Duration::from_secs(1));
+        two.one.once([0xff; 16], later).await.unwrap();
+        assert!(two.one.sweep().await.unwrap());
+        assert!(!two.one.sweep().await.unwrap());
+        let left = two.database.number("SELECT count(*) FROM gateway.used");
+        assert_eq!(left.await, 1);
+    }
+}

@@ -1,0 +1,483 @@
+//! The story that calls of tools and uses of prompts and resources share: find → authorise → intent → run → outcome →
+//! release.
+//!
+//! ```text
+//!   decide ──▶ run ──▶ a result ─────────────────────────────────┐
+//!     ▲         ▲  └─▶ what it waits for                         ├─▶ outcome on record ─▶ answer
+//!     │         │       ├ an older client is asked here, and on ─┤
+//!     │         └───────┘                                        │
+//!     └── a modern one comes back with `requestState` ◀── asked ─┘
+//! ```
+//!
+//! What is run, and how its result is written, each [`Work`] says.
+
+mod onward;
+mod pending;
+mod stop;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use serde_json::value::RawValue;
+use tokio::time::sleep;
+use tracing::{Instrument, Span};
+use wardgate_domain::{CallFacts, Caller, Digest, Event, Outcome, Receipt, Status, ToolFacts};
+use wardgate_rpc::client::{InputRequired, ResultFacts, Resumption};
+use wardgate_telemetry::{names, trace_context};
+
+use crate::Gateway;
+use crate::authority::{Authorization, Grant};
+use crate::catalogue::{self, Index};
+use crate::dialogue::{self, Asked, Audience, Dialogue, Questions, Terms, Unanswered};
+use crate::mcp::{Request, Version};
+use crate::reply::{Answer, RpcError, call_meta};
+use crate::scopes::Access;
+use crate::stages::stage;
+use crate::view::View;
+
+use self::onward::Onward;
+pub(crate) use self::onward::{Comer, go_on};
+use self::pending::{Pending, Resumed};
+pub(crate) use self::stop::{Ran, Stop};
+
+/// How often one call may ask its client for something.
+const MOST_ROUNDS: usize = 8;
+
+/// How long what only wants to be called again waits for it.
+const PACE: Duration = Duration::from_millis(250);
+
+/// Who wants something.
+#[derive(Debug)]
+pub(crate) struct Asker {
+    /// The JSON-RPC id, as written.
+    pub(crate) id: Box<RawValue>,
+    pub(crate) version: Version,
+    pub(crate) caller: Arc<Caller>,
+    pub(crate) client_ip: String,
+    pub(crate) view: View,
+    /// What the token is good for.
+    pub(crate) access: Access,
+}
+
+/// What is wanted.
+pub(crate) trait Work: Send + Sync + Sized + 'static {
+    type Target: Target;
+    type Given: Given;
+
+    /// How the record says that there is no such thing.
+    const UNKNOWN: &'static str;
+
+    /// Of MCP.
+    fn method(&self) -> &'static str;
+
+    /// What it is of; none where nobody offers that, or not in this view.
+    fn find(&self, catalogue: &Index, view: &View) -> Option<Self::Target>;
+
+    /// What the policy decides on.
+    fn arguments(&self, target: &Self::Target) -> Bytes;
+
+    /// What else the request must say of `target`. Only who may have it learns of that.
+    fn check(&self, _target: &Self::Target) -> Result<(), Stop> {
+        Ok(())
+    }
+
+    /// Method, name and arguments: what is asked for again belongs to the same. None of what never asks.
+    fn matter(&self) -> Option<(&'static str, &str, &[u8])>;
+
+    /// Runs it, or the next leg of it.
+    fn run(
+        story: &mut Story<Self>,
+        target: &Self::Target,
+        grant: &Grant,
+        resumption: Option<Resumption>,
+    ) -> impl Future<Output = Result<End<Self::Given>, Ran>> + Send;
+
+    /// What another gateway needs to go on with it while it waits for its client; none for what then has to end.
+    fn pack(&self) -> Option<String> {
+        None
+    }
+
+    /// Counts and tells how it ended.
+    fn report(&self, outcome: &Outcome);
+
+    /// Lets out what was given. It needs the receipt.
+    fn release(story: &Story<Self>, receipt: Receipt, given: &Self::Given) -> Answer;
+
+    /// What its client hears of `stop` in words of its own.
+    fn stopped(_story: &Story<Self>, _receipt: Receipt, _stop: &Stop) -> Option<Answer> {
+        None
+    }
+
+    /// What may not be known of is answered like what there is not.
+    fn not_there(&self, version: Version) -> RpcError;
+}
+
+/// What a wish was found to be of.
+pub(crate) trait Target: Send + Sync {
+    fn facts(&self) -> &ToolFacts;
+    fn is_on(&self, caller: &Caller) -> bool;
+    /// Who asks, where it asks the client for something.
+    fn label(&self) -> &str;
+}
+
+/// What came of it.
+pub(crate) trait Given: Send {
+    fn facts(&self) -> &ResultFacts;
+    /// Of what is released.
+    fn digest(&self) -> Option<Digest>;
+}
+
+/// How a run ends, or a leg of it.
+#[derive(Debug)]
+pub(crate) enum End<G> {
+    Given(G),
+    InputRequired(InputRequired),
+}
+
+/// How it ends for the client.
+enum Ending<G> {
+    Given(G),
+    /// A modern client is asked to come back.
+    Asks {
+        questions: Questions,
+        state: String,
+        facts: ResultFacts,
+    },
+}
+
+/// A wish on its way.
+pub(crate) struct Story<W> {
+    pub(crate) gateway: Arc<Gateway>,
+    pub(crate) asker: Asker,
+    pub(crate) work: W,
+    pub(crate) dialogue: Dialogue,
+    /// What the record is to hear of.
+    pub(crate) facts: CallFacts,
+    /// The record knows that it may have begun.
+    intended: bool,
+    resumed: Resumed,
+}
+
+/// Tells the story of `work` to its recorded end. Gives what the client gets first, which is all of it where nothing is
+/// said before the answer.
+pub(crate) async fn tell<W: Work>(
+    gateway: &Arc<Gateway>,
+    request: &Request<'_>,
+    (asker, terms): (Asker, Terms),
+    (facts, span): (CallFacts, Span),
+    work: W,
+) -> Result<Answer, RpcError> {
+    let call_id = facts.call_id;
+    let resumed = match work.matter().filter(|_| asker.version.is_modern()) {
+        Some(matter) => Resumed::of(gateway, &asker, matter, request)?,
+        None => Resumed::default(),
+    };
+    trace_context::adopt(&span, &terms.trace);
+    let (dialogue, answer) = dialogue::open(terms);
+    let mut story = Story {
+        gateway: Arc::clone(gateway),
+        asker,
+        work,
+        dialogue,
+        facts,
+        intended: false,
+        resumed,
+    };
+    let story = async move {
+        let answer = story.end().await;
+        story.dialogue.answer(answer).await;
+    };
+    // Its own task: whoever hangs up, the record is written.
+    gateway.stories.spawn(story.instrument(span));
+    Ok(answer.await.unwrap_or_else(|_| {
+        let error = RpcError::internal("panic", "Internal error.").of_call(call_id, None);
+        Answer::error(Some(request.id), &error)
+    }))
+}
+
+fn unanswered(unanswered: Unanswered) -> Stop {
+    match unanswered {
+        Unanswered::Cancelled => Stop::Cancelled,
+        unanswered => Stop::Unanswered(unanswered),
+    }
+}
+
+impl<W: Work> Story<W> {
+    /// The story, top to bottom.
+    async fn end(&mut self) -> Answer {
+        let started = Instant::now();
+        // What cannot be recorded is not even begun.
+        if !self.gateway.trail().is_ready() {
+            return self.not_recorded(&Stop::NotRecorded);
+        }
+        let decided = match self.decide().await {
+            Ok(decided) => self.resumed.use_up(&self.gateway).await.map(|()| decided),
+            Err(stop) => Err(stop),
+        };
+        let may_write = matches!(&decided, Ok((target, _)) if !target.facts().read_only);
+        // The intent of what may write is on record before it runs.
+        let intended = if may_write {
+            self.intend().await
+        } else {
+            Ok(())
+        };
+        let ending = match (intended, decided) {
+            (Ok(()), Ok((target, grant))) => self.run_legs(&target, grant).await,
+            (Ok(()), Err(stop)) | (Err(stop), _) => Err(stop),
+        };
+        // A record that did not take the intent would not take the outcome either.
+        if let Err(stop @ Stop::NotRecorded) = &ending {
+            return self.not_recorded(stop);
+        }
+        let outcome = self.outcome(&ending, started.elapsed());
+        self.work.report(&outcome);
+        match self.gateway.trail().append(Event::Outcome(outcome)).await {
+            Ok(receipt) => self.release(receipt, ending),
+            Err(_) if may_write => self.not_recorded(&Stop::Lost),
+            Err(_) => self.not_recorded(&Stop::NotRecorded),
+        }
+    }
+
+    /// Finds what is wanted, and what the policy says of that.
+    async fn decide(&mut self) -> Result<(W::Target, Arc<Grant>), Stop> {
+        let (kind, message) = catalogue::NOT_KNOWN;
+        let catalogue = self.gateway.catalogue().current();
+        let catalogue = catalogue.ok_or(Stop::Failed { kind, message })?;
+        let target = self.work.find(&catalogue, &self.asker.view);
+        let target = target.ok_or(Stop::Unknown)?;
+        let facts = target.facts();
+        self.facts.tool = Some(facts.name.clone());
+        self.facts.definition_digest = Some(facts.definition_digest);
+        Span::current().record(names::TOOL, facts.name.as_str());
+        if !target.is_on(&self.asker.caller) {
+            return Err(Stop::Disabled);
+        }
+        let grant = self.authorize(&target).await?;
+        self.work.check(&target)?;
+        let access = &self.asker.access;
+        let applied = access.apply(&self.gateway, self.work.method(), target.facts());
+        applied.map_err(Stop::Scope)?;
+        Ok((target, grant))
+    }
+
+    async fn authorize(&mut self, target: &W::Target) -> Result<Arc<Grant>, Stop> {
+        let started = Instant::now();
+        let Asker {
+            caller, client_ip, ..
+        } = &self.asker;
+        let arguments = self.work.arguments(target);
+        let authority = self.gateway.authority();
+        let asked = authority.authorize(caller, target.facts(), &arguments, client_ip);
+        let answer = asked.await;
+        stage("authorize", started.elapsed());
+        match answer {
+            Ok(Authorization::Allowed(grant)) => {
+                self.facts.decided(&grant.decision);
+                self.facts.permit_id = Some(grant.permit_id);
+                Ok(grant)
+            }
+            Ok(Authorization::Denied {
+                decision,
+                reason,
+                visible,
+            }) => {
+                self.facts.decided(&decision);
+                Err(Stop::Denied {
+                    reason,
+                    decision: decision.id,
+                    visible,
+                })
+            }
+            Err(error) => {
+                tracing::warn!(%error, "the policy service did not decide");
+                Err(Stop::Failed {
+                    kind: "policy_unavailable",
+                    message: "The call could not be decided. Try again later.",
+                })
+            }
+        }
+    }
+
+    /// Puts on record, once, that the call is about to do what cannot be taken back: to run what may write, or to let
+    /// out a word before its outcome.
+    pub(crate) async fn intend(&mut self) -> Result<(), Stop> {
+        if !self.intended {
+            let intent = Event::Intent(self.facts.clone());
+            let appended = self.gateway.trail().append(intent).await;
+            appended.map_err(|_| Stop::NotRecorded)?;
+            self.intended = true;
+        }
+        Ok(())
+    }
+
+    /// Runs leg after leg: each ends where the client is waited for.
+    async fn run_legs(
+        &mut self,
+        target: &W::Target,
+        mut grant: Arc<Grant>,
+    ) -> Result<Ending<W::Given>, Stop> {
+        let Resumed {
+            mut resumption,
+            awaited,
+            rounds,
+            ..
+        } = std::mem::take(&mut self.resumed);
+        if let Some(awaited) = awaited {
+            let responses = self.dialogue.answers(&awaited.asked).await;
+            resumption = Some(Resumption {
+                state: awaited.state,
+                responses: responses.map_err(unanswered)?,
+            });
+        }
+        for round in rounds + 1..=MOST_ROUNDS + 1 {
+            let waits = match self.run(target, &mut grant, resumption).await? {
+                End::Given(given) => return Ok(Ending::Given(given)),
+                End::InputRequired(_) if round > MOST_ROUNDS => break,
+                End::InputRequired(waits) => waits,
+            };
+            let version = self.asker.version;
+            let capabilities = self.dialogue.capabilities();
+            let audience = Audience {
+                version,
+                capabilities: capabilities.as_deref(),
+                // Where there is one server alone, nobody takes it for another.
+                label: Some(target.label()).filter(|_| !self.asker.view.has_own_names()),
+                ambient: self.gateway.ambient(),
+            };
+            let questions = Questions::read(&waits.requests, audience)?;
+            if version.is_modern() {
+                return self.ask_to_come_back(questions, waits, round);
+            }
+            let responses = if questions.is_empty() {
+                sleep(PACE).await;
+                Bytes::from_static(b"{}")
+            } else {
+                // What it is asked leaves before the outcome.
+                self.intend().await?;
+                let work = self.work.pack();
+                let onward = |asked: &Asked| {
+                    let client_ip = &self.asker.client_ip;
+                    let onward = Onward::new((work?, client_ip), asked, &waits.state, round);
+                    serde_json::to_vec(&onward).ok()
+                };
+                let asked = self.dialogue.ask(questions.as_json(), onward).await;
+                asked.map_err(unanswered)?
+            };
+            resumption = Some(Resumption {
+                state: waits.state,
+                responses,
+            });
+            // It may have waited for long.
+            grant = self.authorize(target).await?;
+        }
+        Err(Stop::Failed {
+            kind: "too_many_rounds",
+            message: "It asks for input again and again.",
+        })
+    }
+
+    async fn run(
+        &mut self,
+        target: &W::Target,
+        grant: &mut Arc<Grant>,
+        resumption: Option<Resumption>,
+    ) -> Result<End<W::Given>, Stop> {
+        let started = Instant::now();
+        let mut ran = W::run(self, target, grant, resumption.clone()).await;
+        if let Err(Ran::PermitRefused) = ran {
+            // The definition or the keys changed since the permit was kept: decide anew, once.
+            let authority = self.gateway.authority();
+            authority.forget(&self.asker.caller, target.facts());
+            *grant = self.authorize(target).await?;
+            ran = W::run(self, target, grant, resumption).await;
+        }
+        stage("run", started.elapsed());
+        let end = ran?;
+        let facts = match &end {
+            End::Given(given) => given.facts(),
+            End::InputRequired(waits) => &waits.facts,
+        };
+        for (name, spent) in &facts.stages {
+            stage(&format!("run.{name}"), *spent);
+        }
+        Ok(end)
+    }
+
+    fn ask_to_come_back(
+        &self,
+        questions: Questions,
+        waits: InputRequired,
+        rounds: usize,
+    ) -> Result<Ending<W::Given>, Stop> {
+        let pending = Pending::new(&self.gateway, questions.keys(), &waits.state, rounds);
+        let matter = self.work.matter();
+        let state = matter.and_then(|matter| pending.seal(&self.gateway, &self.asker, matter));
+        Ok(Ending::Asks {
+            questions,
+            state: state.ok_or(Stop::BAD_QUESTIONS)?,
+            facts: waits.facts,
+        })
+    }
+
+    /// What the record says of an ending.
+    fn outcome(&self, ending: &Result<Ending<W::Given>, Stop>, duration: Duration) -> Outcome {
+        let (status, reason, facts, result_digest) = match ending {
+            Ok(Ending::Given(given)) => {
+                let facts = given.facts();
+                let (status, reason) = (facts.status, facts.error_kind.as_str());
+                (status, reason, Some(facts), given.digest())
+            }
+            Ok(Ending::Asks {
+                questions, facts, ..
+            }) => {
+                let digest = Digest::of(questions.as_json().as_bytes());
+                (Status::Ok, "input_required", Some(facts), Some(digest))
+            }
+            Err(Stop::Unknown) => (Status::UnknownTool, W::UNKNOWN, None, None),
+            Err(stop) => {
+                let (status, reason) = stop.on_record();
+                (status, reason, None, None)
+            }
+        };
+        Outcome {
+            call: self.facts.clone(),
+            status,
+            reason: reason.to_owned(),
+            rows: facts.map_or(0, |facts| facts.rows),
+            rows_withheld: facts.map_or(0, |facts| facts.rows_withheld),
+            fields_redacted: facts.map_or(0, |facts| facts.fields_redacted),
+            phi: facts.is_some_and(|facts| facts.phi),
+            result_digest,
+            duration,
+        }
+    }
+
+    /// Lets the ending out. It needs the receipt.
+    fn release(&self, receipt: Receipt, ending: Result<Ending<W::Given>, Stop>) -> Answer {
+        let (id, call_id) = (&self.asker.id, self.facts.call_id);
+        let stop = match ending {
+            Ok(Ending::Given(given)) => return W::release(self, receipt, &given),
+            Ok(Ending::Asks {
+                questions, state, ..
+            }) => {
+                let meta = call_meta(call_id, receipt);
+                return Answer::input_required(id, &questions, &state, &meta);
+            }
+            Err(stop) => stop,
+        };
+        W::stopped(self, receipt, &stop).unwrap_or_else(|| {
+            let error = stop.error(|| self.work.not_there(self.asker.version));
+            Answer::error(Some(id), &error.of_call(call_id, Some(receipt)))
+        })
+    }
+
+    fn not_recorded(&self, stop: &Stop) -> Answer {
+        metrics::counter!(names::TOOL_CALLS, "status" => "not_recorded").increment(1);
+        let error = stop.error(|| self.work.not_there(self.asker.version));
+        let error = error
+            .because("not_durable")
+            .of_call(self.facts.call_id, None);
+        Answer::error(Some(&self.asker.id), &error)
+    }
+}

@@ -1,0 +1,161 @@
+//! The ids of events: each says, to gateways alone, which event of which stream of which session it is.
+
+use std::time::Duration;
+
+use axum::http::HeaderMap;
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use wardgate_domain::Caller;
+
+use super::Session;
+use crate::Gateway;
+use crate::dialogue::event;
+use crate::mcp::Version;
+use crate::reply::RpcError;
+use crate::session::Purpose;
+use crate::store::StreamId;
+
+/// Names the last event that a client heard.
+const LAST_EVENT_ID: &str = "last-event-id";
+
+/// How long a client that lost its stream waits before it asks for the rest.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// Where a client was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Place {
+    /// In a stream of changes.
+    #[serde(rename = "l")]
+    Listening,
+    /// After so many events of an answer.
+    #[serde(rename = "a")]
+    Answer([u8; 16], i64),
+}
+
+impl Place {
+    pub(super) fn in_answer(stream: StreamId, position: i64) -> Self {
+        Self::Answer(stream.0, position)
+    }
+
+    /// As an event id. None does not happen: it is short.
+    pub(super) fn seal(
+        self,
+        gateway: &Gateway,
+        caller: &Caller,
+        session: &Session,
+    ) -> Option<String> {
+        let within = session.name();
+        gateway
+            .sealer()
+            .seal(Purpose::Event, caller, &within, &self)
+    }
+
+    /// Where the client says it was, if it says so.
+    pub(super) fn of_headers(
+        gateway: &Gateway,
+        caller: &Caller,
+        session: &Session,
+        headers: &HeaderMap,
+    ) -> Result<Option<Self>, RpcError> {
+        let Some(named) = headers.get(LAST_EVENT_ID) else {
+            return Ok(None);
+        };
+        let within = session.name();
+        let place = named
+            .to_str()
+            .ok()
+            .and_then(|text| gateway.sealer().open(Purpose::Event, caller, &within, text));
+        place.map(Some).ok_or_else(RpcError::unknown_event)
+    }
+}
+
+/// An event as the store keeps it.
+pub(super) fn seal_event(
+    gateway: &Gateway,
+    caller: &Caller,
+    session: &Session,
+    (stream, position): (StreamId, i64),
+    message: &str,
+) -> Option<Vec<u8>> {
+    let within = within(session, stream, position);
+    gateway.sealer().keep(caller, &within, message.as_bytes())
+}
+
+pub(super) fn open_event(
+    gateway: &Gateway,
+    caller: &Caller,
+    session: &Session,
+    (stream, position): (StreamId, i64),
+    sealed: &[u8],
+) -> Option<String> {
+    let within = within(session, stream, position);
+    let message = gateway.sealer().kept(caller, &within, sealed)?;
+    String::from_utf8(message).ok()
+}
+
+/// The id of the request that a stream answers, as the store keeps it.
+pub(super) fn seal_request(
+    gateway: &Gateway,
+    caller: &Caller,
+    session: &Session,
+    stream: StreamId,
+    id: &RawValue,
+) -> Option<Vec<u8>> {
+    seal_event(gateway, caller, session, (stream, 0), id.get())
+}
+
+pub(super) fn open_request(
+    gateway: &Gateway,
+    caller: &Caller,
+    session: &Session,
+    stream: StreamId,
+    sealed: &[u8],
+) -> Option<Box<RawValue>> {
+    let id = open_event(gateway, caller, session, (stream, 0), sealed)?;
+    RawValue::from_string(id).ok()
+}
+
+/// What a story waits for, as the store keeps it.
+pub(super) fn seal_story(
+    gateway: &Gateway,
+    caller: &Caller,
+    session: &Session,
+    stream: StreamId,
+    story: &[u8],
+) -> Option<Vec<u8>> {
+    let within = within(session, stream, WAITING);
+    gateway.sealer().keep(caller, &within, story)
+}
+
+pub(super) fn open_story(
+    gateway: &Gateway,
+    caller: &Caller,
+    session: &Session,
+    stream: StreamId,
+    sealed: &[u8],
+) -> Option<Vec<u8>> {
+    let within = within(session, stream, WAITING);
+    gateway.sealer().kept(caller, &within, sealed)
+}
+
+/// The place of what a story waits for, which is no event.
+const WAITING: i64 = -1;
+
+fn within(session: &Session, stream: StreamId, position: i64) -> String {
+    let stream = u128::from_be_bytes(stream.0);
+    format!("{}/{stream:032x}/{position}", session.name())
+}
+
+/// The event that a stream begins with.
+pub(super) fn primer(id: &str) -> Bytes {
+    event(Some(id), Some(RETRY), "")
+}
+
+impl Version {
+    /// A stream begins with an id to come back with, so that it can be resumed before it said anything
+    /// (from 2025-11-25; clients before that take no event without a message).
+    pub(super) fn primes_streams(self) -> bool {
+        self >= Self::V2025_11_25
+    }
+}

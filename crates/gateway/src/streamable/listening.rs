@@ -1,0 +1,148 @@
+//! The stream of GET in a session: what changed, for as long as it is the session's newest.
+//!
+//! It says that something may have changed, never what. So nothing of it is kept: a client that lost its stream and
+//! comes back with the id of an event hears that everything may have changed meanwhile.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::http::HeaderMap;
+use bytes::Bytes;
+use futures::{StreamExt, stream};
+use wardgate_domain::Caller;
+use wardgate_edge::CallerToken;
+use wardgate_rpc::client::Session as OfMemory;
+
+use super::events::{Place, primer};
+use super::resuming::resume;
+use super::{Session, enter};
+use crate::Gateway;
+use crate::content;
+use crate::listen::{Listens, Script};
+use crate::memory::ConversationUri;
+use crate::reply::{Answer, RpcError};
+use crate::scopes::Access;
+use crate::store::StreamId;
+use crate::story::Comer;
+use crate::view::View;
+
+/// Answers a GET of a client of an older version.
+pub(crate) async fn listen(
+    gateway: &Arc<Gateway>,
+    view: &View,
+    (caller, access): (&Arc<Caller>, &Access),
+    client_ip: &str,
+    headers: &HeaderMap,
+) -> Result<Answer, RpcError> {
+    let offered = content::offered(gateway, view);
+    let who = Listens {
+        gateway: Arc::clone(gateway),
+        caller: Arc::clone(caller),
+        client_ip: client_ip.to_owned(),
+        view: view.clone(),
+    };
+    let Some(session) = enter(gateway, view, caller, headers).await? else {
+        let script = Script::of_get(None, offered).hearing(who.subscribed(None, offered, false));
+        return gateway.listeners().open(caller, script, gateway.ambient());
+    };
+    let place = Place::of_headers(gateway, caller, &session, headers)?;
+    let id = Some(session.digest());
+    let was_away = place == Some(Place::Listening);
+    let mut script = Script::of_get(id, offered);
+    match place {
+        None => {}
+        Some(Place::Listening) => {
+            script = script.after_absence(&subscribed(gateway, caller, &session).await);
+        }
+        Some(Place::Answer(stream, after)) => {
+            let place = (StreamId(stream), after);
+            let comer = Comer {
+                caller: Arc::clone(caller),
+                token: CallerToken::of(headers),
+                access: access.clone(),
+                view: view.clone(),
+            };
+            return resume(gateway, comer, &session, place).await;
+        }
+    }
+    let script = script.hearing(who.subscribed(id, offered, was_away));
+    let listener = Listener {
+        gateway: Arc::clone(gateway),
+        caller: Arc::clone(caller),
+        number: gateway.ambient().random(),
+        session,
+    };
+    let said = gateway
+        .listeners()
+        .listen(caller, script, gateway.ambient())?;
+    let listens =
+        (listener.gateway.store()).listen_in_session(listener.session.id, listener.number);
+    // Without a store it is a stream like any other.
+    let _ = listens.await;
+    let first = listener.primer();
+    let rest = stream::unfold((said, listener), async |(mut said, listener)| {
+        let words = said.next().await?;
+        let words = listener.say(&words).await?;
+        Some((words, (said, listener)))
+    });
+    let events = stream::iter(first).chain(rest).map(Ok::<_, Infallible>);
+    Ok(Answer::events(Body::from_stream(events)))
+}
+
+/// What the session is subscribed to; nothing where that cannot be known.
+async fn subscribed(gateway: &Gateway, caller: &Caller, session: &Session) -> Vec<String> {
+    let Some(memory) = gateway.memory() else {
+        return Vec::new();
+    };
+    let subscriptions = memory.list_subscriptions(OfMemory {
+        caller,
+        session: Some(session.digest()),
+    });
+    let ids = subscriptions.await.unwrap_or_default();
+    let uris = ids.iter().map(|id| ConversationUri::whole(id).write());
+    uris.collect()
+}
+
+/// One stream.
+struct Listener {
+    gateway: Arc<Gateway>,
+    caller: Arc<Caller>,
+    session: Arc<Session>,
+    /// Tells it from the others of its session.
+    number: [u8; 16],
+}
+
+impl Listener {
+    fn id(&self) -> Option<String> {
+        Place::Listening.seal(&self.gateway, &self.caller, &self.session)
+    }
+
+    fn primer(&self) -> Option<Bytes> {
+        let id = self
+            .id()
+            .filter(|_| self.session.version.primes_streams())?;
+        Some(primer(&id))
+    }
+
+    /// `words` with an id for each event. None when a newer stream says them, or the session has ended.
+    async fn say(&self, words: &Bytes) -> Option<Bytes> {
+        let store = self.gateway.store();
+        let listens = store.listens_in_session(self.session.id, self.number).await;
+        // A store that is away ends no stream.
+        if matches!(listens, Ok(false)) {
+            return None;
+        }
+        let text = std::str::from_utf8(words).ok()?;
+        let mut said = String::with_capacity(text.len() + 256);
+        for words in text.split_inclusive("\n\n") {
+            if let Some(id) = self.id().filter(|_| !words.starts_with(':')) {
+                said.push_str("id: ");
+                said.push_str(&id);
+                said.push('\n');
+            }
+            said.push_str(words);
+        }
+        Some(said.into())
+    }
+}

@@ -1,0 +1,146 @@
+//! What one gateway learns and another waits for: that a call is cancelled, what a client answered.
+//!
+//! ```text
+//!  deliver(id) ─▶ the store, once for each id ─▶ every gateway looks, twice a second, while anything waits
+//!          └────▶ whoever waits at this gateway, at once
+//! ```
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use serde_json::value::RawValue;
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+use wardgate_domain::About;
+
+use super::Session;
+use crate::mcp::spelt_alike;
+use crate::store::{LetterId, Store, StoreError};
+
+/// How often the store is asked for what other gateways left there.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// How old a letter may be that is still listed: longer than any two clocks differ.
+const RECENT: Duration = Duration::from_mins(1);
+
+/// How often whoever waits for a letter asks for it, in case it was not among those listed.
+const ASK: Duration = Duration::from_secs(2);
+
+/// What is waited for here, and the store where it comes from.
+#[derive(Clone)]
+pub(crate) struct Mailbox {
+    store: Arc<Store>,
+    waiting: Arc<Waiting>,
+}
+
+#[derive(Debug, Default)]
+struct Waiting(Mutex<HashMap<LetterId, CancellationToken>>);
+
+impl Waiting {
+    fn lock(&self) -> MutexGuard<'_, HashMap<LetterId, CancellationToken>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn ring(&self, id: LetterId) -> bool {
+        let waits = self.lock().get(&id).cloned();
+        waits.inspect(CancellationToken::cancel).is_some()
+    }
+}
+
+/// A letter is waited for while this is kept.
+#[derive(Debug)]
+pub(crate) struct Expected {
+    id: LetterId,
+    waiting: Arc<Waiting>,
+    /// Is cancelled when the letter is there.
+    pub(crate) is_there: CancellationToken,
+}
+
+impl Drop for Expected {
+    fn drop(&mut self) {
+        self.waiting.lock().remove(&self.id);
+    }
+}
+
+impl Mailbox {
+    pub(crate) fn new(store: &Arc<Store>) -> Self {
+        let waiting = Arc::default();
+        tokio::spawn(look(Arc::downgrade(store), Arc::downgrade(&waiting)));
+        Self {
+            store: Arc::clone(store),
+            waiting,
+        }
+    }
+
+    /// From now on the letter of this id is waited for.
+    pub(crate) fn expect(&self, id: LetterId) -> Expected {
+        let is_there = CancellationToken::new();
+        self.waiting.lock().insert(id, is_there.clone());
+        Expected {
+            id,
+            waiting: Arc::clone(&self.waiting),
+            is_there,
+        }
+    }
+
+    /// Leaves a letter for whoever waits for it; a second one of the same id changes nothing.
+    pub(crate) async fn deliver(&self, id: LetterId, sealed: Vec<u8>) -> Result<(), StoreError> {
+        self.store.post_letter(id, sealed).await?;
+        self.waiting.ring(id);
+        Ok(())
+    }
+
+    /// The letter, when it comes. A store that is away is asked again.
+    pub(crate) async fn receive(&self, expected: &Expected) -> Vec<u8> {
+        loop {
+            if let Ok(Some(letter)) = self.store.fetch_letter(expected.id).await {
+                return letter;
+            }
+            if expected.is_there.is_cancelled() {
+                sleep(LOOK).await;
+            } else {
+                let _ = timeout(ASK, expected.is_there.cancelled()).await;
+            }
+        }
+    }
+
+    /// A call of a session begins, which can be cancelled while what this returns is kept.
+    pub(crate) fn begin(&self, session: &Session, request: &RawValue) -> Expected {
+        self.expect(cancellation(session, request.get()))
+    }
+
+    /// Cancels the call of this id, wherever it runs, if it does.
+    pub(crate) async fn cancel(&self, session: &Session, request: &str) {
+        let id = cancellation(session, request);
+        if !self.waiting.ring(id) {
+            // A failure is told where it happens; the call then runs to its end.
+            let _ = self.store.post_letter(id, Vec::new()).await;
+        }
+    }
+}
+
+/// Under what gateways tell each other that a call is cancelled.
+fn cancellation(session: &Session, request: &str) -> LetterId {
+    let request = spelt_alike(request);
+    let about = About::new("cancelled")
+        .and(&session.id.0)
+        .and(request.as_bytes());
+    LetterId(about.digest())
+}
+
+/// Looks again and again, as long as there is a gateway.
+async fn look(store: Weak<Store>, waiting: Weak<Waiting>) {
+    loop {
+        sleep(LOOK).await;
+        let (Some(store), Some(waiting)) = (store.upgrade(), waiting.upgrade()) else {
+            return;
+        };
+        if waiting.lock().is_empty() {
+            continue;
+        }
+        for id in store.letters_since(RECENT).await.unwrap_or_default() {
+            waiting.ring(id);
+        }
+    }
+}

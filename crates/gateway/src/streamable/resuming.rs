@@ -1,0 +1,208 @@
+//! The rest of an answer, for a client that lost the stream of it.
+//!
+//! ```text
+//!  GET, Last-Event-ID ─▶ what followed, from the store ─▶ goes on: look again ─▶ ended
+//!                                                     └─▶ its gateway is gone: take it over, say so
+//! ```
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use bytes::Bytes;
+use futures::stream;
+use tokio::time::{Instant, sleep, sleep_until};
+use tokio_util::sync::CancellationToken;
+use wardgate_domain::Caller;
+
+use super::Session;
+use super::events::{Place, open_event, open_request, open_story, seal_event};
+use super::heart::Beating;
+use super::writing::Writer;
+use crate::Gateway;
+use crate::dialogue::event;
+use crate::listen::{self, KEEP_ALIVE};
+use crate::reply::{Answer, RpcError};
+use crate::store::{Kept, State, StoreError, StreamId};
+use crate::story::{self, Comer};
+
+/// How often the store is asked for more.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// Answers a GET with what followed `after` in the stream `id`.
+pub(super) async fn resume(
+    gateway: &Arc<Gateway>,
+    comer: Comer,
+    session: &Arc<Session>,
+    (id, after): (StreamId, i64),
+) -> Result<Answer, RpcError> {
+    let is_there = gateway.store().read_stream(id, session.id, after).await;
+    let is_there = is_there.map_err(|_| RpcError::store_away())?;
+    is_there.ok_or_else(RpcError::unknown_event)?;
+    let caller = Arc::clone(&comer.caller);
+    let place = gateway.listeners().place(caller.subject());
+    let rest = Rest {
+        gateway: Arc::clone(gateway),
+        session: Arc::clone(session),
+        id,
+        after,
+        draining: gateway.listeners().draining(),
+        token_ends: Instant::now() + caller.expires_at().since(gateway.ambient().now()),
+        caller,
+        comer,
+        silent_since: None,
+        _place: place.ok_or_else(RpcError::too_many_streams)?,
+    };
+    let events = stream::unfold(Some(rest), async |rest| rest?.next().await);
+    let events = futures::StreamExt::map(events, Ok::<_, Infallible>);
+    Ok(Answer::events(Body::from_stream(events)))
+}
+
+/// What is left of one stream.
+struct Rest {
+    gateway: Arc<Gateway>,
+    caller: Arc<Caller>,
+    session: Arc<Session>,
+    /// Whoever came for the rest, as what goes on needs to know.
+    comer: Comer,
+    id: StreamId,
+    /// What the client heard already.
+    after: i64,
+    draining: CancellationToken,
+    token_ends: Instant,
+    /// None before the first sign of life.
+    silent_since: Option<Instant>,
+    _place: listen::Place,
+}
+
+impl Rest {
+    /// What to say next, and who says what follows, if anything does.
+    async fn next(mut self) -> Option<(Bytes, Option<Self>)> {
+        if self.silent_since.is_none() {
+            return Some(self.lives());
+        }
+        loop {
+            match self.look().await {
+                Ok(Some(kept)) => {
+                    if let Some(said) = self.say(&kept) {
+                        let goes_on = kept.state != State::Ended;
+                        self.silent_since = Some(Instant::now());
+                        return Some((said, goes_on.then_some(self)));
+                    }
+                    match kept.state {
+                        State::Ended => return None,
+                        State::Broken => return Some((self.lost(&kept), None)),
+                        State::Orphaned => self.take_over(&kept).await,
+                        State::GoesOn => {}
+                    }
+                }
+                // It expired, or its session ended, meanwhile.
+                Ok(None) => return None,
+                // Told where it happens; it may come back.
+                Err(_) => {}
+            }
+            let silent_until = self.silent_since.unwrap_or_else(Instant::now) + KEEP_ALIVE;
+            tokio::select! {
+                // Without a farewell: the client comes again, with the next token, or to the next gateway.
+                () = self.draining.cancelled() => return None,
+                () = sleep_until(self.token_ends) => return None,
+                () = sleep_until(silent_until) => return Some(self.lives()),
+                () = sleep(LOOK) => {}
+            }
+        }
+    }
+
+    /// A sign of life, which is no event.
+    fn lives(mut self) -> (Bytes, Option<Self>) {
+        self.silent_since = Some(Instant::now());
+        (Bytes::from_static(b":\n\n"), Some(self))
+    }
+
+    async fn look(&self) -> Result<Option<Kept>, StoreError> {
+        let store = self.gateway.store();
+        store
+            .read_stream(self.id, self.session.id, self.after)
+            .await
+    }
+
+    /// The events of `kept`, if there are any.
+    fn say(&mut self, kept: &Kept) -> Option<Bytes> {
+        let (gateway, caller, session) = (&self.gateway, &self.caller, &self.session);
+        let mut said = Vec::new();
+        for (position, sealed) in &kept.events {
+            let place = (self.id, *position);
+            let Some(message) = open_event(gateway, caller, session, place, sealed) else {
+                tracing::error!("an event of the gateway's store cannot be opened with its key");
+                continue;
+            };
+            let id = Place::in_answer(self.id, *position).seal(gateway, caller, session);
+            said.extend_from_slice(&event(id.as_deref(), None, &message));
+            self.after = *position;
+        }
+        (!said.is_empty()).then(|| said.into())
+    }
+
+    /// That the rest is not known, as the answer to the request.
+    fn lost(&self, kept: &Kept) -> Bytes {
+        let message = self.error(kept, "stream_not_kept", NOT_KEPT);
+        event(None, None, &message)
+    }
+
+    /// Ends a stream whose gateway is gone.
+    async fn take_over(&self, kept: &Kept) {
+        let Self { gateway, id, .. } = self;
+        // A failure is told where it happens, and whoever looks next tries again.
+        let Ok(beating) = gateway.heart().beat().await else {
+            return;
+        };
+        let (store, replica) = (gateway.store(), gateway.heart().id());
+        let Ok(Some(taken)) = store.take_over_stream(*id, replica).await else {
+            return;
+        };
+        if let Some(waiting) = &taken.waiting
+            && self.go_on(kept, waiting, (taken.position, beating))
+        {
+            return;
+        }
+        let message = self.error(kept, "gateway_gone", POSSIBLY_RAN);
+        let place = (*id, taken.position + 1);
+        let sealed = seal_event(gateway, &self.caller, &self.session, place, &message);
+        if let Some(sealed) = sealed {
+            let sealed = [sealed];
+            let last = store.write_stream(*id, replica, taken.position, &sealed, true);
+            let _ = last.await;
+        }
+    }
+
+    /// Goes on with the story that waits in a stream.
+    fn go_on(&self, kept: &Kept, waiting: &[u8], (position, beating): (i64, Beating)) -> bool {
+        let (gateway, caller, session, id) = (&self.gateway, &self.caller, &self.session, self.id);
+        let story = open_story(gateway, caller, session, id, waiting);
+        let request = open_request(gateway, caller, session, id, &kept.request);
+        let (Some(story), Some(request)) = (story, request) else {
+            return false;
+        };
+        let stream = (id, position);
+        let writer = Writer::take_over(gateway, (caller, session), &request, stream, beating);
+        story::go_on(gateway, &self.comer, (writer, request), &story)
+    }
+
+    fn error(&self, kept: &Kept, reason: &'static str, message: &str) -> String {
+        let request = open_request(
+            &self.gateway,
+            &self.caller,
+            &self.session,
+            self.id,
+            &kept.request,
+        );
+        let error = RpcError::internal(reason, message).with_reason();
+        let answer = Answer::error(request.as_deref(), &error);
+        answer.into_text().unwrap_or_default()
+    }
+}
+
+const POSSIBLY_RAN: &str = "The gateway that ran this went away. It is not known whether it ran to its end; check before you repeat it.";
+
+const NOT_KEPT: &str =
+    "What followed is no longer kept. It is not known how it ended; check before you repeat it.";

@@ -1,0 +1,281 @@
+//! The stream that answers a POST of a session: every event is kept before it is said, so that a client that lost it
+//! hears the rest at any gateway.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde_json::value::RawValue;
+use tokio::time::sleep;
+use wardgate_domain::Caller;
+
+use super::Session;
+use super::events::{Place, primer, seal_event, seal_request, seal_story};
+use super::heart::Beating;
+use crate::Gateway;
+use crate::dialogue::event;
+use crate::mcp::Version;
+use crate::store::{StreamId, Written};
+
+/// Bytes of one stream that are kept; what follows is said, and cannot be asked for again.
+const MOST_BYTES: usize = 16 << 20;
+
+/// How often the store is told that a stream has no more of this gateway.
+const TRIES: u32 = 30;
+const TRY_AGAIN: Duration = Duration::from_secs(2);
+
+/// How a stream leaves this gateway before its end.
+#[derive(Clone, Copy)]
+enum LetGo {
+    Broken,
+    ToAnother,
+}
+
+/// Writes one stream.
+pub(crate) struct Writer {
+    pub(super) gateway: Arc<Gateway>,
+    pub(super) caller: Arc<Caller>,
+    pub(super) session: Arc<Session>,
+    /// The id of the request that the stream answers.
+    request: Box<RawValue>,
+    stream: Stream,
+}
+
+enum Stream {
+    /// Nothing was said yet, and nothing is kept.
+    Silent,
+    Kept(Kept),
+    /// It is said, but no longer kept.
+    Unkept,
+    /// The last event is kept.
+    Ended,
+    /// Another gateway goes on with it.
+    HandedOver,
+}
+
+struct Kept {
+    id: StreamId,
+    /// Of the last event.
+    position: i64,
+    bytes: usize,
+    /// Another gateway could go on with it.
+    waits: bool,
+    _beating: Beating,
+}
+
+impl fmt::Debug for Writer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Writer")
+            .field("session", &self.session)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Writer {
+    /// Of the stream that may answer `request`.
+    pub(crate) fn new(
+        gateway: &Arc<Gateway>,
+        caller: &Arc<Caller>,
+        session: &Arc<Session>,
+        request: &RawValue,
+    ) -> Self {
+        Self {
+            gateway: Arc::clone(gateway),
+            caller: Arc::clone(caller),
+            session: Arc::clone(session),
+            request: request.to_owned(),
+            stream: Stream::Silent,
+        }
+    }
+
+    /// Of a stream that another gateway began, whose story waits.
+    pub(super) fn take_over(
+        gateway: &Arc<Gateway>,
+        (caller, session): (&Arc<Caller>, &Arc<Session>),
+        request: &RawValue,
+        (id, position): (StreamId, i64),
+        beating: Beating,
+    ) -> Self {
+        let kept = Kept {
+            id,
+            position,
+            bytes: 0,
+            waits: true,
+            _beating: beating,
+        };
+        let mut writer = Self::new(gateway, caller, session, request);
+        writer.stream = Stream::Kept(kept);
+        writer
+    }
+
+    pub(crate) fn version(&self) -> Version {
+        self.session.version
+    }
+
+    pub(crate) fn session(&self) -> &Arc<Session> {
+        &self.session
+    }
+
+    /// The story waits for its client, and another gateway could go on with what is in `story`.
+    pub(crate) async fn wait(&mut self, story: &[u8]) {
+        let Stream::Kept(kept) = &mut self.stream else {
+            return;
+        };
+        let (gateway, caller, session) = (&self.gateway, &self.caller, &self.session);
+        let Some(story) = seal_story(gateway, caller, session, kept.id, story) else {
+            return;
+        };
+        let replica = gateway.heart().id();
+        let waits = gateway
+            .store()
+            .wait_in_stream(kept.id, replica, Some(&story));
+        kept.waits = matches!(waits.await, Ok(Written::Kept));
+    }
+
+    /// It waits no longer, and goes on here. False when another gateway goes on with it, or that is not known.
+    pub(crate) async fn go_on(&mut self) -> bool {
+        let Stream::Kept(kept) = &mut self.stream else {
+            return true;
+        };
+        if !kept.waits {
+            return true;
+        }
+        let (store, replica) = (self.gateway.store(), self.gateway.heart().id());
+        if let Ok(Written::Kept) = store.wait_in_stream(kept.id, replica, None).await {
+            kept.waits = false;
+            return true;
+        }
+        if let Stream::Kept(kept) = std::mem::replace(&mut self.stream, Stream::HandedOver) {
+            self.let_go(kept, LetGo::ToAnother);
+        }
+        false
+    }
+
+    /// Lets another gateway go on with it at once. False where none can.
+    pub(crate) async fn hand_over(&mut self) -> bool {
+        let Stream::Kept(kept) = &self.stream else {
+            return false;
+        };
+        let (store, replica) = (self.gateway.store(), self.gateway.heart().id());
+        if !kept.waits || store.leave_stream(kept.id, replica).await.is_err() {
+            return false;
+        }
+        self.stream = Stream::HandedOver;
+        true
+    }
+
+    pub(crate) fn is_handed_over(&self) -> bool {
+        matches!(self.stream, Stream::HandedOver)
+    }
+
+    /// Whether anything was said.
+    pub(crate) fn has_begun(&self) -> bool {
+        !matches!(self.stream, Stream::Silent)
+    }
+
+    /// Begins the stream, and gives what it begins with, if anything.
+    pub(crate) async fn begin(&mut self) -> Option<Bytes> {
+        self.stream = match self.open().await {
+            Some(kept) => Stream::Kept(kept),
+            None => Stream::Unkept,
+        };
+        if !self.session.version.primes_streams() {
+            return None;
+        }
+        Some(primer(&self.place()?))
+    }
+
+    async fn open(&self) -> Option<Kept> {
+        let Self {
+            gateway, session, ..
+        } = self;
+        let beating = gateway.heart().beat().await.ok()?;
+        let id = StreamId(gateway.ambient().random());
+        let request = seal_request(gateway, &self.caller, session, id, &self.request)?;
+        let store = gateway.store();
+        let opened = store.open_stream(id, session.id, gateway.heart().id(), &request);
+        opened.await.ok()?.then_some(Kept {
+            id,
+            position: 0,
+            bytes: 0,
+            waits: false,
+            _beating: beating,
+        })
+    }
+
+    /// `message` as an event, which is kept if that is possible.
+    pub(crate) async fn keep(&mut self, message: &str, is_last: bool) -> Bytes {
+        let is_kept = self.write(message, is_last).await.is_some();
+        if !is_kept {
+            self.give_up();
+        }
+        let id = self.place();
+        if is_last && is_kept {
+            self.stream = Stream::Ended;
+        }
+        event(id.as_deref(), None, message)
+    }
+
+    async fn write(&mut self, message: &str, is_last: bool) -> Option<()> {
+        let Stream::Kept(kept) = &mut self.stream else {
+            return None;
+        };
+        kept.bytes += message.len();
+        if kept.bytes > MOST_BYTES {
+            return None;
+        }
+        let place = (kept.id, kept.position + 1);
+        let sealed = [seal_event(
+            &self.gateway,
+            &self.caller,
+            &self.session,
+            place,
+            message,
+        )?];
+        let (store, replica) = (self.gateway.store(), self.gateway.heart().id());
+        let written = store.write_stream(kept.id, replica, kept.position, &sealed, is_last);
+        (written.await.ok()? == Written::Kept).then(|| kept.position += 1)
+    }
+
+    /// The id of the last event.
+    fn place(&self) -> Option<String> {
+        let Stream::Kept(kept) = &self.stream else {
+            return None;
+        };
+        Place::in_answer(kept.id, kept.position).seal(&self.gateway, &self.caller, &self.session)
+    }
+
+    /// From here on nothing is kept, and whoever comes back hears so.
+    fn give_up(&mut self) {
+        if let Stream::Kept(kept) = std::mem::replace(&mut self.stream, Stream::Unkept) {
+            self.let_go(kept, LetGo::Broken);
+        }
+    }
+
+    /// Tells the store, as soon as that is there, that nothing follows from here.
+    fn let_go(&self, kept: Kept, how: LetGo) {
+        let (store, replica) = (Arc::clone(self.gateway.store()), self.gateway.heart().id());
+        tokio::spawn(async move {
+            let kept = kept;
+            for _ in 0..TRIES {
+                let told = match how {
+                    LetGo::Broken => store.give_up_stream(kept.id).await,
+                    LetGo::ToAnother => store.leave_stream(kept.id, replica).await,
+                };
+                // A failure is told where it happens.
+                if told.is_ok() {
+                    return;
+                }
+                sleep(TRY_AGAIN).await;
+            }
+        });
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        // Of a story that never came to its end.
+        self.give_up();
+    }
+}

@@ -1,0 +1,237 @@
+//! Batches of 2025-03-26: each message is an errand of its own, under its own right and with its own record.
+//!
+//! ```text
+//!   [a, b, c] ─▶ a ─▶ answer ┐
+//!                b ─▶ answer ├▶ [answer, answer]     one after the other; the server gets each by itself
+//!                c ─▶ 202    ┘
+//!
+//!   once the server answers one with a stream, or the answers are long: all as events of one stream
+//! ```
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use axum::body::to_bytes;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use futures::StreamExt;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use wardgate_rpc::client::{RelayContent, RelayHead};
+
+use super::answer::{self, SESSION};
+use super::{Knock, Visit, carry, errand, may_connect, refuse};
+use crate::Gateway;
+use crate::catalogue::Source;
+use crate::dialogue::{self, Out};
+use crate::mcp::{BATCH, named_version, scan};
+use crate::reply::{Answer, RpcError};
+
+/// Bytes of answers that are held back for one array.
+const HELD: usize = 1 << 20;
+
+/// One message, and the id that its answer has to have.
+pub(super) struct Entry {
+    message: Bytes,
+    id: Option<Box<RawValue>>,
+}
+
+/// Whether `body` is a batch.
+pub(super) fn is_one(body: &[u8]) -> bool {
+    body.trim_ascii_start().starts_with(b"[")
+}
+
+/// Answers the batch `body`.
+pub(super) async fn run(
+    gateway: &Arc<Gateway>,
+    source: Arc<Source>,
+    visit: Visit,
+    body: &Bytes,
+) -> Response {
+    let entries = match entries(gateway, &visit, body) {
+        Ok(entries) => entries,
+        Err(error) => return refuse(gateway, &visit, None, &error),
+    };
+    if let Err(error) = may_connect(gateway, &source, &visit).await {
+        return refuse(gateway, &visit, None, &error);
+    }
+    let (out, response) = dialogue::channel();
+    let told = Told {
+        gateway: Arc::clone(gateway),
+        source,
+        visit,
+        out,
+        session: None,
+        answers: Vec::new(),
+        held: 0,
+        unanswered: Vec::new(),
+    };
+    // Its own task: whoever hangs up, what was asked for is done.
+    gateway.stories.spawn(told.all(entries));
+    response.await.unwrap_or_else(|_| {
+        let error = RpcError::internal("panic", "Internal error.");
+        Answer::error(None, &error).into_response()
+    })
+}
+
+/// The messages of a batch that may be run.
+pub(super) fn entries(
+    gateway: &Gateway,
+    visit: &Visit,
+    body: &Bytes,
+) -> Result<Vec<Entry>, RpcError> {
+    #[derive(Deserialize)]
+    struct Head<'a> {
+        #[serde(borrow, default)]
+        id: Option<&'a RawValue>,
+        #[serde(borrow, default)]
+        method: Option<&'a RawValue>,
+    }
+    let text = scan(body, gateway.limits().depth)
+        .map_err(|error| RpcError::parse(error.reason(), error.to_string()))?;
+    let version = named_version(&visit.headers)?;
+    // Clients of that version do not name it.
+    if version.is_some_and(|version| !version.has_batches()) {
+        let why = "batches exist only in protocol version 2025-03-26";
+        return Err(RpcError::invalid_request(why));
+    }
+    let messages: Vec<&RawValue> =
+        serde_json::from_str(text).map_err(|_| RpcError::invalid_request("not a batch"))?;
+    if messages.is_empty() || messages.len() > BATCH {
+        let why = format!("a batch holds 1 to {BATCH} messages");
+        return Err(RpcError::invalid_request(why));
+    }
+    // One that is over is over for all of them.
+    errand::session(gateway, visit, version)?;
+    let mut ids = HashSet::new();
+    let mut entries = Vec::with_capacity(messages.len());
+    for message in messages {
+        let text = message.get();
+        let head = serde_json::from_str::<Head<'_>>(text).ok();
+        let method = head.as_ref().and_then(|head| head.method);
+        if method.is_some_and(|method| method.get() == r#""initialize""#) {
+            let why = "`initialize` must not be part of a batch";
+            return Err(RpcError::invalid_request(why));
+        }
+        let id = head.and_then(|head| head.id).filter(|_| method.is_some());
+        if id.is_some_and(|id| !ids.insert(id.get())) {
+            let why = "two requests of the batch have the same `id`";
+            return Err(RpcError::invalid_request(why));
+        }
+        entries.push(Entry {
+            message: body.slice_ref(text.as_bytes()),
+            id: id.map(ToOwned::to_owned),
+        });
+    }
+    Ok(entries)
+}
+
+/// What has been told so far.
+struct Told {
+    gateway: Arc<Gateway>,
+    source: Arc<Source>,
+    visit: Visit,
+    out: Out<Response>,
+    session: Option<HeaderValue>,
+    /// Not yet handed out.
+    answers: Vec<String>,
+    held: usize,
+    /// Requests to which the server said a status and no more.
+    unanswered: Vec<(Box<RawValue>, StatusCode)>,
+}
+
+impl Told {
+    async fn all(mut self, entries: Vec<Entry>) {
+        for Entry { message, id } in entries {
+            let visit = self.visit.with(Knock::Post(message));
+            let response = carry(&self.gateway, Arc::clone(&self.source), visit, true).await;
+            self.one(id, response).await;
+        }
+        let is_silent = matches!(self.out, Out::Silent(_));
+        let first = self.unanswered.first().map(|(_, status)| *status);
+        if let Some(status) = first.filter(|_| is_silent && self.answers.is_empty()) {
+            return self.end(status.into_response());
+        }
+        for (id, status) in std::mem::take(&mut self.unanswered) {
+            let why = format!("The server answered with status {}.", status.as_u16());
+            let error = RpcError::internal("upstream_failed", why);
+            let answer = Answer::error(Some(&id), &error).into_text();
+            self.answer(answer.unwrap_or_default()).await;
+        }
+        if is_silent && matches!(self.out, Out::Silent(_)) {
+            let response = match &*self.answers {
+                [] => StatusCode::ACCEPTED.into_response(),
+                answers => {
+                    let json = HeaderValue::from_static("application/json");
+                    let array = format!("[{}]", answers.join(","));
+                    ([(header::CONTENT_TYPE, json)], array).into_response()
+                }
+            };
+            self.end(response);
+        }
+    }
+
+    /// What came of one message.
+    async fn one(&mut self, id: Option<Box<RawValue>>, response: Response) {
+        let (head, body) = response.into_parts();
+        if self.session.is_none() {
+            self.session = head.headers.get(SESSION).cloned();
+        }
+        let kind = head.headers.get(header::CONTENT_TYPE);
+        if kind.is_some_and(|kind| kind == "text/event-stream") {
+            self.begin().await;
+            let mut events = body.into_data_stream();
+            while let Some(Ok(event)) = events.next().await {
+                self.out.say(event).await;
+            }
+            return;
+        }
+        // The story holds no longer answer than the tool-runner takes.
+        let body = to_bytes(body, usize::MAX).await.unwrap_or_default();
+        let message = String::from_utf8(body.into()).unwrap_or_default();
+        match id {
+            _ if !message.is_empty() => self.answer(message).await,
+            Some(id) => self.unanswered.push((id, head.status)),
+            None => {}
+        }
+    }
+
+    /// Holds an answer back, or passes it on.
+    async fn answer(&mut self, answer: String) {
+        if !matches!(self.out, Out::Silent(_)) {
+            return self.out.say(dialogue::event(None, None, &answer)).await;
+        }
+        self.held += answer.len();
+        self.answers.push(answer);
+        if self.held > HELD {
+            self.begin().await;
+        }
+    }
+
+    /// Begins the stream, with what was held back.
+    async fn begin(&mut self) {
+        if !matches!(self.out, Out::Silent(_)) {
+            return;
+        }
+        let head = RelayHead {
+            status: StatusCode::OK.as_u16(),
+            session: None,
+            content: RelayContent::Events,
+            retry_after: None,
+        };
+        let session = self.session.as_ref().and_then(|id| id.to_str().ok());
+        self.out
+            .begin(|events| answer::stream(&head, session, events));
+        for answer in std::mem::take(&mut self.answers) {
+            self.out.say(dialogue::event(None, None, &answer)).await;
+        }
+    }
+
+    fn end(mut self, mut response: Response) {
+        if let Some(session) = self.session.take() {
+            response.headers_mut().insert(SESSION, session);
+        }
+        self.out.answer(response);
+    }
+}

@@ -1,0 +1,207 @@
+//! What of the catalogue a request sees, and under which names.
+//!
+//! ```text
+//!  /mcp                    everything                      notes__read   notes+file:///a
+//!  /mcp/{toolset}          what is in the toolset          notes__read   notes+file:///a
+//!  /mcp/upstream/{source}  one server, as itself has it    read          file:///a
+//! ```
+//!
+//! A view says what there is and what it is called, never who may use it: that is decided alike for all.
+
+mod links;
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use wardgate_domain::source_uri;
+use wardgate_rpc::client::ContentSource;
+
+use crate::catalogue::{Index, Source, Tool};
+use crate::mcp::Version;
+
+/// What a request sees.
+#[derive(Debug, Clone)]
+pub(crate) enum View {
+    Everything,
+    Toolset(String),
+    Upstream(Upstream),
+}
+
+/// One MCP server and nothing else, by its own names and URIs.
+#[derive(Debug, Clone)]
+pub(crate) struct Upstream {
+    source: Arc<Source>,
+    /// Results of its tools name its resources as the catalogue does.
+    names_resources: bool,
+}
+
+/// A tool that is seen.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Seen<'i> {
+    pub(crate) tool: &'i Tool,
+    /// What the view calls it, where that is not its name.
+    own_name: Option<&'i str>,
+}
+
+impl<'i> Seen<'i> {
+    /// What the view calls it.
+    pub(crate) fn name(&self) -> &'i str {
+        self.own_name.unwrap_or(self.tool.facts.name.as_str())
+    }
+}
+
+impl View {
+    /// Of a path that names no server.
+    pub(crate) fn of_path(path: &str) -> Self {
+        let toolset = path.strip_prefix("/mcp/");
+        toolset.map_or(Self::Everything, |name| Self::Toolset(name.to_owned()))
+    }
+
+    /// Of one server of `catalogue`.
+    pub(crate) fn of_upstream(source: Arc<Source>, catalogue: &Index) -> Self {
+        let names_resources = catalogue.content().has_resources(&source.name);
+        Self::Upstream(Upstream {
+            source,
+            names_resources,
+        })
+    }
+
+    /// Where it is served. What is sealed for a client there is of use in no other view.
+    pub(crate) fn path(&self) -> String {
+        match self {
+            Self::Everything => "/mcp".to_owned(),
+            Self::Toolset(toolset) => format!("/mcp/{toolset}"),
+            Self::Upstream(of) => format!("/mcp/upstream/{}", of.source.name),
+        }
+    }
+
+    /// Whether the conversations of the memory are in it.
+    pub(crate) fn has_conversations(&self) -> bool {
+        !matches!(self, Self::Upstream(_))
+    }
+
+    /// The tool that it calls `name`.
+    pub(crate) fn tool<'i>(&self, catalogue: &'i Index, name: &str) -> Option<&'i Arc<Tool>> {
+        match self {
+            Self::Everything => catalogue.find(name),
+            Self::Toolset(toolset) => catalogue.find(name).filter(|tool| tool.is_in(toolset)),
+            Self::Upstream(of) => catalogue.find(of.source.tools.get(name)?.as_str()),
+        }
+    }
+
+    /// Every tool in it.
+    pub(crate) fn tools<'i>(&'i self, catalogue: &'i Index) -> Vec<Seen<'i>> {
+        let all = |tool| Seen {
+            tool,
+            own_name: None,
+        };
+        match self {
+            Self::Everything => catalogue.tools().map(all).collect(),
+            Self::Toolset(toolset) => {
+                let tools = catalogue.tools().filter(|tool| tool.is_in(toolset));
+                tools.map(all).collect()
+            }
+            Self::Upstream(of) => {
+                let own = of.source.tools.iter();
+                own.filter_map(|(own, name)| {
+                    let tool = catalogue.find(name.as_str())?;
+                    Some(Seen {
+                        tool,
+                        own_name: Some(own),
+                    })
+                })
+                .collect()
+            }
+        }
+    }
+
+    /// The definition of a tool in it.
+    pub(crate) fn definition<'i>(&self, seen: Seen<'i>, version: Version) -> Cow<'i, str> {
+        let definition = &seen.tool.definition;
+        let (Self::Upstream(of), Some(own_name)) = (self, seen.own_name) else {
+            return definition.of_version(version).into();
+        };
+        let text = definition.renamed(version, own_name);
+        if !of.names_resources {
+            return text.into();
+        }
+        links::in_definition(&of.source.name, &text)
+            .into_owned()
+            .into()
+    }
+
+    /// The whole definition of a tool in it, as it was approved; but for its name, its source's own.
+    pub(crate) fn approved<'i>(&self, seen: Seen<'i>) -> Cow<'i, str> {
+        let whole = seen.tool.definition.whole();
+        match self {
+            Self::Upstream(of) if of.names_resources => {
+                links::in_definition(&of.source.name, whole)
+            }
+            _ => whole.into(),
+        }
+    }
+
+    /// Whether prompts and resources of `source` are in it.
+    pub(crate) fn has(&self, source: &ContentSource) -> bool {
+        match self {
+            Self::Everything => true,
+            Self::Toolset(toolset) => source.toolsets.contains(toolset),
+            Self::Upstream(of) => of.source.name == source.name,
+        }
+    }
+
+    /// What the catalogue calls the prompt that it calls `name`.
+    pub(crate) fn prompt<'n>(&self, name: &'n str) -> Cow<'n, str> {
+        match self {
+            Self::Upstream(of) => format!("{}{name}", of.source.prefix).into(),
+            Self::Everything | Self::Toolset(_) => name.into(),
+        }
+    }
+
+    /// The same of a resource or template; none where a URI can be nobody's.
+    pub(crate) fn uri<'u>(&self, uri: &'u str) -> Option<Cow<'u, str>> {
+        match self {
+            Self::Upstream(of) => source_uri::outward(&of.source.name, uri).map(Cow::Owned),
+            Self::Everything | Self::Toolset(_) => Some(uri.into()),
+        }
+    }
+
+    /// Whether things are called what their source calls them.
+    pub(crate) fn has_own_names(&self) -> bool {
+        matches!(self, Self::Upstream(_))
+    }
+
+    /// The content of a tool's result, a JSON array, with the URIs that it has for resources.
+    pub(crate) fn content(&self, content: Bytes) -> Bytes {
+        match self {
+            Self::Upstream(of) if of.names_resources => {
+                edited(content, |text| links::in_content(&of.source.name, text))
+            }
+            _ => content,
+        }
+    }
+
+    /// The same of the result of a prompt or resource, a JSON object.
+    pub(crate) fn given(&self, result: String) -> String {
+        let Self::Upstream(of) = self else {
+            return result;
+        };
+        match links::in_result(&of.source.name, &result) {
+            Cow::Owned(edited) => edited,
+            Cow::Borrowed(_) => result,
+        }
+    }
+}
+
+/// What is no text stays as it is.
+fn edited(bytes: Bytes, edit: impl Fn(&str) -> Cow<'_, str>) -> Bytes {
+    let edited = match str::from_utf8(&bytes).map(edit) {
+        Ok(Cow::Owned(edited)) => edited,
+        Ok(Cow::Borrowed(_)) | Err(_) => return bytes,
+    };
+    edited.into()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,111 @@
+//! The URIs of resources in what a source gives, as the source itself has them.
+//!
+//! The tool-runner gives the same to every view, so that what it keeps of results serves all; here a URI that names the
+//! source becomes again what the source said. Every other byte stays.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use wardgate_domain::source_uri;
+
+use crate::edit::exchanged;
+use crate::mcp::{object, text_of};
+
+/// A block of content: a link to a resource, or a resource that stands in it.
+#[derive(Default, Deserialize)]
+struct Block<'a> {
+    #[serde(borrow, default)]
+    uri: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    resource: Option<&'a RawValue>,
+}
+
+/// The result of a prompt or resource.
+#[derive(Deserialize)]
+struct Given<'a> {
+    #[serde(borrow, default)]
+    messages: Vec<Message<'a>>,
+    #[serde(borrow, default)]
+    contents: Vec<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct Message<'a> {
+    #[serde(borrow, default)]
+    content: Option<&'a RawValue>,
+}
+
+/// The definition of a tool, whose page is a resource.
+#[derive(Deserialize)]
+struct Definition<'a> {
+    #[serde(borrow, default, rename = "_meta")]
+    meta: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct Meta<'a> {
+    #[serde(borrow, default)]
+    ui: Option<&'a RawValue>,
+    #[serde(borrow, default, rename = "ui/resourceUri")]
+    flat: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct Page<'a> {
+    #[serde(borrow, default, rename = "resourceUri")]
+    uri: Option<&'a RawValue>,
+}
+
+/// In blocks of content, a JSON array.
+pub(super) fn in_content<'t>(source: &str, blocks: &'t str) -> Cow<'t, str> {
+    let each: Vec<&RawValue> = serde_json::from_str(blocks).unwrap_or_default();
+    own(source, blocks, each.into_iter().filter_map(uri_of_block))
+}
+
+/// In the result of a prompt or resource.
+pub(super) fn in_result<'t>(source: &str, result: &'t str) -> Cow<'t, str> {
+    let Some(given) = object::<Given<'_>>(result) else {
+        return result.into();
+    };
+    let of_messages = given.messages.into_iter();
+    let of_messages = of_messages.filter_map(|message| uri_of_block(message.content?));
+    let of_contents = given.contents.into_iter();
+    let of_contents = of_contents.filter_map(|contents| object::<Block<'_>>(contents.get())?.uri);
+    own(source, result, of_messages.chain(of_contents))
+}
+
+/// In the definition of a tool.
+pub(super) fn in_definition<'t>(source: &str, definition: &'t str) -> Cow<'t, str> {
+    let meta = object::<Definition<'_>>(definition).and_then(|definition| definition.meta);
+    let Some(meta) = meta.and_then(|meta| object::<Meta<'_>>(meta.get())) else {
+        return definition.into();
+    };
+    let page = meta.ui.and_then(|ui| object::<Page<'_>>(ui.get())?.uri);
+    own(source, definition, page.into_iter().chain(meta.flat))
+}
+
+/// Where a block names a resource. What is redacted has no link any more.
+fn uri_of_block(block: &RawValue) -> Option<&RawValue> {
+    let block: Block<'_> = object(block.get())?;
+    let of_resource = block
+        .resource
+        .and_then(|resource| object::<Block<'_>>(resource.get())?.uri);
+    of_resource.or(block.uri)
+}
+
+/// `text` with those of its `uris` that name `source` as the source has them.
+fn own<'t>(source: &str, text: &'t str, uris: impl Iterator<Item = &'t RawValue>) -> Cow<'t, str> {
+    let edits = uris.filter_map(|raw| {
+        let shown = text_of(raw)?;
+        let (of, own) = source_uri::inward(&shown)?;
+        // What names a source only by chance was not made so.
+        let is_made = of == source && source_uri::outward(source, &own)? == *shown;
+        is_made.then(|| (raw.get(), serde_json::json!(own).to_string()))
+    });
+    let edits: Vec<_> = edits.collect();
+    if edits.is_empty() {
+        return text.into();
+    }
+    exchanged(text, edits).into()
+}

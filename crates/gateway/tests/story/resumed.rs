@@ -1,0 +1,186 @@
+//! Answers that became streams, for clients that lost them.
+
+use std::time::Duration;
+
+use reqwest::RequestBuilder;
+use serde_json::{Value, json};
+
+use crate::dialogue::{done, progress};
+use crate::listen::{Ear, get};
+use crate::sessions::{begin, within};
+use crate::world::{LEGACY, OLDEST, Reply, World};
+
+const VERSIONS: [&str; 3] = [OLDEST, "2025-06-18", LEGACY];
+
+/// A call that wants to hear of its progress, in a session.
+pub(crate) fn call(
+    world: &World,
+    version: &str,
+    session: &str,
+    tool: &str,
+    id: u32,
+) -> RequestBuilder {
+    let body = json!({
+        "jsonrpc": "2.0", "id": id, "method": "tools/call",
+        "params": { "name": tool, "arguments": {}, "_meta": { "progressToken": id } },
+    });
+    within(world.tools_call(version, tool, "{}"), session).body(body.to_string())
+}
+
+pub(crate) fn back(world: &World, version: &str, session: &str, last: &str) -> RequestBuilder {
+    within(get(world, "/mcp", Some(version)), session).header("last-event-id", last)
+}
+
+fn steps(heard: &Value) -> String {
+    let steps = heard["params"]["progress"].as_f64();
+    steps.unwrap_or_else(|| panic!("{heard}")).to_string()
+}
+
+#[tokio::test]
+async fn every_event_of_an_answer_in_a_session_has_an_id_and_the_newest_version_begins_with_one() {
+    let world = World::start().await;
+    for version in VERSIONS {
+        let session = begin(&world, version).await;
+        let tool = world.tool_runner.live();
+        tool.unbounded_send(progress(1.0, 2.0, "")).unwrap();
+        let mut ear = Ear::on(call(&world, version, &session, "reads", 7)).await;
+        if version == LEGACY {
+            let primer = ear.next_event().await.unwrap();
+            assert!(
+                primer.starts_with("id: ") && primer.ends_with("\nretry: 1000\ndata:"),
+                "{primer}"
+            );
+        }
+        let mut seen = vec![std::mem::take(&mut ear.last_id)];
+        assert_eq!(steps(&ear.hears().await.unwrap()), "1");
+        seen.push(std::mem::take(&mut ear.last_id));
+        tool.unbounded_send(done()).unwrap();
+        assert_eq!(ear.hears().await.unwrap()["id"], 7);
+        seen.push(std::mem::take(&mut ear.last_id));
+        assert_eq!(seen[0].is_empty(), version != LEGACY, "{version}");
+        assert!(!seen[1].is_empty() && !seen[2].is_empty() && seen[1] != seen[2]);
+        assert!(ear.hears().await.is_none());
+    }
+}
+
+#[tokio::test]
+async fn without_a_session_or_a_word_before_the_answer_nothing_has_an_id() {
+    let world = World::start().await;
+    let session = begin(&world, LEGACY).await;
+    let quiet = within(world.tools_call(LEGACY, "reads", "{}"), &session);
+    let reply = Reply::to(quiet).await;
+    assert_eq!(reply.header("content-type"), "application/json");
+    let tool = world.tool_runner.live();
+    for event in [progress(1.0, 2.0, ""), done()] {
+        tool.unbounded_send(event).unwrap();
+    }
+    let mut request = call(&world, LEGACY, &session, "reads", 8).build().unwrap();
+    request.headers_mut().remove("mcp-session-id");
+    let reply = world
+        .http
+        .execute(request)
+        .await
+        .unwrap()
+        .text()
+        .await
+        .unwrap();
+    assert!(
+        reply.contains("secret") && !reply.contains("id: "),
+        "{reply}"
+    );
+}
+
+#[tokio::test]
+async fn what_a_client_missed_it_hears_at_any_gateway_and_nothing_twice() {
+    let world = World::start().await;
+    let twin = world.twin().await;
+    for version in VERSIONS {
+        let session = begin(&world, version).await;
+        let (tool, other) = (world.tool_runner.live(), world.tool_runner.live());
+        tool.unbounded_send(progress(1.0, 9.0, "")).unwrap();
+        let mut ear = Ear::on(call(&world, version, &session, "reads", 7)).await;
+        assert_eq!(steps(&ear.hears().await.unwrap()), "1");
+        let last = ear.last_id.clone();
+        // Another call of the session says something on a stream of its own.
+        other.unbounded_send(progress(5.0, 9.0, "")).unwrap();
+        let mut others = Ear::on(call(&world, version, &session, "reads", 8)).await;
+        assert_eq!(steps(&others.hears().await.unwrap()), "5");
+        drop(ear);
+        tool.unbounded_send(progress(2.0, 9.0, "")).unwrap();
+        let mut ear = Ear::on(back(&twin, version, &session, &last)).await;
+        assert_eq!(steps(&ear.hears().await.unwrap()), "2");
+        let last = ear.last_id.clone();
+        drop(ear);
+        tool.unbounded_send(progress(3.0, 9.0, "")).unwrap();
+        tool.unbounded_send(done()).unwrap();
+        for at in [&twin, &world] {
+            let mut ear = Ear::on(back(at, version, &session, &last)).await;
+            assert_eq!(steps(&ear.hears().await.unwrap()), "3");
+            let answer = ear.hears().await.unwrap();
+            assert_eq!(answer["id"], 7);
+            assert!(answer["result"]["_meta"]["dev.wardgate/receipt"].is_object());
+            assert!(ear.hears().await.is_none());
+        }
+        other.unbounded_send(done()).unwrap();
+        assert_eq!(others.hears().await.unwrap()["id"], 8);
+    }
+    assert_eq!(twin.tool_runner.asked.count(), 0);
+}
+
+#[tokio::test]
+async fn events_are_their_sessions_alone_and_are_not_kept_for_ever() {
+    let world = World::start().await;
+    let (session, other) = (begin(&world, LEGACY).await, begin(&world, LEGACY).await);
+    let tool = world.tool_runner.live();
+    for event in [progress(1.0, 2.0, ""), done()] {
+        tool.unbounded_send(event).unwrap();
+    }
+    let mut ear = Ear::on(call(&world, LEGACY, &session, "reads", 7)).await;
+    ear.hears().await.unwrap();
+    let last = ear.last_id.clone();
+    let unknown = |reply: Reply| {
+        assert_eq!(
+            (reply.status, reply.at("/error/data/reason")),
+            (400, json!("unknown_event")),
+            "{reply:?}"
+        );
+        assert!(reply.text.contains("Last-Event-ID"), "{reply:?}");
+    };
+    unknown(Reply::to(back(&world, LEGACY, &other, &last)).await);
+    unknown(Reply::to(back(&world, LEGACY, &session, "made-up")).await);
+    world.clock.advance(Duration::from_mins(59));
+    let fresh = world.issuer.token("dr.lee", &["Doctor"]);
+    let ping = world.message_of(&fresh, LEGACY, "ping", "");
+    assert_eq!(Reply::to(within(ping, &session)).await.status, 200);
+    world.clock.advance(Duration::from_mins(2));
+    let mut request = back(&world, LEGACY, &session, &last).build().unwrap();
+    let fresh = world.issuer.token("dr.lee", &["Doctor"]);
+    let bearer = format!("Bearer {fresh}").parse().unwrap();
+    request.headers_mut().insert("authorization", bearer);
+    let response = world.http.execute(request).await.unwrap();
+    assert_eq!(response.status(), 400);
+}
+
+#[tokio::test]
+async fn nothing_a_client_heard_is_stored_in_clear() {
+    let world = World::start().await;
+    let session = begin(&world, LEGACY).await;
+    let tool = world.tool_runner.live();
+    for event in [progress(1.0, 2.0, "canary of progress"), done()] {
+        tool.unbounded_send(event).unwrap();
+    }
+    let mut ear = Ear::on(call(&world, LEGACY, &session, "reads", 7)).await;
+    ear.hears().await.unwrap();
+    ear.hears().await.unwrap();
+    let stored = world.stored();
+    assert!(stored.len() > 4_096);
+    for canary in [
+        "canary of progress",
+        "secret result",
+        session.as_str(),
+        "dr.lee",
+    ] {
+        let canary = canary.as_bytes();
+        assert!(!stored.windows(canary.len()).any(|part| part == canary));
+    }
+}

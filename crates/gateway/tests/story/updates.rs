@@ -1,0 +1,214 @@
+//! Clients that hear of changed resources of sources.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::time::timeout;
+use wardgate_domain::OfferKind;
+
+use crate::content::offer;
+use crate::listen::{Ear, SUBSCRIPTION, get, subscribe};
+use crate::memory::{ask, ask_as};
+use crate::sessions::begin;
+use crate::world::{LEGACY, OLDEST, Reply, World};
+
+const BEGIN: &str = "resources/subscribe";
+const END: &str = "resources/unsubscribe";
+const DOOR: &str = "guide://door/000";
+const OTHER: &str = "guide://door/001";
+/// Its source tells nothing of it.
+const QUIET: &str = "guide://room/7";
+
+async fn world() -> World {
+    let world = World::start_without_memory(json!({})).await;
+    offer(&world, 3).await;
+    world
+}
+
+impl World {
+    /// The source says that the resource at `uri` changed.
+    fn touch(&self, uri: &str) {
+        let own = format!("own {uri}");
+        // Whether anyone listens is the test's own affair.
+        let _ = self.tool_runner.touched.send(Some(own));
+    }
+}
+
+fn updated(uri: &str) -> Value {
+    json!({
+        "jsonrpc": "2.0", "method": "notifications/resources/updated", "params": { "uri": uri },
+    })
+}
+
+fn of_subscription(mut message: Value) -> Value {
+    message["params"]["_meta"] = json!({ SUBSCRIPTION: 7 });
+    message
+}
+
+async fn listens(world: &World, uris: &[&str]) -> (Ear, Value) {
+    let notifications = json!({ "resourceSubscriptions": uris });
+    let mut ear = Ear::on(subscribe(
+        world,
+        &format!(r#""notifications":{notifications}"#),
+    ))
+    .await;
+    let acknowledged = ear.hears().await.unwrap();
+    (ear, acknowledged["params"]["notifications"].clone())
+}
+
+async fn hears_nothing(ear: &mut Ear) {
+    let heard = timeout(Duration::from_millis(1_500), ear.hears()).await;
+    assert!(heard.is_err(), "{heard:?}");
+}
+
+/// An older client's request, in the session of that name if there is one.
+async fn older(world: &World, method: &str, session: &str, uri: &str) -> Reply {
+    let mut request = ask(world, LEGACY, method, &json!({ "uri": uri }));
+    if !session.is_empty() {
+        request = request.header("mcp-session-id", session);
+    }
+    Reply::to(request).await
+}
+
+#[tokio::test]
+async fn a_modern_client_hears_of_the_resources_that_it_named_and_that_are_watched() {
+    let world = world().await;
+    let uris = [DOOR, QUIET, "guide://nobody's", "file:///etc/passwd"];
+    let (mut ear, accepted) = listens(&world, &uris).await;
+    assert_eq!(accepted, json!({ "resourceSubscriptions": [DOOR] }));
+    world.touch(OTHER);
+    world.touch(DOOR);
+    world.touch(DOOR);
+    assert_eq!(ear.hears().await, Some(of_subscription(updated(DOOR))));
+    world.touch(DOOR);
+    assert_eq!(ear.hears().await, Some(of_subscription(updated(DOOR))));
+    assert!(world.audit.attempts.count() == 0, "nothing was released");
+}
+
+#[tokio::test]
+async fn what_the_caller_may_not_read_is_not_watched() {
+    let world = world().await;
+    world.policy.forbid("door/000");
+    let (_ear, accepted) = listens(&world, &[DOOR, OTHER]).await;
+    assert_eq!(accepted, json!({ "resourceSubscriptions": [OTHER] }));
+    let asked = world.tool_runner.watched.all();
+    let asked: Vec<_> = asked.iter().flat_map(|asked| &asked.resources).collect();
+    assert!(!asked.is_empty());
+    for resource in asked {
+        assert_eq!(
+            resource.decided_json,
+            json!({ "uri": format!("own {OTHER}") }).to_string()
+        );
+    }
+}
+
+#[tokio::test]
+async fn whoever_may_no_longer_read_a_resource_hears_no_more_of_it() {
+    let world = world().await;
+    let (mut ear, _) = listens(&world, &[DOOR, OTHER]).await;
+    world.policy.forbid("door/000");
+    world.policy.change(b"other policies");
+    world
+        .tool_runner
+        .watched
+        .until(|asked| asked.last().is_some_and(|last| last.resources.len() == 1))
+        .await;
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    world.touch(DOOR);
+    world.touch(OTHER);
+    assert_eq!(ear.hears().await, Some(of_subscription(updated(OTHER))));
+    hears_nothing(&mut ear).await;
+}
+
+#[tokio::test]
+async fn what_is_watched_is_decided_anew_before_its_permits_end_and_nothing_is_lost_meanwhile() {
+    let world = world().await;
+    world.policy.permits_last(Duration::from_secs(2));
+    let (mut ear, _) = listens(&world, &[DOOR]).await;
+    let before = world.policy.asked.count();
+    for _ in 0..4 {
+        world.touch(DOOR);
+        assert_eq!(ear.hears().await, Some(of_subscription(updated(DOOR))));
+    }
+    assert!(world.policy.asked.count() > before, "it was decided anew");
+    world.policy.bar(OfferKind::Resources, "guides");
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    world.touch(DOOR);
+    hears_nothing(&mut ear).await;
+}
+
+#[tokio::test]
+async fn a_watch_that_broke_off_is_made_again_and_what_it_was_about_counts_as_changed() {
+    let world = world().await;
+    let (mut ear, _) = listens(&world, &[DOOR]).await;
+    world.tool_runner.touched.send(None).unwrap();
+    assert_eq!(ear.hears().await, Some(of_subscription(updated(DOOR))));
+    hears_nothing(&mut ear).await;
+    world.touch(DOOR);
+    assert_eq!(ear.hears().await, Some(of_subscription(updated(DOOR))));
+}
+
+#[tokio::test]
+async fn an_older_client_subscribes_by_requests_of_their_own() {
+    let world = world().await;
+    for version in [LEGACY, OLDEST] {
+        let mut ear = Ear::on(get(&world, "/mcp", Some(version))).await;
+        let reply = older(&world, BEGIN, "", DOOR).await;
+        assert_eq!(
+            (reply.status, reply.at("/result")),
+            (200, json!({})),
+            "{reply:?}"
+        );
+        // The answer says that it is heard of from here on.
+        world.touch(DOOR);
+        assert_eq!(ear.hears().await, Some(updated(DOOR)), "{version}");
+        let mut later = Ear::on(get(&world, "/mcp", Some(version))).await;
+        let watches = world.tool_runner.watched.count();
+        world.tool_runner.watched.reaches(watches).await;
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        world.touch(DOOR);
+        assert_eq!(later.hears().await, Some(updated(DOOR)), "{version}");
+        assert_eq!(ear.hears().await, Some(updated(DOOR)), "{version}");
+        assert_eq!(older(&world, END, "", DOOR).await.at("/result"), json!({}));
+        world.touch(DOOR);
+        hears_nothing(&mut ear).await;
+    }
+}
+
+#[tokio::test]
+async fn subscriptions_are_those_of_one_session_of_one_caller() {
+    let world = world().await;
+    let in_session = |id: &str| get(&world, "/mcp", Some(LEGACY)).header("mcp-session-id", id);
+    let (first, second) = (begin(&world, LEGACY).await, begin(&world, LEGACY).await);
+    let mut one = Ear::on(in_session(&first)).await;
+    let mut two = Ear::on(in_session(&second)).await;
+    let mut none = Ear::on(get(&world, "/mcp", Some(LEGACY))).await;
+    let mallory = world.issuer.token("mallory", &["Doctor"]);
+    let theirs = ask_as(&world, &mallory, LEGACY, BEGIN, &json!({ "uri": DOOR }));
+    assert_eq!(Reply::to(theirs).await.at("/result"), json!({}));
+    assert_eq!(
+        older(&world, BEGIN, &second, OTHER).await.at("/result"),
+        json!({})
+    );
+    world.touch(DOOR);
+    world.touch(OTHER);
+    assert_eq!(two.hears().await, Some(updated(OTHER)));
+    hears_nothing(&mut one).await;
+    hears_nothing(&mut none).await;
+}
+
+#[tokio::test]
+async fn what_cannot_be_subscribed_to_is_refused() {
+    let world = world().await;
+    for uri in [
+        "guide://nobody's",
+        "file:///etc/passwd",
+        "memory://conversation/a",
+    ] {
+        assert_eq!(older(&world, BEGIN, "", uri).await.code(), -32002, "{uri}");
+    }
+    world.policy.forbid("door/001");
+    assert_eq!(older(&world, BEGIN, "", OTHER).await.code(), -32002);
+    let quiet = older(&world, BEGIN, "", QUIET).await;
+    assert_eq!(quiet.code(), -32602, "{quiet:?}");
+}

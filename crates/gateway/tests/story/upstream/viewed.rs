@@ -1,0 +1,392 @@
+//! Where messages cannot be carried to the server the gateway answers itself, in the server's own words.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use wardgate_domain::OfferKind;
+use wardgate_proto::toolrunner::v1 as pb;
+use wardgate_proto::toolrunner::v1::get_content_request::Wanted;
+
+use super::*;
+use crate::fakes::{Run, given_content, result};
+use crate::world::{LEGACY, OLDEST};
+
+/// A program without a URL, a server of either era, and a source of others.
+const NAMES: [(&str, pb::Carriage); 4] = [
+    ("program", pb::Carriage::Unspecified),
+    ("old", pb::Carriage::Legacy),
+    ("new", pb::Carriage::Modern),
+    ("guides", pb::Carriage::Unspecified),
+];
+
+/// A prompt, two resources and a template of every source.
+fn content() -> pb::ListContentResponse {
+    let entry = |source: &str, name: String, own_name: &str| pb::ContentEntry {
+        source: source.to_owned(),
+        name,
+        own_name: own_name.to_owned(),
+        definition_json: r#"{"x":1.10,"title":"One"}"#.to_owned().into(),
+    };
+    let mut listed = pb::ListContentResponse::default();
+    for (source, _) in NAMES {
+        let shown = |own: &str| format!("{source}+{own}");
+        listed.sources.push(pb::ContentSource {
+            name: source.to_owned(),
+            prompts: true,
+            resources: true,
+            is_upstream: true,
+            ..pb::ContentSource::default()
+        });
+        listed
+            .prompts
+            .push(entry(source, format!("{source}__greet"), "greet"));
+        for own in ["memo:a", "memo:b"] {
+            listed.resources.push(entry(source, shown(own), own));
+        }
+        let template = "memo:{x}";
+        listed
+            .resource_templates
+            .push(entry(source, shown(template), template));
+    }
+    for list in [
+        &mut listed.prompts,
+        &mut listed.resources,
+        &mut listed.resource_templates,
+    ] {
+        list.sort_by(|a, b| a.name.cmp(&b.name));
+    }
+    listed
+}
+
+async fn viewed() -> World {
+    viewed_among(World::start().await).await
+}
+
+async fn viewed_among(world: World) -> World {
+    let sources = NAMES.map(|(name, carriage)| pb::Source {
+        prefix: format!("{name}__"),
+        carriage: carriage.into(),
+        ..source(name, &KINDS)
+    });
+    *world.tool_runner.content.lock().unwrap() = (sources.to_vec(), content());
+    let mut page = definition();
+    page["_meta"] = json!({ "ui": { "resourceUri": "ui://program/page" } });
+    let mut marked = definition();
+    marked["inputSchema"]["properties"]["n"] = json!({ "type": "string", "x-mcp-header": "N" });
+    let tools = [
+        tool("reads", &page),
+        tool("writes", &marked),
+        tool("elsewhere", &definition()),
+    ];
+    world.tool_runner.configure(tools.to_vec());
+    until("the gateway knows the sources", async || {
+        let list = Reply::to(request_to(
+            &world,
+            "/mcp/upstream/guides",
+            MODERN,
+            "tools/list",
+            "",
+        ))
+        .await;
+        list.status == 200
+    })
+    .await;
+    world
+}
+
+const PROGRAM: &str = "/mcp/upstream/program";
+
+async fn ask(world: &World, version: &str, method: &str, params: &str) -> Reply {
+    Reply::to(request_to(world, PROGRAM, version, method, params)).await
+}
+
+/// A member of each entry of a list.
+fn each(reply: &Reply, list: &str, member: &str) -> Vec<String> {
+    let entries = reply.at(&format!("/result/{list}"));
+    let entries = entries.as_array().unwrap_or_else(|| panic!("{reply:?}"));
+    let text = |entry: &Value| entry[member].as_str().unwrap().to_owned();
+    entries.iter().map(text).collect()
+}
+
+#[tokio::test]
+async fn lists_hold_that_source_alone_under_its_own_names() {
+    let world = viewed().await;
+    for version in [MODERN, LEGACY, OLDEST] {
+        let tools = ask(&world, version, "tools/list", "").await;
+        assert_eq!(each(&tools, "tools", "name"), ["read", "write"]);
+        assert!(tools.text.contains(r#"{"name":"read","#), "{tools:?}");
+        let prompts = ask(&world, version, "prompts/list", "").await;
+        assert_eq!(each(&prompts, "prompts", "name"), ["greet"]);
+        assert!(prompts.text.contains(r#"{"name":"greet","#) && prompts.text.contains("1.10"));
+        let resources = ask(&world, version, "resources/list", "").await;
+        assert_eq!(each(&resources, "resources", "uri"), ["memo:a", "memo:b"]);
+        let templates = ask(&world, version, "resources/templates/list", "").await;
+        assert_eq!(
+            each(&templates, "resourceTemplates", "uriTemplate"),
+            ["memo:{x}"]
+        );
+        for list in [tools, prompts, resources, templates] {
+            assert_eq!(list.at("/result/ttlMs").is_null(), version != MODERN);
+            assert_eq!(list.at("/result/resultType").is_null(), version != MODERN);
+        }
+    }
+    let tools = ask(&world, MODERN, "tools/list", "").await;
+    let page = "/result/tools/0/_meta/ui/resourceUri";
+    assert_eq!(tools.at(page), "ui://page");
+    assert_eq!(count(&world), 0, "something was carried");
+}
+
+#[tokio::test]
+async fn a_call_is_the_ordinary_one_and_its_links_are_the_servers_own() {
+    let world = viewed().await;
+    let content = r#"[{"type":"resource_link","uri":"program+memo:a","name":"a"},{"type":"text","text":"program+memo:a","n":1.10}]"#;
+    for version in [MODERN, LEGACY] {
+        let mut given = result("", &Value::Null);
+        given.content_json = content.to_owned().into();
+        world.tool_runner.next([Run::Give(given)]);
+        let params = r#""name":"read","arguments":{"n":1.10}"#;
+        let called = ask(&world, version, "tools/call", params).await;
+        let own = content.replacen("program+memo:a", "memo:a", 1);
+        assert!(called.text.contains(&own), "{called:?}");
+        let asked = world.tool_runner.asked.all().pop().unwrap();
+        assert_eq!(
+            (asked.tool.as_str(), &*asked.arguments_json),
+            ("reads", &br#"{"n":1.10}"#[..])
+        );
+        let outcome = world.audit.outcomes.all().pop().unwrap();
+        assert_eq!(called.at(CALL_ID), outcome.call.call_id.to_string());
+        assert_eq!(outcome.call.tool.unwrap().as_str(), "reads");
+        assert_eq!(outcome.call.requested_tool, "read");
+    }
+    // By no other name, and of no other source.
+    for name in [
+        "reads",
+        "program__read",
+        "elsewhere",
+        "reads_alias",
+        "nothing",
+    ] {
+        let params = format!(r#""name":"{name}""#);
+        let called = ask(&world, MODERN, "tools/call", &params).await;
+        assert_eq!(called.code(), -32602, "{called:?}");
+    }
+    assert_eq!(world.tool_runner.asked.count(), 2);
+    assert_eq!(count(&world), 0, "something was carried");
+}
+
+#[tokio::test]
+async fn prompts_and_resources_are_asked_for_and_given_by_their_own_names() {
+    let world = viewed().await;
+    for version in [MODERN, LEGACY] {
+        let messages = r#"{"messages":[{"role":"user","content":{"type":"resource","resource":{"uri":"program+memo:a","text":"1.10"}}}]}"#;
+        let contents = r#"{"contents":[{"uri":"program+memo:a","text":"program+memo:a"}]}"#;
+        let gives = [messages, contents].map(|given| Ok(given_content(given)));
+        world.tool_runner.gives.lock().unwrap().extend(gives);
+        let got = ask(
+            &world,
+            version,
+            "prompts/get",
+            r#""name":"greet","arguments":{"a":"b"}"#,
+        )
+        .await;
+        assert!(
+            got.text.contains(r#"{"uri":"memo:a","text":"1.10"}"#),
+            "{got:?}"
+        );
+        let read = ask(&world, version, "resources/read", r#""uri":"memo:a""#).await;
+        assert!(
+            read.text
+                .contains(r#"{"uri":"memo:a","text":"program+memo:a"}"#),
+            "{read:?}"
+        );
+        let got = world.tool_runner.got.all();
+        let [.., prompt, resource] = &got[..] else {
+            panic!("{got:?}")
+        };
+        assert_eq!(prompt.source, "program");
+        assert_eq!(prompt.decided_json, r#"{"name":"greet"}"#);
+        assert_eq!(resource.decided_json, r#"{"uri":"memo:a"}"#);
+        // Whatever else it has by a URI of its own.
+        ask(
+            &world,
+            version,
+            "resources/read",
+            r#""uri":"memo:unlisted""#,
+        )
+        .await;
+        let got = world.tool_runner.got.all().pop().unwrap();
+        assert_eq!(got.decided_json, r#"{"uri":"memo:unlisted"}"#);
+        let reference =
+            r#""ref":{"type":"ref/resource","uri":"memo:{x}"},"argument":{"name":"x","value":"a"}"#;
+        ask(&world, version, "completion/complete", reference).await;
+        let got = world.tool_runner.got.all().pop().unwrap();
+        assert!(matches!(got.wanted, Some(Wanted::Completion(_))));
+    }
+    let before = world.tool_runner.got.count();
+    for name in ["program__greet", "old__greet"] {
+        let params = format!(r#""name":"{name}""#);
+        assert_eq!(
+            ask(&world, MODERN, "prompts/get", &params).await.code(),
+            -32602
+        );
+    }
+    let unknown = [(MODERN, -32602), (LEGACY, -32002)];
+    for (version, code) in unknown {
+        let read = ask(&world, version, "resources/read", r#""uri":"no uri""#).await;
+        assert_eq!(read.code(), code, "{read:?}");
+    }
+    assert_eq!(world.tool_runner.got.count(), before);
+}
+
+#[tokio::test]
+async fn the_gateway_says_who_it_is_and_what_that_source_has() {
+    let world = viewed().await;
+    let changes = json!({ "listChanged": true });
+    let resources = json!({ "subscribe": true, "listChanged": true });
+    let all =
+        json!({ "tools": changes, "prompts": changes, "resources": resources, "completions": {} });
+    let begun = ask(
+        &world,
+        LEGACY,
+        "initialize",
+        r#""protocolVersion":"2025-06-18","capabilities":{}"#,
+    )
+    .await;
+    let mut capabilities = all.clone();
+    capabilities["logging"] = json!({});
+    assert_eq!(begun.at("/result/capabilities"), capabilities);
+    assert_eq!(begun.at("/result/protocolVersion"), "2025-06-18");
+    assert_eq!(begun.at("/result/serverInfo/name"), "wardgate");
+    let discovered = ask(&world, MODERN, "server/discover", "").await;
+    assert_eq!(discovered.at("/result/capabilities"), all);
+    // What only the whole has is not here.
+    for (version, method) in [
+        (LEGACY, "memory/get_or_create"),
+        (MODERN, "memory/search"),
+        (MODERN, "ping"),
+    ] {
+        let asked = ask(&world, version, method, r#""uri":"memo:a""#).await;
+        assert_eq!(asked.code(), -32601, "{method}: {asked:?}");
+    }
+}
+
+#[tokio::test]
+async fn who_is_carried_and_who_is_not_depends_on_the_eras_alone() {
+    let world = viewed().await;
+    let cases = [
+        ("program", MODERN, false),
+        ("program", LEGACY, false),
+        ("old", MODERN, false),
+        ("old", LEGACY, true),
+        ("new", MODERN, true),
+        ("new", LEGACY, false),
+    ];
+    for (source, version, is_carried) in cases {
+        let before = count(&world);
+        let path = format!("/mcp/upstream/{source}");
+        let list = Reply::to(request_to(&world, &path, version, "prompts/list", "")).await;
+        assert_eq!(list.status, 200, "{list:?}");
+        assert_eq!(count(&world) > before, is_carried, "{source} {version}");
+    }
+    // `initialize` names its version in the body.
+    let before = count(&world);
+    for source in ["old", "new"] {
+        let path = format!("/mcp/upstream/{source}");
+        let body = text(LEGACY, "initialize", r#""protocolVersion":"2025-11-25""#);
+        Reply::to(post(&world, &path, body)).await;
+    }
+    assert_eq!(count(&world), before + 1);
+    // Whoever says one thing in the header and another in the body is refused on both ways.
+    for source in ["old", "new", "program"] {
+        let path = format!("/mcp/upstream/{source}");
+        let lies = [
+            post(&world, &path, text(MODERN, "tools/list", ""))
+                .header("mcp-protocol-version", LEGACY),
+            post(&world, &path, text(LEGACY, "tools/list", ""))
+                .header("mcp-protocol-version", MODERN),
+            post(&world, &path, text(MODERN, "tools/list", "")),
+        ];
+        for lie in lies {
+            let refused = Reply::to(lie).await;
+            assert_eq!(refused.status, 400, "{source}: {refused:?}");
+        }
+    }
+    assert_eq!(count(&world), before + 1);
+}
+
+#[tokio::test]
+async fn without_the_right_to_connect_there_is_no_such_path() {
+    let world = viewed().await;
+    world.policy.bar(OfferKind::Connect, "program");
+    let unknown = Reply::to(request_to(
+        &world,
+        "/mcp/upstream/nothing",
+        MODERN,
+        "tools/list",
+        "",
+    ))
+    .await;
+    for (version, method) in [(MODERN, "tools/list"), (LEGACY, "initialize")] {
+        let refused = ask(&world, version, method, r#""protocolVersion":"2025-11-25""#).await;
+        assert_eq!((refused.status, &refused.text), (404, &unknown.text));
+    }
+    let listening = world
+        .http
+        .get(world.url(PROGRAM))
+        .bearer_auth(&world.token)
+        .header("accept", "text/event-stream");
+    assert_eq!(Reply::to(listening).await.status, 404);
+}
+
+#[tokio::test]
+async fn headers_that_repeat_arguments_say_what_the_arguments_say() {
+    let world = viewed().await;
+    let call = |header: Option<&str>| {
+        let params = r#""name":"write","arguments":{"n":"a"}"#;
+        let request = request_to(&world, PROGRAM, MODERN, "tools/call", params);
+        match header {
+            Some(header) => request.header("mcp-param-n", header),
+            None => request,
+        }
+    };
+    for (header, status) in [(None, 400), (Some("b"), 400), (Some("a"), 200)] {
+        let called = Reply::to(call(header)).await;
+        assert_eq!(called.status, status, "{called:?}");
+        assert_eq!(called.code(), if status == 400 { -32020 } else { 0 });
+    }
+    assert_eq!(world.tool_runner.asked.count(), 1);
+    let reasons = world.audit.outcomes.reaches(3).await;
+    assert_eq!(reasons[0].reason, "header_mismatch");
+    // Who may not call it is not told of its schema.
+    world.policy.bar(OfferKind::Tool, "writes");
+    // Longer than a permit lasts.
+    world.clock.advance(Duration::from_mins(2));
+    let hidden = Reply::to(call(None)).await;
+    assert_eq!((hidden.status, hidden.code()), (200, -32602));
+    // Older clients have no such headers.
+    let older = ask(&world, LEGACY, "tools/call", r#""name":"read""#).await;
+    assert!(older.is_released());
+}
+
+#[tokio::test]
+async fn a_session_is_of_its_view_alone_and_ends_there() {
+    let world = viewed().await;
+    let body = text(LEGACY, "initialize", r#""protocolVersion":"2025-11-25""#);
+    let begun = Reply::to(post(&world, PROGRAM, body)).await;
+    let session = begun.header("mcp-session-id").to_owned();
+    let ping = |path| {
+        let request = request_to(&world, path, LEGACY, "ping", "");
+        Reply::to(request.header("mcp-session-id", &session))
+    };
+    let end = || {
+        let request = world.http.delete(world.url(PROGRAM));
+        let request = request.bearer_auth(&world.token);
+        Reply::to(request.header("mcp-session-id", &session))
+    };
+    for path in ["/mcp", "/mcp/program", "/mcp/upstream/new"] {
+        assert_eq!(ping(path).await.status, 404, "{path}");
+    }
+    assert_eq!(ping(PROGRAM).await.status, 200);
+    assert_eq!(end().await.status, 204);
+    assert_eq!(ping(PROGRAM).await.status, 404);
+}

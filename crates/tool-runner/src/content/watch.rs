@@ -1,0 +1,288 @@
+//! Hearing when resources change, for as long as the permits to read them hold.
+//!
+//! ```text
+//!   admit:  source ─▶ a permit for each ─▶ Admitted        refused: nothing is watched
+//!   watch:  which can be ─▶ changed ─▶ changed ─▶ …        till the first permit ends
+//!             own:    what is read now, against what was read before
+//!             server: its `updated`
+//! ```
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use bytes::Bytes;
+use futures::stream::{self, Stream};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until, timeout};
+use tonic::Status;
+use wardgate_domain::{
+    CallToRun, Caller, Digest, InvalidMessage, OfferKind, SignedPermit, Timestamp,
+};
+use wardgate_proto::toolrunner::v1 as pb;
+
+use super::contents::Origin;
+use super::story::Named;
+use super::{Contents, Own};
+use crate::Error;
+use crate::loaded::Loaded;
+use crate::mcp::{Ear, Upstream};
+use crate::switchboard::Switchboard;
+
+/// Resources of one request.
+const MOST: usize = 256;
+
+/// How long a server may take to say which it tells of.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// From one message to the next: what changes meanwhile needs no second word.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// What is asked for, its fields checked.
+pub(crate) struct WatchAsked {
+    pub(crate) caller: Caller,
+    pub(crate) source: String,
+    resources: Vec<Wanted>,
+}
+
+struct Wanted {
+    uri: String,
+    decided: Bytes,
+    permit: Option<SignedPermit>,
+}
+
+impl TryFrom<pb::WatchResourcesRequest> for WatchAsked {
+    type Error = InvalidMessage;
+
+    fn try_from(request: pb::WatchResourcesRequest) -> Result<Self, Self::Error> {
+        let caller = request.caller;
+        let caller = caller.ok_or_else(|| InvalidMessage::field("caller", "is missing"))?;
+        if request.resources.len() > MOST {
+            return Err(InvalidMessage::field("resources", "are more than 256"));
+        }
+        let wanted = |resource: pb::WatchedResource| match Named::read(&resource.decided_json) {
+            Some(Named::Resource(uri)) => Ok(Wanted {
+                uri,
+                decided: resource.decided_json,
+                // An empty permit is none.
+                permit: resource.permit.and_then(|permit| permit.try_into().ok()),
+            }),
+            Some(Named::Prompt(_)) | None => {
+                let problem = "does not name a resource";
+                Err(InvalidMessage::field("resources.decided_json", problem))
+            }
+        };
+        Ok(Self {
+            caller: caller.try_into()?,
+            source: request.source,
+            resources: request
+                .resources
+                .into_iter()
+                .map(wanted)
+                .collect::<Result<_, _>>()?,
+        })
+    }
+}
+
+/// What may be watched, and how long. Only [`admit`] makes one.
+pub(crate) struct AdmittedWatch {
+    caller: Caller,
+    source: String,
+    uris: BTreeSet<String>,
+    until: Instant,
+}
+
+/// Turns signed permits into the right to hear of what they let read.
+pub(crate) fn admit(
+    asked: WatchAsked,
+    loaded: &Loaded,
+    now: Timestamp,
+) -> Result<AdmittedWatch, Error> {
+    let offers = loaded.offers(&asked.source);
+    let facts = offers.and_then(|offers| offers.facts(OfferKind::Resources));
+    let facts = facts.ok_or(Error::UnknownTool)?;
+    let mut uris = BTreeSet::new();
+    let mut until: Option<Timestamp> = None;
+    for wanted in asked.resources {
+        let to_run = CallToRun {
+            caller: &asked.caller,
+            tool: &facts.name,
+            definition_digest: facts.definition_digest,
+            arguments: &wanted.decided,
+        };
+        let signed = wanted.permit.ok_or(Error::NoPermit)?;
+        let (permit, _) = loaded.compiled().admit(signed, to_run, None, now)?;
+        let ends = permit.terms().expires_at;
+        until = Some(until.map_or(ends, |until| until.min(ends)));
+        uris.insert(wanted.uri);
+    }
+    let left = until.ok_or(Error::NoPermit)?.since(now);
+    Ok(AdmittedWatch {
+        caller: asked.caller,
+        source: asked.source,
+        uris,
+        until: Instant::now() + left,
+    })
+}
+
+/// What is in force now and later.
+pub(crate) struct InForce {
+    pub(crate) loaded: Arc<ArcSwap<Loaded>>,
+    pub(crate) switchboard: Arc<Switchboard>,
+    /// Changes when either does.
+    pub(crate) changes: watch::Receiver<Digest>,
+}
+
+impl AdmittedWatch {
+    /// Watches. Dropping the stream ends it.
+    pub(crate) fn run(
+        self,
+        in_force: InForce,
+    ) -> impl Stream<Item = Result<pb::WatchResourcesResponse, Status>> {
+        let watching = Watching {
+            admitted: self,
+            in_force,
+            watched: None,
+            silent_until: Instant::now(),
+        };
+        stream::unfold(watching, async |mut watching| {
+            let uris = watching.next().await?;
+            let uris = uris.into_iter().collect();
+            Some((Ok(pb::WatchResourcesResponse { uris }), watching))
+        })
+    }
+}
+
+/// One watch under way.
+struct Watching {
+    admitted: AdmittedWatch,
+    in_force: InForce,
+    /// None before the first message.
+    watched: Option<Watched>,
+    silent_until: Instant,
+}
+
+/// How it is heard of changes.
+enum Watched {
+    /// What was last read at each URI; none where there was nothing.
+    Own(BTreeMap<String, Option<Digest>>),
+    Server {
+        upstream: Weak<Upstream>,
+        ear: Ear,
+    },
+}
+
+impl Watching {
+    /// What to say next; none when the permits ended, or the source is off or gone.
+    async fn next(&mut self) -> Option<BTreeSet<String>> {
+        let until = self.admitted.until;
+        tokio::select! {
+            biased;
+            () = sleep_until(until) => None,
+            said = self.changed() => said,
+        }
+    }
+
+    async fn changed(&mut self) -> Option<BTreeSet<String>> {
+        sleep_until(self.silent_until).await;
+        let said = loop {
+            self.in_force.changes.mark_unchanged();
+            let loaded = self.in_force.loaded.load_full();
+            let changed = self.look(loaded.contents()).await;
+            if !self.is_on() {
+                return None;
+            }
+            if let Some(changed) = changed {
+                break changed;
+            }
+            drop(loaded);
+            self.wait().await?;
+        };
+        self.silent_until = Instant::now() + PAUSE;
+        Some(said)
+    }
+
+    /// Waits until there is something to look at.
+    async fn wait(&mut self) -> Option<()> {
+        let changes = self.in_force.changes.changed();
+        match &mut self.watched {
+            Some(Watched::Server { ear, .. }) => tokio::select! {
+                changed = changes => changed.ok(),
+                () = ear.hears() => Some(()),
+            },
+            Some(Watched::Own(_)) | None => changes.await.ok(),
+        }
+    }
+
+    /// What is to be said now, if anything: at first what is watched, then what changed.
+    async fn look(&mut self, contents: &Contents) -> Option<BTreeSet<String>> {
+        let uris = &self.admitted.uris;
+        match (contents.origin(&self.admitted.source), &mut self.watched) {
+            (Some(Origin::Own(own)), Some(Watched::Own(before))) => {
+                let changed = changes(own, before);
+                (!changed.is_empty()).then_some(changed)
+            }
+            (Some(Origin::Upstream(of)), Some(Watched::Server { upstream, ear }))
+                if is_same(upstream, &of.upstream) =>
+            {
+                let changed: BTreeSet<_> = ear.take();
+                let changed = changed.into_iter().filter(|uri| of.offers_resource(uri));
+                let changed: BTreeSet<_> = changed.collect();
+                (!changed.is_empty()).then_some(changed)
+            }
+            // For the first time, or of another origin than before: then anything may have changed.
+            (Some(Origin::Own(own)), watched) => {
+                let mut read = uris.iter().map(|uri| (uri.clone(), None)).collect();
+                let there = changes(own, &mut read);
+                *watched = Some(Watched::Own(read));
+                Some(there)
+            }
+            (Some(Origin::Upstream(of)), watched) => {
+                let offered = uris.iter().filter(|uri| of.offers_resource(uri)).cloned();
+                let mut ear = of.upstream.listen(offered.collect());
+                // One that does not say so in time tells of none.
+                let _ = timeout(PATIENCE, ear.settled()).await;
+                let accepted = ear.keep_accepted();
+                *watched = Some(Watched::Server {
+                    upstream: Arc::downgrade(&of.upstream),
+                    ear,
+                });
+                Some(accepted)
+            }
+            (None, _) => None,
+        }
+    }
+
+    /// Whether the source is there for the caller.
+    fn is_on(&self) -> bool {
+        let AdmittedWatch { caller, source, .. } = &self.admitted;
+        let is_there = self
+            .in_force
+            .loaded
+            .load()
+            .contents()
+            .origin(source)
+            .is_some();
+        let switches = self.in_force.switchboard.current();
+        is_there && switches.is_some_and(|switches| switches.of_source(source).allow(caller))
+    }
+}
+
+/// Reads each of `read` again, and gives those that are others than before.
+fn changes(own: &Own, read: &mut BTreeMap<String, Option<Digest>>) -> BTreeSet<String> {
+    let mut changed = BTreeSet::new();
+    for (uri, before) in read {
+        let contents = own.read_resource(uri).ok();
+        let now = contents.map(|contents| Digest::of(contents.to_string().as_bytes()));
+        if *before != now {
+            *before = now;
+            changed.insert(uri.clone());
+        }
+    }
+    changed
+}
+
+fn is_same(before: &Weak<Upstream>, now: &Arc<Upstream>) -> bool {
+    Weak::ptr_eq(before, &Arc::downgrade(now))
+}

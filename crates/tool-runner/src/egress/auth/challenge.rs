@@ -1,0 +1,135 @@
+//! What a service says in `WWW-Authenticate` when it does not take a request (RFC 9110 §11.6.1, RFC 6750 §3).
+
+use std::collections::BTreeMap;
+
+use http::HeaderMap;
+use http::header::WWW_AUTHENTICATE;
+
+/// The `Bearer` challenge of a response.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Challenge {
+    /// Names in lower case.
+    parameters: BTreeMap<String, String>,
+}
+
+impl Challenge {
+    /// The first one, if there is any.
+    pub(super) fn of(headers: &HeaderMap) -> Option<Self> {
+        let values = headers.get_all(WWW_AUTHENTICATE).iter();
+        values
+            .filter_map(|value| value.to_str().ok())
+            .find_map(Self::read)
+    }
+
+    /// Where the metadata of the service is (RFC 9728 §5.1).
+    pub(super) fn resource_metadata(&self) -> Option<&str> {
+        self.get("resource_metadata")
+    }
+
+    /// The scopes that the request needs.
+    pub(super) fn scope(&self) -> Option<&str> {
+        self.get("scope")
+    }
+
+    /// The token is good and not good enough.
+    pub(super) fn is_insufficient_scope(&self) -> bool {
+        self.get("error") == Some("insufficient_scope")
+    }
+
+    fn get(&self, name: &str) -> Option<&str> {
+        self.parameters.get(name).map(String::as_str)
+    }
+
+    /// One header may hold several challenges, with commas between them and within them.
+    fn read(text: &str) -> Option<Self> {
+        let mut rest = text.trim_start();
+        let mut challenge: Option<Self> = None;
+        while !rest.is_empty() {
+            let (word, after) = token(rest);
+            if word.is_empty() {
+                break;
+            }
+            let after = after.trim_start();
+            if let Some(value) = after.strip_prefix('=') {
+                let (value, after) = value_of(value.trim_start())?;
+                if let Some(challenge) = &mut challenge {
+                    // Which of two counts would be a guess.
+                    let parameters = &mut challenge.parameters;
+                    parameters.entry(word.to_ascii_lowercase()).or_insert(value);
+                }
+                rest = after;
+            } else if challenge.is_some() {
+                // The next scheme.
+                break;
+            } else {
+                challenge = word.eq_ignore_ascii_case("bearer").then(Self::default);
+                rest = after;
+            }
+            rest = rest.trim_start_matches([',', ' ', '\t']);
+        }
+        challenge
+    }
+}
+
+/// A token of RFC 9110 and what follows it.
+fn token(text: &str) -> (&str, &str) {
+    let is_token = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
+    let end = text.find(|c| !is_token(c)).unwrap_or(text.len());
+    text.split_at(end)
+}
+
+/// A token or a quoted text, and what follows it.
+fn value_of(text: &str) -> Option<(String, &str)> {
+    let Some(quoted) = text.strip_prefix('"') else {
+        let (value, rest) = token(text);
+        return Some((value.to_owned(), rest));
+    };
+    let mut value = String::new();
+    let mut characters = quoted.char_indices();
+    while let Some((at, character)) = characters.next() {
+        match character {
+            '"' => return Some((value, &quoted[at + 1..])),
+            '\\' => value.push(characters.next()?.1),
+            other => value.push(other),
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Option<Challenge> {
+        let mut headers = HeaderMap::new();
+        headers.insert(WWW_AUTHENTICATE, text.parse().unwrap());
+        Challenge::of(&headers)
+    }
+
+    #[test]
+    fn the_bearer_challenge_is_found_among_others() {
+        for text in [
+            r#"Bearer error="insufficient_scope", scope="a b", resource_metadata="https://x/y""#,
+            r#"Basic realm="a, Bearer scope=\"no\"", bearer ERROR=insufficient_scope,scope = "a b",  resource_metadata="https://x/\y", DPoP scope="no""#,
+        ] {
+            let challenge = read(text).unwrap();
+            assert!(challenge.is_insufficient_scope(), "{text}");
+            assert_eq!(challenge.scope(), Some("a b"), "{text}");
+            assert_eq!(challenge.resource_metadata(), Some("https://x/y"));
+        }
+    }
+
+    #[test]
+    fn what_is_no_bearer_challenge_is_none() {
+        for text in [
+            "",
+            "Basic realm=\"x\"",
+            "Bearer scope=\"open",
+            "=,;",
+            "\"Bearer\"",
+        ] {
+            assert_eq!(read(text), None, "{text}");
+        }
+        assert_eq!(read("Bearer").unwrap(), Challenge::default());
+    }
+}

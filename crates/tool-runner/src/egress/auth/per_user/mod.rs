@@ -1,0 +1,242 @@
+//! What a person granted a source to do in their name (OAuth 2.1 authorization code), kept for their calls.
+//!
+//! ```text
+//!   no token ─▶ NotConnected ─▶ the person's browser ─▶ start ─▶ authorization server ─▶ finish ─▶ store
+//!   a call ── store ─▶ fresh? ─▶ `Authorization`
+//!                      └ no: refresh, by one replica at a time; refused: forgotten
+//! ```
+//!
+//! Tokens are read from the store for each call, so that who is disconnected is so at once and everywhere.
+
+mod finish;
+mod register;
+mod start;
+mod tokens;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::HeaderValue;
+use tokio::sync::Mutex;
+use tracing::warn;
+use url::Url;
+use wardgate_domain::{Ambient, Timestamp};
+
+use super::client::{ClientProof, ServerSettings};
+use super::{AuthError, OnBehalf};
+use crate::egress::EgressSettings;
+use crate::store::Store;
+use crate::store::connections::{ConnectionKey, Person};
+
+pub(crate) use finish::Return;
+use start::Facts;
+pub(crate) use start::Wish;
+use tokens::{Kept, Tokens};
+
+/// How long one replica alone may refresh.
+const REFRESH: Duration = Duration::from_secs(20);
+
+/// How often another looks whether it has, and for how long.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
+const LOOKS: u32 = 150;
+
+/// What `auth` of type `authorization_code` says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct CodeSettings {
+    pub(crate) server: ServerSettings,
+    pub(crate) authorization_url: Option<Url>,
+    /// Without it the client is registered by itself.
+    pub(crate) client: Option<RegisteredClient>,
+    pub(crate) scope: Option<String>,
+    pub(crate) resource: Option<String>,
+}
+
+/// A client that somebody registered by hand.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct RegisteredClient {
+    pub(crate) id: String,
+    pub(crate) proof: ClientProof,
+}
+
+/// Why a person's grant could not be begun or finished.
+#[derive(Debug, Clone, thiserror::Error)]
+pub(crate) enum ConnectError {
+    #[error(transparent)]
+    Auth(#[from] AuthError),
+    #[error("the connections cannot be read or kept now; try again later")]
+    Store,
+    #[error("the authorization server does not support PKCE with S256, so it is not used")]
+    NoPkce,
+    #[error(
+        "the authorization server registers no client by itself; add `client_id` to `auth` of the source"
+    )]
+    NoClient,
+    #[error("what was begun is no longer open; begin again")]
+    Lapsed,
+    #[error("the answer came from another authorization server than the one that was asked")]
+    OtherIssuer,
+}
+
+/// The grants of one source.
+pub(crate) struct PerUser {
+    source: String,
+    service: Url,
+    settings: CodeSettings,
+    limits: EgressSettings,
+    store: Store,
+    ambient: Ambient,
+    facts: Mutex<Option<Arc<Facts>>>,
+}
+
+impl PerUser {
+    /// `limits` are those of the source.
+    pub(crate) fn open(
+        source: &str,
+        service: &Url,
+        settings: &CodeSettings,
+        limits: &EgressSettings,
+        store: Store,
+        ambient: &Ambient,
+    ) -> Self {
+        Self {
+            source: source.to_owned(),
+            service: service.clone(),
+            settings: settings.clone(),
+            limits: limits.clone(),
+            store,
+            ambient: ambient.clone(),
+            facts: Mutex::default(),
+        }
+    }
+
+    /// Another one than `rejected`.
+    pub(super) async fn authorization(
+        self: &Arc<Self>,
+        caller: Option<OnBehalf<'_>>,
+        rejected: Option<&HeaderValue>,
+    ) -> Result<Option<HeaderValue>, AuthError> {
+        let caller = caller.ok_or(AuthError::NotConnected { scope: None })?;
+        let person = Person {
+            tenant: caller.tenant.to_owned(),
+            issuer: caller.issuer.to_owned(),
+            subject: caller.subject.to_owned(),
+        };
+        self.of_person(person, rejected).await.map(Some)
+    }
+
+    async fn of_person(
+        self: &Arc<Self>,
+        person: Person,
+        rejected: Option<&HeaderValue>,
+    ) -> Result<HeaderValue, AuthError> {
+        for _ in 0..LOOKS {
+            let kept = self.kept(&person).await?;
+            let kept = kept.ok_or(AuthError::NotConnected { scope: None })?;
+            let authorization = kept.tokens.authorization()?;
+            if kept.tokens.is_fresh(self.ambient.now()) && rejected != Some(&authorization) {
+                return Ok(authorization);
+            }
+            if kept.tokens.refresh_token.is_none() {
+                return Err(AuthError::NotConnected { scope: None });
+            }
+            let until = self.ambient.now().plus(REFRESH);
+            let key = self.key(&person);
+            let claimed = self.store.claim_refresh(&key, kept.version, until).await;
+            if claimed.map_err(|_| AuthError::NoStore)? {
+                let refreshing = Arc::clone(self);
+                // Its own task: what the server gave to a caller who hangs up meanwhile is not lost.
+                let refreshed =
+                    tokio::spawn(async move { refreshing.refresh(&person, kept).await });
+                return refreshed.await.unwrap_or(Err(AuthError::NoStore));
+            }
+            tokio::time::sleep(LOOK_AGAIN).await;
+        }
+        Err(AuthError::NoStore)
+    }
+
+    /// Asks for new tokens, which the server may give once only.
+    async fn refresh(&self, person: &Person, kept: Kept) -> Result<HeaderValue, AuthError> {
+        let key = self.key(person);
+        let refreshed = match self.endpoint_of(&kept.tokens) {
+            Ok(endpoint) => kept.tokens.refresh(&endpoint, &self.ambient).await,
+            Err(error) => Err(error),
+        };
+        match refreshed {
+            Ok(tokens) => {
+                let authorization = tokens.authorization()?;
+                let replaced = self
+                    .store
+                    .replace(&key, kept.version, &tokens.to_bytes())
+                    .await;
+                match replaced {
+                    // Who was disconnected meanwhile stays so.
+                    Ok(false) => Err(AuthError::NotConnected { scope: None }),
+                    Ok(true) => Ok(authorization),
+                    Err(_) => Err(AuthError::NoStore),
+                }
+            }
+            Err(AuthError::Refused { code, .. }) if self.is_over(code) => {
+                warn!(
+                    source = self.source,
+                    "an authorization server takes a person's grant no longer; it is forgotten"
+                );
+                // It is no good, whether or not it can be forgotten now.
+                let _ = self.store.end(&key, kept.version).await;
+                Err(AuthError::NotConnected { scope: None })
+            }
+            Err(error) => {
+                // Otherwise the next waits for the end of the claim.
+                let _ = self.store.release(&key, kept.version).await;
+                Err(error)
+            }
+        }
+    }
+
+    /// Whether the server will never take a grant again that it refused with `code`. A client that was registered by
+    /// hand can be mended, one that it registered itself it may have forgotten.
+    fn is_over(&self, code: Option<&str>) -> bool {
+        match code {
+            Some("invalid_grant") => true,
+            Some("invalid_client" | "unauthorized_client") => self.settings.client.is_none(),
+            _ => false,
+        }
+    }
+
+    async fn kept(&self, person: &Person) -> Result<Option<Kept>, AuthError> {
+        let stored = self.store.connection(&self.key(person)).await;
+        let stored = stored.map_err(|_| AuthError::NoStore)?;
+        let kept = stored.and_then(|stored| {
+            let tokens = Tokens::read(&stored.plain)?;
+            Some(Kept {
+                tokens,
+                version: stored.version,
+            })
+        });
+        // A grant of another client is none of ours.
+        Ok(kept.filter(|kept| match &self.settings.client {
+            Some(client) => kept.tokens.client_id == client.id,
+            None => true,
+        }))
+    }
+
+    fn key<'a>(&'a self, person: &'a Person) -> ConnectionKey<'a> {
+        ConnectionKey {
+            person,
+            source: &self.source,
+            service: self.service.as_str(),
+        }
+    }
+
+    fn now(&self) -> Timestamp {
+        self.ambient.now()
+    }
+}
+
+impl fmt::Debug for PerUser {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PerUser")
+            .field("source", &self.source)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,86 @@
+//! What a client takes part in while something of its runs on an MCP server.
+//!
+//! ```text
+//!   Interaction ─▶ Talk ─▶ a leg with the server ─▶ result
+//!                   ▲                            └▶ what the client is asked ─▶ State ─▶ the gateway ─▶ the client
+//!                   └──────────── resumption: the state and the client's answers ◀──────────────────────────┘
+//!                                                     (an exchange that stays open is parked meanwhile)
+//! ```
+//!
+//! Where a permit restricts what may be seen there is no [`Talk`]: the server is offered nothing, and nothing that it
+//! says besides its result goes on.
+
+mod parking;
+mod state;
+mod talk;
+
+use std::sync::Arc;
+
+use wardgate_domain::InvalidMessage;
+use wardgate_proto::toolrunner::v1 as pb;
+
+use crate::mcp::{ClientCapabilities, InvalidParticipation, Participation, Responses};
+
+pub(crate) use parking::Parking;
+pub(crate) use state::State;
+pub(crate) use talk::{Ended, Talk, TalkError, Waits};
+
+/// What comes over the wire of it, its fields checked.
+pub(crate) struct Interaction {
+    participation: Arc<Participation>,
+    pub(crate) resumption: Option<Resumption>,
+}
+
+/// How something goes on that waited for its client.
+pub(crate) struct Resumption {
+    pub(crate) state: State,
+    responses: Responses,
+}
+
+impl Interaction {
+    /// Whether the client neither can be asked nor wants to hear anything, and nothing goes on.
+    pub(crate) fn is_idle(&self) -> bool {
+        let Participation {
+            capabilities,
+            log_level,
+        } = &*self.participation;
+        capabilities.ask_nothing() && log_level.is_none() && self.resumption.is_none()
+    }
+}
+
+impl TryFrom<pb::Interaction> for Interaction {
+    type Error = InvalidMessage;
+
+    fn try_from(interaction: pb::Interaction) -> Result<Self, Self::Error> {
+        let invalid = |field, why: String| InvalidMessage::field(field, why);
+        let capabilities = ClientCapabilities::read(&interaction.client_capabilities_json);
+        let log_level = Some(interaction.log_level.as_str()).filter(|level| !level.is_empty());
+        let log_level = log_level.map(str::parse).transpose();
+        let resumption = interaction.resumption.map(Resumption::try_from);
+        Ok(Self {
+            participation: Arc::new(Participation {
+                capabilities: capabilities.map_err(|error| {
+                    invalid("interaction.client_capabilities_json", error.to_string())
+                })?,
+                log_level: log_level.map_err(|error: InvalidParticipation| {
+                    invalid("interaction.log_level", error.to_string())
+                })?,
+            }),
+            resumption: resumption.transpose()?,
+        })
+    }
+}
+
+impl TryFrom<pb::Resumption> for Resumption {
+    type Error = InvalidMessage;
+
+    fn try_from(resumption: pb::Resumption) -> Result<Self, Self::Error> {
+        let missing = |field| InvalidMessage::field(field, "cannot be read");
+        Ok(Self {
+            state: State::read(&resumption.state)
+                .ok_or_else(|| missing("interaction.resumption.state"))?,
+            responses: Responses::read(&resumption.input_responses_json)
+                .ok_or_else(|| missing("interaction.resumption.input_responses_json"))?,
+        })
+    }
+}

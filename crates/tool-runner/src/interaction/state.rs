@@ -1,0 +1,77 @@
+//! What brings a client's answers back to where they belong. The gateway hides it from the client, and proves that it
+//! is unchanged; that it is for what it comes back with is proven here.
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use wardgate_domain::Digest;
+
+/// What waits, and how it goes on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct State {
+    /// Digest of what waits: whose it is, and what was asked for.
+    of: String,
+    pub(super) next: Next,
+}
+
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Next {
+    /// The same request again, with the server's own state if it gave any.
+    Retry(Option<String>),
+    /// An exchange that is still open.
+    Parked(Place),
+    /// The same request again: nothing was done yet.
+    Again,
+}
+
+/// Where an exchange is parked.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Place {
+    pub(super) id: String,
+    /// Address of the replica, where it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) at: Option<String>,
+}
+
+impl State {
+    pub(super) fn new(subject: Digest, next: Next) -> Self {
+        Self {
+            of: subject.to_string(),
+            next,
+        }
+    }
+
+    pub(super) fn is_of(&self, subject: Digest) -> bool {
+        self.of == subject.to_string()
+    }
+
+    pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
+        serde_json::from_slice(bytes).ok()
+    }
+
+    /// Where the exchange is that it goes on with.
+    pub(crate) fn parked_at(&self) -> Option<&str> {
+        match &self.next {
+            Next::Parked(place) => place.at.as_deref(),
+            Next::Retry(_) | Next::Again => None,
+        }
+    }
+
+    pub(crate) fn write(&self) -> Bytes {
+        // Texts always have a JSON form.
+        serde_json::to_vec(self).unwrap_or_default().into()
+    }
+}
+
+impl std::fmt::Debug for Next {
+    /// Without the server's own state.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Retry(_) => "Retry",
+            Self::Parked(_) => "Parked",
+            Self::Again => "Again",
+        })
+    }
+}

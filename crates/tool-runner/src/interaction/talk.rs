@@ -1,0 +1,151 @@
+//! A leg of something that runs on an MCP server with a client that can take part.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde_json::value::RawValue;
+use tokio::time::Instant;
+use wardgate_domain::{Caller, Digest};
+
+use super::Interaction;
+use super::parking::Parking;
+use super::state::{Next, State};
+use crate::digest;
+use crate::mcp::{Leg, News, Responses, Start, Then, Upstream, UpstreamError, Wanted};
+
+/// The right of one run to let server and client talk.
+pub(crate) struct Talk<'a> {
+    interaction: &'a Interaction,
+    parking: &'a Arc<Parking>,
+    owner: Digest,
+    subject: Digest,
+}
+
+/// What a leg ends in.
+#[derive(Debug)]
+pub(crate) enum Ended {
+    Done(Box<RawValue>),
+    Waits(Waits),
+}
+
+/// What waits for the client.
+pub(crate) struct Waits {
+    /// MCP `inputRequests`: one JSON object.
+    pub(crate) requests: String,
+    pub(crate) state: Bytes,
+}
+
+impl std::fmt::Debug for Waits {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Waits")
+    }
+}
+
+/// Why a leg ends in neither.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum TalkError {
+    #[error(transparent)]
+    Upstream(#[from] UpstreamError),
+    /// What is to go on is over, has gone on before, or is another's.
+    #[error("nothing waits for these answers any more")]
+    NotWaiting,
+    /// The client did not do what the server needs done first.
+    #[error("the client declined")]
+    Declined,
+}
+
+impl<'a> Talk<'a> {
+    /// `subject` tells what is asked for from everything else that one caller asks for.
+    pub(crate) fn new(
+        interaction: &'a Interaction,
+        parking: &'a Arc<Parking>,
+        caller: &Caller,
+        subject: &[&str],
+    ) -> Self {
+        let owner = caller.person();
+        let of = [owner.to_string(), digest::of_texts(subject).to_string()];
+        Self {
+            interaction,
+            parking,
+            owner,
+            subject: digest::of_texts(&of.each_ref().map(String::as_str)),
+        }
+    }
+
+    /// Whether it goes on with something that waited.
+    pub(crate) fn resumes(&self) -> bool {
+        self.interaction.resumption.is_some()
+    }
+
+    /// Ends what was to go on: its client may not talk to the server any more.
+    pub(crate) fn give_up(&self) {
+        if let Some(resumption) = &self.interaction.resumption
+            && let Next::Parked(place) = &resumption.state.next
+        {
+            drop(self.parking.take(place, self.subject));
+        }
+    }
+
+    /// Runs one leg by `deadline`.
+    pub(crate) async fn leg(
+        &self,
+        upstream: &Upstream,
+        wanted: &Wanted,
+        deadline: Instant,
+        listener: &mut (dyn FnMut(News) -> bool + Send),
+    ) -> Result<Ended, TalkError> {
+        let client = &self.interaction.participation;
+        let mut start = self.start()?;
+        loop {
+            let leg = upstream.leg(wanted, client, start, deadline, listener);
+            let (requests, then) = match leg.await? {
+                Leg::Done(result) => return Ok(Ended::Done(result)),
+                Leg::Waits { requests, then } => (requests, then),
+            };
+            let next = match then {
+                Then::Retry(state) => Next::Retry(state),
+                Then::Again => Next::Again,
+                Then::Open(exchange) => {
+                    match self.parking.park(self.owner, self.subject, exchange) {
+                        Ok(place) => Next::Parked(place),
+                        Err(mut exchange) => {
+                            exchange.refuse().await;
+                            start = Start::Open {
+                                exchange,
+                                responses: Responses::default(),
+                            };
+                            continue;
+                        }
+                    }
+                }
+            };
+            let state = State::new(self.subject, next).write();
+            return Ok(Ended::Waits(Waits { requests, state }));
+        }
+    }
+
+    fn start(&self) -> Result<Start, TalkError> {
+        let Some(resumption) = &self.interaction.resumption else {
+            return Ok(Start::Beginning);
+        };
+        if !resumption.state.is_of(self.subject) {
+            return Err(TalkError::NotWaiting);
+        }
+        let responses = resumption.responses.clone();
+        match &resumption.state.next {
+            Next::Retry(state) => Ok(Start::Retry {
+                state: state.clone(),
+                responses,
+            }),
+            Next::Again if responses.are_all_accepted() => Ok(Start::Beginning),
+            Next::Again => Err(TalkError::Declined),
+            Next::Parked(place) => {
+                let exchange = self.parking.take(place, self.subject);
+                Ok(Start::Open {
+                    exchange: exchange.ok_or(TalkError::NotWaiting)?,
+                    responses,
+                })
+            }
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! What a server says and asks while it works on a request.
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::participation::LogLevel;
+
+/// What a client can be asked.
+const QUESTIONS: [&str; 3] = ["elicitation/create", "sampling/createMessage", "roots/list"];
+
+/// The longest text of a progress message that is passed on, in characters.
+const MAX_PROGRESS_TEXT: usize = 1024;
+
+/// The largest log message that is passed on, in bytes.
+const MAX_LOG: usize = 64 * 1024;
+
+/// One thing a server says.
+#[derive(Debug)]
+pub(crate) enum News {
+    Progress(Progress),
+    Log(LogMessage),
+    /// Of a legacy server.
+    Question(Question),
+}
+
+/// How far a request has come.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub(crate) struct Progress {
+    #[serde(rename = "progress")]
+    pub(crate) done: f64,
+    #[serde(default)]
+    pub(crate) total: Option<f64>,
+    #[serde(default)]
+    pub(crate) message: Option<String>,
+}
+
+/// What a server logs.
+#[derive(Clone)]
+pub(crate) struct LogMessage {
+    pub(crate) level: LogLevel,
+    pub(crate) logger: Option<String>,
+    /// Any JSON value, byte for byte.
+    pub(crate) data: Box<RawValue>,
+}
+
+impl std::fmt::Debug for LogMessage {
+    /// Without a word of the server's.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LogMessage")
+            .field("level", &self.level)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A request of a legacy server's to the client.
+pub(crate) struct Question {
+    /// The server's own.
+    pub(super) id: Box<RawValue>,
+    pub(super) method: String,
+    pub(super) params: Option<Box<RawValue>>,
+}
+
+impl Question {
+    /// None where the request is nothing that a client is asked.
+    pub(super) fn read(id: &RawValue, method: &str, params: Option<&RawValue>) -> Option<Self> {
+        QUESTIONS.contains(&method).then(|| Self {
+            id: id.to_owned(),
+            method: method.to_owned(),
+            params: params.map(ToOwned::to_owned),
+        })
+    }
+}
+
+impl std::fmt::Debug for Question {
+    /// Without what is asked.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Question")
+            .field("method", &self.method)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Takes what is said as it comes, and tells whether it did; must not block.
+pub(crate) type Listener<'a> = &'a mut (dyn FnMut(News) -> bool + Send);
+
+/// Lends a listener.
+pub(super) fn lend<'a>(listener: &'a mut Option<Listener<'_>>) -> Option<Listener<'a>> {
+    listener
+        .as_mut()
+        .map(|listener| &mut **listener as Listener<'a>)
+}
+
+/// The request a progress notification is of, and what it says.
+pub(super) fn read_progress(params: Option<&RawValue>) -> Option<(u64, Progress)> {
+    #[derive(Deserialize)]
+    struct Token {
+        #[serde(rename = "progressToken")]
+        token: u64,
+    }
+    let params = params?.get();
+    let token: Token = serde_json::from_str(params).ok()?;
+    let mut progress: Progress = serde_json::from_str(params).ok()?;
+    if let Some(message) = &mut progress.message
+        && let Some((end, _)) = message.char_indices().nth(MAX_PROGRESS_TEXT)
+    {
+        message.truncate(end);
+    }
+    Some((token.token, progress))
+}
+
+/// What a log notification says.
+pub(super) fn read_log(params: Option<&RawValue>) -> Option<LogMessage> {
+    #[derive(Deserialize)]
+    struct Log {
+        level: String,
+        #[serde(default)]
+        logger: Option<String>,
+        data: Box<RawValue>,
+    }
+    let params = params?.get();
+    if params.len() > MAX_LOG {
+        return None;
+    }
+    let log: Log = serde_json::from_str(params).ok()?;
+    Some(LogMessage {
+        level: log.level.parse().ok()?,
+        logger: log.logger,
+        data: log.data,
+    })
+}

@@ -1,0 +1,98 @@
+//! Tools of 2025-11-25 that run as tasks only: the task is followed to its end here, and its result is the call's.
+//!
+//! ```text
+//!   tools/call with `task` ─▶ tasks/get, again and again ─▶ tasks/result            dropped before: tasks/cancel
+//! ```
+
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde_json::json;
+use serde_json::value::RawValue;
+use tokio::time::sleep;
+
+use super::error::UpstreamError;
+use super::link::Connection;
+use super::message::{Part, Request};
+use super::news::Listener;
+
+/// For how long the server is asked to keep a task, in milliseconds.
+const KEPT: u64 = 15 * 60 * 1000;
+
+/// The pause between two looks at a task, unless the server names one; and the bounds of what it may name.
+const PAUSE: Duration = Duration::from_secs(1);
+const SHORTEST: Duration = Duration::from_millis(100);
+const LONGEST: Duration = Duration::from_secs(10);
+
+#[derive(Deserialize)]
+struct Created {
+    task: Task,
+}
+
+#[derive(Deserialize)]
+struct Task {
+    #[serde(rename = "taskId")]
+    id: String,
+    status: String,
+    #[serde(default, rename = "pollInterval")]
+    poll_interval: Option<u64>,
+}
+
+impl Task {
+    fn pause(&self) -> Duration {
+        let named = self.poll_interval.map(Duration::from_millis);
+        named.unwrap_or(PAUSE).clamp(SHORTEST, LONGEST)
+    }
+}
+
+/// What makes a call one that begins a task.
+pub(super) fn member() -> (&'static str, Part<'static>) {
+    ("task", Part::Json(json!({ "ttl": KEPT })))
+}
+
+/// The result of the task that `created` began; `created` itself where the server began none.
+pub(super) async fn follow(
+    connection: &Connection,
+    created: Box<RawValue>,
+    listener: Option<Listener<'_>>,
+) -> Result<Box<RawValue>, UpstreamError> {
+    let Ok(Created { task }) = serde_json::from_str(created.get()) else {
+        return Ok(created);
+    };
+    let mut begun = Begun {
+        connection,
+        id: task.id.clone(),
+        is_over: false,
+    };
+    let of_task = |method| Request::new(method, vec![("taskId", Part::Text(&task.id))]);
+    let (look, collect) = (of_task("tasks/get"), of_task("tasks/result"));
+    let (mut status, mut pause) = (task.status.clone(), task.pause());
+    // One that needs something asks for it where its result is waited for.
+    while status == "working" {
+        sleep(pause).await;
+        let looked = connection.request_plainly(&look, None).await?;
+        let looked: Task = serde_json::from_str(looked.get())
+            .map_err(|_| UpstreamError::BadResult("its task cannot be read"))?;
+        (pause, status) = (looked.pause(), looked.status);
+    }
+    let result = connection.request_plainly(&collect, listener).await;
+    begun.is_over = result.is_ok() || matches!(result, Err(UpstreamError::Rpc(_)));
+    result
+}
+
+/// A task that runs at the server. Dropped before its end, it is cancelled there.
+struct Begun<'a> {
+    connection: &'a Connection,
+    id: String,
+    is_over: bool,
+}
+
+impl Drop for Begun<'_> {
+    fn drop(&mut self) {
+        if !self.is_over {
+            let members = vec![("taskId", Part::Text(&self.id))];
+            self.connection
+                .request_later(&Request::new("tasks/cancel", members));
+        }
+    }
+}

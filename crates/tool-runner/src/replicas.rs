@@ -1,0 +1,90 @@
+//! The other replicas of this service: what one of them has parked only that one can take up, so the client's answers are
+//! handed on to it.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tonic::metadata::{MetadataMap, MetadataValue};
+use tonic::{Code, Extensions, Request, Status};
+use tracing::warn;
+use wardgate_proto::toolrunner::v1 as pb;
+use wardgate_proto::toolrunner::v1::tool_runner_service_client::ToolRunnerServiceClient;
+use wardgate_rpc::{Link, Neighbour, link};
+
+use crate::interaction::State;
+
+/// Makes the link to the replica at an address.
+pub type Dial = Arc<dyn Fn(&str) -> Result<Neighbour, link::Error> + Send + Sync>;
+
+/// Says that another replica has handed a request on: whoever gets it does not hand it on again.
+const HANDED_ON: &str = "x-wardgate-handed-on";
+
+/// Links that are kept. There are more only where replicas come and go.
+const MOST: usize = 64;
+
+/// A client of one of them.
+pub(crate) type Replica = ToolRunnerServiceClient<Link>;
+
+pub(crate) struct Replicas {
+    /// Where others reach this one.
+    own: Option<String>,
+    dial: Option<Dial>,
+    links: Mutex<HashMap<String, Neighbour>>,
+}
+
+impl Replicas {
+    pub(crate) fn new(own: Option<String>, dial: Option<Dial>) -> Self {
+        Self {
+            own,
+            dial,
+            links: Mutex::default(),
+        }
+    }
+
+    /// The one that holds what `interaction` goes on with, unless it is this one.
+    pub(crate) fn holding(
+        &self,
+        interaction: Option<&pb::Interaction>,
+        metadata: &MetadataMap,
+    ) -> Option<Replica> {
+        let resumption = interaction?.resumption.as_ref()?;
+        let state = State::read(&resumption.state)?;
+        let url = state
+            .parked_at()
+            .filter(|url| self.own.as_deref() != Some(url))?;
+        if metadata.contains_key(HANDED_ON) {
+            return None;
+        }
+        let dial = self.dial.as_ref()?;
+        let mut links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
+        if !links.contains_key(url) {
+            if links.len() >= MOST {
+                links.clear();
+            }
+            let dialled = dial(url).inspect_err(|error| {
+                warn!(%error, "another replica of the tool-runner cannot be linked to");
+            });
+            links.insert(url.to_owned(), dialled.ok()?);
+        }
+        let neighbour = links.get(url)?;
+        Some(ToolRunnerServiceClient::new(neighbour.link.clone()))
+    }
+}
+
+/// `message` for another replica, with the trace and the deadline of the one that came.
+pub(crate) fn handed_on<M>(metadata: &MetadataMap, message: M) -> Request<M> {
+    let mut metadata = metadata.clone();
+    metadata.insert(HANDED_ON, MetadataValue::from_static("1"));
+    Request::from_parts(metadata, Extensions::default(), message)
+}
+
+/// What the replica says; none where it is gone, so that this one says what that means.
+pub(crate) fn unless_gone<T>(answer: Result<T, Status>) -> Option<Result<T, Status>> {
+    match answer {
+        Err(status) if status.code() == Code::Unavailable => {
+            warn!("a replica of the tool-runner that holds a waiting call cannot be reached");
+            None
+        }
+        answer => Some(answer),
+    }
+}

@@ -1,0 +1,86 @@
+//! What the service follows as long as it lives: its files, the switches, and what servers show of themselves.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use futures::future::select_all;
+use tokio::sync::watch;
+use tokio::time::{Instant, MissedTickBehavior};
+
+use super::Runner;
+use crate::files::Files;
+use crate::switchboard::Switches;
+
+/// Tells when a server has shown whose messages can be carried to it, as long as the service lives.
+pub(super) async fn servers(runner: Weak<Runner>) {
+    loop {
+        let Some(strong) = runner.upgrade() else {
+            return;
+        };
+        let mut catalogue = strong.version.subscribe();
+        let servers = strong.upstreams();
+        let mut servers: Vec<_> = servers.iter().map(|server| server.eras()).collect();
+        strong.tell_version();
+        drop(strong);
+        // None at all would never show anything.
+        let shown = async {
+            if servers.is_empty() {
+                std::future::pending::<()>().await;
+            }
+            select_all(servers.iter_mut().map(|eras| Box::pin(eras.changed()))).await
+        };
+        tokio::select! {
+            _ = catalogue.changed() => {}
+            _ = shown => {}
+        }
+    }
+}
+
+/// Tells of changed switches, and that they are known at last, as long as the service lives.
+pub(super) async fn switches(
+    runner: Weak<Runner>,
+    mut switches: watch::Receiver<Option<Arc<Switches>>>,
+) {
+    while switches.changed().await.is_ok() {
+        match runner.upgrade() {
+            Some(runner) => {
+                runner.tell_version();
+                runner.tell_readiness();
+            }
+            None => return,
+        }
+    }
+}
+
+/// Looks at the files again and again, and at what upstreams offer when that changes, as long as the service
+/// lives.
+pub(super) async fn files(
+    runner: Weak<Runner>,
+    mut seen: Files,
+    mut upstreams: Vec<watch::Receiver<u64>>,
+) {
+    let Some(interval) = runner.upgrade().map(|runner| runner.config.reload_interval) else {
+        return;
+    };
+    let interval = interval.max(Duration::from_millis(10));
+    let mut in_force = seen.clone();
+    let mut ticks = tokio::time::interval_at(Instant::now() + interval, interval);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        let of_upstreams = tokio::select! {
+            _ = ticks.tick() => false,
+            (changed, ..) = select_all(upstreams.iter_mut().map(|list| Box::pin(list.changed()))) => match changed {
+                Ok(()) => true,
+                Err(_closed) => return,
+            },
+        };
+        let Some(runner) = runner.upgrade() else {
+            return;
+        };
+        if of_upstreams {
+            runner.reimport(&in_force);
+        } else if runner.reload(&mut seen).await {
+            in_force.clone_from(&seen);
+        }
+    }
+}

@@ -1,0 +1,397 @@
+//! What people granted sources to do in their name: the tokens, sealed, each for one person and one service.
+//!
+//! ```text
+//!   connect ─▶ version n ─ claim_refresh ─▶ one replica alone asks ─┬─ replace ─▶ version n + 1
+//!                 ▲                                                 ├─ release: still version n
+//!                 └──────────── everybody else waits ◀──────────────┴─ disconnect: gone
+//! ```
+
+use wardgate_domain::{About, Digest, Timestamp};
+
+use super::database::Value;
+use super::{Store, StoreError, within};
+
+/// A new grant takes the place of an older one.
+const CONNECT: &str = "
+    INSERT INTO tool_runner.connection AS held
+        (id, source, tenant, issuer, subject, sealed, version, refreshing_until, connected_at, changed_at)
+    VALUES ($1, $2, $3, $4, $5, $6, 1, 0, $7, $7)
+    ON CONFLICT (id) DO UPDATE SET
+        sealed = excluded.sealed, version = held.version + 1, refreshing_until = 0,
+        connected_at = excluded.connected_at, changed_at = excluded.changed_at";
+
+const LOOK: &str = "SELECT sealed, version FROM tool_runner.connection WHERE id = $1";
+
+const CLAIM: &str = "
+    UPDATE tool_runner.connection SET refreshing_until = $3
+    WHERE id = $1 AND version = $2 AND refreshing_until <= $4";
+
+const REPLACE: &str = "
+    UPDATE tool_runner.connection
+    SET sealed = $3, version = version + 1, refreshing_until = 0, changed_at = $4
+    WHERE id = $1 AND version = $2";
+
+const RELEASE: &str = "
+    UPDATE tool_runner.connection SET refreshing_until = 0 WHERE id = $1 AND version = $2";
+
+const END: &str = "DELETE FROM tool_runner.connection WHERE id = $1 AND version = $2";
+
+const LIST: &str = "
+    SELECT source, tenant, issuer, subject, connected_at, changed_at FROM tool_runner.connection
+    ORDER BY source, tenant, issuer, subject LIMIT $1";
+
+/// An empty source or issuer stands for all of them.
+const DISCONNECT: &str = "
+    DELETE FROM tool_runner.connection
+    WHERE subject = $1 AND ($2 = '' OR issuer = $2) AND ($3 = '' OR source = $3)";
+
+/// The first one stays: two replicas that register at the same time use the same client.
+const REGISTER: &str = "
+    INSERT INTO tool_runner.registered_client AS held (id, sealed, expires_at) VALUES ($1, $2, $3)
+    ON CONFLICT (id) DO UPDATE SET sealed = excluded.sealed, expires_at = excluded.expires_at
+    WHERE held.expires_at <= $4";
+
+const REGISTERED: &str =
+    "SELECT sealed FROM tool_runner.registered_client WHERE id = $1 AND expires_at > $2";
+
+const UNREGISTER: &str = "DELETE FROM tool_runner.registered_client WHERE id = $1";
+
+/// More are not listed at once.
+const MOST_LISTED: i64 = 10_000;
+
+/// A person, whatever their rights are at the moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Person {
+    pub(crate) tenant: String,
+    pub(crate) issuer: String,
+    pub(crate) subject: String,
+}
+
+/// Whose tokens they are, and for which service: another service of the same name never gets them.
+pub(crate) struct ConnectionKey<'a> {
+    pub(crate) person: &'a Person,
+    /// Name of the source.
+    pub(crate) source: &'a str,
+    pub(crate) service: &'a str,
+}
+
+/// Tokens as they are stored, opened.
+pub(crate) struct StoredTokens {
+    pub(crate) plain: Vec<u8>,
+    pub(crate) version: i64,
+}
+
+/// That there is a connection, without its tokens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Connection {
+    pub(crate) source: String,
+    pub(crate) person: Person,
+    pub(crate) connected_at: Timestamp,
+    pub(crate) changed_at: Timestamp,
+}
+
+impl Person {
+    fn digest(&self) -> Digest {
+        wardgate_domain::person(&self.tenant, &self.issuer, &self.subject)
+    }
+}
+
+impl ConnectionKey<'_> {
+    fn id(&self) -> Digest {
+        About::new("connection")
+            .and(self.person.digest().as_bytes())
+            .and(self.source.as_bytes())
+            .digest()
+    }
+
+    /// `what` tells kinds of sealed texts from one another.
+    pub(crate) fn about(&self, what: &'static str) -> About {
+        About::new(what)
+            .and(self.person.digest().as_bytes())
+            .and(self.source.as_bytes())
+            .and(self.service.as_bytes())
+    }
+}
+
+const TOKENS: &str = "connection tokens";
+
+impl Store {
+    /// Keeps new tokens in the place of any older ones.
+    pub(crate) async fn connect(
+        &self,
+        key: &ConnectionKey<'_>,
+        plain: &[u8],
+    ) -> Result<(), StoreError> {
+        let sealed = self.key.seal(&key.about(TOKENS), plain, &self.ambient)?;
+        let person = key.person;
+        let row = [
+            key.id().as_bytes()[..].into(),
+            key.source.into(),
+            person.tenant.as_str().into(),
+            person.issuer.as_str().into(),
+            person.subject.as_str().into(),
+            sealed[..].into(),
+            self.ambient.now().as_micros().into(),
+        ];
+        within(self.database.execute(CONNECT, row)).await.map(drop)
+    }
+
+    /// The tokens; none also where what is stored was for another service.
+    pub(crate) async fn connection(
+        &self,
+        key: &ConnectionKey<'_>,
+    ) -> Result<Option<StoredTokens>, StoreError> {
+        let id = [key.id().as_bytes()[..].into()];
+        let rows: Vec<(Vec<u8>, i64)> = within(self.database.rows(LOOK, id)).await?;
+        let Some((sealed, version)) = rows.into_iter().next() else {
+            return Ok(None);
+        };
+        let plain = self.key.open(&key.about(TOKENS), sealed).ok();
+        Ok(plain.map(|plain| StoredTokens { plain, version }))
+    }
+
+    /// The right to refresh tokens of that version, until `until`: true for one replica alone.
+    pub(crate) async fn claim_refresh(
+        &self,
+        key: &ConnectionKey<'_>,
+        version: i64,
+        until: Timestamp,
+    ) -> Result<bool, StoreError> {
+        let row = [
+            key.id().as_bytes()[..].into(),
+            version.into(),
+            until.as_micros().into(),
+            self.ambient.now().as_micros().into(),
+        ];
+        Ok(within(self.database.execute(CLAIM, row)).await? == 1)
+    }
+
+    /// Puts refreshed tokens in the place of those of that version; false where these are gone.
+    pub(crate) async fn replace(
+        &self,
+        key: &ConnectionKey<'_>,
+        version: i64,
+        plain: &[u8],
+    ) -> Result<bool, StoreError> {
+        let sealed = self.key.seal(&key.about(TOKENS), plain, &self.ambient)?;
+        let row = [
+            key.id().as_bytes()[..].into(),
+            version.into(),
+            sealed[..].into(),
+            self.ambient.now().as_micros().into(),
+        ];
+        Ok(within(self.database.execute(REPLACE, row)).await? == 1)
+    }
+
+    /// Gives the right to refresh back, unused.
+    pub(crate) async fn release(
+        &self,
+        key: &ConnectionKey<'_>,
+        version: i64,
+    ) -> Result<(), StoreError> {
+        let row: [Value; 2] = [key.id().as_bytes()[..].into(), version.into()];
+        within(self.database.execute(RELEASE, row)).await.map(drop)
+    }
+
+    /// Forgets tokens of that version, which are no good any more.
+    pub(crate) async fn end(
+        &self,
+        key: &ConnectionKey<'_>,
+        version: i64,
+    ) -> Result<(), StoreError> {
+        let row: [Value; 2] = [key.id().as_bytes()[..].into(), version.into()];
+        within(self.database.execute(END, row)).await.map(drop)
+    }
+
+    /// Every connection, in a fixed order.
+    pub(crate) async fn connections(&self) -> Result<Vec<Connection>, StoreError> {
+        type Row = (String, String, String, String, i64, i64);
+        let rows: Vec<Row> = within(self.database.rows(LIST, [MOST_LISTED.into()])).await?;
+        let connections = rows.into_iter().map(
+            |(source, tenant, issuer, subject, connected_at, changed_at)| Connection {
+                source,
+                person: Person {
+                    tenant,
+                    issuer,
+                    subject,
+                },
+                connected_at: Timestamp::from_micros(connected_at),
+                changed_at: Timestamp::from_micros(changed_at),
+            },
+        );
+        Ok(connections.collect())
+    }
+
+    /// Forgets the tokens of everybody whom an issuer calls `subject`; an empty `issuer` or `source` stands for all.
+    pub(crate) async fn disconnect(
+        &self,
+        subject: &str,
+        issuer: &str,
+        source: &str,
+    ) -> Result<u64, StoreError> {
+        let row = [subject.into(), issuer.into(), source.into()];
+        within(self.database.execute(DISCONNECT, row)).await
+    }
+
+    /// The client that is registered under `about`.
+    pub(crate) async fn registered_client(
+        &self,
+        about: &About,
+    ) -> Result<Option<Vec<u8>>, StoreError> {
+        let row: [Value; 2] = [
+            about.digest().as_bytes()[..].into(),
+            self.ambient.now().as_micros().into(),
+        ];
+        let rows: Vec<(Vec<u8>,)> = within(self.database.rows(REGISTERED, row)).await?;
+        let sealed = rows.into_iter().next();
+        Ok(sealed.and_then(|(sealed,)| self.key.open(about, sealed).ok()))
+    }
+
+    /// Keeps a client that was just registered, unless there is one by now.
+    pub(crate) async fn register_client(
+        &self,
+        about: &About,
+        plain: &[u8],
+        until: Timestamp,
+    ) -> Result<(), StoreError> {
+        let sealed = self.key.seal(about, plain, &self.ambient)?;
+        let row = [
+            about.digest().as_bytes()[..].into(),
+            sealed[..].into(),
+            until.as_micros().into(),
+            self.ambient.now().as_micros().into(),
+        ];
+        within(self.database.execute(REGISTER, row)).await.map(drop)
+    }
+
+    /// Forgets a client that its server does not know any more.
+    pub(crate) async fn unregister_client(&self, about: &About) -> Result<(), StoreError> {
+        let row: [Value; 1] = [about.digest().as_bytes()[..].into()];
+        within(self.database.execute(UNREGISTER, row))
+            .await
+            .map(drop)
+    }
+
+    /// Text that only this service can read, to be brought back by somebody else.
+    pub(crate) fn seal(&self, about: &About, plain: &[u8]) -> Result<Vec<u8>, StoreError> {
+        self.key.seal(about, plain, &self.ambient)
+    }
+
+    /// What [`Self::seal`] made of a text.
+    pub(crate) fn unseal(&self, about: &About, sealed: Vec<u8>) -> Result<Vec<u8>, StoreError> {
+        self.key.open(about, sealed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::super::SealingKey;
+    use super::*;
+    use crate::tests::harness::Database;
+
+    fn person(subject: &str, issuer: &str) -> Person {
+        Person {
+            tenant: String::new(),
+            issuer: issuer.to_owned(),
+            subject: subject.to_owned(),
+        }
+    }
+
+    fn key<'a>(person: &'a Person, source: &'a str) -> ConnectionKey<'a> {
+        ConnectionKey {
+            person,
+            source,
+            service: "https://service.test/",
+        }
+    }
+
+    async fn each() -> Vec<(Database, Store)> {
+        let mut stores = Vec::new();
+        for database in Database::each_store().await {
+            let sealing = SealingKey::derive(&[7; 32]);
+            let store = Store::open(&database.url(), sealing, wardgate_domain::Ambient::system());
+            let store = store.unwrap();
+            store.migrate().await.unwrap();
+            stores.push((database, store));
+        }
+        stores
+    }
+
+    #[tokio::test]
+    async fn one_alone_refreshes_and_who_was_disconnected_meanwhile_stays_so() {
+        for (_database, store) in each().await {
+            let ann = person("ann", "https://a.test");
+            let key = key(&ann, "crm");
+            store.connect(&key, b"first").await.unwrap();
+            let held = store.connection(&key).await.unwrap().unwrap();
+            assert_eq!(held.plain, b"first");
+            let now = store.ambient.now();
+            let until = now.plus(Duration::from_mins(1));
+            let claim = || store.claim_refresh(&key, held.version, until);
+            assert!(claim().await.unwrap());
+            assert!(!claim().await.unwrap());
+            store.release(&key, held.version).await.unwrap();
+            assert!(claim().await.unwrap());
+            assert!(store.replace(&key, held.version, b"second").await.unwrap());
+            assert!(!store.replace(&key, held.version, b"third").await.unwrap());
+            // What was replaced can be neither claimed nor ended.
+            assert!(!claim().await.unwrap());
+            store.end(&key, held.version).await.unwrap();
+            let held = store.connection(&key).await.unwrap().unwrap();
+            assert_eq!(held.plain, b"second");
+            assert_eq!(store.disconnect("ann", "", "").await.unwrap(), 1);
+            assert!(!store.replace(&key, held.version, b"third").await.unwrap());
+            assert!(store.connection(&key).await.unwrap().is_none());
+        }
+    }
+
+    #[tokio::test]
+    async fn connections_are_listed_and_forgotten_by_person_issuer_and_source() {
+        for (_database, store) in each().await {
+            let people = [
+                person("ann", "https://a.test"),
+                person("ann", "https://b.test"),
+                person("ben", "https://a.test"),
+            ];
+            for person in &people {
+                for source in ["crm", "notes"] {
+                    store.connect(&key(person, source), b"x").await.unwrap();
+                }
+            }
+            assert_eq!(store.connections().await.unwrap().len(), 6);
+            let forget = |issuer, source| store.disconnect("ann", issuer, source);
+            assert_eq!(forget("https://b.test", "crm").await.unwrap(), 1);
+            assert_eq!(forget("", "notes").await.unwrap(), 2);
+            assert_eq!(forget("https://a.test", "").await.unwrap(), 1);
+            let left = store.connections().await.unwrap();
+            let left: Vec<_> = left.iter().map(|it| &*it.person.subject).collect();
+            assert_eq!(left, ["ben", "ben"]);
+        }
+    }
+
+    #[tokio::test]
+    async fn of_two_that_register_a_client_the_first_stays_until_it_expires() {
+        for (_database, store) in each().await {
+            let about = || About::new("a client");
+            let now = store.ambient.now();
+            let (past, later) = (
+                now.minus(Duration::from_secs(1)),
+                now.plus(Duration::from_mins(1)),
+            );
+            store.register_client(&about(), b"old", past).await.unwrap();
+            assert_eq!(store.registered_client(&about()).await.unwrap(), None);
+            for client in [&b"one"[..], b"two"] {
+                store
+                    .register_client(&about(), client, later)
+                    .await
+                    .unwrap();
+            }
+            let kept = store.registered_client(&about()).await.unwrap();
+            assert_eq!(kept.unwrap(), b"one");
+            store.unregister_client(&about()).await.unwrap();
+            assert_eq!(store.registered_client(&about()).await.unwrap(), None);
+        }
+    }
+}

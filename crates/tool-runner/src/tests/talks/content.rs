@@ -1,0 +1,127 @@
+//! Prompts and resources of servers that ask something first.
+
+use serde_json::{Value, json};
+use wardgate_domain::{ColumnTier, OfferKind, PermitTerms, ToolFacts};
+use wardgate_proto::toolrunner::v1 as pb;
+use wardgate_proto::toolrunner::v1::get_content_request::{Prompt, Resource, Wanted};
+
+use super::{ALL, FORM, Says, World, offering, resuming};
+
+async fn terms(world: &World, kind: OfferKind) -> PermitTerms {
+    let sources = world.harness.tools().await.sources;
+    let facts = sources.into_iter().flat_map(|source| source.facts);
+    let mut facts = facts.map(|facts| ToolFacts::try_from(facts).unwrap());
+    let facts = facts.find(|facts| facts.kind == kind).unwrap();
+    let mut terms = world.harness.terms("ask").await;
+    terms.tool = facts.name;
+    terms.definition_digest = facts.definition_digest;
+    terms.column_tiers = facts
+        .classes
+        .into_iter()
+        .map(|class| (class, ColumnTier::Clear))
+        .collect();
+    terms
+}
+
+async fn get(
+    world: &World,
+    terms: &PermitTerms,
+    kind: OfferKind,
+    interaction: pb::Interaction,
+) -> pb::GetContentResponse {
+    let (decided, wanted) = match kind {
+        OfferKind::Prompts => (json!({ "name": "p" }), Wanted::Prompt(Prompt::default())),
+        _ => (json!({ "uri": "memo://a" }), Wanted::Resource(Resource {})),
+    };
+    let call = world.harness.request("ask", b"{}", None);
+    let request = pb::GetContentRequest {
+        call_id: call.call_id,
+        caller: call.caller,
+        source: "up".to_owned(),
+        permit: Some((&world.harness.signer.sign(terms)).into()),
+        decided_json: decided.to_string().into(),
+        wanted: Some(wanted),
+        interaction: Some(interaction),
+    };
+    let mut client = world.harness.client.clone();
+    let getting = async move { client.get_content(request).await.unwrap().into_inner() };
+    // It only runs while somebody waits for it.
+    tokio::spawn(getting).await.unwrap()
+}
+
+fn gives(kind: OfferKind) -> (&'static str, Value) {
+    match kind {
+        OfferKind::Prompts => ("prompts/get", json!({ "messages": [] })),
+        _ => ("resources/read", json!({ "contents": [] })),
+    }
+}
+
+#[tokio::test]
+async fn a_modern_server_may_ask_before_it_gives_a_prompt_or_a_resource() {
+    let world = World::start(true).await;
+    for kind in [OfferKind::Prompts, OfferKind::Resources] {
+        let (method, given) = gives(kind);
+        let terms = terms(&world, kind).await;
+        let requests = json!({ "r": { "method": "roots/list" } });
+        world.server.says(Says::Result(json!({
+            "resultType": "input_required", "inputRequests": requests, "requestState": "s",
+        })));
+        let answer = get(&world, &terms, kind, offering(ALL)).await;
+        assert_eq!(answer.facts.unwrap().status(), pb::OutcomeStatus::Ok);
+        let waits = answer.input_required.unwrap();
+        assert!(waits.facts.is_some());
+        assert_eq!(waits.input_requests_json, requests.to_string());
+        world.server.says(Says::Result(given.clone()));
+        let answers = json!({ "r": { "roots": [] } });
+        let answer = get(&world, &terms, kind, resuming(&waits, &answers)).await;
+        assert_eq!(answer.result_json, given.to_string());
+        let retry = &world.saw(method, 2).await["params"];
+        assert_eq!(
+            (&retry["inputResponses"], &retry["requestState"]),
+            (&answers, &json!("s"))
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_legacy_server_may_ask_too_and_goes_on_once() {
+    let world = World::start(false).await;
+    for kind in [OfferKind::Prompts, OfferKind::Resources] {
+        let (method, given) = gives(kind);
+        let terms = terms(&world, kind).await;
+        let said = world.server.says_events();
+        let begun = get(&world, &terms, kind, offering(ALL));
+        let asked = async {
+            let asked = world.saw(method, 1).await;
+            said.ask("q", "elicitation/create", FORM);
+            asked
+        };
+        let (answer, asked) = tokio::join!(begun, asked);
+        let waits = answer.input_required.unwrap();
+        let answers = json!({ "1": { "action": "accept", "content": {} } });
+        let id = asked["id"].clone();
+        said.message(&json!({ "jsonrpc": "2.0", "id": id, "result": given }));
+        let answer = get(&world, &terms, kind, resuming(&waits, &answers)).await;
+        assert_eq!(answer.result_json, given.to_string(), "{}", answer.error);
+        let again = get(&world, &terms, kind, resuming(&waits, &answers)).await;
+        assert_eq!(again.facts.unwrap().error_kind, "not_waiting");
+    }
+}
+
+#[tokio::test]
+async fn where_the_permit_restricts_nobody_is_asked_for_a_prompt() {
+    let world = World::start(true).await;
+    let mut terms = terms(&world, OfferKind::Prompts).await;
+    for tier in terms.column_tiers.values_mut() {
+        *tier = ColumnTier::Partial;
+    }
+    let asking = json!({ "resultType": "input_required", "requestState": "s" });
+    world.server.says(Says::Result(asking));
+    let answer = get(&world, &terms, OfferKind::Prompts, offering(ALL)).await;
+    assert_eq!(answer.facts.unwrap().error_kind, "input_required");
+    let told = &world.saw("prompts/get", 1).await["params"]["_meta"];
+    assert_eq!(
+        told["io.modelcontextprotocol/clientCapabilities"],
+        json!({})
+    );
+}

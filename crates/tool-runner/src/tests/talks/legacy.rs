@@ -1,0 +1,330 @@
+//! Servers of the versions before: their requests to the client come while the call is open.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use wardgate_proto::toolrunner::v1::call_tool_response::Event;
+
+use super::{ALL, FORM, Says, World, eventually, logging, offering, resuming};
+
+const SAMPLING: &str = r#"{"messages":[],"maxTokens":10}"#;
+
+#[tokio::test]
+async fn a_question_parks_the_call_and_the_answer_lets_it_go_on() {
+    let world = World::start(false).await;
+    let said = world.server.says_events();
+    let leg = world.begin().await;
+    let call = world.saw("tools/call", 1).await;
+    let told = world.saw("initialize", 2).await;
+    assert_eq!(
+        told["params"]["capabilities"],
+        json!({ "elicitation": { "form": {}, "url": {} }, "sampling": {}, "roots": {} })
+    );
+    let plain = &world.server.seen("initialize")[0];
+    assert_eq!(plain["params"]["capabilities"], json!({}));
+
+    said.ask("q-1", "elicitation/create", FORM);
+    let (waits, requests) = leg.waits().await;
+    let form: Value = serde_json::from_str(FORM).unwrap();
+    assert_eq!(
+        requests,
+        json!({ "1": { "method": "elicitation/create", "params": form } })
+    );
+    // While a person thinks the server is not left alone.
+    said.ask("p", "ping", "{}");
+    let pong = world.was_answered(1).await;
+    assert_eq!((&pong["id"], &pong["result"]), (&json!("p"), &json!({})));
+
+    let answer = json!({ "action": "accept", "content": { "n": 7 } });
+    let leg = world.resume(&waits, &json!({ "1": answer, "9": {} })).await;
+    let heard = world.was_answered(2).await;
+    assert_eq!(
+        heard,
+        json!({ "jsonrpc": "2.0", "id": "q-1", "result": answer })
+    );
+
+    // Several at once are one round, and what is not answered is asked again.
+    said.ask("q-2", "sampling/createMessage", SAMPLING);
+    said.ask("q-3", "roots/list", "{}");
+    let (waits, requests) = leg.waits().await;
+    let mut asked = requests.as_object().unwrap().clone();
+    let mut waits = waits;
+    if asked.len() == 1 {
+        let leg = world.resume(&waits, &json!({})).await;
+        let (next, requests) = leg.waits().await;
+        (waits, asked) = (next, requests.as_object().unwrap().clone());
+    }
+    let methods: Vec<_> = asked.values().map(|one| one["method"].clone()).collect();
+    assert_eq!(methods, ["sampling/createMessage", "roots/list"]);
+    let leg = world.resume(&waits, &json!({ "3": { "roots": [] } })).await;
+    let (waits, requests) = leg.waits().await;
+    assert_eq!(requests["2"]["method"], "sampling/createMessage");
+    let leg = world
+        .resume(&waits, &json!({ "2": { "role": "assistant" } }))
+        .await;
+    world.was_answered(4).await;
+    said.end(&call["id"], "done");
+    assert_eq!(leg.text().await, "done");
+    world.saw("tools/call", 1).await;
+}
+
+#[tokio::test]
+async fn what_is_parked_goes_on_once() {
+    let world = World::start(false).await;
+    let said = world.server.says_events();
+    let leg = world.begin().await;
+    let call = world.saw("tools/call", 1).await;
+    said.ask("q", "elicitation/create", FORM);
+    let (waits, _) = leg.waits().await;
+    let answers = json!({ "1": { "action": "decline" } });
+    let first = world.resume(&waits, &answers).await;
+    world.was_answered(1).await;
+    let second = world.resume(&waits, &answers).await;
+    assert_eq!(second.fails().await, "not_waiting");
+    said.end(&call["id"], "done");
+    assert_eq!(first.text().await, "done");
+    let third = world.resume(&waits, &answers).await;
+    assert_eq!(third.fails().await, "not_waiting");
+    assert_eq!(world.server.answers().len(), 1);
+}
+
+#[tokio::test]
+async fn what_the_client_did_not_offer_is_refused_and_the_call_goes_on() {
+    let world = World::start(false).await;
+    for (capabilities, method, params, number) in [
+        ("", "elicitation/create", FORM, 1),
+        (
+            r#"{"elicitation":{}}"#,
+            "sampling/createMessage",
+            SAMPLING,
+            2,
+        ),
+        (r#"{"elicitation":{}}"#, "tools/list", "{}", 3),
+    ] {
+        let said = world.server.says_events();
+        let request = world.request("ask", offering(capabilities)).await;
+        let leg = world.send(request).await.unwrap();
+        let call = world.saw("tools/call", number).await;
+        said.ask("q", method, params);
+        let refused = world.was_answered(number).await;
+        assert_eq!(refused["error"]["code"], -32601, "{refused}");
+        said.end(&call["id"], "done");
+        assert_eq!(leg.text().await, "done");
+    }
+}
+
+#[tokio::test]
+async fn where_the_permit_restricts_nobody_is_asked() {
+    let world = World::start(false).await;
+    let said = world.server.says_events();
+    let terms = world.restricted("ask").await;
+    let request = world.request_under(&terms, logging("debug"));
+    let leg = world.send(request).await.unwrap();
+    let call = world.saw("tools/call", 1).await;
+    said.ask("q", "elicitation/create", FORM);
+    let refused = world.was_answered(1).await;
+    assert_eq!(refused["error"]["code"], -32601);
+    said.notify(
+        "notifications/message",
+        &json!({ "level": "error", "data": "canary" }),
+    );
+    said.end(&call["id"], "done");
+    assert!(!leg.ends().await.0.is_error);
+    let told = world.saw("initialize", 1).await;
+    assert_eq!(told["params"]["capabilities"], json!({}));
+    assert!(world.server.seen("logging/setLevel").is_empty());
+}
+
+#[tokio::test]
+async fn a_server_logs_as_loud_as_anybody_needs_and_each_call_hears_its_own() {
+    let world = World::start(false).await;
+    let mut number = 0;
+    for (level, set) in [("warning", 1), ("error", 1), ("info", 2)] {
+        number += 1;
+        let said = world.server.says_events();
+        let request = world.request("ask", logging(level)).await;
+        let mut leg = world.send(request).await.unwrap();
+        let call = world.saw("tools/call", number).await;
+        assert_eq!(world.server.seen("logging/setLevel").len(), set, "{level}");
+        for logged in ["debug", "info", "warning", "error"] {
+            let log = json!({ "level": logged, "data": logged });
+            said.notify("notifications/message", &log);
+        }
+        said.end(&call["id"], "done");
+        let mut heard = Vec::new();
+        loop {
+            match leg.next().await {
+                Event::Log(log) => heard.push(log.level),
+                Event::Result(_) => break,
+                other => panic!("{other:?}"),
+            }
+        }
+        assert_eq!(heard.first().map(String::as_str), Some(level));
+        assert_eq!(heard.last().map(String::as_str), Some("error"));
+    }
+    let levels = world.server.seen("logging/setLevel");
+    assert_eq!(levels[1]["params"]["level"], "info");
+}
+
+#[tokio::test]
+async fn a_url_that_must_be_visited_first_is_asked_for_and_then_the_call_is_made_again() {
+    let world = World::start(false).await;
+    let url = json!({ "mode": "url", "url": "https://a.example/x", "message": "m", "elicitationId": "e" });
+    let error = || {
+        let data = json!({ "elicitations": [url] });
+        Says::Error(json!({ "code": -32042, "message": "first", "data": data }))
+    };
+    world.server.says(error());
+    let (waits, requests) = world.begin().await.waits().await;
+    assert_eq!(
+        requests,
+        json!({ "1": { "method": "elicitation/create", "params": url } })
+    );
+    let declined = world
+        .resume(&waits, &json!({ "1": { "action": "decline" } }))
+        .await;
+    assert_eq!(declined.fails().await, "declined");
+    world.server.says_text("done");
+    let accepted = world
+        .resume(&waits, &json!({ "1": { "action": "accept" } }))
+        .await;
+    assert_eq!(accepted.text().await, "done");
+    assert_eq!(world.server.seen("tools/call").len(), 2);
+
+    // Who cannot visit it hears of an error.
+    world.server.says(error());
+    let request = world
+        .request("ask", offering(r#"{"elicitation":{}}"#))
+        .await;
+    let leg = world.send(request).await.unwrap();
+    assert_eq!(leg.fails().await, "tool_error");
+}
+
+#[tokio::test]
+async fn a_call_that_ends_while_its_client_is_asked_gives_its_result() {
+    let world = World::start(false).await;
+    let said = world.server.says_events();
+    let leg = world.begin().await;
+    let call = world.saw("tools/call", 1).await;
+    said.ask("q", "elicitation/create", FORM);
+    let (waits, _) = leg.waits().await;
+    said.end(&call["id"], "without you");
+    // It may still be under way when the answers come; then the server gets them, and it does not matter.
+    let answers = json!({ "1": { "action": "cancel" } });
+    let leg = world.resume(&waits, &answers).await;
+    assert_eq!(leg.text().await, "without you");
+}
+
+#[tokio::test]
+async fn who_has_too_many_waiting_is_asked_no_more_and_the_server_hears_of_it() {
+    let world = World::start(false).await;
+    let mut waiting = Vec::new();
+    for number in 1..=9 {
+        let said = world.server.says_events();
+        let leg = world.begin().await;
+        let call = world.saw("tools/call", number).await;
+        said.ask("q", "elicitation/create", FORM);
+        if number <= 8 {
+            let (waits, _) = leg.waits().await;
+            waiting.push((said, waits));
+            continue;
+        }
+        let refused = world.was_answered(1).await;
+        assert_eq!(refused["error"]["code"], -32603);
+        said.end(&call["id"], "done");
+        assert_eq!(leg.text().await, "done");
+    }
+    // The end of the service is the end of what waits.
+    world.harness.runner.end_waiting();
+    world.saw("notifications/cancelled", 8).await;
+    assert_eq!(world.server.answers().len(), 9);
+    let leg = world.resume(&waiting[0].1, &json!({})).await;
+    assert_eq!(leg.fails().await, "not_waiting");
+}
+
+#[tokio::test]
+async fn a_person_has_ten_minutes_and_then_the_call_ends_at_the_server() {
+    let world = World::start(false).await;
+    let said = world.server.says_events();
+    let leg = world.begin().await;
+    let call = world.saw("tools/call", 1).await;
+    said.ask("q", "elicitation/create", FORM);
+    let (waits, _) = leg.waits().await;
+    pass(9 * MINUTE).await;
+    assert!(world.server.answers().is_empty());
+    pass(MINUTE).await;
+    let refused = world.was_answered(1).await;
+    assert_eq!(refused["error"]["code"], -32603);
+    eventually("the end of the call", async || {
+        let cancelled = world.server.seen("notifications/cancelled");
+        let mut ids = cancelled.iter().map(|one| &one["params"]["requestId"]);
+        ids.any(|id| *id == call["id"])
+    })
+    .await;
+    let leg = world.resume(&waits, &json!({ "1": {} })).await;
+    assert_eq!(leg.fails().await, "not_waiting");
+}
+
+#[tokio::test]
+async fn a_connection_that_nobody_uses_is_let_go_and_made_again_when_needed() {
+    let world = World::start(false).await;
+    for sessions in [2, 3] {
+        world.server.says_text("done");
+        assert_eq!(world.begin().await.text().await, "done");
+        world.saw("initialize", sessions).await;
+        pass(7 * MINUTE).await;
+        let left = || {
+            world
+                .server
+                .seen
+                .lock()
+                .unwrap()
+                .iter()
+                .filter(|it| **it == "DELETE")
+                .count()
+        };
+        eventually("the end of its session", async || left() == sessions - 1).await;
+    }
+}
+
+const MINUTE: Duration = Duration::from_mins(1);
+
+/// Lets time pass, as whoever sleeps sees it.
+async fn pass(time: Duration) {
+    tokio::time::pause();
+    let steps = time.as_secs() / 20;
+    for _ in 0..steps {
+        tokio::time::advance(time / u32::try_from(steps).unwrap()).await;
+    }
+    tokio::time::resume();
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_ends_the_call_at_the_server() {
+    let world = World::start(false).await;
+    let said = world.server.says_events();
+    let leg = world.begin().await;
+    let call = world.saw("tools/call", 1).await;
+    drop(leg);
+    let cancelled = world.saw("notifications/cancelled", 1).await;
+    assert_eq!(cancelled["params"]["requestId"], call["id"]);
+    drop(said);
+}
+
+#[tokio::test]
+async fn a_state_of_another_kind_of_server_does_not_go_on() {
+    let world = World::start(false).await;
+    let said = world.server.says_events();
+    let leg = world.begin().await;
+    world.saw("tools/call", 1).await;
+    said.ask("q", "elicitation/create", FORM);
+    let (mut waits, _) = leg.waits().await;
+    let state: Value = serde_json::from_slice(&waits.state).unwrap();
+    waits.state = json!({ "of": state["of"], "next": { "retry": "s" } })
+        .to_string()
+        .into();
+    let request = world.request("ask", resuming(&waits, &json!({}))).await;
+    let leg = world.send(request).await.unwrap();
+    assert_eq!(leg.fails().await, "bad_result");
+    assert!(ALL.contains("elicitation"));
+}

@@ -1,0 +1,359 @@
+//! Servers that say and ask something while they work, behind a running service.
+
+mod content;
+mod legacy;
+mod modern;
+mod once;
+mod replicas;
+mod tasks;
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex};
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::response::Response;
+use futures::StreamExt;
+use futures::channel::mpsc;
+use http::Method;
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio_util::task::AbortOnDropHandle;
+use tonic::Status;
+use wardgate_domain::{ColumnTier, PermitTerms};
+use wardgate_proto::toolrunner::v1 as pb;
+use wardgate_proto::toolrunner::v1::call_tool_response::Event;
+
+use super::database::Database;
+use super::harness::{Answer, Harness, eventually};
+use crate::Config;
+
+/// Offers all that a client can be asked.
+const ALL: &str = r#"{"elicitation":{"form":{},"url":{}},"sampling":{},"roots":{},"x-new":1.10}"#;
+
+const FORM: &str = r#"{"mode":"form","message":"Who?","requestedSchema":{"type":"object","properties":{"n":{"type":"number","default":1.10}}}}"#;
+
+/// How a server answers the next request that is no part of a handshake.
+enum Says {
+    Result(Value),
+    Error(Value),
+    /// What the test sends, as long as it likes.
+    Events(mpsc::UnboundedReceiver<String>),
+}
+
+/// A server that says what it is told to.
+struct Server {
+    is_modern: bool,
+    /// Every message, and `DELETE` for the end of a session.
+    seen: Mutex<Vec<Value>>,
+    next: Mutex<VecDeque<Says>>,
+}
+
+impl Server {
+    fn seen(&self, method: &str) -> Vec<Value> {
+        let seen = self.seen.lock().unwrap();
+        let of_method = seen.iter().filter(|message| message["method"] == method);
+        of_method.cloned().collect()
+    }
+
+    /// The answers to its own requests.
+    fn answers(&self) -> Vec<Value> {
+        let seen = self.seen.lock().unwrap();
+        let answers = seen.iter().filter(|message| message["method"].is_null());
+        answers.cloned().collect()
+    }
+
+    fn says(&self, says: Says) {
+        self.next.lock().unwrap().push_back(says);
+    }
+
+    fn says_text(&self, text: &str) {
+        self.says(Says::Result(result(text)));
+    }
+
+    /// A stream that goes on as the test says.
+    fn says_events(&self) -> Said {
+        let (sender, events) = mpsc::unbounded();
+        self.says(Says::Events(events));
+        Said(sender)
+    }
+}
+
+fn result(text: &str) -> Value {
+    json!({ "content": [{ "type": "text", "text": text }] })
+}
+
+/// The server's end of a stream.
+struct Said(mpsc::UnboundedSender<String>);
+
+impl Said {
+    fn message(&self, message: &Value) {
+        self.0
+            .unbounded_send(format!("data: {message}\n\n"))
+            .unwrap();
+    }
+
+    fn notify(&self, method: &str, params: &Value) {
+        self.message(&json!({ "jsonrpc": "2.0", "method": method, "params": params }));
+    }
+
+    fn ask(&self, id: &str, method: &str, params: &str) {
+        let params: Value = serde_json::from_str(params).unwrap();
+        self.message(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }));
+    }
+
+    fn end(self, id: &Value, text: &str) {
+        self.message(&json!({ "jsonrpc": "2.0", "id": id, "result": result(text) }));
+    }
+}
+
+async fn answer(State(server): State<Arc<Server>>, request: Request) -> Response {
+    let (parts, body) = request.into_parts();
+    let body = axum::body::to_bytes(body, 1 << 20).await.unwrap();
+    if parts.method == Method::GET {
+        return respond(405, "text/plain", Body::empty());
+    }
+    if parts.method == Method::DELETE {
+        server.seen.lock().unwrap().push("DELETE".into());
+        return respond(200, "text/plain", Body::empty());
+    }
+    let message: Value = serde_json::from_slice(&body).unwrap();
+    server.seen.lock().unwrap().push(message.clone());
+    let (id, method) = (
+        &message["id"],
+        message["method"].as_str().unwrap_or_default(),
+    );
+    if id.is_null() || method.is_empty() {
+        return respond(202, "text/plain", Body::empty());
+    }
+    let says = match method {
+        "server/discover" if server.is_modern => Says::Result(json!({
+            "supportedVersions": ["2026-07-28"], "capabilities": { "tools": {} },
+        })),
+        "server/discover" => Says::Error(json!({ "code": -32601, "message": "no" })),
+        "initialize" => Says::Result(json!({
+            "protocolVersion": "2025-11-25",
+            "capabilities": {
+                "tools": {}, "logging": {}, "tasks": { "requests": { "tools": { "call": {} } } },
+            },
+            "serverInfo": { "name": "server", "version": "0" },
+        })),
+        "logging/setLevel" | "tasks/cancel" => Says::Result(json!({})),
+        "tools/list" => Says::Result(json!({ "tools": [{
+            "name": "look", "inputSchema": { "type": "object" },
+            "execution": { "taskSupport": "required" },
+        }] })),
+        "prompts/list" => Says::Result(json!({ "prompts": [] })),
+        "resources/list" => Says::Result(json!({ "resources": [] })),
+        "resources/templates/list" => Says::Result(json!({ "resourceTemplates": [] })),
+        _ => server.next.lock().unwrap().pop_front().expect("an answer"),
+    };
+    let whole = |member: &str, value: Value| {
+        let answer = json!({ "jsonrpc": "2.0", "id": id, member: value });
+        respond(200, "application/json", Body::from(answer.to_string()))
+    };
+    match says {
+        Says::Result(value) => whole("result", value),
+        Says::Error(value) => whole("error", value),
+        Says::Events(events) => {
+            let body = Body::from_stream(events.map(Ok::<_, Infallible>));
+            respond(200, "text/event-stream", body)
+        }
+    }
+}
+
+fn respond(status: u16, content_type: &str, body: Body) -> Response {
+    Response::builder()
+        .status(status)
+        .header("content-type", content_type)
+        .header("mcp-session-id", "s-1")
+        .body(body)
+        .unwrap()
+}
+
+/// The service and the server behind it.
+struct World {
+    harness: Harness,
+    server: Arc<Server>,
+}
+
+impl World {
+    async fn start(is_modern: bool) -> Self {
+        Self::with(is_modern, |_| ()).await
+    }
+
+    async fn with(is_modern: bool, configure: impl FnOnce(&mut Config)) -> Self {
+        let server = Arc::new(Server {
+            is_modern,
+            seen: Mutex::default(),
+            next: Mutex::default(),
+        });
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/mcp", listener.local_addr().unwrap());
+        let router = Router::new()
+            .fallback(answer)
+            .with_state(Arc::clone(&server));
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        let yaml = format!(
+            "sources:
+  up: {{ type: mcp, url: '{url}', private: [127.0.0.0/8], tools: [], prompts: all, resources: all }}
+tools:
+  - name: ask
+    description: Asks.
+    input_schema: {{ type: object, properties: {{ a: {{ type: integer }} }} }}
+    execute: {{ type: mcp, source: up, tool: ask }}
+    result: {{ classes: {{ content: note.text, structuredContent: note.text }} }}
+  - name: look
+    description: Looks.
+    annotations: {{ readOnlyHint: true }}
+    input_schema: {{ type: object }}
+    cache: 1m
+    execute: {{ type: mcp, source: up, tool: look }}
+"
+        );
+        let harness = Harness::with(&Database::sqlite().await, &yaml, configure).await;
+        Self { harness, server }
+    }
+
+    async fn request(&self, tool: &str, interaction: pb::Interaction) -> pb::CallToolRequest {
+        let terms = self.harness.terms(tool).await;
+        self.request_under(&terms, interaction)
+    }
+
+    fn request_under(
+        &self,
+        terms: &PermitTerms,
+        interaction: pb::Interaction,
+    ) -> pb::CallToolRequest {
+        let permit = self.harness.signer.sign(terms);
+        let tool = terms.tool.to_string();
+        pb::CallToolRequest {
+            interaction: Some(interaction),
+            ..self.harness.request(&tool, br#"{"a":1}"#, Some(&permit))
+        }
+    }
+
+    /// Terms under which not everything may be seen.
+    async fn restricted(&self, tool: &str) -> PermitTerms {
+        let mut terms = self.harness.terms(tool).await;
+        for tier in terms.column_tiers.values_mut() {
+            *tier = ColumnTier::Partial;
+        }
+        terms
+    }
+
+    async fn send(&self, request: pb::CallToolRequest) -> Result<Leg, Status> {
+        let mut client = self.harness.client.clone();
+        let mut events = client.call_tool(request).await?.into_inner();
+        let (sender, heard) = mpsc::unbounded();
+        // It only runs while somebody takes what comes.
+        let taking = tokio::spawn(async move {
+            while let Some(event) = events.next().await {
+                sender.unbounded_send(event.unwrap()).unwrap();
+            }
+        });
+        Ok(Leg {
+            heard,
+            _taking: AbortOnDropHandle::new(taking),
+        })
+    }
+
+    /// Begins a call of `ask` with a client that can be asked everything.
+    async fn begin(&self) -> Leg {
+        let request = self.request("ask", offering(ALL)).await;
+        self.send(request).await.unwrap()
+    }
+
+    /// Goes on with it.
+    async fn resume(&self, waits: &pb::InputRequired, answers: &Value) -> Leg {
+        let request = self.request("ask", resuming(waits, answers)).await;
+        self.send(request).await.unwrap()
+    }
+
+    /// Waits until the server has seen so many of these, and gives the last.
+    async fn saw(&self, method: &str, number: usize) -> Value {
+        eventually(method, async || self.server.seen(method).len() >= number).await;
+        let seen = self.server.seen(method);
+        assert_eq!(seen.len(), number, "{seen:?}");
+        seen[number - 1].clone()
+    }
+
+    /// The same of the answers to its own requests.
+    async fn was_answered(&self, number: usize) -> Value {
+        eventually("an answer", async || self.server.answers().len() >= number).await;
+        let answers = self.server.answers();
+        assert_eq!(answers.len(), number, "{answers:?}");
+        answers[number - 1].clone()
+    }
+}
+
+fn offering(capabilities: &str) -> pb::Interaction {
+    pb::Interaction {
+        client_capabilities_json: capabilities.to_owned().into(),
+        ..pb::Interaction::default()
+    }
+}
+
+fn logging(level: &str) -> pb::Interaction {
+    pb::Interaction {
+        log_level: level.to_owned(),
+        ..offering(ALL)
+    }
+}
+
+fn resuming(waits: &pb::InputRequired, answers: &Value) -> pb::Interaction {
+    pb::Interaction {
+        resumption: Some(pb::Resumption {
+            state: waits.state.clone(),
+            input_responses_json: answers.to_string().into(),
+        }),
+        ..offering(ALL)
+    }
+}
+
+/// What comes of one leg.
+struct Leg {
+    heard: mpsc::UnboundedReceiver<pb::CallToolResponse>,
+    _taking: AbortOnDropHandle<()>,
+}
+
+impl Leg {
+    async fn next(&mut self) -> Event {
+        let next = tokio::time::timeout(std::time::Duration::from_secs(20), self.heard.next());
+        let event = next.await.expect("something comes in time");
+        event.expect("an end comes").event.unwrap()
+    }
+
+    /// What it waits for, and its requests read.
+    async fn waits(mut self) -> (pb::InputRequired, Value) {
+        match self.next().await {
+            Event::InputRequired(waits) => {
+                let facts = waits.facts.as_ref().unwrap();
+                assert_eq!(facts.status(), pb::OutcomeStatus::Ok);
+                let requests = serde_json::from_slice(&waits.input_requests_json).unwrap();
+                (waits, requests)
+            }
+            other => panic!("it does not wait: {other:?}"),
+        }
+    }
+
+    async fn ends(mut self) -> Answer {
+        match self.next().await {
+            Event::Result(result) => Answer(result),
+            other => panic!("no result: {other:?}"),
+        }
+    }
+
+    async fn text(self) -> String {
+        self.ends().await.text()
+    }
+
+    /// The kind of its failure.
+    async fn fails(self) -> String {
+        let answer = self.ends().await;
+        assert!(answer.0.is_error, "{}", answer.text());
+        answer.facts().error_kind.clone()
+    }
+}

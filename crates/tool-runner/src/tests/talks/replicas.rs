@@ -1,0 +1,70 @@
+//! What waits on one replica goes on whichever one the client's answers come to.
+
+use serde_json::{Value, json};
+use wardgate_proto::toolrunner::v1 as pb;
+use wardgate_proto::toolrunner::v1::tool_runner_service_server::ToolRunnerServiceServer;
+use wardgate_rpc::{Service, server};
+
+use super::{FORM, World, resuming};
+
+/// A replica that others reach.
+async fn advertised() -> World {
+    let listen = server::ListenConfig {
+        listen: "127.0.0.1:0".parse().unwrap(),
+        tls: None,
+        plaintext: true,
+    };
+    let bound = server::Bound::bind(&listen).await.unwrap();
+    let address = bound.address().unwrap();
+    let world = World::with(false, |config| {
+        config.advertise = Some(format!("http://{address}"));
+    })
+    .await;
+    let service = Service {
+        server: ToolRunnerServiceServer::from_arc(world.harness.runner.clone()),
+        readiness: world.harness.runner.readiness(),
+    };
+    tokio::spawn(bound.serve(service, std::future::pending()));
+    world
+}
+
+async fn waiting(world: &World) -> (super::Said, Value, pb::InputRequired) {
+    let said = world.server.says_events();
+    let leg = world.begin().await;
+    let call = world.saw("tools/call", 1).await;
+    said.ask("q", "elicitation/create", FORM);
+    let (waits, _) = leg.waits().await;
+    (said, call["id"].clone(), waits)
+}
+
+#[tokio::test]
+async fn another_replica_hands_the_answers_on_to_the_one_that_waits() {
+    let holder = advertised().await;
+    let other = World::start(false).await;
+    let (said, id, waits) = waiting(&holder).await;
+    let answers = json!({ "1": { "action": "accept", "content": {} } });
+    let request = holder.request("ask", resuming(&waits, &answers)).await;
+    let leg = other.send(request.clone()).await.unwrap();
+    let answered = holder.was_answered(1).await;
+    assert_eq!(answered["result"]["action"], "accept");
+    said.end(&id, "done");
+    assert_eq!(leg.text().await, "done");
+    let again = other.send(request).await.unwrap();
+    assert_eq!(again.fails().await, "not_waiting");
+    assert!(other.server.seen("tools/call").is_empty());
+}
+
+#[tokio::test]
+async fn where_the_replica_is_gone_nobody_is_left_in_doubt() {
+    let world = World::start(false).await;
+    let (_said, _, mut waits) = waiting(&world).await;
+    let mut state: Value = serde_json::from_slice(&waits.state).unwrap();
+    assert!(state["next"]["parked"]["at"].is_null());
+    state["next"]["parked"]["at"] = "http://127.0.0.1:1".into();
+    waits.state = state.to_string().into();
+    let leg = world.resume(&waits, &json!({})).await;
+    let answer = leg.ends().await;
+    assert_eq!(answer.facts().error_kind, "not_waiting");
+    assert!(answer.text().contains("may have run"), "{}", answer.text());
+    assert!(world.server.answers().is_empty());
+}

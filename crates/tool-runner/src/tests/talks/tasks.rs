@@ -1,0 +1,83 @@
+//! Tools of 2025-11-25 that run as tasks only.
+
+use serde_json::{Value, json};
+use wardgate_proto::toolrunner::v1 as pb;
+
+use super::{ALL, FORM, Says, World, offering, result, resuming};
+
+fn task(status: &str) -> Value {
+    json!({ "taskId": "t-1", "status": status, "createdAt": "x", "ttl": null, "pollInterval": 1 })
+}
+
+fn begins(world: &World, states: &[&str]) {
+    let (first, later) = states.split_first().unwrap();
+    world
+        .server
+        .says(Says::Result(json!({ "task": task(first) })));
+    for state in later {
+        world.server.says(Says::Result(task(state)));
+    }
+}
+
+async fn look(world: &World, interaction: pb::Interaction) -> super::Leg {
+    let request = world.request("look", interaction).await;
+    let request = pb::CallToolRequest {
+        arguments_json: "{}".into(),
+        ..request
+    };
+    world.send(request).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_task_is_followed_to_its_result() {
+    let world = World::start(false).await;
+    for (number, interaction) in [(1, offering("")), (2, offering(ALL))] {
+        begins(&world, &["working", "working", "completed"]);
+        world.server.says(Says::Result(result("done")));
+        assert_eq!(look(&world, interaction).await.text().await, "done");
+        let call = world.saw("tools/call", number).await;
+        assert!(call["params"]["task"]["ttl"].is_u64(), "{call}");
+        let collected = world.saw("tasks/result", number).await;
+        assert_eq!(collected["params"]["taskId"], "t-1");
+        assert_eq!(world.server.seen("tasks/get").len(), 2 * number);
+    }
+    assert!(world.server.seen("tasks/cancel").is_empty());
+}
+
+#[tokio::test]
+async fn a_task_may_ask_and_a_failed_one_is_an_error() {
+    let world = World::start(false).await;
+    begins(&world, &["input_required"]);
+    let said = world.server.says_events();
+    let leg = look(&world, offering(ALL)).await;
+    let collecting = world.saw("tasks/result", 1).await;
+    said.ask("q", "elicitation/create", FORM);
+    let (waits, _) = leg.waits().await;
+    let answers = json!({ "1": { "action": "accept", "content": {} } });
+    let leg = look(&world, resuming(&waits, &answers)).await;
+    world.was_answered(1).await;
+    said.end(&collecting["id"], "done");
+    assert_eq!(leg.text().await, "done");
+
+    begins(&world, &["working", "failed"]);
+    let error = json!({ "code": -32603, "message": "no" });
+    world.server.says(Says::Error(error));
+    assert_eq!(
+        look(&world, offering(ALL)).await.fails().await,
+        "tool_error"
+    );
+    assert!(world.server.seen("tasks/cancel").is_empty());
+}
+
+#[tokio::test]
+async fn a_task_that_nobody_waits_for_is_cancelled() {
+    let world = World::start(false).await;
+    begins(&world, &["input_required"]);
+    let said = world.server.says_events();
+    let leg = look(&world, offering(ALL)).await;
+    world.saw("tasks/result", 1).await;
+    drop(leg);
+    let cancelled = world.saw("tasks/cancel", 1).await;
+    assert_eq!(cancelled["params"]["taskId"], "t-1");
+    drop(said);
+}

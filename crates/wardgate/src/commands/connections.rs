@@ -1,0 +1,46 @@
+//! `wardgate tools connections | disconnect`: who let which source act in their name.
+
+use serde_json::json;
+use wardgate_rpc::client::RemoveConnections;
+
+use crate::Failure;
+use crate::cli::{Disconnect, RunningSystem};
+
+use super::running::tool_runner;
+
+pub(crate) async fn list(system: &RunningSystem, json: bool) -> Result<(), Failure> {
+    for connection in tool_runner(system)?.list_connections().await? {
+        let person = &connection.person;
+        if json {
+            let line = json!({
+                "source": connection.source,
+                "tenant": person.tenant,
+                "issuer": person.issuer,
+                "user": person.subject,
+                "connected_at": connection.connected_at.to_string(),
+                "changed_at": connection.changed_at.to_string(),
+            });
+            println!("{line}");
+        } else {
+            println!(
+                "{:<24} {:<32} {:<40} {}",
+                connection.source, person.subject, person.issuer, connection.connected_at
+            );
+        }
+    }
+    Ok(())
+}
+
+pub(crate) async fn remove(arguments: Disconnect) -> Result<(), Failure> {
+    let by = arguments.by.ok_or("say who you are with --by NAME")?;
+    let removed = tool_runner(&arguments.system)?
+        .remove_connections(RemoveConnections {
+            subject: &arguments.user,
+            issuer: arguments.issuer.as_deref(),
+            source: arguments.source.as_deref(),
+            by: &by,
+        })
+        .await?;
+    println!("{removed} forgotten");
+    Ok(())
+}

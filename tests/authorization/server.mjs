@@ -1,0 +1,195 @@
+// A real authorization server for tests: the npm package `oidc-provider`, with people who need no browser.
+//
+//   . tests/checks; npm_install tests/authorization target/authorization
+//   cp tests/authorization/*.mjs target/authorization/
+//   serve issuer "$node" target/authorization/server.mjs [SETTINGS.json]     sets `url` to the issuer
+//
+// It listens on a free port of 127.0.0.1, prints `ready ISSUER`, and runs until it is killed. It speaks: authorization_code
+// with PKCE (S256 demanded), refresh_token, client_credentials, token exchange (RFC 8693), identity assertions (ID-JAG, both
+// halves: `requested_token_type`, and jwt-bearer); RFC 8707 resource indicators; dynamic registration; client ids that are
+// URLs of metadata documents. Access tokens are JWTs (RFC 9068, RS256) whose `aud` is the one resource asked for.
+//
+// Who logs in is whom `login_hint` of the authorization request names, `nobody` being the one who refuses; `login` in
+// browser.mjs plays the browser. SETTINGS.json, every member optional:
+//
+//   port      default: a free one
+//   scopes    what a resource knows, with spaces between; default "mcp"
+//   lifetime  seconds of an access token; default 300
+//   clients   registered beforehand, as RFC 7591 writes them; default: `machine` (client_credentials and token exchange,
+//             secret `machine-secret`)
+//   claims    by subject, a person or a client: further claims of its access tokens, such as { "nurse": { "roles": […] } }
+//   documents by URL: client metadata documents. No other URL is ever fetched
+//   trusts    issuers whose identity assertions it takes, besides its own
+
+import { randomUUID } from 'node:crypto';
+import { readFileSync } from 'node:fs';
+import { createServer } from 'node:http';
+import process from 'node:process';
+import { SignJWT, createLocalJWKSet, createRemoteJWKSet, decodeJwt, exportJWK, generateKeyPair, jwtVerify } from 'jose';
+import Provider, { errors } from 'oidc-provider';
+
+const GRANT = 'urn:ietf:params:oauth:grant-type:';
+const TYPE = 'urn:ietf:params:oauth:token-type:';
+const MACHINE = {
+  client_id: 'machine',
+  client_secret: 'machine-secret',
+  grant_types: ['client_credentials', `${GRANT}token-exchange`],
+  redirect_uris: [],
+  response_types: [],
+};
+const {
+  port = 0,
+  scopes = 'mcp',
+  lifetime = 300,
+  clients = [MACHINE],
+  claims = {},
+  documents = {},
+  trusts = [],
+} = process.argv[2] ? JSON.parse(readFileSync(process.argv[2], 'utf8')) : {};
+
+const server = createServer();
+await new Promise(listening => server.listen(port, '127.0.0.1', listening));
+const issuer = `http://127.0.0.1:${server.address().port}`;
+
+const { privateKey } = await generateKeyPair('RS256', { extractable: true });
+const key = { ...(await exportJWK(privateKey)), kid: 'signing', alg: 'RS256', use: 'sig' };
+const publicKeys = createLocalJWKSet({ keys: [(({ kty, n, e, kid, alg, use }) => ({ kty, n, e, kid, alg, use }))(key)] });
+
+const provider = new Provider(issuer, {
+  clients,
+  jwks: { keys: [key] },
+  cookies: { keys: [randomUUID()] },
+  scopes: ['openid', 'offline_access', ...scopes.split(' ')],
+  claims: { openid: ['sub'] },
+  ttl: { AccessToken: lifetime, ClientCredentials: lifetime },
+  pkce: { required: () => true },
+  fetch: (url, options) => fetchDocument(String(url), options),
+  findAccount: (_, sub) => ({ accountId: sub, claims: () => ({ sub }) }),
+  extraTokenClaims: (_, token) => claims[token.accountId ?? token.clientId],
+  issueRefreshToken: (_, client) => client.grantTypeAllowed('refresh_token'),
+  features: {
+    devInteractions: { enabled: false },
+    clientCredentials: { enabled: true },
+    registration: { enabled: true },
+    revocation: { enabled: true },
+    clientIdMetadataDocument: { enabled: true, ack: 'draft-02' },
+    resourceIndicators: {
+      enabled: true,
+      getResourceServerInfo: (_, resource) => ({
+        audience: resource,
+        scope: scopes,
+        accessTokenFormat: 'jwt',
+        accessTokenTTL: lifetime,
+        jwt: { sign: { alg: 'RS256' } },
+      }),
+      useGrantedResource: () => true,
+    },
+  },
+});
+provider.registerGrantType(`${GRANT}token-exchange`, exchange, [
+  'subject_token',
+  'subject_token_type',
+  'actor_token',
+  'actor_token_type',
+  'requested_token_type',
+  'audience',
+  'resource',
+  'scope',
+]);
+provider.registerGrantType(`${GRANT}jwt-bearer`, assertion, ['assertion', 'scope']);
+
+// The documents of clients stand in the settings: nothing here reaches beyond this machine.
+function fetchDocument(url) {
+  const document = documents[url];
+  if (!document) return Promise.reject(new Error(`no document at ${url}`));
+  return Promise.resolve(Response.json(document));
+}
+
+const sign = (type, subject, audience, members) =>
+  new SignJWT({ ...members, jti: randomUUID() })
+    .setProtectedHeader({ alg: 'RS256', kid: key.kid, typ: type })
+    .setIssuer(issuer)
+    .setSubject(subject)
+    .setAudience(audience)
+    .setIssuedAt()
+    .setExpirationTime(`${lifetime}s`)
+    .sign(privateKey);
+
+const granted = (wanted, known = scopes) => {
+  const all = known.split(' ');
+  return (wanted ?? known).split(' ').filter(scope => all.includes(scope)).join(' ');
+};
+
+// RFC 8693: for a token of ours, one for somebody else, or an identity assertion for another authorization server.
+async function exchange(ctx) {
+  const { client, params } = ctx.oidc;
+  const subject = await verified(params.subject_token, { issuer });
+  const audience = params.resource ?? params.audience;
+  if (!audience) throw new errors.InvalidRequest('name a resource or an audience');
+  const scope = granted(params.scope, subject.scope);
+  if (params.requested_token_type === `${TYPE}id-jag`) {
+    const members = { client_id: client.clientId, resource: params.resource, scope };
+    answer(ctx, await sign('oauth-id-jag+jwt', subject.sub, params.audience, members), `${TYPE}id-jag`, 'N_A', scope);
+    return;
+  }
+  const act = params.actor_token && { sub: (await verified(params.actor_token, { issuer })).sub };
+  const members = { ...claims[subject.sub], client_id: client.clientId, scope, act };
+  answer(ctx, await sign('at+jwt', subject.sub, audience, members), `${TYPE}access_token`, 'Bearer', scope);
+}
+
+const used = new Set();
+
+// RFC 7523 as the identity assertion grant narrows it: for us, for this client, once.
+async function assertion(ctx) {
+  const { client, params } = ctx.oidc;
+  const said = await verified(params.assertion, { issuer: [issuer, ...trusts], audience: issuer, typ: 'oauth-id-jag+jwt' });
+  if (said.client_id !== client.clientId) throw new errors.InvalidGrant('the assertion is for another client');
+  if (used.has(said.jti)) throw new errors.InvalidGrant('the assertion was used before');
+  used.add(said.jti);
+  const scope = granted(params.scope, said.scope);
+  const members = { ...claims[said.sub], client_id: client.clientId, scope };
+  answer(ctx, await sign('at+jwt', said.sub, said.resource, members), undefined, 'Bearer', scope);
+}
+
+async function verified(token, rules) {
+  try {
+    const { iss } = decodeJwt(token);
+    const keys = trusts.includes(iss) ? createRemoteJWKSet(new URL(`${iss}/jwks`)) : publicKeys;
+    return (await jwtVerify(token, keys, rules)).payload;
+  } catch (error) {
+    throw new errors.InvalidGrant(error.message);
+  }
+}
+
+function answer(ctx, access_token, issued_token_type, token_type, scope) {
+  ctx.body = { access_token, issued_token_type, token_type, expires_in: lifetime, scope };
+}
+
+// Logs in whom the hint names, and consents to whatever is asked.
+async function interact(request, response) {
+  const { prompt, params, session, grantId } = await provider.interactionDetails(request, response);
+  const finish = result => provider.interactionFinished(request, response, result, { mergeWithLastSubmission: true });
+  if (params.login_hint === 'nobody') {
+    return finish({ error: 'access_denied', error_description: 'they refused' });
+  }
+  if (prompt.name === 'login') return finish({ login: { accountId: params.login_hint ?? 'somebody' } });
+  const grant = grantId
+    ? await provider.Grant.find(grantId)
+    : new provider.Grant({ accountId: session.accountId, clientId: params.client_id });
+  const { missingOIDCScope = [], missingResourceScopes = {} } = prompt.details;
+  grant.addOIDCScope(missingOIDCScope.join(' '));
+  for (const [resource, names] of Object.entries(missingResourceScopes)) {
+    grant.addResourceScope(resource, names.join(' '));
+  }
+  return finish({ consent: { grantId: await grant.save() } });
+}
+
+const answerOf = provider.callback();
+server.on('request', (request, response) => {
+  if (!request.url.startsWith('/interaction/')) return void answerOf(request, response);
+  interact(request, response).catch(error => {
+    console.error(error);
+    response.writeHead(500).end();
+  });
+});
+console.log(`ready ${issuer}`);

@@ -1,0 +1,194 @@
+//! What the route of an upstream costs: memory that is bounded by what is under way, and time.
+
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use axum::extract::Request;
+use axum::response::{IntoResponse, Response};
+use futures::future::join_all;
+use futures::{StreamExt, stream};
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use wardgate_testkit::{System, TestApp};
+
+use super::upstream::{doctor, gateway};
+
+const MIB: u64 = 1 << 20;
+
+/// Answers under way at a time: two subjects have so many places.
+const AT_ONCE: u64 = 64;
+
+/// Text of a long answer: with what is around it, as much as a server's answer may be unless configured otherwise.
+const LONG: usize = 1_048_000;
+
+/// A server whose tool answers as long as it is asked to.
+async fn server() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/mcp", listener.local_addr().unwrap());
+    let router = Router::new().fallback(answer);
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    url
+}
+
+async fn answer(request: Request) -> Response {
+    let body = axum::body::to_bytes(request.into_body(), 1 << 20).await;
+    let message: Value = serde_json::from_slice(&body.unwrap()).unwrap_or_default();
+    let Some(id) = message.get("id") else {
+        return http::StatusCode::ACCEPTED.into_response();
+    };
+    let json = [("content-type", "application/json")];
+    let result = match message["method"].as_str().unwrap_or_default() {
+        "server/discover" => {
+            json!({ "supportedVersions": ["2026-07-28"], "capabilities": { "tools": {} } })
+        }
+        "tools/list" => {
+            json!({ "tools": [{ "name": "read", "inputSchema": { "type": "object" } }] })
+        }
+        _ => {
+            let length = message["params"]["arguments"]["length"].as_u64().unwrap();
+            let text = "x".repeat(length.try_into().unwrap());
+            json!({ "content": [{ "type": "text", "text": text }], "isError": false })
+        }
+    };
+    let answer = json!({ "jsonrpc": "2.0", "id": id, "result": result });
+    (json, answer.to_string()).into_response()
+}
+
+/// The most that the process has held so far, in bytes.
+fn peak(app: &TestApp) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", app.process.id())).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kib: u64 = line
+        .unwrap()
+        .trim()
+        .strip_suffix(" kB")
+        .unwrap()
+        .parse()
+        .unwrap();
+    kib * 1_024
+}
+
+/// Where the tool is called, and by which name.
+#[derive(Clone)]
+struct Way {
+    url: String,
+    tool: &'static str,
+    /// Answers come with a receipt.
+    is_governed: bool,
+}
+
+/// Calls the tool; gives how long the answer's text is.
+async fn call(http: &reqwest::Client, way: &Way, token: &str, length: usize) -> usize {
+    let body = json!({
+        "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {
+            "name": way.tool,
+            "arguments": { "length": length },
+        },
+    });
+    let request = http
+        .post(&way.url)
+        .bearer_auth(token)
+        .header("content-type", "application/json")
+        .header("mcp-protocol-version", "2025-11-25")
+        .body(body.to_string());
+    let text = request.send().await.unwrap().text().await.unwrap();
+    let answer: Value = serde_json::from_str(&text).unwrap();
+    let receipt = &answer["result"]["_meta"]["dev.wardgate/receipt"];
+    let has_receipt = receipt.is_object();
+    let begins = &text[..text.len().min(400)];
+    assert_eq!(has_receipt, way.is_governed, "{begins}");
+    answer["result"]["content"][0]["text"]
+        .as_str()
+        .unwrap()
+        .len()
+}
+
+fn route(app: &TestApp) -> Way {
+    Way {
+        url: format!("{}/mcp/upstream/clinic", app.client().base()),
+        tool: "read",
+        is_governed: true,
+    }
+}
+
+#[tokio::test]
+#[ignore = "it measures a whole process: `make bench`"]
+async fn long_answers_at_once_are_held_three_times_over_at_most() {
+    let app = gateway(&server().await).await;
+    let route = route(&app);
+    // A subject has 32 places.
+    let tokens = [doctor(&app), app.token("dr.minh", "Doctor", &[])];
+    let http = reqwest::Client::builder().no_proxy().build().unwrap();
+    let all_at_once = async |length: usize| {
+        let calls = (0..AT_ONCE).zip(tokens.iter().cycle());
+        let calls = calls.map(|(_, token)| call(&http, &route, token, length));
+        let all = tokio::time::timeout(Duration::from_secs(120), join_all(calls));
+        assert!(all.await.unwrap().iter().all(|told| *told == length));
+    };
+    // Connections, caches and threads are there.
+    all_at_once(1).await;
+    let before = peak(&app);
+    all_at_once(LONG).await;
+    let grown = peak(&app) - before;
+    println!("{AT_ONCE} answers of 1 MiB: {} MiB more", grown / MIB);
+    assert!(grown <= 3 * AT_ONCE * MIB, "{} MiB", grown / MIB);
+}
+
+/// Calls in a row, and rounds of them; every way has its turn in each round.
+const IN_A_ROW: usize = 200;
+const ROUNDS: usize = 5;
+/// Calls of a round with 16 at a time.
+const CROWD: usize = 1_000;
+
+#[tokio::test]
+#[ignore = "it measures, and holds nothing: `make bench`"]
+async fn what_a_small_call_costs_directly_by_the_route_and_on_mcp() {
+    let server = server().await;
+    let app = gateway(&server).await;
+    let token = doctor(&app);
+    let http = reqwest::Client::builder().no_proxy().build().unwrap();
+    let direct = Way {
+        url: server,
+        tool: "read",
+        is_governed: false,
+    };
+    let mcp = Way {
+        url: format!("{}/mcp", app.client().base()),
+        tool: "clinic__read",
+        is_governed: true,
+    };
+    let ways = [("direct", direct), ("route", route(&app)), ("/mcp", mcp)];
+    let mut alone = [const { Vec::new() }; 3];
+    let mut crowds = [const { Vec::new() }; 3];
+    for round in 0..=ROUNDS {
+        for (at, (_, way)) in ways.iter().enumerate() {
+            let mut took = Vec::with_capacity(IN_A_ROW);
+            for _ in 0..IN_A_ROW {
+                let began = Instant::now();
+                assert_eq!(call(&http, way, &token, 10).await, 10);
+                took.push(began.elapsed());
+            }
+            let began = Instant::now();
+            let calls = stream::iter(0..CROWD).map(|_| call(&http, way, &token, 10));
+            let calls = calls.buffer_unordered(16).collect::<Vec<_>>();
+            assert!(calls.await.iter().all(|told| *told == 10));
+            // Connections are opened and code is loaded in the first round.
+            if round > 0 {
+                alone[at].extend(took);
+                crowds[at].push(began.elapsed());
+            }
+        }
+    }
+    let median = |times: &mut Vec<Duration>| {
+        times.sort_unstable();
+        times[times.len() / 2].as_secs_f64()
+    };
+    let alone = alone.each_mut().map(median);
+    let crowds = crowds.each_mut().map(median);
+    println!("one call      alone, p50 µs   ratio   16 at a time, calls/s   ratio");
+    for (at, (name, _)) in ways.iter().enumerate() {
+        let (micros, ratio) = (alone[at] * 1e6, alone[at] / alone[0]);
+        let (rate, slower) = (1_000.0 / crowds[at], crowds[at] / crowds[0]);
+        println!("{name:<10} {micros:>16.0} {ratio:>7.2} {rate:>23.0} {slower:>7.2}");
+    }
+}

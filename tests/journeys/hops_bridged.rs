@@ -1,0 +1,270 @@
+//! What a hop keeps and what it drops where the gateway speaks for a client of another era: ten thousand requests whose
+//! headers and `_meta` are made up, to servers that speak only what the client does not.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::response::{IntoResponse, Response};
+use futures::StreamExt;
+use http::HeaderMap;
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use wardgate_testkit::System;
+
+use super::hops::{MARK, NOT_PASSED, Numbers, OF_THE_HOP};
+use super::upstream::{doctor, gateway};
+
+/// Of each era.
+const REQUESTS: u64 = 5_000;
+const AT_ONCE: usize = 32;
+const LIMIT: Duration = Duration::from_mins(2);
+
+/// One in so many goes on to the server; the gateway answers the others by itself.
+const CALLS: u64 = 10;
+
+/// A server of one era, and the calls that arrived.
+struct Server {
+    modern: bool,
+    calls: Mutex<BTreeMap<u64, (HeaderMap, String)>>,
+}
+
+impl Server {
+    async fn start(modern: bool) -> (Arc<Self>, String) {
+        let server = Arc::new(Self {
+            modern,
+            calls: Mutex::default(),
+        });
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/mcp", listener.local_addr().unwrap());
+        let router = Router::new()
+            .fallback(arrived)
+            .with_state(Arc::clone(&server));
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        (server, url)
+    }
+}
+
+async fn arrived(State(server): State<Arc<Server>>, request: Request) -> Response {
+    let (parts, body) = request.into_parts();
+    if parts.method != http::Method::POST {
+        return http::StatusCode::METHOD_NOT_ALLOWED.into_response();
+    }
+    let body = axum::body::to_bytes(body, 1 << 20).await.unwrap();
+    let text = String::from_utf8(body.to_vec()).unwrap();
+    let message: Value = serde_json::from_str(&text).unwrap();
+    let Some(id) = message.get("id") else {
+        return http::StatusCode::ACCEPTED.into_response();
+    };
+    let result = match (message["method"].as_str().unwrap(), server.modern) {
+        ("server/discover", true) => {
+            json!({ "supportedVersions": ["2026-07-28"], "capabilities": { "tools": {} } })
+        }
+        ("initialize", false) => json!({ "protocolVersion": "2025-11-25", "capabilities": {} }),
+        ("tools/list", _) => {
+            json!({ "tools": [{ "name": "read", "inputSchema": { "type": "object" } }] })
+        }
+        ("tools/call", _) => {
+            let seed = message["params"]["arguments"]["seed"].as_u64().unwrap();
+            let earlier = server
+                .calls
+                .lock()
+                .unwrap()
+                .insert(seed, (parts.headers, text));
+            assert!(earlier.is_none(), "call {seed} came twice");
+            json!({ "content": [], "isError": false, "_meta": { "x": MARK } })
+        }
+        (other, _) => {
+            let error = json!({ "code": -32601, "message": format!("no {other}") });
+            let answer = json!({ "jsonrpc": "2.0", "id": id, "error": error });
+            let json = [("content-type", "application/json")];
+            return (http::StatusCode::NOT_FOUND, json, answer.to_string()).into_response();
+        }
+    };
+    let answer = json!({ "jsonrpc": "2.0", "id": id, "result": result }).to_string();
+    let headers = [
+        ("content-type", "application/json"),
+        ("mcp-session-id", "the-servers-session"),
+        ("set-cookie", "smuggled=1"),
+        ("x-powered-by", "smuggled"),
+    ];
+    // Those of 2026-07-28 have no sessions.
+    let headers = headers
+        .into_iter()
+        .filter(|(name, _)| *name != "mcp-session-id" || !server.modern);
+    let mut response = answer.into_response();
+    for (name, value) in headers {
+        let value = http::HeaderValue::from_static(value);
+        response.headers_mut().insert(name, value);
+    }
+    response
+}
+
+/// A request of a client that is `modern` or not.
+struct Made {
+    method: &'static str,
+    headers: Vec<(String, String)>,
+    /// As they are written.
+    arguments: String,
+    body: String,
+}
+
+impl Made {
+    fn by(seed: u64, modern: bool) -> Self {
+        let mut numbers = Numbers(seed);
+        let method = match seed % CALLS {
+            0 => "tools/call",
+            1 => "tools/list",
+            _ if modern => "server/discover",
+            _ => "ping",
+        };
+        let mut meta = numbers.members(&format!("{MARK}.example"));
+        if modern {
+            meta.push(r#""io.modelcontextprotocol/protocolVersion":"2026-07-28""#.to_owned());
+            meta.push(r#""io.modelcontextprotocol/clientCapabilities":{"later":1.10}"#.to_owned());
+            meta.push(format!(
+                r#""io.modelcontextprotocol/clientInfo":{{"name":"{MARK}","version":"1"}}"#
+            ));
+        }
+        let mut params = numbers.members(MARK);
+        params.push(format!(r#""_meta":{{{}}}"#, meta.join(",")));
+        let arguments = format!(r#"{{ "n": {}, "seed":{seed} }}"#, numbers.value(1));
+        if method == "tools/call" {
+            params.push(format!(r#""name":"read","arguments":{arguments}"#));
+        }
+        numbers.mix(&mut params);
+        let mut headers = Vec::new();
+        for _ in 0..numbers.below(8) {
+            let name = match numbers.below(3) {
+                0 => format!("X-{}", numbers.below(100_000)),
+                1 => format!("Mcp-Param-{}", numbers.below(9)),
+                _ => numbers.one_of(&NOT_PASSED).to_owned(),
+            };
+            headers.push((name, format!("{MARK}-{seed}")));
+        }
+        let params = params.join(", ");
+        Self {
+            method,
+            headers,
+            arguments,
+            body: format!(
+                r#" {{"{MARK}":1, "jsonrpc":"2.0","id":"{MARK}-{seed}","method":"{method}","params":{{{params}}}}}"#
+            ),
+        }
+    }
+}
+
+async fn send(http: &reqwest::Client, url: &str, token: &str, modern: bool, made: &Made) {
+    let version = if modern { "2026-07-28" } else { "2025-11-25" };
+    let mut request = http
+        .post(url)
+        .bearer_auth(token)
+        .header("content-type", "application/json")
+        .header("mcp-protocol-version", version)
+        .body(made.body.clone());
+    if modern {
+        request = request.header("mcp-method", made.method);
+        request = request.header("mcp-session-id", format!("{MARK}-session"));
+    }
+    if modern && made.method == "tools/call" {
+        request = request.header("mcp-name", "read");
+    }
+    for (name, value) in &made.headers {
+        request = request.header(name, value);
+    }
+    let response = request.send().await.unwrap();
+    for (name, value) in response.headers() {
+        let value = value.to_str().unwrap();
+        assert!(!value.contains(MARK), "{name}: {value} came back");
+    }
+    let text = response.text().await.unwrap();
+    let answer: Value = serde_json::from_str(&text).unwrap_or_else(|_| panic!("{text}"));
+    assert!(answer["result"].is_object(), "{} {answer}", made.body);
+    let id = answer["id"].as_str().unwrap();
+    assert!(made.body.contains(id), "{answer}");
+    // §3.2 and §3.3 of what a client of each era is told.
+    assert_eq!(
+        answer["result"]["resultType"].is_string(),
+        modern,
+        "{answer}"
+    );
+    let is_list = modern && matches!(made.method, "tools/list" | "server/discover");
+    assert_eq!(answer["result"]["ttlMs"].is_u64(), is_list, "{answer}");
+    assert_eq!(
+        answer["result"]["cacheScope"].is_string(),
+        is_list,
+        "{answer}"
+    );
+}
+
+/// A call that arrived is the hop's own, but for the arguments.
+fn check(made: &Made, to_modern: bool, headers: &HeaderMap, body: &str, secrets: &[&str]) {
+    let text = |name: &str| headers.get(name).map(|value| value.to_str().unwrap());
+    for (name, value) in headers {
+        let value = value.to_str().unwrap();
+        assert!(OF_THE_HOP.contains(&name.as_str()), "{name}: {value}");
+        assert!(!value.contains(MARK), "{name}: {value}");
+        assert!(
+            secrets.iter().all(|secret| !value.contains(secret)),
+            "{name}"
+        );
+    }
+    assert!(!body.contains(MARK), "{body}");
+    assert!(secrets.iter().all(|secret| !body.contains(secret)));
+    assert!(body.contains(&made.arguments), "{body}: {}", made.arguments);
+    let version = if to_modern {
+        "2026-07-28"
+    } else {
+        "2025-11-25"
+    };
+    assert_eq!(text("mcp-protocol-version"), Some(version));
+    assert_eq!(text("mcp-method"), to_modern.then_some("tools/call"));
+    assert_eq!(text("mcp-name"), to_modern.then_some("read"));
+    let session = (!to_modern).then_some("the-servers-session");
+    assert_eq!(text("mcp-session-id"), session);
+    let message: Value = serde_json::from_str(body).unwrap();
+    assert_eq!(message["params"]["name"], "read");
+    let meta = &message["params"]["_meta"];
+    let said = &meta["io.modelcontextprotocol/protocolVersion"];
+    assert_eq!(said.as_str(), to_modern.then_some("2026-07-28"));
+    let client = &meta["io.modelcontextprotocol/clientInfo"]["name"];
+    assert_eq!(client.as_str(), to_modern.then_some("wardgate"));
+}
+
+async fn hop(to_modern: bool) {
+    let (server, url) = Server::start(to_modern).await;
+    let app = gateway(&url).await;
+    let token = doctor(&app);
+    let url = format!("{}/mcp/upstream/clinic", app.client().base());
+    let http = reqwest::Client::builder().no_proxy().build().unwrap();
+    let began = Instant::now();
+    let sent = futures::stream::iter(1..=REQUESTS).map(async |seed| {
+        let made = Made::by(seed, !to_modern);
+        send(&http, &url, &token, !to_modern, &made).await;
+        (seed, made)
+    });
+    let sent: Vec<_> = sent.buffer_unordered(AT_ONCE).collect().await;
+    assert!(began.elapsed() < LIMIT, "{:?}", began.elapsed());
+    let calls = server.calls.lock().unwrap();
+    assert_eq!(calls.len() as u64, REQUESTS / CALLS);
+    let (_, _, signature) = {
+        let mut parts = token.splitn(3, '.');
+        (parts.next(), parts.next(), parts.next().unwrap())
+    };
+    for (seed, made) in sent.iter().filter(|(_, made)| made.method == "tools/call") {
+        let (headers, body) = &calls[seed];
+        check(made, to_modern, headers, body, &[&token, signature]);
+    }
+}
+
+#[tokio::test]
+async fn an_older_server_gets_of_a_newer_client_its_arguments_and_nothing_else() {
+    hop(false).await;
+}
+
+#[tokio::test]
+async fn a_newer_server_gets_of_an_older_client_its_arguments_and_nothing_else() {
+    hop(true).await;
+}
