@@ -83,7 +83,7 @@ class Container:
         ]
         environment = {"SSL_CERT_FILE": "/etc/ssl/certs/ca-certificates.crt"}
         for variable in spec.get("env", []):
-            environment[variable["name"]] = cluster.value(variable)
+            environment[variable["name"]] = cluster.value(variable, pod, environment)
         self.process = subprocess.Popen(
             ["ip", "netns", "exec", pod.network.name, "unshare", "--mount", "sh", "-ec", "\n".join(script), "sh"]
             + [str(word) for word in spec.get("args", [])],
@@ -108,6 +108,7 @@ class Pod:
         self.directory.mkdir(parents=True)
         self.volumes = {volume["name"]: self.volume(volume) for volume in self.spec.get("volumes", [])}
         self.ready = self.stopping = False
+        self.again = 0.0
         self.containers = []
 
     def volume(self, volume):
@@ -232,9 +233,18 @@ class Cluster:
         files = {key: base64.b64decode(text) for key, text in secret.get("data", {}).items()}
         return {**files, **{key: text.encode() for key, text in secret.get("stringData", {}).items()}}
 
-    def value(self, variable):
-        reference = variable.get("valueFrom", {}).get("secretKeyRef")
-        return self.secret(reference["name"])[reference["key"]].decode() if reference else str(variable["value"])
+    def value(self, variable, pod, earlier):
+        source = variable.get("valueFrom", {})
+        if "secretKeyRef" in source:
+            reference = source["secretKeyRef"]
+            return self.secret(reference["name"])[reference["key"]].decode()
+        if "fieldRef" in source:
+            assert source["fieldRef"]["fieldPath"] == "status.podIP", source
+            return pod.network.address
+        value = str(variable["value"])
+        for name, known in earlier.items():
+            value = value.replace(f"$({name})", known)
+        return value
 
     def of(self, deployment):
         return [pod for pod in self.pods.values() if pod.name.startswith(deployment + "--") and not pod.stopping]
@@ -291,7 +301,9 @@ class Cluster:
                 if ready != pod.ready:
                     pod.ready = ready
                     self.publish()
-                if pod.containers[0].process.poll() is not None and not pod.stopping:
+                if pod.containers[0].process.poll() is not None and time.monotonic() > pod.again:
+                    # It ended by itself: once more, after a while.
+                    pod.again = time.monotonic() + 2
                     pod.start()
             time.sleep(0.2)
 

@@ -85,7 +85,10 @@ def given():
         files = {key: path.read_bytes() for key, path in own.items()}
         yield secret(f"{name}-tls", {"ca.crt": authority, **files})
     yield config_map("policies", HOSPITAL / "policies")
-    yield {"kind": "ConfigMap", "metadata": {"name": "tools"}, "data": {"tools.yaml": (HOSPITAL / "tools.yaml").read_text()}}
+    # A ConfigMap has no directories.
+    text = (HOSPITAL / "tools.yaml").read_text().replace("guides/triage.md", "triage.md")
+    guide = (HOSPITAL / "guides/triage.md").read_text()
+    yield {"kind": "ConfigMap", "metadata": {"name": "tools"}, "data": {"tools.yaml": text, "triage.md": guide}}
     yield secret("doctor", {"token": token("--sub", "dr.yenji", "--role", "Doctor", "--ttl", "3h").encode()})
 
 

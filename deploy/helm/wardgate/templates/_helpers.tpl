@@ -51,15 +51,16 @@ Every service of the release, as JSON: what is the same for all, and then
   keys     files of the keys' Secret that it gets
   files    what else it gets: tools, policies, assistants
   store    whether it has one
+  advertise  how replicas reach each other, where they do
 */}}
 {{- define "wardgate.services" -}}
 {{- $table := list
   (dict "name" "gateway" "key" "gateway" "section" "gateway" "port" 8080 "speaks" "http" "probes" "http" "open" true
-    "callers" (list) "keys" (list "session.key") "files" (list) "store" true)
+    "callers" (list) "keys" (list "session.key") "files" (list) "store" true "advertise" "http")
   (dict "name" "policy" "key" "policy" "section" "policy" "port" 7001 "speaks" "grpc" "probes" "probes"
     "callers" (list "gateway" "memory") "keys" (list "permit.pem") "files" (list "policies") "store" false)
   (dict "name" "tool-runner" "key" "toolRunner" "section" "tool_runner" "port" 7002 "speaks" "grpc" "probes" "probes"
-    "callers" (list "gateway") "keys" (list "permit.pub" "pseudonym.key") "files" (list "tools") "store" true)
+    "callers" (list "gateway" "tool-runner") "keys" (list "permit.pub" "pseudonym.key") "files" (list "tools") "store" true "advertise" "https")
   (dict "name" "audit" "key" "audit" "section" "audit" "port" 7003 "speaks" "grpc" "probes" "probes"
     "callers" (list "gateway" "tool-runner" "memory") "keys" (list "audit-mac.key") "files" (list) "store" true)
   (dict "name" "memory" "key" "memory" "section" "memory" "port" 7004 "speaks" "grpc" "probes" "probes"
