@@ -1,6 +1,7 @@
 //! The command line.
 
 mod agent;
+mod calls;
 mod conversations;
 mod import;
 mod stdio;
@@ -13,6 +14,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use wardgate_domain::{Status, Timestamp};
 
 pub(crate) use agent::{Agent, AgentCommand, Extract};
+pub(crate) use calls::{Bench, Call, Caller};
 pub(crate) use conversations::{Conversations, ConversationsCommand, HoldChange, Listing};
 pub(crate) use import::{Import, ImportFrom};
 pub(crate) use stdio::Stdio;
@@ -53,6 +55,10 @@ pub(crate) enum Command {
     Certs(Certs),
     /// Check or show a configuration.
     Config(Config),
+    /// Call one tool over MCP and print its result.
+    Call(Call),
+    /// Call tools over MCP under load, verify every answer, and print how long they took.
+    Bench(Bench),
     /// Ask a running process whether it is ready; exit code 0 when it is.
     Health(Health),
 }

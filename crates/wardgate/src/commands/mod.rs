@@ -2,6 +2,7 @@
 
 pub(crate) mod agent;
 pub(crate) mod audit;
+pub(crate) mod calls;
 pub(crate) mod certs;
 pub(crate) mod config;
 pub(crate) mod connections;

@@ -1,0 +1,295 @@
+//! One caller of one gateway.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
+use reqwest::{Url, redirect};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+/// The protocol version that is spoken.
+const VERSION: &str = "2026-07-28";
+
+/// Longest answer that is read, bytes.
+const LONGEST: usize = 32 << 20;
+
+/// Key of the audit receipt in a result's `_meta`.
+const RECEIPT: &str = "dev.wardgate/receipt";
+
+/// Where to call, and as whom.
+#[derive(Clone)]
+pub struct Settings {
+    /// The MCP endpoint; without a path, `/mcp`.
+    pub url: Url,
+    /// A bearer token.
+    pub token: String,
+    /// How long one call may take.
+    pub limit: Duration,
+}
+
+/// What to call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tool {
+    name: String,
+    arguments: String,
+}
+
+/// Why a call cannot be made, or did not give what it should.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Fault {
+    /// Before anything was sent.
+    #[error("{0}")]
+    Settings(String),
+    /// No answer.
+    #[error("no answer: {0}")]
+    Transport(&'static str),
+    /// An HTTP status other than 200 and no JSON-RPC error.
+    #[error("HTTP {0}")]
+    Status(u16),
+    /// A JSON-RPC error.
+    #[error("error {code}: {message}")]
+    Rpc {
+        /// JSON-RPC `code`.
+        code: i64,
+        /// What it says.
+        message: String,
+    },
+    /// The tool failed: the result has `isError`.
+    #[error("the tool failed: {0}")]
+    Tool(String),
+    /// It is no answer to the call.
+    #[error("not an answer to the call: {0}")]
+    Wrong(&'static str),
+    /// Nothing says that it is on record.
+    #[error("the answer has no receipt")]
+    NoReceipt,
+}
+
+impl Fault {
+    /// A short word for counting.
+    pub fn kind(&self) -> String {
+        match self {
+            Self::Settings(_) => "settings".to_owned(),
+            Self::Transport(what) => format!("transport: {what}"),
+            Self::Status(status) => format!("http {status}"),
+            Self::Rpc { code, .. } => format!("error {code}"),
+            Self::Tool(_) => "tool failed".to_owned(),
+            Self::Wrong(what) => format!("wrong answer: {what}"),
+            Self::NoReceipt => "no receipt".to_owned(),
+        }
+    }
+}
+
+impl Tool {
+    /// `arguments` is one JSON object.
+    pub fn new(name: &str, arguments: &str) -> Result<Self, Fault> {
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
+        if name.is_empty() || !name.bytes().all(plain) {
+            let why = "a tool's name has only letters, digits, `_`, `-` and `.`";
+            return Err(Fault::Settings(why.to_owned()));
+        }
+        match serde_json::from_str::<Value>(arguments) {
+            Ok(Value::Object(_)) => Ok(Self {
+                name: name.to_owned(),
+                arguments: arguments.to_owned(),
+            }),
+            Ok(_) => Err(Fault::Settings(
+                "the arguments are no JSON object".to_owned(),
+            )),
+            Err(error) => Err(Fault::Settings(format!(
+                "the arguments are no JSON: {error}"
+            ))),
+        }
+    }
+}
+
+/// Calls tools of one gateway; cheap to clone, connections are shared.
+#[derive(Debug, Clone)]
+pub struct Client {
+    http: reqwest::Client,
+    url: Url,
+    headers: HeaderMap,
+}
+
+impl Client {
+    /// Connects when it first calls.
+    pub fn new(settings: Settings) -> Result<Self, Fault> {
+        let Settings {
+            mut url,
+            token,
+            limit,
+        } = settings;
+        if url.path() == "/" {
+            url.set_path("/mcp");
+        }
+        let bearer = HeaderValue::try_from(format!("Bearer {}", token.trim()));
+        let mut bearer = bearer.map_err(|_| {
+            Fault::Settings("the token has characters no header may have".to_owned())
+        })?;
+        bearer.set_sensitive(true);
+        let accept = "application/json, text/event-stream";
+        let headers = [
+            (AUTHORIZATION, bearer),
+            (ACCEPT, HeaderValue::from_static(accept)),
+            (CONTENT_TYPE, HeaderValue::from_static("application/json")),
+        ];
+        let mut headers: HeaderMap = headers.into_iter().collect();
+        headers.insert("mcp-protocol-version", HeaderValue::from_static(VERSION));
+        headers.insert("mcp-method", HeaderValue::from_static("tools/call"));
+        let http = reqwest::Client::builder()
+            .redirect(redirect::Policy::none())
+            .no_proxy()
+            .tcp_nodelay(true)
+            .timeout(limit)
+            // Every caller keeps its connection.
+            .pool_max_idle_per_host(usize::MAX)
+            .build()
+            .map_err(|_| Fault::Settings("the system's certificates cannot be read".to_owned()))?;
+        Ok(Self { http, url, headers })
+    }
+
+    /// Calls once. The result as it came, after it was verified.
+    pub async fn call(&self, id: u64, tool: &Tool) -> Result<Box<RawValue>, Fault> {
+        let Tool { name, arguments } = tool;
+        let body = format!(
+            r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"{name}","arguments":{arguments},"_meta":{}}}}}"#,
+            json!({
+                "io.modelcontextprotocol/protocolVersion": VERSION,
+                "io.modelcontextprotocol/clientCapabilities": {},
+                "io.modelcontextprotocol/clientInfo": {
+                    "name": "wardgate", "version": env!("CARGO_PKG_VERSION"),
+                },
+            })
+        );
+        let request = self
+            .http
+            .post(self.url.clone())
+            .headers(self.headers.clone());
+        let response = request
+            .header("mcp-name", name.as_str())
+            .body(body)
+            .send()
+            .await;
+        let mut response = response.map_err(|error| Fault::Transport(why(&error)))?;
+        let status = response.status().as_u16();
+        let mut text = Vec::new();
+        while let Some(chunk) = response
+            .chunk()
+            .await
+            .map_err(|error| Fault::Transport(why(&error)))?
+        {
+            if text.len() + chunk.len() > LONGEST {
+                return Err(Fault::Wrong("it is too long"));
+            }
+            text.extend_from_slice(&chunk);
+        }
+        verified(id, status, &text.into())
+    }
+}
+
+fn why(error: &reqwest::Error) -> &'static str {
+    if error.is_timeout() {
+        "none in time"
+    } else if error.is_connect() {
+        "no connection"
+    } else {
+        "the connection broke"
+    }
+}
+
+#[derive(Deserialize)]
+struct Answer {
+    id: Option<u64>,
+    result: Option<Box<RawValue>>,
+    error: Option<RpcError>,
+}
+
+#[derive(Deserialize)]
+struct RpcError {
+    code: i64,
+    message: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Outcome {
+    #[serde(default)]
+    is_error: bool,
+    #[serde(default)]
+    content: Value,
+    #[serde(default, rename = "_meta")]
+    meta: Value,
+}
+
+/// The result of the call with this id: on record, and not a failure.
+fn verified(id: u64, status: u16, body: &Bytes) -> Result<Box<RawValue>, Fault> {
+    let Ok(answer) = serde_json::from_slice::<Answer>(body) else {
+        return Err(match status {
+            200 => Fault::Wrong("it is no JSON-RPC message"),
+            _ => Fault::Status(status),
+        });
+    };
+    if let Some(RpcError { code, message }) = answer.error {
+        return Err(Fault::Rpc { code, message });
+    }
+    if answer.id != Some(id) {
+        return Err(Fault::Wrong("it has another id"));
+    }
+    let result = answer.result.ok_or(Fault::Wrong("it has no result"))?;
+    let Ok(outcome) = serde_json::from_str::<Outcome>(result.get()) else {
+        return Err(Fault::Wrong("its result is no object"));
+    };
+    if outcome.is_error {
+        let said = outcome.content[0]["text"].as_str().unwrap_or_default();
+        return Err(Fault::Tool(said.to_owned()));
+    }
+    if outcome.meta[RECEIPT].is_null() {
+        return Err(Fault::NoReceipt);
+    }
+    Ok(result)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(status: u16, body: &str) -> Result<Box<RawValue>, Fault> {
+        verified(7, status, &Bytes::copy_from_slice(body.as_bytes()))
+    }
+
+    const GOOD: &str = r#"{"jsonrpc":"2.0","id":7,"result":{"content":[],"_meta":{"dev.wardgate/receipt":{"sequence":1}}}}"#;
+
+    #[test]
+    fn only_an_answer_to_this_very_call_that_is_on_record_counts() {
+        assert!(of(200, GOOD).is_ok());
+        let other = GOOD.replace("\"id\":7", "\"id\":8");
+        assert_eq!(
+            of(200, &other).unwrap_err(),
+            Fault::Wrong("it has another id")
+        );
+        let unrecorded = GOOD.replace("receipt", "other");
+        assert_eq!(of(200, &unrecorded).unwrap_err(), Fault::NoReceipt);
+        let failed = GOOD.replace(
+            "\"content\":[]",
+            r#""isError":true,"content":[{"text":"no"}]"#,
+        );
+        assert_eq!(of(200, &failed).unwrap_err(), Fault::Tool("no".to_owned()));
+        assert_eq!(of(503, "busy").unwrap_err(), Fault::Status(503));
+        assert_eq!(
+            of(200, "[]").unwrap_err(),
+            Fault::Wrong("it is no JSON-RPC message")
+        );
+        let error = r#"{"id":7,"error":{"code":-32602,"message":"Unknown tool: x"}}"#;
+        assert_eq!(of(400, error).unwrap_err().kind(), "error -32602");
+    }
+
+    #[test]
+    fn what_is_no_call_is_refused_before_anything_is_sent() {
+        assert!(Tool::new("get_x", "{}").is_ok());
+        for (name, arguments) in [("", "{}"), ("a\nb", "{}"), ("a", "[]"), ("a", "{")] {
+            assert!(Tool::new(name, arguments).is_err(), "{name:?} {arguments}");
+        }
+    }
+}

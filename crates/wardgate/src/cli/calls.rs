@@ -1,0 +1,66 @@
+//! Options of `wardgate call` and `wardgate bench`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use reqwest::Url;
+
+/// Where, and as whom.
+#[derive(Debug, Args)]
+pub(crate) struct Caller {
+    /// The gateway's MCP endpoint; without a path, `/mcp`.
+    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8080")]
+    pub(crate) url: Url,
+    /// File with your token. Without one, the token is that of the environment variable `WARDGATE_TOKEN`.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) token_file: Option<PathBuf>,
+    /// Seconds one call may take.
+    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
+    pub(crate) limit: u64,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Call {
+    /// Name of the tool.
+    pub(crate) tool: String,
+    /// Its arguments, a JSON object.
+    #[arg(long, value_name = "JSON", default_value = "{}")]
+    pub(crate) arguments: String,
+    #[command(flatten)]
+    pub(crate) caller: Caller,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Bench {
+    /// Name of the tool.
+    #[arg(required_unless_present = "calls")]
+    pub(crate) tool: Option<String>,
+    /// Its arguments, a JSON object.
+    #[arg(long, value_name = "JSON", default_value = "{}")]
+    pub(crate) arguments: String,
+    /// File of calls that are made in turn, one `{"tool": …, "arguments": {…}}` a line, instead of one tool.
+    #[arg(long, value_name = "FILE", conflicts_with = "tool")]
+    pub(crate) calls: Option<PathBuf>,
+    /// So many callers, each of which waits for its answer (a closed loop).
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        default_value_t = 16,
+        conflicts_with = "rate"
+    )]
+    pub(crate) callers: usize,
+    /// So many calls a second, whatever comes back (an open loop): latency counts from when a call was due.
+    #[arg(long, value_name = "PER_SECOND")]
+    pub(crate) rate: Option<f64>,
+    /// Seconds of calls that are not counted.
+    #[arg(long, value_name = "SECONDS", default_value_t = 2)]
+    pub(crate) warm_up: u64,
+    /// Seconds of calls that are.
+    #[arg(long, value_name = "SECONDS", default_value_t = 10)]
+    pub(crate) duration: u64,
+    /// Print the report as JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) caller: Caller,
+}

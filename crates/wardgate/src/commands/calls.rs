@@ -1,0 +1,91 @@
+//! `wardgate call` and `wardgate bench`: tools called over MCP, once or under load.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use wardgate_bench::{Client, Load, Pace, Settings, Tool};
+
+use crate::Failure;
+use crate::cli::{Bench, Call, Caller};
+
+/// Never an argument: every process of the machine can read those.
+const TOKEN: &str = "WARDGATE_TOKEN";
+
+/// Prints the result; a failure is the exit code.
+pub(crate) async fn call(arguments: Call) -> Result<(), Failure> {
+    let tool = Tool::new(&arguments.tool, &arguments.arguments)?;
+    let result = client(arguments.caller)?.call(1, &tool).await?;
+    println!("{result}");
+    Ok(())
+}
+
+/// Prints the report. Calls without a verified answer are part of it, and the exit code says that there were some.
+pub(crate) async fn bench(arguments: Bench) -> Result<(), Failure> {
+    let load = Load {
+        tools: tools(&arguments)?,
+        pace: match arguments.rate {
+            Some(per_second) => Pace::Open { per_second },
+            None => Pace::Closed {
+                callers: arguments.callers,
+            },
+        },
+        warm_up: Duration::from_secs(arguments.warm_up),
+        duration: Duration::from_secs(arguments.duration),
+    };
+    let report = wardgate_bench::run(&client(arguments.caller)?, &load).await?;
+    if arguments.json {
+        println!("{}", serde_json::to_string(&report)?);
+    } else {
+        print!("{report}");
+    }
+    match report.bad {
+        0 => Ok(()),
+        bad => Err(format!("{bad} calls had no verified answer").into()),
+    }
+}
+
+fn client(caller: Caller) -> Result<Client, Failure> {
+    let token = match caller.token_file {
+        Some(file) => std::fs::read_to_string(&file)
+            .map_err(|error| format!("cannot read {}: {error}", file.display()))?,
+        None => std::env::var(TOKEN).map_err(|_| {
+            format!("there is no token: name its file with --token-file, or set {TOKEN}")
+        })?,
+    };
+    Ok(Client::new(Settings {
+        url: caller.url,
+        token,
+        limit: Duration::from_secs(caller.limit),
+    })?)
+}
+
+fn tools(arguments: &Bench) -> Result<Vec<Tool>, Failure> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Line {
+        tool: String,
+        arguments: Box<RawValue>,
+    }
+    if let Some(tool) = &arguments.tool {
+        return Ok(vec![Tool::new(tool, &arguments.arguments)?]);
+    }
+    let Some(file) = &arguments.calls else {
+        return Ok(Vec::new());
+    };
+    let text = std::fs::read_to_string(file)
+        .map_err(|error| format!("cannot read {}: {error}", file.display()))?;
+    let lines = text
+        .lines()
+        .enumerate()
+        .filter(|(_, line)| !line.trim().is_empty());
+    lines
+        .map(|(at, line)| {
+            let wrong = |what: String| format!("{} line {}: {what}", file.display(), at + 1);
+            let call: Line =
+                serde_json::from_str(line).map_err(|error| wrong(error.to_string()))?;
+            Tool::new(&call.tool, call.arguments.get())
+                .map_err(|fault| wrong(fault.to_string()).into())
+        })
+        .collect()
+}

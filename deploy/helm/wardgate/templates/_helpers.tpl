@@ -1,0 +1,154 @@
+{{/* Name of the release's objects. */}}
+{{- define "wardgate.fullname" -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride | trunc 50 | trimSuffix "-" -}}
+{{- else -}}
+{{- $name := default .Chart.Name .Values.nameOverride -}}
+{{- if contains $name .Release.Name -}}
+{{- .Release.Name | trunc 50 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-%s" .Release.Name $name | trunc 50 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Labels of everything. */}}
+{{- define "wardgate.labels" -}}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+app.kubernetes.io/part-of: wardgate
+{{ include "wardgate.releaseLabels" . }}
+{{- end -}}
+
+{{- define "wardgate.releaseLabels" -}}
+app.kubernetes.io/name: {{ default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
+{{/* Labels that select the pods of one service: (dict "root" $ "name" NAME). */}}
+{{- define "wardgate.selector" -}}
+{{ include "wardgate.releaseLabels" .root }}
+app.kubernetes.io/component: {{ .name }}
+{{- end -}}
+
+{{- define "wardgate.image" -}}
+{{- with .Values.image -}}
+{{- if .digest -}}
+{{ .repository }}@{{ .digest }}
+{{- else -}}
+{{ .repository }}:{{ default $.Chart.AppVersion .tag }}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/*
+Every service of the release, as JSON: what is the same for all, and then
+  name     as in certificates, commands and object names
+  key      in the values; section in wardgate.yaml
+  port     of what it is there for, and what speaks there; probes answer at `probes`
+  callers  who may reach it besides what the values say; everybody where open
+  keys     files of the keys' Secret that it gets
+  files    what else it gets: tools, policies, assistants
+  store    whether it has one
+  advertise  how replicas reach each other, where they do
+*/}}
+{{- define "wardgate.services" -}}
+{{- $table := list
+  (dict "name" "gateway" "key" "gateway" "section" "gateway" "port" 8080 "speaks" "http" "probes" "http" "open" true
+    "callers" (list) "keys" (list "session.key") "files" (list) "store" true "advertise" "http")
+  (dict "name" "policy" "key" "policy" "section" "policy" "port" 7001 "speaks" "grpc" "probes" "probes"
+    "callers" (list "gateway" "memory") "keys" (list "permit.pem") "files" (list "policies") "store" false)
+  (dict "name" "tool-runner" "key" "toolRunner" "section" "tool_runner" "port" 7002 "speaks" "grpc" "probes" "probes"
+    "callers" (list "gateway" "tool-runner") "keys" (list "permit.pub" "pseudonym.key") "files" (list "tools") "store" true "advertise" "https")
+  (dict "name" "audit" "key" "audit" "section" "audit" "port" 7003 "speaks" "grpc" "probes" "probes"
+    "callers" (list "gateway" "tool-runner" "memory") "keys" (list "audit-mac.key") "files" (list) "store" true)
+  (dict "name" "memory" "key" "memory" "section" "memory" "port" 7004 "speaks" "grpc" "probes" "probes"
+    "callers" (list "gateway" "tool-runner") "keys" (list "memory.key") "files" (list) "store" true)
+  (dict "name" "agent" "key" "agent" "section" "agent" "port" 8081 "speaks" "http" "probes" "http" "open" true
+    "callers" (list) "keys" (list "approval.key") "files" (list "assistants") "store" false)
+-}}
+{{- $there := list -}}
+{{- range $service := $table -}}
+{{- $own := index $.Values $service.key -}}
+{{- if $own.enabled -}}
+{{- $settings := mergeOverwrite (deepCopy $.Values.defaults) (omit $own "enabled") -}}
+{{- $full := printf "%s-%s" (include "wardgate.fullname" $) $service.name -}}
+{{- $account := default (ternary $full "default" $settings.serviceAccount.create) $settings.serviceAccount.name -}}
+{{- $there = append $there (merge (dict "settings" $settings "fullname" $full "account" $account) $service) -}}
+{{- end -}}
+{{- end -}}
+{{- dict "list" $there | toJson -}}
+{{- end -}}
+
+{{/* Names of the ConfigMaps: (dict "root" $ "what" "tools"). */}}
+{{- define "wardgate.files" -}}
+{{- $values := index .root.Values .what -}}
+{{- default (printf "%s-%s" (include "wardgate.fullname" .root) .what) $values.existingConfigMap -}}
+{{- end -}}
+
+{{/* The Secret with the certificates of one service. */}}
+{{- define "wardgate.tlsSecret" -}}
+{{- if .root.Values.tls.certManager.enabled -}}
+{{ printf "%s-%s-tls" (include "wardgate.fullname" .root) .service.name }}
+{{- else -}}
+{{ required (printf "tls.existingSecrets.%s: name the Secret with ca.crt, tls.crt and tls.key of the %s, or enable tls.certManager" .service.key .service.name) (index .root.Values.tls.existingSecrets .service.key) }}
+{{- end -}}
+{{- end -}}
+
+{{/* The Secret with the addresses of the stores. */}}
+{{- define "wardgate.databaseSecret" -}}
+{{- if .Values.postgresql.enabled -}}
+{{ printf "%s-postgresql" (include "wardgate.fullname" .) }}
+{{- else -}}
+{{ required "database.existingSecret: name the Secret with one PostgreSQL URL for each service, or for a trial enable postgresql" .Values.database.existingSecret }}
+{{- end -}}
+{{- end -}}
+
+{{/* What a pod waits for, so that nobody asks it any more when it stops. */}}
+{{- define "wardgate.spread" -}}
+{{- range $key := list "kubernetes.io/hostname" "topology.kubernetes.io/zone" }}
+- topologyKey: {{ $key }}
+  maxSkew: 1
+  whenUnsatisfiable: ScheduleAnyway
+  labelSelector:
+    matchLabels:
+      {{- include "wardgate.selector" $ | nindent 6 }}
+{{- end }}
+{{- end -}}
+
+{{/* wardgate.yaml: what the chart knows, and over it what the values say. */}}
+{{- define "wardgate.config" -}}
+{{- $full := include "wardgate.fullname" . -}}
+{{- $at := dict -}}
+{{- range $service := (include "wardgate.services" . | fromJson).list -}}
+{{- $_ := set $at $service.key (printf "https://%s:%d" $service.fullname (int $service.port)) -}}
+{{- end -}}
+{{- $tls := dict "ca" "tls/ca.crt" "cert" "tls/tls.crt" "key" "tls/tls.key" -}}
+{{- $links := dict "policy" $at.policy "tool_runner" $at.toolRunner "audit" $at.audit -}}
+{{- $ofRunner := dict "audit" $at.audit -}}
+{{- if $at.memory -}}
+{{- $_ := set $links "memory" $at.memory -}}
+{{- $_ := set $ofRunner "memory" $at.memory -}}
+{{- end -}}
+{{- $probes := "0.0.0.0:9090" -}}
+{{- $config := dict
+  "telemetry" (dict "log_format" "json")
+  "gateway" (dict "listen" "0.0.0.0:8080" "links" $links "tls" $tls "session_key_file" "keys/session.key"
+    "allowed_hosts" (list (printf "%s-gateway" $full)))
+  "policy" (dict "listen" "0.0.0.0:7001" "tls" $tls "probes" $probes "permit_key_file" "keys/permit.pem" "policies" "../policies")
+  "tool_runner" (dict "listen" "0.0.0.0:7002" "tls" $tls "probes" $probes "permit_public_key_files" (list "keys/permit.pub")
+    "pseudonym_key_file" "keys/pseudonym.key" "catalogue" "../tools/tools.yaml" "links" $ofRunner)
+  "audit" (dict "listen" "0.0.0.0:7003" "tls" $tls "probes" $probes "mac_key_file" "keys/audit-mac.key")
+-}}
+{{- if $at.memory -}}
+{{- $_ := set $config "memory" (dict "listen" "0.0.0.0:7004" "tls" $tls "probes" $probes "master_key_file" "keys/memory.key"
+    "links" (dict "policy" $at.policy "audit" $at.audit)) -}}
+{{- end -}}
+{{- if $at.agent -}}
+{{- $_ := set $config "agent" (dict "listen" "0.0.0.0:8081" "approval_key_file" "keys/approval.key" "assistants" "../assistants"
+    "allowed_hosts" (list (printf "%s-agent" $full)) "auth" .Values.config.gateway.auth
+    "links" (dict "gateway" (printf "http://%s-gateway:%d" $full (int .Values.service.port)))) -}}
+{{- end -}}
+{{- mergeOverwrite $config .Values.config | toYaml -}}
+{{- end -}}

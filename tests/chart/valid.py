@@ -1,0 +1,66 @@
+"""What a schema does not say: names that must agree, and what every pod owes. Reads one rendered file."""
+
+import sys
+
+import yaml
+
+objects = [document for document in yaml.safe_load_all(open(sys.argv[1])) if document]
+faults = []
+
+
+def check(condition, fault):
+    if not condition:
+        faults.append(fault)
+
+
+names = [(item["kind"], item["metadata"]["name"]) for item in objects]
+check(len(names) == len(set(names)), "two objects of one kind have one name")
+deployments = {item["metadata"]["name"]: item for item in objects if item["kind"] == "Deployment"}
+accounts = {name for kind, name in names if kind == "ServiceAccount"}
+maps = {name for kind, name in names if kind == "ConfigMap"}
+GIVEN = {"tools", "policies"}
+
+
+def selects(selector, deployment):
+    labels = deployment["spec"]["template"]["metadata"]["labels"]
+    return selector.items() <= labels.items()
+
+
+for name, item in deployments.items():
+    template = item["spec"]["template"]
+    spec = template["spec"]
+    check(selects(item["spec"]["selector"]["matchLabels"], item), f"{name} does not select its own pods")
+    check(spec["serviceAccountName"] in accounts, f"{name} has an account that is not there")
+    check(spec["automountServiceAccountToken"] is False, f"{name} has a token for the API server")
+    for container in spec["containers"]:
+        security = container["securityContext"]
+        check(security["readOnlyRootFilesystem"] and security["capabilities"] == {"drop": ["ALL"]}, f"{name} may too much")
+        ports = {port["name"] for port in container["ports"]}
+        for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
+            check(container[probe]["httpGet"]["port"] in ports, f"{name}: {probe} asks a port that is not there")
+        volumes = {volume["name"] for volume in spec["volumes"]}
+        for mount in container["volumeMounts"]:
+            check(mount["name"] in volumes, f"{name} mounts {mount['name']}, which is not there")
+        hook = container["lifecycle"]["preStop"]["sleep"]["seconds"]
+        check(spec["terminationGracePeriodSeconds"] >= hook + 30, f"{name} is killed before it has finished")
+    for volume in spec["volumes"]:
+        if "configMap" in volume:
+            check(volume["configMap"]["name"] in maps | GIVEN, f"{name}: no ConfigMap {volume['configMap']['name']}")
+
+for item in objects:
+    kind, name, spec = item["kind"], item["metadata"]["name"], item.get("spec", {})
+    if kind == "Service" and not name.endswith("postgresql"):
+        chosen = [of for of in deployments.values() if selects(spec["selector"], of)]
+        check(len(chosen) == 1, f"Service {name} selects {len(chosen)} Deployments")
+        ports = {port["name"] for of in chosen for port in of["spec"]["template"]["spec"]["containers"][0]["ports"]}
+        check(all(port["targetPort"] in ports for port in spec["ports"]), f"Service {name} leads to no port")
+    if kind in ("NetworkPolicy", "PodDisruptionBudget"):
+        selector = (spec.get("podSelector") or spec["selector"])["matchLabels"]
+        check(sum(selects(selector, of) for of in deployments.values()) == 1, f"{kind} {name} selects not one Deployment")
+    if kind == "HorizontalPodAutoscaler":
+        check(spec["scaleTargetRef"]["name"] in deployments, f"{name} scales nothing")
+        check("replicas" not in deployments[spec["scaleTargetRef"]["name"]]["spec"], f"{name} and its Deployment both decide")
+
+for fault in faults:
+    print(f"{sys.argv[1]}: {fault}", file=sys.stderr)
+sys.exit(bool(faults))
