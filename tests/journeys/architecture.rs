@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::REPOSITORY;
 
 /// Every crate and what it depends on, of this workspace, in what ships.
-const ARROWS: [(&str, &[&str]); 18] = [
+const ARROWS: [(&str, &[&str]); 19] = [
     ("proto", &[]),
     ("telemetry", &[]),
     ("store", &[]),
@@ -40,6 +40,8 @@ const ARROWS: [(&str, &[&str]); 18] = [
     ("agent", &["arguments", "domain", "edge", "telemetry"]),
     // A client of the gateway like any other.
     ("stdio", &[]),
+    // The same, many times.
+    ("bench", &[]),
     // The only place where services meet.
     (
         "wardgate",
@@ -47,6 +49,7 @@ const ARROWS: [(&str, &[&str]); 18] = [
             "agent",
             "arguments",
             "audit",
+            "bench",
             "domain",
             "edge",
             "gateway",
