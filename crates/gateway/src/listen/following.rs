@@ -7,9 +7,11 @@ use tokio::time::{Instant, sleep, sleep_until};
 use wardgate_domain::{Caller, ConversationId, Digest};
 use wardgate_rpc::client::{MemoryClient, Session};
 
-use super::SETTLE;
 use super::conversations::{Conversations, Ear};
 use crate::memory::ConversationUri;
+
+/// Between two words about one subscription.
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// From a failed reading of the subscriptions to the next.
 const RETRY: Duration = Duration::from_secs(1);
@@ -45,7 +47,7 @@ pub(super) struct Following {
     list: bool,
     conversations: Vec<(ConversationId, String)>,
     subscriptions: Option<Subscriptions>,
-    /// A word at most every [`SETTLE`].
+    /// A word at most every [`PAUSE`].
     silent_until: Instant,
 }
 
@@ -106,7 +108,7 @@ impl Following {
                 uris: changed.map(|(_, uri)| uri.clone()).collect(),
             };
             if words.list || !words.uris.is_empty() {
-                self.silent_until = Instant::now() + SETTLE;
+                self.silent_until = Instant::now() + PAUSE;
                 return words;
             }
         }

@@ -53,7 +53,7 @@ use self::script::Subscription;
 
 /// From a change to the word of it. What else changes meanwhile needs no second word, and the other
 /// replicas know of it by then.
-const SETTLE: Duration = Duration::from_secs(1);
+const SETTLE: Duration = Duration::from_millis(500);
 /// Nothing is said for no longer, so that no proxy takes a quiet stream for a dead one.
 pub(crate) const KEEP_ALIVE: Duration = Duration::from_secs(15);
 

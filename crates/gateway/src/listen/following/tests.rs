@@ -75,7 +75,7 @@ async fn the_first_word_comes_at_once_and_the_next_no_sooner_than_a_second_later
     assert!(early.await.is_err());
     said(&inboxes, "b");
     assert_eq!(following.next().await, words(false, &["a", "b"]));
-    assert_eq!(began.elapsed(), SETTLE);
+    assert_eq!(began.elapsed(), PAUSE);
     assert!(is_silent(&mut following).await);
 }
 

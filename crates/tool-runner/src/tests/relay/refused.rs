@@ -171,9 +171,9 @@ async fn a_program_has_no_route_of_its_own() {
     let harness = Harness::with(&database, yaml, |_| ()).await;
     let uri = r#"{"uri":"memo://one"}"#;
     let message = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{uri}}}"#);
-    for kind in [OfferKind::Resources, OfferKind::Connect] {
-        let terms = terms(&harness, kind, "", uri).await;
-        let request = request(&harness, kind, &terms, uri, &message);
+    let terms = terms(&harness, OfferKind::Resources, "", uri).await;
+    let read = request(&harness, OfferKind::Resources, &terms, uri, &message);
+    for request in [read, connect(&harness, &message).await] {
         let refused = relay(&harness, request).await.err().unwrap();
         assert_eq!(
             wardgate_rpc::reason_of(&refused),
