@@ -78,7 +78,7 @@ async fn a_change_in_the_moment_of_a_sign_of_life_is_not_lost() {
     let mut stream = open(&listeners, HOUR).await;
     let later = changes.clone();
     tokio::spawn(async move {
-        tokio::time::sleep(Duration::from_millis(14_500)).await;
+        tokio::time::sleep(Duration::from_millis(14_700)).await;
         later.announce();
     });
     assert_eq!(stream.next().await.unwrap().unwrap(), ALIVE);
@@ -104,7 +104,7 @@ async fn whoever_has_much_else_to_say_says_this_no_later() {
     changes.announce();
     let began = Instant::now();
     for _ in 0..2 {
-        let disturbed = Duration::from_millis(400);
+        let disturbed = Duration::from_millis(200);
         let early = tokio::time::timeout(disturbed, settled(&mut follows, 0, &mut due)).await;
         assert!(early.is_err());
     }
