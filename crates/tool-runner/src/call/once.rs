@@ -11,7 +11,7 @@ use wardgate_domain::Digest;
 use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_telemetry::names;
 
-use super::{AdmittedCall, End, sorted};
+use super::{AdmittedCall, End, Ended, sorted};
 use crate::digest;
 use crate::executor::Said;
 use crate::failure::{Failure, Ran};
@@ -81,19 +81,56 @@ impl AdmittedCall {
             End::Result(result) => result.encode_to_vec(),
             End::Waits(waits) => waits.encode_to_vec(),
         };
-        let ending = match (&ended.end, ended.ran) {
-            (End::Waits(_), Ran::No) if !is_resumed => Ending::NothingRan,
-            (End::Waits(_), _) => Ending::Waiting(&bytes),
-            // What went on before it failed did run.
-            (_, Ran::No) if is_resumed => Ending::Open,
-            (_, Ran::No) => Ending::NothingRan,
-            (_, Ran::Perhaps) => Ending::Open,
-            (_, Ran::Yes) => Ending::Done(&bytes),
-        };
+        let ending = ending(&ended, &bytes, is_resumed);
         if let Err(error) = store.finish(ticket, ending).await {
             // The key then says `unknown`, which is safe: it never runs again.
             warn!({ names::CALL_ID } = %id, %error, "the end of a call with an idempotency key was not stored");
         }
         ended.end
+    }
+}
+
+/// What the key stands for once a leg ended so; `bytes` are those of its end.
+fn ending<'a>(ended: &Ended, bytes: &'a [u8], is_resumed: bool) -> Ending<'a> {
+    match (&ended.end, ended.ran) {
+        // Who connected asks anew: kept, the question would be the answer for good.
+        (End::Waits(waits), ran) if waits.connect.is_none() && (is_resumed || ran != Ran::No) => {
+            Ending::Waiting(bytes)
+        }
+        // What went on before it failed did run.
+        (_, Ran::No) if is_resumed => Ending::Open,
+        (_, Ran::No) => Ending::NothingRan,
+        (End::Waits(_), _) | (_, Ran::Perhaps) => Ending::Open,
+        (End::Result(_), Ran::Yes) => Ending::Done(bytes),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! What becomes of the key.
+
+    use super::*;
+
+    #[test]
+    fn a_question_to_connect_is_never_what_a_key_waits_for() {
+        let ends = |connect, ran, is_resumed| {
+            let waits = pb::InputRequired {
+                connect,
+                ..pb::InputRequired::default()
+            };
+            let end = End::Waits(waits);
+            ending(&Ended { end, ran }, b"", is_resumed)
+        };
+        let connect = || Some(pb::Connect::default());
+        assert!(matches!(
+            ends(connect(), Ran::No, false),
+            Ending::NothingRan
+        ));
+        assert!(matches!(ends(connect(), Ran::No, true), Ending::Open));
+        assert!(matches!(ends(connect(), Ran::Perhaps, false), Ending::Open));
+        for is_resumed in [false, true] {
+            let waits = ends(None, Ran::Perhaps, is_resumed);
+            assert!(matches!(waits, Ending::Waiting(_)));
+        }
     }
 }

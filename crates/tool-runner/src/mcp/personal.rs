@@ -1,5 +1,6 @@
 //! A server whose credentials stand for the caller: each person has a connection of their own, so that no session, and
-//! nothing that a server keeps in one, is ever shared.
+//! nothing that a server keeps in one, is ever shared. Where the credentials are made of the caller's token, so has each
+//! token: what one client of a person may do is no other's, and a request without a token has no credentials.
 
 use std::sync::Arc;
 
@@ -19,7 +20,7 @@ pub(super) struct Personal {
     settings: HttpSettings,
     auth: Arc<Auth>,
     ambient: Ambient,
-    persons: Cache<Digest, (Arc<Bound>, Arc<Upstream>)>,
+    persons: Cache<Digest, Arc<Upstream>>,
 }
 
 impl Personal {
@@ -58,25 +59,34 @@ impl Personal {
         caller: &Caller,
         token: Option<&str>,
     ) -> Result<Arc<Upstream>, UpstreamError> {
-        let (bound, upstream) = self
+        let token = token.filter(|_| self.settings.client.auth.exchange_token());
+        let token_digest = token.map(|token| Digest::of(token.as_bytes()));
+        let person = caller.person();
+        let key = match &token_digest {
+            Some(token) => Digest::of_parts([person, *token].iter().map(|it| &it.as_bytes()[..])),
+            None => person,
+        };
+        let upstream = self
             .persons
-            .get_or_insert_with(&caller.person(), || self.open(caller))?;
-        bound.renew(caller, token);
+            .get_or_insert_with(&key, || self.open(caller, token))?;
         Ok(upstream)
     }
 
     /// Every connection there is.
     pub(super) fn open_ones(&self) -> Vec<Arc<Upstream>> {
         let persons = self.persons.iter();
-        persons.map(|(_, (_, upstream))| upstream).collect()
+        persons.map(|(_, upstream)| upstream).collect()
     }
 
-    fn open(&self, caller: &Caller) -> Result<(Arc<Bound>, Arc<Upstream>), EgressError> {
-        let bound = Arc::new(Bound::new(Arc::clone(&self.auth), caller));
+    fn open(&self, caller: &Caller, token: Option<&str>) -> Result<Arc<Upstream>, EgressError> {
+        let bound = Arc::new(Bound::new(Arc::clone(&self.auth), caller, token));
         let mut settings = self.settings.clone();
-        settings.client.auth = AuthSettings::Open(OpenAuth::Bound(Arc::clone(&bound)));
+        settings.client.auth = AuthSettings::Open(OpenAuth::Bound(bound));
         let transport = Transport::Http(Box::new(settings));
-        let upstream = Upstream::new(&self.name, &transport, &self.ambient)?;
-        Ok((bound, Arc::new(upstream)))
+        Ok(Arc::new(Upstream::new(
+            &self.name,
+            &transport,
+            &self.ambient,
+        )?))
     }
 }

@@ -9,7 +9,7 @@ use crate::egress::{
     RegisteredClient, Secret, ServerSettings, SubjectToken,
 };
 
-const TYPES: &str = "none, bearer, basic, client_credentials, token_exchange, enterprise_managed";
+const TYPES: &str = "none, bearer, basic, client_credentials, token_exchange, enterprise_managed, authorization_code";
 
 /// What the credentials are for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,10 +41,11 @@ pub(crate) fn read(node: &Node, service: Service, expand: &mut Expand<'_>) -> Op
                 .map(|(username, password)| AuthSettings::Basic { username, password })
         }
         "client_credentials" => {
-            client(node, service, &mut fields, expand).map(AuthSettings::ClientCredentials)
+            let place = place(node, service);
+            client(node, place, &mut fields, expand).map(AuthSettings::ClientCredentials)
         }
         "token_exchange" => {
-            client(node, service, &mut fields, expand).map(AuthSettings::TokenExchange)
+            client(node, Place::Said, &mut fields, expand).map(AuthSettings::TokenExchange)
         }
         "enterprise_managed" => enterprise(node, service, &mut fields, expand),
         "authorization_code" => authorization_code(node, service, &mut fields, expand),
@@ -61,13 +62,33 @@ pub(crate) fn read(node: &Node, service: Service, expand: &mut Expand<'_>) -> Op
     auth
 }
 
+/// How the authorization server is known.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// By the settings alone.
+    Said,
+    /// The service may say it, where they do not.
+    MayBeFound,
+}
+
+/// Whoever a service names gets nothing that is good anywhere else: no secret, and no assertion made out to another.
+fn place(auth: &Node, service: Service) -> Place {
+    let is_good_elsewhere =
+        ["client_secret", "assertion_audience"].map(|key| auth.get(key).is_some());
+    if service == Service::Mcp && !is_good_elsewhere.contains(&true) {
+        Place::MayBeFound
+    } else {
+        Place::Said
+    }
+}
+
 fn client(
     node: &Node,
-    service: Service,
+    place: Place,
     fields: &mut Fields<'_>,
     expand: &mut Expand<'_>,
 ) -> Option<OAuthClient> {
-    let server = server(node, service, fields, expand);
+    let server = server(node, place, fields, expand);
     let client_id = text("client_id", fields, expand);
     let proof = proof(fields, expand);
     Some(OAuthClient {
@@ -87,7 +108,12 @@ fn enterprise(
     fields: &mut Fields<'_>,
     expand: &mut Expand<'_>,
 ) -> Option<AuthSettings> {
-    let client = client(node, service, fields, expand);
+    // An ID-JAG names its audience, unless that is written here, apart from the server that gets it.
+    let place = match node.get("audience") {
+        Some(_) => Place::Said,
+        None => place(node, service),
+    };
+    let client = client(node, place, fields, expand);
     let provider = fields.required(
         "identity_provider",
         "add `identity_provider`, the client at the server that issues the callers' tokens",
@@ -128,8 +154,7 @@ fn client_of_provider(
     fields: &mut Fields<'_>,
     expand: &mut Expand<'_>,
 ) -> Option<OAuthClient> {
-    // It is no service that could be asked whose tokens it takes.
-    let server = server(node, Service::Http, fields, expand);
+    let server = server(node, Place::Said, fields, expand);
     let client_id = text("client_id", fields, expand);
     let proof = proof(fields, expand);
     Some(OAuthClient {
@@ -148,7 +173,7 @@ fn authorization_code(
     fields: &mut Fields<'_>,
     expand: &mut Expand<'_>,
 ) -> Option<AuthSettings> {
-    let server = server(node, service, fields, expand);
+    let server = server(node, place(node, service), fields, expand);
     let authorization_url = match fields.optional("authorization_url") {
         Some(node) => service_url(node, "authorization_url", expand).map(Some),
         None => Some(None),
@@ -212,17 +237,17 @@ fn proof_or_none(
 
 fn server(
     node: &Node,
-    service: Service,
+    place: Place,
     fields: &mut Fields<'_>,
     expand: &mut Expand<'_>,
 ) -> Option<ServerSettings> {
     let token_url = fields.optional("token_url");
     let issuer = fields.optional("issuer");
-    if token_url.is_none() && issuer.is_none() && service != Service::Mcp {
+    if token_url.is_none() && issuer.is_none() && place == Place::Said {
         expand.faults.add(
             node.at,
             "`auth` does not say where its authorization server is",
-            "add `token_url`, its token endpoint, or `issuer`, whose metadata names it",
+            "add `token_url`, its token endpoint, or `issuer`, whose metadata names it; no service says where a secret or a caller's token goes",
         );
         return None;
     }

@@ -1,6 +1,6 @@
 //! Credentials of a source, for one caller: what a connection of their own is made with.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use http::HeaderValue;
 use wardgate_domain::{Caller, Timestamp};
@@ -13,27 +13,19 @@ pub(crate) struct Bound {
     tenant: String,
     issuer: String,
     subject: String,
-    /// The last token that the person called with.
-    token: Mutex<Option<(String, Timestamp)>>,
+    /// What they are made of, where that is the person's own token.
+    token: Option<(String, Timestamp)>,
 }
 
 impl Bound {
-    /// For the person that `caller` is.
-    pub(crate) fn new(auth: Arc<Auth>, caller: &Caller) -> Self {
+    /// For the person that `caller` is. `token` is what they called with, where the credentials are made of it.
+    pub(crate) fn new(auth: Arc<Auth>, caller: &Caller, token: Option<&str>) -> Self {
         Self {
             auth,
             tenant: caller.tenant().to_owned(),
             issuer: caller.issuer().to_owned(),
             subject: caller.subject().to_owned(),
-            token: Mutex::default(),
-        }
-    }
-
-    /// Takes the token that came with a call; from then on it stands for the person.
-    pub(crate) fn renew(&self, caller: &Caller, token: Option<&str>) {
-        if let Some(token) = token {
-            let mut last = self.token.lock().unwrap_or_else(PoisonError::into_inner);
-            *last = Some((token.to_owned(), caller.expires_at()));
+            token: token.map(|token| (token.to_owned(), caller.expires_at())),
         }
     }
 
@@ -49,20 +41,18 @@ impl Bound {
         &self,
         rejected: Option<&HeaderValue>,
     ) -> Result<Option<HeaderValue>, AuthError> {
-        let token = self
-            .token
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone();
-        let caller = OnBehalf {
+        Box::pin(self.auth.authorization(Some(self.caller()), rejected)).await
+    }
+
+    fn caller(&self) -> OnBehalf<'_> {
+        OnBehalf {
             tenant: &self.tenant,
             issuer: &self.issuer,
             subject: &self.subject,
-            token: token.as_ref().map(|(token, expires_at)| CallerToken {
+            token: self.token.as_ref().map(|(token, expires_at)| CallerToken {
                 token,
                 expires_at: *expires_at,
             }),
-        };
-        Box::pin(self.auth.authorization(Some(caller), rejected)).await
+        }
     }
 }

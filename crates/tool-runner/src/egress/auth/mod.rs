@@ -325,6 +325,17 @@ impl AuthError {
     fn endpoint(error: EgressError) -> Self {
         Self::Endpoint(Box::new(error))
     }
+
+    /// Whether the server does not know the client, or not for this, whoever it asks for.
+    fn is_of_client(&self) -> bool {
+        matches!(
+            self,
+            Self::Refused {
+                code: Some("invalid_client" | "unauthorized_client"),
+                ..
+            }
+        )
+    }
 }
 
 fn bearer(token: &str) -> Result<HeaderValue, AuthError> {

@@ -3,6 +3,7 @@
 mod fixture;
 pub(crate) mod http;
 mod lists;
+mod personal;
 pub(crate) mod program;
 mod script;
 mod scripted;

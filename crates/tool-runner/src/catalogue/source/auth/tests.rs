@@ -51,7 +51,7 @@ fn the_samples_of_the_readme_are_sources() {
     let AuthSettings::ClientCredentials(found) = auth("found").0 else {
         panic!("{:?}", auth("found"));
     };
-    assert_eq!(found.server.token_url, None);
+    assert_eq!((found.server.token_url, found.server.issuer), (None, None));
     let service = found.server.service.unwrap();
     assert_eq!(service.as_str(), "https://c.example.com/mcp");
     assert!(matches!(auth("company").0, AuthSettings::Enterprise(_)));
@@ -74,6 +74,72 @@ fn the_schema_takes_the_samples() {
 }
 
 #[test]
+fn no_server_chooses_who_gets_a_secret_or_a_callers_token() {
+    let schema = serde_json::from_str(TOOLS_SCHEMA).unwrap();
+    let validator = jsonschema::validator_for(&schema).unwrap();
+    let identity = "identity_provider: { issuer: 'https://i', client_id: a, client_secret: s }";
+    let key = "private_key: \"${file:client.pem}\"";
+    for (auth, is_in_schema) in [
+        (
+            "token_exchange, client_id: a, client_secret: s".to_owned(),
+            true,
+        ),
+        (format!("token_exchange, client_id: a, {key}"), true),
+        (
+            "client_credentials, client_id: a, client_secret: s".to_owned(),
+            true,
+        ),
+        (
+            format!("client_credentials, client_id: a, {key}, assertion_audience: b"),
+            true,
+        ),
+        (
+            format!("enterprise_managed, client_id: a, client_secret: s, {identity}"),
+            true,
+        ),
+        (
+            format!("enterprise_managed, client_id: a, {key}, audience: b, {identity}"),
+            false,
+        ),
+        (
+            "authorization_code, client_id: a, client_secret: s".to_owned(),
+            true,
+        ),
+    ] {
+        let source = |more: &str| {
+            format!(
+                "sources: {{ a: {{ type: mcp, url: 'https://x.example', tools: none, auth: {{ type: {auth}{more} }} }} }}\ntools: []\n"
+            )
+        };
+        let is_schematic = |text: &str| {
+            let sources: Value = serde_saphyr::from_str(text).unwrap();
+            validator.is_valid(&sources)
+        };
+        let faults = parse(&source("")).unwrap_err();
+        assert!(
+            faults.contains("where its authorization server is"),
+            "{auth}: {faults}"
+        );
+        assert!(faults.contains("add `token_url`"), "{auth}: {faults}");
+        assert_eq!(is_schematic(&source("")), !is_in_schema, "{auth}");
+        let named = source(", issuer: 'https://i'");
+        assert!(parse(&named).is_ok(), "{auth}");
+        assert!(is_schematic(&named), "{auth}");
+    }
+    for auth in [
+        "authorization_code".to_owned(),
+        "authorization_code, client_id: a".to_owned(),
+        format!("client_credentials, client_id: a, {key}"),
+        format!("enterprise_managed, client_id: a, {key}, {identity}"),
+    ] {
+        let found = format!(
+            "sources: {{ a: {{ type: mcp, url: 'https://x.example', tools: none, auth: {{ type: {auth} }} }} }}\ntools: []\n"
+        );
+        assert_eq!(parse(&found).err(), None, "{auth}");
+    }
+}
+
+#[test]
 fn a_fault_says_what_to_write() {
     for (kind, auth, expected) in [
         (
@@ -83,7 +149,7 @@ fn a_fault_says_what_to_write() {
         ),
         (
             "mcp",
-            "client_credentials, client_id: a, client_secret: canary, private_key: canary",
+            "client_credentials, issuer: 'https://i', client_id: a, client_secret: canary, private_key: canary",
             "keep one of them",
         ),
         (
@@ -93,7 +159,7 @@ fn a_fault_says_what_to_write() {
         ),
         (
             "mcp",
-            "client_credentials, client_id: a, client_secret: canary, key_id: b",
+            "client_credentials, issuer: 'https://i', client_id: a, client_secret: canary, key_id: b",
             "unknown key `key_id`",
         ),
         (
@@ -103,17 +169,17 @@ fn a_fault_says_what_to_write() {
         ),
         (
             "mcp",
-            "enterprise_managed, client_id: a, client_secret: canary",
+            "enterprise_managed, issuer: 'https://i', client_id: a, client_secret: canary",
             "`identity_provider`",
         ),
         (
             "mcp",
-            "enterprise_managed, client_id: a, client_secret: canary, subject_token: saml, identity_provider: { issuer: 'https://a', client_id: a, client_secret: canary }",
+            "enterprise_managed, issuer: 'https://i', client_id: a, client_secret: canary, subject_token: saml, identity_provider: { issuer: 'https://a', client_id: a, client_secret: canary }",
             "`subject_token`",
         ),
         (
             "mcp",
-            "enterprise_managed, client_id: a, client_secret: canary, identity_provider: { client_id: a, client_secret: canary }",
+            "enterprise_managed, issuer: 'https://i', client_id: a, client_secret: canary, identity_provider: { client_id: a, client_secret: canary }",
             "where its authorization server is",
         ),
         (

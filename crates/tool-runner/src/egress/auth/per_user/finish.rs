@@ -50,7 +50,9 @@ impl PerUser {
         let granted = match endpoint.ask(&form).await {
             Ok(granted) => granted,
             Err(error) => {
-                self.forget(&pending).await;
+                if error.is_of_client() {
+                    self.forget(&pending).await;
+                }
                 return Err(error.into());
             }
         };
@@ -60,7 +62,8 @@ impl PerUser {
         Ok(self.store.connect(&key, &tokens.to_bytes()).await?)
     }
 
-    /// The server may have forgotten a client that it registered itself, or be another by now.
+    /// The server may have forgotten a client that it registered itself, or be another by now. All persons share that
+    /// client, so what only one of them brought back is no reason.
     async fn forget(&self, pending: &Pending) {
         if let Some(issuer) = &pending.at.issuer {
             let about = self.registration(issuer, &pending.redirect_uri);

@@ -176,7 +176,7 @@ impl PerUser {
                     Err(_) => Err(AuthError::NoStore),
                 }
             }
-            Err(AuthError::Refused { code, .. }) if self.is_over(code) => {
+            Err(error) if self.is_over(&error) => {
                 warn!(
                     source = self.source,
                     "an authorization server takes a person's grant no longer; it is forgotten"
@@ -193,14 +193,17 @@ impl PerUser {
         }
     }
 
-    /// Whether the server will never take a grant again that it refused with `code`. A client that was registered by
+    /// Whether the server will never take a grant again that it refused so. A client that was registered by
     /// hand can be mended, one that it registered itself it may have forgotten.
-    fn is_over(&self, code: Option<&str>) -> bool {
-        match code {
-            Some("invalid_grant") => true,
-            Some("invalid_client" | "unauthorized_client") => self.settings.client.is_none(),
-            _ => false,
-        }
+    fn is_over(&self, error: &AuthError) -> bool {
+        let is_of_grant = matches!(
+            error,
+            AuthError::Refused {
+                code: Some("invalid_grant"),
+                ..
+            }
+        );
+        is_of_grant || self.settings.client.is_none() && error.is_of_client()
     }
 
     async fn kept(&self, person: &Person) -> Result<Option<Kept>, AuthError> {

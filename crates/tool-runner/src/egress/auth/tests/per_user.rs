@@ -1,6 +1,7 @@
 //! Grants of persons against an authorization server that checks everything it is sent.
 
 use std::collections::HashMap;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 use axum::extract::Request as Received;
@@ -36,6 +37,8 @@ struct Server {
     metadata: Mutex<Value>,
     /// The answer to a refresh waits for this.
     slow: tokio::sync::RwLock<()>,
+    /// The server knows the clients no longer that it registered.
+    has_forgotten: AtomicBool,
 }
 
 impl Server {
@@ -49,6 +52,7 @@ impl Server {
             registered: AtomicUsize::new(0),
             metadata: Mutex::new(json!({})),
             slow: tokio::sync::RwLock::default(),
+            has_forgotten: AtomicBool::new(false),
         });
         let serving = Arc::clone(&server);
         let router = Router::new().fallback(async move |request| serving.serve(request).await);
@@ -111,6 +115,9 @@ impl Server {
     fn redeem(&self, form: &BTreeMap<String, String>) -> Result<Value, (StatusCode, &'static str)> {
         assert_eq!(form["grant_type"], "authorization_code");
         assert_eq!(form["redirect_uri"], BACK);
+        if self.has_forgotten.load(Ordering::SeqCst) {
+            return Err((StatusCode::UNAUTHORIZED, "invalid_client"));
+        }
         let granted = self.codes.lock().unwrap().remove(&form["code"]);
         let granted = granted.ok_or((StatusCode::BAD_REQUEST, "invalid_grant"))?;
         let digest = Digest::of(form["code_verifier"].as_bytes());
@@ -368,6 +375,24 @@ async fn a_client_is_described_by_our_document_or_else_registered_once() {
         .await
         .unwrap();
     assert_eq!(place.server.registered.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn what_one_person_brings_back_takes_the_shared_client_from_nobody() {
+    let place = Place::new().await;
+    let one = place.replica().await;
+    let issuer = place.server.at("");
+    for (has_forgotten, registered) in [(false, 1), (true, 2)] {
+        place
+            .server
+            .has_forgotten
+            .store(has_forgotten, Ordering::SeqCst);
+        let (_, pending) = one.begin("ann").await.unwrap();
+        let refused = one.finish("ann", pending, "made-up", Some(&issuer)).await;
+        assert!(matches!(refused, Err(ConnectError::Auth(_))));
+        one.begin("ben").await.unwrap();
+        assert_eq!(place.server.registered.load(Ordering::SeqCst), registered);
+    }
 }
 
 #[tokio::test]
