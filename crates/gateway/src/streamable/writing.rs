@@ -130,7 +130,8 @@ impl Writer {
         let waits = gateway
             .store()
             .wait_in_stream(kept.id, replica, Some(&story));
-        kept.waits = matches!(waits.await, Ok(Written::Kept));
+        // What failed may have been written all the same: another gateway could go on with it then too.
+        kept.waits = !matches!(waits.await, Ok(Written::Gone));
     }
 
     /// It waits no longer, and goes on here. False when another gateway goes on with it, or that is not known.
