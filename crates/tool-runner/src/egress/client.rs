@@ -63,7 +63,10 @@ impl Client {
             return self.egress.send(request).await;
         }
         let response = self.egress.send(request.clone()).await?;
-        if !self.auth.may_do(response.status, &response.headers)? {
+        if !self
+            .auth
+            .may_do(caller, response.status, &response.headers)?
+        {
             return Ok(response);
         }
         if let Some(renewed) = self

@@ -34,7 +34,7 @@ impl Bound {
     }
 
     pub(super) fn step_up(&self, scope: &str) -> Result<bool, AuthError> {
-        self.auth.step_up(scope)
+        self.auth.step_up(Some(self.caller()), scope)
     }
 
     pub(super) async fn authorization(

@@ -64,19 +64,22 @@ impl Enterprise {
         self.service.ambient()
     }
 
-    /// Has tokens asked for with these scopes too.
-    pub(super) fn widen(&self, scope: &str) -> bool {
-        self.service.widen(scope)
+    pub(super) fn may_widen(&self) -> bool {
+        self.service.may_widen()
     }
 
     /// A token that stands for the caller, good for no longer than the caller's own.
-    pub(super) async fn token(&self, caller: CallerToken<'_>) -> Result<AccessToken, AuthError> {
+    pub(super) async fn token(
+        &self,
+        caller: CallerToken<'_>,
+        wider: String,
+    ) -> Result<AccessToken, AuthError> {
         let found = self.service.found().await?;
         let audience = found.audience.as_deref().or(found.issuer.as_deref());
         let audience = audience.ok_or(AuthError::NotFound(
             "an ID-JAG is made out to its issuer, which nothing says",
         ))?;
-        let (resource, scope) = (found.resource.as_deref(), self.service.scope(&found));
+        let (resource, scope) = (found.resource.as_deref(), found.scope(&wider));
         let grant = self.grant(caller, audience, resource, scope.as_deref());
         let grant = grant.await?;
         let mut form = vec![("grant_type", JWT_BEARER), ("assertion", grant.as_str())];

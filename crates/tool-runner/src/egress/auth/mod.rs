@@ -245,15 +245,22 @@ impl Auth {
         }
     }
 
-    /// Has the next token asked for with `scope` too, which a service needs besides; false where that cannot be. What a
+    /// Has the caller's next token asked for with `scope` too, which a service needs besides; false where that cannot be. What a
     /// person granted only they can widen.
-    fn step_up(&self, scope: &str) -> Result<bool, AuthError> {
+    fn step_up(&self, caller: Option<OnBehalf<'_>>, scope: &str) -> Result<bool, AuthError> {
         match self {
             Self::Fixed(_) => Ok(false),
-            Self::ClientCredentials { server, .. } | Self::TokenExchange { server, .. } => {
-                Ok(server.widen(scope))
+            Self::ClientCredentials { server, token } => {
+                Ok(server.may_widen() && token.widen(scope))
             }
-            Self::Enterprise { servers, .. } => Ok(servers.widen(scope)),
+            Self::TokenExchange { server, tokens } => {
+                let (_, cell) = of_caller(caller, tokens)?;
+                Ok(server.may_widen() && cell.widen(scope))
+            }
+            Self::Enterprise { servers, tokens } => {
+                let (_, cell) = of_caller(caller, tokens)?;
+                Ok(servers.may_widen() && cell.widen(scope))
+            }
             Self::PerUser(_) => Err(AuthError::NotConnected {
                 scope: Some(scope.to_owned()),
             }),
@@ -265,6 +272,7 @@ impl Auth {
     /// then, and may have revoked them or want more of them.
     pub(crate) fn may_do(
         &self,
+        caller: Option<OnBehalf<'_>>,
         status: StatusCode,
         headers: &HeaderMap,
     ) -> Result<bool, AuthError> {
@@ -273,7 +281,7 @@ impl Auth {
             StatusCode::FORBIDDEN => {
                 let challenge = Challenge::of(headers).filter(Challenge::is_insufficient_scope);
                 match challenge.as_ref().and_then(Challenge::scope) {
-                    Some(scope) => self.step_up(scope),
+                    Some(scope) => self.step_up(caller, scope),
                     None => Ok(false),
                 }
             }
@@ -290,17 +298,22 @@ impl Auth {
         match self {
             Self::Fixed(value) => Ok(value.clone()),
             Self::ClientCredentials { server, token } => {
-                let granted = token.get(server.ambient(), rejected, || server.own_token());
+                let granted =
+                    token.get(server.ambient(), rejected, |wider| server.own_token(wider));
                 granted.await.map(Some)
             }
             Self::TokenExchange { server, tokens } => {
                 let (caller, cell) = of_caller(caller, tokens)?;
-                let granted = cell.get(server.ambient(), rejected, || server.exchange(caller));
+                let granted = cell.get(server.ambient(), rejected, |wider| {
+                    server.exchange(caller, wider)
+                });
                 granted.await.map(Some)
             }
             Self::Enterprise { servers, tokens } => {
                 let (caller, cell) = of_caller(caller, tokens)?;
-                let granted = cell.get(servers.ambient(), rejected, || servers.token(caller));
+                let granted = cell.get(servers.ambient(), rejected, |wider| {
+                    servers.token(caller, wider)
+                });
                 granted.await.map(Some)
             }
             Self::PerUser(per_user) => per_user.authorization(caller, rejected).await,

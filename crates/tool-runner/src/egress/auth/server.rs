@@ -1,6 +1,6 @@
 //! The authorization server of a source, and what one client asks it for.
 
-use std::sync::{Arc, Mutex as StdMutex, PoisonError};
+use std::sync::Arc;
 
 use tokio::sync::Mutex;
 use wardgate_domain::Ambient;
@@ -14,17 +14,12 @@ use crate::egress::{EgressError, EgressSettings};
 
 pub(super) const TOKEN_EXCHANGE: &str = "urn:ietf:params:oauth:grant-type:token-exchange";
 
-/// The most scopes that a service gets by asking for them.
-const MOST_SCOPES: usize = 32;
-
 /// A client with the token endpoint it asks, which is looked for when first needed unless it is configured.
 pub(crate) struct Server {
     client: OAuthClient,
     limits: EgressSettings,
     ambient: Ambient,
     found: Mutex<Option<Arc<Found>>>,
-    /// Scopes that the service asked for besides; each new token is asked for with them.
-    wider: StdMutex<Vec<String>>,
 }
 
 /// Where tokens are asked for, and what kind of tokens.
@@ -49,7 +44,6 @@ impl Server {
             limits: limits.clone(),
             ambient: ambient.clone(),
             found: Mutex::default(),
-            wider: StdMutex::default(),
         };
         if let Some(url) = &client.server.token_url {
             let issuer = client.server.issuer.as_deref();
@@ -68,19 +62,23 @@ impl Server {
         &self.ambient
     }
 
-    /// A token that stands for this client.
-    pub(super) async fn own_token(&self) -> Result<AccessToken, AuthError> {
+    /// A token that stands for this client, with the scopes `wider` besides.
+    pub(super) async fn own_token(&self, wider: String) -> Result<AccessToken, AuthError> {
         let found = self.found().await?;
-        let scope = self.scope(&found);
+        let scope = found.scope(&wider);
         let form = found.form(&[("grant_type", "client_credentials")], scope.as_deref());
         let granted = found.endpoint.access_token(&form, None).await;
         self.forget_if_refused(granted).await
     }
 
     /// A token that stands for the caller, good for no longer than the caller's own.
-    pub(super) async fn exchange(&self, caller: CallerToken<'_>) -> Result<AccessToken, AuthError> {
+    pub(super) async fn exchange(
+        &self,
+        caller: CallerToken<'_>,
+        wider: String,
+    ) -> Result<AccessToken, AuthError> {
         let found = self.found().await?;
-        let scope = self.scope(&found);
+        let scope = found.scope(&wider);
         let grant = [
             ("grant_type", TOKEN_EXCHANGE),
             ("subject_token", caller.token),
@@ -93,28 +91,9 @@ impl Server {
         self.forget_if_refused(granted).await
     }
 
-    /// Has tokens asked for with these scopes too; false where the scope is configured, which is as much as there is,
-    /// or where it would be too many.
-    pub(super) fn widen(&self, scope: &str) -> bool {
-        if self.client.scope.is_some() {
-            return false;
-        }
-        let mut wider = self.wider.lock().unwrap_or_else(PoisonError::into_inner);
-        for scope in scope.split_ascii_whitespace() {
-            if !wider.iter().any(|known| known == scope) {
-                if wider.len() == MOST_SCOPES {
-                    return false;
-                }
-                wider.push(scope.to_owned());
-            }
-        }
-        true
-    }
-
-    /// What a token is asked for with.
-    pub(super) fn scope(&self, found: &Found) -> Option<String> {
-        let wider = self.wider.lock().unwrap_or_else(PoisonError::into_inner);
-        union(found.scope.as_deref(), Some(&wider.join(" ")))
+    /// Whether tokens may be asked for with more scopes: one that is configured is as much as there is.
+    pub(super) fn may_widen(&self) -> bool {
+        self.client.scope.is_none()
     }
 
     /// The endpoint, looked for by one at a time.
@@ -183,6 +162,11 @@ impl Server {
 }
 
 impl Found {
+    /// What a token is asked for with.
+    pub(super) fn scope(&self, wider: &str) -> Option<String> {
+        union(self.scope.as_deref(), Some(wider))
+    }
+
     /// `grant` with what every request for a token of this source says.
     fn form<'a>(
         &'a self,

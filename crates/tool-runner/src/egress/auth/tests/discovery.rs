@@ -312,8 +312,8 @@ async fn a_server_that_refuses_is_looked_for_again() {
         1024,
     );
     let server = Server::open(&settings, &limits, &Ambient::system()).unwrap();
-    server.own_token().await.unwrap();
-    server.own_token().await.unwrap();
+    server.own_token(String::new()).await.unwrap();
+    server.own_token(String::new()).await.unwrap();
     assert_eq!(site.paths()[3..], ["/as/token", "/as/token"]);
     let moved = json!({ "issuer": site.at("/as"), "token_endpoint": site.at("/moved") });
     site.json(SERVER, moved);
@@ -322,8 +322,8 @@ async fn a_server_that_refuses_is_looked_for_again() {
         "/moved",
         json!({"access_token": "granted", "token_type": "Bearer"}),
     );
-    assert!(server.own_token().await.is_err());
-    server.own_token().await.unwrap();
+    assert!(server.own_token(String::new()).await.is_err());
+    server.own_token(String::new()).await.unwrap();
     assert_eq!(site.paths().last().unwrap(), "/moved");
 }
 

@@ -25,6 +25,7 @@ mod assertion;
 mod discovery;
 mod enterprise;
 mod per_user;
+mod step_up;
 
 const START: i64 = 1_800_000_000;
 
@@ -352,13 +353,13 @@ async fn a_call_that_gives_up_while_it_asks_leaves_the_next_one_free_to_ask() {
     let world = World::start().await;
     let cell = TokenCell::default();
     let ambient = Ambient::new(Arc::new(world.clock.clone()), Arc::new(SystemEntropy));
-    let never = cell.get(&ambient, None, std::future::pending);
+    let never = cell.get(&ambient, None, |_| std::future::pending());
     assert!(
         tokio::time::timeout(Duration::from_millis(20), never)
             .await
             .is_err()
     );
-    let granted = cell.get(&ambient, None, async || {
+    let granted = cell.get(&ambient, None, async |_| {
         let hour = Duration::from_hours(1);
         Ok(token::AccessToken::new(
             bearer("t").unwrap(),

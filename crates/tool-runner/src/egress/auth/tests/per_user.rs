@@ -474,7 +474,9 @@ async fn what_a_service_needs_besides_the_person_is_asked_for_beside_what_they_g
     let mut headers = HeaderMap::new();
     let more = "Bearer error=insufficient_scope, scope=admin";
     headers.insert(http::header::WWW_AUTHENTICATE, more.parse().unwrap());
-    let wanted = auth.may_do(StatusCode::FORBIDDEN, &headers).unwrap_err();
+    let wanted = auth
+        .may_do(Some(token("ann", 600)), StatusCode::FORBIDDEN, &headers)
+        .unwrap_err();
     let AuthError::NotConnected { scope } = wanted else {
         panic!("{wanted}");
     };
