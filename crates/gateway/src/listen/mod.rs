@@ -38,7 +38,7 @@ use wardgate_domain::{Ambient, Caller};
 use self::following::{Following, Words};
 use crate::Gateway;
 use crate::content;
-use crate::mcp::{Post, Request, Version};
+use crate::mcp::{LISTEN, Post, Request, Version};
 use crate::reply::{Answer, RpcError};
 
 pub(crate) use self::changes::Changes;
@@ -46,7 +46,7 @@ pub(crate) use self::conversations::Conversations;
 pub(crate) use self::places::{Place, Places};
 use self::resources::Watches;
 pub(crate) use self::resources::{
-    Listens, Resources, Subscriber, Subscriptions, subscribe, unsubscribe,
+    Listens, Resources, SUBSCRIBE, Subscriber, Subscriptions, subscribe, unsubscribe,
 };
 pub(crate) use self::script::Script;
 use self::script::Subscription;
@@ -256,7 +256,7 @@ pub(crate) async fn listen(
         // Nobody makes sources work for streams that there is no place for.
         let place = listeners.place(post.caller.subject());
         let _place = place.ok_or_else(RpcError::too_many_streams)?;
-        Some(Resources::chosen(Listens::of(gateway, post), uris).await)
+        Some(Resources::chosen(Listens::of(gateway, post, LISTEN), uris).await)
     };
     let script = Script::of_subscription(subscription, offered, resources);
     listeners.open(&post.caller, script, gateway.ambient())

@@ -378,7 +378,7 @@ async fn set_level(
 }
 
 /// Opens a stream of changes.
-const LISTEN: &str = "subscriptions/listen";
+pub(crate) const LISTEN: &str = "subscriptions/listen";
 
 /// The method of the memory of this name.
 fn of_memory(method: &str) -> Option<MemoryMethod> {

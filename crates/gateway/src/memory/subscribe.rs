@@ -26,7 +26,7 @@ impl Subscribe {
     /// The method of that name.
     pub(crate) fn named(method: &str) -> Option<Self> {
         match method {
-            "resources/subscribe" => Some(Self::Begin),
+            listen::SUBSCRIBE => Some(Self::Begin),
             "resources/unsubscribe" => Some(Self::End),
             _ => None,
         }
@@ -48,7 +48,8 @@ impl Subscribe {
         let memory = gateway.memory().filter(|_| offered.conversations);
         let is_of_memory = !offered.resources || super::is_uri(&uri);
         let Some(memory) = memory.filter(|_| is_of_memory) else {
-            let (who, subscriber) = (Listens::of(gateway, post), Subscriber::of(post));
+            let who = Listens::of(gateway, post, listen::SUBSCRIBE);
+            let subscriber = Subscriber::of(post);
             match self {
                 Self::Begin => listen::subscribe(&who, &subscriber, uri, version).await?,
                 Self::End => listen::unsubscribe(&who, &subscriber, &uri).await?,

@@ -30,9 +30,10 @@ use wardgate_domain::{Caller, Digest};
 
 use crate::Gateway;
 use crate::content;
-use crate::listen::{Listens, Script};
+use crate::listen::{Listens, SUBSCRIBE, Script};
 use crate::mcp::{self, Post, cancelled, scan};
 use crate::reply::{Answer, RpcError};
+use crate::scopes::Access;
 use crate::session::Purpose;
 use crate::view::View;
 
@@ -56,13 +57,15 @@ struct Place {
 /// Opens a stream for `caller`, whose first event says where its messages go.
 pub(crate) fn open(
     gateway: &Arc<Gateway>,
-    caller: &Arc<Caller>,
+    (caller, access): (&Arc<Caller>, &Access),
     client_ip: &str,
 ) -> Result<Answer, RpcError> {
     let number = u64::from_be_bytes(gateway.ambient().random());
     let who = Listens {
         gateway: Arc::clone(gateway),
         caller: Arc::clone(caller),
+        access: access.clone(),
+        method: SUBSCRIBE,
         client_ip: client_ip.to_owned(),
         view: View::Everything,
     };

@@ -19,7 +19,7 @@ use super::resuming::resume;
 use super::{Session, enter};
 use crate::Gateway;
 use crate::content;
-use crate::listen::{Listens, Script};
+use crate::listen::{Listens, SUBSCRIBE, Script};
 use crate::memory::ConversationUri;
 use crate::reply::{Answer, RpcError};
 use crate::scopes::Access;
@@ -39,6 +39,8 @@ pub(crate) async fn listen(
     let who = Listens {
         gateway: Arc::clone(gateway),
         caller: Arc::clone(caller),
+        access: access.clone(),
+        method: SUBSCRIBE,
         client_ip: client_ip.to_owned(),
         view: view.clone(),
     };

@@ -212,3 +212,31 @@ async fn what_cannot_be_subscribed_to_is_refused() {
     let quiet = older(&world, BEGIN, "", QUIET).await;
     assert_eq!(quiet.code(), -32602, "{quiet:?}");
 }
+
+#[tokio::test]
+async fn nobody_hears_of_a_resource_without_the_scopes_of_its_source() {
+    let scopes = json!({ "tags": { "upstream:guides": ["guides"] } });
+    let mut world = World::start_without_memory(json!({ "scopes": scopes })).await;
+    offer(&world, 3).await;
+    let (_ear, accepted) = listens(&world, &[DOOR, OTHER]).await;
+    assert!(!accepted.to_string().contains("guide:"), "{accepted}");
+    let refused = older(&world, BEGIN, "", DOOR).await;
+    assert_eq!(
+        (refused.status, refused.at("/error/data/reason")),
+        (403, json!("insufficient_scope")),
+        "{refused:?}"
+    );
+    let lacking = std::mem::replace(
+        &mut world.token,
+        world.issuer.token_saying(&json!({ "scope": "guides" })),
+    );
+    let (mut ear, accepted) = listens(&world, &[DOOR]).await;
+    assert_eq!(accepted, json!({ "resourceSubscriptions": [DOOR] }));
+    assert_eq!(older(&world, BEGIN, "", DOOR).await.code(), 0);
+    // The same caller's stream, with a token that lacks them.
+    world.token = lacking;
+    let mut older = Ear::on(get(&world, "/mcp", None)).await;
+    world.touch(DOOR);
+    assert_eq!(ear.hears().await, Some(of_subscription(updated(DOOR))));
+    hears_nothing(&mut older).await;
+}

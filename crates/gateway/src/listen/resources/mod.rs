@@ -19,23 +19,32 @@ use std::sync::Arc;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::task::AbortOnDropHandle;
-use wardgate_domain::{Caller, Digest};
+use wardgate_domain::{Caller, Digest, ToolFacts};
 
 use self::sources::Sources;
 use super::SETTLE;
 use crate::Gateway;
 use crate::content::Offered;
 use crate::mcp::Post;
+use crate::reply::RpcError;
+use crate::scopes::Access;
 use crate::view::View;
 
 pub(crate) use self::source::Watches;
 pub(crate) use self::subscribed::{Subscriber, Subscriptions, subscribe, unsubscribe};
+
+/// By which clients before 2026-07-28 choose what they hear of.
+pub(crate) const SUBSCRIBE: &str = "resources/subscribe";
 
 /// Who listens, and to what view of the catalogue.
 #[derive(Clone)]
 pub(crate) struct Listens {
     pub(crate) gateway: Arc<Gateway>,
     pub(crate) caller: Arc<Caller>,
+    /// What the token is good for.
+    pub(crate) access: Access,
+    /// By which the client chooses what it hears of.
+    pub(crate) method: &'static str,
     pub(crate) client_ip: String,
     pub(crate) view: View,
 }
@@ -58,13 +67,20 @@ impl Listens {
             .then(|| Resources::subscribed(self, subscriber, was_away))
     }
 
-    pub(crate) fn of(gateway: &Arc<Gateway>, post: &Post) -> Self {
+    pub(crate) fn of(gateway: &Arc<Gateway>, post: &Post, method: &'static str) -> Self {
         Self {
             gateway: Arc::clone(gateway),
             caller: Arc::clone(&post.caller),
+            access: post.access.clone(),
+            method,
             client_ip: post.client_ip.clone(),
             view: post.view.clone(),
         }
+    }
+
+    /// Whether the token has the scopes for it, of a resource that the policy lets the caller read.
+    fn apply(&self, facts: &ToolFacts) -> Result<(), RpcError> {
+        self.access.apply(&self.gateway, self.method, facts)
     }
 }
 

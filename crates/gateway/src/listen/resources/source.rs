@@ -155,6 +155,7 @@ impl Listens {
             caller,
             client_ip,
             view,
+            ..
         } = self;
         let found = wish.uris.iter().filter_map(|uri| {
             let resource = content::resource(gateway, caller, view, uri)?;
@@ -174,12 +175,12 @@ impl Listens {
                 let Resource { facts, decided, .. } = &resource;
                 let asked = authority.authorize(caller, facts, decided, client_ip);
                 Ok(match asked.await? {
-                    Authorization::Allowed(grant) => Some(Granted {
+                    Authorization::Allowed(grant) if self.apply(facts).is_ok() => Some(Granted {
                         uri,
                         resource,
                         grant,
                     }),
-                    Authorization::Denied { .. } => None,
+                    Authorization::Allowed(_) | Authorization::Denied { .. } => None,
                 })
             });
             for decided in join_all(decided).await {

@@ -185,13 +185,14 @@ pub(crate) async fn subscribe(
         caller,
         client_ip,
         view,
+        ..
     } = who;
     let unknown = || RpcError::unknown_resource(version);
     let resource = content::resource(gateway, caller, view, &uri).ok_or_else(unknown)?;
     let authority = gateway.authority();
     let asked = authority.authorize(caller, &resource.facts, &resource.decided, client_ip);
     match asked.await {
-        Ok(Authorization::Allowed(_)) => {}
+        Ok(Authorization::Allowed(_)) => who.apply(&resource.facts)?,
         Ok(Authorization::Denied { .. }) => return Err(unknown()),
         Err(_) => return Err(RpcError::policy_away()),
     }
