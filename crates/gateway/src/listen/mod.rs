@@ -44,7 +44,7 @@ use crate::reply::{Answer, RpcError};
 pub(crate) use self::changes::Changes;
 pub(crate) use self::conversations::Conversations;
 pub(crate) use self::places::{Place, Places};
-use self::resources::Watches;
+use self::resources::watches;
 pub(crate) use self::resources::{
     Listens, Resources, SUBSCRIBE, Subscriber, Subscriptions, subscribe, unsubscribe,
 };
@@ -82,7 +82,7 @@ pub(crate) struct Listeners {
     changes: Changes,
     /// None without a memory service.
     conversations: Option<Conversations>,
-    watches: Watches,
+    watches: Places,
     places: Places,
     draining: CancellationToken,
 }
@@ -97,7 +97,7 @@ impl Listeners {
         Self {
             changes,
             conversations,
-            watches: Watches::default(),
+            watches: watches(),
             places: Places::new(streams),
             draining: CancellationToken::new(),
         }
@@ -152,7 +152,7 @@ impl Listeners {
         self.changes.follow()
     }
 
-    fn watches(&self) -> &Watches {
+    fn watches(&self) -> &Places {
         &self.watches
     }
 

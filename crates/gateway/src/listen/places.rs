@@ -1,19 +1,21 @@
-//! How many streams there may be.
+//! How many streams, or watches, there may be.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Streams of one subject.
-pub(super) const EACH: usize = 32;
+const EACH: usize = 32;
 
-/// The places for streams, of which a subject takes only so many.
+/// Places, of which a subject takes only so many.
 #[derive(Debug)]
 pub(crate) struct Places {
-    streams: usize,
+    all: usize,
+    /// Of one subject.
+    each: usize,
     taken: Arc<Taken>,
 }
 
-/// Subjects with their streams; who has none is not in it.
+/// Subjects with how many they have; who has none is not in it.
 #[derive(Debug, Default)]
 struct Taken(Mutex<HashMap<String, usize>>);
 
@@ -23,7 +25,7 @@ impl Taken {
     }
 }
 
-/// The place of one stream; free again when it is dropped.
+/// One of the places; free again when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Place {
     subject: String,
@@ -31,9 +33,15 @@ pub(crate) struct Place {
 }
 
 impl Places {
-    pub(crate) fn new(streams: usize) -> Self {
+    pub(crate) fn new(all: usize) -> Self {
+        Self::of_each(all, EACH)
+    }
+
+    /// Of which a subject takes no more than `each`.
+    pub(super) fn of_each(all: usize, each: usize) -> Self {
         Self {
-            streams,
+            all,
+            each,
             taken: Arc::default(),
         }
     }
@@ -42,7 +50,7 @@ impl Places {
     pub(crate) fn take(&self, subject: &str) -> Option<Place> {
         let mut by_subject = self.taken.by_subject();
         let own = by_subject.get(subject).copied().unwrap_or_default();
-        if own >= EACH || by_subject.values().sum::<usize>() >= self.streams {
+        if own >= self.each || by_subject.values().sum::<usize>() >= self.all {
             return None;
         }
         by_subject.insert(subject.to_owned(), own + 1);

@@ -1,7 +1,9 @@
 //! `resources/subscribe` and `resources/unsubscribe`, before 2026-07-28: what the caller's stream is to tell of.
 //!
-//! Conversations are kept with the memory, everything else with the gateway. It is no use of the memory that the record knows: nothing is released, and nothing is learnt of whether there is
-//! such a conversation. Whoever reads what changed is on record then.
+//! Conversations are kept with the memory, everything else with the gateway.
+//!
+//! It is no use of the memory that the record knows: nothing is released, and nothing is learnt of whether there is such
+//! a conversation. Whoever reads what changed is on record then.
 
 use std::sync::Arc;
 

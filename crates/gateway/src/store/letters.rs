@@ -2,16 +2,18 @@
 //!
 //! Whoever knows the id of a letter can fetch it; ids are random or keyed, and what is in a letter is sealed.
 
+use std::sync::LazyLock;
 use std::time::Duration;
 
+use super::database::Value;
 use super::{Store, StoreError};
 use wardgate_domain::Digest;
 
 /// How long a letter waits to be fetched.
 const KEPT: Duration = Duration::from_hours(1);
 
-/// Letters looked through at once.
-const MOST: i64 = 1_000;
+/// Letters looked for at once.
+const AT_ONCE: usize = 64;
 
 const POST: &str = "
     INSERT INTO gateway.letter (id, sealed, posted_at, expires_at) VALUES ($1, $2, $3, $4)
@@ -19,8 +21,11 @@ const POST: &str = "
 
 const FETCH: &str = "SELECT sealed FROM gateway.letter WHERE id = $1";
 
-const SINCE: &str = "
-    SELECT id FROM gateway.letter WHERE posted_at >= $1 ORDER BY posted_at DESC LIMIT $2";
+static AMONG: LazyLock<String> = LazyLock::new(|| {
+    let ids: Vec<_> = (2..AT_ONCE + 2).map(|n| format!("${n}")).collect();
+    let ids = ids.join(", ");
+    format!("SELECT id FROM gateway.letter WHERE posted_at >= $1 AND id IN ({ids})")
+});
 
 pub(super) const SWEEP: &str = "
     DELETE FROM gateway.letter WHERE id IN
@@ -53,14 +58,26 @@ impl Store {
         Ok(found.into_iter().next().map(|(sealed,)| sealed))
     }
 
-    /// Those that were left in the last `age`, the newest if they are very many.
-    pub(crate) async fn letters_since(&self, age: Duration) -> Result<Vec<LetterId>, StoreError> {
+    /// Those of `waited` that were left in the last `age`. Nothing else is looked at, however much there is.
+    pub(crate) async fn letters_among(
+        &self,
+        waited: &[LetterId],
+        age: Duration,
+    ) -> Result<Vec<LetterId>, StoreError> {
         let since = self.now().minus(age).as_micros();
-        let found: Vec<(Vec<u8>,)> = self.rows(SINCE, [since.into(), MOST.into()]).await?;
-        let ids = found.into_iter().filter_map(|(id,)| {
-            let bytes: [u8; 32] = id.try_into().ok()?;
-            Some(LetterId(Digest::from_bytes(bytes)))
-        });
-        Ok(ids.collect())
+        let mut there = Vec::new();
+        for some in waited.chunks(AT_ONCE) {
+            let mut ids = some.iter();
+            let values: [Value; AT_ONCE + 1] = std::array::from_fn(|place| match place {
+                0 => since.into(),
+                _ => ids.next().map(|id| &id.0.as_bytes()[..]).into(),
+            });
+            let found: Vec<(Vec<u8>,)> = self.rows(&AMONG, values).await?;
+            there.extend(found.into_iter().filter_map(|(id,)| {
+                let bytes: [u8; 32] = id.try_into().ok()?;
+                Some(LetterId(Digest::from_bytes(bytes)))
+            }));
+        }
+        Ok(there)
     }
 }

@@ -451,9 +451,14 @@ async fn the_first_letter_of_an_id_stays_and_is_found_at_every_replica() {
         let found = two.other.fetch_letter(id).await.unwrap();
         assert_eq!(found.as_deref(), Some(&b"first"[..]));
         let recent = Duration::from_secs(10);
-        assert_eq!(two.other.letters_since(recent).await.unwrap(), [id]);
+        let mut waited: Vec<_> = (0..100_u8).map(|n| LetterId(Digest::of(&[n]))).collect();
+        waited.push(id);
+        let there = two.other.letters_among(&waited, recent).await.unwrap();
+        assert_eq!(there, [id]);
+        let other = two.other.letters_among(&waited[..100], recent).await;
+        assert_eq!(other.unwrap(), []);
         two.clock.advance(Duration::from_secs(11));
-        assert_eq!(two.other.letters_since(recent).await.unwrap(), []);
+        assert_eq!(two.other.letters_among(&waited, recent).await.unwrap(), []);
     }
 }
 

@@ -329,6 +329,8 @@ impl<W: Work> Story<W> {
                 state: awaited.state,
                 responses: responses.map_err(unanswered)?,
             });
+            // It may have waited for long.
+            grant = self.authorize(target).await?;
         }
         for round in rounds + 1..=MOST_ROUNDS + 1 {
             let waits = match self.run(target, &mut grant, resumption).await? {
@@ -357,8 +359,7 @@ impl<W: Work> Story<W> {
                 self.intend().await?;
                 let work = self.work.pack();
                 let onward = |asked: &Asked| {
-                    let client_ip = &self.asker.client_ip;
-                    let onward = Onward::new((work?, client_ip), asked, &waits.state, round);
+                    let onward = Onward::new(work?, asked, &waits.state, round);
                     serde_json::to_vec(&onward).ok()
                 };
                 let asked = self.dialogue.ask(questions.as_json(), onward).await;

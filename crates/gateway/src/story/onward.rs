@@ -32,22 +32,15 @@ pub(super) struct Onward {
     /// The tool-runner's, in base64.
     pub(super) state: String,
     pub(super) rounds: usize,
-    pub(super) client_ip: String,
 }
 
 impl Onward {
-    pub(super) fn new(
-        (work, client_ip): (String, &str),
-        asked: &Asked,
-        state: &[u8],
-        rounds: usize,
-    ) -> Self {
+    pub(super) fn new(work: String, asked: &Asked, state: &[u8], rounds: usize) -> Self {
         Self {
             work,
             asked: asked.clone(),
             state: URL_SAFE_NO_PAD.encode(state),
             rounds,
-            client_ip: client_ip.to_owned(),
         }
     }
 }
@@ -58,6 +51,7 @@ pub(crate) struct Comer {
     pub(crate) caller: Arc<Caller>,
     pub(crate) token: CallerToken,
     pub(crate) access: Access,
+    pub(crate) client_ip: String,
     pub(crate) view: View,
 }
 
@@ -76,6 +70,7 @@ pub(crate) fn go_on(
         caller,
         token,
         access,
+        client_ip,
         view,
     } = comer.clone();
     let Some(call) = ToolCall::unpack(&onward.work, token, version) else {
@@ -91,7 +86,6 @@ pub(crate) fn go_on(
         { names::CALLER } = caller.subject(),
         { names::TOOL } = tracing::field::Empty,
     );
-    let client_ip = onward.client_ip;
     let (name, arguments) = (&call.name, &call.arguments);
     let facts = CallFacts::arriving(
         call_id,

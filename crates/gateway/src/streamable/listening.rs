@@ -63,6 +63,7 @@ pub(crate) async fn listen(
                 caller: Arc::clone(caller),
                 token: CallerToken::of(headers),
                 access: access.clone(),
+                client_ip: client_ip.to_owned(),
                 view: view.clone(),
             };
             return resume(gateway, comer, &session, place).await;

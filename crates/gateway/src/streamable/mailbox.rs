@@ -10,28 +10,33 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use serde_json::value::RawValue;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use wardgate_domain::About;
 
 use super::Session;
 use crate::mcp::spelt_alike;
-use crate::store::{LetterId, Store, StoreError};
+use crate::store::{LetterId, SessionId, Store, StoreError};
 
 /// How often the store is asked for what other gateways left there.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// How old a letter may be that is still listed: longer than any two clocks differ.
+/// How old a letter may be that is still looked for: longer than any two clocks differ.
 const RECENT: Duration = Duration::from_mins(1);
 
-/// How often whoever waits for a letter asks for it, in case it was not among those listed.
+/// How often whoever waits for a letter asks for it, in case it was not found so.
 const ASK: Duration = Duration::from_secs(2);
+
+/// Cancellations that one session leaves for other gateways in so long; what it cancels beyond runs to its end.
+const MOST_CANCELLED: u32 = 60;
+const CANCELLED_IN: Duration = Duration::from_mins(1);
 
 /// What is waited for here, and the store where it comes from.
 #[derive(Clone)]
 pub(crate) struct Mailbox {
     store: Arc<Store>,
     waiting: Arc<Waiting>,
+    cancelled: Arc<Cancelled>,
 }
 
 #[derive(Debug, Default)]
@@ -45,6 +50,24 @@ impl Waiting {
     fn ring(&self, id: LetterId) -> bool {
         let waits = self.lock().get(&id).cloned();
         waits.inspect(CancellationToken::cancel).is_some()
+    }
+}
+
+/// How many cancellations each session left for other gateways, since when.
+#[derive(Debug, Default)]
+struct Cancelled(Mutex<Option<(Instant, HashMap<SessionId, u32>)>>);
+
+impl Cancelled {
+    /// Counts one more of the session's, if it may leave it.
+    fn may_post(&self, session: SessionId) -> bool {
+        let mut counted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (_, by_session) = match &mut *counted {
+            Some(counted) if counted.0.elapsed() < CANCELLED_IN => counted,
+            stale => stale.insert((Instant::now(), HashMap::new())),
+        };
+        let count = by_session.entry(session).or_default();
+        *count += 1;
+        *count <= MOST_CANCELLED
     }
 }
 
@@ -70,6 +93,7 @@ impl Mailbox {
         Self {
             store: Arc::clone(store),
             waiting,
+            cancelled: Arc::default(),
         }
     }
 
@@ -113,7 +137,7 @@ impl Mailbox {
     /// Cancels the call of this id, wherever it runs, if it does.
     pub(crate) async fn cancel(&self, session: &Session, request: &str) {
         let id = cancellation(session, request);
-        if !self.waiting.ring(id) {
+        if !self.waiting.ring(id) && self.cancelled.may_post(session.id) {
             // A failure is told where it happens; the call then runs to its end.
             let _ = self.store.post_letter(id, Vec::new()).await;
         }
@@ -136,11 +160,26 @@ async fn look(store: Weak<Store>, waiting: Weak<Waiting>) {
         let (Some(store), Some(waiting)) = (store.upgrade(), waiting.upgrade()) else {
             return;
         };
-        if waiting.lock().is_empty() {
-            continue;
-        }
-        for id in store.letters_since(RECENT).await.unwrap_or_default() {
+        let waited: Vec<LetterId> = waiting.lock().keys().copied().collect();
+        let there = store.letters_among(&waited, RECENT).await;
+        for id in there.unwrap_or_default() {
             waiting.ring(id);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_session_leaves_so_many_cancellations_a_minute_and_another_has_its_own() {
+        let cancelled = Cancelled::default();
+        let (one, other) = (SessionId([1; 16]), SessionId([2; 16]));
+        let left = (0..1_000).filter(|_| cancelled.may_post(one)).count();
+        assert_eq!(left, 60);
+        assert!(cancelled.may_post(other));
+        tokio::time::advance(CANCELLED_IN).await;
+        assert!(cancelled.may_post(one));
     }
 }

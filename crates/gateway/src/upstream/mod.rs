@@ -111,15 +111,24 @@ async fn way(gateway: &Gateway, visit: &Visit) -> Result<(Arc<Source>, Option<Vi
     // Whether the policy lets the caller use it is decided with every errand.
     let source = source
         .filter(|source| source.facts.contains_key(&OfferKind::Connect))
-        .filter(|source| source.switches.allow(&visit.caller))
-        .ok_or_else(RpcError::unknown_route)?;
-    let source = Arc::clone(source);
+        .filter(|source| source.switches.allow(&visit.caller));
+    let Some(source) = source.map(Arc::clone) else {
+        return Err(no_such(gateway, visit).await);
+    };
     if is_carried(source.carriage, &visit.headers) {
         return Ok((source, None));
     }
     may_connect(gateway, &source, visit).await?;
     let view = View::of_upstream(Arc::clone(&source), &catalogue);
     Ok((source, Some(view)))
+}
+
+/// A source that there is not is answered as one whose rights cannot be decided, while none can be.
+async fn no_such(gateway: &Gateway, visit: &Visit) -> RpcError {
+    match gateway.authority().visible(&visit.caller, []).await {
+        Ok(_) => RpcError::unknown_route(),
+        Err(_) => endings::undecided(),
+    }
 }
 
 /// To whoever may not connect, the source is one that there is not.

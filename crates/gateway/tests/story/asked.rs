@@ -285,3 +285,32 @@ async fn a_call_that_waits_goes_on_at_another_gateway_when_its_own_is_told_to_st
         assert_eq!(outcome.status, Status::Ok);
     }
 }
+
+#[tokio::test]
+async fn what_goes_on_elsewhere_is_decided_for_the_address_that_came_and_again_after_its_wait() {
+    let world = World::start().await;
+    let mut twin = world.twin().await;
+    let from = reqwest::Client::builder().local_address(std::net::IpAddr::from([127, 0, 0, 2]));
+    twin.http = from.no_proxy().build().unwrap();
+    // None is kept for another decision.
+    twin.policy.permits_last(std::time::Duration::from_secs(1));
+    let session = begin_with(&world, LEGACY, &able()).await;
+    let asks = asks(&json!({ "f": form() }));
+    world.tool_runner.live().unbounded_send(asks).unwrap();
+    let mut ear = Ear::on(call(&world, LEGACY, &session, "writes", 7)).await;
+    let asked = ear.hears().await.unwrap();
+    let last = ear.last_id.clone();
+    world.stop().await.unwrap();
+    let mut ear = Ear::on(back(&twin, LEGACY, &session, &last)).await;
+    twin.policy.asked.reaches(1).await;
+    let answer = response(&asked["id"], &json!({ "action": "accept" }));
+    assert_eq!(
+        respond(&twin, LEGACY, &session, &twin.token, &answer).await,
+        202
+    );
+    assert_eq!(ear.hears().await.unwrap()["result"]["isError"], false);
+    let decided = twin.policy.asked.all();
+    let addresses: Vec<_> = decided.iter().map(|asked| &*asked.client_ip).collect();
+    assert_eq!(addresses, ["127.0.0.2", "127.0.0.2"]);
+    assert_eq!(twin.audit.outcome().await.call.client_ip, "127.0.0.2");
+}

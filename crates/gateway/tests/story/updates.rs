@@ -219,7 +219,7 @@ async fn nobody_hears_of_a_resource_without_the_scopes_of_its_source() {
     let mut world = World::start_without_memory(json!({ "scopes": scopes })).await;
     offer(&world, 3).await;
     let (_ear, accepted) = listens(&world, &[DOOR, OTHER]).await;
-    assert_eq!(accepted, json!({ "resourceSubscriptions": [] }));
+    assert!(!accepted.to_string().contains("guide:"), "{accepted}");
     let refused = older(&world, BEGIN, "", DOOR).await;
     assert_eq!(
         (refused.status, refused.at("/error/data/reason")),

@@ -30,7 +30,7 @@ use crate::reply::RpcError;
 use crate::scopes::Access;
 use crate::view::View;
 
-pub(crate) use self::source::Watches;
+pub(super) use self::source::watches;
 pub(crate) use self::subscribed::{Subscriber, Subscriptions, subscribe, unsubscribe};
 
 /// By which clients before 2026-07-28 choose what they hear of.

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use futures::stream::{self, BoxStream};
 use futures::{StreamExt, future::join_all};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_rpc::client::{CallError, WatchResources};
@@ -24,9 +24,13 @@ use wardgate_rpc::client::{CallError, WatchResources};
 use super::{Heard, Listens};
 use crate::authority::{Authorization, Grant};
 use crate::content::{self, Resource};
+use crate::listen::Places;
 
 /// Watches of all streams together. A link carries only so many requests at a time.
 const MOST_WATCHES: usize = 512;
+
+/// Watches of one subject.
+const MOST_WATCHES_EACH: usize = 64;
 
 /// Resources of one source that one stream can listen to.
 const MOST_RESOURCES: usize = 256;
@@ -53,19 +57,8 @@ const REMAINS_DENIED: Duration = Duration::from_secs(40);
 const PATIENCE: Duration = Duration::from_secs(4);
 
 /// The places for watches.
-#[derive(Debug)]
-pub(crate) struct Watches(Arc<Semaphore>);
-
-impl Default for Watches {
-    fn default() -> Self {
-        Self(Arc::new(Semaphore::new(MOST_WATCHES)))
-    }
-}
-
-impl Watches {
-    fn take(&self) -> Option<OwnedSemaphorePermit> {
-        Arc::clone(&self.0).try_acquire_owned().ok()
-    }
+pub(in crate::listen) fn watches() -> Places {
+    Places::of_each(MOST_WATCHES, MOST_WATCHES_EACH)
 }
 
 /// What is wanted of a source, by the URIs that the client has.
@@ -102,8 +95,11 @@ pub(super) async fn follow(
     settled: watch::Sender<(u64, BTreeSet<String>)>,
     heard: Heard,
 ) {
-    let Some(_place) = who.gateway.listeners().watches().take() else {
-        tracing::warn!("as many sources are watched as can be; one stream goes without");
+    let places = who.gateway.listeners().watches();
+    let Some(_place) = places.take(who.caller.subject()) else {
+        tracing::warn!(
+            "as many sources are watched, of all or of one caller, as can be; one stream goes without"
+        );
         return;
     };
     let mut changes = who.gateway.listeners().changes();
@@ -290,5 +286,18 @@ impl Follower {
         let open = self.open.iter();
         open.flat_map(|open| open.watched.values().cloned())
             .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_caller_leaves_places_for_the_watches_of_others() {
+        let places = watches();
+        let own: Vec<_> = (0..MOST_WATCHES).map_while(|_| places.take("a")).collect();
+        assert_eq!(own.len(), MOST_WATCHES_EACH);
+        assert!(places.take("b").is_some());
     }
 }

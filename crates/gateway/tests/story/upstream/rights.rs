@@ -220,6 +220,22 @@ async fn what_the_policy_service_does_not_decide_is_not_carried() {
 }
 
 #[tokio::test]
+async fn while_the_policy_is_away_a_source_is_like_one_that_there_is_not() {
+    let world = world().await;
+    world.policy.says(Say::Fail(ErrorReason::Unavailable));
+    for version in [MODERN, LEGACY] {
+        let mut told = Vec::new();
+        for path in ["none", "plain", "off", "other"] {
+            let path = format!("/mcp/upstream/{path}");
+            let reply = Reply::to(request_to(&world, &path, version, "ping", "")).await;
+            told.push((reply.status, reply.json()));
+        }
+        assert_eq!(told[0].1["error"]["code"], -32603, "{told:?}");
+        assert!(told.iter().all(|answer| *answer == told[0]), "{told:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_permit_that_the_tool_runner_no_longer_takes_is_asked_for_anew_once() {
     let world = world().await;
     assert_eq!(Reply::to(call(&world, MODERN, "read")).await.code(), 0);
