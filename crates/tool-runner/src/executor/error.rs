@@ -15,7 +15,7 @@ pub(crate) enum ExecutorError {
     /// The source has no room for another call now; it asks to be left alone for so long.
     #[error("the source is busy, and asks for a pause of {0:?}")]
     Busy(Duration),
-    /// Nothing was sent: the caller has to let this source act in their name first. Where the source says so, with
+    /// Nothing was done: the caller has to let this source act in their name first. Where the source says so, with
     /// these scopes besides those they granted.
     #[error("the caller has not connected the source yet")]
     NotConnected { scope: Option<String> },

@@ -97,8 +97,14 @@ impl<'a> Talk<'a> {
         let client = &self.interaction.participation;
         let mut start = self.start()?;
         loop {
+            let goes_on = matches!(start, Start::Retry { .. });
             let leg = upstream.leg(wanted, client, start, deadline, listener);
-            let (requests, then) = match leg.await? {
+            let leg = match leg.await {
+                // The server took an earlier request of this call.
+                Err(error) if goes_on => return Err(error.after_acceptance().into()),
+                leg => leg?,
+            };
+            let (requests, then) = match leg {
                 Leg::Done(result) => return Ok(Ended::Done(result)),
                 Leg::Waits { requests, then } => (requests, then),
             };

@@ -11,11 +11,12 @@ pub(crate) enum UpstreamError {
     /// Nothing was sent.
     #[error("the upstream server cannot be reached: {0}")]
     Unreachable(String),
-    /// Nothing was sent: the connection had ended, or the server no longer knows our session. A new
-    /// connection may do.
+    /// Nothing was done: the connection had ended, or the server no longer knows our session, and so took nothing of
+    /// the request. A new connection may do.
     #[error("the connection to the upstream server has ended")]
     Gone,
-    /// The person has to grant that first; where the server says so, these scopes besides those they granted.
+    /// Nothing was done: the person has to grant that first; where the server says so, these scopes besides those they
+    /// granted.
     #[error("the caller has not connected the upstream server yet")]
     NotConnected { scope: Option<String> },
     /// The source needs the caller's own token.
@@ -56,6 +57,17 @@ impl UpstreamError {
             other => Self::Unreachable(other.to_string()),
         }
     }
+
+    /// What it means when it came up after the server had taken the request, or one before it of the same call: then
+    /// something may have been done, and what says otherwise would have the call made again.
+    pub(crate) fn after_acceptance(self) -> Self {
+        match self {
+            Self::Unreachable(_) | Self::Gone | Self::NotConnected { .. } | Self::NoCallerToken => {
+                Self::Broken(self.to_string())
+            }
+            other => other,
+        }
+    }
 }
 
 impl From<EgressError> for UpstreamError {
@@ -87,5 +99,27 @@ impl std::fmt::Debug for RpcError {
         f.debug_struct("RpcError")
             .field("code", &self.code)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::executor::ExecutorError;
+
+    #[test]
+    fn nothing_that_comes_up_after_the_server_took_a_request_says_that_nothing_was_done() {
+        let claims = [
+            UpstreamError::Unreachable("x".to_owned()),
+            UpstreamError::Gone,
+            UpstreamError::NotConnected { scope: None },
+            UpstreamError::NoCallerToken,
+        ];
+        for claim in claims {
+            let told = ExecutorError::from(claim.after_acceptance());
+            assert!(matches!(told, ExecutorError::Broken(_)), "{told}");
+        }
+        let told = UpstreamError::Timeout.after_acceptance();
+        assert!(matches!(told, UpstreamError::Timeout), "{told}");
     }
 }

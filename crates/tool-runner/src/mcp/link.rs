@@ -137,7 +137,7 @@ impl Link {
             let connection = self.connection().await?;
             let mut listener = |news| take(news, &connection);
             outcome = connection.request(request, Some(&mut listener)).await;
-            // Nothing was sent, so a new connection may do.
+            // The server took nothing of it, so a new connection may do.
             if !matches!(outcome, Err(UpstreamError::Gone)) {
                 break;
             }
@@ -166,7 +166,7 @@ impl Link {
         let _turn = self.turns.acquire().await;
         let connection = self.connection().await?;
         match connection.request(request, lend(&mut listener)).await {
-            // Nothing was sent, so a new connection may.
+            // The server took nothing of it, so a new connection may do.
             Err(UpstreamError::Gone) => {
                 let connection = self.connection().await?;
                 connection.request(request, listener).await

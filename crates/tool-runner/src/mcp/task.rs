@@ -70,12 +70,14 @@ pub(super) async fn follow(
     // One that needs something asks for it where its result is waited for.
     while status == "working" {
         sleep(pause).await;
-        let looked = connection.request_plainly(&look, None).await?;
+        let looked = connection.request_plainly(&look, None).await;
+        let looked = looked.map_err(UpstreamError::after_acceptance)?;
         let looked: Task = serde_json::from_str(looked.get())
             .map_err(|_| UpstreamError::BadResult("its task cannot be read"))?;
         (pause, status) = (looked.pause(), looked.status);
     }
     let result = connection.request_plainly(&collect, listener).await;
+    let result = result.map_err(UpstreamError::after_acceptance);
     begun.is_over = result.is_ok() || matches!(result, Err(UpstreamError::Rpc(_)));
     result
 }

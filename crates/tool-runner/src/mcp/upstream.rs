@@ -119,8 +119,13 @@ impl Upstream {
         self.link.events.instructions()
     }
 
-    /// Hears from now on when these resources change. The server may refuse any of them.
+    /// Hears from now on when these resources change. The server may refuse any of them. Where the credentials stand
+    /// for the caller it is asked for none: it would tell of what those that list may read, which the caller may not.
     pub(crate) fn listen(&self, uris: BTreeSet<String>) -> Ear {
+        let uris = match self.personal {
+            Some(_) => BTreeSet::new(),
+            None => uris,
+        };
         self.link.events.subscriptions.listen(uris)
     }
 

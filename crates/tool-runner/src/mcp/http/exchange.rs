@@ -304,7 +304,8 @@ impl Exchange {
             resumptions += 1;
             let pause = parser.retry.map_or(RESUME_AFTER, Duration::from_millis);
             tokio::time::sleep(pause.min(RESUME_AFTER_AT_MOST)).await;
-            body = self.get(Some(last)).await?.body;
+            let resumed = self.get(Some(last)).await;
+            body = resumed.map_err(UpstreamError::after_acceptance)?.body;
             parser = parser.resumed();
         }
     }

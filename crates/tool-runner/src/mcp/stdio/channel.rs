@@ -149,7 +149,8 @@ impl Channel {
                     }
                 }
                 answer = &mut answered => {
-                    return answer.unwrap_or(Err(UpstreamError::Gone));
+                    let given_up = || UpstreamError::Broken("it was given up".to_owned());
+                    return answer.unwrap_or_else(|_| Err(given_up()));
                 }
             }
         }

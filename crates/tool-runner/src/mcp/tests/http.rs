@@ -219,6 +219,24 @@ async fn a_legacy_answer_is_fetched_when_its_stream_breaks_off() {
 }
 
 #[tokio::test]
+async fn a_call_whose_session_is_forgotten_midway_is_not_made_again() {
+    for forgets_with in [404, 400] {
+        let mut server = Scripted::new("any");
+        server.forgets_with = forgets_with;
+        let (server, url) = server.start().await;
+        let upstream = upstream(&settings(&url));
+        call(&upstream, "first", "{}").await.unwrap();
+        server.breaks_off.store(true, Ordering::SeqCst);
+        server.forgets_midway.store(true, Ordering::SeqCst);
+        let outcome = call(&upstream, "second", "{}").await.unwrap_err();
+        assert!(matches!(outcome, UpstreamError::Broken(_)), "{outcome}");
+        let methods = server.methods();
+        let calls = methods.iter().filter(|method| *method == "tools/call");
+        assert_eq!(calls.count(), 2, "{methods:?}");
+    }
+}
+
+#[tokio::test]
 async fn requests_of_a_legacy_server_are_answered_by_post() {
     let (server, url) = Scripted::new("asks").start().await;
     let upstream = upstream(&settings(&url));

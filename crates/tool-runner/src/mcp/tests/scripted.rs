@@ -33,6 +33,8 @@ pub(super) struct Scripted {
     /// The next answer to a call breaks off after an event with an id, and is held back for a GET.
     pub(super) breaks_off: AtomicBool,
     held_back: Mutex<Option<String>>,
+    /// It also forgets the session then.
+    pub(super) forgets_midway: AtomicBool,
     /// Answers a byte at a time.
     pub(super) drips: bool,
     /// Answers everything with this status.
@@ -49,6 +51,7 @@ impl Scripted {
             sessions: Mutex::default(),
             breaks_off: AtomicBool::new(false),
             held_back: Mutex::default(),
+            forgets_midway: AtomicBool::new(false),
             drips: false,
             status: None,
             forgets_with: 404,
@@ -106,7 +109,13 @@ async fn answer(State(server): State<Arc<Scripted>>, request: Request) -> Respon
     if let Some(code) = server.status {
         return status(code);
     }
+    let session = format!("session-{}", server.sessions.lock().unwrap());
+    let named = parts.headers.get("mcp-session-id");
+    let is_known = named.is_some_and(|id| id == &session);
     if parts.method == Method::GET {
+        if !is_known {
+            return status(server.forgets_with);
+        }
         let rest = server.held_back.lock().unwrap().take();
         return match rest.filter(|_| parts.headers["last-event-id"] == "7") {
             Some(rest) => events(rest),
@@ -116,17 +125,11 @@ async fn answer(State(server): State<Arc<Scripted>>, request: Request) -> Respon
     if parts.method == Method::DELETE {
         return status(200);
     }
-    let session = format!("session-{}", server.sessions.lock().unwrap());
     let is_first = message["method"] == "initialize";
     if message["method"] == "server/discover" {
         return status(400);
     }
-    if !is_first
-        && parts
-            .headers
-            .get("mcp-session-id")
-            .is_none_or(|id| id != &session)
-    {
+    if !is_first && !is_known {
         return status(server.forgets_with);
     }
     let line = std::str::from_utf8(&body).unwrap();
@@ -145,6 +148,9 @@ async fn answer(State(server): State<Arc<Scripted>>, request: Request) -> Respon
         [line] if server.drips && is_call => drip(line.clone()),
         [line] if is_call && server.breaks_off.swap(false, Ordering::SeqCst) => {
             *server.held_back.lock().unwrap() = Some(format!("data: {line}\n\n"));
+            if server.forgets_midway.load(Ordering::SeqCst) {
+                server.forget_session();
+            }
             events("id: 7\nretry: 1\ndata:\n\n".to_owned())
         }
         [line] => Response::builder()

@@ -17,7 +17,8 @@ use super::fixture::QUIET;
 use super::http::{fixture, settings};
 use super::scripted::{Scripted, serve};
 use super::{soon, until, upstream};
-use crate::mcp::{Ear, Upstream};
+use crate::egress::{AuthSettings, ClientProof, OAuthClient, ServerSettings};
+use crate::mcp::{Ear, Transport, Upstream};
 
 const ONE: &str = "memo://one";
 const TWO: &str = "memo://two";
@@ -67,6 +68,30 @@ async fn servers_of_both_eras_tell_of_the_resources_that_are_wanted_and_of_no_ot
         drop(first);
         until("the other too", || state.subscribed().is_empty()).await;
     }
+}
+
+#[tokio::test]
+async fn what_callers_read_as_themselves_is_not_listened_to_for_them() {
+    let (fixture, url) = fixture("modern", false).await;
+    let Transport::Http(mut of_callers) = settings(&url) else {
+        panic!("it is behind a URL");
+    };
+    of_callers.client.auth = AuthSettings::TokenExchange(OAuthClient {
+        server: ServerSettings {
+            token_url: Some("https://login.example.com/token".parse().unwrap()),
+            ..ServerSettings::default()
+        },
+        resource: None,
+        client_id: "me".to_owned(),
+        proof: ClientProof::Secret("secret".to_owned().into()),
+        scope: None,
+        audience: None,
+    });
+    let upstream = upstream(&Transport::Http(of_callers));
+    upstream.list_tools(soon()).await.unwrap();
+    let (_ear, accepted) = listen(&upstream, &[ONE]).await;
+    assert_eq!(accepted, uris(&[]));
+    assert!(fixture.state.subscribed().is_empty());
 }
 
 /// A server of 2026-07-28 that takes note of what is wanted before it says so. Whatever it is sent is told of

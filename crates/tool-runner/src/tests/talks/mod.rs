@@ -39,6 +39,7 @@ const FORM: &str = r#"{"mode":"form","message":"Who?","requestedSchema":{"type":
 enum Says {
     Result(Value),
     Error(Value),
+    Status(u16),
     /// What the test sends, as long as it likes.
     Events(mpsc::UnboundedReceiver<String>),
 }
@@ -157,6 +158,7 @@ async fn answer(State(server): State<Arc<Server>>, request: Request) -> Response
     match says {
         Says::Result(value) => whole("result", value),
         Says::Error(value) => whole("error", value),
+        Says::Status(status) => respond(status, "text/plain", Body::empty()),
         Says::Events(events) => {
             let body = Body::from_stream(events.map(Ok::<_, Infallible>));
             respond(200, "text/event-stream", body)
@@ -210,6 +212,10 @@ tools:
     annotations: {{ readOnlyHint: true }}
     input_schema: {{ type: object }}
     cache: 1m
+    execute: {{ type: mcp, source: up, tool: look }}
+  - name: keep
+    description: Writes.
+    input_schema: {{ type: object }}
     execute: {{ type: mcp, source: up, tool: look }}
 "
         );

@@ -20,7 +20,11 @@ fn begins(world: &World, states: &[&str]) {
 }
 
 async fn look(world: &World, interaction: pb::Interaction) -> super::Leg {
-    let request = world.request("look", interaction).await;
+    call(world, "look", interaction).await
+}
+
+async fn call(world: &World, tool: &str, interaction: pb::Interaction) -> super::Leg {
+    let request = world.request(tool, interaction).await;
     let request = pb::CallToolRequest {
         arguments_json: "{}".into(),
         ..request
@@ -67,6 +71,25 @@ async fn a_task_may_ask_and_a_failed_one_is_an_error() {
         "tool_error"
     );
     assert!(world.server.seen("tasks/cancel").is_empty());
+}
+
+#[tokio::test]
+async fn a_task_whose_session_is_forgotten_is_not_begun_again() {
+    for status in [404, 400] {
+        for interaction in [offering(""), offering(ALL)] {
+            for states in [["working"].as_slice(), &["working", "completed"]] {
+                let world = World::start(false).await;
+                begins(&world, states);
+                world.server.says(Says::Status(status));
+                // Only a mistaken second run would get this far.
+                begins(&world, &["completed"]);
+                world.server.says(Says::Result(result("again")));
+                let leg = call(&world, "keep", interaction.clone()).await;
+                assert_eq!(leg.fails().await, "source_unavailable");
+                world.saw("tools/call", 1).await;
+            }
+        }
+    }
 }
 
 #[tokio::test]
