@@ -173,7 +173,8 @@ async fn a_program_has_no_route_of_its_own() {
     let message = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{uri}}}"#);
     let terms = terms(&harness, OfferKind::Resources, "", uri).await;
     let read = request(&harness, OfferKind::Resources, &terms, uri, &message);
-    for request in [read, connect(&harness, &message).await] {
+    let ping = connect(&harness, r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#);
+    for request in [read, ping.await] {
         let refused = relay(&harness, request).await.err().unwrap();
         assert_eq!(
             wardgate_rpc::reason_of(&refused),
