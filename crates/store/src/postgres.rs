@@ -1,7 +1,9 @@
 //! PostgreSQL: each service has a schema of its own in any database, with its version in it.
 
-use sqlx::postgres::PgConnection;
-use sqlx::{AssertSqlSafe, Connection};
+use std::time::Duration;
+
+use sqlx::postgres::{PgConnectOptions, PgConnection, PgPoolOptions};
+use sqlx::{AssertSqlSafe, Connection, PgPool};
 
 use crate::migration::{MigrationError, missing};
 
@@ -16,7 +18,27 @@ pub struct Schema {
     pub migrations: &'static [&'static str],
 }
 
+/// Connections of one pool.
+const CONNECTIONS: u32 = 8;
+
 impl Schema {
+    /// Connects on first use, known to the server as `wardgate` and the service. No statement takes longer than `limit`.
+    pub fn pool(&self, options: &PgConnectOptions, limit: Duration) -> PgPool {
+        // The server gives a statement up no later than whoever waits for it.
+        let statements = format!("{}ms", limit.as_millis());
+        let options = options
+            .clone()
+            .application_name(&format!("wardgate {}", self.name.replace('_', "-")))
+            .options([
+                ("synchronous_commit", "on"),
+                ("statement_timeout", statements.as_str()),
+            ]);
+        PgPoolOptions::new()
+            .max_connections(CONNECTIONS)
+            .acquire_timeout(limit)
+            .connect_lazy_with(options)
+    }
+
     /// Brings the schema to its newest version, all or nothing, making it when it is absent.
     pub async fn migrate(&self, connection: &mut PgConnection) -> Result<(), MigrationError> {
         let Self { name, .. } = self;

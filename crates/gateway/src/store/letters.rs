@@ -5,9 +5,9 @@
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use super::database::Value;
 use super::{Store, StoreError};
 use wardgate_domain::Digest;
+use wardgate_store::Value;
 
 /// How long a letter waits to be fetched.
 const KEPT: Duration = Duration::from_hours(1);

@@ -12,11 +12,8 @@
 //! What fails here ends no call by itself: a gateway without its store has no sessions, and lets nothing be used that
 //! may be used once.
 
-mod database;
 mod letters;
-mod postgres;
 mod sessions;
-mod sqlite;
 mod streams;
 mod subscriptions;
 
@@ -28,10 +25,9 @@ use futures::future::BoxFuture;
 use metrics::counter;
 use tokio::sync::OnceCell;
 use wardgate_domain::{Ambient, Timestamp};
-use wardgate_store::{Address, MigrationError, NotAStore};
+use wardgate_store::postgres::Schema;
+use wardgate_store::{Address, Database, Layout, MigrationError, NotAStore, Row, Value};
 use wardgate_telemetry::names;
-
-use database::{Database, Value};
 
 pub(crate) use letters::LetterId;
 pub(crate) use sessions::{Held, SessionId};
@@ -40,6 +36,23 @@ pub(crate) use subscriptions::SubscriptionsId;
 
 /// How long one operation may take.
 const LIMIT: Duration = Duration::from_secs(2);
+
+/// What it consists of.
+const LAYOUT: Layout = Layout {
+    schema: Schema {
+        name: "gateway",
+        lock: 0x5741_5244_4741_5445,
+        migrations: &[
+            include_str!("postgres/0001_sessions.sql"),
+            include_str!("postgres/0002_subscriptions.sql"),
+        ],
+    },
+    sqlite: &[
+        include_str!("sqlite/0001_sessions.sql"),
+        include_str!("sqlite/0002_subscriptions.sql"),
+    ],
+    limit: LIMIT,
+};
 
 /// Expired entries removed at once, of each kind.
 const SWEEP: i64 = 200;
@@ -106,7 +119,7 @@ impl Store {
     pub(crate) async fn open(url: &str, ambient: Ambient) -> Result<Arc<Self>, StoreError> {
         let address: Address = url.parse()?;
         let store = Arc::new(Self {
-            database: Database::new(&address),
+            database: Database::new(&address, LAYOUT),
             address,
             migrated: OnceCell::new(),
             ambient,
@@ -148,7 +161,7 @@ impl Store {
         self.told(within(database.execute(statement, values).boxed()).await)
     }
 
-    async fn rows<T: database::Row, const N: usize>(
+    async fn rows<T: Row, const N: usize>(
         &self,
         statement: &'static str,
         values: [Value; N],
@@ -191,10 +204,13 @@ impl Store {
 }
 
 /// Waits at most [`LIMIT`], whatever the database does.
-async fn within<T>(work: BoxFuture<'_, Result<T, StoreError>>) -> Result<T, StoreError> {
-    tokio::time::timeout(LIMIT, work)
-        .await
-        .unwrap_or(Err(StoreError::Late))
+async fn within<T, E: Into<StoreError>>(
+    work: BoxFuture<'_, Result<T, E>>,
+) -> Result<T, StoreError> {
+    match tokio::time::timeout(LIMIT, work).await {
+        Ok(done) => done.map_err(Into::into),
+        Err(_) => Err(StoreError::Late),
+    }
 }
 
 /// Sweeps from time to time, as long as the store lives.

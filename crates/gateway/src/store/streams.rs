@@ -181,7 +181,7 @@ impl Store {
                 self.expiry().into(),
             ];
             if transaction.execute(WRITE, stream).await? == 0 {
-                return Ok(Written::Gone);
+                return Ok::<_, StoreError>(Written::Gone);
             }
             for (position, sealed) in (after + 1..).zip(events) {
                 let event = [id.0[..].into(), position.into(), sealed.as_slice().into()];

@@ -12,9 +12,8 @@ use wardgate_domain::{
     Timestamp, TurnId, TurnState,
 };
 
-use super::changes::Kind;
+use super::changes::{Kind, note};
 use super::conversations::owned_and_locked;
-use super::database::{Statement, Transaction, Value};
 use super::row::{
     ConversationRow, MessageRow, Unlocked, message, role_number, source_number, state, state_number,
 };
@@ -23,6 +22,7 @@ use crate::Error;
 use crate::owner::Owner;
 use crate::sealing::WordKey;
 use crate::words;
+use wardgate_store::{Statement, Transaction, Value};
 
 /// Messages of one batch.
 pub(crate) const MAX_MESSAGES: usize = 200;
@@ -185,7 +185,7 @@ impl Adding<'_> {
         // Of an open turn nobody hears: nothing of it is there to read.
         if self.complete != self.conversation.messages {
             let number = self.conversation.number;
-            self.transaction.note(number, Kind::Messages).await?;
+            note(&mut self.transaction, number, Kind::Messages).await?;
         }
         Ok(stored.into_iter().map(without_texts).collect())
     }
@@ -329,7 +329,8 @@ impl Adding<'_> {
         }
         let words: Vec<_> = words.into_iter().collect();
         let row = [number.into(), Value::from(words.join(" "))];
-        self.transaction.execute(INSERT_WORDS, row).await.map(drop)
+        self.transaction.execute(INSERT_WORDS, row).await?;
+        Ok(())
     }
 
     /// Brings the turn to the state that is wanted once `added` messages were added.

@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use wardgate_domain::{Changed, ConversationChange, Digest};
 
-use super::database::Transaction;
 use super::{Store, within};
 use crate::Error;
+use wardgate_store::Transaction;
 
 const NOTE: &str = "
     INSERT INTO memory.change (owner, kind, conversation)
@@ -46,18 +46,26 @@ pub(crate) struct Noted {
     pub(crate) change: Option<ConversationChange>,
 }
 
-impl Transaction {
-    /// Notes that the conversation of that number changed.
-    pub(super) async fn note(&mut self, conversation: i64, kind: Kind) -> Result<(), Error> {
-        let values = [conversation.into(), (kind as i64).into()];
-        self.execute(NOTE, values).await.map(drop)
-    }
+/// Notes that the conversation of that number changed.
+pub(super) async fn note(
+    transaction: &mut Transaction,
+    conversation: i64,
+    kind: Kind,
+) -> Result<(), Error> {
+    let values = [conversation.into(), (kind as i64).into()];
+    transaction.execute(NOTE, values).await?;
+    Ok(())
+}
 
-    /// Notes that something else of that owner changed.
-    pub(super) async fn note_of_owner(&mut self, owner: &[u8], kind: Kind) -> Result<(), Error> {
-        let values = [owner.into(), (kind as i64).into()];
-        self.execute(NOTE_OF_OWNER, values).await.map(drop)
-    }
+/// Notes that something else of that owner changed.
+pub(super) async fn note_of_owner(
+    transaction: &mut Transaction,
+    owner: &[u8],
+    kind: Kind,
+) -> Result<(), Error> {
+    let values = [owner.into(), (kind as i64).into()];
+    transaction.execute(NOTE_OF_OWNER, values).await?;
+    Ok(())
 }
 
 impl Store {
@@ -95,7 +103,7 @@ impl Store {
         within(async {
             let mut transaction = self.database.write().await?;
             transaction.execute(FORGET, [up_to.into()]).await?;
-            transaction.commit().await
+            Ok(transaction.commit().await?)
         })
         .await
     }

@@ -5,12 +5,12 @@ use wardgate_domain::{
     Conversation, ConversationId, ConversationKey, InvalidMessage, Skeleton, Timestamp,
 };
 
-use super::changes::Kind;
-use super::database::{Transaction, Value};
+use super::changes::{Kind, note};
 use super::row::{ConversationRow, conversation, held, owner_digest};
 use super::{Store, unsigned, within};
 use crate::Error;
 use crate::owner::Owner;
+use wardgate_store::{Transaction, Value};
 
 pub(super) const OF_OWNER: &str = concat!(conversation!(), "WHERE c.owner = $1 AND c.id = $2");
 
@@ -118,7 +118,7 @@ impl Store {
                 if count.is_some_and(|(count,)| count > i64::from(most)) {
                     return Err(Error::TooManyConversations(most));
                 }
-                transaction.note(found.number, Kind::List).await?;
+                note(&mut transaction, found.number, Kind::List).await?;
             }
             transaction.commit().await?;
             Ok((found.shown()?, made))

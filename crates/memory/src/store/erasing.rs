@@ -12,13 +12,14 @@ use std::time::Duration;
 
 use wardgate_domain::{ConversationId, ConversationKey, Digest, Timestamp};
 
-use super::changes::Kind;
+use super::changes::{Kind, note};
 use super::conversations::owned_and_locked;
-use super::database::{Statement, Transaction};
 use super::row::{ConversationRow, conversation, held};
+use super::subscriptions::end_subscriptions;
 use super::{Store, within};
 use crate::Error;
 use crate::owner::Owner;
+use wardgate_store::{Statement, Transaction};
 
 /// Messages removed at once.
 pub(super) const BATCH: i64 = 500;
@@ -124,7 +125,7 @@ impl Store {
             let (_, wrapped) = self.key.new_data_key(key, &self.ambient)?;
             let values = [row.number.into(), wrapped.into(), now.as_micros().into()];
             transaction.execute(CLEAR, values).await?;
-            transaction.note(row.number, Kind::Messages).await?;
+            note(&mut transaction, row.number, Kind::Messages).await?;
             transaction.commit().await?;
             Ok(key)
         });
@@ -156,10 +157,10 @@ impl Store {
                 return Err(Error::Changed);
             }
             let values = [row.number.into(), now.as_micros().into()];
-            transaction.end_subscriptions(row.number).await?;
+            end_subscriptions(&mut transaction, row.number).await?;
             transaction.execute(ERASE, values).await?;
-            transaction.note(row.number, Kind::List).await?;
-            transaction.commit().await
+            note(&mut transaction, row.number, Kind::List).await?;
+            Ok(transaction.commit().await?)
         });
         erased.await?;
         self.bell.notify_one();
@@ -260,7 +261,7 @@ impl Store {
                 let _: Option<(i64,)> = transaction.row(LOCK, [(*conversation).into()]).await?;
                 let values = [(*conversation).into(), turn.as_str().into(), since.into()];
                 transaction.execute(ABANDON, values).await?;
-                transaction.commit().await
+                Ok(transaction.commit().await?)
             })
             .await?;
         }

@@ -2,9 +2,9 @@
 
 use wardgate_domain::{Hold, HoldTarget, Timestamp};
 
-use super::database::Value;
 use super::{Store, within};
 use crate::Error;
+use wardgate_store::Value;
 
 /// More than this are not kept, so that all of them can be listed.
 const MAX_HOLDS: i64 = 10_000;
@@ -58,7 +58,7 @@ impl Store {
             } else {
                 transaction.execute(LIFT, [kind, tenant, name]).await?;
             }
-            transaction.commit().await
+            Ok(transaction.commit().await?)
         })
         .await
     }

@@ -136,7 +136,7 @@ impl Store {
             let _: Option<(i64,)> = transaction
                 .row("SELECT count(*) FROM memory.master_key", [])
                 .await?;
-            transaction.commit().await
+            Ok(transaction.commit().await?)
         })
         .await
     }

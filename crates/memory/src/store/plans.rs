@@ -3,10 +3,10 @@
 use sqlx::{AssertSqlSafe, Connection, PgConnection, Row, SqliteConnection};
 use wardgate_domain::Ambient;
 
-use super::database::Statement;
 use super::{Store, changes, conversations, erasing, reading, searching, subscriptions};
 use crate::MasterKey;
 use crate::tests::database::Database;
+use wardgate_store::Statement;
 
 /// Every statement whose time must not grow with the tables, and the indexes it may go by.
 fn hot() -> Vec<(&'static str, Statement, &'static [&'static str])> {
@@ -159,7 +159,7 @@ async fn on_sqlite_every_hot_statement_goes_by_its_index() {
     }
     let mut connection = SqliteConnection::connect(&database.url()).await.unwrap();
     for (name, statement, indexes) in hot() {
-        let sql = format!("EXPLAIN QUERY PLAN {}", statement.for_sqlite().0);
+        let sql = format!("EXPLAIN QUERY PLAN {}", statement.for_sqlite("memory").0);
         let rows = sqlx::query(AssertSqlSafe(sql))
             .fetch_all(&mut connection)
             .await

@@ -6,13 +6,13 @@ use sqlx::FromRow;
 use wardgate_domain::{Conversation, ConversationId, ConversationKey, Role, TurnId, TurnState};
 
 use super::conversations::{BY_KEY, owned};
-use super::database::{Transaction, Value};
 use super::row::{
     ConversationRow, GroundRow, MessageRow, Unlocked, ground, message, role_number, state,
 };
 use super::{Ground, Store, Stored, signed, unsigned, within};
 use crate::Error;
 use crate::owner::Owner;
+use wardgate_store::{Transaction, Value};
 
 /// Bytes of the texts of one answer.
 const MAX_ANSWER: i64 = 16 << 20;

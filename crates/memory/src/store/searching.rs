@@ -4,12 +4,12 @@
 
 use wardgate_domain::ConversationId;
 
-use super::database::{Statement, Value};
 use super::reading::{Reading, reading};
 use super::row::{ConversationRow, MessageRow, Unlocked, conversation, message, owner_digest};
 use super::{Store, Stored, within};
 use crate::Error;
 use crate::owner::Owner;
+use wardgate_store::{Statement, Value};
 
 /// Bytes of the texts of one answer.
 const MAX_ANSWER: i64 = 8 << 20;

@@ -3,9 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use sqlx::sqlite::{
-    SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous,
-};
+use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqlitePoolOptions};
 use sqlx::{AssertSqlSafe, SqlitePool};
 
 use super::LIMIT;
@@ -22,24 +20,13 @@ const READERS: u32 = 4;
 const CHECKPOINT_WAITS: Duration = Duration::from_millis(200);
 
 fn options(path: &Path) -> SqliteConnectOptions {
-    SqliteConnectOptions::new()
-        .filename(path)
-        .journal_mode(SqliteJournalMode::Wal)
-        // FULL makes the write-ahead log durable at each commit: what was acknowledged is there.
-        .synchronous(SqliteSynchronous::Full)
-        .foreign_keys(true)
-        .busy_timeout(LIMIT)
-        // What is removed is overwritten, not only marked as free.
-        .pragma("secure_delete", "ON")
+    // What is removed is overwritten, not only marked as free.
+    wardgate_store::sqlite::options(path, LIMIT).pragma("secure_delete", "ON")
 }
 
-/// Connects on first use. One connection: SQLite has one writer anyway, and waiting for it in line is
-/// fairer than waiting for its lock.
+/// Connects on first use.
 pub(super) fn writer(path: &Path) -> SqlitePool {
-    SqlitePoolOptions::new()
-        .max_connections(1)
-        .acquire_timeout(LIMIT)
-        .connect_lazy_with(options(path).create_if_missing(true))
+    wardgate_store::sqlite::writer(options(path), LIMIT)
 }
 
 /// Connects on first use.

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use wardgate_domain::{ConversationId, Digest, Timestamp};
 
-use super::changes::Kind;
-use super::database::{Transaction, Value};
+use super::changes::{Kind, note, note_of_owner};
 use super::row::owner_digest;
 use super::{Store, within};
 use crate::Error;
 use crate::owner::Owner;
+use wardgate_store::{Transaction, Value};
 
 /// Subscriptions of one owner.
 const MOST: i64 = 1_000;
@@ -77,10 +77,8 @@ impl Store {
             if count.is_some_and(|(count,)| count > MOST) {
                 return Err(Error::TooManySubscriptions(MOST));
             }
-            transaction
-                .note_of_owner(&owner, Kind::Subscriptions)
-                .await?;
-            transaction.commit().await
+            note_of_owner(&mut transaction, &owner, Kind::Subscriptions).await?;
+            Ok(transaction.commit().await?)
         });
         subscribed.await?;
         self.bell.notify_one();
@@ -103,11 +101,9 @@ impl Store {
                 session_digest(session).into(),
             ];
             if transaction.execute(END, row).await? > 0 {
-                transaction
-                    .note_of_owner(&owner, Kind::Subscriptions)
-                    .await?;
+                note_of_owner(&mut transaction, &owner, Kind::Subscriptions).await?;
             }
-            transaction.commit().await
+            Ok(transaction.commit().await?)
         });
         unsubscribed.await?;
         self.bell.notify_one();
@@ -155,19 +151,20 @@ impl Store {
             let mut transaction = self.database.write().await?;
             let over = [now.as_micros().into()];
             transaction.execute(END_EXPIRED, over).await?;
-            transaction.commit().await
+            Ok(transaction.commit().await?)
         })
         .await
     }
 }
 
-impl Transaction {
-    /// Ends every subscription to a conversation that is about to lose its id.
-    pub(super) async fn end_subscriptions(&mut self, conversation: i64) -> Result<(), Error> {
-        let number = [conversation.into()];
-        if self.execute(END_OF_CONVERSATION, number).await? > 0 {
-            self.note(conversation, Kind::Subscriptions).await?;
-        }
-        Ok(())
+/// Ends every subscription to a conversation that is about to lose its id.
+pub(super) async fn end_subscriptions(
+    transaction: &mut Transaction,
+    conversation: i64,
+) -> Result<(), Error> {
+    let number = [conversation.into()];
+    if transaction.execute(END_OF_CONVERSATION, number).await? > 0 {
+        note(transaction, conversation, Kind::Subscriptions).await?;
     }
+    Ok(())
 }

@@ -8,8 +8,8 @@
 
 use wardgate_domain::{About, Digest, Timestamp};
 
-use super::database::Value;
 use super::{Store, StoreError, within};
+use wardgate_store::Value;
 
 /// A new grant takes the place of an older one.
 const CONNECT: &str = "

@@ -2,8 +2,8 @@
 
 use wardgate_domain::{About, Caller, Digest, Timestamp};
 
-use super::database::Value;
 use super::{Store, StoreError, person, within};
+use wardgate_store::Value;
 
 const KEEP: &str = "
     INSERT INTO tool_runner.kept_result
@@ -133,25 +133,21 @@ impl Store {
             row.tool.into(),
             row.definition.as_bytes()[..].into(),
             row.policy_hash.as_bytes()[..].into(),
-            Value::Bytes(terms),
+            terms.into(),
             row.chunks.into(),
             bytes.into(),
             row.expires_at.into(),
         ];
         transaction.execute(KEEP, values).await?;
         for (position, chunk) in (0..).zip(chunks) {
-            let values = [
-                row.handle.into(),
-                Value::Integer(position),
-                Value::Bytes(chunk),
-            ];
+            let values = [row.handle.into(), Value::Integer(position), chunk.into()];
             transaction.execute(KEEP_CHUNK, values).await?;
         }
         let of_caller = [caller(), self.limits.per_caller.into()];
         transaction.execute(TRIM_CALLER, of_caller).await?;
         let of_all = [self.limits.overall.into()];
         transaction.execute(TRIM_ALL, of_all).await?;
-        transaction.commit().await
+        Ok(transaction.commit().await?)
     }
 
     /// What is kept under `handle` for `caller`. None: unknown, expired, or another caller's, and nobody

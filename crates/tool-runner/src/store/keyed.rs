@@ -180,7 +180,7 @@ impl Store {
                 let stands = self.stands(call, row, now)?;
                 match &stands {
                     Begun::Waiting(waits) if is_it(waits) => {}
-                    _ => return Ok(stands),
+                    _ => return Ok::<_, StoreError>(stands),
                 }
                 let until = call.deadline.as_micros().into();
                 let row = [key(), WAITING.into(), until, sealed[..].into()];

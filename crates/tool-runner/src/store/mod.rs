@@ -10,27 +10,41 @@
 //! Whatever a tool returned is sealed before it is stored. No operation takes longer than [`LIMIT`].
 
 pub(crate) mod connections;
-mod database;
 pub(crate) mod kept;
 pub(crate) mod keyed;
-mod postgres;
 mod sealing;
-mod sqlite;
 mod switches;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use wardgate_domain::{About, Ambient, Caller, Digest, Timestamp};
-use wardgate_store::{Address, MigrationError, NotAStore};
+use wardgate_store::postgres::Schema;
+use wardgate_store::{Address, Database, Layout, MigrationError, NotAStore};
 
-use database::Database;
 use kept::KeptLimits;
 
 pub use sealing::SealingKey;
 
 /// How long one operation may take.
 const LIMIT: Duration = Duration::from_secs(2);
+
+/// What it consists of.
+const LAYOUT: Layout = Layout {
+    schema: Schema {
+        name: "tool_runner",
+        lock: 0x5741_5244_5452_554e,
+        migrations: &[
+            include_str!("postgres/0001_store.sql"),
+            include_str!("postgres/0002_connections.sql"),
+        ],
+    },
+    sqlite: &[
+        include_str!("sqlite/0001_store.sql"),
+        include_str!("sqlite/0002_connections.sql"),
+    ],
+    limit: LIMIT,
+};
 
 /// Expired entries removed at once.
 const SWEEP: i64 = 200;
@@ -106,7 +120,7 @@ impl Store {
     pub(crate) fn open(url: &str, key: SealingKey, ambient: Ambient) -> Result<Self, StoreError> {
         let address: Address = url.parse()?;
         Ok(Self {
-            database: Database::new(&address),
+            database: Database::new(&address, LAYOUT),
             address,
             key: Arc::new(key),
             ambient,
@@ -141,10 +155,13 @@ impl std::fmt::Display for Store {
 }
 
 /// Waits at most [`LIMIT`], whatever the database does.
-async fn within<T>(work: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
-    tokio::time::timeout(LIMIT, work)
-        .await
-        .unwrap_or(Err(StoreError::Late))
+async fn within<T, E: Into<StoreError>>(
+    work: impl Future<Output = Result<T, E>>,
+) -> Result<T, StoreError> {
+    match tokio::time::timeout(LIMIT, work).await {
+        Ok(done) => done.map_err(Into::into),
+        Err(_) => Err(StoreError::Late),
+    }
 }
 
 /// Which person it is, whatever their rights are at the moment.

@@ -4,8 +4,8 @@ use wardgate_domain::{
     Switch, SwitchAction, SwitchChange, SwitchKind, SwitchScope, SwitchTarget, Timestamp,
 };
 
-use super::database::Value;
 use super::{Store, StoreError, within};
+use wardgate_store::Value;
 
 /// More than this are not kept, so that every replica can hold all of them.
 const MAX_SWITCHES: i64 = 10_000;
@@ -71,7 +71,7 @@ impl Store {
                     return Err(StoreError::TooManySwitches(MAX_SWITCHES));
                 }
             }
-            transaction.commit().await
+            Ok(transaction.commit().await?)
         })
         .await
     }
