@@ -171,7 +171,7 @@ impl Database {
     pub async fn migrate(&self) -> Result<(), MigrationError> {
         match &self.pool {
             Pool::Sqlite(pool) => {
-                let mut connection = pool.acquire().await?;
+                let mut connection = sqlite::first(pool).await?;
                 sqlite::migrate(&mut connection, self.layout.sqlite).await
             }
             Pool::Postgres(pool) => {

@@ -3,10 +3,12 @@
 use std::path::Path;
 use std::time::Duration;
 
+use sqlx::pool::PoolConnection;
 use sqlx::sqlite::{
     SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous,
 };
-use sqlx::{AssertSqlSafe, Connection, SqlitePool};
+use sqlx::{AssertSqlSafe, Connection, Sqlite, SqlitePool};
+use tokio::time::sleep;
 
 use crate::migration::{MigrationError, missing};
 
@@ -30,6 +32,27 @@ pub fn writer(options: SqliteConnectOptions, limit: Duration) -> SqlitePool {
         .connect_lazy_with(options.create_if_missing(true))
 }
 
+/// What SQLite says when another connection is in the way (`SQLITE_BUSY`).
+const BUSY: &str = "5";
+
+/// How long to wait until it is out of it, and how often.
+const PAUSE: Duration = Duration::from_millis(20);
+const PATIENCE: usize = 50;
+
+/// A connection to a file that another program may be opening for the first time as well: turning it to its write-ahead log
+/// waits for nobody, whatever the busy time-out.
+pub async fn first(pool: &SqlitePool) -> Result<PoolConnection<Sqlite>, sqlx::Error> {
+    for _ in 0..PATIENCE {
+        match pool.acquire().await {
+            Err(sqlx::Error::Database(error)) if error.code().as_deref() == Some(BUSY) => {
+                sleep(PAUSE).await;
+            }
+            opened => return opened,
+        }
+    }
+    pool.acquire().await
+}
+
 /// Brings a file to the schema that `migrations` make, all or nothing; of two programs one waits for the other.
 pub async fn migrate(
     connection: &mut SqliteConnection,
@@ -47,4 +70,30 @@ pub async fn migrate(
         .execute(&mut *transaction)
         .await?;
     Ok(transaction.commit().await?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMIT: Duration = Duration::from_secs(30);
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+    async fn programs_that_open_a_new_file_at_once_all_get_it() {
+        let dir = tempfile::tempdir().unwrap();
+        for round in 0..20 {
+            let path = dir.path().join(format!("{round}.sqlite"));
+            let all = (0..8).map(|_| {
+                let path = path.clone();
+                tokio::spawn(async move {
+                    let pool = writer(options(&path, LIMIT), LIMIT);
+                    let mut connection = first(&pool).await?;
+                    migrate(&mut connection, &["CREATE TABLE once (id INTEGER)"]).await
+                })
+            });
+            for one in all.collect::<Vec<_>>() {
+                one.await.unwrap().unwrap();
+            }
+        }
+    }
 }

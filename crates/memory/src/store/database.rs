@@ -31,7 +31,7 @@ impl Database {
     pub(super) async fn migrate(&self) -> Result<(), Error> {
         match self {
             Self::Sqlite { writer, .. } => {
-                let mut connection = writer.acquire().await?;
+                let mut connection = wardgate_store::sqlite::first(writer).await?;
                 wardgate_store::sqlite::migrate(&mut connection, sqlite::MIGRATIONS).await?;
             }
             Self::Postgres(pool) => {
