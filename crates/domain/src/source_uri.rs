@@ -8,6 +8,9 @@
 //! So two servers may have one URI, and any URI of a template leads back to its server. Hosts look for the schemes
 //! `ui` and `skill`, so those stay.
 
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
 /// Schemes that stay as they are.
 const KEPT: [&str; 2] = ["ui://", "skill://"];
 
@@ -47,6 +50,40 @@ pub fn inward(uri: &str) -> Option<(&str, String)> {
     let (source, _) = scheme.split_once(SEPARATOR)?;
     let own = &uri[source.len() + SEPARATOR.len_utf8()..];
     Some((source, own.to_owned()))
+}
+
+/// Where the definition of a tool, a JSON object, names the resource of its page (MCP Apps): each as it is written there.
+pub fn app_pages(definition: &str) -> Vec<&RawValue> {
+    #[derive(Deserialize)]
+    struct Definition<'a> {
+        #[serde(borrow, default, rename = "_meta")]
+        meta: Option<&'a RawValue>,
+    }
+    #[derive(Deserialize)]
+    struct Meta<'a> {
+        #[serde(borrow, default)]
+        ui: Option<&'a RawValue>,
+        /// In earlier drafts.
+        #[serde(borrow, default, rename = "ui/resourceUri")]
+        flat: Option<&'a RawValue>,
+    }
+    #[derive(Deserialize)]
+    struct Page<'a> {
+        #[serde(borrow, default, rename = "resourceUri")]
+        uri: Option<&'a RawValue>,
+    }
+    let meta = object::<Definition<'_>>(definition).and_then(|definition| definition.meta);
+    let Some(Meta { ui, flat }) = meta.and_then(|meta| object(meta.get())) else {
+        return Vec::new();
+    };
+    let page = ui.and_then(|ui| object::<Page<'_>>(ui.get())?.uri);
+    page.into_iter().chain(flat).collect()
+}
+
+/// An array would be read as an object's members in order.
+fn object<'a, T: Deserialize<'a>>(text: &'a str) -> Option<T> {
+    let is_object = text.trim_ascii_start().starts_with('{');
+    serde_json::from_str(text).ok().filter(|_| is_object)
 }
 
 #[cfg(test)]

@@ -36,27 +36,6 @@ struct Message<'a> {
     content: Option<&'a RawValue>,
 }
 
-/// The definition of a tool, whose page is a resource.
-#[derive(Deserialize)]
-struct Definition<'a> {
-    #[serde(borrow, default, rename = "_meta")]
-    meta: Option<&'a RawValue>,
-}
-
-#[derive(Deserialize)]
-struct Meta<'a> {
-    #[serde(borrow, default)]
-    ui: Option<&'a RawValue>,
-    #[serde(borrow, default, rename = "ui/resourceUri")]
-    flat: Option<&'a RawValue>,
-}
-
-#[derive(Deserialize)]
-struct Page<'a> {
-    #[serde(borrow, default, rename = "resourceUri")]
-    uri: Option<&'a RawValue>,
-}
-
 /// In blocks of content, a JSON array.
 pub(super) fn in_content<'t>(source: &str, blocks: &'t str) -> Cow<'t, str> {
     let each: Vec<&RawValue> = serde_json::from_str(blocks).unwrap_or_default();
@@ -77,12 +56,8 @@ pub(super) fn in_result<'t>(source: &str, result: &'t str) -> Cow<'t, str> {
 
 /// In the definition of a tool.
 pub(super) fn in_definition<'t>(source: &str, definition: &'t str) -> Cow<'t, str> {
-    let meta = object::<Definition<'_>>(definition).and_then(|definition| definition.meta);
-    let Some(meta) = meta.and_then(|meta| object::<Meta<'_>>(meta.get())) else {
-        return definition.into();
-    };
-    let page = meta.ui.and_then(|ui| object::<Page<'_>>(ui.get())?.uri);
-    own(source, definition, page.into_iter().chain(meta.flat))
+    let pages = source_uri::app_pages(definition);
+    own(source, definition, pages.into_iter())
 }
 
 /// Where a block names a resource. What is redacted has no link any more.

@@ -2,7 +2,6 @@
 //!
 //! What is no URI of a resource, or cannot be one, stays as it is.
 
-use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use wardgate_domain::source_uri;
@@ -30,28 +29,6 @@ pub(super) fn in_contents(source: &str, contents: &mut Value) {
     }
 }
 
-/// The definition of a tool, as far as it names the resource of its page (MCP Apps).
-#[derive(Deserialize)]
-struct Definition<'a> {
-    #[serde(borrow, default, rename = "_meta")]
-    meta: Option<&'a RawValue>,
-}
-
-#[derive(Deserialize)]
-struct Meta<'a> {
-    #[serde(borrow, default)]
-    ui: Option<&'a RawValue>,
-    /// In earlier drafts.
-    #[serde(borrow, default, rename = "ui/resourceUri")]
-    flat: Option<&'a RawValue>,
-}
-
-#[derive(Deserialize)]
-struct Page<'a> {
-    #[serde(borrow, default, rename = "resourceUri")]
-    uri: Option<&'a RawValue>,
-}
-
 /// In the `_meta` of a tool, of which `definition` is the JSON. Every other byte stays.
 pub(crate) fn in_definition(source: &str, definition: &str) -> String {
     let shown = |raw: &RawValue| {
@@ -60,7 +37,7 @@ pub(crate) fn in_definition(source: &str, definition: &str) -> String {
     };
     let mut text = definition.to_owned();
     // From the end, so that what is before stays where it is.
-    let mut uris = pages(definition);
+    let mut uris = source_uri::app_pages(definition);
     uris.sort_by_key(|raw| std::cmp::Reverse(raw.get().as_ptr()));
     for raw in uris {
         let start = raw.get().as_ptr().addr() - definition.as_ptr().addr();
@@ -70,21 +47,6 @@ pub(crate) fn in_definition(source: &str, definition: &str) -> String {
         }
     }
     text
-}
-
-/// Where `definition` names a page, as it is written there.
-fn pages(definition: &str) -> Vec<&RawValue> {
-    let read = || {
-        let meta = serde_json::from_str::<Definition<'_>>(definition)
-            .ok()?
-            .meta?;
-        serde_json::from_str::<Meta<'_>>(meta.get()).ok()
-    };
-    let Some(Meta { ui, flat }) = read() else {
-        return Vec::new();
-    };
-    let page = ui.and_then(|ui| serde_json::from_str::<Page<'_>>(ui.get()).ok()?.uri);
-    page.into_iter().chain(flat).collect()
 }
 
 fn in_block(source: &str, block: &mut Value) {
