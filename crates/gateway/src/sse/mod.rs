@@ -30,7 +30,7 @@ use wardgate_domain::{Caller, Digest};
 
 use crate::Gateway;
 use crate::content;
-use crate::listen::{Listens, SUBSCRIBE, Script};
+use crate::listen::{Listens, Script};
 use crate::mcp::{self, Post, cancelled, scan};
 use crate::reply::{Answer, RpcError};
 use crate::scopes::Access;
@@ -57,18 +57,12 @@ struct Place {
 /// Opens a stream for `caller`, whose first event says where its messages go.
 pub(crate) fn open(
     gateway: &Arc<Gateway>,
-    (caller, access): (&Arc<Caller>, &Access),
+    who: (&Arc<Caller>, &Access),
     client_ip: &str,
 ) -> Result<Answer, RpcError> {
+    let (caller, _) = who;
     let number = u64::from_be_bytes(gateway.ambient().random());
-    let who = Listens {
-        gateway: Arc::clone(gateway),
-        caller: Arc::clone(caller),
-        access: access.clone(),
-        method: SUBSCRIBE,
-        client_ip: client_ip.to_owned(),
-        view: View::Everything,
-    };
+    let who = Listens::follower(gateway, who, client_ip, &View::Everything);
     let session = Some(digest(number));
     let offered = content::offered(gateway, &who.view);
     let script = Script::of_get(session, offered).hearing(who.subscribed(session, offered, false));

@@ -19,7 +19,7 @@ use super::resuming::resume;
 use super::{Session, enter};
 use crate::Gateway;
 use crate::content;
-use crate::listen::{Listens, SUBSCRIBE, Script};
+use crate::listen::{Listens, Script};
 use crate::memory::ConversationUri;
 use crate::reply::{Answer, RpcError};
 use crate::scopes::Access;
@@ -36,14 +36,7 @@ pub(crate) async fn listen(
     headers: &HeaderMap,
 ) -> Result<Answer, RpcError> {
     let offered = content::offered(gateway, view);
-    let who = Listens {
-        gateway: Arc::clone(gateway),
-        caller: Arc::clone(caller),
-        access: access.clone(),
-        method: SUBSCRIBE,
-        client_ip: client_ip.to_owned(),
-        view: view.clone(),
-    };
+    let who = Listens::follower(gateway, (caller, access), client_ip, view);
     let Some(session) = enter(gateway, view, caller, headers).await? else {
         let script = Script::of_get(None, offered).hearing(who.subscribed(None, offered, false));
         return gateway.listeners().open(caller, script, gateway.ambient());

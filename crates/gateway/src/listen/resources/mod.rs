@@ -67,6 +67,23 @@ impl Listens {
             .then(|| Resources::subscribed(self, subscriber, was_away))
     }
 
+    /// Whoever follows subscriptions on a stream of an older client's.
+    pub(crate) fn follower(
+        gateway: &Arc<Gateway>,
+        (caller, access): (&Arc<Caller>, &Access),
+        client_ip: &str,
+        view: &View,
+    ) -> Self {
+        Self {
+            gateway: Arc::clone(gateway),
+            caller: Arc::clone(caller),
+            access: access.clone(),
+            method: SUBSCRIBE,
+            client_ip: client_ip.to_owned(),
+            view: view.clone(),
+        }
+    }
+
     pub(crate) fn of(gateway: &Arc<Gateway>, post: &Post, method: &'static str) -> Self {
         Self {
             gateway: Arc::clone(gateway),
