@@ -326,36 +326,32 @@ impl AdmittedCall {
             source: self.tool.tool.source().unwrap_or_default().to_owned(),
             scope: scope.unwrap_or_default(),
         };
-        let facts = pb::ResultFacts {
-            status: pb::OutcomeStatus::Ok.into(),
-            stages: self.stopwatch.into_stages(),
-            ..pb::ResultFacts::default()
+        let waits = pb::InputRequired {
+            connect: Some(connect),
+            ..pb::InputRequired::default()
         };
-        Ended {
-            end: End::Waits(pb::InputRequired {
-                connect: Some(connect),
-                facts: Some(facts),
-                ..pb::InputRequired::default()
-            }),
-            ran: Ran::No,
-        }
+        self.waiting(waits, Ran::No)
     }
 
     /// The leg is over; the call goes on with the client's answers.
     fn wait(self, waits: Waits) -> Ended {
-        let facts = pb::ResultFacts {
+        let waits = pb::InputRequired {
+            input_requests_json: waits.requests.into(),
+            state: waits.state,
+            ..pb::InputRequired::default()
+        };
+        self.waiting(waits, Ran::Perhaps)
+    }
+
+    fn waiting(self, mut waits: pb::InputRequired, ran: Ran) -> Ended {
+        waits.facts = Some(pb::ResultFacts {
             status: pb::OutcomeStatus::Ok.into(),
             stages: self.stopwatch.into_stages(),
             ..pb::ResultFacts::default()
-        };
+        });
         Ended {
-            end: End::Waits(pb::InputRequired {
-                input_requests_json: waits.requests.into(),
-                state: waits.state,
-                facts: Some(facts),
-                connect: None,
-            }),
-            ran: Ran::Perhaps,
+            end: End::Waits(waits),
+            ran,
         }
     }
 

@@ -6,11 +6,9 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use wardgate_bench::{Client, Load, Pace, Settings, Tool};
 
+use super::TOKEN;
 use crate::Failure;
 use crate::cli::{Bench, Call, Caller};
-
-/// Never an argument: every process of the machine can read those.
-const TOKEN: &str = "WARDGATE_TOKEN";
 
 /// Prints the result; a failure is the exit code.
 pub(crate) async fn call(arguments: Call) -> Result<(), Failure> {

@@ -20,3 +20,6 @@ pub(crate) mod token;
 pub(crate) mod tools;
 pub(crate) mod up;
 pub(crate) mod validate;
+
+/// Where a caller's token is found. Never an argument: every process of the machine can read those.
+const TOKEN: &str = "WARDGATE_TOKEN";

@@ -4,12 +4,10 @@
 use wardgate_stdio::{Settings, TokenSource};
 use wardgate_telemetry::Config;
 
+use super::TOKEN;
 use crate::Failure;
 use crate::cli::Stdio;
 use crate::shutdown;
-
-/// Never an argument: every process of the machine can read those.
-const TOKEN: &str = "WARDGATE_TOKEN";
 
 pub(crate) async fn run(arguments: Stdio) -> Result<(), Failure> {
     let _telemetry = wardgate_telemetry::init(&Config::default(), "stdio")?;
