@@ -5,20 +5,19 @@ use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use futures::{FutureExt, TryFutureExt};
-use http::{HeaderMap, HeaderValue, Request, Response};
+use http::{Request, Response};
 use tonic::body::Body;
 use tonic::server::NamedService;
 use tower::Service;
 use tracing::Instrument;
-use wardgate_proto::common::v1::ErrorReason;
 use wardgate_telemetry::trace_context;
 
 use crate::access::{self, Trust};
+use crate::deadline;
 use crate::in_flight::InFlight;
-use crate::status::{internal, with_reason};
+use crate::status::internal;
 
 /// A generated server in its surroundings.
 #[derive(Debug, Clone)]
@@ -72,14 +71,14 @@ where
         let span = tracing::debug_span!("rpc", rpc.method = request.uri().path());
         trace_context::adopt(&span, request.headers());
         // 4. The deadline, because tonic enforces it only on a socket.
-        let deadline = deadline(request.headers());
+        let limit = deadline::of(request.headers());
         // 5. A panic becomes an answer: it must not take the caller in the same process with it.
         let answer = AssertUnwindSafe(self.server.call(request)).catch_unwind();
         let within = async move {
-            let caught = match deadline {
-                Some(limit) => match tokio::time::timeout(limit, answer).await {
-                    Ok(caught) => caught,
-                    Err(_) => return Ok(late().into_http()),
+            let caught = match limit {
+                Some(limit) => match deadline::within(limit, answer).await {
+                    Some(caught) => caught,
+                    None => return Ok(deadline::late().into_http()),
                 },
                 None => answer.await,
             };
@@ -93,83 +92,5 @@ where
                 .map_ok(|response| call.until_sent(response))
                 .instrument(span),
         )
-    }
-}
-
-pub(crate) fn late() -> tonic::Status {
-    with_reason(
-        ErrorReason::DeadlineExceeded,
-        "the deadline of the call passed",
-    )
-}
-
-/// The time left by `grpc-timeout`: at most eight digits and a unit (gRPC over HTTP/2, "Requests").
-pub(crate) fn deadline(headers: &HeaderMap) -> Option<Duration> {
-    let text = headers.get("grpc-timeout")?.to_str().ok()?;
-    let unit = text.chars().last()?;
-    let digits = &text[..text.len() - unit.len_utf8()];
-    if digits.is_empty() || digits.len() > 8 || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
-        return None;
-    }
-    let amount: u64 = digits.parse().ok()?;
-    Some(match unit {
-        'H' => Duration::from_secs(amount * 3_600),
-        'M' => Duration::from_secs(amount * 60),
-        'S' => Duration::from_secs(amount),
-        'm' => Duration::from_millis(amount),
-        'u' => Duration::from_micros(amount),
-        'n' => Duration::from_nanos(amount),
-        _ => return None,
-    })
-}
-
-/// `left` as `grpc-timeout` has it.
-pub(crate) fn timeout(left: Duration) -> HeaderValue {
-    const DIGITS: u128 = 100_000_000;
-    let units = [(left.as_micros(), 'u'), (left.as_millis(), 'm')];
-    let fits = units.into_iter().find(|(amount, _)| *amount < DIGITS);
-    let (amount, unit) = fits.unwrap_or((u128::from(left.as_secs()).min(DIGITS - 1), 'S'));
-    // Digits and a letter always are a header's value.
-    HeaderValue::try_from(format!("{amount}{unit}")).unwrap_or(HeaderValue::from_static("0u"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_timeout_header_is_read_as_grpc_writes_it() {
-        let read = |text: &str| {
-            let mut headers = HeaderMap::new();
-            headers.insert("grpc-timeout", text.parse().unwrap());
-            deadline(&headers)
-        };
-        assert_eq!(read("250m"), Some(Duration::from_millis(250)));
-        assert_eq!(read("3S"), Some(Duration::from_secs(3)));
-        assert_eq!(
-            read("99999999H"),
-            Some(Duration::from_secs(99_999_999 * 3_600))
-        );
-        for bad in ["", "S", "123456789S", "-1S", "1x", "1.5S"] {
-            assert_eq!(read(bad), None, "{bad:?}");
-        }
-    }
-
-    #[test]
-    fn the_time_that_is_left_survives_the_header() {
-        for left in [
-            Duration::ZERO,
-            Duration::from_micros(1),
-            Duration::from_micros(99_999_999),
-            Duration::from_millis(99_999_999),
-            Duration::from_secs(99_999_999),
-        ] {
-            let headers = HeaderMap::from_iter([(
-                http::HeaderName::from_static("grpc-timeout"),
-                timeout(left),
-            )]);
-            assert_eq!(deadline(&headers), Some(left));
-        }
-        assert_eq!(timeout(Duration::MAX), "99999999S");
     }
 }

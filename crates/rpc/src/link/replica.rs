@@ -33,6 +33,8 @@ struct State {
 
 #[derive(Debug)]
 enum Connection {
+    /// The first is being made.
+    New,
     /// There is none, and why the last attempt failed.
     Away(String),
     /// It ended just now, and the next one is being made.
@@ -49,12 +51,21 @@ pub(super) enum Standing {
     Ready,
     /// Ready by its own word, but it only fails.
     Ejected,
+    /// See [`Connection::New`].
+    New,
     /// See [`Connection::Unready`].
     Unready(String),
     /// See [`Connection::Lost`].
     Reconnecting,
     /// See [`Connection::Away`].
     Away(String),
+}
+
+impl Standing {
+    /// Whether it could take a call, for want of a better one.
+    pub(super) fn is_connected(&self) -> bool {
+        matches!(self, Self::Ready | Self::Ejected | Self::Unready(_))
+    }
 }
 
 /// What happens to replicas that others have to hear of.
@@ -67,12 +78,12 @@ pub(super) struct Bell {
 }
 
 impl Replica {
-    pub(super) fn new(address: SocketAddr, name: &str) -> Arc<Self> {
+    pub(super) fn new(address: SocketAddr) -> Arc<Self> {
         Arc::new(Self {
             address,
             in_flight: AtomicUsize::new(0),
             state: Mutex::new(State {
-                connection: Connection::Away(format!("not connected to {name} yet")),
+                connection: Connection::New,
                 ejection: Ejection::default(),
             }),
         })
@@ -128,6 +139,7 @@ impl Replica {
             Connection::Ready(_) if state.ejection.is_ejected() => Standing::Ejected,
             Connection::Ready(_) => Standing::Ready,
             Connection::Unready(_, why) => Standing::Unready(why.clone()),
+            Connection::New => Standing::New,
             Connection::Lost => Standing::Reconnecting,
             Connection::Away(why) => Standing::Away(why.clone()),
         }
@@ -140,7 +152,7 @@ impl Replica {
         let usable = match state.connection {
             Connection::Ready(_) => last_resort || !state.ejection.is_ejected(),
             Connection::Unready(..) => last_resort,
-            Connection::Lost | Connection::Away(_) => false,
+            Connection::New | Connection::Lost | Connection::Away(_) => false,
         };
         usable.then(|| self.in_flight.load(Ordering::Relaxed))
     }

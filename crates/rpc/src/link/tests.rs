@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use futures::stream::BoxStream;
 use tokio::runtime::Runtime;
+use tokio::sync::Notify;
 use tokio::time::Instant;
 use tonic::{Code, Status};
 use wardgate_proto::common::v1::ErrorReason;
@@ -27,6 +28,8 @@ struct Behaviour {
     refusal: Mutex<Option<Status>>,
     /// Takes so long.
     pause: Mutex<Duration>,
+    /// Makes the watch tell something.
+    tell: Notify,
     /// `grpc-timeout` of the last call.
     timeout: Mutex<Option<String>>,
 }
@@ -77,7 +80,12 @@ impl PolicyService for Replying {
         &self,
         _: tonic::Request<pb::WatchVersionRequest>,
     ) -> Result<tonic::Response<Self::WatchVersionStream>, Status> {
-        Ok(tonic::Response::new(Box::pin(futures::stream::pending())))
+        let behaviour = Arc::clone(&self.0);
+        let told = futures::stream::unfold(behaviour, |behaviour| async {
+            behaviour.tell.notified().await;
+            Some((Ok(pb::WatchVersionResponse::default()), behaviour))
+        });
+        Ok(tonic::Response::new(Box::pin(told)))
     }
 }
 
@@ -465,4 +473,42 @@ async fn a_watch_is_no_load() {
     for (replica, before) in replicas.iter().zip(before) {
         assert_eq!(replica.calls() - before, 20);
     }
+}
+
+#[tokio::test]
+async fn a_replica_that_never_answers_is_left_alone() {
+    let replicas = vec![Running::start(), Running::start()];
+    let mut neighbour = Names::of(&replicas).link();
+    ready(&mut neighbour).await;
+    all_in_use(&neighbour.link, &replicas).await;
+    *replicas[0].behaviour.pause.lock().unwrap() = Duration::from_secs(600);
+    until(
+        "calls end at their deadline until it is ejected",
+        async || {
+            let calls = (0..8).map(|_| call_within(&neighbour.link, Duration::from_millis(100)));
+            let ended = futures::future::join_all(calls).await;
+            ended.iter().all(Result::is_ok)
+        },
+    )
+    .await;
+    for _ in 0..20 {
+        call(&neighbour.link).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_stream_stays_with_its_replica_when_that_leaves_the_name() {
+    let mut replicas = vec![Running::start()];
+    let names = Names::of(&replicas);
+    let mut neighbour = names.link();
+    ready(&mut neighbour).await;
+    let mut client = PolicyServiceClient::new(neighbour.link.clone());
+    let versions = client.watch_version(pb::WatchVersionRequest {}).await;
+    let mut versions = versions.unwrap().into_inner();
+    let first = replicas.remove(0);
+    replicas.push(Running::start());
+    names.set(&replicas);
+    all_in_use(&neighbour.link, &replicas).await;
+    first.behaviour.tell.notify_one();
+    assert!(versions.message().await.unwrap().is_some());
 }
