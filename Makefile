@@ -17,6 +17,10 @@ bench: ## Measure what a call costs: the tool-runner itself by stage, then direc
 	$(CARGO) bench --locked --package wardgate-tool-runner --bench call
 	$(CARGO) test --locked --release --package wardgate --test journeys cost:: -- --ignored --nocapture
 
+.PHONY: load
+load: ## Put every service under load, alone by ghz and together; QUICK=1 only tries that it works
+	deploy/load/run $(if $(QUICK),--quick)
+
 lint: ## Formatting and lints, as the tests check them
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --locked --workspace --all-targets -- --deny warnings
