@@ -5,13 +5,17 @@ CARGO ?= cargo
 .PHONY: help run test bench lint format release clean
 
 help: ## Show what can be made
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: ## Build, start everything with the hospital demo, print URLs, tokens and a first call
 	$(CARGO) run --locked --bin wardgate -- up $(ARGS)
 
 test: ## Install what the tests need, then run them all
 	tests/run
+
+.PHONY: test-k8s
+test-k8s: ## Install and upgrade the chart in a real API server, which is built once (half an hour)
+	tests/k8s/run
 
 bench: ## Measure what a call costs: the tool-runner itself by stage, then direct, by an upstream's route and on /mcp
 	$(CARGO) bench --locked --package wardgate-tool-runner --bench call
