@@ -13,6 +13,11 @@ run: ## Build, start everything with the hospital demo, print URLs, tokens and a
 test: ## Install what the tests need, then run them all
 	tests/run
 
+.PHONY: test-chaos
+test-chaos: ## Run the chart's pods under load, restart, kill, part and upgrade them, and check the record (root, an hour)
+	$(CARGO) build --locked --bin wardgate
+	tests/cluster/run target/debug/wardgate $(JOURNEYS)
+
 bench: ## Measure what a call costs: the tool-runner itself by stage, then direct, by an upstream's route and on /mcp
 	$(CARGO) bench --locked --package wardgate-tool-runner --bench call
 	$(CARGO) test --locked --release --package wardgate --test journeys cost:: -- --ignored --nocapture

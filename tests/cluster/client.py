@@ -5,6 +5,7 @@
     plain    writes, without a key        sent once: who tries again would write twice
 """
 
+import hashlib
 import http.client
 import json
 import threading
@@ -18,6 +19,7 @@ VERSION = "2026-07-28"
 HANGS = 20.0
 PACE = 0.02
 
+DECODER = json.JSONDecoder()
 READ, KEYED, PLAIN = "read", "keyed", "plain"
 
 
@@ -44,6 +46,8 @@ class Attempt:
     call_id: str = ""
     sequence: int = -1
     leaf: str = ""
+    # SHA-256 of what was given.
+    digest: bytes = b""
 
 
 class Caller(threading.Thread):
@@ -65,7 +69,7 @@ class Caller(threading.Thread):
         attempts = [self.attempt(kind, marker)]
         while len(attempts) < self.load.tries[kind] and not self.load.abandoned.is_set():
             last = attempts[-1]
-            if last.outcome == "acked" or "is not known" in last.why:
+            if last.outcome == "acked" or "how it ended is not known" in last.why:
                 break
             if last.outcome != "closed":
                 if not self.load.insists:
@@ -115,10 +119,21 @@ class Caller(threading.Thread):
             self.connection = None
 
 
+def member(text, key, begin=0):
+    """A member as it was written, and where it ends."""
+    at = text.find(f'"{key}":', begin)
+    if at < 0:
+        return "", begin
+    at += len(key) + 3
+    end = DECODER.raw_decode(text, at)[1]
+    return text[at:end], end
+
+
 def read(made, body):
     """What the answer says, if it is one to this very call."""
     try:
-        answer = json.loads(body)
+        text = body.decode()
+        answer = json.loads(text)
         assert answer["jsonrpc"] == "2.0" and answer["id"] == made.marker
         if "error" in answer:
             made.why = f"{int(answer['error']['code'])} {answer['error']['message']}"
@@ -128,6 +143,9 @@ def read(made, body):
         receipt = result["_meta"]["dev.wardgate/receipt"]
         made.call_id = result["_meta"]["dev.wardgate/callId"]
         made.sequence, made.leaf = receipt["sequence"], receipt["leafHash"]
+        content, end = member(text, "content")
+        structured, _ = member(text, "structuredContent", end)
+        made.digest = hashlib.sha256((content + structured).encode()).digest()
         made.outcome = "acked"
         if result.get("isError"):
             made.outcome, made.why = "told", result["content"][0]["text"]

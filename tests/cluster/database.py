@@ -4,7 +4,6 @@ import os
 import shutil
 import signal
 import subprocess
-import tempfile
 import time
 from pathlib import Path
 
@@ -20,9 +19,9 @@ class Database:
 
     def __init__(self, name, slow_disk=None):
         self.name, self.network = name, Namespace()
-        self.directory = Path(tempfile.mkdtemp(dir="/tmp", prefix=f"{name}-"))
+        self.directory = Path(os.environ["SCRATCH"]) / name
         self.disk = self.directory / "disk"
-        self.disk.mkdir()
+        self.disk.mkdir(parents=True)
         self.environment = dict(os.environ)
         if slow_disk:
             sh("mount", "-t", "tmpfs", "-o", f"size={DISK}", "tmpfs", self.disk)
@@ -93,4 +92,3 @@ class Database:
     def close(self):
         if pid := self.pid():
             os.kill(pid, signal.SIGQUIT)
-        shutil.rmtree(self.directory, ignore_errors=True)

@@ -48,7 +48,7 @@ class Record:
         if said["event"] == "outcome":
             if call in self.outcomes:
                 self.faults.append(f"two outcomes of call {call}")
-            self.outcomes[call] = (sequence, leaf, said["status"])
+            self.outcomes[call] = (sequence, leaf, said["status"], said.get("result_hmac"))
             self.open.pop(call, None)
 
     def check_unchanged(self, known):
@@ -59,9 +59,17 @@ class Record:
             if found != hashlib.md5("".join(self.leaves).encode()).hexdigest():
                 self.faults.append(f"the first {known} records have changed")
 
-    def mac(self, text):
-        """What the record has for arguments."""
-        return hmac.new(self.mac_key, hashlib.sha256(text.encode()).digest(), "sha256").hexdigest()
+    def mac(self, digest):
+        """What the record has for arguments and results."""
+        return hmac.new(self.mac_key, digest, "sha256").hexdigest()
+
+    def has(self, attempt):
+        """Whether an answer is on record as it was given."""
+        sequence, leaf, status, result = self.outcomes.get(attempt.call_id, (None, None, None, None))
+        if (sequence, leaf) != (attempt.sequence, attempt.leaf):
+            return False
+        # A failure's words are made for the client's version.
+        return status != "ok" if attempt.outcome == "told" else (status, result) == ("ok", self.mac(attempt.digest))
 
 
 @dataclass
@@ -83,11 +91,8 @@ def sums(calls, record, effects):
     found = Sums(others=list(record.faults))
     written = Counter(effects)
     for attempt in (attempt for call in calls for attempt in call):
-        if attempt.outcome in ("acked", "told"):
-            sequence, leaf, status = record.outcomes.get(attempt.call_id, (None, None, None))
-            agrees = (status == "ok") == (attempt.outcome == "acked")
-            if (sequence, leaf) != (attempt.sequence, attempt.leaf) or not agrees:
-                found.unrecorded.append(attempt)
+        if attempt.outcome in ("acked", "told") and not record.has(attempt):
+            found.unrecorded.append(attempt)
         if attempt.outcome in ("hung", "malformed"):
             found.unanswered.append(attempt)
     for call in calls:
@@ -96,7 +101,8 @@ def sums(calls, record, effects):
             found.others.append(f"acknowledged and not written: {last}")
     # A marker is that of one call, which may run once: a keyed one however often it was sent, a plain one was sent once.
     found.doubled = [marker for marker, times in written.items() if times > 1]
-    found.unintended = [marker for marker in written if record.mac(arguments(marker)) not in record.intents]
+    intended = {marker: record.mac(hashlib.sha256(arguments(marker).encode()).digest()) for marker in written}
+    found.unintended = [marker for marker, mac in intended.items() if mac not in record.intents]
     found.others += [f"intent {sequence} of {call} has no outcome" for call, sequence in record.open.items()]
     return found
 
