@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures::{FutureExt, TryFutureExt};
-use http::{HeaderMap, Request, Response};
+use http::{HeaderMap, HeaderValue, Request, Response};
 use tonic::body::Body;
 use tonic::server::NamedService;
 use tower::Service;
@@ -96,7 +96,7 @@ where
     }
 }
 
-fn late() -> tonic::Status {
+pub(crate) fn late() -> tonic::Status {
     with_reason(
         ErrorReason::DeadlineExceeded,
         "the deadline of the call passed",
@@ -104,7 +104,7 @@ fn late() -> tonic::Status {
 }
 
 /// The time left by `grpc-timeout`: at most eight digits and a unit (gRPC over HTTP/2, "Requests").
-fn deadline(headers: &HeaderMap) -> Option<Duration> {
+pub(crate) fn deadline(headers: &HeaderMap) -> Option<Duration> {
     let text = headers.get("grpc-timeout")?.to_str().ok()?;
     let unit = text.chars().last()?;
     let digits = &text[..text.len() - unit.len_utf8()];
@@ -121,6 +121,16 @@ fn deadline(headers: &HeaderMap) -> Option<Duration> {
         'n' => Duration::from_nanos(amount),
         _ => return None,
     })
+}
+
+/// `left` as `grpc-timeout` has it.
+pub(crate) fn timeout(left: Duration) -> HeaderValue {
+    const DIGITS: u128 = 100_000_000;
+    let units = [(left.as_micros(), 'u'), (left.as_millis(), 'm')];
+    let fits = units.into_iter().find(|(amount, _)| *amount < DIGITS);
+    let (amount, unit) = fits.unwrap_or((u128::from(left.as_secs()).min(DIGITS - 1), 'S'));
+    // Digits and a letter always are a header's value.
+    HeaderValue::try_from(format!("{amount}{unit}")).unwrap_or(HeaderValue::from_static("0u"))
 }
 
 #[cfg(test)]
@@ -143,5 +153,23 @@ mod tests {
         for bad in ["", "S", "123456789S", "-1S", "1x", "1.5S"] {
             assert_eq!(read(bad), None, "{bad:?}");
         }
+    }
+
+    #[test]
+    fn the_time_that_is_left_survives_the_header() {
+        for left in [
+            Duration::ZERO,
+            Duration::from_micros(1),
+            Duration::from_micros(99_999_999),
+            Duration::from_millis(99_999_999),
+            Duration::from_secs(99_999_999),
+        ] {
+            let headers = HeaderMap::from_iter([(
+                http::HeaderName::from_static("grpc-timeout"),
+                timeout(left),
+            )]);
+            assert_eq!(deadline(&headers), Some(left));
+        }
+        assert_eq!(timeout(Duration::MAX), "99999999S");
     }
 }
