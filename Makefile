@@ -17,6 +17,11 @@ test: ## Install what the tests need, then run them all
 test-k8s: ## Install and upgrade the chart in a real API server, which is built once (half an hour)
 	tests/k8s/run
 
+.PHONY: test-chaos
+test-chaos: ## Run the chart's pods under load, restart, kill, part and upgrade them, and check the record (root, an hour)
+	$(CARGO) build --locked --bin wardgate
+	tests/cluster/run target/debug/wardgate $(JOURNEYS)
+
 bench: ## Measure what a call costs: the tool-runner itself by stage, then direct, by an upstream's route and on /mcp
 	$(CARGO) bench --locked --package wardgate-tool-runner --bench call
 	$(CARGO) test --locked --release --package wardgate --test journeys cost:: -- --ignored --nocapture
