@@ -17,6 +17,7 @@ use wardgate_proto::policy::v1::policy_service_server::{PolicyService, PolicySer
 
 use super::*;
 use crate::server::{Bound, ListenConfig};
+use crate::shutdown::Shutdown;
 
 const NAME: &str = "wardgate.policy.v1.PolicyService";
 
@@ -123,7 +124,8 @@ impl Running {
         runtime.spawn(async move {
             let server = Bound::bind(&config).await.unwrap();
             bound.send(server.address().unwrap()).unwrap();
-            server.serve(service, std::future::pending()).await.unwrap();
+            let never = Shutdown::when(std::future::pending());
+            server.serve(service, never).await.unwrap();
         });
         Self {
             address: ready.recv().unwrap(),
