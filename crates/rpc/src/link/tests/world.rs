@@ -26,6 +26,7 @@ use crate::access::Peer;
 use crate::aging::Aging;
 use crate::readiness::{Readiness, Service};
 use crate::server::{Bound, ListenConfig};
+use crate::shutdown::Shutdown;
 
 /// Any port.
 const ANY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
@@ -190,7 +191,7 @@ impl Running {
             let mut server = Bound::bind(&config).await.unwrap();
             server.aging = aging.unwrap_or(server.aging);
             bound.send(server.address().unwrap()).unwrap();
-            let end = async { drop(ending.await) };
+            let end = Shutdown::when(async { drop(ending.await) });
             server.serve(service, end).await.unwrap();
         });
         Self {
