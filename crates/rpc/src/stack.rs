@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures::FutureExt;
-use http::{HeaderMap, Request, Response};
+use http::{HeaderMap, HeaderValue, Request, Response, Uri};
 use tonic::body::Body;
 use tonic::server::NamedService;
 use tower::Service;
@@ -85,10 +85,9 @@ where
         trace_context::adopt(&span, request.headers());
         // 4. The deadline, because tonic enforces it only on a socket.
         let deadline = deadline(request.headers());
-        // 5. The limit: what is more than can be done is turned away before anything was done for it. Operators are not,
-        //    and nothing else is done under it: a call that waits holds only its place in the queue.
-        let limiter = self.limiter.clone().filter(|_| is_limited(&request));
-        let limiter = limiter.map(|limiter| (limiter, request.uri().path().to_owned()));
+        // 5. The limit: what is more than can be done is turned away before anything was done for it.
+        let limiter = self.limiter.as_ref().filter(|_| is_limited(request.uri()));
+        let limiter = limiter.map(|limiter| (limiter.clone(), request.uri().path().to_owned()));
         // 6. A panic becomes an answer: it must not take the caller in the same process with it.
         let next = self.server.clone();
         let mut server = std::mem::replace(&mut self.server, next);
@@ -121,11 +120,11 @@ where
 }
 
 /// Streams that last as long as their client hold no place, and nobody who mends something is turned away.
-fn is_limited(request: &Request<Body>) -> bool {
-    !in_flight::is_watch(request.uri()) && !access::is_operator(request)
+fn is_limited(uri: &Uri) -> bool {
+    !in_flight::is_watch(uri) && !access::is_for_operators(uri.path())
 }
 
-fn late() -> tonic::Status {
+pub(crate) fn late() -> tonic::Status {
     with_reason(
         ErrorReason::DeadlineExceeded,
         "the deadline of the call passed",
@@ -133,7 +132,7 @@ fn late() -> tonic::Status {
 }
 
 /// The time left by `grpc-timeout`: at most eight digits and a unit (gRPC over HTTP/2, "Requests").
-fn deadline(headers: &HeaderMap) -> Option<Duration> {
+pub(crate) fn deadline(headers: &HeaderMap) -> Option<Duration> {
     let text = headers.get("grpc-timeout")?.to_str().ok()?;
     let unit = text.chars().last()?;
     let digits = &text[..text.len() - unit.len_utf8()];
@@ -150,6 +149,16 @@ fn deadline(headers: &HeaderMap) -> Option<Duration> {
         'n' => Duration::from_nanos(amount),
         _ => return None,
     })
+}
+
+/// `left` as `grpc-timeout` has it.
+pub(crate) fn timeout(left: Duration) -> HeaderValue {
+    const DIGITS: u128 = 100_000_000;
+    let units = [(left.as_micros(), 'u'), (left.as_millis(), 'm')];
+    let fits = units.into_iter().find(|(amount, _)| *amount < DIGITS);
+    let (amount, unit) = fits.unwrap_or((u128::from(left.as_secs()).min(DIGITS - 1), 'S'));
+    // Digits and a letter always are a header's value.
+    HeaderValue::try_from(format!("{amount}{unit}")).unwrap_or(HeaderValue::from_static("0u"))
 }
 
 #[cfg(test)]
@@ -172,5 +181,23 @@ mod tests {
         for bad in ["", "S", "123456789S", "-1S", "1x", "1.5S"] {
             assert_eq!(read(bad), None, "{bad:?}");
         }
+    }
+
+    #[test]
+    fn the_time_that_is_left_survives_the_header() {
+        for left in [
+            Duration::ZERO,
+            Duration::from_micros(1),
+            Duration::from_micros(99_999_999),
+            Duration::from_millis(99_999_999),
+            Duration::from_secs(99_999_999),
+        ] {
+            let headers = HeaderMap::from_iter([(
+                http::HeaderName::from_static("grpc-timeout"),
+                timeout(left),
+            )]);
+            assert_eq!(deadline(&headers), Some(left));
+        }
+        assert_eq!(timeout(Duration::MAX), "99999999S");
     }
 }

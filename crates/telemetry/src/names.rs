@@ -165,3 +165,11 @@ pub const AGENT_TURNS: &str = "wardgate_agent_turns_total";
 pub const AGENT_REFUSED_CALLS: &str = "wardgate_agent_refused_calls_total";
 /// Counter: changed files of assistants by `outcome`, swapped or refused.
 pub const AGENT_RELOADS: &str = "wardgate_assistant_reloads_total";
+
+// === links between services ===
+
+/// Gauge: replicas of a `neighbour` by `state`: ready, ejected, unready or connecting.
+pub const LINK_ENDPOINTS: &str = "wardgate_link_endpoints";
+/// Counter: calls of a `neighbour` that failed and were fit to be made again, by `outcome`: unsent (no server had seen it,
+/// made again), made, `over_budget` or `pushed_back`.
+pub const LINK_RETRIES: &str = "wardgate_link_retries_total";

@@ -7,6 +7,7 @@ mod interaction;
 mod memory;
 mod policy;
 mod relay;
+pub(crate) mod repeat;
 mod tool_runner;
 
 use std::time::{Duration, Instant};
