@@ -16,6 +16,12 @@ use tonic::body::Body;
 #[derive(Debug, Clone, Copy)]
 pub struct Endless;
 
+/// Whether the method at `path` gives a stream that lasts as long as its client.
+pub(crate) fn lasts(path: &str) -> bool {
+    let method = path.rsplit('/').next().unwrap_or_default();
+    method.starts_with("Watch")
+}
+
 /// Counts calls; cheap to clone.
 #[derive(Debug, Clone)]
 pub(crate) struct InFlight(watch::Sender<usize>);
@@ -31,8 +37,7 @@ impl InFlight {
 
     /// Counts a call of the method at `uri`, unless it is a watch.
     pub(crate) fn begin(&self, uri: &Uri) -> Call {
-        let method = uri.path().rsplit('/').next().unwrap_or_default();
-        if method.starts_with("Watch") {
+        if lasts(uri.path()) {
             return Call(None);
         }
         self.0.send_modify(|count| *count += 1);

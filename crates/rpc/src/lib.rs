@@ -3,7 +3,7 @@
 //! ```text
 //!                       ┌──────────── stack ─────────────┐
 //!  link::local ────────▶│ access · count · span ·        │──▶ generated server
-//!  link::connect ─mTLS─▶│ deadline · catch panic         │
+//!  link::connect ─mTLS─▶│ measure · deadline · no panic  │
 //!  operator ───socket──▶└────────────────────────────────┘
 //! ```
 //!
@@ -21,6 +21,7 @@ mod access;
 mod health;
 mod in_flight;
 mod readiness;
+mod red;
 mod stack;
 mod status;
 

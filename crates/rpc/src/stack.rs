@@ -18,6 +18,7 @@ use wardgate_telemetry::trace_context;
 
 use crate::access::{self, Trust};
 use crate::in_flight::InFlight;
+use crate::red::Measured;
 use crate::status::{internal, with_reason};
 
 /// A generated server in its surroundings.
@@ -63,17 +64,20 @@ where
     /// The ordered list.
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         // 1. Access first: a peer that may not call learns nothing, and costs nothing.
-        if let Err(refusal) = access::check(&request, self.trust) {
-            return Box::pin(async move { Ok(refusal.into_http()) });
-        }
+        let method = match access::check(&request, self.trust) {
+            Ok(method) => method,
+            Err(refusal) => return Box::pin(async move { Ok(refusal.into_http()) }),
+        };
         // 2. The count: a server that is told to stop finishes what it has begun.
         let call = self.in_flight.begin(request.uri());
         // 3. The span joins the caller's trace, and covers all that follows.
-        let span = tracing::debug_span!("rpc", rpc.method = request.uri().path());
+        let span = tracing::debug_span!("rpc", rpc.method = method.trim_start_matches('/'));
         trace_context::adopt(&span, request.headers());
-        // 4. The deadline, because tonic enforces it only on a socket.
+        // 4. The measure within the span, so that an exemplar leads to it; all that is refused below counts as well.
+        let measured = Measured::begin(method, &span);
+        // 5. The deadline, because tonic enforces it only on a socket.
         let deadline = deadline(request.headers());
-        // 5. A panic becomes an answer: it must not take the caller in the same process with it.
+        // 6. A panic becomes an answer: it must not take the caller in the same process with it.
         let answer = AssertUnwindSafe(self.server.call(request)).catch_unwind();
         let within = async move {
             let caught = match deadline {
@@ -90,7 +94,7 @@ where
         };
         Box::pin(
             within
-                .map_ok(|response| call.until_sent(response))
+                .map_ok(|response| call.until_sent(measured.until_sent(response)))
                 .instrument(span),
         )
     }

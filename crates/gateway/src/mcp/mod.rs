@@ -17,10 +17,11 @@ mod scan;
 mod version;
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use axum::http::HeaderMap;
 use bytes::Bytes;
-use metrics::counter;
+use metrics::{counter, histogram};
 use serde_json::value::RawValue;
 use wardgate_domain::{Caller, Digest, MemoryMethod};
 use wardgate_edge::CallerToken;
@@ -265,6 +266,24 @@ async fn dispatch(
         }
     };
     counter!(names::MCP_REQUESTS, "method" => method.to_owned()).increment(1);
+    let started = Instant::now();
+    let answer = by_method(gateway, post, request, version).await;
+    let outcome = if answer.is_ok() {
+        "answered"
+    } else {
+        "refused"
+    };
+    histogram!(names::MCP_SECONDS, "method" => method.to_owned(), "outcome" => outcome)
+        .record(started.elapsed());
+    answer
+}
+
+async fn by_method(
+    gateway: &Arc<Gateway>,
+    post: &Post,
+    request: &Request<'_>,
+    version: Version,
+) -> Result<Answer, RpcError> {
     post.access.ask(gateway, &request.method)?;
     match &*request.method {
         "tools/call" => {
