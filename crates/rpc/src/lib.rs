@@ -3,7 +3,8 @@
 //! ```text
 //!                       ┌──────────── stack ─────────────┐
 //!  link::local ────────▶│ access · count · span ·        │──▶ generated server
-//!  link::connect ─mTLS─▶│ measure · deadline · no panic  │
+//!  link::connect ─mTLS─▶│ measure · deadline · limit ·   │
+//!                       │ catch panic                    │
 //!  operator ───socket──▶└────────────────────────────────┘
 //! ```
 //!
@@ -18,10 +19,12 @@ pub mod probes;
 pub mod server;
 
 mod access;
+mod deadline;
 mod health;
 mod in_flight;
 mod readiness;
 mod red;
+mod shutdown;
 mod stack;
 mod status;
 
@@ -29,4 +32,5 @@ pub use access::Peer;
 pub use in_flight::Endless;
 pub use link::{Link, Neighbour};
 pub use readiness::{Readiness, Service};
+pub use shutdown::{Drain, Shutdown};
 pub use status::{ServiceError, invalid, reason_of, status};

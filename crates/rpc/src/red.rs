@@ -7,14 +7,14 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Instant;
 
-use http::{HeaderMap, Response};
+use http::{HeaderMap, Request, Response};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use tonic::Code;
 use tonic::body::Body;
 use tracing::Span;
 use wardgate_telemetry::names;
 
-use crate::in_flight::{Endless, lasts};
+use crate::in_flight::{self, Endless};
 
 /// One call, measured when dropped.
 #[derive(Debug)]
@@ -22,7 +22,6 @@ pub(crate) struct Measured(Option<Call>);
 
 #[derive(Debug)]
 struct Call {
-    /// From the access table, so that nobody makes names up.
     method: &'static str,
     started: Instant,
     /// An exemplar leads to it.
@@ -32,8 +31,9 @@ struct Call {
 }
 
 impl Measured {
-    pub(crate) fn begin(method: &'static str, span: &Span) -> Self {
-        Self((!lasts(method)).then(|| Call {
+    /// `method` is the name of what `request` calls in the access table, so that nobody makes names up.
+    pub(crate) fn begin<B>(request: &Request<B>, method: &'static str, span: &Span) -> Self {
+        Self((!in_flight::is_watch(request.uri())).then(|| Call {
             method: method.trim_start_matches('/'),
             started: Instant::now(),
             span: span.clone(),
@@ -164,6 +164,11 @@ mod tests {
         Response::new(Body::new(StreamBody::new(frames)))
     }
 
+    fn begin(method: &'static str) -> Measured {
+        let request = Request::builder().uri(method).body(()).unwrap();
+        Measured::begin(&request, method, &Span::none())
+    }
+
     /// The counts by code after `calls`.
     fn counted(calls: impl AsyncFnOnce()) -> Vec<String> {
         let recorder = PrometheusBuilder::new().build_recorder();
@@ -182,17 +187,16 @@ mod tests {
 
     #[test]
     fn a_call_counts_under_the_code_that_ends_it() {
-        let begin = || Measured::begin(METHOD, &Span::none());
         let counts = counted(async || {
             for code in ["0", "0", "5"] {
-                let response = begin().until_sent(answer(code));
+                let response = begin(METHOD).until_sent(answer(code));
                 response.into_body().collect().await.unwrap();
             }
             let refused = tonic::Status::unavailable("later").into_http();
-            assert_eq!(begin().until_sent(refused).status(), StatusCode::OK);
+            assert_eq!(begin(METHOD).until_sent(refused).status(), StatusCode::OK);
             // Nobody waits for the rest, or for anything.
-            drop(begin().until_sent(answer("0")));
-            drop(begin());
+            drop(begin(METHOD).until_sent(answer("0")));
+            drop(begin(METHOD));
         });
         let line = |code: &str, count: u32| {
             let method = METHOD.trim_start_matches('/');
@@ -211,10 +215,10 @@ mod tests {
     fn what_lasts_as_long_as_its_client_is_not_measured() {
         let counts = counted(async || {
             let watch = "/wardgate.policy.v1.PolicyService/WatchVersion";
-            drop(Measured::begin(watch, &Span::none()).until_sent(answer("0")));
+            drop(begin(watch).until_sent(answer("0")));
             let mut endless = answer("0");
             endless.extensions_mut().insert(Endless);
-            drop(Measured::begin(METHOD, &Span::none()).until_sent(endless));
+            drop(begin(METHOD).until_sent(endless));
         });
         assert_eq!(counts, [String::new(); 0]);
     }

@@ -83,6 +83,17 @@ pub const RPC_METHOD: &str = "rpc_method";
 /// Label: name of the gRPC code, for example `OK`.
 pub const RPC_CODE: &str = "rpc_response_status_code";
 
+// === overload, of every service that takes calls ===
+
+/// Gauge: calls a `service` works on.
+pub const IN_FLIGHT_CALLS: &str = "wardgate_in_flight_calls";
+/// Gauge: how many it works on at most, as it has adapted.
+pub const CONCURRENCY_LIMIT: &str = "wardgate_concurrency_limit";
+/// Gauge, seconds: how long the oldest call has waited for its turn at a `service`.
+pub const QUEUE_AGE_SECONDS: &str = "wardgate_queue_age_seconds";
+/// Counter: calls a `service` turned away, by `reason`: `queue_full`, `waited_too_long` or `over_share`.
+pub const SHED_CALLS: &str = "wardgate_shed_calls_total";
+
 // === gateway ===
 
 /// Counter: MCP requests by `method`; methods the gateway does not know count as `other`.
@@ -175,3 +186,11 @@ pub const AGENT_TURNS: &str = "wardgate_agent_turns_total";
 pub const AGENT_REFUSED_CALLS: &str = "wardgate_agent_refused_calls_total";
 /// Counter: changed files of assistants by `outcome`, swapped or refused.
 pub const AGENT_RELOADS: &str = "wardgate_assistant_reloads_total";
+
+// === links between services ===
+
+/// Gauge: replicas of a `neighbour` by `state`: ready, ejected, unready or connecting.
+pub const LINK_ENDPOINTS: &str = "wardgate_link_endpoints";
+/// Counter: calls of a `neighbour` that failed and were fit to be made again, by `outcome`: unsent (no server had seen it,
+/// made again), made, `over_budget` or `pushed_back`.
+pub const LINK_RETRIES: &str = "wardgate_link_retries_total";

@@ -71,6 +71,14 @@ const ALERTS: &[Alert] = &[
         description: "The service's log has the causes, with the trace id of each.",
     },
     Alert {
+        name: "WardgateReplicaEjected",
+        severity: "warning",
+        lasting: "5m",
+        expression: r#"max by (namespace, neighbour) (wardgate_link_endpoints{state="ejected"}) > 0"#,
+        summary: "A replica of the {{ $labels.neighbour }} gets no calls",
+        description: "It only failed, so its callers keep away from it. Its log says why; if it does not heal, delete its pod.",
+    },
+    Alert {
         name: "WardgatePolicyRefused",
         severity: "warning",
         lasting: "5m",
@@ -117,6 +125,14 @@ const ALERTS: &[Alert] = &[
         expression: "sum by (namespace) (rate(wardgate_gateway_store_failures_total{}[5m])) > 0 or sum by (namespace) (rate(wardgate_tool_runner_store_failures_total{}[5m])) > 0 or sum by (namespace) (rate(wardgate_memory_store_failures_total{}[5m])) > 0",
         summary: "A service cannot use its store",
         description: "The logs of gateway, tool-runner and memory say which, and why.",
+    },
+    Alert {
+        name: "WardgateOverloaded",
+        severity: "warning",
+        lasting: "5m",
+        expression: "sum by (namespace, service) (rate(wardgate_shed_calls_total{}[5m])) > 0.1",
+        summary: "The {{ $labels.service }} turns calls away",
+        description: "It is asked for more than it can do. More replicas help if the processor is busy; if not, see on the dashboard what it waits for.",
     },
     Alert {
         name: "WardgateRefusalsFlood",

@@ -90,6 +90,44 @@ const OVERVIEW: &[(&str, &[Graph])] = &[
         ],
     ),
     (
+        "Load",
+        &[
+            Graph {
+                title: "Calls in flight and their limit",
+                about: "What each service works on, and how much it has found it can do at once.",
+                unit: "short",
+                lines: &[
+                    (
+                        "sum by (service) (wardgate_in_flight_calls{OURS})",
+                        "{{service}}",
+                    ),
+                    (
+                        "sum by (service) (wardgate_concurrency_limit{OURS})",
+                        "limit of {{service}}",
+                    ),
+                ],
+            },
+            Graph {
+                title: "Longest wait for a turn",
+                about: "Age of the oldest call that waits.",
+                unit: "s",
+                lines: &[(
+                    "max by (service) (wardgate_queue_age_seconds{OURS})",
+                    "{{service}}",
+                )],
+            },
+            Graph {
+                title: "Turned away",
+                about: "Calls beyond what can be done, refused before anything ran.",
+                unit: "reqps",
+                lines: &[(
+                    "sum by (service, reason) (rate(wardgate_shed_calls_total{OURS}[$__rate_interval]))",
+                    "{{service}} {{reason}}",
+                )],
+            },
+        ],
+    ),
+    (
         "Who is refused",
         &[
             Graph {
@@ -149,6 +187,29 @@ const OVERVIEW: &[(&str, &[Graph])] = &[
                 lines: &[(
                     "histogram_quantile(0.99, sum by (le, rpc_method) (rate(rpc_server_call_duration_seconds_bucket{OURS}[$__rate_interval])))",
                     "{{rpc_method}}",
+                )],
+            },
+        ],
+    ),
+    (
+        "Between the services",
+        &[
+            Graph {
+                title: "Replicas of each neighbour",
+                about: "As their callers see them; `ejected` get no calls for a while since they only failed.",
+                unit: "short",
+                lines: &[(
+                    "sum by (neighbour, state) (wardgate_link_endpoints{OURS})",
+                    "{{neighbour}} {{state}}",
+                )],
+            },
+            Graph {
+                title: "Calls made again",
+                about: "Or not, where there were too many.",
+                unit: "reqps",
+                lines: &[(
+                    "sum by (neighbour, outcome) (rate(wardgate_link_retries_total{OURS}[$__rate_interval]))",
+                    "{{neighbour}} {{outcome}}",
                 )],
             },
         ],
@@ -315,10 +376,13 @@ pub(crate) fn everything(metrics: &[Metric]) -> String {
                 let sum = format!("sum without ({OF_SCRAPE}) ({})", rate(""));
                 ("ops", vec![(sum, "__auto".to_owned())])
             }
-            Kind::Gauge => (
-                "short",
-                vec![(format!("{name}{{{OURS}}}"), "__auto".to_owned())],
-            ),
+            Kind::Gauge { seconds } => {
+                let unit = if seconds { "s" } else { "short" };
+                (
+                    unit,
+                    vec![(format!("{name}{{{OURS}}}"), "__auto".to_owned())],
+                )
+            }
             Kind::Histogram { seconds } => {
                 let unit = if seconds { "s" } else { "short" };
                 let quantiles = [("0.5", "p50"), ("0.95", "p95"), ("0.99", "p99")];

@@ -14,7 +14,7 @@ pub(crate) struct Metric {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Counter,
-    Gauge,
+    Gauge { seconds: bool },
     Histogram { seconds: bool },
 }
 
@@ -22,7 +22,7 @@ impl Metric {
     /// What Prometheus stores of it.
     pub(crate) fn series(&self) -> Vec<String> {
         match self.kind {
-            Kind::Counter | Kind::Gauge => vec![self.name.clone()],
+            Kind::Counter | Kind::Gauge { .. } => vec![self.name.clone()],
             Kind::Histogram { .. } => ["bucket", "sum", "count"]
                 .map(|part| format!("{}_{part}", self.name))
                 .to_vec(),
@@ -47,7 +47,8 @@ pub(crate) fn all() -> Vec<Metric> {
             let about = std::mem::take(&mut comment);
             let kinds = [
                 ("Counter: ", Kind::Counter),
-                ("Gauge: ", Kind::Gauge),
+                ("Gauge, seconds: ", Kind::Gauge { seconds: true }),
+                ("Gauge: ", Kind::Gauge { seconds: false }),
                 ("Histogram, seconds: ", Kind::Histogram { seconds: true }),
                 ("Histogram: ", Kind::Histogram { seconds: false }),
             ];
