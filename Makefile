@@ -3,6 +3,7 @@ SHELL := /bin/bash
 CARGO ?= cargo
 
 .PHONY: help run test bench lint format release clean
+.PHONY: dashboards
 
 help: ## Show what can be made
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -25,6 +26,9 @@ test-chaos: ## Run the chart's pods under load, restart, kill, part and upgrade 
 bench: ## Measure what a call costs: the tool-runner itself by stage, then direct, by an upstream's route and on /mcp
 	$(CARGO) bench --locked --package wardgate-tool-runner --bench call
 	$(CARGO) test --locked --release --package wardgate --test journeys cost:: -- --ignored --nocapture
+
+dashboards: ## Make the chart's dashboards and alert rules anew, from the names of the metrics
+	WARDGATE_WRITE_DASHBOARDS=yes $(CARGO) test --locked --package wardgate-telemetry --test shipped
 
 .PHONY: load
 load: ## Put every service under load, alone by ghz and together; QUICK=1 only tries that it works
