@@ -184,9 +184,9 @@ impl Work for ToolCall {
             limit: tool.time_limit + Duration::from_secs(1),
         });
         let events = story.dialogue.unless_cancelled(Box::pin(called)).await?;
-        let mut events = pin!(events.map_err(|error| refused(&error, tool))?);
+        let mut events = pin!(events.map_err(|error| refused(&story.gateway, &error, tool))?);
         while let Some(event) = story.dialogue.unless_cancelled(events.next()).await? {
-            let event = event.map_err(|error| refused(&error, tool))?;
+            let event = event.map_err(|error| refused(&story.gateway, &error, tool))?;
             if let Some(notice) = story.dialogue.notice(&event) {
                 story.intend().await?;
                 story.dialogue.say(&notice).await;
@@ -312,9 +312,10 @@ fn not_connected(words: &str) -> ToolResult {
     }
 }
 
-fn refused(error: &CallError, tool: &Tool) -> Ran {
+fn refused(gateway: &Gateway, error: &CallError, tool: &Tool) -> Ran {
     match error.reason() {
         ErrorReason::PermitRefused => Ran::PermitRefused,
+        ErrorReason::Overloaded => Stop::Overloaded(gateway.neighbour_is_overloaded()).into(),
         ErrorReason::DeadlineExceeded => Stop::Late(tool.time_limit).into(),
         // Removed or switched off since the catalogue was listed.
         ErrorReason::UnknownTool => Stop::Unknown.into(),

@@ -238,6 +238,11 @@ pub(crate) fn check<B>(request: &http::Request<B>, trust: Trust) -> Result<(), t
     ))
 }
 
+/// Whether `request` is a person's at the command line.
+pub(crate) fn is_operator<B>(request: &http::Request<B>) -> bool {
+    peers(request).contains(&Peer::Operator)
+}
+
 fn names(peers: &[Peer]) -> String {
     peers
         .iter()

@@ -3,7 +3,7 @@
 //! ```text
 //!                       ┌──────────── stack ─────────────┐
 //!  link::local ────────▶│ access · count · span ·        │──▶ generated server
-//!  link::connect ─mTLS─▶│ deadline · catch panic         │
+//!  link::connect ─mTLS─▶│ deadline · limit · catch panic │
 //!  operator ───socket──▶└────────────────────────────────┘
 //! ```
 //!
@@ -22,6 +22,7 @@ mod deadline;
 mod health;
 mod in_flight;
 mod readiness;
+mod shutdown;
 mod stack;
 mod status;
 
@@ -29,4 +30,5 @@ pub use access::Peer;
 pub use in_flight::Endless;
 pub use link::{Link, Neighbour};
 pub use readiness::{Readiness, Service};
+pub use shutdown::{Drain, Shutdown};
 pub use status::{ServiceError, invalid, reason_of, status};

@@ -6,18 +6,19 @@ use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use futures::{FutureExt, TryFutureExt};
+use futures::FutureExt;
 use http::{Request, Response};
 use tonic::body::Body;
 use tonic::server::NamedService;
 use tower::Service;
 use tracing::Instrument;
+use wardgate_concurrency::Limiter;
 use wardgate_telemetry::trace_context;
 
 use crate::access::{self, Trust};
 use crate::deadline;
-use crate::in_flight::InFlight;
-use crate::status::internal;
+use crate::in_flight::{self, InFlight};
+use crate::status::{internal, overloaded};
 
 /// A generated server in its surroundings.
 #[derive(Debug, Clone)]
@@ -25,6 +26,8 @@ pub(crate) struct Stack<S> {
     server: S,
     trust: Trust,
     in_flight: InFlight,
+    /// None: everything is taken.
+    limiter: Option<Limiter>,
 }
 
 impl<S> Stack<S> {
@@ -33,7 +36,13 @@ impl<S> Stack<S> {
             server,
             trust,
             in_flight: InFlight::new(),
+            limiter: None,
         }
+    }
+
+    /// The same, which turns away what is more than it can do.
+    pub(crate) fn limited(self, limiter: Option<Limiter>) -> Self {
+        Self { limiter, ..self }
     }
 
     /// The calls begun and not finished.
@@ -48,7 +57,10 @@ impl<S: NamedService> NamedService for Stack<S> {
 
 impl<S> Service<Request<Body>> for Stack<S>
 where
-    S: Service<Request<Body>, Response = Response<Body>, Error = Infallible>,
+    S: Service<Request<Body>, Response = Response<Body>, Error = Infallible>
+        + Clone
+        + Send
+        + 'static,
     S::Future: Send + 'static,
 {
     type Response = Response<Body>;
@@ -72,25 +84,42 @@ where
         trace_context::adopt(&span, request.headers());
         // 4. The deadline, because tonic enforces it only on a socket.
         let limit = deadline::of(request.headers());
-        // 5. A panic becomes an answer: it must not take the caller in the same process with it.
-        let answer = AssertUnwindSafe(self.server.call(request)).catch_unwind();
-        let within = async move {
-            let caught = match limit {
-                Some(limit) => match deadline::within(limit, answer).await {
-                    Some(caught) => caught,
-                    None => return Ok(deadline::late().into_http()),
+        // 5. The limit: what is more than can be done is turned away before anything was done for it. Operators are not,
+        //    and nothing else is done under it: a call that waits holds only its place in the queue.
+        let limiter = self.limiter.clone().filter(|_| is_limited(&request));
+        let limiter = limiter.map(|limiter| (limiter, request.uri().path().to_owned()));
+        // 6. A panic becomes an answer: it must not take the caller in the same process with it.
+        let next = self.server.clone();
+        let mut server = std::mem::replace(&mut self.server, next);
+        let answer = async move {
+            let place = match limiter {
+                Some((limiter, kind)) => match limiter.enter("", "").await {
+                    Ok(slot) => Some((slot, kind)),
+                    Err(refused) => return Ok(overloaded(&refused).into_http()),
                 },
-                None => answer.await,
+                None => None,
             };
-            caught.unwrap_or_else(|_| {
+            let response = AssertUnwindSafe(server.call(request)).catch_unwind().await;
+            let response = response.unwrap_or_else(|_| {
                 tracing::error!("a request ended in a panic");
                 Ok(internal().into_http())
-            })
+            })?;
+            Ok(call.until_sent(response, place))
         };
-        Box::pin(
-            within
-                .map_ok(|response| call.until_sent(response))
-                .instrument(span),
-        )
+        let within = async move {
+            match limit {
+                Some(limit) => match deadline::within(limit, answer).await {
+                    Some(answered) => answered,
+                    None => Ok(deadline::late().into_http()),
+                },
+                None => answer.await,
+            }
+        };
+        Box::pin(within.instrument(span))
     }
+}
+
+/// Streams that last as long as their client hold no place, and nobody who mends something is turned away.
+fn is_limited(request: &Request<Body>) -> bool {
+    !in_flight::is_watch(request.uri()) && !access::is_operator(request)
 }

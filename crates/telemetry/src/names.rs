@@ -69,6 +69,17 @@ pub const GENAI_SECONDS: &str = "gen_ai.client.operation.duration";
 /// Histogram, seconds: until an answer begins.
 pub const GENAI_FIRST_CHUNK_SECONDS: &str = "gen_ai.client.operation.time_to_first_chunk";
 
+// === overload, of every service that takes calls ===
+
+/// Gauge: calls a `service` works on.
+pub const IN_FLIGHT_CALLS: &str = "wardgate_in_flight_calls";
+/// Gauge: how many it works on at most, as it has adapted.
+pub const CONCURRENCY_LIMIT: &str = "wardgate_concurrency_limit";
+/// Gauge, seconds: how long the oldest call has waited for its turn at a `service`.
+pub const QUEUE_AGE_SECONDS: &str = "wardgate_queue_age_seconds";
+/// Counter: calls a `service` turned away, by `reason`: `queue_full`, `waited_too_long` or `over_share`.
+pub const SHED_CALLS: &str = "wardgate_shed_calls_total";
+
 // === gateway ===
 
 /// Counter: MCP requests by `method`; methods the gateway does not know count as `other`.

@@ -75,6 +75,10 @@ impl Story {
                 (Status::Denied, "denied", error)
             }
             ErrorReason::UnknownTool => (Status::UnknownTool, "unknown_tool", self.not_there()),
+            ErrorReason::Overloaded => {
+                let error = self.gateway.neighbour_is_overloaded();
+                (Status::Error, error.reason(), error)
+            }
             _ => {
                 let kind = "tool_runner_unavailable";
                 (Status::Error, kind, RpcError::internal(kind, UNREACHED))
