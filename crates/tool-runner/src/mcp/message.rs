@@ -11,6 +11,7 @@ use serde_json::value::RawValue;
 
 use super::era::{Era, MODERN};
 use super::error::{RpcError, UpstreamError};
+use super::others::Others;
 use super::participation::{LogLevel, Participation};
 use super::task;
 
@@ -69,6 +70,9 @@ struct Meta<'a> {
     progress_token: Option<u64>,
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     modern: Option<ModernMeta<'a>>,
+    /// The client's own.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    others: Option<&'a Others>,
 }
 
 /// What every request of 2026-07-28 says of its sender.
@@ -95,7 +99,7 @@ impl Params<'_> {
 
 impl Meta<'_> {
     fn is_empty(&self) -> bool {
-        self.progress_token.is_none() && self.modern.is_none()
+        self.progress_token.is_none() && self.modern.is_none() && self.others.is_none()
     }
 }
 
@@ -161,10 +165,10 @@ impl<'a> Request<'a> {
         })
     }
 
-    /// Whether a server that says something of its own accord can mean it.
+    /// Whether a server that says something of its own accord can mean it. Lists are asked for in nobody's name.
     pub(super) fn is_talked_about(&self) -> bool {
         let is_of_connection = matches!(self.method, "logging/setLevel" | "subscriptions/listen");
-        !self.opens() && !is_of_connection
+        !self.opens() && !is_of_connection && !self.method.ends_with("/list")
     }
 
     /// Whether it is one of those that open a connection; they are never cancelled.
@@ -194,6 +198,10 @@ impl<'a> Request<'a> {
         let meta = Meta {
             progress_token: wants_progress.then_some(id),
             modern,
+            others: self
+                .participation
+                .map(|client| &client.others)
+                .filter(|others| !others.is_empty()),
         };
         encode(Some(id), self.method, &self.members, meta)
     }
