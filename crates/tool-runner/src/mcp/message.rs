@@ -8,6 +8,7 @@ use serde::ser::{SerializeMap, Serializer};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
+use wardgate_telemetry::trace_context::TraceContext;
 
 use super::era::{Era, MODERN};
 use super::error::{RpcError, UpstreamError};
@@ -73,6 +74,9 @@ struct Meta<'a> {
     /// The client's own.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     others: Option<&'a Others>,
+    /// Where calls are traced. A program has no headers to find it in.
+    #[serde(flatten)]
+    trace: TraceContext,
 }
 
 /// What every request of 2026-07-28 says of its sender.
@@ -99,7 +103,10 @@ impl Params<'_> {
 
 impl Meta<'_> {
     fn is_empty(&self) -> bool {
-        self.progress_token.is_none() && self.modern.is_none() && self.others.is_none()
+        self.progress_token.is_none()
+            && self.modern.is_none()
+            && self.others.is_none()
+            && self.trace.is_empty()
     }
 }
 
@@ -202,6 +209,7 @@ impl<'a> Request<'a> {
                 .participation
                 .map(|client| &client.others)
                 .filter(|others| !others.is_empty()),
+            trace: TraceContext::current(),
         };
         encode(Some(id), self.method, &self.members, meta)
     }
