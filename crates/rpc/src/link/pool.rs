@@ -196,9 +196,9 @@ impl Pool {
                 }
             };
             changed = true;
-            let replica = Replica::new(*address);
+            let replica = Replica::new(*address, self.bell.clone());
             replicas.push(Arc::clone(&replica));
-            let following = replica.follow(endpoint, name, self.bell.clone());
+            let following = replica.follow(endpoint, name);
             members.insert(*address, AbortOnDropHandle::new(tokio::spawn(following)));
         }
         let count = replicas.len();
