@@ -26,8 +26,8 @@ use super::pool::Pool;
 use super::replica::Taken;
 use crate::client::repeat::{self, Answer, Repeat, Repeatable};
 use crate::readiness::Readiness;
-use crate::stack;
 use crate::status::with_reason;
+use crate::{deadline, in_flight};
 
 /// A call that a server may have seen is sent so often at most.
 const MOST_SENT: u32 = 3;
@@ -67,7 +67,7 @@ impl Balanced {
             Ok(body) => body.to_bytes(),
             Err(status) => return status.into_http(),
         };
-        let deadline = stack::deadline(&head.headers).map(|left| Instant::now() + left);
+        let deadline = deadline::of(&head.headers).map(|left| Instant::now() + left);
         let (answer, repeat) = repeat::rule(head.uri.path());
         let call = Call {
             repeatable: match repeat {
@@ -86,7 +86,7 @@ impl Balanced {
             Some(deadline) => timeout_at(deadline, attempts).await,
             None => Ok(attempts.await),
         };
-        answered.unwrap_or_else(|_| stack::late().into_http())
+        answered.unwrap_or_else(|_| deadline::late().into_http())
     }
 
     async fn attempts(&self, call: &Call) -> Response<Body> {
@@ -101,7 +101,7 @@ impl Balanced {
             let (pushback, refusal) = match self.attempt(call, taken).await {
                 Outcome::Answered(response) => return response,
                 // The transport minds the deadline too.
-                _ if call.is_late() => return stack::late().into_http(),
+                _ if call.is_late() => return deadline::late().into_http(),
                 Outcome::Unsent if tried < MOST_TRIED => {
                     self.count("unsent");
                     sleep(self.jitter(tried)).await;
@@ -215,16 +215,14 @@ impl Call {
     fn request(&self) -> Request<Body> {
         let mut head = self.head.clone();
         if let Some(deadline) = self.deadline {
-            let left = deadline.saturating_duration_since(Instant::now());
-            head.headers.insert("grpc-timeout", stack::timeout(left));
+            deadline::renew(&mut head.headers, deadline);
         }
         Request::from_parts(head, Body::new(Full::new(self.message.clone())))
     }
 
     /// The answer, which counts as the replica's load until it ended; watches never end, and are none.
     fn counted(&self, response: Response<Body>, taken: Taken) -> Response<Body> {
-        let method = self.head.uri.path().rsplit('/').next().unwrap_or_default();
-        if method.starts_with("Watch") {
+        if in_flight::is_watch(&self.head.uri) {
             return response;
         }
         response.map(|body| {

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use metrics::gauge;
@@ -27,8 +27,8 @@ const LOOKUP_PAUSE: Duration = Duration::from_millis(200);
 const LOOKUP_LIMIT: Duration = Duration::from_secs(5);
 /// So long after the last replica was lost calls wait for one; later they fail at once.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// A new link has so much more time for its first connection.
-const FIRST: Duration = Duration::from_secs(4);
+/// So long those of a new link wait while nothing is known.
+const FIRST: Duration = Duration::from_secs(5);
 
 /// Every replica of one service.
 #[derive(Debug)]
@@ -39,8 +39,8 @@ pub(super) struct Pool {
     /// Whose turn it is.
     turn: AtomicUsize,
     bell: Bell,
-    /// Since when no replica can take a call; of a new link in a while.
-    down_since: Mutex<Option<Instant>>,
+    /// Until when calls wait for a replica; none while one is connected. Told again with every change.
+    patient_until: watch::Sender<Option<Instant>>,
 }
 
 impl Pool {
@@ -60,7 +60,7 @@ impl Pool {
                 changed: watch::Sender::new(()),
                 lost: watch::Sender::new(()),
             },
-            down_since: Mutex::new(Some(Instant::now() + FIRST)),
+            patient_until: watch::Sender::new(Some(Instant::now() + FIRST)),
         });
         let first = Readiness::NotReady(format!("not connected to {neighbour} yet"));
         let (told, readiness) = watch::channel(first);
@@ -89,20 +89,16 @@ impl Pool {
         if let Some(taken) = self.choose(avoid, deadline) {
             return Some(taken);
         }
-        let mut changed = self.bell.changed.subscribe();
+        let mut changed = self.patient_until.subscribe();
         loop {
+            let until = *changed.borrow_and_update();
             if let Some(taken) = self.choose(avoid, deadline) {
                 return Some(taken);
             }
-            let down_since = *self
-                .down_since
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner);
-            let until = down_since.unwrap_or_else(Instant::now) + PATIENCE;
             tokio::select! {
                 // The sender is held by the pool.
                 _ = changed.changed() => {}
-                () = sleep_until(until) => return None,
+                () = sleep_until(until.unwrap_or_else(|| Instant::now() + PATIENCE)) => return None,
             }
         }
     }
@@ -200,7 +196,7 @@ impl Pool {
                 }
             };
             changed = true;
-            let replica = Replica::new(*address, self.neighbour);
+            let replica = Replica::new(*address);
             replicas.push(Arc::clone(&replica));
             let following = replica.follow(endpoint, name, self.bell.clone());
             members.insert(*address, AbortOnDropHandle::new(tokio::spawn(following)));
@@ -222,7 +218,7 @@ impl Pool {
                 replicas.iter().map(|replica| replica.standing()).collect()
             };
             self.measure(&standings);
-            self.note_outage(&standings);
+            self.be_patient(&standings);
             if let Some(readiness) = readiness(&standings) {
                 told.send_if_modified(|before| {
                     let changed = *before != readiness;
@@ -236,15 +232,17 @@ impl Pool {
         }
     }
 
-    fn note_outage(&self, standings: &[Standing]) {
-        let away =
-            |standing: &Standing| matches!(standing, Standing::Away(_) | Standing::Reconnecting);
-        let down = standings.iter().all(away);
-        let mut since = self
-            .down_since
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        *since = down.then(|| since.unwrap_or_else(Instant::now));
+    fn be_patient(&self, standings: &[Standing]) {
+        let connected = standings.iter().any(Standing::is_connected);
+        let failed = !standings.is_empty() && !standings.contains(&Standing::New);
+        self.patient_until.send_modify(|until| {
+            if connected {
+                *until = None;
+            } else if failed {
+                let soon = Instant::now() + PATIENCE;
+                *until = Some(until.map_or(soon, |until| until.min(soon)));
+            }
+        });
     }
 
     fn measure(&self, standings: &[Standing]) {
@@ -254,7 +252,7 @@ impl Pool {
                 Standing::Ready => &mut ready,
                 Standing::Ejected => &mut ejected,
                 Standing::Unready(_) => &mut unready,
-                Standing::Reconnecting | Standing::Away(_) => &mut connecting,
+                _ => &mut connecting,
             } += 1;
         }
         for (state, count) in [
@@ -275,15 +273,14 @@ fn readiness(standings: &[Standing]) -> Option<Readiness> {
     if standings.iter().any(ready) {
         return Some(Readiness::Ready);
     }
-    if standings.contains(&Standing::Reconnecting) {
+    let open = |standing| matches!(standing, &Standing::Lost | &Standing::Unheard);
+    if standings.iter().any(open) {
         return None;
     }
-    let mut reasons = standings.iter().filter_map(|standing| match standing {
+    let why = standings.iter().find_map(|standing| match standing {
         Standing::Unready(why) | Standing::Away(why) => Some(why.clone()),
-        Standing::Ready | Standing::Ejected | Standing::Reconnecting => None,
+        _ => None,
     });
-    let why = reasons.next();
-    Some(Readiness::NotReady(
-        why.unwrap_or_else(|| "its name has no address".to_owned()),
-    ))
+    let why = why.unwrap_or_else(|| "no replica is connected yet".to_owned());
+    Some(Readiness::NotReady(why))
 }
