@@ -47,3 +47,8 @@ release: ## Build the binary that ships: target/release/wardgate
 clean: ## Remove build output and the demo's data
 	$(CARGO) clean
 	rm -rf data
+
+.PHONY: load-overload
+load-overload: ## Ask a release build for ten times what it can do, and see what becomes of it
+	$(CARGO) build --locked --release --bin wardgate
+	deploy/load/overload target/release/wardgate

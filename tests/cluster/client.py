@@ -1,6 +1,7 @@
 """The load: callers that keep a ledger of every attempt, and never look at the other side's books.
 
     read     a governed question          tried once more on a closed connection
+    slow     one that takes a second      the same: whoever stops has to wait for it
     keyed    writes, with a key           tried again with the same key, as often as `tries` says
     plain    writes, without a key        sent once: who tries again would write twice
 """
@@ -20,7 +21,8 @@ HANGS = 20.0
 PACE = 0.02
 
 DECODER = json.JSONDecoder()
-READ, KEYED, PLAIN = "read", "keyed", "plain"
+READ, SLOW, KEYED, PLAIN = "read", "slow", "keyed", "plain"
+MIX = [READ, KEYED, READ, PLAIN, KEYED, READ, SLOW, KEYED]
 
 
 def arguments(marker):
@@ -58,9 +60,8 @@ class Caller(threading.Thread):
         self.calls = []
 
     def run(self):
-        mix = [READ, KEYED, READ, PLAIN, KEYED]
         while not self.load.ended.is_set():
-            kind = mix[(len(self.calls) + self.number) % len(mix)]
+            kind = MIX[(len(self.calls) + self.number) % len(MIX)]
             self.calls.append(self.call(kind, uuid.uuid4().hex))
             self.load.ended.wait(PACE)
 
@@ -90,9 +91,11 @@ class Caller(threading.Thread):
         return made
 
     def sent(self, made):
-        tool, given = ("get_medical_records", '{"patient_id":"NUGWI"}')
-        if made.kind != READ:
-            tool, given = ("write_line", arguments(made.marker))
+        tool, given = "write_line", arguments(made.marker)
+        if made.kind == READ:
+            tool, given = "get_medical_records", '{"patient_id":"NUGWI"}'
+        elif made.kind == SLOW:
+            tool, given = "read_slowly", "{}"
         meta = {
             "io.modelcontextprotocol/protocolVersion": VERSION,
             "io.modelcontextprotocol/clientCapabilities": {},
@@ -159,7 +162,7 @@ class Load:
 
     def __init__(self, address, token, callers=6, insists=True, strict=False):
         self.address, self.token, self.insists, self.strict = address, token, insists, strict
-        self.tries = {READ: 2, KEYED: 20 if insists else 2, PLAIN: 1}
+        self.tries = {READ: 2, SLOW: 2, KEYED: 20 if insists else 2, PLAIN: 1}
         self.ended, self.abandoned = threading.Event(), threading.Event()
         self.callers = [Caller(self, number) for number in range(callers)]
         for caller in self.callers:

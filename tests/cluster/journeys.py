@@ -57,7 +57,8 @@ class Journeys:
 
     def need_release(self):
         if not self.installed:
-            self.cluster.apply([*release.given(self.stores, self.records), *self.release()])
+            self.cluster.apply(release.given(self.stores, self.records))
+            self.cluster.apply(self.release())
             self.cluster.wait_ready()
             self.installed = True
 

@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from dataclasses import dataclass, field
 
-from client import arguments
+from client import KEYED, PLAIN, arguments
 
 
 class Record:
@@ -97,7 +97,7 @@ def sums(calls, record, effects):
             found.unanswered.append(attempt)
     for call in calls:
         last = call[-1]
-        if last.kind != "read" and last.outcome == "acked" and not written[last.marker]:
+        if last.kind in (KEYED, PLAIN) and last.outcome == "acked" and not written[last.marker]:
             found.others.append(f"acknowledged and not written: {last}")
     # A marker is that of one call, which may run once: a keyed one however often it was sent, a plain one was sent once.
     found.doubled = [marker for marker, times in written.items() if times > 1]
@@ -125,7 +125,7 @@ class Tally:
         good = sorted(attempt.began + attempt.took for attempt in attempts if attempt.outcome == "acked")
         # A plain write whose connection was closed is nobody's failure: its caller could not try again.
         failed = [call[-1] for call in calls if call[-1].outcome != "acked"]
-        failed = [last for last in failed if (last.kind, last.outcome) != ("plain", "closed")]
+        failed = [last for last in failed if (last.kind, last.outcome) != (PLAIN, "closed")]
         return cls(
             calls=len(calls),
             acked=sum(call[-1].outcome == "acked" for call in calls),

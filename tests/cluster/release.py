@@ -1,6 +1,7 @@
 """What an operator gives a release, and what Helm renders of it.
 
-The hospital demo with one tool more, `write_line`, whose rows are the effects that the ledger counts.
+The hospital demo with two tools more: the rows of `write_line` are the effects that the ledger counts; `read_slowly` is
+still under way when a pod is told to stop.
 """
 
 import base64
@@ -19,20 +20,25 @@ SERVICES = ["gateway", "policy", "tool-runner", "audit", "memory"]
 UNKNOWN_AFTER = 20
 
 EFFECTS = "CREATE TABLE line (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, marker text NOT NULL)"
-WRITE_LINE = yaml.safe_load("""
-name: write_line
-description: Adds a line.
-tags: [staff]
-time_limit: 5s
-input_schema:
-  type: object
-  properties: { marker: { type: string } }
-  required: [marker]
-execute:
-  type: sql
-  source: ledger
-  statement: INSERT INTO line (marker) VALUES (:marker) RETURNING id
-result: { classes: { id: none } }
+MORE_TOOLS = yaml.safe_load("""
+- name: write_line
+  description: Adds a line.
+  tags: [staff]
+  time_limit: 5s
+  input_schema:
+    type: object
+    properties: { marker: { type: string } }
+    required: [marker]
+  execute: { type: sql, source: ledger, statement: INSERT INTO line (marker) VALUES (:marker) RETURNING id }
+  result: { classes: { id: none } }
+- name: read_slowly
+  description: Thinks for a while.
+  tags: [staff]
+  annotations: { readOnlyHint: true }
+  time_limit: 5s
+  input_schema: { type: object, properties: {} }
+  execute: { type: sql, source: ledger, statement: SELECT 1 AS id FROM pg_sleep(1) }
+  result: { classes: { id: none } }
 """)
 
 
@@ -58,7 +64,7 @@ def tools():
     # A ConfigMap has no directories.
     catalogue = yaml.safe_load((HOSPITAL / "tools.yaml").read_text().replace("guides/triage.md", "triage.md"))
     catalogue["sources"]["ledger"] = {"type": "postgres", "url": "${LEDGER_DB_URL}"}
-    catalogue["tools"].append(WRITE_LINE)
+    catalogue["tools"] += MORE_TOOLS
     return {"tools.yaml": yaml.safe_dump(catalogue, sort_keys=False), "triage.md": (HOSPITAL / "guides/triage.md").read_text()}
 
 

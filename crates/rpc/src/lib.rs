@@ -19,6 +19,7 @@ pub mod probes;
 pub mod server;
 
 mod access;
+mod aging;
 mod deadline;
 mod health;
 mod in_flight;
