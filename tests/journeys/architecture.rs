@@ -58,6 +58,7 @@ const ARROWS: [(&str, &[&str]); 19] = [
             "redact",
             "rpc",
             "stdio",
+            "store",
             "telemetry",
             "tool-runner",
         ],
