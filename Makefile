@@ -3,6 +3,7 @@ SHELL := /bin/bash
 CARGO ?= cargo
 
 .PHONY: help run test bench lint format release clean
+.PHONY: dashboards
 
 help: ## Show what can be made
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -17,9 +18,21 @@ test: ## Install what the tests need, then run them all
 test-k8s: ## Install and upgrade the chart in a real API server, which is built once (half an hour)
 	tests/k8s/run
 
+.PHONY: test-chaos
+test-chaos: ## Run the chart's pods under load, restart, kill, part and upgrade them, and check the record (root, an hour)
+	$(CARGO) build --locked --bin wardgate
+	tests/cluster/run target/debug/wardgate $(JOURNEYS)
+
 bench: ## Measure what a call costs: the tool-runner itself by stage, then direct, by an upstream's route and on /mcp
 	$(CARGO) bench --locked --package wardgate-tool-runner --bench call
 	$(CARGO) test --locked --release --package wardgate --test journeys cost:: -- --ignored --nocapture
+
+dashboards: ## Make the chart's dashboards and alert rules anew, from the names of the metrics
+	WARDGATE_WRITE_DASHBOARDS=yes $(CARGO) test --locked --package wardgate-telemetry --test shipped
+
+.PHONY: load
+load: ## Put every service under load, alone by ghz and together; QUICK=1 only tries that it works
+	deploy/load/run $(if $(QUICK),--quick)
 
 lint: ## Formatting and lints, as the tests check them
 	$(CARGO) fmt --all --check
@@ -34,3 +47,8 @@ release: ## Build the binary that ships: target/release/wardgate
 clean: ## Remove build output and the demo's data
 	$(CARGO) clean
 	rm -rf data
+
+.PHONY: load-overload
+load-overload: ## Ask a release build for ten times what it can do, and see what becomes of it
+	$(CARGO) build --locked --release --bin wardgate
+	deploy/load/overload target/release/wardgate

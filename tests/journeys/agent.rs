@@ -60,7 +60,7 @@ async fn without_a_section_of_its_own_there_is_no_agent() {
 }
 
 /// `wardgate agent` with the keys of a running system and its gateway at `gateway`.
-fn agent(app: &TestApp, gateway: &str) -> (Process, Client) {
+pub(super) fn agent(app: &TestApp, gateway: &str) -> (Process, Client) {
     let keys = app.data_dir().join("keys").display().to_string();
     let config = json!({ "agent": {
         "listen": "127.0.0.1:0",

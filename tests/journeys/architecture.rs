@@ -8,18 +8,27 @@ use serde_json::Value;
 use crate::REPOSITORY;
 
 /// Every crate and what it depends on, of this workspace, in what ships.
-const ARROWS: [(&str, &[&str]); 19] = [
+const ARROWS: [(&str, &[&str]); 20] = [
     ("proto", &[]),
     ("telemetry", &[]),
     ("store", &[]),
     ("domain", &["proto"]),
     ("redact", &["domain"]),
-    ("rpc", &["domain", "proto", "telemetry"]),
+    ("concurrency", &["telemetry"]),
+    ("rpc", &["concurrency", "domain", "proto", "telemetry"]),
     ("arguments", &[]),
     ("edge", &["domain", "rpc", "telemetry"]),
     (
         "gateway",
-        &["domain", "edge", "proto", "rpc", "store", "telemetry"],
+        &[
+            "concurrency",
+            "domain",
+            "edge",
+            "proto",
+            "rpc",
+            "store",
+            "telemetry",
+        ],
     ),
     ("policy", &["domain", "proto", "rpc", "telemetry"]),
     ("audit", &["domain", "proto", "rpc", "store", "telemetry"]),
@@ -50,6 +59,7 @@ const ARROWS: [(&str, &[&str]); 19] = [
             "arguments",
             "audit",
             "bench",
+            "concurrency",
             "domain",
             "edge",
             "gateway",

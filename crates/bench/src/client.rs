@@ -9,8 +9,23 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-/// The protocol version that is spoken.
-const VERSION: &str = "2026-07-28";
+/// Which MCP is spoken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Era {
+    /// 2026-07-28.
+    Modern,
+    /// 2025-11-25, as a client that opened no session.
+    Legacy,
+}
+
+impl Era {
+    fn version(self) -> &'static str {
+        match self {
+            Self::Modern => "2026-07-28",
+            Self::Legacy => "2025-11-25",
+        }
+    }
+}
 
 /// Longest answer that is read, bytes.
 const LONGEST: usize = 32 << 20;
@@ -25,6 +40,8 @@ pub struct Settings {
     pub url: Url,
     /// A bearer token.
     pub token: String,
+    /// Which MCP is spoken.
+    pub era: Era,
     /// How long one call may take.
     pub limit: Duration,
 }
@@ -111,6 +128,7 @@ pub struct Client {
     http: reqwest::Client,
     url: Url,
     headers: HeaderMap,
+    era: Era,
 }
 
 impl Client {
@@ -119,6 +137,7 @@ impl Client {
         let Settings {
             mut url,
             token,
+            era,
             limit,
         } = settings;
         if url.path() == "/" {
@@ -136,8 +155,11 @@ impl Client {
             (CONTENT_TYPE, HeaderValue::from_static("application/json")),
         ];
         let mut headers: HeaderMap = headers.into_iter().collect();
-        headers.insert("mcp-protocol-version", HeaderValue::from_static(VERSION));
-        headers.insert("mcp-method", HeaderValue::from_static("tools/call"));
+        let version = HeaderValue::from_static(era.version());
+        headers.insert("mcp-protocol-version", version);
+        if era == Era::Modern {
+            headers.insert("mcp-method", HeaderValue::from_static("tools/call"));
+        }
         let http = reqwest::Client::builder()
             .redirect(redirect::Policy::none())
             .no_proxy()
@@ -147,31 +169,24 @@ impl Client {
             .pool_max_idle_per_host(usize::MAX)
             .build()
             .map_err(|_| Fault::Settings("the system's certificates cannot be read".to_owned()))?;
-        Ok(Self { http, url, headers })
+        Ok(Self {
+            http,
+            url,
+            headers,
+            era,
+        })
     }
 
     /// Calls once. The result as it came, after it was verified.
     pub async fn call(&self, id: u64, tool: &Tool) -> Result<Box<RawValue>, Fault> {
-        let Tool { name, arguments } = tool;
-        let body = format!(
-            r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"{name}","arguments":{arguments},"_meta":{}}}}}"#,
-            json!({
-                "io.modelcontextprotocol/protocolVersion": VERSION,
-                "io.modelcontextprotocol/clientCapabilities": {},
-                "io.modelcontextprotocol/clientInfo": {
-                    "name": "wardgate", "version": env!("CARGO_PKG_VERSION"),
-                },
-            })
-        );
-        let request = self
+        let mut request = self
             .http
             .post(self.url.clone())
             .headers(self.headers.clone());
-        let response = request
-            .header("mcp-name", name.as_str())
-            .body(body)
-            .send()
-            .await;
+        if self.era == Era::Modern {
+            request = request.header("mcp-name", tool.name.as_str());
+        }
+        let response = request.body(self.body(id, tool)).send().await;
         let mut response = response.map_err(|error| Fault::Transport(why(&error)))?;
         let status = response.status().as_u16();
         let mut text = Vec::new();
@@ -186,6 +201,23 @@ impl Client {
             text.extend_from_slice(&chunk);
         }
         verified(id, status, &text.into())
+    }
+
+    fn body(&self, id: u64, tool: &Tool) -> String {
+        let Tool { name, arguments } = tool;
+        let meta = match self.era {
+            Era::Modern => json!({
+                "io.modelcontextprotocol/protocolVersion": self.era.version(),
+                "io.modelcontextprotocol/clientCapabilities": {},
+                "io.modelcontextprotocol/clientInfo": {
+                    "name": "wardgate", "version": env!("CARGO_PKG_VERSION"),
+                },
+            }),
+            Era::Legacy => json!({}),
+        };
+        format!(
+            r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"{name}","arguments":{arguments},"_meta":{meta}}}}}"#,
+        )
     }
 }
 

@@ -1,4 +1,4 @@
-//! Calls of tools over MCP 2026-07-28: one, or many at a time with their latencies.
+//! Calls of tools over MCP: one, or many at a time with their latencies.
 //!
 //! ```text
 //!  Tool ─▶ Client::call ─▶ Answer: its id, no error, a receipt     every answer is verified, or counted as a fault
@@ -14,6 +14,6 @@ mod client;
 mod load;
 mod report;
 
-pub use client::{Client, Fault, Settings, Tool};
+pub use client::{Client, Era, Fault, Settings, Tool};
 pub use load::{Load, Pace, run};
 pub use report::{Latency, Report};

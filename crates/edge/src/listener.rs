@@ -1,11 +1,14 @@
 //! The socket: bounded connections, bounded headers, a graceful end.
 
+use std::convert::Infallible;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use axum::body::Body;
+use http::{HeaderValue, Version, header};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -15,6 +18,7 @@ use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
+use wardgate_rpc::Shutdown;
 
 use crate::Error;
 
@@ -33,9 +37,6 @@ async fn silence(first: CancellationToken, limit: Duration) {
         std::future::pending::<()>().await;
     }
 }
-
-/// What is in flight at the end may take so long.
-const GRACE: Duration = Duration::from_secs(25);
 
 /// A listener, not yet serving.
 #[derive(Debug)]
@@ -58,13 +59,14 @@ impl Bound {
         self.address
     }
 
-    /// Serves `router` until `shutdown`, then lets what is in flight end and waits for `finish`, both together no
-    /// longer than 25 s.
+    /// Serves `router` until `shutdown` closes, then lets what is in flight end and waits for `finish`, both together
+    /// within its grace. From when it is told to stop, connections of HTTP/1 end with their next answer, so that their
+    /// clients come back elsewhere.
     pub async fn serve(
         self,
         router: Router,
         limits: ConnectionLimits,
-        shutdown: impl Future<Output = ()>,
+        shutdown: Shutdown,
         finish: impl Future<Output = ()>,
     ) {
         let header = Duration::from_secs(limits.header_seconds);
@@ -83,22 +85,33 @@ impl Bound {
             .keep_alive_interval(Some(Duration::from_secs(20)));
         let free = Arc::new(Semaphore::new(limits.connections));
         let open = GracefulShutdown::new();
-        tokio::pin!(shutdown);
+        let closes = shutdown.clone().closes();
+        tokio::pin!(closes);
         loop {
             let accepted = tokio::select! {
                 accepted = self.accept(&free) => accepted,
-                () = &mut shutdown => break,
+                () = &mut closes => break,
             };
             let Some((stream, peer, place)) = accepted else {
                 continue;
             };
-            let router = router.clone();
+            let (router, stops) = (router.clone(), shutdown.clone());
             let asked = CancellationToken::new();
             let first = asked.clone();
             let service = service_fn(move |mut request: hyper::Request<Incoming>| {
                 asked.cancel();
                 request.extensions_mut().insert(peer);
-                router.clone().oneshot(request.map(axum::body::Body::new))
+                let is_http1 = request.version() < Version::HTTP_2;
+                let answer = router.clone().oneshot(request.map(Body::new));
+                let stops = stops.clone();
+                async move {
+                    let mut response = answer.await?;
+                    if is_http1 && stops.was_told() {
+                        let close = HeaderValue::from_static("close");
+                        response.headers_mut().insert(header::CONNECTION, close);
+                    }
+                    Ok::<_, Infallible>(response)
+                }
             });
             let connection = builder
                 .serve_connection(TokioIo::new(stream), service)
@@ -120,7 +133,10 @@ impl Bound {
             open.shutdown().await;
             finish.await;
         };
-        if tokio::time::timeout(GRACE, finished).await.is_err() {
+        if tokio::time::timeout(shutdown.grace(), finished)
+            .await
+            .is_err()
+        {
             tracing::warn!("some requests did not end in time");
         }
     }

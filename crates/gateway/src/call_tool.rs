@@ -7,7 +7,6 @@ use std::time::Duration;
 use axum::http::HeaderMap;
 use bytes::Bytes;
 use futures::StreamExt;
-use metrics::{counter, histogram};
 use serde::{Deserialize, Serialize};
 use wardgate_domain::{CallFacts, CallId, Caller, Digest, Outcome, Receipt, Status, ToolFacts};
 use wardgate_edge::CallerToken;
@@ -23,6 +22,7 @@ use crate::catalogue::{Index, Tool};
 use crate::connect::{self, Asked};
 use crate::dialogue::Terms;
 use crate::mcp::{Request, Version, check_repeated};
+use crate::measures;
 use crate::reply::{Answer, Dialect, RpcError};
 use crate::story::{self, Asker, End, Given, Ran, Stop, Story, Target, Work};
 use crate::view::View;
@@ -184,9 +184,9 @@ impl Work for ToolCall {
             limit: tool.time_limit + Duration::from_secs(1),
         });
         let events = story.dialogue.unless_cancelled(Box::pin(called)).await?;
-        let mut events = pin!(events.map_err(|error| refused(&error, tool))?);
+        let mut events = pin!(events.map_err(|error| refused(&story.gateway, &error, tool))?);
         while let Some(event) = story.dialogue.unless_cancelled(events.next()).await? {
-            let event = event.map_err(|error| refused(&error, tool))?;
+            let event = event.map_err(|error| refused(&story.gateway, &error, tool))?;
             if let Some(notice) = story.dialogue.notice(&event) {
                 story.intend().await?;
                 story.dialogue.say(&notice).await;
@@ -213,8 +213,7 @@ impl Work for ToolCall {
     }
 
     fn report(&self, outcome: &Outcome) {
-        counter!(names::TOOL_CALLS, "status" => outcome.status.as_str()).increment(1);
-        histogram!(names::TOOL_CALL_SECONDS).record(outcome.duration);
+        measures::ended(outcome);
         tracing::info!(
             status = outcome.status.as_str(),
             reason = outcome.reason,
@@ -312,9 +311,10 @@ fn not_connected(words: &str) -> ToolResult {
     }
 }
 
-fn refused(error: &CallError, tool: &Tool) -> Ran {
+fn refused(gateway: &Gateway, error: &CallError, tool: &Tool) -> Ran {
     match error.reason() {
         ErrorReason::PermitRefused => Ran::PermitRefused,
+        ErrorReason::Overloaded => Stop::Overloaded(gateway.neighbour_is_overloaded()).into(),
         ErrorReason::DeadlineExceeded => Stop::Late(tool.time_limit).into(),
         // Removed or switched off since the catalogue was listed.
         ErrorReason::UnknownTool => Stop::Unknown.into(),

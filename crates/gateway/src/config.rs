@@ -3,6 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
+use wardgate_concurrency::Config as Concurrency;
 use wardgate_edge::{AuthConfig, BodyLimits};
 use wardgate_store::DatabaseSettings;
 
@@ -45,6 +46,9 @@ pub struct Config {
     /// What one request may cost.
     #[serde(default)]
     pub limits: Limits,
+    /// How many requests are worked on at once, and how many wait for their turn.
+    #[serde(default)]
+    pub concurrency: Concurrency,
     /// Which scopes of a token operations need.
     #[serde(default)]
     pub scopes: ScopesConfig,
@@ -136,6 +140,9 @@ impl Config {
                     "gateway.authorization_server_metadata: `{url}` is not the URL of a document, like https://id.example/.well-known/oauth-authorization-server"
                 ));
             }
+        }
+        if let Err(error) = self.concurrency.validate() {
+            return wrong(format!("gateway.{error}"));
         }
         if let Err(scope) = self.scopes.validate() {
             return wrong(format!(

@@ -20,12 +20,14 @@ mod catalogue;
 mod config;
 mod connect;
 mod content;
+mod crowd;
 mod dialogue;
 mod downgrade;
 mod edit;
 mod http;
 mod listen;
 mod mcp;
+mod measures;
 mod memory;
 mod refusals;
 mod reply;
@@ -47,10 +49,11 @@ use std::time::Duration;
 use axum::Router;
 use tokio::sync::watch;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
+use wardgate_concurrency::Limiter;
 use wardgate_domain::{Ambient, Caller};
 use wardgate_edge::{Admission, Authenticator, Bound, ConnectionLimits, Origins};
 use wardgate_rpc::client::{MemoryClient, PolicyClient, ToolRunnerClient};
-use wardgate_rpc::{Neighbour, Readiness};
+use wardgate_rpc::{Neighbour, Readiness, Shutdown};
 use wardgate_telemetry::Metrics;
 
 pub use config::{Config, Limits};
@@ -127,11 +130,15 @@ pub struct Gateway {
     memory: Option<MemoryClient>,
     trail: Arc<Trail>,
     refusals: Arc<Refusals>,
+    /// Lets requests in, as many as can be worked on.
+    limiter: Limiter,
     /// Calls under way, whether or not their client still waits.
     stories: TaskTracker,
     /// Requests to upstreams that are under way.
     visits: Places,
     parts: Vec<(&'static str, watch::Receiver<Readiness>)>,
+    /// Whether it goes on: the part of its readiness that is its own.
+    goes_on: watch::Sender<Readiness>,
     metrics: Metrics,
     _recorder: AbortOnDropHandle<()>,
 }
@@ -174,14 +181,18 @@ impl Gateway {
         let memory = neighbours
             .memory
             .map(|memory| MemoryClient::new(memory.link, memory::LIMIT));
+        let (goes_on, own) = watch::channel(Readiness::Ready);
         let parts = vec![
+            ("gateway", own),
             ("keys", auth.readiness()),
             ("policy", neighbours.policy.readiness),
             ("tool-runner", neighbours.tool_runner.readiness),
             ("catalogue", catalogue.readiness()),
             ("audit", neighbours.audit.readiness.clone()),
         ];
-        let trail = Arc::new(Trail::new(neighbours.audit, ambient.clone()));
+        let limiter = Limiter::new("gateway", config.concurrency);
+        let trail = Trail::new(neighbours.audit, limiter.clone(), ambient.clone());
+        let trail = Arc::new(trail);
         let refusals = Arc::new(Refusals::default());
         let recorder = refusals::record(Arc::clone(&refusals), Arc::clone(&trail), ambient.clone());
         Ok(Arc::new(Self {
@@ -211,8 +222,10 @@ impl Gateway {
             memory,
             trail,
             refusals,
+            limiter,
             stories: TaskTracker::new(),
             parts,
+            goes_on,
             metrics,
         }))
     }
@@ -243,23 +256,24 @@ impl Gateway {
         }
     }
 
-    /// Serves `router`, which is the gateway's and whatever else has the same address, until `shutdown`. Then
-    /// finishes what is in flight and records what was only counted.
-    pub async fn serve(
-        self: Arc<Self>,
-        bound: Bound,
-        router: Router,
-        shutdown: impl Future<Output = ()>,
-    ) {
+    /// Serves `router`, which is the gateway's and whatever else has the same address, until `shutdown` closes. Then
+    /// finishes what is in flight and records what was only counted. From when it is told to stop it is not ready.
+    pub async fn serve(self: Arc<Self>, bound: Bound, router: Router, shutdown: Shutdown) {
         let limits = ConnectionLimits {
             connections: self.config.limits.connections,
             header_seconds: self.config.limits.header_seconds,
         };
-        let shutdown = async {
-            shutdown.await;
+        let (told, closes) = (shutdown.clone().is_told(), shutdown.clone().closes());
+        let ending = async {
+            told.await;
+            let stops = Readiness::NotReady("it was told to stop".to_owned());
+            self.goes_on.send_replace(stops);
+            closes.await;
+            // Whoever listens does so elsewhere from now on.
             self.listeners.drain();
         };
-        bound.serve(router, limits, shutdown, self.finish()).await;
+        let serving = bound.serve(router, limits, shutdown, self.finish());
+        tokio::join!(ending, serving);
         self.refusals.flush(&self.trail, &self.ambient).await;
     }
 
@@ -349,6 +363,10 @@ impl Gateway {
 
     fn memory(&self) -> Option<&MemoryClient> {
         self.memory.as_ref()
+    }
+
+    fn limiter(&self) -> &Limiter {
+        &self.limiter
     }
 
     fn trail(&self) -> &Trail {

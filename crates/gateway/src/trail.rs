@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
+use wardgate_concurrency::Limiter;
 use wardgate_domain::{Ambient, Event, Receipt, Record};
 use wardgate_rpc::client::{AuditClient, CallError};
 use wardgate_rpc::{Neighbour, Readiness};
@@ -19,14 +20,17 @@ const SOON: Duration = Duration::from_millis(100);
 pub(crate) struct Trail {
     audit: AuditClient,
     readiness: watch::Receiver<Readiness>,
+    /// What the record can take is part of what the gateway can.
+    limiter: Limiter,
     ambient: Ambient,
 }
 
 impl Trail {
-    pub(crate) fn new(audit: Neighbour, ambient: Ambient) -> Self {
+    pub(crate) fn new(audit: Neighbour, limiter: Limiter, ambient: Ambient) -> Self {
         Self {
             audit: AuditClient::new(audit.link, LIMIT),
             readiness: audit.readiness,
+            limiter,
             ambient,
         }
     }
@@ -48,6 +52,7 @@ impl Trail {
             appended = self.audit.append(&record, true).await;
         }
         stage("record", started.elapsed());
+        self.limiter.observe(started.elapsed());
         if let Err(error) = &appended {
             tracing::error!(%error, "a record could not be made durable");
         }

@@ -3,14 +3,19 @@
 use std::time::Duration;
 
 use tokio::sync::watch;
+use tokio::time::timeout;
+use tonic::Status;
+use tonic::transport::Channel;
 use tonic_health::ServingStatus;
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_check_response::ServingStatus as Wire;
 use tonic_health::pb::health_client::HealthClient;
 use tonic_health::server::HealthReporter;
 
-use crate::link::Link;
 use crate::readiness::Readiness;
+
+/// A server that works says within this how it is.
+const FIRST: Duration = Duration::from_secs(3);
 
 /// Reports `readiness` as the status of the service `name`, until its sender is gone.
 pub(crate) async fn report(
@@ -31,65 +36,42 @@ pub(crate) async fn report(
     }
 }
 
-/// Follows the status of the service `name` behind `link`. A lost connection reads as not ready at once,
-/// so that callers can refuse before they start what they could not record.
-pub(crate) fn watch(link: Link, name: &'static str) -> watch::Receiver<Readiness> {
-    let (sender, receiver) =
-        watch::channel(Readiness::NotReady(format!("not connected to {name} yet")));
-    tokio::spawn(async move {
-        tokio::select! {
-            () = sender.closed() => {}
-            () = follow(link, name, &sender) => {}
-        }
+/// Tells what the service `name` behind `channel` says of itself, until it says no more; and why that ended.
+pub(crate) async fn follow(
+    channel: Channel,
+    name: &str,
+    mut told: impl FnMut(Readiness),
+) -> String {
+    let request = HealthCheckRequest {
+        service: name.to_owned(),
+    };
+    // Who says nothing at all is as good as away.
+    let first = timeout(FIRST, async {
+        let mut statuses = HealthClient::new(channel)
+            .watch(request)
+            .await?
+            .into_inner();
+        let first = statuses.message().await?;
+        Ok::<_, Status>((statuses, first))
     });
-    receiver
-}
-
-async fn follow(link: Link, name: &'static str, sender: &watch::Sender<Readiness>) {
-    let mut client = HealthClient::new(link);
-    let mut pause = Pause::default();
-    loop {
-        let request = HealthCheckRequest {
-            service: name.to_owned(),
+    let (mut statuses, mut next) = match first.await {
+        Ok(Ok(begun)) => begun,
+        Ok(Err(status)) => return format!("cannot reach {name}: {}", status.message()),
+        Err(_) => return format!("{name} does not answer"),
+    };
+    while let Some(status) = next {
+        told(readiness(status.status(), name));
+        next = match statuses.message().await {
+            Ok(next) => next,
+            Err(status) => return format!("lost {name}: {}", status.message()),
         };
-        let lost = match client.watch(request).await {
-            Ok(response) => {
-                let mut statuses = response.into_inner();
-                loop {
-                    match statuses.message().await {
-                        Ok(Some(status)) => {
-                            pause = Pause::default();
-                            sender.send_replace(readiness(status.status(), name));
-                        }
-                        Ok(None) => break format!("{name} closed the connection"),
-                        Err(status) => break format!("lost {name}: {}", status.message()),
-                    }
-                }
-            }
-            Err(status) => format!("cannot reach {name}: {}", status.message()),
-        };
-        sender.send_replace(Readiness::NotReady(lost));
-        tokio::time::sleep(pause.next()).await;
     }
+    format!("{name} closed the connection")
 }
 
 fn readiness(status: Wire, name: &str) -> Readiness {
     match status {
         Wire::Serving => Readiness::Ready,
         _ => Readiness::NotReady(format!("{name} says it is not ready")),
-    }
-}
-
-/// How long to wait before the next attempt: doubling from 50 ms to 1 s.
-#[derive(Default)]
-struct Pause {
-    attempts: u32,
-}
-
-impl Pause {
-    fn next(&mut self) -> Duration {
-        let pause = Duration::from_millis(50 << self.attempts.min(5)).min(Duration::from_secs(1));
-        self.attempts += 1;
-        pause
     }
 }

@@ -10,6 +10,7 @@ use http::{Response, Uri};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use tokio::sync::watch;
 use tonic::body::Body;
+use wardgate_concurrency::Slot;
 
 /// As an extension of a response: its stream lasts as long as the client likes, so that no end of the server waits
 /// for it.
@@ -31,8 +32,7 @@ impl InFlight {
 
     /// Counts a call of the method at `uri`, unless it is a watch.
     pub(crate) fn begin(&self, uri: &Uri) -> Call {
-        let method = uri.path().rsplit('/').next().unwrap_or_default();
-        if method.starts_with("Watch") {
+        if is_watch(uri) {
             return Call(None);
         }
         self.0.send_modify(|count| *count += 1);
@@ -46,6 +46,12 @@ impl InFlight {
     }
 }
 
+/// Whether the method at `uri` answers for as long as its client likes.
+pub(crate) fn is_watch(uri: &Uri) -> bool {
+    let method = uri.path().rsplit('/').next().unwrap_or_default();
+    method.starts_with("Watch")
+}
+
 impl Drop for Call {
     fn drop(&mut self) {
         if let Some(count) = &self.0 {
@@ -55,18 +61,40 @@ impl Drop for Call {
 }
 
 impl Call {
-    /// Keeps the call open until the response is sent or given up.
-    pub(crate) fn until_sent(self, response: Response<Body>) -> Response<Body> {
+    /// Keeps the call open, and its place among those worked on, until the response is sent or given up.
+    pub(crate) fn until_sent(
+        self,
+        response: Response<Body>,
+        place: Option<(Slot, String)>,
+    ) -> Response<Body> {
         if response.extensions().get::<Endless>().is_some() {
             return response;
         }
-        response.map(|body| Body::new(Counted { body, _call: self }))
+        // A failure takes as long as it takes to fail, which says nothing of how long the work takes.
+        let has_failed = response.headers().contains_key("grpc-status");
+        response.map(|body| {
+            Body::new(Counted {
+                body,
+                _call: self,
+                place: place.filter(|_| !has_failed),
+            })
+        })
     }
 }
 
 struct Counted {
     body: Body,
     _call: Call,
+    /// With the kind of call it is.
+    place: Option<(Slot, String)>,
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        if let Some((slot, kind)) = self.place.take() {
+            slot.done(&kind);
+        }
+    }
 }
 
 impl HttpBody for Counted {
@@ -100,12 +128,12 @@ mod tests {
         let calls = InFlight::new();
         let begin = || calls.begin(&Uri::from_static("/package.Service/Method"));
         let body = || Body::new(axum::body::Body::from("not sent yet"));
-        let answer = begin().until_sent(Response::new(body()));
+        let answer = begin().until_sent(Response::new(body()), None);
         assert!(calls.idle().now_or_never().is_none());
         drop(answer);
         let mut endless = Response::new(body());
         endless.extensions_mut().insert(Endless);
-        let _open = begin().until_sent(endless);
+        let _open = begin().until_sent(endless, None);
         assert!(calls.idle().now_or_never().is_some());
     }
 }

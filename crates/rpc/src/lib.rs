@@ -3,7 +3,8 @@
 //! ```text
 //!                       ┌──────────── stack ─────────────┐
 //!  link::local ────────▶│ access · count · span ·        │──▶ generated server
-//!  link::connect ─mTLS─▶│ deadline · catch panic         │
+//!  link::connect ─mTLS─▶│ measure · deadline · limit ·   │
+//!                       │ catch panic                    │
 //!  operator ───socket──▶└────────────────────────────────┘
 //! ```
 //!
@@ -18,9 +19,13 @@ pub mod probes;
 pub mod server;
 
 mod access;
+mod aging;
+mod deadline;
 mod health;
 mod in_flight;
 mod readiness;
+mod red;
+mod shutdown;
 mod stack;
 mod status;
 
@@ -28,4 +33,5 @@ pub use access::Peer;
 pub use in_flight::Endless;
 pub use link::{Link, Neighbour};
 pub use readiness::{Readiness, Service};
+pub use shutdown::{Drain, Shutdown};
 pub use status::{ServiceError, invalid, reason_of, status};

@@ -1,5 +1,16 @@
 //! Links: the same client transport to a service in this process or to one behind a socket.
 
+mod answer;
+mod balance;
+mod budget;
+mod ejection;
+mod pool;
+mod replica;
+mod resolve;
+#[cfg(test)]
+mod tests;
+
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -11,9 +22,11 @@ use tonic::server::NamedService;
 use tonic::transport::{Certificate, ClientTlsConfig, Endpoint, Identity};
 use tower::util::BoxCloneSyncService;
 use tower::{Service as TowerService, ServiceExt};
+use wardgate_domain::Ambient;
 
+use self::balance::Balanced;
+use self::pool::Pool;
 use crate::access::{Peer, Trust};
-use crate::health;
 use crate::readiness::{Readiness, Service};
 use crate::stack::Stack;
 
@@ -118,8 +131,8 @@ where
 }
 
 /// A link to the service `name` (its proto name) at `url`: `https://host:port` with certificates, or
-/// plain `http://` to a loopback address when `tls` is none. Connects when first used and again whenever
-/// the connection is lost.
+/// plain `http://` to a loopback address when `tls` is none. Calls are spread over every address that the host has,
+/// and connections are made anew whenever they are lost.
 pub fn connect(
     url: &str,
     server_name: Peer,
@@ -130,19 +143,18 @@ pub fn connect(
         url: url.to_owned(),
     };
     let endpoint = Endpoint::from_shared(url.to_owned()).map_err(|_| address())?;
-    let endpoint = match (endpoint.uri().scheme_str(), tls) {
+    let origin = endpoint.uri().clone();
+    let host = origin.host().ok_or_else(address)?;
+    let (port, tls) = match (origin.scheme_str(), tls) {
         (Some("https"), Some(files)) => {
             let (authority, identity) = files.read()?;
             let config = ClientTlsConfig::new()
                 .ca_certificate(authority)
                 .identity(identity)
                 .domain_name(server_name.as_str());
-            endpoint.tls_config(config).map_err(|source| Error::Tls {
-                url: url.to_owned(),
-                source,
-            })?
+            (443, Some(config))
         }
-        (Some("http"), None) if is_loopback(endpoint.uri()) => endpoint,
+        (Some("http"), None) if is_loopback(&origin) => (80, None),
         (Some("http" | "https"), _) => {
             return Err(Error::PlainText {
                 url: url.to_owned(),
@@ -150,19 +162,56 @@ pub fn connect(
         }
         _ => return Err(address()),
     };
-    let channel = endpoint
-        // A dead neighbour must be told from a slow one well within a second.
-        .connect_timeout(Duration::from_millis(500))
-        .http2_keep_alive_interval(Duration::from_secs(10))
-        .keep_alive_timeout(Duration::from_secs(5))
-        .keep_alive_while_idle(true)
-        .tcp_nodelay(true)
-        .connect_lazy();
-    let link = BoxCloneSyncService::new(channel);
-    Ok(Neighbour {
-        readiness: health::watch(link.clone(), name),
-        link,
-    })
+    let lookup = resolve::system(host, origin.port_u16().unwrap_or(port));
+    let dial = Dial { origin, tls };
+    // What is wrong with the certificates shows at start.
+    let unspecified = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    dial.endpoint(unspecified).map_err(|source| Error::Tls {
+        url: url.to_owned(),
+        source,
+    })?;
+    Ok(balanced(server_name, name, lookup, dial))
+}
+
+fn balanced(
+    server_name: Peer,
+    name: &'static str,
+    lookup: resolve::Lookup,
+    dial: Dial,
+) -> Neighbour {
+    let (pool, readiness) = Pool::open(server_name.as_str(), name, lookup, dial);
+    let calls = Balanced::new(pool, readiness.clone(), Ambient::system())
+        .map_err(|never: std::convert::Infallible| match never {});
+    Neighbour {
+        link: BoxCloneSyncService::new(calls),
+        readiness,
+    }
+}
+
+/// How the replica at an address is connected to.
+#[derive(Debug)]
+struct Dial {
+    /// What the service is called, whatever its address.
+    origin: http::Uri,
+    tls: Option<ClientTlsConfig>,
+}
+
+impl Dial {
+    fn endpoint(&self, address: SocketAddr) -> Result<Endpoint, tonic::transport::Error> {
+        let scheme = self.tls.as_ref().map_or("http", |_| "https");
+        let mut endpoint = Endpoint::from_shared(format!("{scheme}://{address}"))?;
+        if let Some(tls) = &self.tls {
+            endpoint = endpoint.tls_config(tls.clone())?;
+        }
+        Ok(endpoint
+            .origin(self.origin.clone())
+            // A dead neighbour must be told from a slow one well within a second.
+            .connect_timeout(Duration::from_millis(500))
+            .http2_keep_alive_interval(Duration::from_secs(5))
+            .keep_alive_timeout(Duration::from_secs(5))
+            .keep_alive_while_idle(true)
+            .tcp_nodelay(true))
+    }
 }
 
 fn is_loopback(uri: &http::Uri) -> bool {

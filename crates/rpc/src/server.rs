@@ -5,7 +5,7 @@ use std::future::Future;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use futures::FutureExt;
+use futures::TryStreamExt;
 use http::{Request, Response};
 use serde::{Deserialize, Serialize};
 use tokio::net::TcpListener;
@@ -14,10 +14,14 @@ use tonic::body::Body;
 use tonic::server::NamedService;
 use tonic::transport::{Server, ServerTlsConfig};
 use tower::Service as TowerService;
+use wardgate_concurrency::Limiter;
+use wardgate_domain::Ambient;
 
 use crate::access::Trust;
+use crate::aging::Aging;
 use crate::link::{Error as LinkError, TlsFiles};
 use crate::readiness::Service;
+use crate::shutdown::Shutdown;
 use crate::{health, stack::Stack};
 
 /// How a service listens.
@@ -69,6 +73,8 @@ pub enum Error {
 pub struct Bound {
     listener: TcpListener,
     tls: Option<ServerTlsConfig>,
+    pub(crate) aging: Aging,
+    limiter: Option<Limiter>,
 }
 
 impl Bound {
@@ -90,7 +96,21 @@ impl Bound {
         let listener = TcpListener::bind(listen)
             .await
             .map_err(|source| Error::Listen { listen, source })?;
-        Ok(Self { listener, tls })
+        Ok(Self {
+            listener,
+            tls,
+            aging: Aging::with_jitter(&Ambient::system()),
+            limiter: None,
+        })
+    }
+
+    /// The same, which turns away what is more than `limiter` lets in.
+    #[must_use]
+    pub fn limited(self, limiter: Limiter) -> Self {
+        Self {
+            limiter: Some(limiter),
+            ..self
+        }
     }
 
     /// The address it listens on, with the port the system chose if 0 was asked for.
@@ -98,13 +118,9 @@ impl Bound {
         self.listener.local_addr()
     }
 
-    /// Serves `service` with health and reflection beside it until `shutdown`, then finishes what is in
+    /// Serves `service` with health and reflection beside it until `shutdown` closes, then finishes what is in
     /// flight.
-    pub async fn serve<S>(
-        self,
-        service: Service<S>,
-        shutdown: impl Future<Output = ()>,
-    ) -> Result<(), Error>
+    pub async fn serve<S>(self, service: Service<S>, shutdown: Shutdown) -> Result<(), Error>
     where
         S: TowerService<Request<Body>, Response = Response<Body>, Error = Infallible>
             + NamedService
@@ -129,26 +145,32 @@ impl Bound {
             .max_concurrent_streams(1024)
             .http2_max_header_list_size(16 * 1024)
             .http2_keepalive_interval(Some(Duration::from_secs(10)))
-            .tcp_nodelay(true);
+            .max_connection_age(self.aging.age);
         if let Some(tls) = self.tls {
             server = server.tls_config(tls)?;
         }
-        let stack = Stack::new(service.server, trust);
+        let aging = self.aging;
+        let incoming = TcpListenerStream::new(self.listener).map_ok(move |stream| {
+            // Answers are small and complete: none waits for more to send. Where that cannot be had, they only are slower.
+            let _ = stream.set_nodelay(true);
+            aging.begin(stream)
+        });
+        let stack = Stack::new(service.server, trust).limited(self.limiter);
         let in_flight = stack.in_flight();
-        let shutdown = shutdown.shared();
         let serving = server
             .add_service(stack)
             .add_service(health)
             .add_service(reflection)
-            .serve_with_incoming_shutdown(TcpListenerStream::new(self.listener), shutdown.clone());
+            .serve_with_incoming_shutdown(incoming, shutdown.clone().closes());
         // Watches never end by themselves, so the server ends when its calls have.
+        let grace = shutdown.grace();
         let finished = async move {
-            shutdown.await;
+            shutdown.closes().await;
             let calls = async {
                 in_flight.idle().await;
                 tokio::time::sleep(FLUSH).await;
             };
-            let _ = tokio::time::timeout(GRACE, calls).await;
+            let _ = tokio::time::timeout(grace, calls).await;
         };
         tokio::select! {
             served = serving => Ok(served?),
@@ -158,8 +180,6 @@ impl Bound {
     }
 }
 
-/// Calls in flight at the end may take so long.
-const GRACE: Duration = Duration::from_secs(25);
 /// For the last answers to leave the socket, and for calls that raced the end to be counted.
 const FLUSH: Duration = Duration::from_millis(100);
 

@@ -5,20 +5,21 @@ use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use futures::{FutureExt, TryFutureExt};
-use http::{HeaderMap, Request, Response};
+use http::{Request, Response};
 use tonic::body::Body;
 use tonic::server::NamedService;
 use tower::Service;
 use tracing::Instrument;
-use wardgate_proto::common::v1::ErrorReason;
+use wardgate_concurrency::Limiter;
 use wardgate_telemetry::trace_context;
 
 use crate::access::{self, Trust};
-use crate::in_flight::InFlight;
-use crate::status::{internal, with_reason};
+use crate::deadline;
+use crate::in_flight::{self, InFlight};
+use crate::red::Measured;
+use crate::status::{internal, overloaded};
 
 /// A generated server in its surroundings.
 #[derive(Debug, Clone)]
@@ -26,6 +27,8 @@ pub(crate) struct Stack<S> {
     server: S,
     trust: Trust,
     in_flight: InFlight,
+    /// None: everything is taken.
+    limiter: Option<Limiter>,
 }
 
 impl<S> Stack<S> {
@@ -34,7 +37,13 @@ impl<S> Stack<S> {
             server,
             trust,
             in_flight: InFlight::new(),
+            limiter: None,
         }
+    }
+
+    /// The same, which turns away what is more than it can do.
+    pub(crate) fn limited(self, limiter: Option<Limiter>) -> Self {
+        Self { limiter, ..self }
     }
 
     /// The calls begun and not finished.
@@ -49,7 +58,10 @@ impl<S: NamedService> NamedService for Stack<S> {
 
 impl<S> Service<Request<Body>> for Stack<S>
 where
-    S: Service<Request<Body>, Response = Response<Body>, Error = Infallible>,
+    S: Service<Request<Body>, Response = Response<Body>, Error = Infallible>
+        + Clone
+        + Send
+        + 'static,
     S::Future: Send + 'static,
 {
     type Response = Response<Body>;
@@ -63,85 +75,56 @@ where
     /// The ordered list.
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         // 1. Access first: a peer that may not call learns nothing, and costs nothing.
-        if let Err(refusal) = access::check(&request, self.trust) {
-            return Box::pin(async move { Ok(refusal.into_http()) });
-        }
+        let method = match access::check(&request, self.trust) {
+            Ok(method) => method,
+            Err(refusal) => return Box::pin(async move { Ok(refusal.into_http()) }),
+        };
         // 2. The count: a server that is told to stop finishes what it has begun.
         let call = self.in_flight.begin(request.uri());
         // 3. The span joins the caller's trace, and covers all that follows.
-        let span = tracing::debug_span!("rpc", rpc.method = request.uri().path());
+        let span = tracing::debug_span!("rpc", rpc.method = method.trim_start_matches('/'));
         trace_context::adopt(&span, request.headers());
-        // 4. The deadline, because tonic enforces it only on a socket.
-        let deadline = deadline(request.headers());
-        // 5. A panic becomes an answer: it must not take the caller in the same process with it.
-        let answer = AssertUnwindSafe(self.server.call(request)).catch_unwind();
-        let within = async move {
-            let caught = match deadline {
-                Some(limit) => match tokio::time::timeout(limit, answer).await {
-                    Ok(caught) => caught,
-                    Err(_) => return Ok(late().into_http()),
+        // 4. The measure within the span, so that an exemplar leads to it; all that is refused below counts as well.
+        let measured = Measured::begin(&request, method, &span);
+        // 5. The deadline, because tonic enforces it only on a socket.
+        let limit = deadline::of(request.headers());
+        // 6. The limit: what is more than can be done is turned away before anything was done for it. Operators are not,
+        //    and nothing else is done under it: a call that waits holds only its place in the queue.
+        let limiter = self.limiter.clone().filter(|_| is_limited(&request));
+        let limiter = limiter.map(|limiter| (limiter, request.uri().path().to_owned()));
+        // 7. A panic becomes an answer: it must not take the caller in the same process with it.
+        let next = self.server.clone();
+        let mut server = std::mem::replace(&mut self.server, next);
+        let answer = async move {
+            let place = match limiter {
+                Some((limiter, kind)) => match limiter.enter("", "").await {
+                    Ok(slot) => Some((slot, kind)),
+                    Err(refused) => return Ok(overloaded(&refused).into_http()),
                 },
-                None => answer.await,
+                None => None,
             };
-            caught.unwrap_or_else(|_| {
+            let response = AssertUnwindSafe(server.call(request)).catch_unwind().await;
+            let response = response.unwrap_or_else(|_| {
                 tracing::error!("a request ended in a panic");
                 Ok(internal().into_http())
-            })
+            })?;
+            Ok(call.until_sent(response, place))
         };
-        Box::pin(
-            within
-                .map_ok(|response| call.until_sent(response))
-                .instrument(span),
-        )
-    }
-}
-
-fn late() -> tonic::Status {
-    with_reason(
-        ErrorReason::DeadlineExceeded,
-        "the deadline of the call passed",
-    )
-}
-
-/// The time left by `grpc-timeout`: at most eight digits and a unit (gRPC over HTTP/2, "Requests").
-fn deadline(headers: &HeaderMap) -> Option<Duration> {
-    let text = headers.get("grpc-timeout")?.to_str().ok()?;
-    let unit = text.chars().last()?;
-    let digits = &text[..text.len() - unit.len_utf8()];
-    if digits.is_empty() || digits.len() > 8 || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
-        return None;
-    }
-    let amount: u64 = digits.parse().ok()?;
-    Some(match unit {
-        'H' => Duration::from_secs(amount * 3_600),
-        'M' => Duration::from_secs(amount * 60),
-        'S' => Duration::from_secs(amount),
-        'm' => Duration::from_millis(amount),
-        'u' => Duration::from_micros(amount),
-        'n' => Duration::from_nanos(amount),
-        _ => return None,
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_timeout_header_is_read_as_grpc_writes_it() {
-        let read = |text: &str| {
-            let mut headers = HeaderMap::new();
-            headers.insert("grpc-timeout", text.parse().unwrap());
-            deadline(&headers)
+        let within = async move {
+            match limit {
+                Some(limit) => match deadline::within(limit, answer).await {
+                    Some(answered) => answered,
+                    None => Ok(deadline::late().into_http()),
+                },
+                None => answer.await,
+            }
         };
-        assert_eq!(read("250m"), Some(Duration::from_millis(250)));
-        assert_eq!(read("3S"), Some(Duration::from_secs(3)));
-        assert_eq!(
-            read("99999999H"),
-            Some(Duration::from_secs(99_999_999 * 3_600))
-        );
-        for bad in ["", "S", "123456789S", "-1S", "1x", "1.5S"] {
-            assert_eq!(read(bad), None, "{bad:?}");
-        }
+        let within = within.map_ok(|response| measured.until_sent(response));
+        Box::pin(within.instrument(span))
     }
+}
+
+/// Streams that last as long as their client hold no place, and nobody who mends something is turned away.
+fn is_limited(request: &Request<Body>) -> bool {
+    !in_flight::is_watch(request.uri()) && !access::is_operator(request)
 }

@@ -5,8 +5,10 @@
 
 use std::collections::HashMap;
 
+use tonic::metadata::MetadataValue;
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt};
+use wardgate_concurrency::Refused;
 use wardgate_domain::InvalidMessage;
 use wardgate_proto::common::v1::ErrorReason;
 
@@ -63,6 +65,19 @@ pub(crate) fn internal() -> Status {
     )
 }
 
+/// How a server says when a call may be made again (gRPC proposal A6).
+pub(crate) const PUSHBACK: &str = "grpc-retry-pushback-ms";
+
+/// There is more to do than can be done; nothing was done.
+pub(crate) fn overloaded(refused: &Refused) -> Status {
+    let mut status = with_reason(ErrorReason::Overloaded, &refused.to_string());
+    let pushback = MetadataValue::try_from(refused.retry_after.as_millis().to_string());
+    if let Ok(pushback) = pushback {
+        status.metadata_mut().insert(PUSHBACK, pushback);
+    }
+    status
+}
+
 pub(crate) fn with_reason(reason: ErrorReason, message: &str) -> Status {
     let code = match reason {
         ErrorReason::InvalidMessage => Code::InvalidArgument,
@@ -72,7 +87,9 @@ pub(crate) fn with_reason(reason: ErrorReason, message: &str) -> Status {
         ErrorReason::UnknownTool | ErrorReason::UnknownConversation => Code::NotFound,
         ErrorReason::Conflict => Code::AlreadyExists,
         ErrorReason::Held => Code::FailedPrecondition,
-        ErrorReason::NotDurable | ErrorReason::Unavailable => Code::Unavailable,
+        ErrorReason::NotDurable | ErrorReason::Unavailable | ErrorReason::Overloaded => {
+            Code::Unavailable
+        }
         ErrorReason::DeadlineExceeded => Code::DeadlineExceeded,
         ErrorReason::Internal | ErrorReason::Unspecified => Code::Internal,
     };

@@ -17,16 +17,18 @@ use hyper_util::rt::TokioIo;
 use tokio::sync::{oneshot, watch};
 use tonic::transport::{Endpoint, Server, Uri};
 use tonic::{Request, Response, Status};
+use wardgate_concurrency::{Config, Limiter};
 use wardgate_domain::{
     Ambient, Caller, CallerClaims, Decision, DecisionId, DenialReason, Digest, OfferKind,
     Timestamp, ToolFacts, Verdict,
 };
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_proto::policy::v1 as pb;
+use wardgate_proto::policy::v1::policy_service_client::PolicyServiceClient;
 use wardgate_proto::policy::v1::policy_service_server::{PolicyService, PolicyServiceServer};
 use wardgate_rpc::client::PolicyClient;
 use wardgate_rpc::server::{Bound, ListenConfig};
-use wardgate_rpc::{Link, Peer, Readiness, Service, ServiceError, link, status};
+use wardgate_rpc::{Link, Peer, Readiness, Service, ServiceError, Shutdown, link, status};
 
 /// A policy service that does what the caller's subject says.
 #[derive(Debug, Clone)]
@@ -160,7 +162,8 @@ async fn doors() -> Vec<(&'static str, Link)> {
     let (readiness, service) = service();
     tokio::spawn(async move {
         let _readiness = readiness;
-        bound.serve(service, std::future::pending()).await
+        let never = Shutdown::when(std::future::pending());
+        bound.serve(service, never).await
     });
     let loopback = link::connect(&url, Peer::Policy, NAME, None).unwrap().link;
     vec![("local", local), ("duplex", duplex), ("loopback", loopback)]
@@ -284,6 +287,42 @@ async fn plain_text_needs_loopback_and_an_explicit_wish() {
 }
 
 #[tokio::test]
+async fn what_is_more_than_a_server_can_do_is_turned_away_and_told_when_to_come_back() {
+    let one = Config {
+        min: 1,
+        max: 1,
+        initial: 1,
+        queue: 0,
+        ..Config::default()
+    };
+    let bound = Bound::bind(&listen("127.0.0.1:0", true)).await.unwrap();
+    let limiter = Limiter::new("test", one);
+    let bound = bound.limited(limiter.clone());
+    let url = format!("http://{}", bound.address().unwrap());
+    let (_readiness, service) = service();
+    let never = Shutdown::when(std::future::pending());
+    tokio::spawn(bound.serve(service, never));
+    let link = link::connect(&url, Peer::Policy, NAME, None).unwrap().link;
+
+    assert!(ask(&link, "decides", AMPLE).await.is_ok());
+    let taken = limiter.take("", "");
+    let refused = ask(&link, "decides", AMPLE).await.unwrap_err();
+    assert_eq!(refused, ErrorReason::Overloaded);
+    let mut client = PolicyServiceClient::new(link.clone());
+    let status = client.authorize(pb::AuthorizeRequest::default()).await;
+    let status = status.unwrap_err();
+    assert_eq!(status.code(), tonic::Code::Unavailable);
+    let pushback = status.metadata().get("grpc-retry-pushback-ms").unwrap();
+    assert!(pushback.to_str().unwrap().parse::<u64>().unwrap() > 0);
+    // Streams that last as long as their client take no place, and need none.
+    let versions = PolicyClient::new(link.clone(), AMPLE).watch_version().await;
+    assert_eq!(versions.unwrap().count().await, 2);
+
+    drop(taken);
+    assert!(ask(&link, "decides", AMPLE).await.is_ok());
+}
+
+#[tokio::test]
 async fn readiness_is_heard_over_a_wire_and_lost_with_the_connection() {
     let address = std::net::TcpListener::bind("127.0.0.1:0")
         .unwrap()
@@ -300,7 +339,7 @@ async fn readiness_is_heard_over_a_wire_and_lost_with_the_connection() {
                 .await
                 .unwrap();
             bound
-                .serve(service, async { drop(stopped.await) })
+                .serve(service, Shutdown::when(async { drop(stopped.await) }))
                 .await
                 .unwrap();
         });

@@ -115,6 +115,11 @@ impl Process {
     /// SIGTERM, and waits until it ended by itself.
     pub fn terminate(&mut self) -> ExitStatus {
         self.signal("TERM");
+        self.ended()
+    }
+
+    /// Waits until it ended by itself.
+    pub fn ended(&mut self) -> ExitStatus {
         self.child.wait().expect("the process ends")
     }
 

@@ -14,7 +14,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use wardgate_domain::{Status, Timestamp};
 
 pub(crate) use agent::{Agent, AgentCommand, Extract};
-pub(crate) use calls::{Bench, Call, Caller};
+pub(crate) use calls::{Bench, Call, Caller, Era};
 pub(crate) use conversations::{Conversations, ConversationsCommand, HoldChange, Listing};
 pub(crate) use import::{Import, ImportFrom};
 pub(crate) use stdio::Stdio;

@@ -13,7 +13,9 @@ use reqwest::Url;
 use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer};
 use wardgate_agent::HttpLimits;
+use wardgate_concurrency::Config as Concurrency;
 use wardgate_edge::AuthConfig;
+use wardgate_rpc::Drain;
 use wardgate_rpc::link::TlsFiles;
 use wardgate_rpc::server::ListenConfig;
 use wardgate_store::DatabaseSettings;
@@ -31,7 +33,9 @@ const SECTIONS: [&str; 9] = [
     "operator",
 ];
 /// What a service's section holds for this binary rather than for the service.
-const WIRING: [&str; 11] = [
+const WIRING: [&str; 13] = [
+    "concurrency",
+    "drain",
     "listen",
     "tls",
     "plaintext",
@@ -46,7 +50,8 @@ const WIRING: [&str; 11] = [
 ];
 
 /// The same of an agent that runs by itself.
-const AGENT_WIRING: [&str; 8] = [
+const AGENT_WIRING: [&str; 9] = [
+    "drain",
     "listen",
     "public_url",
     "allowed_hosts",
@@ -96,6 +101,9 @@ pub(crate) struct GatewayWiring {
     pub(crate) tls: Option<TlsFiles>,
     #[serde(default)]
     pub(crate) session_key_file: Option<PathBuf>,
+    /// How it ends.
+    #[serde(default)]
+    pub(crate) drain: Drain,
 }
 
 /// Addresses of the services.
@@ -134,6 +142,12 @@ pub(crate) struct ServiceWiring {
     pub(crate) master_key_file: Option<PathBuf>,
     #[serde(default)]
     pub(crate) links: ServiceLinks,
+    /// How many calls it works on at once, and how many wait for their turn.
+    #[serde(default)]
+    pub(crate) concurrency: Option<Concurrency>,
+    /// How it ends.
+    #[serde(default)]
+    pub(crate) drain: Drain,
 }
 
 /// Neighbours of a service that is not the gateway; which of them it needs, it says.
@@ -174,6 +188,9 @@ pub(crate) struct AgentWiring {
     #[serde(default)]
     pub(crate) approval_key_file: Option<PathBuf>,
     pub(crate) links: AgentLinks,
+    /// How it ends.
+    #[serde(default)]
+    pub(crate) drain: Drain,
 }
 
 /// Whom an agent calls.
@@ -353,7 +370,7 @@ impl Settings {
     fn halves(&self, name: &str) -> Result<(Dict, Dict), Error> {
         let is_wiring = |key: &str| match name {
             "agent" => AGENT_WIRING.contains(&key),
-            "gateway" => key != "listen" && WIRING.contains(&key),
+            "gateway" => !matches!(key, "listen" | "concurrency") && WIRING.contains(&key),
             _ => WIRING.contains(&key),
         };
         let section = self.section(name)?.into_iter();

@@ -1,8 +1,14 @@
 //! When to stop: the first SIGTERM or SIGINT drains, the second ends at once.
 
 use tokio::signal::unix::{SignalKind, signal};
+use wardgate_rpc::{Drain, Shutdown};
 
 use crate::Failure;
+
+/// The end of this process, which begins with the first signal.
+pub(crate) fn shutdown(drain: Drain) -> Result<Shutdown, Failure> {
+    Ok(Shutdown::at(signals()?, drain))
+}
 
 /// Resolves at the first signal. From then on a second one ends the process without ceremony.
 pub(crate) fn signals() -> Result<impl Future<Output = ()>, Failure> {

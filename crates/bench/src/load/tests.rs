@@ -11,7 +11,7 @@ use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
 use super::*;
-use crate::client::Settings;
+use crate::client::{Era, Settings};
 
 struct Server {
     /// Answers wait for one of these.
@@ -26,10 +26,10 @@ async fn answer(
     body: String,
 ) -> (StatusCode, String) {
     let call: Value = serde_json::from_str(&body).unwrap();
-    assert_eq!(
-        headers["mcp-name"],
-        call["params"]["name"].as_str().unwrap()
-    );
+    // Only the newer versions have it.
+    let is_modern = headers["mcp-protocol-version"] == "2026-07-28";
+    let name = headers.get("mcp-name").map(|name| name.to_str().unwrap());
+    assert_eq!(name, call["params"]["name"].as_str().filter(|_| is_modern));
     assert_eq!(headers["authorization"], "Bearer secret");
     server.called.fetch_add(1, Ordering::Relaxed);
     server.gate.acquire().await.unwrap().forget();
@@ -42,6 +42,10 @@ async fn answer(
 }
 
 async fn start(places: usize) -> (Arc<Server>, Client) {
+    start_for(Era::Modern, places).await
+}
+
+async fn start_for(era: Era, places: usize) -> (Arc<Server>, Client) {
     let server = Arc::new(Server {
         gate: Semaphore::new(places),
         refuses: AtomicBool::new(false),
@@ -56,6 +60,7 @@ async fn start(places: usize) -> (Arc<Server>, Client) {
     let client = Client::new(Settings {
         url: url.parse().unwrap(),
         token: "secret\n".to_owned(),
+        era,
         limit: Duration::from_secs(20),
     });
     (server, client.unwrap())
@@ -87,6 +92,14 @@ async fn every_call_is_made_once_and_counted_once() {
         assert_eq!((report.good, report.bad), (made, 0), "{pace:?}");
         assert!(report.latency_ms.p50 <= report.latency_ms.max);
     }
+}
+
+#[tokio::test]
+async fn older_versions_are_called_without_the_headers_of_newer_ones() {
+    let (_, client) = start_for(Era::Legacy, Semaphore::MAX_PERMITS).await;
+    let load = load(Pace::Closed { callers: 2 }, 100);
+    let report = run(&client, &load).await.unwrap();
+    assert!(report.good > 0 && report.bad == 0, "{report}");
 }
 
 #[tokio::test]

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use metrics::counter;
 use serde_json::value::RawValue;
 use wardgate_domain::{CallFacts, CallId, Caller, Digest, Outcome, Receipt, Status, ToolFacts};
 use wardgate_proto::common::v1::ErrorReason;
@@ -23,8 +22,9 @@ use crate::catalogue::{Index, Source};
 use crate::dialogue::Terms;
 use crate::downgrade;
 use crate::mcp::{Meta, Post, Request, Version, inner};
+use crate::measures;
 use crate::reply::{Answer, RpcError, call_meta};
-use crate::story::{self, End, Given, Ran, Stop, Story, Target, Work};
+use crate::story::{self, Asker, End, Given, Ran, Stop, Story, Target, Work};
 use crate::view::View;
 
 /// The tool-runner ends what takes longer than its time limit itself; this catches one that does not answer.
@@ -52,9 +52,10 @@ pub(super) async fn get(
     gateway: &Arc<Gateway>,
     post: &Post,
     request: &Request<'_>,
-    version: Version,
+    asker: Asker,
     wish: Wish,
 ) -> Result<Answer, RpcError> {
+    let version = asker.version;
     let terms = match wish.wanted {
         Wanted::Completion { .. } => Terms::deaf(version),
         Wanted::Prompt(_) | Wanted::Resource => {
@@ -79,7 +80,7 @@ pub(super) async fn get(
         { names::CALL_ID } = %call_id,
         { names::CALLER } = caller.subject(),
     );
-    let who = (post.asker(request, version), terms);
+    let who = (asker, terms);
     story::tell(gateway, request, who, (facts.by_method(method), span), wish).await
 }
 
@@ -166,7 +167,8 @@ impl Work for Wish {
         };
         let getting = Box::pin(story.gateway.runner().get_content(get, LIMIT));
         let got = story.dialogue.unless_cancelled(getting).await?;
-        let ContentResult { given, facts } = got.map_err(|error| refused(&error))?;
+        let ContentResult { given, facts } =
+            got.map_err(|error| refused(&story.gateway, &error))?;
         let given = match given {
             Got::InputRequired(waits) => return Ok(End::InputRequired(waits)),
             Got::Nothing(_) if facts.error_kind == UNKNOWN => return Err(Stop::Unknown.into()),
@@ -177,8 +179,7 @@ impl Work for Wish {
     }
 
     fn report(&self, outcome: &Outcome) {
-        counter!(names::CONTENT_REQUESTS, "method" => self.method.as_str(), "status" => outcome.status.as_str())
-            .increment(1);
+        measures::ended(outcome);
         tracing::info!(
             status = outcome.status.as_str(),
             reason = outcome.reason,
@@ -222,9 +223,10 @@ impl Work for Wish {
     }
 }
 
-fn refused(error: &CallError) -> Ran {
+fn refused(gateway: &Gateway, error: &CallError) -> Ran {
     match error.reason() {
         ErrorReason::PermitRefused => Ran::PermitRefused,
+        ErrorReason::Overloaded => Stop::Overloaded(gateway.neighbour_is_overloaded()).into(),
         // Removed or switched off since the lists were read.
         ErrorReason::UnknownTool => Stop::Unknown.into(),
         _ => {

@@ -20,6 +20,7 @@ mod wish;
 
 use std::sync::Arc;
 
+use wardgate_concurrency::Slot;
 use wardgate_domain::{MemoryMethod, OfferKind};
 
 use self::wish::Wish;
@@ -103,8 +104,8 @@ pub(crate) async fn answer(
     gateway: &Arc<Gateway>,
     post: &Post,
     request: &Request<'_>,
-    version: Version,
-    method: Method,
+    (version, method): (Version, Method),
+    slot: &mut Option<Slot>,
 ) -> Result<Answer, RpcError> {
     let offered = offered(gateway, &post.view);
     let remembers = offered.conversations;
@@ -132,7 +133,8 @@ pub(crate) async fn answer(
         Method::Complete if !(offered.prompts || offered.resources) => Err(unknown()),
         Method::GetPrompt | Method::ReadResource | Method::Complete => {
             let wish = Wish::read(method, request)?;
-            get::get(gateway, post, request, version, wish).await
+            let asker = post.asker(request, version, slot.take());
+            get::get(gateway, post, request, asker, wish).await
         }
         Method::ListPrompts | Method::ListResources | Method::ListTemplates => Err(unknown()),
     }

@@ -51,9 +51,11 @@ pub(crate) use self::resources::{
 pub(crate) use self::script::Script;
 use self::script::Subscription;
 
-/// From a change to the word of it. What else changes meanwhile needs no second word, and the other
-/// replicas know of it by then.
-const SETTLE: Duration = Duration::from_millis(500);
+/// From a change to the word of it. What changes with it needs no second word, and the other replicas know of it by
+/// then.
+const SETTLE: Duration = Duration::from_millis(100);
+/// From one word to the next of the same kind: a list that changes again and again is not asked for without end.
+const PAUSE: Duration = Duration::from_millis(500);
 /// Nothing is said for no longer, so that no proxy takes a quiet stream for a dead one.
 pub(crate) const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
@@ -138,6 +140,7 @@ impl Listeners {
             changes,
             told,
             due: None,
+            silent_until: Instant::now(),
             script,
             draining: self.draining.clone(),
             token_ends: Box::pin(sleep(caller.expires_at().since(ambient.now()))),
@@ -180,6 +183,8 @@ struct Listener {
     told: u64,
     /// When it is to be told of the next, if there is one.
     due: Option<Instant>,
+    /// And not before.
+    silent_until: Instant,
     following: Option<Following>,
     resources: Option<Resources>,
     draining: CancellationToken,
@@ -195,8 +200,9 @@ impl Listener {
             () = self.draining.cancelled() => self.script.last.map(|last| (last, None)),
             // Without a farewell: the client comes again, with the next token.
             () = &mut self.token_ends => None,
-            change = settled(&mut self.changes, self.told, &mut self.due), if !self.script.lists.is_empty() => {
+            change = settled(&mut self.changes, self.told, &mut self.due, self.silent_until), if !self.script.lists.is_empty() => {
                 self.told = change?;
+                self.silent_until = Instant::now() + PAUSE;
                 Some((self.script.lists_changed(), Some(self)))
             }
             words = heard(&mut self.following) => {
@@ -211,15 +217,16 @@ impl Listener {
     }
 }
 
-/// The first change after `told`, with those that came soon after it. Whoever is disturbed in waiting asks again, and
-/// waits no longer for that.
+/// The first change after `told`, with those that came soon after it, but nothing before `silent_until`. Whoever is
+/// disturbed in waiting asks again, and waits no longer for that.
 async fn settled(
     changes: &mut watch::Receiver<u64>,
     told: u64,
     due: &mut Option<Instant>,
+    silent_until: Instant,
 ) -> Option<u64> {
     changes.wait_for(|now| *now != told).await.ok()?;
-    sleep_until(*due.get_or_insert_with(|| Instant::now() + SETTLE)).await;
+    sleep_until(*due.get_or_insert_with(|| silent_until.max(Instant::now() + SETTLE))).await;
     *due = None;
     Some(*changes.borrow())
 }

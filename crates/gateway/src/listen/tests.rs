@@ -8,7 +8,7 @@ use futures::StreamExt;
 use tokio::time::{Instant, advance};
 use wardgate_domain::{Ambient, Caller, CallerClaims};
 
-use super::{Changes, Listeners, SETTLE, Script, settled};
+use super::{Changes, Listeners, PAUSE, SETTLE, Script, settled};
 use crate::content::Offered;
 
 const CHANGED: &str = "event: message\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\"}\n\n";
@@ -42,20 +42,38 @@ const OFFERED: Offered = Offered {
 const HOUR: Duration = Duration::from_secs(3_600);
 
 #[tokio::test(start_paused = true)]
-async fn a_burst_of_changes_is_told_once_a_second_later() {
+async fn a_change_is_told_at_once_and_those_that_come_with_it_are_the_same_word() {
     let changes = Changes::default();
     let listeners = Listeners::new(changes.clone(), None, 1);
     let mut stream = open(&listeners, HOUR).await;
     let began = Instant::now();
     for _ in 0..5 {
         changes.announce();
-        advance(Duration::from_millis(100)).await;
+        advance(SETTLE / 10).await;
     }
     assert_eq!(stream.next().await.unwrap().unwrap(), CHANGED);
-    assert!(began.elapsed() >= Duration::from_secs(1));
+    assert!(began.elapsed() <= SETTLE * 2, "{:?}", began.elapsed());
     assert_eq!(stream.next().await.unwrap().unwrap(), ALIVE);
     changes.announce();
     assert_eq!(stream.next().await.unwrap().unwrap(), CHANGED);
+}
+
+#[tokio::test(start_paused = true)]
+async fn changes_without_end_are_told_of_twice_a_second() {
+    let changes = Changes::default();
+    let listeners = Listeners::new(changes.clone(), None, 1);
+    let mut stream = open(&listeners, HOUR).await;
+    tokio::spawn(async move {
+        loop {
+            changes.announce();
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    });
+    let began = Instant::now();
+    for _ in 0..5 {
+        assert_eq!(stream.next().await.unwrap().unwrap(), CHANGED);
+    }
+    assert_eq!(began.elapsed(), SETTLE + PAUSE * 4);
 }
 
 #[tokio::test(start_paused = true)]
@@ -100,14 +118,14 @@ async fn the_stream_ends_with_the_token_or_the_gateway_and_its_place_is_free() {
 #[tokio::test(start_paused = true)]
 async fn whoever_has_much_else_to_say_says_this_no_later() {
     let changes = Changes::default();
-    let (mut follows, mut due) = (changes.follow(), None);
+    let (mut follows, mut due, began) = (changes.follow(), None, Instant::now());
     changes.announce();
-    let began = Instant::now();
     for _ in 0..2 {
-        let disturbed = Duration::from_millis(200);
-        let early = tokio::time::timeout(disturbed, settled(&mut follows, 0, &mut due)).await;
+        let waiting = settled(&mut follows, 0, &mut due, began);
+        let early = tokio::time::timeout(SETTLE / 3, waiting).await;
         assert!(early.is_err());
     }
-    assert_eq!(settled(&mut follows, 0, &mut due).await, Some(1));
+    let told = settled(&mut follows, 0, &mut due, began).await;
+    assert_eq!(told, Some(1));
     assert_eq!(began.elapsed(), SETTLE);
 }

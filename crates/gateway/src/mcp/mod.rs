@@ -17,11 +17,13 @@ mod scan;
 mod version;
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use axum::http::HeaderMap;
 use bytes::Bytes;
-use metrics::counter;
+use metrics::{counter, histogram};
 use serde_json::value::RawValue;
+use wardgate_concurrency::Slot;
 use wardgate_domain::{Caller, Digest, MemoryMethod};
 use wardgate_edge::CallerToken;
 use wardgate_telemetry::names;
@@ -116,8 +118,14 @@ impl Post {
     }
 
     /// Who wants what `request` asks for.
-    pub(crate) fn asker(&self, request: &Request<'_>, version: Version) -> Asker {
+    pub(crate) fn asker(
+        &self,
+        request: &Request<'_>,
+        version: Version,
+        slot: Option<Slot>,
+    ) -> Asker {
         Asker {
+            slot,
             id: request.id.to_owned(),
             version,
             caller: Arc::clone(&self.caller),
@@ -265,7 +273,53 @@ async fn dispatch(
         }
     };
     counter!(names::MCP_REQUESTS, "method" => method.to_owned()).increment(1);
+    let started = Instant::now();
+    let answer = in_turn(gateway, post, (request, method), version).await;
+    let outcome = if answer.is_ok() {
+        "answered"
+    } else {
+        "refused"
+    };
+    histogram!(names::MCP_SECONDS, "method" => method.to_owned(), "outcome" => outcome)
+        .record(started.elapsed());
+    answer
+}
+
+/// Answers a request of `method`, when it is its turn.
+async fn in_turn(
+    gateway: &Arc<Gateway>,
+    post: &Post,
+    (request, method): (&Request<'_>, &str),
+    version: Version,
+) -> Result<Answer, RpcError> {
     post.access.ask(gateway, &request.method)?;
+    let mut slot = if is_work(&request.method) {
+        Some(gateway.enter(&post.caller).await?)
+    } else {
+        None
+    };
+    let answer = answer_to(gateway, post, request, version, &mut slot).await;
+    if let (Some(slot), Ok(_)) = (slot, &answer) {
+        slot.done(method);
+    }
+    answer
+}
+
+/// What takes its place among the others. The rest costs little, or only listens.
+fn is_work(method: &str) -> bool {
+    matches!(method, "tools/call" | "tools/list" | "server/discover")
+        || content::Method::named(method).is_some()
+        || of_memory(method).is_some()
+}
+
+/// What comes of each method. A call takes `slot` with it: it may last longer than its client.
+async fn answer_to(
+    gateway: &Arc<Gateway>,
+    post: &Post,
+    request: &Request<'_>,
+    version: Version,
+    slot: &mut Option<Slot>,
+) -> Result<Answer, RpcError> {
     match &*request.method {
         "tools/call" => {
             let name = request
@@ -276,7 +330,7 @@ async fn dispatch(
             let meta = Meta::of(request)?;
             let mut terms = Terms::of(gateway, post, request, &meta, version)?;
             let call = tool_call(post, request, &meta, version, name.into_owned())?;
-            let asker = post.asker(request, version);
+            let asker = post.asker(request, version, slot.take());
             let Some(session) = &post.session else {
                 return call_tool::call_tool(gateway, request, (asker, terms), call).await;
             };
@@ -311,7 +365,7 @@ async fn dispatch(
             set_level(gateway, post, request).await
         }
         method if let Some(of_content) = content::Method::named(method) => {
-            content::answer(gateway, post, request, version, of_content).await
+            content::answer(gateway, post, request, (version, of_content), slot).await
         }
         // What it is about comes on a stream, which the plain endpoint has not.
         method
@@ -334,7 +388,9 @@ async fn dispatch(
                 dialect: Dialect::Direct,
                 ..call
             };
-            let who = (post.asker(request, version), Terms::deaf(version));
+            let slot = gateway.enter(&post.caller).await?;
+            let asker = post.asker(request, version, Some(slot));
+            let who = (asker, Terms::deaf(version));
             call_tool::call_tool(gateway, request, who, call).await
         }
         method => Err(RpcError::unknown_method(method, version)),

@@ -1,10 +1,15 @@
 //! Why the memory gave nothing: what the record says of it, and what the client hears.
 
+use std::time::Duration;
+
 use wardgate_domain::Status;
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_rpc::client::CallError;
 
 use crate::reply::RpcError;
+
+/// When to come back where there was too much to do.
+const OVERLOADED_PAUSE: Duration = Duration::from_secs(1);
 
 /// Why there is no answer.
 #[derive(Debug)]
@@ -47,6 +52,11 @@ impl From<CallError> for Stop {
                 Status::InvalidArguments,
                 "unknown_conversation",
                 RpcError::invalid_params("Unknown conversation").because("unknown_conversation"),
+            ),
+            ErrorReason::Overloaded => Self::new(
+                Status::Error,
+                "overloaded",
+                RpcError::overloaded(false, OVERLOADED_PAUSE),
             ),
             ErrorReason::InvalidMessage => refused(Status::InvalidArguments, "invalid_params"),
             ErrorReason::Conflict => refused(Status::InvalidArguments, "conflict"),

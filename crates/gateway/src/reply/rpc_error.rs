@@ -259,16 +259,32 @@ impl RpcError {
     /// The caller calls too often (RFC 6585, section 4).
     pub(crate) fn rate_limited(wait: Duration) -> Self {
         let message = "The tool is called too often. Wait, then try again.";
-        // Rounded up: a client that comes back then is let in.
-        let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
         Self {
-            remedy: Some(Box::new(Remedy::Wait(seconds))),
+            remedy: Some(Box::new(Remedy::Wait(whole_seconds(wait)))),
             ..Self::new(
                 StatusCode::TOO_MANY_REQUESTS,
                 -32603,
                 "rate_limited",
                 message,
             )
+        }
+    }
+
+    /// There is more to do than can be done: for this caller alone, or for everyone. Nothing was done.
+    pub(crate) fn overloaded(is_over_share: bool, wait: Duration) -> Self {
+        let (http, reason, message) = if is_over_share {
+            let words = "You have more requests under way than your share. Wait, then try again.";
+            (StatusCode::TOO_MANY_REQUESTS, "over_share", words)
+        } else {
+            let words = "There is more to do than can be done now. Wait, then try again.";
+            (StatusCode::SERVICE_UNAVAILABLE, "overloaded", words)
+        };
+        let seconds = whole_seconds(wait);
+        let data = serde_json::json!({ "reason": reason, "retryAfterSeconds": seconds });
+        Self {
+            data: Some(data.to_string()),
+            remedy: Some(Box::new(Remedy::Wait(seconds))),
+            ..Self::new(http, -32603, reason, message)
         }
     }
 
@@ -346,6 +362,11 @@ impl RpcError {
     pub(crate) fn message(&self) -> &str {
         &self.message
     }
+}
+
+/// Rounded up: a client that comes back then is let in.
+fn whole_seconds(wait: Duration) -> u64 {
+    wait.as_secs() + u64::from(wait.subsec_nanos() > 0)
 }
 
 /// What a client sent, as far as an answer repeats it.

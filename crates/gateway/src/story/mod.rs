@@ -22,7 +22,9 @@ use bytes::Bytes;
 use serde_json::value::RawValue;
 use tokio::time::sleep;
 use tracing::{Instrument, Span};
+use wardgate_concurrency::Slot;
 use wardgate_domain::{CallFacts, Caller, Digest, Event, Outcome, Receipt, Status, ToolFacts};
+use wardgate_proto::common::v1::ErrorReason;
 use wardgate_rpc::client::{InputRequired, ResultFacts, Resumption};
 use wardgate_telemetry::{names, trace_context};
 
@@ -31,6 +33,7 @@ use crate::authority::{Authorization, Grant};
 use crate::catalogue::{self, Index};
 use crate::dialogue::{self, Asked, Audience, Dialogue, Questions, Terms, Unanswered};
 use crate::mcp::{Request, Version};
+use crate::measures;
 use crate::reply::{Answer, RpcError, call_meta};
 use crate::scopes::Access;
 use crate::stages::stage;
@@ -50,6 +53,8 @@ const PACE: Duration = Duration::from_millis(250);
 /// Who wants something.
 #[derive(Debug)]
 pub(crate) struct Asker {
+    /// Its place among what is worked on.
+    pub(crate) slot: Option<Slot>,
     /// The JSON-RPC id, as written.
     pub(crate) id: Box<RawValue>,
     pub(crate) version: Version,
@@ -186,6 +191,7 @@ pub(crate) async fn tell<W: Work>(
     };
     let story = async move {
         let answer = story.end().await;
+        story.leave();
         story.dialogue.answer(answer).await;
     };
     // Its own task: whoever hangs up, the record is written.
@@ -232,11 +238,39 @@ impl<W: Work> Story<W> {
         }
         let outcome = self.outcome(&ending, started.elapsed());
         self.work.report(&outcome);
-        match self.gateway.trail().append(Event::Outcome(outcome)).await {
+        let appended = self.gateway.trail().append(Event::Outcome(outcome)).await;
+        if ending.is_ok() {
+            self.done();
+        }
+        match appended {
             Ok(receipt) => self.release(receipt, ending),
             Err(_) if may_write => self.not_recorded(&Stop::Lost),
             Err(_) => self.not_recorded(&Stop::NotRecorded),
         }
+    }
+
+    /// It is done: how long it took tells how much there is to do.
+    fn done(&mut self) {
+        if let (Some(slot), Some(tool)) = (self.asker.slot.take(), &self.facts.tool) {
+            slot.done(tool.as_str());
+        }
+    }
+
+    /// It takes no place any more, whatever came of it.
+    fn leave(&mut self) {
+        self.asker.slot = None;
+    }
+
+    /// Waits for `person`, and holds no place meanwhile.
+    async fn wait_for<T>(slot: &mut Option<Slot>, person: impl Future<Output = T>) -> T {
+        if let Some(slot) = slot {
+            slot.pause();
+        }
+        let answered = person.await;
+        if let Some(slot) = slot {
+            slot.resume();
+        }
+        answered
     }
 
     /// Finds what is wanted, and what the policy says of that.
@@ -289,6 +323,9 @@ impl<W: Work> Story<W> {
                     visible,
                 })
             }
+            Err(error) if error.reason() == ErrorReason::Overloaded => {
+                Err(Stop::Overloaded(self.gateway.neighbour_is_overloaded()))
+            }
             Err(error) => {
                 tracing::warn!(%error, "the policy service did not decide");
                 Err(Stop::Failed {
@@ -324,7 +361,8 @@ impl<W: Work> Story<W> {
             ..
         } = std::mem::take(&mut self.resumed);
         if let Some(awaited) = awaited {
-            let responses = self.dialogue.answers(&awaited.asked).await;
+            let answers = self.dialogue.answers(&awaited.asked);
+            let responses = Self::wait_for(&mut self.asker.slot, answers).await;
             resumption = Some(Resumption {
                 state: awaited.state,
                 responses: responses.map_err(unanswered)?,
@@ -352,7 +390,7 @@ impl<W: Work> Story<W> {
                 return self.ask_to_come_back(questions, waits, round);
             }
             let responses = if questions.is_empty() {
-                sleep(PACE).await;
+                Self::wait_for(&mut self.asker.slot, sleep(PACE)).await;
                 Bytes::from_static(b"{}")
             } else {
                 // What it is asked leaves before the outcome.
@@ -362,7 +400,8 @@ impl<W: Work> Story<W> {
                     let onward = Onward::new(work?, asked, &waits.state, round);
                     serde_json::to_vec(&onward).ok()
                 };
-                let asked = self.dialogue.ask(questions.as_json(), onward).await;
+                let asking = self.dialogue.ask(questions.as_json(), onward);
+                let asked = Self::wait_for(&mut self.asker.slot, asking).await;
                 asked.map_err(unanswered)?
             };
             resumption = Some(Resumption {
@@ -474,7 +513,7 @@ impl<W: Work> Story<W> {
     }
 
     fn not_recorded(&self, stop: &Stop) -> Answer {
-        metrics::counter!(names::TOOL_CALLS, "status" => "not_recorded").increment(1);
+        measures::not_recorded(&self.facts);
         let error = stop.error(|| self.work.not_there(self.asker.version));
         let error = error
             .because("not_durable")

@@ -95,10 +95,12 @@ pub(crate) fn go_on(
         name,
         arguments,
     );
+    let slot = Some(gateway.take_over(&caller));
     let mut story = Story {
         gateway: Arc::clone(gateway),
         dialogue: dialogue::go_on(Terms::of_stream(gateway, &caller, writer, &request)),
         asker: Asker {
+            slot,
             id: request,
             version,
             caller,
@@ -119,6 +121,7 @@ pub(crate) fn go_on(
     };
     let story = async move {
         let answer = story.end().await;
+        story.leave();
         story.dialogue.answer(answer).await;
     };
     gateway.stories.spawn(story.instrument(span));

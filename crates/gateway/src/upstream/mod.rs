@@ -181,7 +181,16 @@ async fn carry(
                 is_of_batch,
                 ..errand
             };
-            story::run(gateway, source, visit, errand).await
+            // Cancellations, answers of the client and streams that only listen pass.
+            let slot = if errand.id.is_some() && !errand.is_open_ended() {
+                match gateway.enter(&visit.caller).await {
+                    Ok(slot) => Some(slot),
+                    Err(error) => return refuse(gateway, &visit, errand.id.as_deref(), &error),
+                }
+            } else {
+                None
+            };
+            story::run(gateway, source, visit, errand, slot).await
         }
         Err((id, error)) => refuse(gateway, &visit, id.as_deref(), &error),
     }

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use futures::{Stream, StreamExt};
 use tokio::time::{Sleep, sleep};
 use tracing::Instrument;
+use wardgate_concurrency::Slot;
 use wardgate_domain::{CallFacts, CallId, Event, OfferKind, Status, ToolFacts};
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_rpc::client::{
@@ -42,6 +43,7 @@ pub(super) async fn run(
     source: Arc<Source>,
     visit: Visit,
     errand: Errand,
+    slot: Option<Slot>,
 ) -> Response {
     let call_id = CallId::new(gateway.ambient());
     let span = tracing::info_span!(
@@ -56,6 +58,7 @@ pub(super) async fn run(
         gateway: Arc::clone(gateway),
         source,
         awaited: errand.awaited(),
+        slot,
         visit,
         errand,
         call_id,
@@ -84,6 +87,8 @@ pub(super) struct Story {
     pub(super) owed: Option<Box<CallFacts>>,
     /// The request whose answer is still to come.
     pub(super) awaited: Option<Awaited>,
+    /// Its place among what is worked on.
+    slot: Option<Slot>,
 }
 
 impl Story {
@@ -408,9 +413,20 @@ impl Story {
             Some(owed) => self.release(*owed, message, body.result.as_ref()).await,
             None => self.unrecorded(message).await,
         };
+        self.done();
         match text {
             Ok(text) => self.out.answer(answer::whole(head, session, Some(text))),
             Err(error) => self.refuse(&error).await,
+        }
+    }
+
+    /// It is done: how long it took tells how much there is to do.
+    fn done(&mut self) {
+        if let Some(slot) = self.slot.take() {
+            match &self.errand.subject {
+                Subject::Tool { name, .. } => slot.done(name),
+                _ => slot.done(&self.source.name),
+            }
         }
     }
 
@@ -441,7 +457,10 @@ impl Story {
         };
         if event.result.is_some() {
             self.awaited = None;
+            self.done();
         }
+        // What speaks before its answer may wait for a person, and nobody here knows.
+        self.slot = None;
         let has_place = event.id.is_some() && !self.errand.is_of_batch && self.remember().await;
         let awaited = self.awaited.clone();
         let id = event.id.as_ref().filter(|_| has_place).and_then(|own| {

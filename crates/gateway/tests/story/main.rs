@@ -32,6 +32,7 @@ mod memory;
 mod memory_fields;
 mod messages;
 mod origins;
+mod overload;
 mod permits;
 mod record;
 mod refusals;

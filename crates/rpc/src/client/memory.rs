@@ -12,7 +12,7 @@ use wardgate_domain::{
 use wardgate_proto::memory::v1 as pb;
 use wardgate_proto::memory::v1::memory_service_client::MemoryServiceClient;
 
-use super::{CallError, open_request, request, within};
+use super::{CallError, open_request, repeatable, request, within};
 use crate::Link;
 
 pub use watching::Session;
@@ -133,7 +133,9 @@ impl MemoryClient {
         };
         let answer = self
             .ask(message, async |mut client, message| {
-                client.get_or_create(message).await
+                client
+                    .get_or_create(repeatable(message, id.is_some()))
+                    .await
             })
             .await?;
         let conversation = present(answer.conversation, "conversation")?;

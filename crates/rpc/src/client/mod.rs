@@ -7,6 +7,7 @@ mod interaction;
 mod memory;
 mod policy;
 mod relay;
+pub(crate) mod repeat;
 mod tool_runner;
 
 use std::time::{Duration, Instant};
@@ -16,7 +17,7 @@ use wardgate_domain::InvalidMessage;
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_telemetry::trace_context;
 
-use crate::reason_of;
+use crate::{deadline, reason_of};
 
 pub use audit::{AuditClient, AuditFilter, StoredRecord};
 pub use connections::{
@@ -83,7 +84,15 @@ impl From<InvalidMessage> for CallError {
 /// A request that carries the trace and the deadline to the other side.
 fn request<M>(message: M, limit: Duration) -> Request<M> {
     let mut request = open_request(message);
-    request.set_timeout(limit);
+    request.set_timeout(deadline::in_header(deadline::left(limit)));
+    request
+}
+
+/// A request that may be made twice if it is not known what became of it.
+fn repeatable<M>(mut request: Request<M>, is_repeatable: bool) -> Request<M> {
+    if is_repeatable {
+        request.extensions_mut().insert(repeat::Repeatable);
+    }
     request
 }
 
@@ -96,15 +105,16 @@ fn open_request<M>(message: M) -> Request<M> {
     request
 }
 
-/// Waits at most `limit`, whatever the other side does.
+/// Waits at most `limit`, whatever the other side does, and no longer than who waits for this.
 async fn within<T>(
     limit: Duration,
     call: impl Future<Output = Result<T, CallError>>,
 ) -> Result<T, CallError> {
+    let limit = deadline::left(limit);
     let started = Instant::now();
     match tokio::time::timeout(limit, call).await {
-        // The transport's own timer fires at the same instant and reads as a cancelled call.
-        Ok(Err(_)) if started.elapsed() >= limit => Err(CallError::late()),
+        // Where the transport minds the time itself, that reads as a cancelled call.
+        Ok(Err(_)) if started.elapsed() >= deadline::in_header(limit) => Err(CallError::late()),
         Ok(answer) => answer,
         Err(_) => Err(CallError::late()),
     }

@@ -16,7 +16,7 @@ use wardgate_proto::toolrunner::v1::tool_runner_service_client::ToolRunnerServic
 use super::relay;
 use super::{
     CallError, Content, ContentResult, GetContent, InputRequired, Interaction, LogMessage,
-    Progress, Relay, Relayed, WatchResources, open_request, request, within,
+    Progress, Relay, Relayed, WatchResources, open_request, repeatable, request, within,
 };
 use crate::Link;
 
@@ -256,6 +256,7 @@ impl ToolRunnerClient {
         &self,
         call: CallTool<'_>,
     ) -> Result<impl Stream<Item = Result<CallEvent, CallError>> + use<>, CallError> {
+        let is_first_leg = call.interaction.resumption.is_none();
         let message = pb::CallToolRequest {
             call_id: call.call_id.to_string(),
             caller: Some(call.caller.into()),
@@ -266,13 +267,13 @@ impl ToolRunnerClient {
             idempotency_key: call.idempotency_key.unwrap_or_default().to_owned(),
             interaction: Some(call.interaction.into()),
         };
+        // With a key it runs once, at whichever replica it comes to; what goes on with an answer has used that up.
+        let keyed = call.idempotency_key.is_some() && is_first_leg;
         let mut client = self.client.clone();
         let deadline = Instant::now() + call.limit;
         let events = within(call.limit, async move {
-            Ok(client
-                .call_tool(request(message, call.limit))
-                .await?
-                .into_inner())
+            let request = repeatable(request(message, call.limit), keyed);
+            Ok(client.call_tool(request).await?.into_inner())
         });
         let events = Some(events.await?);
         Ok(stream::try_unfold(events, move |events| async move {
@@ -308,9 +309,11 @@ impl ToolRunnerClient {
         limit: Duration,
     ) -> Result<ContentResult, CallError> {
         let mut client = self.client.clone();
+        let is_first_leg = get.interaction.resumption.is_none();
         let message = get.into();
         within(limit, async move {
-            let answer = client.get_content(request(message, limit)).await?;
+            let request = repeatable(request(message, limit), is_first_leg);
+            let answer = client.get_content(request).await?;
             Ok(answer.into_inner().try_into()?)
         })
         .await

@@ -16,8 +16,12 @@ const REFRESH: Duration = Duration::from_mins(1);
 /// How long a server may take for its whole list.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The shortest pause: a server that announces changes without end is not asked without end.
-const PAUSE: Duration = Duration::from_secs(1);
+/// From an answer to the next question.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// A question so long after the last answer follows no other.
+const QUIET: Duration = Duration::from_secs(2);
 
 /// The servers that are followed.
 pub(crate) struct Followers<L: Listing> {
@@ -67,6 +71,7 @@ async fn follow<L: Listing>(source: String, upstream: Arc<Upstream>, roster: Ros
     let mut changes = L::changes(&upstream);
     let mut health = upstream.health();
     let mut failures = 0;
+    let mut pause = Pause::default();
     loop {
         changes.mark_unchanged();
         if let Ok(list) = L::ask(&upstream, Instant::now() + PATIENCE).await {
@@ -78,11 +83,34 @@ async fn follow<L: Listing>(source: String, upstream: Arc<Upstream>, roster: Ros
             roster.failed(&source);
         }
         health.mark_unchanged();
-        sleep(PAUSE).await;
+        let answered = Instant::now();
+        sleep(pause.0).await;
         tokio::select! {
             () = sleep(wait(failures)) => {}
             _ = changes.changed() => {}
             _ = health.changed() => {}
+        }
+        pause = pause.before_the_next(answered.elapsed());
+    }
+}
+
+/// Grows with each question that follows soon on an answer: a single change is looked at at once, and a server that
+/// announces changes without end is not asked without end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Pause(Duration);
+
+impl Default for Pause {
+    fn default() -> Self {
+        Self(SHORTEST_PAUSE)
+    }
+}
+
+impl Pause {
+    fn before_the_next(self, since_answer: Duration) -> Self {
+        if since_answer < QUIET {
+            Self(LONGEST_PAUSE.min(self.0 * 2))
+        } else {
+            Self::default()
         }
     }
 }
@@ -91,6 +119,24 @@ async fn follow<L: Listing>(source: String, upstream: Arc<Upstream>, roster: Ros
 fn wait(failures: u32) -> Duration {
     match failures {
         0 => REFRESH,
-        _ => REFRESH.min(PAUSE * 2_u32.saturating_pow(failures)),
+        _ => REFRESH.min(LONGEST_PAUSE * 2_u32.saturating_pow(failures)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_is_looked_at_at_once_and_changes_without_end_once_a_second() {
+        let mut pause = Pause::default();
+        assert!(pause.0 < Duration::from_millis(100));
+        for _ in 0..10 {
+            pause = pause.before_the_next(pause.0);
+        }
+        assert_eq!(pause.0, Duration::from_secs(1));
+        let asks_in_a_row = pause.before_the_next(pause.0);
+        assert_eq!(asks_in_a_row, pause);
+        assert_eq!(pause.before_the_next(QUIET), Pause::default());
     }
 }

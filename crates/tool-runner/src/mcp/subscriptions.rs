@@ -29,7 +29,7 @@ pub(super) struct Subscriptions {
     begun: watch::Sender<u64>,
 }
 
-/// A resource that somebody listens to.
+/// A resource that somebody listens to, or did until a moment ago.
 #[derive(Debug)]
 struct Entry {
     inboxes: Vec<Inbox>,
@@ -135,9 +135,13 @@ impl Subscriptions {
         self.wanted.subscribe()
     }
 
-    /// Those that are wanted.
+    /// Those that are wanted. Only whoever asks the server for them calls this: what nobody listens to any more is
+    /// forgotten here and nowhere else. So what somebody lets go and the next one takes up again, unnoticed by the
+    /// connection, is still agreed with the server.
     pub(super) fn uris(&self) -> BTreeSet<String> {
-        self.table().keys().cloned().collect()
+        let mut table = self.table();
+        table.retain(|_, entry| !entry.inboxes.is_empty());
+        table.keys().cloned().collect()
     }
 
     /// Changes when the server began to tell us of changes.
@@ -267,10 +271,7 @@ impl Ear {
             entry
                 .inboxes
                 .retain(|inbox| !Arc::ptr_eq(inbox, &self.inbox));
-            if entry.inboxes.is_empty() {
-                table.remove(uri);
-                is_news = true;
-            }
+            is_news |= entry.inboxes.is_empty();
         }
         drop(table);
         if is_news {
@@ -314,6 +315,24 @@ mod tests {
         drop(second);
         assert!(wanted.has_changed().unwrap());
         assert_eq!(subscriptions.uris(), uris(&[]));
+    }
+
+    #[test]
+    fn what_is_taken_up_again_before_the_connection_knew_it_was_let_go_is_still_agreed() {
+        let (subscriptions, ear) = listening(&["x:a"]);
+        assert_eq!(subscriptions.uris(), uris(&["x:a"]));
+        subscriptions.accepted(["x:a"]);
+        drop(ear);
+        let mut again = subscriptions.listen(uris(&["x:a"]));
+        // The connection sees what it saw before, and asks for nothing.
+        assert_eq!(subscriptions.uris(), uris(&["x:a"]));
+        again.settled().now_or_never().expect("it was agreed");
+        assert_eq!(again.keep_accepted(), uris(&["x:a"]));
+
+        drop(again);
+        assert_eq!(subscriptions.uris(), uris(&[]));
+        let mut later = subscriptions.listen(uris(&["x:a"]));
+        assert!(later.settled().now_or_never().is_none(), "it is asked anew");
     }
 
     #[test]

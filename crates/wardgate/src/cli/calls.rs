@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use reqwest::Url;
 
 /// Where, and as whom.
@@ -14,9 +14,21 @@ pub(crate) struct Caller {
     /// File with your token. Without one, the token is that of the environment variable `WARDGATE_TOKEN`.
     #[arg(long, value_name = "FILE")]
     pub(crate) token_file: Option<PathBuf>,
+    /// The token itself, for trials: every process of this machine can read it here.
+    #[arg(long, value_name = "TOKEN", conflicts_with = "token_file")]
+    pub(crate) token: Option<String>,
+    /// Which versions of MCP to speak: `modern` is 2026-07-28, `legacy` 2025-11-25.
+    #[arg(long, value_enum, default_value_t = Era::Modern)]
+    pub(crate) era: Era,
     /// Seconds one call may take.
     #[arg(long, value_name = "SECONDS", default_value_t = 30)]
     pub(crate) limit: u64,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum Era {
+    Modern,
+    Legacy,
 }
 
 #[derive(Debug, Args)]
@@ -24,7 +36,12 @@ pub(crate) struct Call {
     /// Name of the tool.
     pub(crate) tool: String,
     /// Its arguments, a JSON object.
-    #[arg(long, value_name = "JSON", default_value = "{}")]
+    #[arg(
+        long = "args",
+        alias = "arguments",
+        value_name = "JSON",
+        default_value = "{}"
+    )]
     pub(crate) arguments: String,
     #[command(flatten)]
     pub(crate) caller: Caller,
@@ -33,22 +50,31 @@ pub(crate) struct Call {
 #[derive(Debug, Args)]
 pub(crate) struct Bench {
     /// Name of the tool.
-    #[arg(required_unless_present = "calls")]
+    #[arg(long, value_name = "NAME", required_unless_present_any = ["calls", "name"])]
     pub(crate) tool: Option<String>,
+    /// The same, as `wardgate call` has it.
+    #[arg(value_name = "NAME", conflicts_with = "tool", hide = true)]
+    pub(crate) name: Option<String>,
     /// Its arguments, a JSON object.
-    #[arg(long, value_name = "JSON", default_value = "{}")]
+    #[arg(
+        long = "args",
+        alias = "arguments",
+        value_name = "JSON",
+        default_value = "{}"
+    )]
     pub(crate) arguments: String,
     /// File of calls that are made in turn, one `{"tool": …, "arguments": {…}}` a line, instead of one tool.
-    #[arg(long, value_name = "FILE", conflicts_with = "tool")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["tool", "name"])]
     pub(crate) calls: Option<PathBuf>,
-    /// So many callers, each of which waits for its answer (a closed loop).
+    /// So many callers, each with a connection on which it waits for its answer (a closed loop).
     #[arg(
         long,
+        alias = "callers",
         value_name = "NUMBER",
         default_value_t = 16,
         conflicts_with = "rate"
     )]
-    pub(crate) callers: usize,
+    pub(crate) connections: usize,
     /// So many calls a second, whatever comes back (an open loop): latency counts from when a call was due.
     #[arg(long, value_name = "PER_SECOND")]
     pub(crate) rate: Option<f64>,
@@ -56,8 +82,8 @@ pub(crate) struct Bench {
     #[arg(long, value_name = "SECONDS", default_value_t = 2)]
     pub(crate) warm_up: u64,
     /// Seconds of calls that are.
-    #[arg(long, value_name = "SECONDS", default_value_t = 10)]
-    pub(crate) duration: u64,
+    #[arg(long, alias = "duration", value_name = "SECONDS", default_value_t = 10)]
+    pub(crate) seconds: u64,
     /// Print the report as JSON.
     #[arg(long)]
     pub(crate) json: bool,

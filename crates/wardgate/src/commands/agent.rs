@@ -32,12 +32,14 @@ async fn serve(config: &Path) -> Result<(), Failure> {
     let telemetry = wardgate_telemetry::init(&settings.optional("telemetry")?, "agent")?;
     let file = serve::required(wiring.approval_key_file.as_ref(), "agent.approval_key_file")?;
     let approvals = data_dir::approval_key(file)?;
-    let stop = shutdown::signals()?;
+    let stop = shutdown::shutdown(wiring.drain)?;
     let bound = Bound::bind(wiring.listen).await?;
     let connections = wiring.limits.connections();
     let gateway = follow(&wiring.links.gateway)?;
     let agent = compose::remote_agent(&config, approvals, wiring, &Ambient::system()).await?;
+    let (_goes_on, own) = watch::channel(Readiness::Ready);
     let parts = vec![
+        ("agent", stop.over(own)),
         ("keys", agent.admission.auth.readiness()),
         ("gateway", gateway),
     ];

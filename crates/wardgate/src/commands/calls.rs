@@ -8,7 +8,7 @@ use wardgate_bench::{Client, Load, Pace, Settings, Tool};
 
 use super::TOKEN;
 use crate::Failure;
-use crate::cli::{Bench, Call, Caller};
+use crate::cli::{Bench, Call, Caller, Era};
 
 /// Prints the result; a failure is the exit code.
 pub(crate) async fn call(arguments: Call) -> Result<(), Failure> {
@@ -25,11 +25,11 @@ pub(crate) async fn bench(arguments: Bench) -> Result<(), Failure> {
         pace: match arguments.rate {
             Some(per_second) => Pace::Open { per_second },
             None => Pace::Closed {
-                callers: arguments.callers,
+                callers: arguments.connections,
             },
         },
         warm_up: Duration::from_secs(arguments.warm_up),
-        duration: Duration::from_secs(arguments.duration),
+        duration: Duration::from_secs(arguments.seconds),
     };
     let report = wardgate_bench::run(&client(arguments.caller)?, &load).await?;
     if arguments.json {
@@ -44,16 +44,21 @@ pub(crate) async fn bench(arguments: Bench) -> Result<(), Failure> {
 }
 
 fn client(caller: Caller) -> Result<Client, Failure> {
-    let token = match caller.token_file {
-        Some(file) => std::fs::read_to_string(&file)
+    let token = match (caller.token, caller.token_file) {
+        (Some(token), _) => token,
+        (None, Some(file)) => std::fs::read_to_string(&file)
             .map_err(|error| format!("cannot read {}: {error}", file.display()))?,
-        None => std::env::var(TOKEN).map_err(|_| {
+        (None, None) => std::env::var(TOKEN).map_err(|_| {
             format!("there is no token: name its file with --token-file, or set {TOKEN}")
         })?,
     };
     Ok(Client::new(Settings {
         url: caller.url,
         token,
+        era: match caller.era {
+            Era::Modern => wardgate_bench::Era::Modern,
+            Era::Legacy => wardgate_bench::Era::Legacy,
+        },
         limit: Duration::from_secs(caller.limit),
     })?)
 }
@@ -65,7 +70,7 @@ fn tools(arguments: &Bench) -> Result<Vec<Tool>, Failure> {
         tool: String,
         arguments: Box<RawValue>,
     }
-    if let Some(tool) = &arguments.tool {
+    if let Some(tool) = arguments.tool.as_ref().or(arguments.name.as_ref()) {
         return Ok(vec![Tool::new(tool, &arguments.arguments)?]);
     }
     let Some(file) = &arguments.calls else {

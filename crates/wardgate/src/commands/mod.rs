@@ -22,5 +22,5 @@ pub(crate) mod tools;
 pub(crate) mod up;
 pub(crate) mod validate;
 
-/// Where a caller's token is found. Never an argument: every process of the machine can read those.
+/// Where a caller's token is found, unless a file is named: every process of the machine can read arguments.
 const TOKEN: &str = "WARDGATE_TOKEN";

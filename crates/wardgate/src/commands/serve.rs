@@ -10,6 +10,7 @@ use http::{Request, Response};
 use tokio::net::TcpListener;
 use tonic::body::Body;
 use tonic::server::NamedService;
+use wardgate_concurrency::Limiter;
 use wardgate_domain::Ambient;
 use wardgate_edge::Bound as BoundEdge;
 use wardgate_gateway::Gateway;
@@ -33,7 +34,7 @@ pub(crate) async fn gateway(arguments: &ConfigFile) -> Result<(), Failure> {
     if config.store.is_none() {
         config.store = Some(own_store(&arguments.config));
     }
-    let stop = shutdown::signals()?;
+    let stop = shutdown::shutdown(wiring.drain)?;
     let bound = BoundEdge::bind(config.listen).await?;
     let neighbours = compose::remote(&wiring)?;
     let key = required(wiring.session_key_file.as_ref(), "gateway.session_key_file")?;
@@ -129,6 +130,9 @@ fn replicas(tls: Option<TlsFiles>) -> wardgate_tool_runner::Dial {
 pub(crate) async fn audit(config: &Path) -> Result<(), Failure> {
     let settings = Settings::load(config)?;
     let (config, wiring): (wardgate_audit::Config, ServiceWiring) = settings.service("audit")?;
+    if wiring.concurrency.is_some() {
+        return Err("audit.concurrency: the record turns nothing away; remove it, and set gateway.concurrency".into());
+    }
     let telemetry = wardgate_telemetry::init(&settings.optional("telemetry")?, "audit")?;
     let key = required(wiring.mac_key_file.as_ref(), "audit.mac_key_file")?;
     let service =
@@ -188,8 +192,19 @@ where
         + 'static,
     S::Future: Send + 'static,
 {
-    let stop = shutdown::signals()?;
-    let bound = Bound::bind(&wiring.server()).await?;
+    let stop = shutdown::shutdown(wiring.drain)?;
+    let mut bound = Bound::bind(&wiring.server()).await?;
+    // The record turns nothing away: what it can take is part of what the gateway lets in.
+    if name != "audit" {
+        let concurrency = wiring.concurrency.unwrap_or_default();
+        let valid = concurrency.validate();
+        valid.map_err(|error| format!("{}.{error}", name.replace('-', "_")))?;
+        bound = bound.limited(Limiter::new(name, concurrency));
+    }
+    let service = Service {
+        readiness: stop.over(service.readiness),
+        ..service
+    };
     if let Some(listen) = wiring.probes {
         serve_probes(listen, name, &service, metrics).await?;
     }

@@ -8,6 +8,7 @@ use wardgate_agent::Endpoints;
 use wardgate_domain::Ambient;
 use wardgate_edge::Bound;
 use wardgate_gateway::Gateway;
+use wardgate_rpc::Drain;
 use wardgate_rpc::operator::{Offered, OperatorSocket};
 
 use crate::Failure;
@@ -37,13 +38,13 @@ pub(crate) async fn run(arguments: Up) -> Result<(), Failure> {
         .or(demo.as_ref().map(|demo| &demo.config));
     let settings = Settings::load(file.ok_or("neither a configuration nor a demo")?)?;
     let telemetry = wardgate_telemetry::init(&settings.optional("telemetry")?, "up")?;
-    let stop = shutdown::signals()?;
+    // Nobody has to hear of it first: there is one process.
+    let stop = shutdown::shutdown(Drain::at_once())?;
 
     let mut config = gateway_config(&settings, &dir)?;
     config.listen = arguments.listen.unwrap_or(config.listen);
     let bound = Bound::bind(config.listen).await?;
     let address = bound.address();
-    tokio::pin!(stop);
     let starting = async {
         let parts = parts(&settings, &dir, demo.as_ref())?;
         let (neighbours, offered, closing) = Box::pin(compose::local(parts, &ambient)).await?;
@@ -58,7 +59,7 @@ pub(crate) async fn run(arguments: Up) -> Result<(), Failure> {
     // What it waits for may never come: a signal ends the wait too.
     let (gateway, agent, offered, closing) = tokio::select! {
         started = starting => started?,
-        () = &mut stop => return Ok(()),
+        () = stop.clone().is_told() => return Ok(()),
     };
 
     let operator = operator_door(&dir, offered);

@@ -22,7 +22,7 @@ use tokio_util::task::AbortOnDropHandle;
 use wardgate_domain::{Caller, Digest, ToolFacts};
 
 use self::sources::Sources;
-use super::SETTLE;
+use super::PAUSE;
 use crate::Gateway;
 use crate::content::Offered;
 use crate::mcp::Post;
@@ -120,7 +120,7 @@ pub(crate) struct Resources {
     heard: Heard,
     news: watch::Receiver<BTreeSet<String>>,
     _kept: Kept,
-    /// A word at most every [`SETTLE`].
+    /// A word at most every [`PAUSE`].
     silent_until: Instant,
 }
 
@@ -175,7 +175,7 @@ impl Resources {
             taken = std::mem::take(heard);
             false
         });
-        self.silent_until = Instant::now() + SETTLE;
+        self.silent_until = Instant::now() + PAUSE;
         taken.into_iter().collect()
     }
 }

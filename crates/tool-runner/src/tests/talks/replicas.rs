@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_proto::toolrunner::v1::tool_runner_service_server::ToolRunnerServiceServer;
-use wardgate_rpc::{Service, server};
+use wardgate_rpc::{Service, Shutdown, server};
 
 use super::{FORM, World, resuming};
 
@@ -24,7 +24,7 @@ async fn advertised() -> World {
         server: ToolRunnerServiceServer::from_arc(world.harness.runner.clone()),
         readiness: world.harness.runner.readiness(),
     };
-    tokio::spawn(bound.serve(service, std::future::pending()));
+    tokio::spawn(bound.serve(service, Shutdown::when(std::future::pending())));
     world
 }
 

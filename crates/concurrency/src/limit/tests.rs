@@ -1,0 +1,149 @@
+use super::*;
+
+/// A service that does `capacity` calls at once in `base` each; more at once take proportionally longer.
+struct Simulated {
+    limit: Limit,
+    now: Instant,
+    base: Duration,
+    capacity: usize,
+}
+
+impl Simulated {
+    fn new(config: Config) -> Self {
+        let now = Instant::now();
+        Self {
+            limit: Limit::new(config, now),
+            now,
+            base: Duration::from_millis(10),
+            capacity: 16,
+        }
+    }
+
+    fn took(&self, under_way: usize) -> Duration {
+        let factor = (under_way as f64 / self.capacity as f64).max(1.0);
+        self.base.mul_f64(factor)
+    }
+
+    /// Demand for so many calls at once, for so long.
+    fn run(&mut self, demand: usize, duration: Duration) {
+        let until = self.now + duration;
+        while self.now < until {
+            let under_way = demand.min(self.limit.current());
+            let took = self.took(under_way);
+            // One round of all that is under way.
+            let in_calm = self.limit.is_calm(self.now, under_way);
+            self.now += took;
+            for _ in 0..under_way {
+                self.limit.learn(self.now, Of::Call("tool"), took, in_calm);
+            }
+        }
+    }
+}
+
+#[test]
+fn under_overload_the_limit_falls_to_what_the_service_can_do_and_stays_there() {
+    let mut service = Simulated::new(Config::default());
+    service.run(4, Duration::from_secs(2));
+    service.run(10_000, Duration::from_secs(3));
+    for _ in 0..60 {
+        service.run(10_000, Duration::from_secs(1));
+        let limit = service.limit.current;
+        assert!((12.0..=32.0).contains(&limit), "{limit}");
+    }
+}
+
+#[test]
+fn a_service_that_starts_in_overload_still_learns_what_is_normal() {
+    let mut service = Simulated::new(Config::default());
+    service.run(10_000, Duration::from_secs(90));
+    let limit = service.limit.current;
+    assert!((12.0..=32.0).contains(&limit), "{limit}");
+}
+
+#[test]
+fn the_limit_rises_with_demand_that_the_service_can_take() {
+    let mut service = Simulated::new(Config::default());
+    service.capacity = 100_000;
+    service.run(4, Duration::from_secs(1));
+    service.limit.config.max = 400;
+    service.run(10_000, Duration::from_secs(4));
+    assert!(service.limit.current > 380.0, "{}", service.limit.current);
+    service.run(10_000, Duration::from_secs(2));
+    assert!(service.limit.current <= 400.0);
+}
+
+#[test]
+fn after_overload_the_limit_returns_to_where_it_began() {
+    let mut service = Simulated::new(Config::default());
+    service.run(4, Duration::from_secs(2));
+    service.run(10_000, Duration::from_secs(5));
+    assert!(service.limit.current < 40.0);
+    service.run(1, Duration::from_secs(30));
+    assert!((service.limit.current - 256.0).abs() < 1.0);
+}
+
+#[test]
+fn what_became_slower_for_good_is_normal_after_a_while() {
+    let mut service = Simulated::new(Config::default());
+    service.run(4, Duration::from_secs(2));
+    service.run(10_000, Duration::from_secs(5));
+    service.base *= 5;
+    service.run(10_000, Duration::from_secs(90));
+    let limit = service.limit.current;
+    assert!((12.0..=32.0).contains(&limit), "{limit}");
+}
+
+#[test]
+fn another_mix_of_tools_is_no_strain() {
+    let mut limit = Limit::new(Config::default(), Instant::now());
+    let mut now = Instant::now();
+    let (quick, slow) = (Duration::from_millis(1), Duration::from_secs(2));
+    for (kind, took) in [("quick", quick), ("slow", slow)] {
+        for _ in 0..100 {
+            limit.learn(now, Of::Call(kind), took, true);
+        }
+    }
+    for _ in 0..2_000 {
+        now += Duration::from_millis(1);
+        limit.is_calm(now, 256);
+        limit.learn(now, Of::Call("slow"), slow, false);
+    }
+    assert!(limit.current >= 256.0, "{}", limit.current);
+}
+
+#[test]
+fn a_neighbour_that_takes_longer_or_turns_calls_away_lowers_the_limit() {
+    let mut limit = Limit::new(Config::default(), Instant::now());
+    let mut now = Instant::now();
+    for _ in 0..100 {
+        limit.learn(now, Of::Neighbour, Duration::from_millis(1), true);
+    }
+    let mut fill = |limit: &mut Limit, what: &dyn Fn(&mut Limit, Instant)| {
+        for _ in 0..500 {
+            now += Duration::from_millis(1);
+            limit.is_calm(now, limit.current());
+            what(limit, now);
+        }
+    };
+    fill(&mut limit, &|limit, now| {
+        limit.learn(now, Of::Neighbour, Duration::from_millis(20), false);
+    });
+    let slowed = limit.current;
+    assert!(slowed < 128.0, "{slowed}");
+    fill(&mut limit, &|limit, now| limit.turned_away(now));
+    assert!(limit.current < slowed / 2.0);
+}
+
+#[test]
+fn kinds_beyond_the_bound_share_one() {
+    let mut limit = Limit::new(Config::default(), Instant::now());
+    for kind in 0..2 * KINDS {
+        limit.learn(
+            Instant::now(),
+            Of::Call(&kind.to_string()),
+            Duration::ZERO,
+            true,
+        );
+    }
+    assert_eq!(limit.kinds.len(), KINDS + 1);
+}

@@ -1,0 +1,312 @@
+//! Limit and queue in one: a call enters, waits or is turned away, and says when it is done.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use metrics::{Gauge, counter, gauge};
+use tokio::sync::oneshot;
+use tokio::time::{Instant, timeout};
+use wardgate_telemetry::names;
+
+use crate::config::Config;
+use crate::limit::{Limit, Of};
+use crate::queue::{Number, Order, Queue, Whose};
+
+/// A queue that was not empty for so long is of more than it can do.
+const STANDING: Duration = Duration::from_millis(100);
+/// Whoever has nothing under way may exceed the limit, all of them together by this part of it.
+const OVERDRAFT: usize = 4;
+
+/// Lets calls of one service in. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Limiter(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    service: &'static str,
+    config: Config,
+    state: Mutex<State>,
+    under_way: Gauge,
+    limit: Gauge,
+    age: Gauge,
+}
+
+#[derive(Debug)]
+struct State {
+    limit: Limit,
+    queue: Queue<Waiting>,
+    /// Since when the queue was not empty.
+    standing: Option<Instant>,
+    /// Spreads those who were turned away.
+    turned_away: u32,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    since: Instant,
+    wake: oneshot::Sender<Slot>,
+}
+
+/// A call was turned away; nothing was done for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("there is more to do than can be done; come back later")]
+pub struct Refused {
+    /// There is room for others: it is the caller, or its tenant, that has more than its share.
+    pub is_over_share: bool,
+    /// When to come back.
+    pub retry_after: Duration,
+}
+
+impl Limiter {
+    /// One for `service`, as metrics call it.
+    pub fn new(service: &'static str, config: Config) -> Self {
+        let shared = Shared {
+            service,
+            config,
+            state: Mutex::new(State {
+                limit: Limit::new(config, Instant::now()),
+                queue: Queue::default(),
+                standing: None,
+                turned_away: 0,
+            }),
+            under_way: gauge!(names::IN_FLIGHT_CALLS, "service" => service),
+            limit: gauge!(names::CONCURRENCY_LIMIT, "service" => service),
+            age: gauge!(names::QUEUE_AGE_SECONDS, "service" => service),
+        };
+        shared.show(&shared.state(), Instant::now());
+        Self(Arc::new(shared))
+    }
+
+    /// Waits a short while for a place among the calls under way, which tenants share fairly, and so do the callers of
+    /// each.
+    pub async fn enter(&self, tenant: &str, caller: &str) -> Result<Slot, Refused> {
+        let whose = Whose {
+            tenant: tenant.into(),
+            caller: caller.into(),
+        };
+        let (queued, mut woken) = match self.at_once(whose) {
+            Ok(slot) => return Ok(slot),
+            Err(waits) => waits,
+        };
+        let (slot, reason) = match timeout(self.0.config.wait(), &mut woken).await {
+            // The sender is dropped where room is made for others.
+            Ok(woken) => (woken.ok(), "queue_full"),
+            // It may have been let in at that very moment.
+            Err(_) if !queued.leave() => (woken.try_recv().ok(), "queue_full"),
+            Err(_) => (None, "waited_too_long"),
+        };
+        slot.ok_or_else(|| self.0.refused(&queued.whose, reason))
+    }
+
+    /// A place, or a place in the queue.
+    fn at_once(&self, whose: Whose) -> Result<Slot, (Queued, oneshot::Receiver<Slot>)> {
+        let now = Instant::now();
+        let mut state = self.0.state();
+        let (under_way, limit) = (state.queue.under_way(), state.limit.current());
+        let has_room = state.queue.waiting() == 0 && under_way < limit;
+        let may_exceed = || under_way < limit + limit.div_ceil(OVERDRAFT);
+        if has_room || (may_exceed() && state.queue.is_idle(&whose)) {
+            let slot = Slot::begin(&self.0, &mut state, whose, now);
+            self.0.show(&state, now);
+            return Ok(slot);
+        }
+        let (wake, woken) = oneshot::channel();
+        let number = state.queue.push(&whose, Waiting { since: now, wake });
+        state.standing.get_or_insert(now);
+        if state.queue.waiting() > self.0.config.queue {
+            drop(state.queue.evict());
+        }
+        self.0.show(&state, now);
+        let shared = Arc::clone(&self.0);
+        let queued = Queued {
+            shared,
+            whose,
+            number,
+        };
+        Err((queued, woken))
+    }
+
+    /// A place for what was let in elsewhere and goes on here: it is not turned away.
+    pub fn take(&self, tenant: &str, caller: &str) -> Slot {
+        let whose = Whose {
+            tenant: tenant.into(),
+            caller: caller.into(),
+        };
+        let now = Instant::now();
+        let mut state = self.0.state();
+        let slot = Slot::begin(&self.0, &mut state, whose, now);
+        self.0.show(&state, now);
+        slot
+    }
+
+    /// What every call waits for took `took`: the limit falls where that takes longer than usual.
+    pub fn observe(&self, took: Duration) {
+        let now = Instant::now();
+        let mut state = self.0.state();
+        let under_way = state.queue.under_way();
+        let is_calm = state.limit.is_calm(now, under_way);
+        state.limit.learn(now, Of::Neighbour, took, is_calm);
+    }
+
+    /// A neighbour has turned a call away: there is more under way here than it can take.
+    pub fn turned_away(&self) {
+        self.0.state().limit.turned_away(Instant::now());
+    }
+}
+
+/// A call that waits. It leaves the queue when whoever waits goes away.
+struct Queued {
+    shared: Arc<Shared>,
+    whose: Whose,
+    number: Number,
+}
+
+impl Queued {
+    /// Leaves the queue; false if it was no longer there.
+    fn leave(&self) -> bool {
+        let mut state = self.shared.state();
+        let waited = state.queue.remove(&self.whose, self.number);
+        if state.queue.waiting() == 0 {
+            state.standing = None;
+        }
+        waited.is_some()
+    }
+}
+
+impl Drop for Queued {
+    fn drop(&mut self) {
+        self.leave();
+    }
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets in whoever is next, as long as there is room.
+    fn let_in(self: &Arc<Self>, mut state: MutexGuard<'_, State>, now: Instant) {
+        let is_standing = |since: Instant| now.duration_since(since) > STANDING;
+        let order = match state.standing {
+            Some(since) if is_standing(since) => Order::NewestFirst,
+            Some(_) | None => Order::OldestFirst,
+        };
+        let mut woken = Vec::new();
+        while state.queue.under_way() < state.limit.current()
+            && let Some((whose, waiting)) = state.queue.pop(order)
+        {
+            if !waiting.wake.is_closed() {
+                let slot = Slot::begin(self, &mut state, whose, now);
+                woken.push((waiting.wake, slot));
+            }
+        }
+        if state.queue.waiting() == 0 {
+            state.standing = None;
+        }
+        self.show(&state, now);
+        drop(state);
+        for (wake, slot) in woken {
+            // Whoever went away meanwhile has its slot dropped, which lets in the next.
+            drop(wake.send(slot));
+        }
+    }
+
+    fn refused(&self, whose: &Whose, reason: &'static str) -> Refused {
+        let mut state = self.state();
+        let is_over_share = state.queue.is_over_share(whose);
+        state.turned_away = state.turned_away.wrapping_add(1);
+        // Not all at once: one to two times what they would wait here.
+        let eighths = 8 + state.turned_away % 8;
+        drop(state);
+        let reason = if is_over_share { "over_share" } else { reason };
+        let service = self.service;
+        counter!(names::SHED_CALLS, "service" => service, "reason" => reason).increment(1);
+        Refused {
+            is_over_share,
+            retry_after: self.config.wait().max(STANDING) * eighths / 8,
+        }
+    }
+
+    fn show(&self, state: &State, now: Instant) {
+        let count = |number: usize| f64::from(u32::try_from(number).unwrap_or(u32::MAX));
+        self.under_way.set(count(state.queue.under_way()));
+        self.limit.set(count(state.limit.current()));
+        let oldest = state.queue.oldest().map(|waiting| waiting.since);
+        let age = oldest.map(|since| now.duration_since(since));
+        self.age.set(age.unwrap_or_default().as_secs_f64());
+    }
+}
+
+/// A call under way, until it is dropped.
+#[derive(Debug)]
+pub struct Slot {
+    shared: Arc<Shared>,
+    whose: Whose,
+    since: Instant,
+    began_in_calm: bool,
+    /// How long it had a place before it gave it back for a while.
+    before: Duration,
+    has_place: bool,
+}
+
+impl Slot {
+    fn begin(shared: &Arc<Shared>, state: &mut State, whose: Whose, now: Instant) -> Self {
+        state.queue.begin(&whose);
+        let under_way = state.queue.under_way();
+        Self {
+            shared: Arc::clone(shared),
+            whose,
+            since: now,
+            began_in_calm: state.limit.is_calm(now, under_way),
+            before: Duration::ZERO,
+            has_place: true,
+        }
+    }
+
+    /// Gives the place back while nothing is done for the call, as it waits for a person.
+    pub fn pause(&mut self) {
+        let now = Instant::now();
+        self.before += now.duration_since(self.since);
+        self.give_back(None, now);
+    }
+
+    /// Takes a place again. What has begun is not turned away.
+    pub fn resume(&mut self) {
+        if !self.has_place {
+            let mut state = self.shared.state();
+            state.queue.begin(&self.whose);
+            self.since = Instant::now();
+            self.has_place = true;
+        }
+    }
+
+    /// The call, one of that `kind`, is done: it took as long as it should be compared with others of its kind.
+    pub fn done(mut self, kind: &str) {
+        self.give_back(Some(kind), Instant::now());
+    }
+
+    fn give_back(&mut self, done: Option<&str>, now: Instant) {
+        if !self.has_place {
+            return;
+        }
+        self.has_place = false;
+        let mut state = self.shared.state();
+        if let Some(kind) = done {
+            let under_way = state.queue.under_way();
+            let is_calm = state.limit.is_calm(now, under_way) && self.began_in_calm;
+            let took = self.before + now.duration_since(self.since);
+            state.limit.learn(now, Of::Call(kind), took, is_calm);
+        }
+        state.queue.end(&self.whose);
+        self.shared.let_in(state, now);
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.give_back(None, Instant::now());
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,330 @@
+//! Who waits, and who is next: by tenant, then by caller, then by age.
+//!
+//! ```text
+//!   next:     the tenant with the fewest calls under way ─▶ its caller with the fewest ─▶ of that one's calls
+//!             the oldest, or the newest where the queue does not empty any more
+//!   no room:  the tenant that waits with most calls ─▶ its caller with most ─▶ loses its oldest
+//! ```
+//!
+//! Newest first under overload, because whoever has waited for long is about to give up: so the few that get through get
+//! through at once, and not all of them late.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+/// Whose call it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Whose {
+    pub(crate) tenant: Arc<str>,
+    pub(crate) caller: Arc<str>,
+}
+
+/// Which of those that wait; later ones have higher numbers.
+pub(crate) type Number = u64;
+
+/// Everyone with a call under way or waiting. `W` is what there is to wake.
+#[derive(Debug)]
+pub(crate) struct Queue<W> {
+    tenants: BTreeMap<Arc<str>, Tenant<W>>,
+    next: Number,
+    waiting: usize,
+    under_way: usize,
+}
+
+#[derive(Debug)]
+struct Tenant<W> {
+    callers: BTreeMap<Arc<str>, Caller<W>>,
+    waiting: usize,
+    under_way: usize,
+}
+
+#[derive(Debug)]
+struct Caller<W> {
+    waiting: VecDeque<(Number, W)>,
+    under_way: usize,
+}
+
+/// The order among calls that have the same right to be next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Order {
+    OldestFirst,
+    NewestFirst,
+}
+
+impl<W> Default for Queue<W> {
+    fn default() -> Self {
+        Self {
+            tenants: BTreeMap::new(),
+            next: 0,
+            waiting: 0,
+            under_way: 0,
+        }
+    }
+}
+
+impl<W> Caller<W> {
+    /// Smaller is more urgent.
+    fn urgency(&self, order: Order) -> Option<i128> {
+        Some(match order {
+            Order::OldestFirst => i128::from(self.waiting.front()?.0),
+            Order::NewestFirst => -i128::from(self.waiting.back()?.0),
+        })
+    }
+}
+
+impl<W> Queue<W> {
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting
+    }
+
+    pub(crate) fn under_way(&self) -> usize {
+        self.under_way
+    }
+
+    /// Whether `whose` tenant, or where there is no other tenant its caller, has nothing under way.
+    pub(crate) fn is_idle(&self, whose: &Whose) -> bool {
+        let Some(tenant) = self.tenants.get(&whose.tenant) else {
+            return true;
+        };
+        let is_alone = self.tenants.len() == 1;
+        let caller = tenant.callers.get(&whose.caller);
+        tenant.under_way == 0 || (is_alone && caller.is_none_or(|caller| caller.under_way == 0))
+    }
+
+    /// Whether there are others, and `whose` tenant or caller has more under way than an even share.
+    pub(crate) fn is_over_share(&self, whose: &Whose) -> bool {
+        let over = |own: usize, all: usize, sharers: usize| sharers > 1 && own * sharers > all;
+        let Some(tenant) = self.tenants.get(&whose.tenant) else {
+            return false;
+        };
+        let caller = tenant.callers.get(&whose.caller);
+        let callers = tenant.callers.len();
+        over(tenant.under_way, self.under_way, self.tenants.len())
+            || caller.is_some_and(|caller| over(caller.under_way, tenant.under_way, callers))
+    }
+
+    /// A call begins.
+    pub(crate) fn begin(&mut self, whose: &Whose) {
+        self.under_way += 1;
+        let tenant = self.tenant(whose);
+        tenant.under_way += 1;
+        caller(tenant, whose).under_way += 1;
+    }
+
+    /// A call ends.
+    pub(crate) fn end(&mut self, whose: &Whose) {
+        let Some(tenant) = self.tenants.get_mut(&whose.tenant) else {
+            return;
+        };
+        let Some(caller) = tenant.callers.get_mut(&whose.caller) else {
+            return;
+        };
+        self.under_way -= 1;
+        tenant.under_way -= 1;
+        caller.under_way -= 1;
+        self.forget(whose);
+    }
+
+    /// A call waits, to be woken by `waker`.
+    pub(crate) fn push(&mut self, whose: &Whose, waker: W) -> Number {
+        let number = self.next;
+        self.next += 1;
+        self.waiting += 1;
+        let tenant = self.tenant(whose);
+        tenant.waiting += 1;
+        caller(tenant, whose).waiting.push_back((number, waker));
+        number
+    }
+
+    /// A call waits no longer. None if it was taken out before.
+    pub(crate) fn remove(&mut self, whose: &Whose, number: Number) -> Option<W> {
+        let tenant = self.tenants.get_mut(&whose.tenant)?;
+        let caller = tenant.callers.get_mut(&whose.caller)?;
+        let at = caller.waiting.binary_search_by_key(&number, |(at, _)| *at);
+        let (_, waker) = caller.waiting.remove(at.ok()?)?;
+        tenant.waiting -= 1;
+        self.waiting -= 1;
+        self.forget(whose);
+        Some(waker)
+    }
+
+    /// Takes out who is next.
+    pub(crate) fn pop(&mut self, order: Order) -> Option<(Whose, W)> {
+        let mut best: Option<(usize, usize, i128, Whose, Number)> = None;
+        for (tenant_name, tenant) in self.tenants.iter().filter(|(_, tenant)| tenant.waiting > 0) {
+            for (caller_name, caller) in &tenant.callers {
+                let Some(urgency) = caller.urgency(order) else {
+                    continue;
+                };
+                let rank = (tenant.under_way, caller.under_way, urgency);
+                if best
+                    .as_ref()
+                    .is_none_or(|best| rank < (best.0, best.1, best.2))
+                {
+                    let number = match order {
+                        Order::OldestFirst => caller.waiting.front()?.0,
+                        Order::NewestFirst => caller.waiting.back()?.0,
+                    };
+                    let whose = Whose {
+                        tenant: Arc::clone(tenant_name),
+                        caller: Arc::clone(caller_name),
+                    };
+                    best = Some((rank.0, rank.1, rank.2, whose, number));
+                }
+            }
+        }
+        let (.., whose, number) = best?;
+        let waker = self.remove(&whose, number)?;
+        Some((whose, waker))
+    }
+
+    /// Who waits for longest.
+    pub(crate) fn oldest(&self) -> Option<&W> {
+        if self.waiting == 0 {
+            return None;
+        }
+        let callers = self
+            .tenants
+            .values()
+            .flat_map(|tenant| tenant.callers.values());
+        let fronts = callers.filter_map(|caller| caller.waiting.front());
+        let oldest = fronts.min_by_key(|(number, _)| *number);
+        oldest.map(|(_, waker)| waker)
+    }
+
+    /// Takes out whoever has to make room: of those that wait with most, the oldest.
+    pub(crate) fn evict(&mut self) -> Option<(Whose, W)> {
+        let tenants = self.tenants.iter();
+        let (tenant_name, tenant) = tenants.max_by_key(|(_, tenant)| tenant.waiting)?;
+        let callers = tenant.callers.iter();
+        let most = |(_, caller): &(&Arc<str>, &Caller<W>)| {
+            let oldest = caller.waiting.front().map(|(number, _)| *number);
+            (caller.waiting.len(), Reverse(oldest))
+        };
+        let (caller_name, caller) = callers.max_by_key(most)?;
+        let number = caller.waiting.front()?.0;
+        let whose = Whose {
+            tenant: Arc::clone(tenant_name),
+            caller: Arc::clone(caller_name),
+        };
+        let waker = self.remove(&whose, number)?;
+        Some((whose, waker))
+    }
+
+    fn tenant(&mut self, whose: &Whose) -> &mut Tenant<W> {
+        let name = Arc::clone(&whose.tenant);
+        self.tenants.entry(name).or_insert_with(|| Tenant {
+            callers: BTreeMap::new(),
+            waiting: 0,
+            under_way: 0,
+        })
+    }
+
+    /// Who has nothing here is not remembered.
+    fn forget(&mut self, whose: &Whose) {
+        let Some(tenant) = self.tenants.get_mut(&whose.tenant) else {
+            return;
+        };
+        let is_gone = |caller: &Caller<W>| caller.under_way == 0 && caller.waiting.is_empty();
+        if tenant.callers.get(&whose.caller).is_some_and(is_gone) {
+            tenant.callers.remove(&whose.caller);
+        }
+        if tenant.callers.is_empty() {
+            self.tenants.remove(&whose.tenant);
+        }
+    }
+}
+
+fn caller<'a, W>(tenant: &'a mut Tenant<W>, whose: &Whose) -> &'a mut Caller<W> {
+    let name = Arc::clone(&whose.caller);
+    tenant.callers.entry(name).or_insert_with(|| Caller {
+        waiting: VecDeque::new(),
+        under_way: 0,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn whose(tenant: &str, caller: &str) -> Whose {
+        Whose {
+            tenant: tenant.into(),
+            caller: caller.into(),
+        }
+    }
+
+    fn next(queue: &mut Queue<&'static str>, order: Order) -> &'static str {
+        queue.pop(order).unwrap().1
+    }
+
+    #[test]
+    fn the_tenant_with_the_fewest_calls_under_way_is_next_then_its_caller_with_the_fewest() {
+        let mut queue = Queue::default();
+        let (busy, quiet) = (whose("busy", "a"), whose("quiet", "a"));
+        let other = whose("busy", "b");
+        queue.begin(&busy);
+        queue.begin(&busy);
+        queue.begin(&quiet);
+        queue.push(&busy, "busy a");
+        queue.push(&other, "busy b");
+        queue.push(&quiet, "quiet");
+        assert_eq!(next(&mut queue, Order::OldestFirst), "quiet");
+        assert_eq!(next(&mut queue, Order::OldestFirst), "busy b");
+        assert_eq!(next(&mut queue, Order::OldestFirst), "busy a");
+        assert!(queue.pop(Order::OldestFirst).is_none());
+    }
+
+    #[test]
+    fn among_equals_age_decides() {
+        let mut queue = Queue::default();
+        for (caller, waker) in [("a", "1"), ("b", "2"), ("a", "3")] {
+            queue.push(&whose("t", caller), waker);
+        }
+        assert_eq!(next(&mut queue, Order::NewestFirst), "3");
+        assert_eq!(next(&mut queue, Order::OldestFirst), "1");
+        assert_eq!(next(&mut queue, Order::OldestFirst), "2");
+    }
+
+    #[test]
+    fn whoever_waits_with_most_makes_room_with_its_oldest() {
+        let mut queue = Queue::default();
+        queue.push(&whose("quiet", "a"), "quiet");
+        for (caller, waker) in [("a", "1"), ("b", "2"), ("b", "3")] {
+            queue.push(&whose("busy", caller), waker);
+        }
+        assert_eq!(queue.evict().unwrap().1, "2");
+        assert_eq!(queue.evict().unwrap().1, "1");
+        assert_eq!(queue.waiting(), 2);
+    }
+
+    #[test]
+    fn an_even_share_is_counted_over_tenants_then_over_the_callers_of_one() {
+        let mut queue = Queue::<()>::default();
+        let (a, b) = (whose("t", "a"), whose("t", "b"));
+        assert!(queue.is_idle(&a) && !queue.is_over_share(&a));
+        queue.begin(&a);
+        queue.begin(&a);
+        assert!(!queue.is_over_share(&a), "nobody shares with it");
+        queue.begin(&b);
+        assert!(queue.is_over_share(&a) && !queue.is_over_share(&b));
+        let other = whose("u", "c");
+        queue.begin(&other);
+        assert!(queue.is_over_share(&b), "its tenant has three of four");
+        assert!(!queue.is_over_share(&other));
+    }
+
+    #[test]
+    fn nobody_is_remembered_who_has_nothing_there() {
+        let mut queue = Queue::default();
+        let one = whose("t", "a");
+        queue.begin(&one);
+        let number = queue.push(&one, "waits");
+        queue.end(&one);
+        assert_eq!(queue.remove(&one, number), Some("waits"));
+        assert_eq!(queue.remove(&one, number), None);
+        assert!(queue.tenants.is_empty());
+        assert_eq!((queue.under_way(), queue.waiting()), (0, 0));
+    }
+}

@@ -1,0 +1,36 @@
+//! Where a request that is work finds its place among the others, or hears to come back later: before anything of it is
+//! begun or on record.
+//!
+//! Probes, sessions, cancellations, answers of clients and streams that only listen are no such work: they pass.
+
+use std::time::Duration;
+
+use wardgate_concurrency::Slot;
+use wardgate_domain::Caller;
+
+use crate::Gateway;
+use crate::reply::RpcError;
+
+/// When to come back where a neighbour had too much to do.
+const NEIGHBOUR_PAUSE: Duration = Duration::from_secs(1);
+
+impl Gateway {
+    /// A place for a request of `caller`, after a short wait at most.
+    pub(crate) async fn enter(&self, caller: &Caller) -> Result<Slot, RpcError> {
+        let entered = self.limiter().enter(caller.tenant(), caller.subject());
+        entered
+            .await
+            .map_err(|refused| RpcError::overloaded(refused.is_over_share, refused.retry_after))
+    }
+
+    /// A place for what another gateway let in.
+    pub(crate) fn take_over(&self, caller: &Caller) -> Slot {
+        self.limiter().take(caller.tenant(), caller.subject())
+    }
+
+    /// A neighbour turned a request away.
+    pub(crate) fn neighbour_is_overloaded(&self) -> RpcError {
+        self.limiter().turned_away();
+        RpcError::overloaded(false, NEIGHBOUR_PAUSE)
+    }
+}

@@ -1,0 +1,166 @@
+//! A gateway that is asked for more than it can do turns away what is too much, before anything of it began.
+
+use serde_json::json;
+use wardgate_domain::Status;
+use wardgate_proto::common::v1::ErrorReason;
+use wardgate_proto::toolrunner::v1 as pb;
+use wardgate_proto::toolrunner::v1::call_tool_response::Event;
+
+use crate::dialogue::done;
+use crate::fakes::{Run, Say};
+use crate::listen::{self, Ear};
+use crate::resumed::call;
+use crate::sessions::{begin_with, within};
+use crate::world::{LEGACY, MODERN, OLDEST, Reply, World};
+
+/// A gateway that works on one request at a time.
+async fn busy_at_once() -> World {
+    let one = json!({ "min": 1, "max": 1, "initial": 1, "queue": 0 });
+    World::start_with(json!({ "concurrency": one })).await
+}
+
+/// The same, while it does.
+async fn busy() -> World {
+    let world = busy_at_once().await;
+    world.tool_runner.next([Run::Hang]);
+    world.calling(MODERN, "reads");
+    world.tool_runner.asked.reaches(1).await;
+    world
+}
+
+fn is_turned_away(reply: &Reply) -> bool {
+    let waits: u64 = reply.header("retry-after").parse().unwrap_or_default();
+    reply.status == 503
+        && reply.code() == -32603
+        && waits > 0
+        && reply.at("/error/data/retryAfterSeconds") == waits
+        && reply.at("/error/data/reason") == "overloaded"
+}
+
+#[tokio::test]
+async fn what_is_too_much_is_turned_away_before_anything_of_it_began() {
+    let world = busy().await;
+    let (decisions, intents) = (world.policy.asked.count(), world.audit.intents.count());
+    for request in [
+        world.tools_call(MODERN, "writes", "{}"),
+        world.tools_call(LEGACY, "writes", "{}"),
+        world.message(MODERN, "tools/list", ""),
+        world.message(LEGACY, "prompts/list", ""),
+        world.message(LEGACY, "memory/get_or_create", ""),
+    ] {
+        let reply = Reply::to(request).await;
+        assert!(is_turned_away(&reply), "{reply:?}");
+        assert_eq!(reply.at("/id"), 7, "whose answer it is");
+    }
+    assert_eq!(world.policy.asked.count(), decisions);
+    assert_eq!(world.audit.intents.count(), intents);
+    assert_eq!(world.tool_runner.asked.count(), 1);
+    assert_eq!(world.memory.asked.count(), 0);
+    // Nor is it forgotten: how many there were is on record, by whom.
+    let is_counted = |all: &[wardgate_domain::Refusals]| {
+        let counts = all.iter().flat_map(|window| &window.counts);
+        let shed = counts.filter(|it| it.reason == "overloaded" && it.subject == "dr.lee");
+        shed.map(|it| it.count).sum::<u64>() == 5
+    };
+    world.audit.refusals.until(is_counted).await;
+}
+
+#[tokio::test]
+async fn probes_sessions_streams_and_cancellations_always_pass() {
+    let world = busy().await;
+    for path in ["/health", "/ready", "/metrics"] {
+        let reply = Reply::to(world.http.get(world.url(path))).await;
+        assert_eq!(reply.status, 200, "{path}");
+    }
+    let session = begin_with(&world, LEGACY, &json!({})).await;
+    for body in [
+        r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#,
+        r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":9}}"#,
+        r#"{"jsonrpc":"2.0","id":3,"result":{}}"#,
+        r#"{"jsonrpc":"2.0","id":4,"method":"logging/setLevel","params":{"level":"info"}}"#,
+    ] {
+        let request = within(world.message(LEGACY, "", "").body(body), &session);
+        let reply = Reply::to(request).await;
+        assert!(matches!(reply.status, 200 | 202), "{body}: {reply:?}");
+    }
+    let stream = within(listen::get(&world, "/mcp", Some(LEGACY)), &session);
+    let _listens = Ear::on(stream).await;
+}
+
+#[tokio::test]
+async fn a_batch_is_turned_away_message_by_message() {
+    let world = busy().await;
+    let batch = r#"[{"jsonrpc":"2.0","id":1,"method":"ping"},{"jsonrpc":"2.0","id":2,"method":"tools/list"}]"#;
+    let reply = Reply::to(world.message(OLDEST, "ping", "").body(batch)).await;
+    assert_eq!(reply.at("/0/result"), json!({}));
+    assert_eq!(reply.at("/1/error/data/reason"), "overloaded");
+}
+
+#[tokio::test]
+async fn another_caller_gets_in_while_one_takes_every_place() {
+    let world = busy().await;
+    let other = world.issuer.token("nurse.joy", &["Nurse"]);
+    let reply = Reply::to(world.tools_call_of(&other, MODERN, "reads", "{}")).await;
+    assert!(reply.is_released());
+    world.tool_runner.next([Run::Hang]);
+    let hangs = world.tools_call_of(&other, MODERN, "reads", "{}");
+    tokio::spawn(Reply::to(hangs));
+    world.tool_runner.asked.reaches(3).await;
+    let third = world.issuer.token("dr.yenji", &["Doctor"]);
+    let reply = Reply::to(world.tools_call_of(&third, MODERN, "reads", "{}")).await;
+    assert!(is_turned_away(&reply), "{reply:?}");
+}
+
+#[tokio::test]
+async fn a_call_that_waits_for_a_person_takes_no_place() {
+    let world = busy_at_once().await;
+    let able = json!({ "elicitation": {} });
+    let session = begin_with(&world, LEGACY, &able).await;
+    let form = json!({ "f": { "method": "elicitation/create", "params": {
+        "message": "Which?", "requestedSchema": { "type": "object", "properties": {} },
+    } } });
+    let asks = Event::InputRequired(pb::InputRequired {
+        input_requests_json: form.to_string().into(),
+        state: "the state".into(),
+        facts: Some(pb::ResultFacts {
+            status: pb::OutcomeStatus::Ok.into(),
+            ..pb::ResultFacts::default()
+        }),
+        connect: None,
+    });
+    world.tool_runner.live().unbounded_send(asks).unwrap();
+    let mut ear = Ear::on(call(&world, LEGACY, &session, "reads", 7)).await;
+    let asked = ear.hears().await.unwrap();
+    assert_eq!(asked["method"], "elicitation/create");
+
+    assert!(world.call("reads").await.is_released());
+    // What has begun is not turned away, however much there is to do meanwhile.
+    world.tool_runner.next([Run::Hang]);
+    world.calling(MODERN, "reads");
+    world.tool_runner.asked.reaches(3).await;
+    world.tool_runner.live().unbounded_send(done()).unwrap();
+    let answer = json!({ "jsonrpc": "2.0", "id": asked["id"], "result": { "action": "decline" } });
+    let answer = world.message(LEGACY, "", "").body(answer.to_string());
+    assert_eq!(Reply::to(within(answer, &session)).await.status, 202);
+    let answer = ear.hears().await.unwrap();
+    assert_eq!(answer["result"]["isError"], false, "{answer}");
+}
+
+#[tokio::test]
+async fn what_a_neighbour_turns_away_may_be_tried_again_and_is_on_record() {
+    let world = World::start().await;
+    world.policy.says(Say::Fail(ErrorReason::Overloaded));
+    let reply = world.call("writes").await;
+    assert!(is_turned_away(&reply), "{reply:?}");
+    assert_eq!(world.audit.intents.count(), 0);
+    world.policy.says(Say::Allow);
+    // It did not run, and it is known that it did not.
+    world.tool_runner.next([Run::Fail(ErrorReason::Overloaded)]);
+    let reply = world.call("writes").await;
+    assert!(is_turned_away(&reply), "{reply:?}");
+    let outcomes = world.audit.outcomes.reaches(2).await;
+    for outcome in outcomes {
+        assert_eq!(outcome.status, Status::Error);
+        assert_eq!(outcome.reason, "overloaded");
+    }
+}

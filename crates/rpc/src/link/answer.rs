@@ -1,0 +1,116 @@
+//! What came of sending a call to one replica.
+
+use std::error::Error as _;
+use std::fmt::Debug;
+
+use bytes::Bytes;
+use futures::{StreamExt, stream};
+use http::{HeaderMap, Response};
+use http_body::Frame;
+use http_body_util::{BodyExt, BodyStream, StreamBody};
+use tonic::body::Body;
+use tonic::{Code, ConnectError, Status};
+
+use crate::status::PUSHBACK;
+
+/// Of an answer of one message so much is held until it is whole; a larger one is passed on as it comes.
+const HELD: usize = 1 << 20;
+
+/// What came of it.
+#[derive(Debug)]
+pub(super) enum Outcome {
+    /// The server's answer, be it a refusal.
+    Answered(Response<Body>),
+    /// The server says that it cannot now.
+    Unavailable(Response<Body>),
+    /// No server has seen the call.
+    Unsent,
+    /// The connection was lost; who knows what the server did.
+    Lost,
+}
+
+/// When a server that cannot now may be asked again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Pushback {
+    /// It does not say.
+    None,
+    /// After so many milliseconds.
+    After(u64),
+    /// Not at all.
+    Never,
+}
+
+impl Pushback {
+    pub(super) fn of(headers: &HeaderMap) -> Self {
+        match headers.get(PUSHBACK).map(|value| value.to_str()) {
+            None => Self::None,
+            // Negative, or no number: not at all, says the proposal.
+            Some(text) => text
+                .ok()
+                .and_then(|text| text.parse().ok())
+                .map_or(Self::Never, Self::After),
+        }
+    }
+}
+
+/// What a transport's failure means.
+pub(super) fn failed(error: &tonic::transport::Error) -> Outcome {
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let unsent = cause.is::<ConnectError>()
+            || cause.downcast_ref().is_some_and(hyper::Error::is_canceled)
+            || cause.downcast_ref().is_some_and(not_taken);
+        if unsent {
+            return Outcome::Unsent;
+        }
+        source = cause.source();
+    }
+    Outcome::Lost
+}
+
+/// Whether the server told that it did not take the stream on: it refused it, or went away before it.
+fn not_taken(error: &h2::Error) -> bool {
+    error.is_remote() && (error.is_go_away() || error.reason() == Some(h2::Reason::REFUSED_STREAM))
+}
+
+/// What the head of an answer says.
+pub(super) fn begun(response: Response<Body>) -> Outcome {
+    if is_unavailable(response.headers()) {
+        Outcome::Unavailable(response)
+    } else {
+        Outcome::Answered(response)
+    }
+}
+
+/// The whole of an answer of one message, so that a connection that breaks in the middle shows before anyone has
+/// seen a part of it.
+pub(super) async fn whole(response: Response<Body>) -> Outcome {
+    let (head, mut body) = response.into_parts();
+    let mut frames: Vec<Result<Frame<Bytes>, Status>> = Vec::with_capacity(2);
+    let mut held = 0;
+    let mut unavailable = is_unavailable(&head.headers);
+    while held <= HELD {
+        match body.frame().await {
+            None => break,
+            Some(Err(_)) => return Outcome::Lost,
+            Some(Ok(frame)) => {
+                held += frame.data_ref().map_or(0, Bytes::len);
+                unavailable |= frame.trailers_ref().is_some_and(is_unavailable);
+                frames.push(Ok(frame));
+            }
+        }
+    }
+    let frames = stream::iter(frames).chain(BodyStream::new(body));
+    let response = Response::from_parts(head, Body::new(StreamBody::new(frames)));
+    if unavailable {
+        Outcome::Unavailable(response)
+    } else {
+        Outcome::Answered(response)
+    }
+}
+
+fn is_unavailable(headers: &HeaderMap) -> bool {
+    headers
+        .get(Status::GRPC_STATUS)
+        .is_some_and(|code| Code::from_bytes(code.as_bytes()) == Code::Unavailable)
+}

@@ -1,0 +1,240 @@
+//! One call over the replicas of a service: which one takes it, and whether another one gets it after that.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::request::Parts;
+use http::{Request, Response};
+use http_body_util::{BodyExt, Full};
+use metrics::counter;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, timeout_at};
+use tonic::body::Body;
+use tower::{Service, ServiceExt};
+use wardgate_domain::Ambient;
+use wardgate_proto::common::v1::ErrorReason;
+use wardgate_telemetry::names;
+
+use super::answer::{self, Outcome, Pushback};
+use super::budget::Budget;
+use super::pool::Pool;
+use super::replica::Taken;
+use crate::client::repeat::{self, Answer, Repeat, Repeatable};
+use crate::readiness::Readiness;
+use crate::status::with_reason;
+use crate::{deadline, in_flight};
+
+/// A call that a server may have seen is sent so often at most.
+const MOST_SENT: u32 = 3;
+/// One that no server has seen, so often.
+const MOST_TRIED: u32 = 6;
+/// Before the first retry it waits for up to so long; before each further one up to twice that.
+const BACK_OFF: Duration = Duration::from_millis(20);
+
+/// The transport of one link.
+#[derive(Debug, Clone)]
+pub(super) struct Balanced {
+    pool: Arc<Pool>,
+    budget: Arc<Budget>,
+    ambient: Ambient,
+    /// Whoever holds one of these keeps the pool going.
+    _alive: watch::Receiver<Readiness>,
+}
+
+impl Balanced {
+    pub(super) fn new(
+        pool: Arc<Pool>,
+        alive: watch::Receiver<Readiness>,
+        ambient: Ambient,
+    ) -> Self {
+        Self {
+            pool,
+            budget: Arc::new(Budget::new()),
+            ambient,
+            _alive: alive,
+        }
+    }
+
+    async fn send(self, request: Request<Body>) -> Response<Body> {
+        let (head, body) = request.into_parts();
+        // One message, encoded without waiting: a test holds every method to that.
+        let message = match body.collect().await {
+            Ok(body) => body.to_bytes(),
+            Err(status) => return status.into_http(),
+        };
+        let deadline = deadline::of(&head.headers).map(|left| Instant::now() + left);
+        let (answer, repeat) = repeat::rule(head.uri.path());
+        let call = Call {
+            repeatable: match repeat {
+                Repeat::Always => true,
+                Repeat::IfMarked => head.extensions.get::<Repeatable>().is_some(),
+                Repeat::Never => false,
+            },
+            answer,
+            head,
+            message,
+            deadline,
+        };
+        self.budget.pay();
+        let attempts = self.attempts(&call);
+        let answered = match deadline {
+            Some(deadline) => timeout_at(deadline, attempts).await,
+            None => Ok(attempts.await),
+        };
+        answered.unwrap_or_else(|_| deadline::late().into_http())
+    }
+
+    async fn attempts(&self, call: &Call) -> Response<Body> {
+        let (mut tried, mut sent) = (0, 0);
+        let mut avoid = None;
+        loop {
+            let Some(taken) = self.pool.take(avoid, call.deadline).await else {
+                return self.unavailable();
+            };
+            avoid = Some(taken.address());
+            tried += 1;
+            let (pushback, refusal) = match self.attempt(call, taken).await {
+                Outcome::Answered(response) => return response,
+                // The transport minds the deadline too.
+                _ if call.is_late() => return deadline::late().into_http(),
+                Outcome::Unsent if tried < MOST_TRIED => {
+                    self.count("unsent");
+                    sleep(self.jitter(tried)).await;
+                    continue;
+                }
+                Outcome::Unsent => return self.unavailable(),
+                Outcome::Lost => (Pushback::None, self.unavailable()),
+                Outcome::Unavailable(response) => (Pushback::of(response.headers()), response),
+            };
+            sent += 1;
+            if !call.repeatable || sent == MOST_SENT {
+                return refusal;
+            }
+            let pause = match pushback {
+                Pushback::None => self.jitter(sent),
+                Pushback::After(pause) => Duration::from_millis(pause),
+                Pushback::Never => {
+                    self.count("pushed_back");
+                    return refusal;
+                }
+            };
+            if call
+                .deadline
+                .is_some_and(|deadline| Instant::now() + pause >= deadline)
+            {
+                return refusal;
+            }
+            if !self.budget.spend() {
+                self.count("over_budget");
+                return refusal;
+            }
+            self.count("made");
+            sleep(pause).await;
+        }
+    }
+
+    /// Sends it to one replica.
+    async fn attempt(&self, call: &Call, mut taken: Taken) -> Outcome {
+        let channel = taken.channel.clone();
+        let outcome = match channel.oneshot(call.request()).await {
+            Err(error) => answer::failed(&error),
+            Ok(response) if call.repeatable && call.answer == Answer::Whole => {
+                answer::whole(response).await
+            }
+            Ok(response) => answer::begun(response),
+        };
+        match outcome {
+            Outcome::Answered(response) => {
+                taken.succeeded();
+                Outcome::Answered(call.counted(response, taken))
+            }
+            Outcome::Unavailable(response) => {
+                // A server that has too much to do works.
+                if Pushback::of(response.headers()) == Pushback::None {
+                    taken.failed();
+                } else {
+                    taken.succeeded();
+                }
+                Outcome::Unavailable(response)
+            }
+            failure => {
+                taken.failed();
+                failure
+            }
+        }
+    }
+
+    /// A random time, so that those that failed together do not come back together.
+    fn jitter(&self, attempt: u32) -> Duration {
+        let most = BACK_OFF * 2_u32.pow(attempt - 1);
+        most.mul_f64(f64::from(u16::from_be_bytes(self.ambient.random())) / f64::from(u16::MAX))
+    }
+
+    fn unavailable(&self) -> Response<Body> {
+        let message = format!("{} cannot be reached", self.pool.neighbour());
+        with_reason(ErrorReason::Unavailable, &message).into_http()
+    }
+
+    fn count(&self, outcome: &'static str) {
+        counter!(names::LINK_RETRIES, "neighbour" => self.pool.neighbour(), "outcome" => outcome)
+            .increment(1);
+    }
+}
+
+impl Service<Request<Body>> for Balanced {
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let sending = self.clone().send(request);
+        Box::pin(async move { Ok(sending.await) })
+    }
+}
+
+/// A call that may have to be sent more than once.
+struct Call {
+    head: Parts,
+    message: Bytes,
+    answer: Answer,
+    repeatable: bool,
+    deadline: Option<Instant>,
+}
+
+impl Call {
+    /// The request, with the time that is left now.
+    fn request(&self) -> Request<Body> {
+        let mut head = self.head.clone();
+        if let Some(deadline) = self.deadline {
+            deadline::renew(&mut head.headers, deadline);
+        }
+        Request::from_parts(head, Body::new(Full::new(self.message.clone())))
+    }
+
+    /// The answer, which counts as the replica's load until it ended; watches never end, and are none.
+    fn counted(&self, response: Response<Body>, taken: Taken) -> Response<Body> {
+        if in_flight::is_watch(&self.head.uri) {
+            return response;
+        }
+        response.map(|body| {
+            Body::new(body.map_frame(move |frame| {
+                let _open = &taken;
+                frame
+            }))
+        })
+    }
+
+    fn is_late(&self) -> bool {
+        self.deadline
+            .is_some_and(|deadline| deadline <= Instant::now())
+    }
+}

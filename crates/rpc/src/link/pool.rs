@@ -1,0 +1,286 @@
+//! The replicas of one service: who they are now, and which of them takes the next call.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use metrics::gauge;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio_util::task::AbortOnDropHandle;
+use wardgate_telemetry::names;
+
+use super::Dial;
+use super::replica::{Bell, Replica, Standing, Taken};
+use super::resolve::Lookup;
+use crate::readiness::Readiness;
+
+/// How often addresses are looked up, so that new replicas get calls within seconds.
+const LOOKUP_EVERY: Duration = Duration::from_secs(3);
+/// The same while there is no address at all.
+const LOOKUP_AGAIN: Duration = Duration::from_millis(500);
+/// Lost connections do not make for more lookups than this.
+const LOOKUP_PAUSE: Duration = Duration::from_millis(200);
+/// A lookup that takes longer has failed.
+const LOOKUP_LIMIT: Duration = Duration::from_secs(5);
+/// So long after the last replica was lost calls wait for one; later they fail at once.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// So long those of a new link wait while nothing is known.
+const FIRST: Duration = Duration::from_secs(5);
+
+/// Every replica of one service.
+#[derive(Debug)]
+pub(super) struct Pool {
+    /// The service's name in certificates, metrics and messages.
+    neighbour: &'static str,
+    replicas: RwLock<Vec<Arc<Replica>>>,
+    /// Whose turn it is.
+    turn: AtomicUsize,
+    bell: Bell,
+    /// Until when calls wait for a replica; none while one is connected. Told again with every change.
+    patient_until: watch::Sender<Option<Instant>>,
+}
+
+impl Pool {
+    /// The replicas at the addresses that `lookup` gives, each asked about the service `name`. They are followed until
+    /// nobody holds a receiver of the readiness any more.
+    pub(super) fn open(
+        neighbour: &'static str,
+        name: &'static str,
+        lookup: Lookup,
+        dial: Dial,
+    ) -> (Arc<Self>, watch::Receiver<Readiness>) {
+        let pool = Arc::new(Self {
+            neighbour,
+            replicas: RwLock::default(),
+            turn: AtomicUsize::new(0),
+            bell: Bell {
+                changed: watch::Sender::new(()),
+                lost: watch::Sender::new(()),
+            },
+            patient_until: watch::Sender::new(Some(Instant::now() + FIRST)),
+        });
+        let first = Readiness::NotReady(format!("not connected to {neighbour} yet"));
+        let (told, readiness) = watch::channel(first);
+        let followed = Arc::clone(&pool);
+        tokio::spawn(async move {
+            tokio::select! {
+                () = told.closed() => {}
+                () = followed.tell(&told) => {}
+                () = followed.look_up(name, &lookup, &dial) => {}
+            }
+        });
+        (pool, readiness)
+    }
+
+    pub(super) fn neighbour(&self) -> &'static str {
+        self.neighbour
+    }
+
+    /// The replica for one call, other than the one at `avoid` if there is a choice. None when there was none for
+    /// a while.
+    pub(super) async fn take(
+        &self,
+        avoid: Option<SocketAddr>,
+        deadline: Option<Instant>,
+    ) -> Option<Taken> {
+        if let Some(taken) = self.choose(avoid, deadline) {
+            return Some(taken);
+        }
+        let mut changed = self.patient_until.subscribe();
+        loop {
+            let until = *changed.borrow_and_update();
+            if let Some(taken) = self.choose(avoid, deadline) {
+                return Some(taken);
+            }
+            tokio::select! {
+                // The sender is held by the pool.
+                _ = changed.changed() => {}
+                () = sleep_until(until.unwrap_or_else(|| Instant::now() + PATIENCE)) => return None,
+            }
+        }
+    }
+
+    /// Of two that can take a call the one with fewer open: nearly as even as asking all, and no two callers run for the
+    /// same one.
+    fn choose(&self, avoid: Option<SocketAddr>, deadline: Option<Instant>) -> Option<Taken> {
+        let replicas = self.replicas.read().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        if let Some(probed) = replicas.iter().find(|replica| replica.probe(now)) {
+            return probed.take(true, deadline);
+        }
+        let usable = |last_resort: bool| {
+            let loads = replicas
+                .iter()
+                .filter_map(|replica| Some((replica.load(last_resort)?, replica)));
+            let mut usable: Vec<_> = loads.collect();
+            if usable.len() > 1 {
+                usable.retain(|(_, replica)| Some(replica.address) != avoid);
+            }
+            usable
+        };
+        let mut usable_now = usable(false);
+        if usable_now.is_empty() {
+            usable_now = usable(true);
+        }
+        let count = usable_now.len();
+        if count < 2 {
+            return usable_now.first()?.1.take(false, deadline);
+        }
+        // Pairs take turns, so that replicas with equally many calls get the same share.
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+        let one = turn % count;
+        let other = (one + 1 + turn / count % (count - 1)) % count;
+        let [one, other] = [one, other].map(|index| usable_now[index]);
+        if other.0 < one.0 { other.1 } else { one.1 }.take(false, deadline)
+    }
+
+    /// Looks the addresses up, again and again.
+    async fn look_up(&self, name: &'static str, lookup: &Lookup, dial: &Dial) {
+        let mut members: HashMap<SocketAddr, AbortOnDropHandle<()>> = HashMap::new();
+        let mut lost = self.bell.lost.subscribe();
+        loop {
+            match timeout(LOOKUP_LIMIT, lookup()).await {
+                Ok(Ok(addresses)) => self.follow_only(&mut members, &addresses, name, dial),
+                // Those that are known stay: that DNS is away says nothing of them.
+                Ok(Err(error)) => {
+                    tracing::debug!(%error, "the addresses of {} cannot be looked up", self.neighbour);
+                }
+                Err(_) => {
+                    tracing::debug!(
+                        "looking up the addresses of {} took too long",
+                        self.neighbour
+                    );
+                }
+            }
+            let every = if members.is_empty() {
+                LOOKUP_AGAIN
+            } else {
+                LOOKUP_EVERY
+            };
+            sleep(LOOKUP_PAUSE).await;
+            tokio::select! {
+                () = sleep(every) => {}
+                _ = lost.changed() => {}
+            }
+        }
+    }
+
+    /// Follows the replicas at `addresses`, and no others. What is open at the others goes on.
+    fn follow_only(
+        &self,
+        members: &mut HashMap<SocketAddr, AbortOnDropHandle<()>>,
+        addresses: &[SocketAddr],
+        name: &'static str,
+        dial: &Dial,
+    ) {
+        let known = members.len();
+        members.retain(|address, _| addresses.contains(address));
+        let mut changed = members.len() < known;
+        let mut replicas = self
+            .replicas
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        replicas.retain(|replica| members.contains_key(&replica.address));
+        for address in addresses {
+            if members.contains_key(address) {
+                continue;
+            }
+            let endpoint = match dial.endpoint(*address) {
+                Ok(endpoint) => endpoint,
+                Err(error) => {
+                    tracing::error!(%address, %error, "no replica of {} can be at this address", self.neighbour);
+                    continue;
+                }
+            };
+            changed = true;
+            let replica = Replica::new(*address);
+            replicas.push(Arc::clone(&replica));
+            let following = replica.follow(endpoint, name, self.bell.clone());
+            members.insert(*address, AbortOnDropHandle::new(tokio::spawn(following)));
+        }
+        let count = replicas.len();
+        drop(replicas);
+        if changed {
+            tracing::info!(count, "the replicas of {} changed", self.neighbour);
+            self.bell.changed.send_replace(());
+        }
+    }
+
+    /// Tells whether the service is ready: one ready replica will do.
+    async fn tell(&self, told: &watch::Sender<Readiness>) {
+        let mut changed = self.bell.changed.subscribe();
+        loop {
+            let standings: Vec<_> = {
+                let replicas = self.replicas.read().unwrap_or_else(PoisonError::into_inner);
+                replicas.iter().map(|replica| replica.standing()).collect()
+            };
+            self.measure(&standings);
+            self.be_patient(&standings);
+            if let Some(readiness) = readiness(&standings) {
+                told.send_if_modified(|before| {
+                    let changed = *before != readiness;
+                    *before = readiness;
+                    changed
+                });
+            }
+            if changed.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+
+    fn be_patient(&self, standings: &[Standing]) {
+        let connected = standings.iter().any(Standing::is_connected);
+        let failed = !standings.is_empty() && !standings.contains(&Standing::New);
+        self.patient_until.send_modify(|until| {
+            if connected {
+                *until = None;
+            } else if failed {
+                let soon = Instant::now() + PATIENCE;
+                *until = Some(until.map_or(soon, |until| until.min(soon)));
+            }
+        });
+    }
+
+    fn measure(&self, standings: &[Standing]) {
+        let (mut ready, mut ejected, mut unready, mut connecting) = (0_u32, 0_u32, 0_u32, 0_u32);
+        for standing in standings {
+            *match standing {
+                Standing::Ready => &mut ready,
+                Standing::Ejected => &mut ejected,
+                Standing::Unready(_) => &mut unready,
+                _ => &mut connecting,
+            } += 1;
+        }
+        for (state, count) in [
+            ("ready", ready),
+            ("ejected", ejected),
+            ("unready", unready),
+            ("connecting", connecting),
+        ] {
+            gauge!(names::LINK_ENDPOINTS, "neighbour" => self.neighbour, "state" => state)
+                .set(count);
+        }
+    }
+}
+
+/// What callers hear; none while it is open whether a connection that was lost comes back at once.
+fn readiness(standings: &[Standing]) -> Option<Readiness> {
+    let ready = |standing| matches!(standing, &Standing::Ready | &Standing::Ejected);
+    if standings.iter().any(ready) {
+        return Some(Readiness::Ready);
+    }
+    let open = |standing| matches!(standing, &Standing::Lost | &Standing::Unheard);
+    if standings.iter().any(open) {
+        return None;
+    }
+    let why = standings.iter().find_map(|standing| match standing {
+        Standing::Unready(why) | Standing::Away(why) => Some(why.clone()),
+        _ => None,
+    });
+    let why = why.unwrap_or_else(|| "no replica is connected yet".to_owned());
+    Some(Readiness::NotReady(why))
+}

@@ -1,0 +1,265 @@
+//! One replica of a service: its connection, what it says of itself, and how its calls go.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tonic::transport::{Channel, Endpoint};
+
+use super::ejection::Ejection;
+use crate::health;
+use crate::readiness::Readiness;
+
+/// Who loses a connection that lasted so long tries again at once.
+const LASTING: Duration = Duration::from_secs(1);
+
+/// One replica, for as long as its address is in the answer of the lookup.
+#[derive(Debug)]
+pub(super) struct Replica {
+    pub(super) address: SocketAddr,
+    /// Calls that are open there, watches apart.
+    in_flight: AtomicUsize,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    connection: Connection,
+    ejection: Ejection,
+}
+
+#[derive(Debug)]
+enum Connection {
+    /// The first is being made.
+    New,
+    /// There is none, and why the last attempt failed.
+    Away(String),
+    /// It ended just now, and the next one is being made.
+    Lost,
+    /// It stands, and the replica has said nothing on it yet.
+    Unheard(Channel),
+    /// It stands, and the replica says that it is not ready, or nothing that is understood.
+    Unready(Channel, String),
+    /// It stands, and the replica is ready.
+    Ready(Channel),
+}
+
+/// Where a replica stands, for whoever watches.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Standing {
+    Ready,
+    /// Ready by its own word, but it only fails.
+    Ejected,
+    /// See [`Connection::New`].
+    New,
+    /// See [`Connection::Unready`].
+    Unready(String),
+    /// See [`Connection::Lost`].
+    Lost,
+    /// See [`Connection::Unheard`].
+    Unheard,
+    /// See [`Connection::Away`].
+    Away(String),
+}
+
+impl Standing {
+    /// Whether it could take a call, for want of a better one.
+    pub(super) fn is_connected(&self) -> bool {
+        matches!(
+            self,
+            Self::Ready | Self::Ejected | Self::Unheard | Self::Unready(_)
+        )
+    }
+}
+
+/// What happens to replicas that others have to hear of.
+#[derive(Debug, Clone)]
+pub(super) struct Bell {
+    /// Some replica stands elsewhere than before.
+    pub(super) changed: watch::Sender<()>,
+    /// Some connection was lost.
+    pub(super) lost: watch::Sender<()>,
+}
+
+impl Replica {
+    pub(super) fn new(address: SocketAddr) -> Arc<Self> {
+        Arc::new(Self {
+            address,
+            in_flight: AtomicUsize::new(0),
+            state: Mutex::new(State {
+                connection: Connection::New,
+                ejection: Ejection::default(),
+            }),
+        })
+    }
+
+    /// Keeps one connection to it, and listens there to what the service `name` says of itself.
+    pub(super) async fn follow(self: Arc<Self>, endpoint: Endpoint, name: &str, bell: Bell) {
+        let mut pause = Pause::default();
+        loop {
+            let channel = match endpoint.connect().await {
+                Ok(channel) => channel,
+                Err(error) => {
+                    tracing::debug!(address = %self.address, error = &error as &dyn std::error::Error, "cannot connect to {name}");
+                    self.turn(Connection::Away(format!("cannot reach {name}")), &bell);
+                    tokio::time::sleep(pause.next()).await;
+                    continue;
+                }
+            };
+            self.turn(Connection::Unheard(channel.clone()), &bell);
+            let connected = Instant::now();
+            let mut heard = false;
+            let told = |readiness| {
+                heard = true;
+                let channel = channel.clone();
+                let now = match readiness {
+                    Readiness::NotReady(why) => Connection::Unready(channel, why),
+                    Readiness::Ready | Readiness::Outdated(_) => Connection::Ready(channel),
+                };
+                self.turn(now, &bell);
+            };
+            let why = health::follow(channel.clone(), name, told).await;
+            if heard {
+                tracing::debug!(address = %self.address, why, "lost the connection to {name}");
+                self.turn(Connection::Lost, &bell);
+                bell.lost.send_replace(());
+            } else {
+                self.turn(Connection::Unready(channel, why), &bell);
+            }
+            if connected.elapsed() < LASTING {
+                tokio::time::sleep(pause.next()).await;
+            } else {
+                pause = Pause::default();
+            }
+        }
+    }
+
+    pub(super) fn standing(&self) -> Standing {
+        let state = self.state();
+        match &state.connection {
+            Connection::Ready(_) if state.ejection.is_ejected() => Standing::Ejected,
+            Connection::Ready(_) => Standing::Ready,
+            Connection::Unready(_, why) => Standing::Unready(why.clone()),
+            Connection::New => Standing::New,
+            Connection::Lost => Standing::Lost,
+            Connection::Unheard(_) => Standing::Unheard,
+            Connection::Away(why) => Standing::Away(why.clone()),
+        }
+    }
+
+    /// Open calls, when it can take one more. As the last resort a replica will do that is not ready, or ejected:
+    /// it says best itself why it cannot.
+    pub(super) fn load(&self, last_resort: bool) -> Option<usize> {
+        let state = self.state();
+        let usable = match state.connection {
+            Connection::Ready(_) => last_resort || !state.ejection.is_ejected(),
+            Connection::Unheard(_) | Connection::Unready(..) => last_resort,
+            Connection::New | Connection::Lost | Connection::Away(_) => false,
+        };
+        usable.then(|| self.in_flight.load(Ordering::Relaxed))
+    }
+
+    /// Whether the next call has to try if this ejected replica works again; only the first who asks is told so.
+    pub(super) fn probe(&self, now: Instant) -> bool {
+        let mut state = self.state();
+        matches!(state.connection, Connection::Ready(_)) && state.ejection.probe(now)
+    }
+
+    /// Takes one call on, unless the connection was lost in this moment.
+    pub(super) fn take(self: &Arc<Self>, probe: bool, deadline: Option<Instant>) -> Option<Taken> {
+        let mut state = self.state();
+        let (Connection::Ready(channel)
+        | Connection::Unheard(channel)
+        | Connection::Unready(channel, _)) = &state.connection
+        else {
+            if probe {
+                state.ejection.gave_up();
+            }
+            return None;
+        };
+        self.in_flight.fetch_add(1, Ordering::Relaxed);
+        Some(Taken {
+            channel: channel.clone(),
+            probe,
+            deadline,
+            settled: false,
+            replica: Arc::clone(self),
+        })
+    }
+
+    fn turn(&self, connection: Connection, bell: &Bell) {
+        self.state().connection = connection;
+        bell.changed.send_replace(());
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One call at a replica, from when it is sent until its answer ended or was given up.
+#[derive(Debug)]
+pub(super) struct Taken {
+    pub(super) channel: Channel,
+    probe: bool,
+    deadline: Option<Instant>,
+    /// How it went is told.
+    settled: bool,
+    replica: Arc<Replica>,
+}
+
+impl Taken {
+    pub(super) fn address(&self) -> SocketAddr {
+        self.replica.address
+    }
+
+    /// The replica answered.
+    pub(super) fn succeeded(&mut self) {
+        self.settled = true;
+        self.replica.state().ejection.succeeded();
+    }
+
+    /// It did not, or says that it cannot.
+    pub(super) fn failed(&mut self) {
+        self.settled = true;
+        let mut state = self.replica.state();
+        if state.ejection.failed(Instant::now(), self.probe) {
+            tracing::warn!(address = %self.replica.address, "a replica only fails; calls are kept away from it");
+        }
+    }
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        self.replica.in_flight.fetch_sub(1, Ordering::Relaxed);
+        if self.settled {
+            return;
+        }
+        // Nobody waits for it any more: because it took too long, or because its caller left.
+        if self
+            .deadline
+            .is_some_and(|deadline| deadline <= Instant::now())
+        {
+            self.failed();
+        } else if self.probe {
+            self.replica.state().ejection.gave_up();
+        }
+    }
+}
+
+/// How long to wait before the next attempt: doubling from 50 ms to 1 s.
+#[derive(Default)]
+struct Pause {
+    attempts: u32,
+}
+
+impl Pause {
+    fn next(&mut self) -> Duration {
+        let pause = Duration::from_millis(50 << self.attempts.min(5)).min(Duration::from_secs(1));
+        self.attempts += 1;
+        pause
+    }
+}

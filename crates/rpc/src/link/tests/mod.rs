@@ -1,0 +1,403 @@
+//! Links over several replicas.
+
+mod world;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use futures::future::join_all;
+use tokio::time::Instant;
+use tonic::{Code, Request, Status};
+use wardgate_proto::audit::v1 as audit;
+use wardgate_proto::audit::v1::audit_service_client::AuditServiceClient;
+use wardgate_proto::common::v1::ErrorReason;
+use wardgate_proto::policy::v1 as pb;
+use wardgate_proto::policy::v1::policy_service_client::PolicyServiceClient;
+
+use self::world::{Names, Running};
+use super::{Link, Neighbour};
+use crate::readiness::Readiness;
+
+async fn call(link: &Link) -> Result<(), Status> {
+    call_within(link, Duration::from_secs(20)).await
+}
+
+async fn call_within(link: &Link, limit: Duration) -> Result<(), Status> {
+    let mut request = Request::new(pb::AuthorizeRequest::default());
+    request.set_timeout(limit);
+    let mut client = PolicyServiceClient::new(link.clone());
+    client.authorize(request).await.map(drop)
+}
+
+/// A call that is made once, whatever happens.
+async fn call_once(link: &Link) -> Result<(), Status> {
+    let mut request = Request::new(audit::AppendRequest::default());
+    request.set_timeout(Duration::from_secs(20));
+    let mut client = AuditServiceClient::new(link.clone());
+    client.append(request).await.map(drop)
+}
+
+/// Waits for what has to come within seconds; the limit is for loaded machines.
+async fn until(what: &str, mut condition: impl AsyncFnMut() -> bool) -> Duration {
+    let started = Instant::now();
+    while !condition().await {
+        assert!(started.elapsed() < Duration::from_secs(30), "{what}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    started.elapsed()
+}
+
+async fn ready(neighbour: &mut Neighbour) {
+    let ready = neighbour.readiness.wait_for(Readiness::is_ready);
+    drop(ready.await.unwrap());
+}
+
+/// Waits until each replica has had a call.
+async fn all_in_use(link: &Link, replicas: &[Running]) -> Duration {
+    until("every replica gets calls", async || {
+        call(link).await.unwrap();
+        replicas.iter().all(|replica| replica.calls() > 0)
+    })
+    .await
+}
+
+#[tokio::test]
+async fn calls_are_spread_evenly_over_every_address_of_the_name() {
+    let replicas: Vec<_> = std::iter::repeat_with(Running::start).take(4).collect();
+    let mut neighbour = Names::of(&replicas).link();
+    ready(&mut neighbour).await;
+    all_in_use(&neighbour.link, &replicas).await;
+    let before: Vec<_> = replicas.iter().map(Running::calls).collect();
+    for _ in 0..400 {
+        call(&neighbour.link).await.unwrap();
+    }
+    for (replica, before) in replicas.iter().zip(before) {
+        let share = replica.calls() - before;
+        assert!((90..=110).contains(&share), "{share} of 400");
+    }
+}
+
+#[tokio::test]
+async fn a_slow_replica_gets_fewer_calls() {
+    let replicas: Vec<_> = std::iter::repeat_with(Running::start).take(2).collect();
+    let mut neighbour = Names::of(&replicas).link();
+    ready(&mut neighbour).await;
+    all_in_use(&neighbour.link, &replicas).await;
+    *replicas[0].behaviour.pause.lock().unwrap() = Duration::from_millis(200);
+    let before = replicas[0].calls();
+    let callers = (0..4).map(|_| async {
+        for _ in 0..50 {
+            call(&neighbour.link).await.unwrap();
+        }
+    });
+    join_all(callers).await;
+    let slow = replicas[0].calls() - before;
+    assert!(slow <= 40, "{slow} of 200");
+}
+
+#[tokio::test]
+async fn a_new_replica_gets_calls_within_seconds_and_a_gone_one_no_more() {
+    let mut replicas = vec![Running::start()];
+    let names = Names::of(&replicas);
+    let mut neighbour = names.link();
+    ready(&mut neighbour).await;
+    replicas.push(Running::start());
+    names.set(&replicas);
+    let took = all_in_use(&neighbour.link, &replicas).await;
+    assert!(took < Duration::from_secs(10), "{took:?}");
+    let gone = replicas.remove(0);
+    names.set(&replicas);
+    until("no call goes to the replica that left", async || {
+        let before = gone.calls();
+        for _ in 0..10 {
+            call(&neighbour.link).await.unwrap();
+        }
+        gone.calls() == before
+    })
+    .await;
+    assert!(neighbour.readiness.borrow().is_ready());
+}
+
+#[tokio::test]
+async fn a_replica_killed_under_load_loses_no_call_that_may_be_repeated() {
+    let mut replicas: Vec<_> = std::iter::repeat_with(Running::start).take(3).collect();
+    let mut neighbour = Names::of(&replicas).link();
+    ready(&mut neighbour).await;
+    all_in_use(&neighbour.link, &replicas).await;
+    for replica in &replicas {
+        *replica.behaviour.pause.lock().unwrap() = Duration::from_millis(2);
+    }
+    let callers = (0..8).map(|_| {
+        let link = neighbour.link.clone();
+        tokio::spawn(async move {
+            for _ in 0..150 {
+                call(&link).await.unwrap();
+            }
+        })
+    });
+    let callers: Vec<_> = callers.collect();
+    let before = replicas[0].calls();
+    until("the load runs", async || replicas[0].calls() > before + 20).await;
+    replicas[0].kill();
+    for caller in callers {
+        caller.await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_restarted_replica_is_taken_up_again_without_a_failed_call() {
+    let mut replicas = vec![Running::start(), Running::start()];
+    let mut neighbour = Names::of(&replicas).link();
+    ready(&mut neighbour).await;
+    all_in_use(&neighbour.link, &replicas).await;
+    let address = replicas[0].address;
+    replicas[0].kill();
+    for _ in 0..20 {
+        call(&neighbour.link).await.unwrap();
+    }
+    replicas[0] = Running::start_at(address);
+    all_in_use(&neighbour.link, &replicas).await;
+}
+
+#[tokio::test]
+async fn the_neighbour_is_ready_while_one_replica_is() {
+    let mut replicas = vec![Running::start(), Running::start()];
+    let mut neighbour = Names::of(&replicas).link();
+    ready(&mut neighbour).await;
+    all_in_use(&neighbour.link, &replicas).await;
+    let full = Readiness::NotReady("the disk is full".to_owned());
+    replicas[0].readiness.send_replace(full.clone());
+    until("the replica that is not ready gets no calls", async || {
+        let before = replicas[0].calls();
+        for _ in 0..10 {
+            call(&neighbour.link).await.unwrap();
+        }
+        replicas[0].calls() == before
+    })
+    .await;
+    assert!(neighbour.readiness.borrow().is_ready());
+    replicas[1].readiness.send_replace(full);
+    let told = neighbour.readiness.wait_for(|told| !told.is_ready());
+    drop(told.await.unwrap());
+    // Who is not ready says itself why, as long as there is nobody better to ask.
+    call(&neighbour.link).await.unwrap();
+    replicas[0].kill();
+    replicas[1].kill();
+    let refused = until("nobody is left", async || {
+        call(&neighbour.link)
+            .await
+            .is_err_and(|status| status.code() == Code::Unavailable)
+    });
+    refused.await;
+}
+
+#[tokio::test]
+async fn a_replica_that_only_fails_is_left_alone_and_tried_again_later() {
+    let replicas = vec![Running::start(), Running::start()];
+    let mut neighbour = Names::of(&replicas).link();
+    ready(&mut neighbour).await;
+    all_in_use(&neighbour.link, &replicas).await;
+    replicas[0].refuse(Some(Status::unavailable("broken")));
+    for _ in 0..40 {
+        call(&neighbour.link).await.unwrap();
+    }
+    let before = replicas[0].calls();
+    for _ in 0..40 {
+        call(&neighbour.link).await.unwrap();
+    }
+    // At most the one that tries whether it works again.
+    assert!(replicas[0].calls() <= before + 1);
+    replicas[0].refuse(None);
+    until("the mended replica gets its share again", async || {
+        let before = replicas[0].calls();
+        for _ in 0..10 {
+            call(&neighbour.link).await.unwrap();
+        }
+        replicas[0].calls() >= before + 4
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn when_everything_fails_no_more_than_the_budget_is_sent() {
+    let replicas = vec![Running::start(), Running::start()];
+    for replica in &replicas {
+        replica.refuse(Some(Status::unavailable("broken")));
+    }
+    let mut neighbour = Names::of(&replicas).link();
+    ready(&mut neighbour).await;
+    let started = Instant::now();
+    let callers = (0..20).map(async |_| {
+        for _ in 0..20 {
+            let refused = call(&neighbour.link).await.unwrap_err();
+            let told = (refused.code(), refused.message().to_owned());
+            assert_eq!(told, (Code::Unavailable, "broken".to_owned()));
+        }
+    });
+    join_all(callers).await;
+    let offered = 400;
+    let sent: u64 = replicas.iter().map(Running::calls).sum();
+    let free = 10 * (started.elapsed().as_secs() + 2);
+    assert!(sent <= offered * 12 / 10 + free, "{sent} for {offered}");
+    assert!(sent > offered, "nothing was made again");
+}
+
+#[tokio::test]
+async fn who_is_asked_to_wait_waits_and_who_is_told_no_gives_up() {
+    let replica = Running::start();
+    let mut neighbour = Names::of(std::slice::from_ref(&replica)).link();
+    ready(&mut neighbour).await;
+    let pushback = |text: &'static str| {
+        let mut refusal = Status::unavailable("overloaded");
+        let text = tonic::metadata::MetadataValue::from_static(text);
+        refusal
+            .metadata_mut()
+            .insert("grpc-retry-pushback-ms", text);
+        refusal
+    };
+    replica.refuse(Some(pushback("300")));
+    let started = Instant::now();
+    call(&neighbour.link).await.unwrap_err();
+    assert_eq!(replica.calls(), 3);
+    assert!(started.elapsed() >= Duration::from_millis(600));
+    for no in ["-1", "soon"] {
+        let before = replica.calls();
+        replica.refuse(Some(pushback(no)));
+        call(&neighbour.link).await.unwrap_err();
+        assert_eq!(replica.calls(), before + 1, "{no}");
+    }
+    // Nor is there a point in waiting longer than the caller does.
+    let before = replica.calls();
+    replica.refuse(Some(pushback("5000")));
+    call_within(&neighbour.link, Duration::from_secs(1))
+        .await
+        .unwrap_err();
+    assert_eq!(replica.calls(), before + 1);
+}
+
+#[tokio::test]
+async fn a_call_ends_at_its_deadline_and_each_attempt_has_what_is_left() {
+    let replica = Running::start();
+    let mut neighbour = Names::of(std::slice::from_ref(&replica)).link();
+    ready(&mut neighbour).await;
+    *replica.behaviour.pause.lock().unwrap() = Duration::from_secs(60);
+    let started = Instant::now();
+    let late = call_within(&neighbour.link, Duration::from_millis(300))
+        .await
+        .unwrap_err();
+    assert_eq!(crate::reason_of(&late), ErrorReason::DeadlineExceeded);
+    assert!(started.elapsed() < Duration::from_secs(5));
+    let told = replica.behaviour.timeout.lock().unwrap().clone().unwrap();
+    let micros: u64 = told.strip_suffix('u').unwrap().parse().unwrap();
+    assert!((1..=300_000).contains(&micros), "{told}");
+}
+
+#[tokio::test]
+async fn a_watch_is_no_load() {
+    let replicas: Vec<_> = std::iter::repeat_with(Running::start).take(2).collect();
+    let mut neighbour = Names::of(&replicas).link();
+    ready(&mut neighbour).await;
+    all_in_use(&neighbour.link, &replicas).await;
+    let mut client = PolicyServiceClient::new(neighbour.link.clone());
+    let _watch = client
+        .watch_version(pb::WatchVersionRequest {})
+        .await
+        .unwrap();
+    let before: Vec<_> = replicas.iter().map(Running::calls).collect();
+    for _ in 0..40 {
+        call(&neighbour.link).await.unwrap();
+    }
+    for (replica, before) in replicas.iter().zip(before) {
+        assert_eq!(replica.calls() - before, 20);
+    }
+}
+
+#[tokio::test]
+async fn a_replica_that_never_answers_is_left_alone() {
+    let replicas = vec![Running::start(), Running::start()];
+    let mut neighbour = Names::of(&replicas).link();
+    ready(&mut neighbour).await;
+    all_in_use(&neighbour.link, &replicas).await;
+    *replicas[0].behaviour.pause.lock().unwrap() = Duration::from_secs(600);
+    until(
+        "calls end at their deadline until it is ejected",
+        async || {
+            let calls = (0..8).map(|_| call_within(&neighbour.link, Duration::from_millis(100)));
+            let ended = join_all(calls).await;
+            ended.iter().all(Result::is_ok)
+        },
+    )
+    .await;
+    for _ in 0..20 {
+        call(&neighbour.link).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_stream_stays_with_its_replica_when_that_leaves_the_name() {
+    let mut replicas = vec![Running::start()];
+    let names = Names::of(&replicas);
+    let mut neighbour = names.link();
+    ready(&mut neighbour).await;
+    let mut client = PolicyServiceClient::new(neighbour.link.clone());
+    let versions = client.watch_version(pb::WatchVersionRequest {}).await;
+    let mut versions = versions.unwrap().into_inner();
+    let first = replicas.remove(0);
+    replicas.push(Running::start());
+    names.set(&replicas);
+    all_in_use(&neighbour.link, &replicas).await;
+    first.behaviour.tell.notify_one();
+    assert!(versions.message().await.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn a_replica_that_ends_in_order_loses_no_call_not_even_one_that_is_made_once() {
+    let mut replicas: Vec<_> = std::iter::repeat_with(Running::audit).take(3).collect();
+    let mut neighbour = Names::of(&replicas).link();
+    ready(&mut neighbour).await;
+    for replica in &replicas {
+        *replica.behaviour.pause.lock().unwrap() = Duration::from_millis(2);
+    }
+    let done = AtomicBool::new(false);
+    let callers = (0..8).map(async |_| {
+        while !done.load(Ordering::Relaxed) {
+            call_once(&neighbour.link).await.unwrap();
+        }
+    });
+    let restarts = async {
+        for index in 0..3 {
+            let before = replicas[index].calls();
+            until("the load runs", async || {
+                replicas[index].calls() > before + 20
+            })
+            .await;
+            let address = replicas[index].address;
+            replicas[index].end().await;
+            replicas[index] = Running::audit_at(address);
+            until("it is back", async || replicas[index].calls() > 20).await;
+        }
+        done.store(true, Ordering::Relaxed);
+    };
+    tokio::join!(join_all(callers), restarts);
+}
+
+#[tokio::test]
+async fn an_old_connection_is_replaced_without_a_failed_call_or_a_moment_of_unreadiness() {
+    let replica = Running::aging(Duration::from_millis(300), Duration::from_millis(500));
+    let mut neighbour = Names::of(std::slice::from_ref(&replica)).link();
+    ready(&mut neighbour).await;
+    let mut client = AuditServiceClient::new(neighbour.link.clone());
+    let query = client.query(audit::QueryRequest::default()).await;
+    let mut open = query.unwrap().into_inner();
+    neighbour.readiness.mark_unchanged();
+    let calls = async {
+        let started = Instant::now();
+        while started.elapsed() < Duration::from_secs(4) {
+            call_once(&neighbour.link).await.unwrap();
+        }
+    };
+    let ended = tokio::time::timeout(Duration::from_secs(20), open.message());
+    let (ended, ()) = tokio::join!(ended, calls);
+    ended.unwrap().unwrap_err();
+    assert!(!neighbour.readiness.has_changed().unwrap());
+}

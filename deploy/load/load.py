@@ -1,0 +1,296 @@
+"""Every service under load, alone and together, and one of them in several replicas. Started by deploy/load/run.
+
+    wardgate policy · audit · memory · tool-runner · gateway    processes of their own, mTLS on loopback, PostgreSQL
+         ▲                                        ▲
+    ghz, one scenario a method           wardgate bench on /mcp      each with the CPU time of the service meanwhile
+
+A rate says as much of the machine as of Wardgate. Requests per CPU-second of the service say more, their ratios most.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import pathlib
+import shutil
+import socket
+import subprocess
+import threading
+import time
+
+TICKS = os.sysconf("SC_CLK_TCK")
+# Who asks what, in the demo's words.
+SUBJECT, ROLE, TOOL, ARGUMENTS = "dr.yenji", "Doctor", "get_medical_records", '{"patient_id":"NUGWI"}'
+# Each method with who answers. Messages are written before they are read.
+SCENARIOS = {
+    "policy.Authorize": "policy",
+    "toolrunner.CallTool": "tool-runner",
+    "audit.Append": "audit",
+    "memory.AddMessages": "memory",
+    "memory.GetContext": "memory",
+}
+SERVICES = ["policy", "audit", "memory", "tool-runner", "gateway"]
+# What a call of /mcp costs most: the service that is run in several replicas, all of one name.
+SCALED, NAME = "tool-runner", "tool-runner.load.internal"
+CONNECTIONS = 32
+
+
+class Process:
+    """A `wardgate` that said it is ready."""
+
+    def __init__(self, log, words, setup=None, **env):
+        with open(log, "ab") as errors:
+            env = {**os.environ, **env}
+            self.child = subprocess.Popen(words, env=env, stdout=subprocess.PIPE, stderr=errors, text=True, preexec_fn=setup)
+        if not any(line.startswith("ready") for line in iter(self.child.stdout.readline, "")):
+            raise SystemExit(f"{words[1]} did not become ready; see {log}")
+        # What it still says must not fill the pipe.
+        threading.Thread(target=self.child.stdout.read, daemon=True).start()
+
+    def cpu_seconds(self):
+        fields = pathlib.Path(f"/proc/{self.child.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / TICKS
+
+    def stop(self):
+        self.child.terminate()
+        try:
+            self.child.wait(30)
+        except subprocess.TimeoutExpired:
+            self.child.kill()
+            self.child.wait()
+
+
+class Share:
+    """A part of one processor, by cgroup of either version."""
+
+    def __init__(self, name, percent):
+        v1 = pathlib.Path("/sys/fs/cgroup/cpu")
+        self.path = (v1 if v1.is_dir() else pathlib.Path("/sys/fs/cgroup")) / name
+        self.path.mkdir()
+        # A short period, so that a call does not wait long for the next one.
+        period, quota = 20_000, 200 * percent
+        if v1.is_dir():
+            (self.path / "cpu.cfs_period_us").write_text(str(period))
+            (self.path / "cpu.cfs_quota_us").write_text(str(quota))
+        else:
+            (self.path / "cpu.max").write_text(f"{quota} {period}")
+
+    def join(self):
+        (self.path / "cgroup.procs").write_text(str(os.getpid()))
+
+    def close(self):
+        # Only an empty one can go; its process has ended.
+        self.path.rmdir()
+
+
+class System:
+    """Every service apart. The configuration is what `deploy/examples/separate` has, on free ports and PostgreSQL."""
+
+    def __init__(self, arguments):
+        self.wardgate, self.data = arguments.wardgate, arguments.out / "data"
+        self.root, self.database = arguments.root, arguments.database
+        shutil.rmtree(self.data, ignore_errors=True)
+        self.data.mkdir(parents=True)
+        self.ports = dict(zip(SERVICES, free_ports(len(SERVICES))))
+        # It makes the keys and the database that the tools ask.
+        self.service("up", "--data-dir", self.data, "--listen", "127.0.0.1:0", "--demo", "hospital").stop()
+        self.run("certs", "dev", "--data-dir", self.data)
+        self.configure(f"127.0.0.1:{self.ports[SCALED]}")
+        token = self.run("token", "--data-dir", self.data, "--sub", SUBJECT, "--role", ROLE, "--ttl", "3h")
+        self.token = self.data / "token"
+        self.token.write_text(token)
+
+    def run(self, *words):
+        return subprocess.run([self.wardgate, *words], check=True, stdout=subprocess.PIPE, text=True).stdout
+
+    def service(self, *words, setup=None):
+        env = {"HOSPITAL_DB_URL": f"sqlite:{self.data}/hospital.sqlite"}
+        return Process(self.data / f"{words[0]}.log", [self.wardgate, *words], setup, **env)
+
+    def configure(self, scaled, listen="127.0.0.1"):
+        """Writes the configuration; `scaled` is where the gateway finds the service that has replicas."""
+        hospital = self.root / "deploy/examples/hospital"
+        at = {name: f"https://127.0.0.1:{port}" for name, port in self.ports.items()}
+
+        def section(name, **own):
+            certs = {"cert": f"certs/{name}.pem", "key": f"certs/{name}.key", "ca": "certs/ca.pem"}
+            return {"listen": f"127.0.0.1:{self.ports[name]}", "tls": certs, **own}
+
+        issuer = {"issuer": "https://issuer.wardgate.internal", "audience": "wardgate", "jwks": {"file": "keys/jwks.json"}}
+        links = {"policy": at["policy"], "tool_runner": f"https://{scaled}", "audit": at["audit"], "memory": at["memory"]}
+        sections = {
+            "telemetry": {"log": "warn"},
+            "gateway": section(
+                "gateway", auth={"issuers": [issuer]}, links=links, session_key_file="keys/session.key", store=self.database
+            ),
+            # Long enough for the permits that were made for ghz.
+            "policy": section("policy", permit_key_file="keys/permit.pem", policies=str(hospital / "policies"), permit_ttl=300),
+            "tool_runner": section(
+                "tool-runner",
+                permit_public_key_files=["keys/permit.pub"],
+                pseudonym_key_file="keys/pseudonym.key",
+                catalogue=str(hospital / "tools.yaml"),
+                store=self.database,
+                links={"audit": at["audit"], "memory": at["memory"]},
+            ),
+            "audit": section("audit", mac_key_file="keys/audit-mac.key", store=self.database),
+            "memory": section(
+                "memory", master_key_file="keys/memory.key", store=self.database, links={"policy": at["policy"], "audit": at["audit"]}
+            ),
+        }
+        sections["tool_runner"]["listen"] = f"{listen}:{self.ports[SCALED]}"
+        self.config = self.data / f"wardgate-{listen}.yaml"
+        # JSON is YAML.
+        self.config.write_text(json.dumps(sections, indent=2))
+        return self.config
+
+    def start(self, name, setup=None, config=None):
+        return self.service(name, "--config", config or self.config, setup=setup)
+
+    @property
+    def mcp(self):
+        return f"http://127.0.0.1:{self.ports['gateway']}/mcp"
+
+    def wait_until_ready(self):
+        """The gateway serves before its neighbours are there."""
+        url = f"http://127.0.0.1:{self.ports['gateway']}"
+        until = time.monotonic() + 60
+        while time.monotonic() < until:
+            asked = subprocess.run([self.wardgate, "health", "--url", url], capture_output=True, check=False)
+            if asked.returncode == 0:
+                return
+            time.sleep(0.1)
+        raise SystemExit("the gateway did not become ready")
+
+    def bench(self, seconds):
+        words = ["bench", "--url", self.mcp, "--token-file", self.token, "--tool", TOOL, "--args", ARGUMENTS]
+        words += ["--connections", str(CONNECTIONS), "--warm-up", "1", "--seconds", str(seconds), "--json"]
+        report = json.loads(self.run(*words))
+        latency = report["latency_ms"]
+        return {"good": report["good"], "per_second": report["per_second"], "p50_ms": latency["p50"], "p99_ms": latency["p99"]}
+
+
+def free_ports(count):
+    """Below those that the system gives to outgoing connections."""
+    found = []
+    for port in range(21_000 + os.getpid() % 9_000, 32_000):
+        with contextlib.suppress(OSError), socket.socket() as probe:
+            probe.bind(("0.0.0.0", port))
+            found.append(port)
+        if len(found) == count:
+            return found
+    raise SystemExit("no port is free")
+
+
+def ghz(arguments, scenario, port, seconds):
+    file = arguments.root / f"deploy/load/ghz/{scenario}.json"
+    words = [arguments.ghz, "--config", file, "--duration", f"{seconds}s", "--format", "json", f"127.0.0.1:{port}"]
+    done = subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True, cwd=arguments.root)
+    report = json.loads(done.stdout)
+    if report.get("errorDistribution"):
+        raise SystemExit(f"{scenario}: {report['errorDistribution']}")
+    quantiles = {it["percentage"]: it["latency"] / 1e6 for it in report["latencyDistribution"]}
+    return {"good": report["count"], "per_second": report["rps"], "p50_ms": quantiles[50], "p99_ms": quantiles[99]}
+
+
+def measured(process, load):
+    """What `load` says, and how many requests a second of processor time answered."""
+    before = process.cpu_seconds()
+    row = load()
+    row["cpu_seconds"] = process.cpu_seconds() - before
+    row["per_cpu_second"] = row["good"] / max(row["cpu_seconds"], 1 / TICKS)
+    return row
+
+
+def each(arguments, system, running):
+    """One row for each method, and one for each service's part of a call on /mcp."""
+    urls = [f"https://127.0.0.1:{system.ports[name]}" for name in ("policy", "tool-runner")]
+    made = [arguments.load_data, *urls, system.data / "certs", SUBJECT, ROLE, TOOL, ARGUMENTS, system.data]
+    subprocess.run(made, check=True)
+    rows = {}
+    for scenario, service in SCENARIOS.items():
+        port = system.ports[service]
+        # Connections, caches and statements are there before anything counts.
+        ghz(arguments, scenario, port, 1)
+        rows[scenario] = measured(running[service], lambda: ghz(arguments, scenario, port, arguments.seconds))
+        show(scenario, rows[scenario])
+    system.bench(1)
+    before = {name: process.cpu_seconds() for name, process in running.items()}
+    row = measured(running["gateway"], lambda: system.bench(arguments.seconds))
+    row["cpu_ms_per_call"] = {
+        name: 1_000 * (process.cpu_seconds() - before[name]) / row["good"] for name, process in running.items()
+    }
+    rows["/mcp tools/call"] = row
+    show("/mcp tools/call", row)
+    print("\na call on /mcp takes of each, CPU ms: ", end="")
+    print(", ".join(f"{name} {cost:.2f}" for name, cost in row["cpu_ms_per_call"].items()))
+    return rows
+
+
+def show(name, row):
+    print(f"{name:<22}{row['per_second']:>12.0f}{row['p50_ms']:>10.2f}{row['p99_ms']:>10.2f}{row['per_cpu_second']:>16.0f}", flush=True)
+
+
+def scaled(arguments, system, running):
+    """Throughput of /mcp with so many replicas of one service, each on the same small share of a processor."""
+    hosts = system.data / "hosts"
+    print(f"\nreplicas of {SCALED}, each on {arguments.percent} % of a core")
+    print(f"{'':<22}{'calls/s':>12}{'p50 ms':>10}{'p99 ms':>10}{'times':>16}")
+    rows = {}
+    for count in arguments.replicas:
+        addresses = [f"127.0.0.{10 + at}" for at in range(count)]
+        hosts.write_text("".join(f"{address} {NAME}\n" for address in addresses))
+        with contextlib.ExitStack() as started:
+            for at, address in enumerate(addresses):
+                share = Share(f"wardgate-load-{os.getpid()}-{at}", arguments.percent)
+                started.callback(share.close)
+                config = system.configure(f"{NAME}:{system.ports[SCALED]}", address)
+                started.callback(system.start(SCALED, share.join, config).stop)
+            # The gateway alone sees the name, by a file of names of its own.
+            words = ["unshare", "--mount", "sh", "-c", 'mount --bind "$0" /etc/hosts && exec "$@"', hosts, system.wardgate]
+            gateway = Process(system.data / "gateway.log", [*words, "gateway", "--config", config])
+            started.callback(gateway.stop)
+            system.wait_until_ready()
+            # Connections to all of them are there before anything counts.
+            system.bench(3)
+            row = rows[count] = measured(gateway, lambda: system.bench(arguments.seconds))
+        times = row["per_second"] / rows[arguments.replicas[0]]["per_second"]
+        print(f"{count:<22}{row['per_second']:>12.0f}{row['p50_ms']:>10.1f}{row['p99_ms']:>10.1f}{times:>16.2f}", flush=True)
+    return rows
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    for name in ("root", "out", "wardgate", "load-data", "ghz"):
+        parser.add_argument(f"--{name}", type=pathlib.Path, required=True)
+    parser.add_argument("--database", required=True, help="URL of a PostgreSQL for all stores")
+    parser.add_argument("--seconds", type=int, default=20, help="how long each scenario is measured")
+    parser.add_argument("--percent", type=int, default=10, help="share of a core of each replica")
+    parser.add_argument("--replicas", type=int, nargs="*", default=[1, 2, 4], help="how many at a time; none: leave it out")
+    arguments = parser.parse_args()
+    system = System(arguments)
+    running, tables = {}, {}
+    try:
+        for name in SERVICES:
+            running[name] = system.start(name)
+        system.wait_until_ready()
+        print(f"{'':<22}{'requests/s':>12}{'p50 ms':>10}{'p99 ms':>10}{'/ CPU-second':>16}")
+        tables["methods"] = each(arguments, system, running)
+        running.pop("gateway").stop()
+        running.pop(SCALED).stop()
+        if not arguments.replicas:
+            pass
+        elif os.geteuid() != 0:
+            print("\nreplicas are left out: shares of a processor and names of one process need root")
+        else:
+            tables["replicas"] = scaled(arguments, system, running)
+    finally:
+        for process in running.values():
+            process.stop()
+    file = arguments.out / "load.json"
+    file.write_text(json.dumps(tables, indent=2) + "\n")
+    print(f"\nas JSON: {file}")
+
+
+if __name__ == "__main__":
+    main()

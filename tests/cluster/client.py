@@ -1,0 +1,183 @@
+"""The load: callers that keep a ledger of every attempt, and never look at the other side's books.
+
+    read     a governed question          tried once more on a closed connection
+    slow     one that takes a second      the same: whoever stops has to wait for it
+    keyed    writes, with a key           tried again with the same key, as often as `tries` says
+    plain    writes, without a key        sent once: who tries again would write twice
+"""
+
+import hashlib
+import http.client
+import json
+import threading
+import time
+import uuid
+from dataclasses import dataclass
+
+HOST = "demo-wardgate-gateway"
+VERSION = "2026-07-28"
+# A call without an answer after this hangs. Tools have five seconds here.
+HANGS = 20.0
+PACE = 0.02
+
+DECODER = json.JSONDecoder()
+READ, SLOW, KEYED, PLAIN = "read", "slow", "keyed", "plain"
+MIX = [READ, KEYED, READ, PLAIN, KEYED, READ, SLOW, KEYED]
+
+
+def arguments(marker):
+    """Of a call that writes, to the byte: their digest is what the record has."""
+    return json.dumps({"marker": marker}, separators=(",", ":"))
+
+
+@dataclass(slots=True)
+class Attempt:
+    """One request, and what became of it.
+
+    acked   a result, with its receipt        error      a well-formed JSON-RPC error
+    told    the tool failed, with a receipt   closed     the connection was closed, or could not be had
+                                              hung, malformed: what must not be
+    """
+
+    kind: str
+    marker: str
+    began: float
+    took: float = 0.0
+    outcome: str = ""
+    why: str = ""
+    call_id: str = ""
+    sequence: int = -1
+    leaf: str = ""
+    # SHA-256 of what was given.
+    digest: bytes = b""
+
+
+class Caller(threading.Thread):
+    def __init__(self, load, number):
+        super().__init__(daemon=True)
+        self.load, self.number = load, number
+        self.connection = None
+        self.calls = []
+
+    def run(self):
+        while not self.load.ended.is_set():
+            kind = MIX[(len(self.calls) + self.number) % len(MIX)]
+            self.calls.append(self.call(kind, uuid.uuid4().hex))
+            self.load.ended.wait(PACE)
+
+    def call(self, kind, marker):
+        """All attempts at one call; the last one counts."""
+        attempts = [self.attempt(kind, marker)]
+        while len(attempts) < self.load.tries[kind] and not self.load.abandoned.is_set():
+            last = attempts[-1]
+            if last.outcome == "acked" or "how it ended is not known" in last.why:
+                break
+            if last.outcome != "closed":
+                if not self.load.insists:
+                    break
+                self.load.ended.wait(0.5)
+            attempts.append(self.attempt(kind, marker))
+        return attempts
+
+    def attempt(self, kind, marker):
+        made = Attempt(kind, marker, time.monotonic())
+        try:
+            self.sent(made)
+        except TimeoutError:
+            made.outcome, self.connection = "hung", None
+        except (OSError, http.client.HTTPException) as error:
+            made.outcome, made.why, self.connection = "closed", type(error).__name__, None
+        made.took = time.monotonic() - made.began
+        return made
+
+    def sent(self, made):
+        tool, given = "write_line", arguments(made.marker)
+        if made.kind == READ:
+            tool, given = "get_medical_records", '{"patient_id":"NUGWI"}'
+        elif made.kind == SLOW:
+            tool, given = "read_slowly", "{}"
+        meta = {
+            "io.modelcontextprotocol/protocolVersion": VERSION,
+            "io.modelcontextprotocol/clientCapabilities": {},
+            "io.modelcontextprotocol/clientInfo": {"name": "ledger", "version": "1"},
+        }
+        headers = {
+            "Host": HOST,
+            "Authorization": f"Bearer {self.load.token}",
+            "Accept": "application/json, text/event-stream",
+            "Content-Type": "application/json",
+            "MCP-Protocol-Version": VERSION,
+            "Mcp-Method": "tools/call",
+            "Mcp-Name": tool,
+        }
+        if made.kind == KEYED:
+            headers["Idempotency-Key"] = made.marker
+        body = f'{{"jsonrpc":"2.0","id":"{made.marker}","method":"tools/call","params":{{"name":"{tool}",'
+        body += f'"arguments":{given},"_meta":{json.dumps(meta)}}}}}'
+        self.connection = self.connection or http.client.HTTPConnection(self.load.address, 80, timeout=HANGS)
+        self.connection.request("POST", "/mcp", body.encode(), headers)
+        response = self.connection.getresponse()
+        read(made, response.read())
+        if response.will_close:
+            self.connection = None
+
+
+def member(text, key, begin=0):
+    """A member as it was written, and where it ends."""
+    at = text.find(f'"{key}":', begin)
+    if at < 0:
+        return "", begin
+    at += len(key) + 3
+    end = DECODER.raw_decode(text, at)[1]
+    return text[at:end], end
+
+
+def read(made, body):
+    """What the answer says, if it is one to this very call."""
+    try:
+        text = body.decode()
+        answer = json.loads(text)
+        assert answer["jsonrpc"] == "2.0" and answer["id"] == made.marker
+        if "error" in answer:
+            made.why = f"{int(answer['error']['code'])} {answer['error']['message']}"
+            made.outcome = "error"
+            return
+        result = answer["result"]
+        receipt = result["_meta"]["dev.wardgate/receipt"]
+        made.call_id = result["_meta"]["dev.wardgate/callId"]
+        made.sequence, made.leaf = receipt["sequence"], receipt["leafHash"]
+        content, end = member(text, "content")
+        structured, _ = member(text, "structuredContent", end)
+        made.digest = hashlib.sha256((content + structured).encode()).digest()
+        made.outcome = "acked"
+        if result.get("isError"):
+            made.outcome, made.why = "told", result["content"][0]["text"]
+    except (ValueError, KeyError, TypeError, IndexError, AssertionError):
+        made.outcome, made.why = "malformed", body[:120].decode(errors="replace")
+
+
+class Load:
+    """Callers at work until they are told to end. Who insists tries keyed calls again after errors too; strict is the load
+    of which no call may fail."""
+
+    def __init__(self, address, token, callers=6, insists=True, strict=False):
+        self.address, self.token, self.insists, self.strict = address, token, insists, strict
+        self.tries = {READ: 2, SLOW: 2, KEYED: 20 if insists else 2, PLAIN: 1}
+        self.ended, self.abandoned = threading.Event(), threading.Event()
+        self.callers = [Caller(self, number) for number in range(callers)]
+        for caller in self.callers:
+            caller.start()
+
+    def calls(self):
+        return sum(len(caller.calls) for caller in self.callers)
+
+    def end(self):
+        """All calls, each with all its attempts. Those under way are waited for."""
+        self.ended.set()
+        until = time.monotonic() + 2 * HANGS
+        for caller in self.callers:
+            caller.join(max(0.0, until - time.monotonic()))
+            self.abandoned.set()
+        for caller in self.callers:
+            caller.join()
+        return [call for caller in self.callers for call in caller.calls]

@@ -1,0 +1,253 @@
+"""Runs what the chart renders, without a cluster: every pod in a network namespace of its own.
+
+    cluster = Cluster(root_file_system, scratch)
+    cluster.apply(manifests)        # ConfigMaps, Secrets, Services, Deployments; hooks first
+    cluster.wait_ready()
+    cluster.roll([deployment, …])   # a rolling restart of all at once
+    cluster.run_pod(manifest)       # a Pod that ends, like a hook's
+
+A container is its command with its environment, its mounts at their paths and its user, in a read-only root (the image's,
+made by deploy/docker/rootfs). Headless Services are host names with the addresses of the ready pods, others a proxy with an
+address of its own; both hear of changes late, as in a cluster. Probes are asked as Kubernetes does. Needs root, and
+`unshare --net --mount` around it.
+"""
+
+import base64
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from network import Namespace
+from pod import Container, Pod
+
+# Until everybody knows that a pod became ready, or stopped being so.
+LAG = 1.0
+
+
+class Cluster:
+    def __init__(self, root, scratch):
+        # A copy: mount points are made in it.
+        self.root = Path(scratch) / "root"
+        shutil.copytree(root, self.root, symlinks=True)
+        for place in ("proc", "dev", "etc/cluster"):
+            (self.root / place).mkdir(exist_ok=True)
+        (self.root / "etc/hosts").unlink(missing_ok=True)
+        (self.root / "etc/hosts").symlink_to("cluster/hosts")
+        self.scratch = Path(scratch)
+        self.objects, self.pods, self.services = {}, {}, {}
+        self.started = 0
+        self.stopped = []
+        self.lock = threading.RLock()
+        self.names = ""
+
+    # What the API server has
+
+    def apply(self, manifests):
+        """A release, or the next one: hooks first, then what it is made of; what changed is rolled."""
+        manifests = [manifest for manifest in manifests if manifest]
+        hooks = [item for item in manifests if hook_of(item)]
+        before = self.templates()
+        # Hooks come before what they need of the release itself, so they bring that along.
+        for manifest in sorted(hooks, key=weight):
+            if "pre-" in hook_of(manifest):
+                self.objects[manifest["kind"], manifest["metadata"]["name"]] = manifest
+                if manifest["kind"] == "Job":
+                    template = manifest["spec"]["template"]
+                    self.run_pod({"metadata": {"name": manifest["metadata"]["name"], **template["metadata"]}, "spec": template["spec"]})
+        for manifest in manifests:
+            if not hook_of(manifest):
+                self.objects[manifest["kind"], manifest["metadata"]["name"]] = manifest
+        for (kind, name), manifest in list(self.objects.items()):
+            if kind == "Service" and name not in self.services:
+                self.services[name] = Service(self, manifest)
+        for pod in self.all():
+            pod.refresh()
+        after = self.templates()
+        self.roll([name for name in after if name in before and before[name] != after[name]])
+        for name in after:
+            self.scale(name, self.objects["Deployment", name]["spec"].get("replicas", 2))
+
+    def templates(self):
+        return {name: item["spec"]["template"] for (kind, name), item in self.objects.items() if kind == "Deployment"}
+
+    def secret(self, name):
+        secret = self.objects["Secret", name]
+        files = {key: base64.b64decode(text) for key, text in secret.get("data", {}).items()}
+        return {**files, **{key: text.encode() for key, text in secret.get("stringData", {}).items()}}
+
+    def value(self, variable, pod, earlier):
+        source = variable.get("valueFrom", {})
+        if "secretKeyRef" in source:
+            reference = source["secretKeyRef"]
+            return self.secret(reference["name"])[reference["key"]].decode()
+        if "fieldRef" in source:
+            assert source["fieldRef"]["fieldPath"] == "status.podIP", source
+            return pod.network.address
+        value = str(variable["value"])
+        for name, known in earlier.items():
+            value = value.replace(f"$({name})", known)
+        return value
+
+    # Pods
+
+    def all(self):
+        with self.lock:
+            return list(self.pods.values())
+
+    def of(self, deployment):
+        return [pod for pod in self.all() if pod.deployment == deployment and not pod.stopping]
+
+    def scale(self, deployment, replicas):
+        for pod in self.of(deployment)[replicas:]:
+            self.remove(pod)
+        while len(self.of(deployment)) < replicas:
+            self.start(deployment)
+
+    def start(self, deployment):
+        template = self.objects["Deployment", deployment]["spec"]["template"]
+        with self.lock:
+            self.started += 1
+            pod = Pod(self, f"{deployment}--{self.started}", template)
+            pod.network.know(self.names)
+            self.pods[pod.name] = pod
+        pod.start()
+        return pod
+
+    def remove(self, pod):
+        """Ends a pod in order, and keeps how that went."""
+        killed, seconds = pod.stop()
+        self.stopped.append((pod.deployment, killed, seconds))
+
+    def replace(self, pod, how):
+        """Ends a pod as `how` does, and starts another in its place as its ReplicaSet would."""
+        how(pod)
+        return self.start(pod.deployment)
+
+    def forget(self, pod):
+        with self.lock:
+            self.pods.pop(pod.name, None)
+        self.changed()
+
+    def roll(self, deployments, limit=180):
+        """A rolling restart of each, all at once: one more before one less, and none waits until another has ended."""
+
+        def one(deployment):
+            ending = []
+            for pod in self.of(deployment):
+                fresh = self.start(deployment)
+                self.wait(lambda: fresh.ready, f"{fresh.name} to be ready", limit)
+                ending.append(threading.Thread(target=self.remove, args=[pod]))
+                ending[-1].start()
+            for thread in ending:
+                thread.join()
+
+        with ThreadPoolExecutor(max_workers=16) as pool:
+            list(pool.map(one, deployments))
+
+    # Who knows of whom
+
+    def changed(self):
+        """Pods came, went, became ready or not: everybody hears of it, later."""
+        timer = threading.Timer(LAG, self.publish)
+        timer.daemon = True
+        timer.start()
+
+    def publish(self):
+        with self.lock:
+            lines = []
+            for name, service in self.services.items():
+                lines += [f"{address} {name}\n" for address in service.addresses()]
+            self.names = "".join(lines)
+            for pod in self.pods.values():
+                if not pod.gone:
+                    pod.network.know(self.names)
+
+    def wait(self, condition, what, limit=120):
+        until = time.monotonic() + limit
+        while not condition():
+            if time.monotonic() > until:
+                raise AssertionError(f"waited {limit} s for {what}\n{self.report()}")
+            time.sleep(0.1)
+
+    def wait_ready(self, limit=120):
+        self.wait(lambda: all(pod.ready for pod in self.all()), "every pod to be ready", limit)
+        # And for everybody to know.
+        time.sleep(LAG)
+        self.publish()
+
+    def report(self):
+        return "\n".join(f"--- {pod.name} ready={pod.ready}\n{pod.containers[0].tail()}" for pod in self.all() if pod.containers)
+
+    def run_pod(self, manifest, limit=120):
+        """Runs a pod's init containers one after the other, then its container; raises where one fails."""
+        with self.lock:
+            self.started += 1
+            pod = Pod(self, f"{manifest['metadata']['name']}--{self.started}", manifest)
+        pod.network.know(self.names)
+        for spec in manifest["spec"].get("initContainers", []) + manifest["spec"]["containers"]:
+            container = Container(self, pod, spec)
+            try:
+                code = container.process.wait(limit)
+            except subprocess.TimeoutExpired:
+                container.kill()
+                code = "none in time"
+            if code != 0:
+                raise AssertionError(f"{spec['name']} ended with {code}:\n{container.tail()}\n{self.report()}")
+        pod.network.close()
+        return container.tail(200)
+
+    def close(self):
+        for pod in self.all():
+            pod.stopping = True
+            pod.signal(signal.SIGKILL)
+        for service in self.services.values():
+            service.close()
+
+
+def hook_of(manifest):
+    return manifest["metadata"].get("annotations", {}).get("helm.sh/hook", "")
+
+
+def weight(manifest):
+    return int(manifest["metadata"]["annotations"].get("helm.sh/hook-weight", 0))
+
+
+class Service:
+    """Headless: the addresses of its ready pods. Otherwise an address of its own, and a proxy there."""
+
+    def __init__(self, cluster, manifest):
+        self.cluster, self.spec = cluster, manifest["spec"]
+        self.proxy = None
+        if self.spec.get("clusterIP") == "None":
+            return
+        self.network = Namespace()
+        self.state = cluster.scratch / f"service-{manifest['metadata']['name']}.json"
+        self.state.write_text("[]")
+        port = self.spec["ports"][0]["port"]
+        program = Path(__file__).parent / "proxy.py"
+        self.proxy = subprocess.Popen(
+            ["ip", "netns", "exec", self.network.name, sys.executable, program, str(port), str(self.state)],
+            start_new_session=True,
+        )
+
+    def addresses(self):
+        wanted = self.spec["selector"].items()
+        ready = [pod for pod in self.cluster.pods.values() if pod.ready and wanted <= pod.labels.items()]
+        if self.proxy is None:
+            return [pod.network.address for pod in ready]
+        target = self.spec["ports"][0]["targetPort"]
+        targets = [[pod.network.address, pod.port(pod.spec["containers"][0], target)] for pod in ready]
+        part = self.state.with_suffix(".part")
+        part.write_text(json.dumps(targets))
+        part.rename(self.state)
+        return [self.network.address]
+
+    def close(self):
+        if self.proxy:
+            self.proxy.kill()

@@ -1,0 +1,94 @@
+"""PostgreSQL servers that the pods reach, and what can happen to one."""
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+from network import Namespace, sh
+
+BIN = Path(os.environ["POSTGRES_BIN"])
+# Room for what a journey writes, little enough to be filled.
+DISK = "384m"
+
+
+class Database:
+    """A server with an address of its own. With a disk of its own, that disk can be full, or slow (see slow_disk.c)."""
+
+    def __init__(self, name, slow_disk=None):
+        self.name, self.network = name, Namespace()
+        self.directory = Path(os.environ["SCRATCH"]) / name
+        self.disk = self.directory / "disk"
+        self.disk.mkdir(parents=True)
+        self.environment = dict(os.environ)
+        if slow_disk:
+            sh("mount", "-t", "tmpfs", "-o", f"size={DISK}", "tmpfs", self.disk)
+            self.delay = self.directory / "delay"
+            self.environment |= {"LD_PRELOAD": str(slow_disk), "SLOW_DISK": str(self.delay)}
+        for path in (self.directory, self.disk):
+            shutil.chown(path, "nobody")
+        self.data, self.log = self.disk / "data", self.directory / "log"
+        self.run("initdb", "-D", self.data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync", "--wal-segsize=1")
+        with open(self.data / "pg_hba.conf", "a") as hba:
+            hba.write("host all all 10.77.0.0/16 trust\n")
+        self.start()
+
+    @property
+    def url(self):
+        return f"postgres://postgres@{self.network.address}/postgres"
+
+    def run(self, tool, *words):
+        # PostgreSQL refuses to run as root.
+        command = ["ip", "netns", "exec", self.network.name, "setsid", "--wait", "runuser", "-u", "nobody", "--", BIN / tool]
+        return sh(*command, *words, stdout=subprocess.DEVNULL, env=self.environment)
+
+    def start(self):
+        options = f"-h {self.network.address} -k {self.directory} -c max_connections=300 -c shared_buffers=32MB"
+        options += " -c max_wal_size=32MB -c min_wal_size=8MB"
+        self.run("pg_ctl", "-D", self.data, "-w", "-s", "-l", self.log, "-o", options, "start")
+
+    def stop(self, mode="fast"):
+        self.run("pg_ctl", "-D", self.data, "-m", mode, "-s", "-w", "stop")
+
+    def pid(self):
+        """Of the postmaster; none where it has ended."""
+        file = self.data / "postmaster.pid"
+        if not file.exists():
+            return None
+        pid = int(file.read_text().splitlines()[0])
+        return pid if Path(f"/proc/{pid}").exists() else None
+
+    def kill(self):
+        """The postmaster and all it has started, at once."""
+        pid = self.pid()
+        below = subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True).stdout.split()
+        for victim in [pid, *map(int, below)]:
+            os.kill(victim, signal.SIGKILL)
+        while self.pid():
+            time.sleep(0.05)
+
+    def fill(self):
+        """Not one byte more fits on its disk."""
+        with open(self.disk / "filler", "ab", buffering=0) as filler:
+            try:
+                while True:
+                    filler.write(bytes(65536))
+            except OSError:
+                pass
+
+    def empty(self):
+        (self.disk / "filler").unlink()
+
+    def slow(self, milliseconds):
+        """Each flush to its disk takes so much longer."""
+        self.delay.write_text(str(milliseconds))
+
+    def query(self, statement):
+        command = [BIN / "psql", "-h", self.directory, "-U", "postgres", "-At", "-c", statement, "postgres"]
+        return sh(*command, capture_output=True, text=True).stdout.strip()
+
+    def close(self):
+        if pid := self.pid():
+            os.kill(pid, signal.SIGQUIT)

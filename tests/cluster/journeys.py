@@ -1,0 +1,312 @@
+"""Journeys of a release: installed, restarted, hurt, upgraded. Started by tests/cluster/run, which says what it needs.
+
+After each, the callers' ledger is held against the audit's record and the effects:
+
+    (1) acknowledged without record = 0     (3) run twice = 0
+    (2) effects without intent = 0          (4) neither an answer, nor a well-formed error, nor a closed connection = 0
+
+and the record is dense, its leaf hashes are right, nothing of it has changed, every intent has its outcome.
+"""
+
+import os
+import signal
+import sys
+import time
+import traceback
+from collections import Counter
+from pathlib import Path
+
+import network
+import release
+from client import Load
+from cluster import Cluster
+from database import Database
+from ledger import Record, Tally, sums
+
+ROUNDS = int(os.environ.get("ROUNDS", "10"))
+# After whatever happened, calls are answered again within this.
+RECOVERY = 30
+DRAIN = 30
+# Which services speak with which; the stores are neighbours too.
+LINKS = [
+    ("gateway", "policy"), ("gateway", "tool-runner"), ("gateway", "audit"), ("gateway", "memory"),
+    ("tool-runner", "audit"), ("tool-runner", "memory"), ("memory", "policy"), ("memory", "audit"),
+    ("gateway", "stores"), ("tool-runner", "stores"), ("memory", "stores"), ("audit", "records"),
+]  # fmt: skip
+
+
+class Journeys:
+    def __init__(self):
+        network.begin()
+        # Of what the tool wrote, of what services keep, and the record. Nothing ever happens to the first.
+        self.effects = Database("effects")
+        self.stores = Database("stores")
+        self.records = Database("records", Path(os.environ["SLOW_DISK_SHIM"]))
+        self.effects.query(release.EFFECTS)
+        self.cluster = Cluster(release.SCRATCH / "image", release.SCRATCH)
+        self.token = release.token()
+        self.record = Record(self.records, release.mac_key())
+        self.loads, self.calls = [], []
+        self.installed = False
+
+    # Steps
+
+    def release(self, **changed):
+        chart = changed.pop("chart", release.CHART)
+        return release.rendered({**release.values(self.effects), **changed}, chart)
+
+    def need_release(self):
+        if not self.installed:
+            self.cluster.apply(release.given(self.stores, self.records))
+            self.cluster.apply(self.release())
+            self.cluster.wait_ready()
+            self.installed = True
+
+    def load(self, **options):
+        """A load from outside, that has begun to be answered. It ends with the journey."""
+        load = Load(self.cluster.services["demo-wardgate-gateway"].network.address, self.token, **options)
+        self.loads.append(load)
+        self.cluster.wait(lambda: load.calls() > 20, "the first answers", 60)
+        return load
+
+    def end_loads(self):
+        """What came of all calls; of those that fail the journey, how they failed."""
+        calls, failed = [], Counter()
+        for load in self.loads:
+            ended = load.end()
+            calls += ended
+            if load.strict:
+                failed += Tally.of(ended).failed
+        self.loads = []
+        self.calls += calls
+        return calls, failed
+
+    def deployments(self):
+        return [f"demo-wardgate-{name}" for name in release.SERVICES]
+
+    def pods(self, name):
+        return self.cluster.of(f"demo-wardgate-{name}")
+
+    def hosts(self, name):
+        """The network namespaces of a service or a store."""
+        stores = {"stores": self.stores, "records": self.records}
+        return [stores[name].network] if name in stores else [pod.network for pod in self.pods(name)]
+
+    def recovered(self):
+        """Everything is ready again, and for seconds no call fails."""
+        self.cluster.wait_ready(RECOVERY * 2)
+        until = time.monotonic() + RECOVERY
+        while True:
+            load = self.load(callers=4, insists=False)
+            time.sleep(3)
+            failed = Tally.of(load.end()).failed
+            if not failed:
+                return
+            assert time.monotonic() < until, f"calls still fail {RECOVERY} s later: {dict(failed)}"
+
+    def settle(self):
+        """Reads the record until every intent has its outcome, and sums up."""
+        until = time.monotonic() + release.UNKNOWN_AFTER + 30
+        self.record.read()
+        while self.record.open and time.monotonic() < until:
+            time.sleep(1)
+            self.record.read()
+        effects = self.effects.query("SELECT marker FROM line").split()
+        return sums(self.calls, self.record, effects)
+
+    # Journeys
+
+    def install(self):
+        """Every pod is ready, and the release's own test makes a governed call that is on record."""
+        hook = next(item for item in self.release() if "test" in item["metadata"].get("annotations", {}).get("helm.sh/hook", ""))
+        said = self.cluster.run_pod(hook)
+        result = next(line for line in said.splitlines() if '"dev.wardgate/receipt"' in line)
+        assert "NUGWI" in result, result
+        self.load(strict=True)
+        time.sleep(2)
+
+    def restarts(self):
+        """Every Deployment is restarted at once, again and again, under load: no call fails, every pod drains in time."""
+        self.load(insists=False, strict=True)
+        for _ in range(ROUNDS):
+            self.cluster.roll(self.deployments())
+        drains = [seconds for _, _, seconds in self.cluster.stopped]
+        killed = [deployment for deployment, killed, _ in self.cluster.stopped if killed]
+        print(f"#     {ROUNDS * len(self.deployments())} rolling restarts, longest drain {max(drains):.1f} s", flush=True)
+        assert not killed, f"had to be killed after their grace period: {killed}"
+        assert max(drains) <= DRAIN, f"a drain took {max(drains):.1f} s"
+
+    def kills(self):
+        """Each service's pods are killed one after the other, again and again, under load."""
+        self.load()
+        for _ in range(max(1, ROUNDS // 5)):
+            for deployment in self.deployments():
+                for pod in self.cluster.of(deployment):
+                    self.cluster.replace(pod, type(pod).kill)
+                    self.cluster.wait_ready()
+        self.recovered()
+
+    def lost_nodes(self):
+        """A pod of each service goes with its node: its connections do not end, they fall silent."""
+        self.load()
+        for deployment in self.deployments():
+            pod = self.cluster.of(deployment)[0]
+            self.cluster.replace(pod, type(pod).lose)
+            time.sleep(5)
+            self.cluster.wait_ready()
+        self.recovered()
+
+    def frozen(self):
+        """A pod of each service stands still for ten seconds, and goes on as if nothing had been."""
+        self.load()
+        for deployment in self.deployments():
+            pod = self.cluster.of(deployment)[0]
+            pod.signal(signal.SIGSTOP)
+            time.sleep(10)
+            pod.signal(signal.SIGCONT)
+            self.cluster.wait_ready()
+        self.recovered()
+
+    def databases(self):
+        """PostgreSQL of the stores and of the record: restarted, ended at once, killed, gone for ten seconds. No pod restarts."""
+        restarts = {pod.name: pod.restarts for pod in self.cluster.all()}
+        self.load()
+        for database in (self.stores, self.records):
+            for end in (database.stop, lambda: database.stop("immediate"), database.kill):
+                end()
+                database.start()
+                time.sleep(4)
+            database.kill()
+            time.sleep(10)
+            database.start()
+            time.sleep(2)
+        self.recovered()
+        assert restarts == {pod.name: pod.restarts for pod in self.cluster.all()}, "pods ended with their database"
+        unwell = [pod.name for pod in self.cluster.all() if pod.unwell]
+        assert not unwell, f"a lost database made pods look dead: {unwell}"
+
+    def partitions(self):
+        """Between any two that speak with each other everything is lost for eight seconds; then one way only."""
+        self.load()
+        for one, other in LINKS:
+            for both in (True, False):
+                cut = [(a, b) for a in self.hosts(one) for b in self.hosts(other)]
+                cut += [(b, a) for a, b in cut] if both else []
+                for a, b in cut:
+                    a.cut(b)
+                time.sleep(8 if both else 4)
+                for a, b in cut:
+                    a.heal(b)
+                time.sleep(2)
+        self.recovered()
+
+    def apart(self):
+        """One pod of the gateway loses one pod of each service, the other pods stay within its reach: calls go on."""
+        self.load()
+        for name in release.SERVICES[1:]:
+            a, b = self.hosts("gateway")[0], self.hosts(name)[0]
+            for one, other in ((a, b), (b, a)):
+                one.cut(other)
+            time.sleep(8)
+            for one, other in ((a, b), (b, a)):
+                one.heal(other)
+        self.recovered()
+
+    def full_disk(self):
+        """The record's disk is full for ten seconds, twice: nothing is answered that is not on record."""
+        self.load()
+        for _ in range(2):
+            self.records.fill()
+            time.sleep(10)
+            self.records.empty()
+            if not self.records.pid():
+                self.records.start()
+            time.sleep(3)
+        self.recovered()
+
+    def slow_disk(self):
+        """The record's disk flushes slowly, then too slowly, then as before."""
+        self.load()
+        for milliseconds in (150, 2000, 0):
+            self.records.slow(milliseconds)
+            time.sleep(10)
+        self.recovered()
+
+    def upgrade(self):
+        """`helm upgrade` from the chart of one commit earlier, and back, under load: no call fails."""
+        chart, commit = release.earlier_chart()
+        assert chart, "the history of the chart does not reach back"
+        self.cluster.apply(self.release(chart=chart))
+        self.cluster.wait_ready()
+        self.load(insists=False, strict=True)
+        annotated = {"replicaCount": 2, "podAnnotations": {"upgraded": "yes"}}
+        self.cluster.apply(self.release(defaults=annotated))
+        self.cluster.wait_ready()
+        time.sleep(3)
+        print(f"#     from the chart of {commit}", flush=True)
+
+
+JOURNEYS = ["install", "restarts", "kills", "lost_nodes", "frozen", "databases", "partitions", "apart", "full_disk", "slow_disk", "upgrade"]
+HEAD = "journey         s  calls  acked  told errors closed again failed  gap s slowest | (1) (2) (3) (4) other"
+
+
+def row(name, seconds, tally, found):
+    seen = tally.outcomes
+    return (
+        f"{name:12} {seconds:4.0f} {tally.calls:6} {tally.acked:6} {seen['told']:5} {seen['error']:6} {seen['closed']:6}"
+        f" {tally.retried:5} {sum(tally.failed.values()):6} {tally.gap:6.1f} {tally.slowest:7.1f} |"
+        + "".join(f" {len(what):3}" for what in found.lists())
+    )
+
+
+def travel(journeys, name, table):
+    """One journey, and its sums. Whether all is well."""
+    journey, began = getattr(journeys, name), time.monotonic()
+    what = " ".join(journey.__doc__.split())
+    fault = None
+    try:
+        journeys.need_release()
+        journey()
+    except Exception as error:  # Every fault is a line of its own, and the sums still count.
+        fault = f"{type(error).__name__}: {error}"
+        traceback.print_exc()
+    seconds = time.monotonic() - began
+    calls, failed = journeys.end_loads()
+    if failed:
+        fault = fault or f"calls failed: {dict(failed)}"
+    found, tally = journeys.settle(), Tally.of(calls)
+    table.append(row(name, seconds, tally, found))
+    print(f"# {HEAD}\n# {table[-1]}", flush=True)
+    for why, times in tally.failed.most_common(8):
+        print(f"#     {times} failed: {why}", flush=True)
+    for what_is_wrong in found.lists():
+        for example in what_is_wrong[:3]:
+            print(f"#     {example}", flush=True)
+    if any(found.lists()):
+        fault = fault or "the sums are not nought"
+        # Once is enough.
+        journeys.calls, journeys.record.faults = [], []
+    print(f"FAIL  {name}: {fault}" if fault else f"ok    {name}: {what}", flush=True)
+    if fault:
+        print(journeys.cluster.report(), file=sys.stderr)
+    return not fault
+
+
+def main():
+    wanted = sys.argv[1:] or JOURNEYS
+    unknown = [name for name in wanted if name not in JOURNEYS]
+    if unknown:
+        sys.exit(f"there is no journey {unknown[0]}; there are {', '.join(JOURNEYS)}")
+    journeys, table = Journeys(), []
+    try:
+        well = [travel(journeys, name, table) for name in wanted]
+    finally:
+        journeys.cluster.close()
+        for database in (journeys.effects, journeys.stores, journeys.records):
+            database.close()
+    print("\n".join(["", HEAD, *table, "", f"{sum(well)} passed, {len(well) - sum(well)} failed"]), flush=True)
+    sys.exit(not all(well))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,137 @@
+"""What the callers wrote down, held against the record and against what the tool really did."""
+
+import hashlib
+import hmac
+import json
+from collections import Counter
+from dataclasses import dataclass, field
+
+from client import KEYED, PLAIN, arguments
+
+
+class Record:
+    """The audit's record as its database has it, read on from where it was read last."""
+
+    def __init__(self, database, mac_key):
+        self.database, self.mac_key = database, mac_key
+        self.leaves, self.intents, self.outcomes, self.open = [], set(), {}, {}
+        self.faults = []
+
+    def read(self):
+        known = len(self.leaves)
+        self.check_unchanged(known)
+        # One statement, one moment: the head, then what it is the head of.
+        head, *rows = self.database.query(
+            "SELECT -1, size::text, '' FROM audit.head UNION ALL"
+            " SELECT sequence, encode(leaf_hash, 'hex'), encode(canonical, 'hex') FROM audit.record"
+            f" WHERE sequence >= {known} ORDER BY 1"
+        ).splitlines()
+        for row in rows:
+            sequence, leaf, canonical = row.split("|")
+            self.take(int(sequence), leaf, bytes.fromhex(canonical))
+        size = int(head.split("|")[1])
+        if size != len(self.leaves):
+            self.faults.append(f"the head says {size}, there are {len(self.leaves)}")
+
+    def take(self, sequence, leaf, canonical):
+        if sequence != len(self.leaves):
+            self.faults.append(f"sequence {sequence} stands where {len(self.leaves)} should")
+        if hashlib.sha256(b"\0" + canonical).hexdigest() != leaf:
+            self.faults.append(f"the leaf hash of {sequence} is not that of its record")
+        self.leaves.append(leaf)
+        said = json.loads(canonical)
+        call = said.get("call_id")
+        if said["event"] == "intent":
+            self.intents.add(said["arguments_hmac"])
+            if call not in self.outcomes:
+                self.open[call] = sequence
+        if said["event"] == "outcome":
+            if call in self.outcomes:
+                self.faults.append(f"two outcomes of call {call}")
+            self.outcomes[call] = (sequence, leaf, said["status"], said.get("result_hmac"))
+            self.open.pop(call, None)
+
+    def check_unchanged(self, known):
+        """What was read before still stands there."""
+        leaves = "SELECT coalesce(md5(string_agg(encode(leaf_hash, 'hex'), '' ORDER BY sequence)), '') FROM audit.record"
+        if known:
+            found = self.database.query(f"{leaves} WHERE sequence < {known}")
+            if found != hashlib.md5("".join(self.leaves).encode()).hexdigest():
+                self.faults.append(f"the first {known} records have changed")
+
+    def mac(self, digest):
+        """What the record has for arguments and results."""
+        return hmac.new(self.mac_key, digest, "sha256").hexdigest()
+
+    def has(self, attempt):
+        """Whether an answer is on record as it was given."""
+        sequence, leaf, status, result = self.outcomes.get(attempt.call_id, (None, None, None, None))
+        if (sequence, leaf) != (attempt.sequence, attempt.leaf):
+            return False
+        # A failure's words are made for the client's version.
+        return status != "ok" if attempt.outcome == "told" else (status, result) == ("ok", self.mac(attempt.digest))
+
+
+@dataclass
+class Sums:
+    """What must be nought. (1) to (4) as the table has them, then whatever else is wrong."""
+
+    unrecorded: list = field(default_factory=list)
+    unintended: list = field(default_factory=list)
+    doubled: list = field(default_factory=list)
+    unanswered: list = field(default_factory=list)
+    others: list = field(default_factory=list)
+
+    def lists(self):
+        return [self.unrecorded, self.unintended, self.doubled, self.unanswered, self.others]
+
+
+def sums(calls, record, effects):
+    """`effects`: the markers that the tool wrote, as often as it did."""
+    found = Sums(others=list(record.faults))
+    written = Counter(effects)
+    for attempt in (attempt for call in calls for attempt in call):
+        if attempt.outcome in ("acked", "told") and not record.has(attempt):
+            found.unrecorded.append(attempt)
+        if attempt.outcome in ("hung", "malformed"):
+            found.unanswered.append(attempt)
+    for call in calls:
+        last = call[-1]
+        if last.kind in (KEYED, PLAIN) and last.outcome == "acked" and not written[last.marker]:
+            found.others.append(f"acknowledged and not written: {last}")
+    # A marker is that of one call, which may run once: a keyed one however often it was sent, a plain one was sent once.
+    found.doubled = [marker for marker, times in written.items() if times > 1]
+    intended = {marker: record.mac(hashlib.sha256(arguments(marker).encode()).digest()) for marker in written}
+    found.unintended = [marker for marker, mac in intended.items() if mac not in record.intents]
+    found.others += [f"intent {sequence} of {call} has no outcome" for call, sequence in record.open.items()]
+    return found
+
+
+@dataclass
+class Tally:
+    """What the callers saw."""
+
+    calls: int
+    acked: int
+    outcomes: Counter
+    retried: int
+    failed: Counter
+    gap: float
+    slowest: float
+
+    @classmethod
+    def of(cls, calls):
+        attempts = sorted((attempt for call in calls for attempt in call), key=lambda attempt: attempt.began)
+        good = sorted(attempt.began + attempt.took for attempt in attempts if attempt.outcome == "acked")
+        # A plain write whose connection was closed is nobody's failure: its caller could not try again.
+        failed = [call[-1] for call in calls if call[-1].outcome != "acked"]
+        failed = [last for last in failed if (last.kind, last.outcome) != (PLAIN, "closed")]
+        return cls(
+            calls=len(calls),
+            acked=sum(call[-1].outcome == "acked" for call in calls),
+            outcomes=Counter(attempt.outcome for attempt in attempts),
+            retried=sum(len(call) > 1 for call in calls),
+            failed=Counter(f"{last.kind}: {last.outcome} {last.why}" for last in failed),
+            gap=max((later - earlier for earlier, later in zip(good, good[1:])), default=0.0),
+            slowest=max((attempt.took for attempt in attempts), default=0.0),
+        )

@@ -1,0 +1,41 @@
+"""A Service's address: leads each connection to the next ready pod. proxy.py PORT FILE, where FILE lists the pods."""
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+
+
+async def pump(reader, writer):
+    try:
+        while data := await reader.read(65536):
+            writer.write(data)
+            await writer.drain()
+    except OSError:
+        pass
+    finally:
+        writer.close()
+
+
+async def main(port, state):
+    turn = 0
+
+    async def accept(reader, writer):
+        nonlocal turn
+        targets = json.loads(Path(state).read_text())
+        for _ in targets:
+            turn += 1
+            host, target = targets[turn % len(targets)]
+            try:
+                there, back = await asyncio.wait_for(asyncio.open_connection(host, target), 1)
+            except (OSError, asyncio.TimeoutError):
+                continue
+            await asyncio.gather(pump(reader, back), pump(there, writer))
+            return
+        writer.close()
+
+    server = await asyncio.start_server(accept, "0.0.0.0", port, backlog=1024)
+    await server.serve_forever()
+
+
+asyncio.run(main(int(sys.argv[1]), sys.argv[2]))

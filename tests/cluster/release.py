@@ -1,0 +1,140 @@
+"""What an operator gives a release, and what Helm renders of it.
+
+The hospital demo with two tools more: the rows of `write_line` are the effects that the ledger counts; `read_slowly` is
+still under way when a pod is told to stop.
+"""
+
+import base64
+import os
+import subprocess
+from pathlib import Path
+
+import yaml
+
+ROOT, SCRATCH, WARDGATE = Path(os.environ["ROOT"]), Path(os.environ["SCRATCH"]), os.environ["WARDGATE"]
+DEMO = SCRATCH / "demo"
+HOSPITAL = ROOT / "deploy/examples/hospital"
+CHART = ROOT / "deploy/helm/wardgate"
+SERVICES = ["gateway", "policy", "tool-runner", "audit", "memory"]
+# An intent that nobody finished is closed after this; no tool takes half as long.
+UNKNOWN_AFTER = 20
+
+EFFECTS = "CREATE TABLE line (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, marker text NOT NULL)"
+MORE_TOOLS = yaml.safe_load("""
+- name: write_line
+  description: Adds a line.
+  tags: [staff]
+  time_limit: 5s
+  input_schema:
+    type: object
+    properties: { marker: { type: string } }
+    required: [marker]
+  execute: { type: sql, source: ledger, statement: INSERT INTO line (marker) VALUES (:marker) RETURNING id }
+  result: { classes: { id: none } }
+- name: read_slowly
+  description: Thinks for a while.
+  tags: [staff]
+  annotations: { readOnlyHint: true }
+  time_limit: 5s
+  input_schema: { type: object, properties: {} }
+  execute: { type: sql, source: ledger, statement: SELECT 1 AS id FROM pg_sleep(1) }
+  result: { classes: { id: none } }
+""")
+
+
+def secret(name, files):
+    data = {key: base64.b64encode(content).decode() for key, content in files.items()}
+    return {"kind": "Secret", "metadata": {"name": name}, "data": data}
+
+
+def config_map(name, files):
+    return {"kind": "ConfigMap", "metadata": {"name": name}, "data": files}
+
+
+def token(seconds="4h"):
+    words = ["token", "--data-dir", DEMO, "--sub", "dr.yenji", "--role", "Doctor", "--ttl", seconds]
+    return subprocess.run([WARDGATE, *words], check=True, capture_output=True, text=True).stdout.strip()
+
+
+def mac_key():
+    return bytes.fromhex((DEMO / "keys/audit-mac.key").read_text().strip())
+
+
+def tools():
+    # A ConfigMap has no directories.
+    catalogue = yaml.safe_load((HOSPITAL / "tools.yaml").read_text().replace("guides/triage.md", "triage.md"))
+    catalogue["sources"]["ledger"] = {"type": "postgres", "url": "${LEDGER_DB_URL}"}
+    catalogue["tools"] += MORE_TOOLS
+    return {"tools.yaml": yaml.safe_dump(catalogue, sort_keys=False), "triage.md": (HOSPITAL / "guides/triage.md").read_text()}
+
+
+def given(stores, audit):
+    """What is there before the release."""
+    yield secret("wardgate-keys", {path.name: path.read_bytes() for path in (DEMO / "keys").iterdir()})
+    urls = {name: stores.url.encode() for name in ("gateway", "tool-runner", "memory")}
+    yield secret("wardgate-stores", {**urls, "audit": audit.url.encode()})
+    authority = (DEMO / "certs/ca.pem").read_bytes()
+    for name in SERVICES:
+        own = {"tls.crt": DEMO / f"certs/{name}.pem", "tls.key": DEMO / f"certs/{name}.key"}
+        yield secret(f"{name}-tls", {"ca.crt": authority, **{key: path.read_bytes() for key, path in own.items()}})
+    yield config_map("policies", {path.name: path.read_text() for path in (HOSPITAL / "policies").iterdir()})
+    yield config_map("tools", tools())
+    yield secret("doctor", {"token": token().encode()})
+
+
+def values(effects, replicas=2):
+    """The least, and what the demo needs: its database file, its issuer's keys, and where its effects go."""
+    least = yaml.safe_load((ROOT / "tests/chart/values/least.yaml").read_text())
+    for path in (DEMO / "hospital.sqlite", DEMO):
+        path.chmod(0o777)
+    issuer = {
+        "issuer": "https://issuer.wardgate.internal",
+        "audience": "wardgate",
+        "jwks": {"file": "../issuer/jwks.json"},
+        "attributes": {"ward": "ward", "patient_id": "patient_id"},
+    }
+    keys = {"secretName": "wardgate-keys", "items": [{"key": "jwks.json", "path": "jwks.json"}]}
+    return {
+        **least,
+        "config": {
+            "gateway": {"auth": {"issuers": [issuer]}, "limits": {"connections": 4096}},
+            "audit": {"unknown_after_seconds": UNKNOWN_AFTER},
+        },
+        "defaults": {"replicaCount": replicas},
+        "gateway": {
+            "extraVolumes": [{"name": "issuer", "secret": keys}],
+            "extraVolumeMounts": [{"name": "issuer", "mountPath": "/etc/wardgate/issuer", "readOnly": True}],
+        },
+        "toolRunner": {
+            "extraEnv": [
+                {"name": "HOSPITAL_DB_URL", "value": "sqlite:/data/hospital.sqlite"},
+                # Nothing but its address says that this network is its own.
+                {"name": "LEDGER_DB_URL", "value": f"{effects.url}?sslmode=disable"},
+            ],
+            "extraVolumes": [{"name": "data", "hostPath": {"path": str(DEMO)}}],
+            "extraVolumeMounts": [{"name": "data", "mountPath": "/data"}],
+        },
+        "test": {"tokenSecret": "doctor", "tool": "get_medical_records", "arguments": {"patient_id": "NUGWI"}},
+    }
+
+
+def rendered(given_values, chart=CHART):
+    file = SCRATCH / "values.yaml"
+    file.write_text(yaml.safe_dump(given_values))
+    command = ["helm", "template", "demo", chart, "--values", file]
+    text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    return [document for document in yaml.safe_load_all(text) if document]
+
+
+def earlier_chart():
+    """The chart as it was before its last change, and the name of that commit; none where history does not reach back."""
+    git = ["git", "-C", ROOT]
+    log = subprocess.run([*git, "log", "--format=%h", "-2", "--", CHART], capture_output=True, text=True)
+    commits = log.stdout.split()
+    if len(commits) < 2:
+        return None, ""
+    target = SCRATCH / "earlier"
+    target.mkdir(exist_ok=True)
+    archive = subprocess.run([*git, "archive", commits[1], CHART.relative_to(ROOT)], check=True, capture_output=True).stdout
+    subprocess.run(["tar", "-x", "-C", target], input=archive, check=True)
+    return target / CHART.relative_to(ROOT), commits[1]

@@ -1,0 +1,137 @@
+//! Processes that are told to stop: they say so first, serve on for a while, finish what they began, and end in order.
+
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use wardgate_testkit::{Separate, System, TestApp, until};
+
+use super::agent::agent;
+use super::people::{doctor, of_patient};
+use crate::{REPOSITORY, WARDGATE};
+
+/// Long enough to look at what still serves, on a machine that is busy building.
+const DELAY: Duration = Duration::from_secs(6);
+
+/// Five processes, each of which serves on for that long.
+async fn start() -> Separate {
+    let names = ["GATEWAY", "POLICY", "TOOL_RUNNER", "AUDIT", "MEMORY"];
+    let names = names.map(|name| format!("WARDGATE_{name}__DRAIN__DELAY_SECONDS"));
+    let delay = DELAY.as_secs().to_string();
+    let environment = names.each_ref().map(|name| (name.as_str(), delay.as_str()));
+    Separate::start_with(WARDGATE, REPOSITORY.as_ref(), &environment).await
+}
+
+#[tokio::test]
+async fn a_gateway_that_is_told_to_stop_sends_new_clients_away_and_serves_those_it_has() {
+    let mut system = start().await;
+    let (client, token) = (system.client().clone(), doctor(&system));
+    let told = Instant::now();
+    system.gateway.signal("TERM");
+    system.until_ready(false).await;
+    let ready = client.get("/ready").await;
+    assert_eq!(ready.json()["parts"]["gateway"], "not ready");
+    assert_eq!(ready.json()["parts"]["policy"], "ready");
+    assert_eq!(client.get("/health").await.status, 200, "it is alive");
+    let reply = client
+        .call(&token, "get_medical_records", of_patient("NUGWI"))
+        .await;
+    assert_eq!(reply.rows().len(), 2);
+    assert_eq!(reply.headers["connection"], "close", "come back elsewhere");
+    assert!(
+        told.elapsed() < DELAY,
+        "the machine is too slow for this test"
+    );
+    let status = system.gateway.ended();
+    assert_eq!(status.code(), Some(0), "{}", system.gateway.log());
+    assert!(told.elapsed() >= DELAY);
+}
+
+#[tokio::test]
+async fn streams_of_a_gateway_that_stops_come_to_a_clean_end() {
+    let mut system = start().await;
+    let token = doctor(&system);
+    let (base, http) = (system.client().base().to_owned(), reqwest::Client::new());
+    let hello = json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "t", "version": "1" } });
+    let began = system
+        .client()
+        .legacy(&token, "2025-11-25", "initialize", hello)
+        .await;
+    let stream = |path: &str| {
+        let request = http.get(format!("{base}{path}")).bearer_auth(&token);
+        request.header("accept", "text/event-stream")
+    };
+    let changes = stream("/mcp")
+        .header("mcp-session-id", &began.headers["mcp-session-id"])
+        .header("mcp-protocol-version", "2025-11-25");
+    let streams = [
+        changes.send().await.unwrap(),
+        stream("/sse").send().await.unwrap(),
+    ];
+    system.gateway.signal("TERM");
+    for stream in streams {
+        assert_eq!(stream.status(), 200);
+        // To its end, which is no broken connection.
+        stream.bytes().await.unwrap();
+    }
+    assert_eq!(system.gateway.ended().code(), Some(0));
+}
+
+#[tokio::test]
+async fn a_service_that_is_told_to_stop_says_so_to_its_neighbours_before_it_goes() {
+    let mut system = start().await;
+    for name in ["memory", "policy", "tool-runner", "audit"] {
+        let service = match name {
+            "memory" => &system.memory,
+            "policy" => &system.policy,
+            "tool-runner" => &system.tool_runner,
+            _ => &system.audit,
+        };
+        let told = Instant::now();
+        service.signal("TERM");
+        // The gateway does without the memory.
+        if name != "memory" {
+            system.until_ready(false).await;
+            assert!(told.elapsed() < DELAY, "{name} was gone before it said so");
+        }
+        let service = match name {
+            "memory" => &mut system.memory,
+            "policy" => &mut system.policy,
+            "tool-runner" => &mut system.tool_runner,
+            _ => &mut system.audit,
+        };
+        assert_eq!(service.ended().code(), Some(0), "{name}: {}", service.log());
+        assert!(told.elapsed() >= DELAY, "{name}");
+        system.restart(name);
+        system.until_ready(true).await;
+    }
+}
+
+#[tokio::test]
+async fn a_second_signal_ends_a_process_at_once() {
+    let mut system = start().await;
+    system.gateway.signal("TERM");
+    system.until_ready(false).await;
+    let again = Instant::now();
+    assert_eq!(system.gateway.terminate().code(), Some(1));
+    assert!(again.elapsed() < DELAY / 2);
+}
+
+#[tokio::test]
+async fn an_agent_that_is_told_to_stop_is_not_ready_and_answers_on() {
+    let app = TestApp::start(WARDGATE);
+    let (mut process, client) = agent(&app, app.client().base());
+    until("the agent is ready", async || {
+        (client.get("/ready").await.status == 200).then_some(())
+    })
+    .await;
+    process.signal("TERM");
+    let ready = until("the agent says that it stops", async || {
+        let ready = client.get("/ready").await;
+        (ready.status == 503).then_some(ready)
+    })
+    .await;
+    assert_eq!(ready.json()["parts"]["agent"], "not ready");
+    let models = client.get("/v1/models").await;
+    assert_eq!(models.status, 401, "it still answers, and knows nobody yet");
+    assert_eq!(process.ended().code(), Some(0), "{}", process.log());
+}
