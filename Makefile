@@ -3,6 +3,7 @@ SHELL := /bin/bash
 CARGO ?= cargo
 
 .PHONY: help run test bench lint format release clean
+.PHONY: dashboards
 
 help: ## Show what can be made
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -26,6 +27,9 @@ bench: ## Measure what a call costs: the tool-runner itself by stage, then direc
 	$(CARGO) bench --locked --package wardgate-tool-runner --bench call
 	$(CARGO) test --locked --release --package wardgate --test journeys cost:: -- --ignored --nocapture
 
+dashboards: ## Make the chart's dashboards and alert rules anew, from the names of the metrics
+	WARDGATE_WRITE_DASHBOARDS=yes $(CARGO) test --locked --package wardgate-telemetry --test shipped
+
 .PHONY: load
 load: ## Put every service under load, alone by ghz and together; QUICK=1 only tries that it works
 	deploy/load/run $(if $(QUICK),--quick)
@@ -43,3 +47,8 @@ release: ## Build the binary that ships: target/release/wardgate
 clean: ## Remove build output and the demo's data
 	$(CARGO) clean
 	rm -rf data
+
+.PHONY: load-overload
+load-overload: ## Ask a release build for ten times what it can do, and see what becomes of it
+	$(CARGO) build --locked --release --bin wardgate
+	deploy/load/overload target/release/wardgate

@@ -1,5 +1,6 @@
 //! Chats: a person asks, a model decides, governed tools run, and the conversation is kept.
 
+mod canaries;
 mod contents;
 mod follows;
 mod kill;

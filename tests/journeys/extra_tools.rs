@@ -46,8 +46,14 @@ pub(super) const COUNT_LONG: &str = r"
 
 /// Adds one of the tools above, and waits until a doctor sees it.
 pub(super) async fn add(system: &impl System, tool: &str) {
+    add_with_source(system, "", tool).await;
+}
+
+/// The same, with sources for it.
+pub(super) async fn add_with_source(system: &impl System, sources: &str, tool: &str) {
     let catalogue = system.example_dir().join("tools.yaml");
     let text = std::fs::read_to_string(&catalogue).unwrap() + tool;
+    let text = text.replacen("\nsources:\n", &format!("\nsources:\n{sources}"), 1);
     // Replaced whole: half a catalogue is a faulty one.
     let beside = catalogue.with_extension("new");
     std::fs::write(&beside, text).unwrap();

@@ -571,6 +571,6 @@ async fn the_probes_answer_without_a_token() {
             .unwrap()
             .starts_with("text/plain")
     );
-    let counted = r#"wardgate_tool_calls_total{status="ok"} 1"#;
+    let counted = r#"wardgate_tool_calls_total{tool="get_medical_records",status="ok"} 1"#;
     assert!(metrics.body.contains(counted), "{}", metrics.body);
 }

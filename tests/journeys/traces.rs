@@ -1,13 +1,13 @@
 //! One call is one trace, which goes on from its client's.
 
-use wardgate_testkit::{System, TestApp};
+use wardgate_testkit::{Separate, System, TestApp};
 
-use crate::WARDGATE;
 use crate::journeys::collector::collector;
 use crate::journeys::people::doctor;
+use crate::{REPOSITORY, WARDGATE};
 
 /// A call of a client in the trace with this id, which it names in the message, and by headers.
-async fn call(app: &TestApp, id: u128, headers: &[(&str, &str)]) {
+async fn call(app: &impl System, id: u128, headers: &[(&str, &str)]) {
     let version = ("mcp-protocol-version", "2026-07-28");
     let named = [
         ("mcp-method", "tools/call"),
@@ -49,4 +49,52 @@ async fn a_call_goes_on_with_the_trace_of_its_message_unless_a_header_names_one(
     assert!(has(of_message), "the trace that the message names");
     assert!(has(of_header), "the trace that the header names");
     assert!(!has(hidden), "headers come first");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_is_one_trace_through_every_process_and_its_log_lines_say_which() {
+    let (url, traces) = collector().await;
+    let environment = [
+        ("WARDGATE_TELEMETRY__OTLP_ENDPOINT", url.as_str()),
+        ("WARDGATE_TELEMETRY__LOG_FORMAT", "json"),
+    ];
+    let mut system = Separate::start_with(WARDGATE, REPOSITORY.as_ref(), &environment).await;
+    let id = (7_u128 << 64) | 0xace;
+    call(&system, id, &[]).await;
+    for process in [
+        &mut system.gateway,
+        &mut system.tool_runner,
+        &mut system.policy,
+        &mut system.audit,
+    ] {
+        assert_eq!(process.terminate().code(), Some(0), "{}", process.log());
+    }
+    let traces = traces.lock().unwrap().clone();
+    for service in ["gateway", "policy", "tool-runner", "audit"] {
+        let name = format!("wardgate-{service}");
+        let exported = sent_by(&traces, &name);
+        let is_in = exported.windows(16).any(|bytes| bytes == id.to_be_bytes());
+        assert!(is_in, "the trace goes through the {service}");
+    }
+    let line = format!(r#""trace_id":"{id:032x}""#);
+    for process in [&system.gateway, &system.tool_runner] {
+        let log = process.log();
+        assert!(log.contains(&line), "{line} in {log}");
+    }
+}
+
+/// What the service of this name sent: each export begins with who it is from.
+fn sent_by(traces: &[u8], name: &str) -> Vec<u8> {
+    const KEY: &[u8] = b"service.name";
+    let starts: Vec<_> = (0..traces.len())
+        .filter(|at| traces[*at..].starts_with(KEY))
+        .chain([traces.len()])
+        .collect();
+    let exports = starts.windows(2).map(|ends| &traces[ends[0]..ends[1]]);
+    let own = exports.filter(|export| {
+        let head = &export[..export.len().min(64)];
+        head.windows(name.len())
+            .any(|bytes| bytes == name.as_bytes())
+    });
+    own.flatten().copied().collect()
 }

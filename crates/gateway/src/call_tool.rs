@@ -7,7 +7,6 @@ use std::time::Duration;
 use axum::http::HeaderMap;
 use bytes::Bytes;
 use futures::StreamExt;
-use metrics::{counter, histogram};
 use serde::{Deserialize, Serialize};
 use wardgate_domain::{CallFacts, CallId, Caller, Digest, Outcome, Receipt, Status, ToolFacts};
 use wardgate_edge::CallerToken;
@@ -23,6 +22,7 @@ use crate::catalogue::{Index, Tool};
 use crate::connect::{self, Asked};
 use crate::dialogue::Terms;
 use crate::mcp::{Request, Version, check_repeated};
+use crate::measures;
 use crate::reply::{Answer, Dialect, RpcError};
 use crate::story::{self, Asker, End, Given, Ran, Stop, Story, Target, Work};
 use crate::view::View;
@@ -213,8 +213,7 @@ impl Work for ToolCall {
     }
 
     fn report(&self, outcome: &Outcome) {
-        counter!(names::TOOL_CALLS, "status" => outcome.status.as_str()).increment(1);
-        histogram!(names::TOOL_CALL_SECONDS).record(outcome.duration);
+        measures::ended(outcome);
         tracing::info!(
             status = outcome.status.as_str(),
             reason = outcome.reason,

@@ -27,6 +27,7 @@ mod edit;
 mod http;
 mod listen;
 mod mcp;
+mod measures;
 mod memory;
 mod refusals;
 mod reply;

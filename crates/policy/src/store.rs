@@ -1,7 +1,7 @@
 //! The policy set in force, and decisions signed with it.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use tokio::sync::watch;
@@ -66,6 +66,7 @@ impl PolicyStore {
         arguments: &[u8],
         client_ip: &str,
     ) -> Result<Decision, InvalidMessage> {
+        let started = Instant::now();
         let engine = self.in_force.load();
         self.current(caller)?;
         let ruling = engine.rule(caller, tool, arguments, client_ip)?;
@@ -95,10 +96,11 @@ impl PolicyStore {
                 policies,
             ),
         };
-        count(match &verdict {
+        let denied = match &verdict {
             Verdict::Allow(_) => None,
             Verdict::Deny { reason, .. } => Some(*reason),
-        });
+        };
+        measure(denied, started);
         Ok(Decision {
             id,
             verdict,
@@ -113,10 +115,11 @@ impl PolicyStore {
         caller: &Caller,
         conversation: &ConversationFacts,
     ) -> Result<RecallDecision, InvalidMessage> {
+        let started = Instant::now();
         let engine = self.in_force.load();
         self.current(caller)?;
         let answer = engine.recall(caller, conversation);
-        count(answer.as_ref().err().map(|denial| denial.reason));
+        measure(answer.as_ref().err().map(|denial| denial.reason), started);
         Ok(RecallDecision {
             id: DecisionId::new(&self.ambient),
             allowed: answer.is_ok(),
@@ -171,7 +174,10 @@ impl PolicyStore {
     }
 }
 
-fn count(denied: Option<DenialReason>) {
+/// Counts a decision, and how long it took.
+fn measure(denied: Option<DenialReason>, started: Instant) {
     let (effect, reason) = denied.map_or(("allow", ""), |reason| ("deny", reason.as_str()));
     metrics::counter!(names::POLICY_DECISIONS, "effect" => effect, "reason" => reason).increment(1);
+    metrics::histogram!(names::POLICY_DECISION_SECONDS, "effect" => effect)
+        .record(started.elapsed());
 }

@@ -211,10 +211,13 @@ pub(crate) enum Trust {
     Operator,
 }
 
-/// Refuses `request` unless the table lets its peer call its method.
-pub(crate) fn check<B>(request: &http::Request<B>, trust: Trust) -> Result<(), tonic::Status> {
+/// Refuses `request` unless the table lets its peer call its method, of which it gives the name in the table.
+pub(crate) fn check<B>(
+    request: &http::Request<B>,
+    trust: Trust,
+) -> Result<&'static str, tonic::Status> {
     let method = request.uri().path();
-    let Some((_, allowed)) = TABLE.iter().find(|(listed, _)| *listed == method) else {
+    let Some((listed, allowed)) = TABLE.iter().find(|(listed, _)| *listed == method) else {
         tracing::error!(method, "a method has no entry in the access table");
         return Err(with_reason(
             ErrorReason::Internal,
@@ -227,7 +230,7 @@ pub(crate) fn check<B>(request: &http::Request<B>, trust: Trust) -> Result<(), t
         Trust::Operator => allowed.contains(&Peer::Operator),
     };
     if may {
-        return Ok(());
+        return Ok(listed);
     }
     Err(with_reason(
         ErrorReason::PeerRefused,
@@ -238,9 +241,10 @@ pub(crate) fn check<B>(request: &http::Request<B>, trust: Trust) -> Result<(), t
     ))
 }
 
-/// Whether `request` is a person's at the command line.
-pub(crate) fn is_operator<B>(request: &http::Request<B>) -> bool {
-    peers(request).contains(&Peer::Operator)
+/// Whether people at the command line may call the method.
+pub(crate) fn is_for_operators(method: &str) -> bool {
+    let mut table = TABLE.iter();
+    table.any(|(listed, allowed)| *listed == method && allowed.contains(&Peer::Operator))
 }
 
 fn names(peers: &[Peer]) -> String {

@@ -1,6 +1,10 @@
 //! Readiness over a wire: `grpc.health.v1`, both ends.
 
+use std::time::Duration;
+
 use tokio::sync::watch;
+use tokio::time::timeout;
+use tonic::Status;
 use tonic::transport::Channel;
 use tonic_health::ServingStatus;
 use tonic_health::pb::HealthCheckRequest;
@@ -9,6 +13,9 @@ use tonic_health::pb::health_client::HealthClient;
 use tonic_health::server::HealthReporter;
 
 use crate::readiness::Readiness;
+
+/// A server that works says within this how it is.
+const FIRST: Duration = Duration::from_secs(3);
 
 /// Reports `readiness` as the status of the service `name`, until its sender is gone.
 pub(crate) async fn report(
@@ -38,17 +45,28 @@ pub(crate) async fn follow(
     let request = HealthCheckRequest {
         service: name.to_owned(),
     };
-    let mut statuses = match HealthClient::new(channel).watch(request).await {
-        Ok(response) => response.into_inner(),
-        Err(status) => return format!("cannot reach {name}: {}", status.message()),
+    // Who says nothing at all is as good as away.
+    let first = timeout(FIRST, async {
+        let mut statuses = HealthClient::new(channel)
+            .watch(request)
+            .await?
+            .into_inner();
+        let first = statuses.message().await?;
+        Ok::<_, Status>((statuses, first))
+    });
+    let (mut statuses, mut next) = match first.await {
+        Ok(Ok(begun)) => begun,
+        Ok(Err(status)) => return format!("cannot reach {name}: {}", status.message()),
+        Err(_) => return format!("{name} does not answer"),
     };
-    loop {
-        match statuses.message().await {
-            Ok(Some(status)) => told(readiness(status.status(), name)),
-            Ok(None) => return format!("{name} closed the connection"),
+    while let Some(status) = next {
+        told(readiness(status.status(), name));
+        next = match statuses.message().await {
+            Ok(next) => next,
             Err(status) => return format!("lost {name}: {}", status.message()),
-        }
+        };
     }
+    format!("{name} closed the connection")
 }
 
 fn readiness(status: Wire, name: &str) -> Readiness {

@@ -3,7 +3,8 @@
 //! ```text
 //!                       ┌──────────── stack ─────────────┐
 //!  link::local ────────▶│ access · count · span ·        │──▶ generated server
-//!  link::connect ─mTLS─▶│ deadline · limit · catch panic │
+//!  link::connect ─mTLS─▶│ measure · deadline · limit ·   │
+//!                       │ catch panic                    │
 //!  operator ───socket──▶└────────────────────────────────┘
 //! ```
 //!
@@ -18,10 +19,12 @@ pub mod probes;
 pub mod server;
 
 mod access;
+mod aging;
 mod deadline;
 mod health;
 mod in_flight;
 mod readiness;
+mod red;
 mod shutdown;
 mod stack;
 mod status;

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use axum::Router;
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use tokio::sync::watch;
-use wardgate_telemetry::Metrics;
+use wardgate_telemetry::{Exposition, Metrics};
 
 use crate::readiness::Readiness;
 
@@ -21,13 +21,13 @@ pub fn router(parts: Vec<Part>, metrics: Metrics) -> Router {
         let parts = Arc::clone(&parts);
         async move { ready(&parts) }
     };
-    let render = move || {
+    let render = move |headers: HeaderMap| {
         let metrics = metrics.clone();
         async move {
-            (
-                [(header::CONTENT_TYPE, "text/plain; version=0.0.4")],
-                metrics.render(),
-            )
+            let accept = headers.get(header::ACCEPT);
+            let accept = accept.and_then(|accept| accept.to_str().ok());
+            let Exposition { content_type, text } = metrics.render(accept.unwrap_or_default());
+            ([(header::CONTENT_TYPE, content_type)], text)
         }
     };
     let alive = || async { json(StatusCode::OK, r#"{"status":"ok"}"#.to_owned()) };

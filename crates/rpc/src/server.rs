@@ -5,6 +5,7 @@ use std::future::Future;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use futures::TryStreamExt;
 use http::{Request, Response};
 use serde::{Deserialize, Serialize};
 use tokio::net::TcpListener;
@@ -14,8 +15,10 @@ use tonic::server::NamedService;
 use tonic::transport::{Server, ServerTlsConfig};
 use tower::Service as TowerService;
 use wardgate_concurrency::Limiter;
+use wardgate_domain::Ambient;
 
 use crate::access::Trust;
+use crate::aging::Aging;
 use crate::link::{Error as LinkError, TlsFiles};
 use crate::readiness::Service;
 use crate::shutdown::Shutdown;
@@ -70,6 +73,7 @@ pub enum Error {
 pub struct Bound {
     listener: TcpListener,
     tls: Option<ServerTlsConfig>,
+    pub(crate) aging: Aging,
     limiter: Option<Limiter>,
 }
 
@@ -95,6 +99,7 @@ impl Bound {
         Ok(Self {
             listener,
             tls,
+            aging: Aging::with_jitter(&Ambient::system()),
             limiter: None,
         })
     }
@@ -140,20 +145,23 @@ impl Bound {
             .max_concurrent_streams(1024)
             .http2_max_header_list_size(16 * 1024)
             .http2_keepalive_interval(Some(Duration::from_secs(10)))
-            .tcp_nodelay(true);
+            .max_connection_age(self.aging.age);
         if let Some(tls) = self.tls {
             server = server.tls_config(tls)?;
         }
+        let aging = self.aging;
+        let incoming = TcpListenerStream::new(self.listener).map_ok(move |stream| {
+            // Answers are small and complete: none waits for more to send. Where that cannot be had, they only are slower.
+            let _ = stream.set_nodelay(true);
+            aging.begin(stream)
+        });
         let stack = Stack::new(service.server, trust).limited(self.limiter);
         let in_flight = stack.in_flight();
         let serving = server
             .add_service(stack)
             .add_service(health)
             .add_service(reflection)
-            .serve_with_incoming_shutdown(
-                TcpListenerStream::new(self.listener),
-                shutdown.clone().closes(),
-            );
+            .serve_with_incoming_shutdown(incoming, shutdown.clone().closes());
         // Watches never end by themselves, so the server ends when its calls have.
         let grace = shutdown.grace();
         let finished = async move {

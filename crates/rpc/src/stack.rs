@@ -6,7 +6,7 @@ use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use futures::FutureExt;
+use futures::{FutureExt, TryFutureExt};
 use http::{Request, Response};
 use tonic::body::Body;
 use tonic::server::NamedService;
@@ -18,6 +18,7 @@ use wardgate_telemetry::trace_context;
 use crate::access::{self, Trust};
 use crate::deadline;
 use crate::in_flight::{self, InFlight};
+use crate::red::Measured;
 use crate::status::{internal, overloaded};
 
 /// A generated server in its surroundings.
@@ -74,21 +75,24 @@ where
     /// The ordered list.
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         // 1. Access first: a peer that may not call learns nothing, and costs nothing.
-        if let Err(refusal) = access::check(&request, self.trust) {
-            return Box::pin(async move { Ok(refusal.into_http()) });
-        }
+        let method = match access::check(&request, self.trust) {
+            Ok(method) => method,
+            Err(refusal) => return Box::pin(async move { Ok(refusal.into_http()) }),
+        };
         // 2. The count: a server that is told to stop finishes what it has begun.
         let call = self.in_flight.begin(request.uri());
         // 3. The span joins the caller's trace, and covers all that follows.
-        let span = tracing::debug_span!("rpc", rpc.method = request.uri().path());
+        let span = tracing::debug_span!("rpc", rpc.method = method.trim_start_matches('/'));
         trace_context::adopt(&span, request.headers());
-        // 4. The deadline, because tonic enforces it only on a socket.
+        // 4. The measure within the span, so that an exemplar leads to it; all that is refused below counts as well.
+        let measured = Measured::begin(&request, method, &span);
+        // 5. The deadline, because tonic enforces it only on a socket.
         let limit = deadline::of(request.headers());
-        // 5. The limit: what is more than can be done is turned away before anything was done for it. Operators are not,
+        // 6. The limit: what is more than can be done is turned away before anything was done for it. Operators are not,
         //    and nothing else is done under it: a call that waits holds only its place in the queue.
         let limiter = self.limiter.clone().filter(|_| is_limited(&request));
         let limiter = limiter.map(|limiter| (limiter, request.uri().path().to_owned()));
-        // 6. A panic becomes an answer: it must not take the caller in the same process with it.
+        // 7. A panic becomes an answer: it must not take the caller in the same process with it.
         let next = self.server.clone();
         let mut server = std::mem::replace(&mut self.server, next);
         let answer = async move {
@@ -115,6 +119,7 @@ where
                 None => answer.await,
             }
         };
+        let within = within.map_ok(|response| measured.until_sent(response));
         Box::pin(within.instrument(span))
     }
 }

@@ -66,7 +66,7 @@ pub(crate) fn internal() -> Status {
 }
 
 /// How a server says when a call may be made again (gRPC proposal A6).
-const PUSHBACK: &str = "grpc-retry-pushback-ms";
+pub(crate) const PUSHBACK: &str = "grpc-retry-pushback-ms";
 
 /// There is more to do than can be done; nothing was done.
 pub(crate) fn overloaded(refused: &Refused) -> Status {

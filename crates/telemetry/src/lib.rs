@@ -3,35 +3,48 @@
 //! ```text
 //!  tracing ──▶ standard error (text or JSON lines)
 //!     └──────▶ OpenTelemetry (OTLP over gRPC), when an endpoint is configured
-//!  metrics ──▶ Prometheus text, served by whoever holds the [`Metrics`]
+//!  metrics ──▶ Prometheus text or OpenMetrics, served by whoever holds the [`Metrics`]
 //! ```
 //!
 //! One job: set all three up, and fix every name in [`names`], so that a dashboard or a search works for
 //! every service alike. What is never logged, measured or traced: tokens, keys, arguments, results, and
 //! anything a person typed; [`contents`] has the one exception, for traces of who asks for it.
 
+mod exemplars;
+mod exposition;
+mod logs;
+
 pub mod contents;
+pub mod labels;
 pub mod names;
 pub mod trace_context;
 
-use std::io::IsTerminal;
 use std::time::Duration;
 
-use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
+use metrics_exporter_prometheus::{
+    BuildError, Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder,
+};
 use opentelemetry::trace::TracerProvider as _;
 use opentelemetry_otlp::{ExporterBuildError, SpanExporter, WithExportConfig};
-use opentelemetry_sdk::{Resource, propagation::TraceContextPropagator, trace::SdkTracerProvider};
+use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::propagation::TraceContextPropagator;
+use opentelemetry_sdk::trace::{Sampler, SdkTracerProvider};
 use serde::{Deserialize, Serialize};
+use tracing_subscriber::Layer;
 use tracing_subscriber::filter::ParseError;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
-use tracing_subscriber::{EnvFilter, Layer};
+
+pub use exposition::Exposition;
+
+use exemplars::{Exemplars, WithExemplars};
 
 /// How a process reports on itself.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// Least severe level that is logged, or a filter such as `info,wardgate_gateway=debug`.
+    /// Least severe level that is logged, or a filter such as `info,wardgate_gateway=debug`. Lines of libraries below
+    /// `info` are never logged: they can hold what was sent.
     pub log: String,
     /// Shape of a log line.
     pub log_format: LogFormat,
@@ -55,7 +68,7 @@ impl Default for Config {
 pub enum LogFormat {
     /// For people.
     Text,
-    /// One JSON object a line.
+    /// One JSON object a line, with `trace_id` and `span_id`.
     Json,
 }
 
@@ -71,9 +84,12 @@ pub enum Error {
     /// A second set-up in one process.
     #[error("logging is already set up: {0}")]
     Logging(#[from] TryInitError),
-    /// A second recorder in one process.
-    #[error("metrics are already set up: {0}")]
+    /// A histogram without bounds.
+    #[error("metrics cannot be set up: {0}")]
     Metrics(#[from] BuildError),
+    /// A second recorder in one process.
+    #[error("metrics are already set up")]
+    Recorder,
 }
 
 /// How often samples are folded into the histograms.
@@ -81,12 +97,15 @@ const UPKEEP: Duration = Duration::from_secs(5);
 
 /// Renders the process's metrics. Cheap to clone.
 #[derive(Clone)]
-pub struct Metrics(PrometheusHandle);
+pub struct Metrics {
+    handle: PrometheusHandle,
+    exemplars: Exemplars,
+}
 
 impl Metrics {
-    /// Everything measured so far, in the Prometheus text format.
-    pub fn render(&self) -> String {
-        self.0.render()
+    /// Everything measured so far, in the format that `accept`, the header of that name, asks for.
+    pub fn render(&self, accept: &str) -> Exposition {
+        exposition::negotiated(accept, self.handle.render(), || self.exemplars.now())
     }
 }
 
@@ -121,50 +140,78 @@ impl Drop for Guard {
 /// Sets up logs, traces and metrics for this process; `role` becomes `service.name`. Call it once, inside
 /// the async runtime.
 pub fn init(config: &Config, role: &'static str) -> Result<Guard, Error> {
-    let metrics = Metrics(
-        PrometheusBuilder::new()
-            .set_buckets(names::SECONDS_BUCKETS)?
-            .set_buckets_for_metric(
-                Matcher::Full(names::GENAI_TOKENS.to_owned()),
-                names::GENAI_TOKENS_BUCKETS,
-            )?
-            .set_buckets_for_metric(
-                Matcher::Prefix("gen_ai.client.operation.".to_owned()),
-                names::GENAI_SECONDS_BUCKETS,
-            )?
-            .install_recorder()?,
-    );
+    let metrics = record(config.otlp_endpoint.is_some())?;
     let upkeep = metrics.clone();
     // A histogram keeps every sample until then; not every process is scraped.
     tokio::spawn(async move {
         let mut ticks = tokio::time::interval(UPKEEP);
         loop {
             ticks.tick().await;
-            upkeep.0.run_upkeep();
+            upkeep.handle.run_upkeep();
         }
     });
-    let logs = tracing_subscriber::fmt::layer()
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal());
-    let logs = match config.log_format {
-        LogFormat::Text => logs.boxed(),
-        LogFormat::Json => logs.json().boxed(),
+    let traces = match (config.otlp_endpoint.as_deref(), config.log_format) {
+        (Some(endpoint), _) => Some(exporter(endpoint, role)?),
+        (None, LogFormat::Json) => Some(ids_alone()),
+        (None, LogFormat::Text) => None,
     };
-    let traces = config
-        .otlp_endpoint
-        .as_deref()
-        .map(|endpoint| exporter(endpoint, role))
-        .transpose()?;
-    let spans = traces
-        .as_ref()
-        .map(|provider| tracing_opentelemetry::layer().with_tracer(provider.tracer("wardgate")));
+    let spans = traces.as_ref().map(|provider| {
+        let tracer = provider.tracer("wardgate");
+        let layer = tracing_opentelemetry::layer().with_tracer(tracer);
+        layer.with_filter(logs::traced())
+    });
     opentelemetry::global::set_text_map_propagator(TraceContextPropagator::new());
     tracing_subscriber::registry()
-        .with(EnvFilter::try_new(&config.log)?)
-        .with(logs)
+        .with(logs::layer(config)?)
         .with(spans)
         .try_init()?;
     Ok(Guard { traces, metrics })
+}
+
+/// Sets the recorder up, with exemplars where there are traces to lead to.
+fn record(has_traces: bool) -> Result<Metrics, Error> {
+    let recorder = recorder()?;
+    let metrics = Metrics {
+        handle: recorder.handle(),
+        exemplars: Exemplars::default(),
+    };
+    let set = if has_traces {
+        let exemplars = metrics.exemplars.clone();
+        let recorder = WithExemplars {
+            recorder,
+            exemplars,
+        };
+        metrics::set_global_recorder(recorder).is_ok()
+    } else {
+        metrics::set_global_recorder(recorder).is_ok()
+    };
+    if set {
+        Ok(metrics)
+    } else {
+        Err(Error::Recorder)
+    }
+}
+
+fn recorder() -> Result<PrometheusRecorder, BuildError> {
+    Ok(PrometheusBuilder::new()
+        .set_buckets(names::SECONDS_BUCKETS)?
+        .set_buckets_for_metric(
+            Matcher::Full(names::GENAI_TOKENS.to_owned()),
+            names::GENAI_TOKENS_BUCKETS,
+        )?
+        .set_buckets_for_metric(
+            Matcher::Prefix("gen_ai.client.operation.".to_owned()),
+            names::GENAI_SECONDS_BUCKETS,
+        )?
+        .build_recorder())
+}
+
+/// Nobody collects traces, and yet the lines of one call have one id in every service. A trace that a client
+/// samples goes on as sampled.
+fn ids_alone() -> SdkTracerProvider {
+    SdkTracerProvider::builder()
+        .with_sampler(Sampler::ParentBased(Box::new(Sampler::AlwaysOff)))
+        .build()
 }
 
 fn exporter(endpoint: &str, role: &'static str) -> Result<SdkTracerProvider, ExporterBuildError> {

@@ -28,6 +28,11 @@ pub const GENAI_TOKENS_BUCKETS: &[f64] = &[
 
 // === fields of spans and log lines ===
 
+/// Trace of a line, in lower-case hexadecimal digits.
+pub const TRACE_ID: &str = "trace_id";
+/// Span of a line, likewise.
+pub const SPAN_ID: &str = "span_id";
+
 /// Id of one tool call, the same in the record and in the answer.
 pub const CALL_ID: &str = "wardgate.call.id";
 /// Subject of the verified caller.
@@ -69,6 +74,15 @@ pub const GENAI_SECONDS: &str = "gen_ai.client.operation.duration";
 /// Histogram, seconds: until an answer begins.
 pub const GENAI_FIRST_CHUNK_SECONDS: &str = "gen_ai.client.operation.time_to_first_chunk";
 
+// === every service behind gRPC: OpenTelemetry's conventions ===
+
+/// Histogram, seconds: calls of a method that were let in, by `rpc_method` and `rpc_response_status_code`.
+pub const RPC_SERVER_SECONDS: &str = "rpc_server_call_duration_seconds";
+/// Label: `package.Service/Method`.
+pub const RPC_METHOD: &str = "rpc_method";
+/// Label: name of the gRPC code, for example `OK`.
+pub const RPC_CODE: &str = "rpc_response_status_code";
+
 // === overload, of every service that takes calls ===
 
 /// Gauge: calls a `service` works on.
@@ -90,13 +104,15 @@ pub const REFUSED_REQUESTS: &str = "wardgate_refused_requests_total";
 pub const TOKENS_ACCEPTED: &str = "wardgate_tokens_accepted_total";
 /// Counter: readings of an issuer's key set by `outcome`.
 pub const KEY_SET_READINGS: &str = "wardgate_key_set_readings_total";
-/// Counter: tool calls by `status`.
+/// Histogram, seconds: until a request is answered or its answer begins, by `method` and `outcome`, answered or refused.
+pub const MCP_SECONDS: &str = "mcp_server_operation_duration_seconds";
+/// Counter: tool calls by `tool` and `status`; calls of no known tool count as `unknown`, of too many as `other`.
 pub const TOOL_CALLS: &str = "wardgate_tool_calls_total";
 /// Counter: prompts, resources and completions asked for, by `method` and `status`.
 pub const CONTENT_REQUESTS: &str = "wardgate_content_requests_total";
 /// Counter: times the gateway's store could not be used.
 pub const GATEWAY_STORE_FAILURES: &str = "wardgate_gateway_store_failures_total";
-/// Histogram, seconds: one whole tool call.
+/// Histogram, seconds: one whole tool call, by `tool`.
 pub const TOOL_CALL_SECONDS: &str = "wardgate_tool_call_duration_seconds";
 /// Histogram, seconds: one stage of a tool call, by `stage`.
 pub const STAGE_SECONDS: &str = "wardgate_stage_duration_seconds";
@@ -114,6 +130,8 @@ pub const AUDIT_STORE_FAILURES: &str = "wardgate_audit_store_failures_total";
 
 /// Counter: decisions by `effect` and, for denials, `reason`.
 pub const POLICY_DECISIONS: &str = "wardgate_policy_decisions_total";
+/// Histogram, seconds: one decision, by `effect`.
+pub const POLICY_DECISION_SECONDS: &str = "wardgate_policy_decision_duration_seconds";
 /// Counter: changed policy directories by `outcome`, swapped or refused.
 pub const POLICY_RELOADS: &str = "wardgate_policy_reloads_total";
 /// Gauge: 1 while the policy directory holds a set that was refused, else 0.
@@ -131,6 +149,9 @@ pub const STORE_FAILURES: &str = "wardgate_tool_runner_store_failures_total";
 pub const QUARANTINED_TOOLS: &str = "wardgate_quarantined_tools";
 /// Counter: statements stopped before their end, because of a time limit, a full result or a client that left.
 pub const STOPPED_STATEMENTS: &str = "wardgate_stopped_statements_total";
+/// Histogram, seconds: one attempt on a `source`, by `outcome`: ok, failed (it answered that it will not), busy, down or
+/// timeout.
+pub const SOURCE_SECONDS: &str = "wardgate_source_request_duration_seconds";
 /// Gauge: 1 while calls are kept away from a `source` that only fails, else 0.
 pub const BREAKER_OPEN: &str = "wardgate_source_breaker_open";
 /// Counter: times a `source` failed so often in a row that calls are kept away from it.

@@ -1,8 +1,10 @@
 //! W3C trace context in headers, so that one call is one trace across processes.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
-use opentelemetry::global;
 use opentelemetry::propagation::{Extractor, Injector};
+use opentelemetry::trace::{SpanContext, TraceContextExt};
+use opentelemetry::{Context, global};
+use serde::Serialize;
 use tracing::Span;
 use tracing_opentelemetry::OpenTelemetrySpanExt;
 
@@ -14,6 +16,33 @@ pub fn inject(headers: &mut HeaderMap) {
     });
 }
 
+/// The current span's context by its W3C names, for messages that have no headers.
+#[derive(Debug, Default, Serialize)]
+pub struct TraceContext {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    traceparent: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tracestate: Option<String>,
+}
+
+impl TraceContext {
+    /// Of the span this code is in. Empty where calls are not traced.
+    pub fn current() -> Self {
+        let mut headers = HeaderMap::new();
+        inject(&mut headers);
+        let text = |name| Some(headers.get(name)?.to_str().ok()?.to_owned());
+        Self {
+            traceparent: text("traceparent"),
+            tracestate: text("tracestate").filter(|state| !state.is_empty()),
+        }
+    }
+
+    /// Whether there is nothing to say.
+    pub fn is_empty(&self) -> bool {
+        self.traceparent.is_none()
+    }
+}
+
 /// Makes `span` a child of the context found in `headers`, if there is one.
 pub fn adopt(span: &Span, headers: &HeaderMap) {
     if !headers.contains_key("traceparent") {
@@ -23,6 +52,15 @@ pub fn adopt(span: &Span, headers: &HeaderMap) {
         global::get_text_map_propagator(|propagator| propagator.extract(&Reader(headers)));
     // An error means that no traces are collected; the span then has no parent to set.
     let _ = span.set_parent(context);
+}
+
+/// The span this thread is in, where spans have ids.
+pub(crate) fn current() -> Option<SpanContext> {
+    Context::map_current(|context| {
+        let span = context.span();
+        let context = span.span_context();
+        context.is_valid().then(|| context.clone())
+    })
 }
 
 struct Writer<'a>(&'a mut HeaderMap);

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use metrics::counter;
 use serde_json::value::RawValue;
 use wardgate_domain::{CallFacts, CallId, Caller, Digest, Outcome, Receipt, Status, ToolFacts};
 use wardgate_proto::common::v1::ErrorReason;
@@ -23,6 +22,7 @@ use crate::catalogue::{Index, Source};
 use crate::dialogue::Terms;
 use crate::downgrade;
 use crate::mcp::{Meta, Post, Request, Version, inner};
+use crate::measures;
 use crate::reply::{Answer, RpcError, call_meta};
 use crate::story::{self, Asker, End, Given, Ran, Stop, Story, Target, Work};
 use crate::view::View;
@@ -179,8 +179,7 @@ impl Work for Wish {
     }
 
     fn report(&self, outcome: &Outcome) {
-        counter!(names::CONTENT_REQUESTS, "method" => self.method.as_str(), "status" => outcome.status.as_str())
-            .increment(1);
+        measures::ended(outcome);
         tracing::info!(
             status = outcome.status.as_str(),
             reason = outcome.reason,

@@ -17,10 +17,11 @@ mod scan;
 mod version;
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use axum::http::HeaderMap;
 use bytes::Bytes;
-use metrics::counter;
+use metrics::{counter, histogram};
 use serde_json::value::RawValue;
 use wardgate_concurrency::Slot;
 use wardgate_domain::{Caller, Digest, MemoryMethod};
@@ -272,6 +273,25 @@ async fn dispatch(
         }
     };
     counter!(names::MCP_REQUESTS, "method" => method.to_owned()).increment(1);
+    let started = Instant::now();
+    let answer = in_turn(gateway, post, (request, method), version).await;
+    let outcome = if answer.is_ok() {
+        "answered"
+    } else {
+        "refused"
+    };
+    histogram!(names::MCP_SECONDS, "method" => method.to_owned(), "outcome" => outcome)
+        .record(started.elapsed());
+    answer
+}
+
+/// Answers a request of `method`, when it is its turn.
+async fn in_turn(
+    gateway: &Arc<Gateway>,
+    post: &Post,
+    (request, method): (&Request<'_>, &str),
+    version: Version,
+) -> Result<Answer, RpcError> {
     post.access.ask(gateway, &request.method)?;
     let mut slot = if is_work(&request.method) {
         Some(gateway.enter(&post.caller).await?)

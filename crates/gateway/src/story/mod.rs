@@ -33,6 +33,7 @@ use crate::authority::{Authorization, Grant};
 use crate::catalogue::{self, Index};
 use crate::dialogue::{self, Asked, Audience, Dialogue, Questions, Terms, Unanswered};
 use crate::mcp::{Request, Version};
+use crate::measures;
 use crate::reply::{Answer, RpcError, call_meta};
 use crate::scopes::Access;
 use crate::stages::stage;
@@ -512,7 +513,7 @@ impl<W: Work> Story<W> {
     }
 
     fn not_recorded(&self, stop: &Stop) -> Answer {
-        metrics::counter!(names::TOOL_CALLS, "status" => "not_recorded").increment(1);
+        measures::not_recorded(&self.facts);
         let error = stop.error(|| self.work.not_there(self.asker.version));
         let error = error
             .because("not_durable")

@@ -1,6 +1,5 @@
 //! How errands end: on record first, and then for the client.
 
-use metrics::counter;
 use serde_json::value::RawValue;
 use wardgate_domain::{CallFacts, Digest, Event, Outcome, Receipt, Status};
 use wardgate_proto::common::v1::ErrorReason;
@@ -13,6 +12,7 @@ use super::story::Story;
 use crate::call_tool::RATE_LIMITED;
 use crate::dialogue::Out;
 use crate::edit::Inlet;
+use crate::measures;
 use crate::reply::{Answer, RpcError, call_meta};
 
 impl Story {
@@ -118,7 +118,7 @@ impl Story {
     }
 
     async fn record(&self, outcome: Outcome) -> Result<Receipt, RpcError> {
-        counter!(names::TOOL_CALLS, "status" => outcome.status.as_str()).increment(1);
+        measures::ended(&outcome);
         tracing::info!(
             status = outcome.status.as_str(),
             reason = outcome.reason,

@@ -220,7 +220,9 @@ async fn metrics_count_calls_and_hold_nothing_of_them() {
     let metrics = Reply::to(world.http.get(world.url("/metrics"))).await.text;
     for expected in [
         r#"mcp_requests_total{method="tools/call"}"#,
-        r#"wardgate_tool_calls_total{status="ok"}"#,
+        r#"wardgate_tool_calls_total{tool="reads",status="ok"}"#,
+        r#"wardgate_tool_call_duration_seconds_count{tool="reads"}"#,
+        r#"mcp_server_operation_duration_seconds_count{method="tools/call",outcome="answered"}"#,
         r#"stage="authorize""#,
         r#"stage="run""#,
         r#"stage="record""#,
@@ -230,6 +232,19 @@ async fn metrics_count_calls_and_hold_nothing_of_them() {
     for raw in ["canary", "secret", "dr.lee", &*world.token] {
         assert!(!metrics.contains(raw), "{raw}");
     }
+}
+
+#[tokio::test]
+async fn who_asks_for_made_up_tools_finds_none_of_their_names_in_the_metrics() {
+    let world = World::start().await;
+    for number in 0..20 {
+        world.call(&format!("made_up_{number}")).await;
+    }
+    world.call("reads").await;
+    let metrics = Reply::to(world.http.get(world.url("/metrics"))).await.text;
+    assert!(!metrics.contains("made_up"), "{metrics}");
+    let unknown = r#"wardgate_tool_calls_total{tool="unknown",status="unknown_tool"}"#;
+    assert!(metrics.contains(unknown), "{metrics}");
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! A gateway that is asked for more than it can do turns away what is too much, before anything of it began.
 
-use serde_json::{Value, json};
+use serde_json::json;
 use wardgate_domain::Status;
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_proto::toolrunner::v1 as pb;

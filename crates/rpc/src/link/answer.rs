@@ -11,10 +11,10 @@ use http_body_util::{BodyExt, BodyStream, StreamBody};
 use tonic::body::Body;
 use tonic::{Code, ConnectError, Status};
 
+use crate::status::PUSHBACK;
+
 /// Of an answer of one message so much is held until it is whole; a larger one is passed on as it comes.
 const HELD: usize = 1 << 20;
-/// How servers ask not to be asked again so soon (gRPC proposal A6).
-const PUSHBACK: &str = "grpc-retry-pushback-ms";
 
 /// What came of it.
 #[derive(Debug)]

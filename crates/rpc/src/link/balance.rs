@@ -25,9 +25,9 @@ use super::budget::Budget;
 use super::pool::Pool;
 use super::replica::Taken;
 use crate::client::repeat::{self, Answer, Repeat, Repeatable};
-use crate::deadline;
 use crate::readiness::Readiness;
 use crate::status::with_reason;
+use crate::{deadline, in_flight};
 
 /// A call that a server may have seen is sent so often at most.
 const MOST_SENT: u32 = 3;
@@ -222,8 +222,7 @@ impl Call {
 
     /// The answer, which counts as the replica's load until it ended; watches never end, and are none.
     fn counted(&self, response: Response<Body>, taken: Taken) -> Response<Body> {
-        let method = self.head.uri.path().rsplit('/').next().unwrap_or_default();
-        if method.starts_with("Watch") {
+        if in_flight::is_watch(&self.head.uri) {
             return response;
         }
         response.map(|body| {

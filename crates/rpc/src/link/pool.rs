@@ -273,7 +273,8 @@ fn readiness(standings: &[Standing]) -> Option<Readiness> {
     if standings.iter().any(ready) {
         return Some(Readiness::Ready);
     }
-    if standings.contains(&Standing::Reconnecting) {
+    let open = |standing| matches!(standing, &Standing::Lost | &Standing::Unheard);
+    if standings.iter().any(open) {
         return None;
     }
     let why = standings.iter().find_map(|standing| match standing {

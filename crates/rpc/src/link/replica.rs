@@ -39,7 +39,9 @@ enum Connection {
     Away(String),
     /// It ended just now, and the next one is being made.
     Lost,
-    /// It stands; the replica does not say that it is ready, or says that it is not.
+    /// It stands, and the replica has said nothing on it yet.
+    Unheard(Channel),
+    /// It stands, and the replica says that it is not ready, or nothing that is understood.
     Unready(Channel, String),
     /// It stands, and the replica is ready.
     Ready(Channel),
@@ -56,7 +58,9 @@ pub(super) enum Standing {
     /// See [`Connection::Unready`].
     Unready(String),
     /// See [`Connection::Lost`].
-    Reconnecting,
+    Lost,
+    /// See [`Connection::Unheard`].
+    Unheard,
     /// See [`Connection::Away`].
     Away(String),
 }
@@ -64,7 +68,10 @@ pub(super) enum Standing {
 impl Standing {
     /// Whether it could take a call, for want of a better one.
     pub(super) fn is_connected(&self) -> bool {
-        matches!(self, Self::Ready | Self::Ejected | Self::Unready(_))
+        matches!(
+            self,
+            Self::Ready | Self::Ejected | Self::Unheard | Self::Unready(_)
+        )
     }
 }
 
@@ -102,10 +109,7 @@ impl Replica {
                     continue;
                 }
             };
-            self.turn(
-                Connection::Unready(channel.clone(), format!("{name} has not answered yet")),
-                &bell,
-            );
+            self.turn(Connection::Unheard(channel.clone()), &bell);
             let connected = Instant::now();
             let mut heard = false;
             let told = |readiness| {
@@ -140,7 +144,8 @@ impl Replica {
             Connection::Ready(_) => Standing::Ready,
             Connection::Unready(_, why) => Standing::Unready(why.clone()),
             Connection::New => Standing::New,
-            Connection::Lost => Standing::Reconnecting,
+            Connection::Lost => Standing::Lost,
+            Connection::Unheard(_) => Standing::Unheard,
             Connection::Away(why) => Standing::Away(why.clone()),
         }
     }
@@ -151,7 +156,7 @@ impl Replica {
         let state = self.state();
         let usable = match state.connection {
             Connection::Ready(_) => last_resort || !state.ejection.is_ejected(),
-            Connection::Unready(..) => last_resort,
+            Connection::Unheard(_) | Connection::Unready(..) => last_resort,
             Connection::New | Connection::Lost | Connection::Away(_) => false,
         };
         usable.then(|| self.in_flight.load(Ordering::Relaxed))
@@ -166,7 +171,9 @@ impl Replica {
     /// Takes one call on, unless the connection was lost in this moment.
     pub(super) fn take(self: &Arc<Self>, probe: bool, deadline: Option<Instant>) -> Option<Taken> {
         let mut state = self.state();
-        let (Connection::Ready(channel) | Connection::Unready(channel, _)) = &state.connection
+        let (Connection::Ready(channel)
+        | Connection::Unheard(channel)
+        | Connection::Unready(channel, _)) = &state.connection
         else {
             if probe {
                 state.ejection.gave_up();

@@ -3,6 +3,7 @@
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use wardgate_domain::Ambient;
+use wardgate_telemetry::trace_context;
 
 use super::auth::{Auth, AuthSettings, OnBehalf};
 use super::{Egress, EgressError, EgressSettings, Request, Response};
@@ -55,6 +56,7 @@ impl Client {
                 request.headers.insert(name, value.clone());
             }
         }
+        trace_context::inject(&mut request.headers);
         let Some(authorization) = self.auth.authorization(caller, None).await? else {
             return self.egress.send(request).await;
         };

@@ -33,6 +33,7 @@ use tonic::client::Grpc;
 use tonic::metadata::MetadataMap;
 use tonic::{Code, Request, Status, Streaming};
 use wardgate_domain::Ambient;
+use wardgate_telemetry::trace_context;
 
 use crate::catalogue::GrpcSettings;
 use crate::egress::{Auth, EgressError, Guard, OnBehalf};
@@ -138,6 +139,7 @@ impl GrpcServer {
         if let Some(authorization) = authorization {
             headers.insert(AUTHORIZATION, authorization.clone());
         }
+        trace_context::inject(&mut headers);
         let metadata = MetadataMap::from_headers(headers);
         let found = self
             .methods

@@ -8,6 +8,7 @@ use serde::ser::{SerializeMap, Serializer};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
+use wardgate_telemetry::trace_context::TraceContext;
 
 use super::era::{Era, MODERN};
 use super::error::{RpcError, UpstreamError};
@@ -69,6 +70,9 @@ struct Meta<'a> {
     progress_token: Option<u64>,
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     modern: Option<ModernMeta<'a>>,
+    /// Where calls are traced. A program has no headers to find it in.
+    #[serde(flatten)]
+    trace: TraceContext,
 }
 
 /// What every request of 2026-07-28 says of its sender.
@@ -95,7 +99,7 @@ impl Params<'_> {
 
 impl Meta<'_> {
     fn is_empty(&self) -> bool {
-        self.progress_token.is_none() && self.modern.is_none()
+        self.progress_token.is_none() && self.modern.is_none() && self.trace.is_empty()
     }
 }
 
@@ -194,6 +198,7 @@ impl<'a> Request<'a> {
         let meta = Meta {
             progress_token: wants_progress.then_some(id),
             modern,
+            trace: TraceContext::current(),
         };
         encode(Some(id), self.method, &self.members, meta)
     }

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use metrics::counter;
+use metrics::{counter, histogram};
 use tokio::time::{Instant, sleep, timeout_at};
 use wardgate_domain::{Ambient, Caller};
-use wardgate_telemetry::names;
+use wardgate_telemetry::{labels, names};
 
 use super::breaker::{Breaker, BreakerSettings, BreakerState, Open, Trial};
 use super::budget::RetryBudget;
@@ -76,16 +76,39 @@ pub(crate) enum GuardError<E> {
 /// The right to use a source once, until dropped; for work that is more than one attempt can hold.
 pub(crate) struct Turn<'a> {
     _slot: Option<Slot<'a>>,
-    trial: Option<Trial<'a>>,
+    trial: Option<(Trial<'a>, Measured<'a>)>,
+}
+
+/// One use of a source, under way.
+struct Measured<'a> {
+    source: &'a str,
+    started: Instant,
+}
+
+impl Measured<'_> {
+    fn ended(self, outcome: &'static str) {
+        let source = labels::SOURCES.label(self.source);
+        histogram!(names::SOURCE_SECONDS, "source" => source, "outcome" => outcome)
+            .record(self.started.elapsed());
+    }
 }
 
 impl Turn<'_> {
     /// What the use says about the source. Only the first word counts.
     pub(crate) fn shows(&mut self, health: Health) {
-        match (self.trial.take(), health) {
-            (Some(trial), Health::Down) => trial.failed(),
-            (Some(trial), Health::Up) => trial.succeeded(),
-            (Some(_), Health::Busy(_)) | (None, _) => {}
+        let Some((trial, measured)) = self.trial.take() else {
+            return;
+        };
+        match health {
+            Health::Down => {
+                measured.ended("down");
+                trial.failed();
+            }
+            Health::Up => {
+                measured.ended("ok");
+                trial.succeeded();
+            }
+            Health::Busy(_) => measured.ended("busy"),
         }
     }
 }
@@ -163,8 +186,15 @@ impl SourceGuard {
         let trial = self.admit()?;
         Ok(Turn {
             _slot: None,
-            trial: Some(trial),
+            trial: Some((trial, self.measured())),
         })
+    }
+
+    fn measured(&self) -> Measured<'_> {
+        Measured {
+            source: &self.source,
+            started: Instant::now(),
+        }
     }
 
     fn admit<E>(&self) -> Result<Trial<'_>, GuardError<E>> {
@@ -184,22 +214,34 @@ impl SourceGuard {
         let mut trial = self.admit()?;
         let mut made = 0;
         loop {
+            let measured = self.measured();
             let failed = match timeout_at(call.deadline, attempt.make()).await {
                 Ok(Ok(done)) => {
+                    measured.ended("ok");
                     trial.succeeded();
                     return Ok(done);
                 }
                 Ok(Err(failed)) => failed,
                 Err(_elapsed) => {
+                    measured.ended("timeout");
                     trial.failed();
                     return Err(GuardError::TimedOut);
                 }
             };
             made += 1;
             match failed.health {
-                Health::Down => trial.failed(),
-                Health::Busy(_) => drop(trial),
-                Health::Up => trial.succeeded(),
+                Health::Down => {
+                    measured.ended("down");
+                    trial.failed();
+                }
+                Health::Busy(_) => {
+                    measured.ended("busy");
+                    drop(trial);
+                }
+                Health::Up => {
+                    measured.ended("failed");
+                    trial.succeeded();
+                }
             }
             let Some(pause) = self.pause_before_retry(call, made, &failed) else {
                 return Err(GuardError::Failed(failed.error));

@@ -8,7 +8,7 @@ use metrics::counter;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Instant, timeout_at};
 use wardgate_domain::{Caller, Digest};
-use wardgate_telemetry::names;
+use wardgate_telemetry::{labels, names};
 
 use super::rate::{Rate, RateLimiter};
 use crate::digest;
@@ -97,7 +97,8 @@ impl ToolLimits {
     }
 
     fn reached(&self, limit: Limit, label: &'static str, retry_after: Duration) -> LimitReached {
-        counter!(names::LIMITED_CALLS, "tool" => self.tool.clone(), "limit" => label).increment(1);
+        counter!(names::LIMITED_CALLS, "tool" => labels::TOOLS.label(&self.tool), "limit" => label)
+            .increment(1);
         LimitReached { limit, retry_after }
     }
 }

@@ -1,203 +1,40 @@
-//! Links over several replicas, each a real server on loopback with a runtime of its own, so that it dies as a process
-//! does.
+//! Links over several replicas.
 
-use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+mod world;
 
-use futures::stream::BoxStream;
-use tokio::runtime::Runtime;
-use tokio::sync::Notify;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use futures::future::join_all;
 use tokio::time::Instant;
-use tonic::{Code, Status};
+use tonic::{Code, Request, Status};
+use wardgate_proto::audit::v1 as audit;
+use wardgate_proto::audit::v1::audit_service_client::AuditServiceClient;
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_proto::policy::v1 as pb;
 use wardgate_proto::policy::v1::policy_service_client::PolicyServiceClient;
-use wardgate_proto::policy::v1::policy_service_server::{PolicyService, PolicyServiceServer};
 
-use super::*;
-use crate::server::{Bound, ListenConfig};
-
-const NAME: &str = "wardgate.policy.v1.PolicyService";
-
-/// What a replica does with calls, and how many came.
-#[derive(Default)]
-struct Behaviour {
-    calls: AtomicU64,
-    /// Answers with this instead.
-    refusal: Mutex<Option<Status>>,
-    /// Takes so long.
-    pause: Mutex<Duration>,
-    /// Makes the watch tell something.
-    tell: Notify,
-    /// `grpc-timeout` of the last call.
-    timeout: Mutex<Option<String>>,
-}
-
-struct Replying(Arc<Behaviour>);
-
-impl Replying {
-    async fn reply(&self, metadata: &tonic::metadata::MetadataMap) -> Result<(), Status> {
-        self.0.calls.fetch_add(1, Ordering::Relaxed);
-        let timeout = metadata.get("grpc-timeout");
-        *self.0.timeout.lock().unwrap() = timeout.map(|text| text.to_str().unwrap().to_owned());
-        let pause = *self.0.pause.lock().unwrap();
-        tokio::time::sleep(pause).await;
-        match self.0.refusal.lock().unwrap().clone() {
-            Some(refusal) => Err(refusal),
-            None => Ok(()),
-        }
-    }
-}
-
-#[tonic::async_trait]
-impl PolicyService for Replying {
-    async fn authorize(
-        &self,
-        request: tonic::Request<pb::AuthorizeRequest>,
-    ) -> Result<tonic::Response<pb::AuthorizeResponse>, Status> {
-        self.reply(request.metadata()).await?;
-        Ok(tonic::Response::new(pb::AuthorizeResponse::default()))
-    }
-
-    async fn list_visible(
-        &self,
-        _: tonic::Request<pb::ListVisibleRequest>,
-    ) -> Result<tonic::Response<pb::ListVisibleResponse>, Status> {
-        Err(Status::unimplemented("nobody here asks it"))
-    }
-
-    async fn authorize_recall(
-        &self,
-        _: tonic::Request<pb::AuthorizeRecallRequest>,
-    ) -> Result<tonic::Response<pb::AuthorizeRecallResponse>, Status> {
-        Err(Status::unimplemented("nobody here asks it"))
-    }
-
-    type WatchVersionStream = BoxStream<'static, Result<pb::WatchVersionResponse, Status>>;
-
-    async fn watch_version(
-        &self,
-        _: tonic::Request<pb::WatchVersionRequest>,
-    ) -> Result<tonic::Response<Self::WatchVersionStream>, Status> {
-        let behaviour = Arc::clone(&self.0);
-        let told = futures::stream::unfold(behaviour, |behaviour| async {
-            behaviour.tell.notified().await;
-            Some((Ok(pb::WatchVersionResponse::default()), behaviour))
-        });
-        Ok(tonic::Response::new(Box::pin(told)))
-    }
-}
-
-/// A replica that runs until it is killed or dropped.
-struct Running {
-    address: SocketAddr,
-    behaviour: Arc<Behaviour>,
-    readiness: watch::Sender<Readiness>,
-    runtime: Option<Runtime>,
-}
-
-impl Running {
-    fn start() -> Self {
-        Self::start_at(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))
-    }
-
-    fn start_at(listen: SocketAddr) -> Self {
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(1)
-            .enable_all()
-            .build()
-            .unwrap();
-        let (readiness, told) = watch::channel(Readiness::Ready);
-        let behaviour = Arc::new(Behaviour::default());
-        let service = Service {
-            server: PolicyServiceServer::new(Replying(Arc::clone(&behaviour))),
-            readiness: told,
-        };
-        let config = ListenConfig {
-            listen,
-            tls: None,
-            plaintext: true,
-        };
-        let (bound, ready) = std::sync::mpsc::channel();
-        runtime.spawn(async move {
-            let server = Bound::bind(&config).await.unwrap();
-            bound.send(server.address().unwrap()).unwrap();
-            server.serve(service, std::future::pending()).await.unwrap();
-        });
-        Self {
-            address: ready.recv().unwrap(),
-            behaviour,
-            readiness,
-            runtime: Some(runtime),
-        }
-    }
-
-    fn calls(&self) -> u64 {
-        self.behaviour.calls.load(Ordering::Relaxed)
-    }
-
-    fn refuse(&self, refusal: Option<Status>) {
-        *self.behaviour.refusal.lock().unwrap() = refusal;
-    }
-
-    /// Its sockets are closed at once, whatever it does.
-    fn kill(&mut self) {
-        if let Some(runtime) = self.runtime.take() {
-            runtime.shutdown_background();
-        }
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.kill();
-    }
-}
-
-/// What the name of the service stands for, as long as nobody changes it.
-#[derive(Clone, Default)]
-struct Names(Arc<Mutex<Vec<SocketAddr>>>);
-
-impl Names {
-    fn of(replicas: &[Running]) -> Self {
-        let names = Self::default();
-        names.set(replicas);
-        names
-    }
-
-    fn set(&self, replicas: &[Running]) {
-        *self.0.lock().unwrap() = replicas.iter().map(|replica| replica.address).collect();
-    }
-
-    fn link(&self) -> Neighbour {
-        let names = self.clone();
-        let lookup: resolve::Lookup = Arc::new(move || {
-            let addresses = names.0.lock().unwrap().clone();
-            Box::pin(async move {
-                if addresses.is_empty() {
-                    return Err(io::Error::other("no such name"));
-                }
-                Ok(addresses)
-            })
-        });
-        let dial = Dial {
-            origin: "http://policy.example:7001".parse().unwrap(),
-            tls: None,
-        };
-        balanced(Peer::Policy, NAME, lookup, dial)
-    }
-}
+use self::world::{Names, Running};
+use super::{Link, Neighbour};
+use crate::readiness::Readiness;
 
 async fn call(link: &Link) -> Result<(), Status> {
     call_within(link, Duration::from_secs(20)).await
 }
 
 async fn call_within(link: &Link, limit: Duration) -> Result<(), Status> {
-    let mut request = tonic::Request::new(pb::AuthorizeRequest::default());
+    let mut request = Request::new(pb::AuthorizeRequest::default());
     request.set_timeout(limit);
     let mut client = PolicyServiceClient::new(link.clone());
     client.authorize(request).await.map(drop)
+}
+
+/// A call that is made once, whatever happens.
+async fn call_once(link: &Link) -> Result<(), Status> {
+    let mut request = Request::new(audit::AppendRequest::default());
+    request.set_timeout(Duration::from_secs(20));
+    let mut client = AuditServiceClient::new(link.clone());
+    client.append(request).await.map(drop)
 }
 
 /// Waits for what has to come within seconds; the limit is for loaded machines.
@@ -253,7 +90,7 @@ async fn a_slow_replica_gets_fewer_calls() {
             call(&neighbour.link).await.unwrap();
         }
     });
-    futures::future::join_all(callers).await;
+    join_all(callers).await;
     let slow = replicas[0].calls() - before;
     assert!(slow <= 40, "{slow} of 200");
 }
@@ -397,7 +234,7 @@ async fn when_everything_fails_no_more_than_the_budget_is_sent() {
             assert_eq!(told, (Code::Unavailable, "broken".to_owned()));
         }
     });
-    futures::future::join_all(callers).await;
+    join_all(callers).await;
     let offered = 400;
     let sent: u64 = replicas.iter().map(Running::calls).sum();
     let free = 10 * (started.elapsed().as_secs() + 2);
@@ -486,7 +323,7 @@ async fn a_replica_that_never_answers_is_left_alone() {
         "calls end at their deadline until it is ejected",
         async || {
             let calls = (0..8).map(|_| call_within(&neighbour.link, Duration::from_millis(100)));
-            let ended = futures::future::join_all(calls).await;
+            let ended = join_all(calls).await;
             ended.iter().all(Result::is_ok)
         },
     )
@@ -511,4 +348,56 @@ async fn a_stream_stays_with_its_replica_when_that_leaves_the_name() {
     all_in_use(&neighbour.link, &replicas).await;
     first.behaviour.tell.notify_one();
     assert!(versions.message().await.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn a_replica_that_ends_in_order_loses_no_call_not_even_one_that_is_made_once() {
+    let mut replicas: Vec<_> = std::iter::repeat_with(Running::audit).take(3).collect();
+    let mut neighbour = Names::of(&replicas).link();
+    ready(&mut neighbour).await;
+    for replica in &replicas {
+        *replica.behaviour.pause.lock().unwrap() = Duration::from_millis(2);
+    }
+    let done = AtomicBool::new(false);
+    let callers = (0..8).map(async |_| {
+        while !done.load(Ordering::Relaxed) {
+            call_once(&neighbour.link).await.unwrap();
+        }
+    });
+    let restarts = async {
+        for index in 0..3 {
+            let before = replicas[index].calls();
+            until("the load runs", async || {
+                replicas[index].calls() > before + 20
+            })
+            .await;
+            let address = replicas[index].address;
+            replicas[index].end().await;
+            replicas[index] = Running::audit_at(address);
+            until("it is back", async || replicas[index].calls() > 20).await;
+        }
+        done.store(true, Ordering::Relaxed);
+    };
+    tokio::join!(join_all(callers), restarts);
+}
+
+#[tokio::test]
+async fn an_old_connection_is_replaced_without_a_failed_call_or_a_moment_of_unreadiness() {
+    let replica = Running::aging(Duration::from_millis(300), Duration::from_millis(500));
+    let mut neighbour = Names::of(std::slice::from_ref(&replica)).link();
+    ready(&mut neighbour).await;
+    let mut client = AuditServiceClient::new(neighbour.link.clone());
+    let query = client.query(audit::QueryRequest::default()).await;
+    let mut open = query.unwrap().into_inner();
+    neighbour.readiness.mark_unchanged();
+    let calls = async {
+        let started = Instant::now();
+        while started.elapsed() < Duration::from_secs(4) {
+            call_once(&neighbour.link).await.unwrap();
+        }
+    };
+    let ended = tokio::time::timeout(Duration::from_secs(20), open.message());
+    let (ended, ()) = tokio::join!(ended, calls);
+    ended.unwrap().unwrap_err();
+    assert!(!neighbour.readiness.has_changed().unwrap());
 }

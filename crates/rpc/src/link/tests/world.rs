@@ -1,0 +1,275 @@
+//! Replicas: each a real server on loopback with a runtime of its own, so that it dies as a process does.
+
+use std::convert::Infallible;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures::stream::BoxStream;
+use http::{Request, Response};
+use tokio::runtime::Runtime;
+use tokio::sync::{Notify, oneshot, watch};
+use tokio::task::JoinHandle;
+use tonic::Status;
+use tonic::body::Body;
+use tonic::server::NamedService;
+use tower::Service as TowerService;
+use wardgate_proto::audit::v1 as audit;
+use wardgate_proto::audit::v1::audit_service_server::{AuditService, AuditServiceServer};
+use wardgate_proto::policy::v1 as pb;
+use wardgate_proto::policy::v1::policy_service_server::{PolicyService, PolicyServiceServer};
+
+use super::super::{Dial, Neighbour, balanced, resolve};
+use crate::access::Peer;
+use crate::aging::Aging;
+use crate::readiness::{Readiness, Service};
+use crate::server::{Bound, ListenConfig};
+use crate::shutdown::Shutdown;
+
+/// Any port.
+const ANY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+
+/// What a replica does with calls, and how many came.
+#[derive(Default)]
+pub(super) struct Behaviour {
+    calls: AtomicU64,
+    /// Answers with this instead.
+    pub(super) refusal: Mutex<Option<Status>>,
+    /// Takes so long.
+    pub(super) pause: Mutex<Duration>,
+    /// Makes the watch tell something.
+    pub(super) tell: Notify,
+    /// `grpc-timeout` of the last call.
+    pub(super) timeout: Mutex<Option<String>>,
+}
+
+struct Replying(Arc<Behaviour>);
+
+impl Replying {
+    async fn reply(&self, metadata: &tonic::metadata::MetadataMap) -> Result<(), Status> {
+        self.0.calls.fetch_add(1, Ordering::Relaxed);
+        let timeout = metadata.get("grpc-timeout");
+        *self.0.timeout.lock().unwrap() = timeout.map(|text| text.to_str().unwrap().to_owned());
+        let pause = *self.0.pause.lock().unwrap();
+        tokio::time::sleep(pause).await;
+        match self.0.refusal.lock().unwrap().clone() {
+            Some(refusal) => Err(refusal),
+            None => Ok(()),
+        }
+    }
+}
+
+#[tonic::async_trait]
+impl PolicyService for Replying {
+    async fn authorize(
+        &self,
+        request: tonic::Request<pb::AuthorizeRequest>,
+    ) -> Result<tonic::Response<pb::AuthorizeResponse>, Status> {
+        self.reply(request.metadata()).await?;
+        Ok(tonic::Response::new(pb::AuthorizeResponse::default()))
+    }
+
+    async fn list_visible(
+        &self,
+        _: tonic::Request<pb::ListVisibleRequest>,
+    ) -> Result<tonic::Response<pb::ListVisibleResponse>, Status> {
+        Err(Status::unimplemented("nobody here asks it"))
+    }
+
+    async fn authorize_recall(
+        &self,
+        _: tonic::Request<pb::AuthorizeRecallRequest>,
+    ) -> Result<tonic::Response<pb::AuthorizeRecallResponse>, Status> {
+        Err(Status::unimplemented("nobody here asks it"))
+    }
+
+    type WatchVersionStream = BoxStream<'static, Result<pb::WatchVersionResponse, Status>>;
+
+    async fn watch_version(
+        &self,
+        _: tonic::Request<pb::WatchVersionRequest>,
+    ) -> Result<tonic::Response<Self::WatchVersionStream>, Status> {
+        let behaviour = Arc::clone(&self.0);
+        let told = futures::stream::unfold(behaviour, |behaviour| async {
+            behaviour.tell.notified().await;
+            Some((Ok(pb::WatchVersionResponse::default()), behaviour))
+        });
+        Ok(tonic::Response::new(Box::pin(told)))
+    }
+}
+
+#[tonic::async_trait]
+impl AuditService for Replying {
+    async fn append(
+        &self,
+        request: tonic::Request<audit::AppendRequest>,
+    ) -> Result<tonic::Response<audit::AppendResponse>, Status> {
+        self.reply(request.metadata()).await?;
+        Ok(tonic::Response::new(audit::AppendResponse::default()))
+    }
+
+    type QueryStream = BoxStream<'static, Result<audit::QueryResponse, Status>>;
+
+    async fn query(
+        &self,
+        _: tonic::Request<audit::QueryRequest>,
+    ) -> Result<tonic::Response<Self::QueryStream>, Status> {
+        Ok(tonic::Response::new(Box::pin(futures::stream::pending())))
+    }
+}
+
+/// A replica that runs until it is killed or dropped.
+pub(super) struct Running {
+    pub(super) address: SocketAddr,
+    pub(super) behaviour: Arc<Behaviour>,
+    pub(super) readiness: watch::Sender<Readiness>,
+    name: &'static str,
+    end: Option<oneshot::Sender<()>>,
+    serving: JoinHandle<()>,
+    runtime: Option<Runtime>,
+}
+
+impl Running {
+    /// A policy service.
+    pub(super) fn start() -> Self {
+        Self::start_at(ANY)
+    }
+
+    pub(super) fn start_at(listen: SocketAddr) -> Self {
+        Self::serve(listen, None, PolicyServiceServer::new)
+    }
+
+    /// An audit service.
+    pub(super) fn audit() -> Self {
+        Self::audit_at(ANY)
+    }
+
+    pub(super) fn audit_at(listen: SocketAddr) -> Self {
+        Self::serve(listen, None, AuditServiceServer::new)
+    }
+
+    /// An audit service whose connections grow old soon.
+    pub(super) fn aging(age: Duration, grace: Duration) -> Self {
+        Self::serve(ANY, Some(Aging { age, grace }), AuditServiceServer::new)
+    }
+
+    fn serve<S>(
+        listen: SocketAddr,
+        aging: Option<Aging>,
+        server: impl FnOnce(Replying) -> S,
+    ) -> Self
+    where
+        S: TowerService<Request<Body>, Response = Response<Body>, Error = Infallible>
+            + NamedService
+            + Clone
+            + Send
+            + Sync
+            + 'static,
+        S::Future: Send + 'static,
+    {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .unwrap();
+        let (readiness, told) = watch::channel(Readiness::Ready);
+        let behaviour = Arc::new(Behaviour::default());
+        let service = Service {
+            server: server(Replying(Arc::clone(&behaviour))),
+            readiness: told,
+        };
+        let config = ListenConfig {
+            listen,
+            tls: None,
+            plaintext: true,
+        };
+        let (bound, ready) = std::sync::mpsc::channel();
+        let (end, ending) = oneshot::channel::<()>();
+        let serving = runtime.spawn(async move {
+            let mut server = Bound::bind(&config).await.unwrap();
+            server.aging = aging.unwrap_or(server.aging);
+            bound.send(server.address().unwrap()).unwrap();
+            let end = Shutdown::when(async { drop(ending.await) });
+            server.serve(service, end).await.unwrap();
+        });
+        Self {
+            address: ready.recv().unwrap(),
+            behaviour,
+            readiness,
+            name: S::NAME,
+            end: Some(end),
+            serving,
+            runtime: Some(runtime),
+        }
+    }
+
+    pub(super) fn calls(&self) -> u64 {
+        self.behaviour.calls.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn refuse(&self, refusal: Option<Status>) {
+        *self.behaviour.refusal.lock().unwrap() = refusal;
+    }
+
+    /// It finishes what it has begun and is gone.
+    pub(super) async fn end(&mut self) {
+        drop(self.end.take());
+        (&mut self.serving).await.unwrap();
+        self.kill();
+    }
+
+    /// Its sockets are closed at once, whatever it does.
+    pub(super) fn kill(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// What the name of the service stands for, as long as nobody changes it.
+#[derive(Clone)]
+pub(super) struct Names {
+    addresses: Arc<Mutex<Vec<SocketAddr>>>,
+    service: &'static str,
+}
+
+impl Names {
+    pub(super) fn of(replicas: &[Running]) -> Self {
+        let names = Self {
+            addresses: Arc::default(),
+            service: replicas[0].name,
+        };
+        names.set(replicas);
+        names
+    }
+
+    pub(super) fn set(&self, replicas: &[Running]) {
+        *self.addresses.lock().unwrap() = replicas.iter().map(|replica| replica.address).collect();
+    }
+
+    pub(super) fn link(&self) -> Neighbour {
+        let names = self.clone();
+        let lookup: resolve::Lookup = Arc::new(move || {
+            let addresses = names.addresses.lock().unwrap().clone();
+            Box::pin(async move {
+                if addresses.is_empty() {
+                    return Err(io::Error::other("no such name"));
+                }
+                Ok(addresses)
+            })
+        });
+        let dial = Dial {
+            origin: "http://policy.example:7001".parse().unwrap(),
+            tls: None,
+        };
+        balanced(Peer::Policy, self.service, lookup, dial)
+    }
+}

@@ -1,0 +1,225 @@
+//! Rate, errors and duration of every method, by the names of OpenTelemetry's conventions for gRPC.
+//!
+//! A call lasts until its last message is sent, and its code stands behind that, so this looks at the body as it
+//! passes. Streams that last as long as their client are not measured: they say nothing of the server.
+
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Instant;
+
+use http::{HeaderMap, Request, Response};
+use http_body::{Body as HttpBody, Frame, SizeHint};
+use tonic::Code;
+use tonic::body::Body;
+use tracing::Span;
+use wardgate_telemetry::names;
+
+use crate::in_flight::{self, Endless};
+
+/// One call, measured when dropped.
+#[derive(Debug)]
+pub(crate) struct Measured(Option<Call>);
+
+#[derive(Debug)]
+struct Call {
+    method: &'static str,
+    started: Instant,
+    /// An exemplar leads to it.
+    span: Span,
+    /// Until there is one, its end is that the caller left.
+    code: Code,
+}
+
+impl Measured {
+    /// `method` is the name of what `request` calls in the access table, so that nobody makes names up.
+    pub(crate) fn begin<B>(request: &Request<B>, method: &'static str, span: &Span) -> Self {
+        Self((!in_flight::is_watch(request.uri())).then(|| Call {
+            method: method.trim_start_matches('/'),
+            started: Instant::now(),
+            span: span.clone(),
+            code: Code::Cancelled,
+        }))
+    }
+
+    /// Goes on measuring until the response is sent or given up.
+    pub(crate) fn until_sent(mut self, response: Response<Body>) -> Response<Body> {
+        if response.extensions().get::<Endless>().is_some() {
+            self.0 = None;
+        }
+        self.read(response.headers());
+        if self.0.is_none() || response.body().is_end_stream() {
+            return response;
+        }
+        response.map(|body| {
+            Body::new(Followed {
+                body,
+                measured: self,
+            })
+        })
+    }
+
+    /// Takes the code from headers that have it.
+    fn read(&mut self, headers: &HeaderMap) {
+        if let (Some(call), Some(code)) = (&mut self.0, headers.get("grpc-status")) {
+            call.code = Code::from_bytes(code.as_bytes());
+        }
+    }
+}
+
+impl Drop for Measured {
+    fn drop(&mut self) {
+        if let Some(call) = &self.0 {
+            call.span.in_scope(|| {
+                let labels = [
+                    (names::RPC_METHOD, call.method),
+                    (names::RPC_CODE, name(call.code)),
+                ];
+                metrics::histogram!(names::RPC_SERVER_SECONDS, &labels)
+                    .record(call.started.elapsed());
+            });
+        }
+    }
+}
+
+struct Followed {
+    body: Body,
+    measured: Measured,
+}
+
+impl HttpBody for Followed {
+    type Data = bytes::Bytes;
+    type Error = tonic::Status;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
+        let Self { body, measured } = self.get_mut();
+        // A stream does its work while it is read: that belongs to the call as well.
+        let frame = match &measured.0 {
+            Some(call) => call.span.in_scope(|| Pin::new(body).poll_frame(context)),
+            None => Pin::new(body).poll_frame(context),
+        };
+        let frame = ready!(frame);
+        if let Some(Ok(frame)) = &frame
+            && let Some(trailers) = frame.trailers_ref()
+        {
+            measured.read(trailers);
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// The name of a code in gRPC's specification.
+fn name(code: Code) -> &'static str {
+    match code {
+        Code::Ok => "OK",
+        Code::Cancelled => "CANCELLED",
+        Code::Unknown => "UNKNOWN",
+        Code::InvalidArgument => "INVALID_ARGUMENT",
+        Code::DeadlineExceeded => "DEADLINE_EXCEEDED",
+        Code::NotFound => "NOT_FOUND",
+        Code::AlreadyExists => "ALREADY_EXISTS",
+        Code::PermissionDenied => "PERMISSION_DENIED",
+        Code::ResourceExhausted => "RESOURCE_EXHAUSTED",
+        Code::FailedPrecondition => "FAILED_PRECONDITION",
+        Code::Aborted => "ABORTED",
+        Code::OutOfRange => "OUT_OF_RANGE",
+        Code::Unimplemented => "UNIMPLEMENTED",
+        Code::Internal => "INTERNAL",
+        Code::Unavailable => "UNAVAILABLE",
+        Code::DataLoss => "DATA_LOSS",
+        Code::Unauthenticated => "UNAUTHENTICATED",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::StreamExt;
+    use http::{HeaderValue, StatusCode};
+    use http_body_util::{BodyExt, StreamBody};
+    use metrics_exporter_prometheus::PrometheusBuilder;
+
+    use super::*;
+
+    const METHOD: &str = "/wardgate.policy.v1.PolicyService/Authorize";
+
+    /// A message, and then a code.
+    fn answer(code: &'static str) -> Response<Body> {
+        let mut trailers = HeaderMap::new();
+        trailers.insert("grpc-status", HeaderValue::from_static(code));
+        let frames = [
+            Frame::data(bytes::Bytes::from_static(b"message")),
+            Frame::trailers(trailers),
+        ];
+        let frames = futures::stream::iter(frames).map(Ok::<_, tonic::Status>);
+        Response::new(Body::new(StreamBody::new(frames)))
+    }
+
+    fn begin(method: &'static str) -> Measured {
+        let request = Request::builder().uri(method).body(()).unwrap();
+        Measured::begin(&request, method, &Span::none())
+    }
+
+    /// The counts by code after `calls`.
+    fn counted(calls: impl AsyncFnOnce()) -> Vec<String> {
+        let recorder = PrometheusBuilder::new().build_recorder();
+        let handle = recorder.handle();
+        let runtime = tokio::runtime::Builder::new_current_thread().build();
+        metrics::with_local_recorder(&recorder, || runtime.unwrap().block_on(calls()));
+        let text = handle.render();
+        let counts = text.lines().filter_map(|line| {
+            let rest = line.strip_prefix("rpc_server_call_duration_seconds_count")?;
+            Some(rest.to_owned())
+        });
+        let mut counts: Vec<_> = counts.collect();
+        counts.sort();
+        counts
+    }
+
+    #[test]
+    fn a_call_counts_under_the_code_that_ends_it() {
+        let counts = counted(async || {
+            for code in ["0", "0", "5"] {
+                let response = begin(METHOD).until_sent(answer(code));
+                response.into_body().collect().await.unwrap();
+            }
+            let refused = tonic::Status::unavailable("later").into_http();
+            assert_eq!(begin(METHOD).until_sent(refused).status(), StatusCode::OK);
+            // Nobody waits for the rest, or for anything.
+            drop(begin(METHOD).until_sent(answer("0")));
+            drop(begin(METHOD));
+        });
+        let line = |code: &str, count: u32| {
+            let method = METHOD.trim_start_matches('/');
+            format!("{{rpc_method=\"{method}\",rpc_response_status_code=\"{code}\"}} {count}")
+        };
+        let expected = [
+            line("CANCELLED", 2),
+            line("NOT_FOUND", 1),
+            line("OK", 2),
+            line("UNAVAILABLE", 1),
+        ];
+        assert_eq!(counts, expected);
+    }
+
+    #[test]
+    fn what_lasts_as_long_as_its_client_is_not_measured() {
+        let counts = counted(async || {
+            let watch = "/wardgate.policy.v1.PolicyService/WatchVersion";
+            drop(begin(watch).until_sent(answer("0")));
+            let mut endless = answer("0");
+            endless.extensions_mut().insert(Endless);
+            drop(begin(METHOD).until_sent(endless));
+        });
+        assert_eq!(counts, [String::new(); 0]);
+    }
+}

@@ -1,0 +1,88 @@
+//! Lines of the log: whose they are, and which trace they belong to.
+
+use std::fmt;
+use std::io::IsTerminal;
+
+use tracing::{Event, Level, Metadata, Subscriber};
+use tracing_subscriber::filter::{FilterExt, LevelFilter, ParseError, filter_fn};
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
+use tracing_subscriber::layer::Filter;
+use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::{EnvFilter, Layer};
+
+use crate::{Config, LogFormat, names, trace_context};
+
+/// The layer that writes them to standard error.
+pub(crate) fn layer<S>(config: &Config) -> Result<impl Layer<S> + use<S>, ParseError>
+where
+    S: Subscriber + for<'a> LookupSpan<'a> + Send + Sync,
+{
+    let lines = tracing_subscriber::fmt::layer()
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal());
+    let lines = match config.log_format {
+        LogFormat::Text => lines.boxed(),
+        LogFormat::Json => lines.json().map_event_format(WithTrace).boxed(),
+    };
+    Ok(lines.with_filter(filter(&config.log)?))
+}
+
+/// What `directives` let through. Of libraries that is never more than `info`: below it some write whole messages.
+fn filter<S>(directives: &str) -> Result<impl Filter<S> + use<S>, ParseError> {
+    let allowed = filter_fn(|metadata| is_ours(metadata) || *metadata.level() <= Level::INFO);
+    Ok(EnvFilter::try_new(directives)?.and(allowed))
+}
+
+/// What belongs into a trace: our own spans, and the events among them that are no details.
+pub(crate) fn traced<S>() -> impl Filter<S> {
+    filter_fn(|metadata| {
+        let most = if metadata.is_span() {
+            Level::DEBUG
+        } else {
+            Level::INFO
+        };
+        is_ours(metadata) && *metadata.level() <= most
+    })
+    .with_max_level_hint(LevelFilter::DEBUG)
+}
+
+fn is_ours(metadata: &Metadata<'_>) -> bool {
+    metadata.target().starts_with("wardgate")
+}
+
+/// A JSON line with the ids of the span it was written in.
+struct WithTrace<F>(F);
+
+impl<S, N, F> FormatEvent<S, N> for WithTrace<F>
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+    F: FormatEvent<S, N>,
+{
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        let Some(span) = trace_context::current() else {
+            return self.0.format_event(context, writer, event);
+        };
+        let mut line = String::new();
+        self.0
+            .format_event(context, Writer::new(&mut line), event)?;
+        let open = line.trim_end().strip_suffix('}').ok_or(fmt::Error)?;
+        writeln!(
+            writer,
+            "{open},\"{}\":\"{}\",\"{}\":\"{}\"}}",
+            names::TRACE_ID,
+            span.trace_id(),
+            names::SPAN_ID,
+            span.span_id(),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,92 @@
+use std::io::Write;
+use std::sync::{Arc, Mutex};
+
+use opentelemetry::trace::TracerProvider as _;
+use serde_json::Value;
+use tracing_subscriber::Registry;
+use tracing_subscriber::layer::SubscriberExt;
+
+use super::*;
+
+/// What was written.
+#[derive(Clone, Default)]
+struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Lines {
+    fn read(&self) -> String {
+        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+    }
+
+    fn writer(&self) -> impl Fn() -> Self + use<> {
+        let lines = self.clone();
+        move || lines.clone()
+    }
+}
+
+#[test]
+fn every_json_line_in_a_span_bears_the_ids_of_its_trace_and_others_bear_none() {
+    let lines = Lines::default();
+    let provider = crate::ids_alone();
+    let subscriber = Registry::default()
+        .with(
+            tracing_subscriber::fmt::layer()
+                .with_writer(lines.writer())
+                .json()
+                .map_event_format(WithTrace),
+        )
+        .with(
+            tracing_opentelemetry::layer()
+                .with_tracer(provider.tracer("test"))
+                .with_filter(traced()),
+        );
+    tracing::subscriber::with_default(subscriber, || {
+        tracing::info!("before");
+        tracing::debug_span!("outer").in_scope(|| {
+            tracing::info!(answer = "}\"\n", "outside");
+            tracing::info_span!("inner").in_scope(|| tracing::warn!("inside"));
+        });
+    });
+    let read: Vec<Value> = lines
+        .read()
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let [before, outside, inside] = read.as_slice() else {
+        panic!("{read:?}");
+    };
+    assert_eq!(before.get("trace_id"), None);
+    assert_eq!(outside["fields"]["answer"], "}\"\n");
+    assert_eq!(outside["trace_id"], inside["trace_id"]);
+    assert_eq!(outside["trace_id"].as_str().unwrap().len(), 32);
+    assert_ne!(outside["span_id"], inside["span_id"]);
+    assert_eq!(inside["span_id"].as_str().unwrap().len(), 16);
+}
+
+#[test]
+fn libraries_never_log_below_info_whatever_was_asked_for() {
+    let lines = Lines::default();
+    let subscriber = Registry::default().with(
+        tracing_subscriber::fmt::layer()
+            .with_writer(lines.writer())
+            .with_filter(filter("trace,h2=trace").unwrap()),
+    );
+    tracing::subscriber::with_default(subscriber, || {
+        tracing::debug!(target: "h2::codec", "a whole message");
+        tracing::info!(target: "h2::codec", "a library's word");
+        tracing::trace!(target: "wardgate_gateway::http", "our own detail");
+    });
+    let read = lines.read();
+    assert!(!read.contains("a whole message"), "{read}");
+    assert!(read.contains("a library's word"), "{read}");
+    assert!(read.contains("our own detail"), "{read}");
+}

@@ -1,0 +1,68 @@
+//! The metrics there are, as `names.rs` describes them: each constant's comment begins with its kind.
+
+/// One metric.
+pub(crate) struct Metric {
+    /// As Prometheus has it.
+    pub(crate) name: String,
+    pub(crate) kind: Kind,
+    /// What it measures.
+    pub(crate) about: String,
+    /// Heading it stands under.
+    pub(crate) section: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Counter,
+    Gauge { seconds: bool },
+    Histogram { seconds: bool },
+}
+
+impl Metric {
+    /// What Prometheus stores of it.
+    pub(crate) fn series(&self) -> Vec<String> {
+        match self.kind {
+            Kind::Counter | Kind::Gauge { .. } => vec![self.name.clone()],
+            Kind::Histogram { .. } => ["bucket", "sum", "count"]
+                .map(|part| format!("{}_{part}", self.name))
+                .to_vec(),
+        }
+    }
+}
+
+const NAMES: &str = include_str!("../../src/names.rs");
+
+/// All of them, in the order of `names.rs`.
+pub(crate) fn all() -> Vec<Metric> {
+    let mut metrics = Vec::new();
+    let (mut section, mut comment) = (String::new(), String::new());
+    // Over two lines where it is long.
+    for line in NAMES.replace(" =\n    \"", " = \"").lines() {
+        if let Some(heading) = line.strip_prefix("// === ") {
+            heading.trim_end_matches(" ===").clone_into(&mut section);
+        } else if let Some(text) = line.strip_prefix("/// ") {
+            comment.push_str(text);
+            comment.push(' ');
+        } else {
+            let about = std::mem::take(&mut comment);
+            let kinds = [
+                ("Counter: ", Kind::Counter),
+                ("Gauge, seconds: ", Kind::Gauge { seconds: true }),
+                ("Gauge: ", Kind::Gauge { seconds: false }),
+                ("Histogram, seconds: ", Kind::Histogram { seconds: true }),
+                ("Histogram: ", Kind::Histogram { seconds: false }),
+            ];
+            let mut kinds = kinds.into_iter();
+            let of_kind = kinds.find_map(|(word, kind)| Some((about.strip_prefix(word)?, kind)));
+            if let (Some((about, kind)), Some((_, value))) = (of_kind, line.split_once(" = \"")) {
+                metrics.push(Metric {
+                    name: value.trim_end_matches("\";").replace('.', "_"),
+                    kind,
+                    about: about.trim_end().to_owned(),
+                    section: section.clone(),
+                });
+            }
+        }
+    }
+    metrics
+}
