@@ -3,7 +3,7 @@
 //! ```text
 //!   how long a call took ÷ how long its kind takes in calm = how strained the service is
 //!
-//!   strained, and at least half full      ─▶ limit × tolerance ÷ strain, at most 30 % down a window
+//!   strained, and at least half full      ─▶ limit × tolerance ÷ strain, at most by half a window
 //!   not strained, and at least half full  ─▶ limit + √limit ÷ 2
 //!   not even half full                    ─▶ back towards where it began
 //! ```
@@ -30,7 +30,7 @@ const SAMPLES: u32 = 8;
 /// A window with fewer calls ends all the same.
 const LONGEST_WINDOW: Duration = Duration::from_secs(1);
 /// A window takes no more than this from the limit.
-const STEEPEST: f64 = 0.7;
+const STEEPEST: f64 = 0.5;
 /// So long there may be no calm before it is made.
 const CALM_EVERY: Duration = Duration::from_secs(15);
 /// The same where the last time showed that what was held to be normal was not.
@@ -229,7 +229,8 @@ impl Limit {
         } = self.config;
         let initial = initial as f64;
         let next = if peak < self.half() {
-            let step = self.current.sqrt();
+            // Slowly: overload that comes and goes should not begin anew each time.
+            let step = self.current.sqrt() / 8.0;
             if self.current < initial {
                 (self.current + step).min(initial)
             } else {
