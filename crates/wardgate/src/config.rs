@@ -20,7 +20,7 @@ use wardgate_rpc::link::TlsFiles;
 use wardgate_rpc::server::ListenConfig;
 
 /// Sections a file can have.
-const SECTIONS: [&str; 9] = [
+pub(crate) const SECTIONS: [&str; 9] = [
     "telemetry",
     "local_issuer",
     "gateway",
