@@ -33,6 +33,7 @@ mod journeys {
     mod connect;
     mod cost;
     mod direct_methods;
+    mod doctor;
     mod drain;
     mod examples;
     mod guides;

@@ -40,7 +40,7 @@ class Process:
 
     def __init__(self, log, words, setup=None, **env):
         with open(log, "ab") as errors:
-            env = {**os.environ, **env}
+            env = {**{name: value for name, value in os.environ.items() if name != "HOSPITAL_DB_URL"}, **env}
             self.child = subprocess.Popen(words, env=env, stdout=subprocess.PIPE, stderr=errors, text=True, preexec_fn=setup)
         if not any(line.startswith("ready") for line in iter(self.child.stdout.readline, "")):
             raise SystemExit(f"{words[1]} did not become ready; see {log}")
@@ -104,7 +104,8 @@ class System:
         return subprocess.run([self.wardgate, *words], check=True, stdout=subprocess.PIPE, text=True).stdout
 
     def service(self, *words, setup=None):
-        env = {"HOSPITAL_DB_URL": f"sqlite:{self.data}/hospital.sqlite"}
+        # What makes that database must not be told of it.
+        env = {} if words[0] == "up" else {"HOSPITAL_DB_URL": f"sqlite:{self.data}/hospital.sqlite"}
         return Process(self.data / f"{words[0]}.log", [self.wardgate, *words], setup, **env)
 
     def configure(self, scaled, listen="127.0.0.1"):
@@ -204,7 +205,7 @@ def measured(process, load):
 
 def each(arguments, system, running):
     """One row for each method, and one for each service's part of a call on /mcp."""
-    urls = [f"https://127.0.0.1:{system.ports[name]}" for name in ("policy", "tool-runner")]
+    urls = [f"https://127.0.0.1:{system.ports[name]}" for name in ("policy", "tool-runner", "memory")]
     made = [arguments.load_data, *urls, system.data / "certs", SUBJECT, ROLE, TOOL, ARGUMENTS, system.data]
     subprocess.run(made, check=True)
     rows = {}

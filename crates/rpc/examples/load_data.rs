@@ -1,7 +1,7 @@
-//! Makes the requests that ghz sends to each service (`deploy/load`): what the gateway would send for one tool.
+//! Makes the requests that ghz sends to each service (`deploy/load`), as the gateway would for one tool.
 //!
 //! ```text
-//!  tool-runner ListTools ─▶ facts of the tool ─▶ policy Authorize ─▶ permit ─▶ requests as JSON, one file a method
+//!  tool-runner ListTools ─▶ facts ─▶ policy Authorize ─▶ permit ─▶ one call, to see that it works ─▶ requests as JSON
 //! ```
 //!
 //! Permits are the policy's own, so the files serve as long as `policy.permit_ttl` says.
@@ -16,6 +16,7 @@ use wardgate_domain::{Ambient, CallId, Digest};
 use wardgate_proto::audit::v1 as audit;
 use wardgate_proto::common::v1::Caller;
 use wardgate_proto::memory::v1 as memory;
+use wardgate_proto::memory::v1::memory_service_client::MemoryServiceClient;
 use wardgate_proto::policy::v1 as policy;
 use wardgate_proto::policy::v1::policy_service_client::PolicyServiceClient;
 use wardgate_proto::toolrunner::v1 as runner;
@@ -26,9 +27,9 @@ use wardgate_rpc::{Link, Peer};
 type Failure = Box<dyn Error + Send + Sync>;
 
 const USAGE: &str =
-    "load_data POLICY_URL TOOL_RUNNER_URL CERTIFICATES SUBJECT ROLE TOOL ARGUMENTS OUT";
+    "load_data POLICY_URL TOOL_RUNNER_URL MEMORY_URL CERTIFICATES SUBJECT ROLE TOOL ARGUMENTS OUT";
 
-/// Callers whose rights the policy is asked for in turn: more than it would see anew if it were one.
+/// Callers whose rights the policy is asked for in turn: what it remembers of one must not answer for all.
 const CALLERS: usize = 1_000;
 /// Conversations that are written to and read in turn.
 const CONVERSATIONS: usize = 100;
@@ -41,6 +42,7 @@ async fn main() -> Result<(), Failure> {
     let [
         policy,
         runner,
+        memory,
         certificates,
         subject,
         role,
@@ -57,25 +59,51 @@ async fn main() -> Result<(), Failure> {
         cert: certificates.join("gateway.pem"),
         key: certificates.join("gateway.key"),
     };
-    let policy = connect(
-        policy,
-        Peer::Policy,
-        "wardgate.policy.v1.PolicyService",
-        &tls,
-    )?;
+    let link = |url: &str, peer, name| link::connect(url, peer, name, Some(&tls)).map(|it| it.link);
+    let name = "wardgate.policy.v1.PolicyService";
+    let policy = PolicyServiceClient::new(link(policy, Peer::Policy, name)?);
     let name = "wardgate.toolrunner.v1.ToolRunnerService";
-    let runner = connect(runner, Peer::ToolRunner, name, &tls)?;
-    let requests = requests(policy, runner, caller(subject, role), tool, arguments).await?;
+    let runner = ToolRunnerServiceClient::new(link(runner, Peer::ToolRunner, name)?);
+    let name = "wardgate.memory.v1.MemoryService";
+    let memory = MemoryServiceClient::new(link(memory, Peer::Memory, name)?);
+
+    let caller = caller(subject, role);
+    let question = question(runner.clone(), &caller, tool, arguments).await?;
+    let decision = decision(policy, &question).await?;
+    let call = call(&question, &decision);
+    prove(runner, call.clone()).await?;
+    let (additions, contexts) = conversations(memory, &caller).await?;
+
+    let json = Json(DescriptorPool::decode(wardgate_proto::DESCRIPTORS)?);
+    let questions = questions(&question);
+    let append = append(&question, decision);
     let out = PathBuf::from(out);
     fs::create_dir_all(&out)?;
-    for (file, lines) in requests {
-        fs::write(out.join(file), format!("[{}]", lines.join(",\n")))?;
+    for (file, requests) in [
+        (
+            "authorize",
+            json.all("wardgate.policy.v1.AuthorizeRequest", questions)?,
+        ),
+        (
+            "call_tool",
+            json.all("wardgate.toolrunner.v1.CallToolRequest", [call])?,
+        ),
+        (
+            "append",
+            json.all("wardgate.audit.v1.AppendRequest", [append])?,
+        ),
+        (
+            "add_messages",
+            json.all("wardgate.memory.v1.AddMessagesRequest", additions)?,
+        ),
+        (
+            "get_context",
+            json.all("wardgate.memory.v1.GetContextRequest", contexts)?,
+        ),
+    ] {
+        fs::write(out.join(file).with_extension("json"), requests)?;
     }
     Ok(())
-}
-
-fn connect(url: &str, peer: Peer, name: &'static str, tls: &TlsFiles) -> Result<Link, Failure> {
-    Ok(link::connect(url, peer, name, Some(tls))?.link)
 }
 
 /// As the gateway makes it of a token that is good for an hour.
@@ -91,66 +119,82 @@ fn caller(subject: &str, role: &str) -> Caller {
     }
 }
 
-async fn requests(
-    policy: Link,
-    runner: Link,
-    caller: Caller,
+async fn question(
+    mut runner: ToolRunnerServiceClient<Link>,
+    caller: &Caller,
     tool: &str,
     arguments: &str,
-) -> Result<[(&'static str, Vec<String>); 5], Failure> {
-    let mut runner = ToolRunnerServiceClient::new(runner);
+) -> Result<policy::AuthorizeRequest, Failure> {
     let listed = runner.list_tools(runner::ListToolsRequest {}).await?;
-    let tools = listed.into_inner().tools.into_iter();
-    let facts = tools.filter_map(|tool| tool.facts);
-    let facts = facts.filter(|facts| facts.name == tool).next();
-    let facts = facts.ok_or_else(|| format!("no tool is called {tool}"))?;
-    let question = policy::AuthorizeRequest {
+    let mut facts = listed
+        .into_inner()
+        .tools
+        .into_iter()
+        .filter_map(|tool| tool.facts);
+    let facts = facts.find(|facts| facts.name == tool);
+    Ok(policy::AuthorizeRequest {
         caller: Some(caller.clone()),
-        tool: Some(facts.clone()),
+        tool: Some(facts.ok_or_else(|| format!("no tool is called {tool}"))?),
         arguments_json: arguments.to_owned().into(),
         client_ip: "192.0.2.1".to_owned(),
-    };
-    let answer = PolicyServiceClient::new(policy)
-        .authorize(question.clone())
-        .await?;
-    let decision = answer.into_inner().decision.unwrap_or_default();
-    let permit = decision
-        .permit
-        .ok_or_else(|| format!("the policy does not permit {tool} to {}", caller.subject))?;
+    })
+}
 
-    let questions = (0..CALLERS).map(|at| {
-        let subject = format!("{}-{at}", caller.subject);
-        let caller = Some(Caller {
-            subject,
-            ..caller.clone()
-        });
-        policy::AuthorizeRequest {
-            caller,
-            ..question.clone()
+/// The same of many callers.
+fn questions(question: &policy::AuthorizeRequest) -> Vec<policy::AuthorizeRequest> {
+    let of = |at| {
+        let mut question = question.clone();
+        if let Some(caller) = &mut question.caller {
+            caller.subject = format!("{}-{at}", caller.subject);
         }
-    });
-    let call = runner::CallToolRequest {
-        call_id: NEW_ID.to_owned(),
-        caller: Some(caller.clone()),
-        tool: tool.to_owned(),
-        arguments_json: arguments.to_owned().into(),
-        permit: Some(permit),
-        ..runner::CallToolRequest::default()
+        question
     };
-    prove(&mut runner, call.clone()).await?;
+    (0..CALLERS).map(of).collect()
+}
+
+async fn decision(
+    mut policy: PolicyServiceClient<Link>,
+    question: &policy::AuthorizeRequest,
+) -> Result<policy::Decision, Failure> {
+    let answer = policy.authorize(question.clone()).await?.into_inner();
+    let decision = answer.decision.unwrap_or_default();
+    match decision.permit {
+        Some(_) => Ok(decision),
+        None => Err("the policy does not permit this call".into()),
+    }
+}
+
+fn call(
+    question: &policy::AuthorizeRequest,
+    decision: &policy::Decision,
+) -> runner::CallToolRequest {
+    runner::CallToolRequest {
+        call_id: NEW_ID.to_owned(),
+        caller: question.caller.clone(),
+        tool: question.tool.clone().unwrap_or_default().name,
+        arguments_json: question.arguments_json.clone(),
+        permit: decision.permit.clone(),
+        ..runner::CallToolRequest::default()
+    }
+}
+
+/// The outcome of such a call.
+fn append(question: &policy::AuthorizeRequest, decision: policy::Decision) -> audit::AppendRequest {
+    let caller = question.caller.clone().unwrap_or_default();
+    let tool = question.tool.clone().unwrap_or_default();
     let outcome = audit::Outcome {
         call: Some(audit::CallFacts {
             call_id: NEW_ID.to_owned(),
-            issuer: caller.issuer.clone(),
-            subject: caller.subject.clone(),
-            roles: caller.roles.clone(),
-            token_id: caller.token_id.clone(),
+            issuer: caller.issuer,
+            subject: caller.subject,
+            roles: caller.roles,
+            token_id: caller.token_id,
             client_ip: question.client_ip.clone(),
             protocol: "2026-07-28".to_owned(),
-            requested_tool: tool.to_owned(),
-            tool: tool.to_owned(),
-            definition_digest: facts.definition_digest,
-            arguments_digest: Digest::of(arguments.as_bytes()).to_wire(),
+            requested_tool: tool.name.clone(),
+            tool: tool.name,
+            definition_digest: tool.definition_digest,
+            arguments_digest: Digest::of(&question.arguments_json).to_wire(),
             decision_id: decision.decision_id,
             policy_hash: decision.policy_hash,
             policies: decision.policies,
@@ -158,58 +202,61 @@ async fn requests(
         }),
         status: audit::Status::Ok.into(),
         rows: 2,
-        duration: Some(prost_types::Duration::default()),
         result_digest: Digest::of(b"result").to_wire(),
+        duration: Some(prost_types::Duration::default()),
         ..audit::Outcome::default()
     };
-    let append = audit::AppendRequest {
+    audit::AppendRequest {
         record: Some(audit::Record {
             time: Some(Ambient::system().now().into()),
             event: Some(audit::record::Event::Outcome(outcome)),
         }),
         retry: false,
-    };
-    let conversations = || (0..CONVERSATIONS).map(|at| format!("load-{at}"));
-    let additions = conversations().map(|conversation_id| memory::AddMessagesRequest {
-        caller: Some(caller.clone()),
-        conversation_id,
-        messages: vec![memory::Message {
-            role: memory::Role::User.into(),
-            source: memory::Source::Person.into(),
-            content: "How are the patients of today's round?".to_owned(),
-            ..memory::Message::default()
-        }],
-        ..memory::AddMessagesRequest::default()
-    });
-    let contexts = conversations().map(|conversation_id| memory::GetContextRequest {
-        caller: Some(caller.clone()),
-        conversation_id,
-        ..memory::GetContextRequest::default()
-    });
-    let json = Json(DescriptorPool::decode(wardgate_proto::DESCRIPTORS)?);
-    let question = "wardgate.policy.v1.AuthorizeRequest";
-    let call_name = "wardgate.toolrunner.v1.CallToolRequest";
-    Ok([
-        ("authorize.json", json.all(question, questions)?),
-        ("call_tool.json", json.all(call_name, [call])?),
-        (
-            "append.json",
-            json.all("wardgate.audit.v1.AppendRequest", [append])?,
-        ),
-        (
-            "add_messages.json",
-            json.all("wardgate.memory.v1.AddMessagesRequest", additions)?,
-        ),
-        (
-            "get_context.json",
-            json.all("wardgate.memory.v1.GetContextRequest", contexts)?,
-        ),
-    ])
+    }
+}
+
+/// Begins conversations; gives what is said in each, and what asks for it.
+async fn conversations(
+    mut memory: MemoryServiceClient<Link>,
+    caller: &Caller,
+) -> Result<
+    (
+        Vec<memory::AddMessagesRequest>,
+        Vec<memory::GetContextRequest>,
+    ),
+    Failure,
+> {
+    let (mut additions, mut contexts) = (Vec::new(), Vec::new());
+    for at in 0..CONVERSATIONS {
+        let (caller, conversation_id) = (Some(caller.clone()), format!("load-{at}"));
+        let begun = memory::GetOrCreateRequest {
+            caller: caller.clone(),
+            conversation_id: conversation_id.clone(),
+        };
+        memory.get_or_create(begun).await?;
+        additions.push(memory::AddMessagesRequest {
+            caller: caller.clone(),
+            conversation_id: conversation_id.clone(),
+            messages: vec![memory::Message {
+                role: memory::Role::User.into(),
+                source: memory::Source::Person.into(),
+                content: "How are the patients of today's round?".to_owned(),
+                ..memory::Message::default()
+            }],
+            ..memory::AddMessagesRequest::default()
+        });
+        contexts.push(memory::GetContextRequest {
+            caller,
+            conversation_id,
+            ..memory::GetContextRequest::default()
+        });
+    }
+    Ok((additions, contexts))
 }
 
 /// A tool that fails is an answer like any other to ghz, and must not be measured as one that works.
 async fn prove(
-    runner: &mut ToolRunnerServiceClient<Link>,
+    mut runner: ToolRunnerServiceClient<Link>,
     call: runner::CallToolRequest,
 ) -> Result<(), Failure> {
     let call_id = CallId::new(&Ambient::system()).to_string();
@@ -217,10 +264,10 @@ async fn prove(
     let mut events = runner.call_tool(call).await?.into_inner();
     while let Some(event) = events.message().await? {
         if let Some(runner::call_tool_response::Event::Result(result)) = event.event {
-            return match result.is_error {
-                false => Ok(()),
-                true => Err("the tool fails; see the log of the tool-runner".into()),
-            };
+            if result.is_error {
+                return Err("the tool fails; see the log of the tool-runner".into());
+            }
+            return Ok(());
         }
     }
     Err("the tool gives no result".into())
@@ -234,14 +281,15 @@ impl Json {
         &self,
         name: &str,
         messages: impl IntoIterator<Item = M>,
-    ) -> Result<Vec<String>, Failure> {
+    ) -> Result<String, Failure> {
         let descriptor = self.0.get_message_by_name(name);
         let descriptor = descriptor.ok_or_else(|| format!("there is no message {name}"))?;
-        let line = |message: M| {
+        let mut lines = Vec::new();
+        for message in messages {
             let mut dynamic = DynamicMessage::new(descriptor.clone());
             dynamic.transcode_from(&message)?;
-            Ok(serde_json::to_string(&dynamic)?)
-        };
-        messages.into_iter().map(line).collect()
+            lines.push(serde_json::to_string(&dynamic)?);
+        }
+        Ok(format!("[{}]", lines.join(",\n")))
     }
 }

@@ -13,6 +13,7 @@ use tokio_stream::wrappers::TcpListenerStream;
 use tonic::body::Body;
 use tonic::server::NamedService;
 use tonic::transport::{Server, ServerTlsConfig};
+use tonic_health::ServingStatus;
 use tower::Service as TowerService;
 use wardgate_concurrency::Limiter;
 use wardgate_domain::Ambient;
@@ -23,6 +24,9 @@ use crate::link::{Error as LinkError, TlsFiles};
 use crate::readiness::Service;
 use crate::shutdown::Shutdown;
 use crate::{health, stack::Stack};
+
+/// Which program serves: one more name that health knows, so that an operator can ask whether an upgrade is complete.
+pub const VERSION: &str = concat!("wardgate/", env!("CARGO_PKG_VERSION"));
 
 /// How a service listens.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -136,6 +140,9 @@ impl Bound {
             Trust::Loopback
         };
         let (reporter, health) = tonic_health::server::health_reporter();
+        reporter
+            .set_service_status(VERSION, ServingStatus::Serving)
+            .await;
         let reflection = tonic_reflection::server::Builder::configure()
             .register_encoded_file_descriptor_set(wardgate_proto::DESCRIPTORS)
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)

@@ -3,6 +3,7 @@
 mod agent;
 mod calls;
 mod conversations;
+mod doctor;
 mod import;
 mod stdio;
 
@@ -16,6 +17,7 @@ use wardgate_domain::{Status, Timestamp};
 pub(crate) use agent::{Agent, AgentCommand, Extract};
 pub(crate) use calls::{Bench, Call, Caller, Era};
 pub(crate) use conversations::{Conversations, ConversationsCommand, HoldChange, Listing};
+pub(crate) use doctor::{Doctor, Part};
 pub(crate) use import::{Import, ImportFrom};
 pub(crate) use stdio::Stdio;
 
@@ -57,6 +59,9 @@ pub(crate) enum Command {
     Config(Config),
     /// Bring every store that a configuration names to its newest schema, and let the services' roles use them.
     Migrate(ConfigFile),
+    /// Examine a deployment, change nothing, and say what to do: configuration, keys, certificates, issuers, neighbours,
+    /// clocks, databases, versions and the record. Exit code 1 when something fails.
+    Doctor(Doctor),
     /// Call one tool over MCP and print its result.
     Call(Call),
     /// Call tools over MCP under load, verify every answer, and print how long they took.
@@ -387,8 +392,20 @@ pub(crate) enum ConfigCommand {
     Check(ConfigFile),
     /// Print the configuration with the environment applied, as JSON.
     Dump(ConfigFile),
-    /// Print the JSON Schema of `tools.yaml`, for editors.
-    Schema,
+    /// Print the JSON Schema of a file, for editors.
+    Schema {
+        /// Of which file.
+        #[arg(value_enum, value_name = "FILE", default_value_t = SchemaOf::Tools)]
+        of: SchemaOf,
+    },
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum SchemaOf {
+    #[value(name = "tools.yaml")]
+    Tools,
+    #[value(name = "wardgate.yaml")]
+    Configuration,
 }
 
 #[derive(Debug, Args)]

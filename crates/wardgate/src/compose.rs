@@ -169,21 +169,35 @@ fn conversations(memory: Neighbour) -> MemoryClient {
     MemoryClient::new(memory.link, CONVERSATIONS_LIMIT)
 }
 
+/// What the service of `peer` is called in its proto; empty of those that serve none.
+pub(crate) fn proto_name(peer: Peer) -> &'static str {
+    match peer {
+        Peer::Policy => "wardgate.policy.v1.PolicyService",
+        Peer::ToolRunner => "wardgate.toolrunner.v1.ToolRunnerService",
+        Peer::Audit => "wardgate.audit.v1.AuditService",
+        Peer::Memory => "wardgate.memory.v1.MemoryService",
+        Peer::Gateway | Peer::Operator => "",
+    }
+}
+
+fn connect(url: &str, peer: Peer, tls: Option<&TlsFiles>) -> Result<Neighbour, link::Error> {
+    link::connect(url, peer, proto_name(peer), tls)
+}
+
 fn policy(url: &str, tls: Option<&TlsFiles>) -> Result<Neighbour, link::Error> {
-    link::connect(url, Peer::Policy, "wardgate.policy.v1.PolicyService", tls)
+    connect(url, Peer::Policy, tls)
 }
 
 fn audit(url: &str, tls: Option<&TlsFiles>) -> Result<Neighbour, link::Error> {
-    link::connect(url, Peer::Audit, "wardgate.audit.v1.AuditService", tls)
+    connect(url, Peer::Audit, tls)
 }
 
 /// The memory service behind a socket.
 pub(crate) fn memory(url: &str, tls: Option<&TlsFiles>) -> Result<Neighbour, link::Error> {
-    link::connect(url, Peer::Memory, "wardgate.memory.v1.MemoryService", tls)
+    connect(url, Peer::Memory, tls)
 }
 
 /// The tool-runner behind a socket.
 pub(crate) fn tool_runner(url: &str, tls: Option<&TlsFiles>) -> Result<Neighbour, link::Error> {
-    let name = "wardgate.toolrunner.v1.ToolRunnerService";
-    link::connect(url, Peer::ToolRunner, name, tls)
+    connect(url, Peer::ToolRunner, tls)
 }

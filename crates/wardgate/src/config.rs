@@ -21,7 +21,7 @@ use wardgate_rpc::server::ListenConfig;
 use wardgate_store::DatabaseSettings;
 
 /// Sections a file can have.
-const SECTIONS: [&str; 9] = [
+pub(crate) const SECTIONS: [&str; 9] = [
     "telemetry",
     "local_issuer",
     "gateway",

@@ -241,7 +241,8 @@ pub(crate) fn memory_key(path: &Path) -> Result<MasterKey, Error> {
     read_32_bytes(path).map(|bytes| MasterKey::from_bytes(&bytes))
 }
 
-fn read_32_bytes(path: &Path) -> Result<[u8; 32], Error> {
+/// 32 bytes, written as 64 hexadecimal digits.
+pub(crate) fn read_32_bytes(path: &Path) -> Result<[u8; 32], Error> {
     let text = fs::read_to_string(path).map_err(|source| Error::Io {
         path: path.to_owned(),
         source,

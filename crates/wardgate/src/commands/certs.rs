@@ -35,7 +35,7 @@ pub(crate) fn run(arguments: &Certs) -> Result<(), Failure> {
 
 /// An authority that signs one certificate for each part of the platform and is then forgotten: its key is
 /// never written.
-fn certificates(target: &Path) -> Result<(), Failure> {
+pub(crate) fn certificates(target: &Path) -> Result<(), Failure> {
     fs::create_dir_all(target)?;
     let mut authority = CertificateParams::default();
     authority.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));

@@ -1,16 +1,19 @@
 //! `wardgate config`: a configuration, checked and shown.
 
-use serde_json::Value;
+mod schema;
+
+use serde_json::{Map, Value};
 
 use crate::Failure;
-use crate::cli::{Config, ConfigCommand};
-use crate::config::{AgentWiring, GatewayWiring, OperatorWiring, ServiceWiring, Settings};
+use crate::cli::{Config, ConfigCommand, SchemaOf};
+use crate::config::{
+    AgentWiring, GatewayWiring, LocalIssuer, OperatorWiring, ServiceWiring, Settings,
+};
 
 pub(crate) fn run(arguments: &Config) -> Result<(), Failure> {
     match &arguments.command {
         ConfigCommand::Check(file) => {
             let settings = Settings::load(&file.config)?;
-            settings.optional::<wardgate_telemetry::Config>("telemetry")?;
             check(&settings)?;
             println!("ok");
         }
@@ -20,16 +23,65 @@ pub(crate) fn run(arguments: &Config) -> Result<(), Failure> {
             hide_secrets(&mut all);
             println!("{}", serde_json::to_string_pretty(&all)?);
         }
-        ConfigCommand::Schema => print!("{}", wardgate_tool_runner::TOOLS_SCHEMA),
+        ConfigCommand::Schema { of } => match of {
+            SchemaOf::Tools => print!("{}", wardgate_tool_runner::TOOLS_SCHEMA),
+            SchemaOf::Configuration => {
+                println!("{}", serde_json::to_string_pretty(&configuration())?);
+            }
+        },
     }
     Ok(())
 }
 
-/// Reads every section that is there, as its service would. A gateway without links is one for `up`, which may
-/// leave out the rest.
-fn check(settings: &Settings) -> Result<(), Failure> {
+/// The schema of a whole file: each section is what its service reads, and what this binary reads for it.
+fn configuration() -> Value {
+    use schema::{merged, of};
+    let service = || of::<ServiceWiring>();
+    let sections = [
+        ("telemetry", of::<wardgate_telemetry::Config>()),
+        ("local_issuer", of::<LocalIssuer>()),
+        (
+            "gateway",
+            merged([of::<wardgate_gateway::Config>(), of::<GatewayWiring>()]),
+        ),
+        (
+            "policy",
+            merged([of::<wardgate_policy::Config>(), service()]),
+        ),
+        (
+            "tool_runner",
+            merged([of::<wardgate_tool_runner::Config>(), service()]),
+        ),
+        ("audit", merged([of::<wardgate_audit::Config>(), service()])),
+        (
+            "memory",
+            merged([of::<wardgate_memory::Config>(), service()]),
+        ),
+        (
+            "agent",
+            merged([of::<wardgate_agent::Config>(), of::<AgentWiring>()]),
+        ),
+        ("operator", of::<OperatorWiring>()),
+    ];
+    let sections = sections.map(|(name, section)| (name.to_owned(), section));
+    let mut whole = schema::object(Map::from_iter(sections));
+    whole["$schema"] = "https://json-schema.org/draft/2020-12/schema".into();
+    whole["title"] = "wardgate.yaml".into();
+    whole
+}
+
+/// Reads every section that is there, as its service would. A gateway without links is one for `up`.
+pub(crate) fn check(settings: &Settings) -> Result<(), Failure> {
+    settings.optional::<wardgate_telemetry::Config>("telemetry")?;
+    settings.optional::<LocalIssuer>("local_issuer")?;
     if settings.has("gateway.links") {
         settings.service::<wardgate_gateway::Config, GatewayWiring>("gateway")?;
+    } else if settings.has("gateway") {
+        settings.unwired::<wardgate_gateway::Config>("gateway", |section| {
+            // `up` trusts its own issuer.
+            let none = figment::value::Dict::new();
+            section.entry("auth".to_owned()).or_insert(none.into());
+        })?;
     }
     if settings.has("policy") {
         settings.unwired::<wardgate_policy::Config>("policy", |_| {})?;
@@ -82,9 +134,14 @@ fn hide_secrets(value: &mut Value) {
         }
         Value::Array(items) => items.iter_mut().for_each(hide_secrets),
         Value::String(text) => {
-            if let Ok(mut url) = reqwest::Url::parse(text)
-                && (url.password().is_some() || url.query().is_some())
-            {
+            let Ok(mut url) = reqwest::Url::parse(text) else {
+                // Where a password stands in what cannot be read, nobody knows.
+                if text.contains("://") && text.contains('@') {
+                    HIDDEN.clone_into(text);
+                }
+                return;
+            };
+            if url.password().is_some() || url.query().is_some() {
                 // Neither fails for a URL that has a host, and only such a URL has a password.
                 let _ = url.set_password(url.password().is_some().then_some(HIDDEN));
                 url.set_query(url.query().is_some().then_some(HIDDEN));
@@ -103,13 +160,60 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::config::SECTIONS;
+
+    /// Every name of `value` that `schema` does not know.
+    fn unknown(schema: &Value, value: &Value, at: &str, found: &mut Vec<String>) {
+        if let Value::Array(items) = value {
+            for item in items {
+                unknown(&schema["items"], item, at, found);
+            }
+        }
+        let (Value::Object(members), Some("object")) = (value, schema["type"].as_str()) else {
+            return;
+        };
+        for (name, member) in members {
+            let at = format!("{at}/{name}");
+            match (&schema["properties"][name], &schema["additionalProperties"]) {
+                (Value::Null, Value::Bool(false)) => found.push(at),
+                (Value::Null, entry) => unknown(entry, member, &at, found),
+                (known, _) => unknown(known, member, &at, found),
+            }
+        }
+    }
+
+    #[test]
+    fn the_schema_knows_every_section_and_every_name_of_the_examples() {
+        let whole = configuration();
+        let sections = whole["properties"].as_object().unwrap();
+        assert!(SECTIONS.iter().all(|name| sections.contains_key(*name)));
+        assert_eq!(sections.len(), SECTIONS.len());
+        let examples = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/examples");
+        let mut seen = 0;
+        for example in std::fs::read_dir(examples).unwrap() {
+            let file = example.unwrap().path().join("wardgate.yaml");
+            let Ok(text) = std::fs::read_to_string(&file) else {
+                continue;
+            };
+            let value: Value = serde_saphyr::from_str(&text).unwrap();
+            let mut found = Vec::new();
+            unknown(&whole, &value, "", &mut found);
+            assert!(found.is_empty(), "{}: {found:?}", file.display());
+            seen += 1;
+        }
+        assert!(seen > 1, "the examples are where they are looked for");
+        let mut found = Vec::new();
+        let wrong = json!({ "gateway": { "auth": { "issuers": [{ "isuer": "" }] } } });
+        unknown(&whole, &wrong, "", &mut found);
+        assert_eq!(found, ["/gateway/auth/issuers/isuer"]);
+    }
 
     #[test]
     fn a_dump_shows_no_secret() {
         let mut value = json!({
             "audit": { "store": "postgres://w:s3@cret@db.example:5432/w?password=x" },
             "tool_runner": { "variables": { "DB_URL": "plain" } },
-            "other": ["a@b", "http://h:1/"],
+            "other": ["a@b", "http://h:1/", "postgres://w:s3@cret@db:port/w"],
         });
         hide_secrets(&mut value);
         assert_eq!(
@@ -117,7 +221,7 @@ mod tests {
             json!({
                 "audit": { "store": "postgres://w:hidden@db.example:5432/w?hidden" },
                 "tool_runner": { "variables": { "DB_URL": "hidden" } },
-                "other": ["a@b", "http://h:1/"],
+                "other": ["a@b", "http://h:1/", "hidden"],
             })
         );
     }

@@ -7,6 +7,7 @@ pub(crate) mod certs;
 pub(crate) mod config;
 pub(crate) mod connections;
 pub(crate) mod conversations;
+pub(crate) mod doctor;
 pub(crate) mod extract;
 pub(crate) mod health;
 pub(crate) mod import;

@@ -1,0 +1,61 @@
+//! Options of `wardgate doctor`.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+#[derive(Debug, Args)]
+pub(crate) struct Doctor {
+    /// The configuration of services that run by themselves: everything it names is looked at.
+    #[arg(long, value_name = "FILE", conflicts_with = "data_dir")]
+    pub(crate) config: Option<PathBuf>,
+    /// Only what these sections of it need, where the files of others are elsewhere; may be given several times.
+    #[arg(long, value_enum, value_name = "NAME", requires = "config")]
+    pub(crate) service: Vec<Part>,
+    /// The data directory of `wardgate up`.
+    #[arg(long, value_name = "DIR", default_value = "data")]
+    pub(crate) data_dir: PathBuf,
+    /// Verify every record that there is, not only the newest thousand.
+    #[arg(long)]
+    pub(crate) whole_record: bool,
+    /// One JSON object a line, instead of a report.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// What has a section of a configuration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Part {
+    Gateway,
+    Policy,
+    ToolRunner,
+    Audit,
+    Memory,
+    Agent,
+    Operator,
+}
+
+impl Part {
+    pub(crate) const ALL: [Self; 7] = [
+        Self::Gateway,
+        Self::Policy,
+        Self::ToolRunner,
+        Self::Audit,
+        Self::Memory,
+        Self::Agent,
+        Self::Operator,
+    ];
+
+    /// What its section is called.
+    pub(crate) fn section(self) -> &'static str {
+        match self {
+            Self::Gateway => "gateway",
+            Self::Policy => "policy",
+            Self::ToolRunner => "tool_runner",
+            Self::Audit => "audit",
+            Self::Memory => "memory",
+            Self::Agent => "agent",
+            Self::Operator => "operator",
+        }
+    }
+}

@@ -1,0 +1,392 @@
+//! The JSON Schema of a configuration, learnt from the types that read it.
+//!
+//! ```text
+//!  T asks its Deserializer ─▶ Probe, which leads along one path ─▶ what T asks for at its end ─▶ one node of the schema
+//! ```
+//!
+//! A type says what it wants by what it asks of a `Deserializer`. This one goes down one path of members at a time and notes
+//! what is asked for there, so the schema is never other than what is accepted. It knows names and types, no defaults.
+
+use std::cell::Cell;
+
+use serde::de::value::{BorrowedStrDeserializer, Error};
+use serde::de::{
+    DeserializeOwned, DeserializeSeed, Deserializer, EnumAccess, Error as _, MapAccess, SeqAccess,
+    VariantAccess, Visitor,
+};
+use serde_json::{Map, Value, json};
+
+/// Deeper than any setting; types that contain themselves end here.
+const DEEPEST: usize = 12;
+
+/// The schema of what `T` reads.
+pub(super) fn of<T: DeserializeOwned>() -> Value {
+    node(&asked::<T>, &mut Vec::new())
+}
+
+/// The schema of a section that several types read, each its own members.
+pub(super) fn merged(parts: impl IntoIterator<Item = Value>) -> Value {
+    let mut properties = Map::new();
+    for mut part in parts {
+        if let Value::Object(own) = part["properties"].take() {
+            properties.extend(own);
+        }
+    }
+    object(properties)
+}
+
+pub(super) fn object(properties: Map<String, Value>) -> Value {
+    json!({ "type": "object", "additionalProperties": false, "properties": properties })
+}
+
+fn node(asked: &dyn Fn(&[Step]) -> Asked, path: &mut Vec<Step>) -> Value {
+    if path.len() > DEEPEST {
+        return Value::Bool(true);
+    }
+    let what = asked(path);
+    let mut below = |step| {
+        path.push(step);
+        let node = node(asked, path);
+        path.pop();
+        node
+    };
+    match what {
+        Asked::Anything => Value::Bool(true),
+        Asked::Boolean => json!({ "type": "boolean" }),
+        Asked::Natural => json!({ "type": "integer", "minimum": 0 }),
+        Asked::Integer => json!({ "type": "integer" }),
+        Asked::Number => json!({ "type": "number" }),
+        Asked::Text => json!({ "type": "string" }),
+        Asked::Nothing => Value::Null,
+        Asked::OneOf(words) => {
+            let (plain, with): (Vec<_>, Vec<_>) = words
+                .iter()
+                .map(|word| (*word, below(Step::Variant(word))))
+                .partition(|(_, below)| below.is_null());
+            let plain: Vec<&str> = plain.into_iter().map(|(word, _)| word).collect();
+            let plain = (!plain.is_empty()).then(|| json!({ "enum": plain }));
+            let with = with.into_iter().map(|(word, below)| {
+                let mut one = object(Map::from_iter([(word.to_owned(), below)]));
+                one["required"] = json!([word]);
+                one
+            });
+            match &plain.into_iter().chain(with).collect::<Vec<_>>()[..] {
+                [only] => only.clone(),
+                several => json!({ "anyOf": several }),
+            }
+        }
+        Asked::List => json!({ "type": "array", "items": below(Step::Item) }),
+        Asked::Map => json!({ "type": "object", "additionalProperties": below(Step::Entry) }),
+        Asked::Members(names) => {
+            let members = names.iter();
+            object(
+                members
+                    .map(|name| ((*name).to_owned(), below(Step::Member(name))))
+                    .collect(),
+            )
+        }
+    }
+}
+
+/// One step down.
+#[derive(Debug, Clone, Copy)]
+enum Step {
+    Member(&'static str),
+    /// One of several: its name, or under its name what it comes with.
+    Variant(&'static str),
+    Item,
+    Entry,
+}
+
+/// What a type wants.
+#[derive(Debug, Clone, Copy, Default)]
+enum Asked {
+    #[default]
+    Anything,
+    Boolean,
+    Natural,
+    Integer,
+    Number,
+    Text,
+    OneOf(&'static [&'static str]),
+    /// The name alone.
+    Nothing,
+    List,
+    Map,
+    Members(&'static [&'static str]),
+}
+
+/// What `T` asks for at the end of `path`.
+fn asked<T: DeserializeOwned>(path: &[Step]) -> Asked {
+    let asked = Cell::new(Asked::default());
+    // It gets no value there, so it always fails.
+    let _ = T::deserialize(Probe {
+        path,
+        asked: &asked,
+    });
+    asked.get()
+}
+
+/// Leads along `path`, and notes what is asked for at its end.
+#[derive(Clone, Copy)]
+struct Probe<'a> {
+    path: &'a [Step],
+    asked: &'a Cell<Asked>,
+}
+
+impl<'a> Probe<'a> {
+    fn note<T>(self, what: Asked) -> Result<T, Error> {
+        if self.path.is_empty() {
+            self.asked.set(what);
+        }
+        Err(Error::custom("nothing more is asked"))
+    }
+
+    /// The step from here, and what is below it.
+    fn next(self) -> Option<(Step, Self)> {
+        let (step, path) = self.path.split_first()?;
+        Some((*step, Self { path, ..self }))
+    }
+}
+
+macro_rules! noted {
+    ($($method:ident => $what:expr,)*) => {
+        $(fn $method<V: Visitor<'static>>(self, _: V) -> Result<V::Value, Error> {
+            self.note($what)
+        })*
+    };
+}
+
+impl Deserializer<'static> for Probe<'_> {
+    type Error = Error;
+
+    noted! {
+        deserialize_any => Asked::Anything,
+        deserialize_ignored_any => Asked::Anything,
+        deserialize_unit => Asked::Anything,
+        deserialize_bool => Asked::Boolean,
+        deserialize_u8 => Asked::Natural,
+        deserialize_u16 => Asked::Natural,
+        deserialize_u32 => Asked::Natural,
+        deserialize_u64 => Asked::Natural,
+        deserialize_u128 => Asked::Natural,
+        deserialize_i8 => Asked::Integer,
+        deserialize_i16 => Asked::Integer,
+        deserialize_i32 => Asked::Integer,
+        deserialize_i64 => Asked::Integer,
+        deserialize_i128 => Asked::Integer,
+        deserialize_f32 => Asked::Number,
+        deserialize_f64 => Asked::Number,
+        deserialize_char => Asked::Text,
+        deserialize_str => Asked::Text,
+        deserialize_string => Asked::Text,
+        deserialize_identifier => Asked::Text,
+        deserialize_bytes => Asked::Text,
+        deserialize_byte_buf => Asked::Text,
+    }
+
+    fn deserialize_option<V: Visitor<'static>>(self, visitor: V) -> Result<V::Value, Error> {
+        visitor.visit_some(self)
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'static>>(
+        self,
+        _: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, Error> {
+        visitor.visit_newtype_struct(self)
+    }
+
+    fn deserialize_unit_struct<V: Visitor<'static>>(
+        self,
+        _: &'static str,
+        _: V,
+    ) -> Result<V::Value, Error> {
+        self.note(Asked::Anything)
+    }
+
+    fn deserialize_seq<V: Visitor<'static>>(self, visitor: V) -> Result<V::Value, Error> {
+        match self.next() {
+            Some((Step::Item, below)) => visitor.visit_seq(One(None, below)),
+            _ => self.note(Asked::List),
+        }
+    }
+
+    fn deserialize_tuple<V: Visitor<'static>>(
+        self,
+        _: usize,
+        visitor: V,
+    ) -> Result<V::Value, Error> {
+        self.deserialize_seq(visitor)
+    }
+
+    fn deserialize_tuple_struct<V: Visitor<'static>>(
+        self,
+        _: &'static str,
+        _: usize,
+        visitor: V,
+    ) -> Result<V::Value, Error> {
+        self.deserialize_seq(visitor)
+    }
+
+    fn deserialize_map<V: Visitor<'static>>(self, visitor: V) -> Result<V::Value, Error> {
+        match self.next() {
+            // Any name will do.
+            Some((Step::Entry, below)) => visitor.visit_map(One(Some("name"), below)),
+            _ => self.note(Asked::Map),
+        }
+    }
+
+    fn deserialize_struct<V: Visitor<'static>>(
+        self,
+        _: &'static str,
+        names: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Error> {
+        match self.next() {
+            Some((Step::Member(name), below)) => visitor.visit_map(One(Some(name), below)),
+            _ => self.note(Asked::Members(names)),
+        }
+    }
+
+    fn deserialize_enum<V: Visitor<'static>>(
+        self,
+        _: &'static str,
+        words: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Error> {
+        match self.next() {
+            Some((Step::Variant(word), below)) => visitor.visit_enum(One(Some(word), below)),
+            _ => self.note(Asked::OneOf(words)),
+        }
+    }
+}
+
+/// One member, entry or item, which nothing follows: what is below it fails.
+struct One<'a>(Option<&'static str>, Probe<'a>);
+
+impl MapAccess<'static> for One<'_> {
+    type Error = Error;
+
+    fn next_key_seed<K: DeserializeSeed<'static>>(
+        &mut self,
+        seed: K,
+    ) -> Result<Option<K::Value>, Error> {
+        let name = self.0.take();
+        name.map(|name| seed.deserialize(BorrowedStrDeserializer::new(name)))
+            .transpose()
+    }
+
+    fn next_value_seed<V: DeserializeSeed<'static>>(&mut self, seed: V) -> Result<V::Value, Error> {
+        seed.deserialize(self.1)
+    }
+}
+
+impl SeqAccess<'static> for One<'_> {
+    type Error = Error;
+
+    fn next_element_seed<T: DeserializeSeed<'static>>(
+        &mut self,
+        seed: T,
+    ) -> Result<Option<T::Value>, Error> {
+        seed.deserialize(self.1).map(Some)
+    }
+}
+
+impl<'a> EnumAccess<'static> for One<'a> {
+    type Error = Error;
+    type Variant = Probe<'a>;
+
+    fn variant_seed<V: DeserializeSeed<'static>>(
+        self,
+        seed: V,
+    ) -> Result<(V::Value, Probe<'a>), Error> {
+        let word = BorrowedStrDeserializer::new(self.0.unwrap_or_default());
+        Ok((seed.deserialize(word)?, self.1))
+    }
+}
+
+impl VariantAccess<'static> for Probe<'_> {
+    type Error = Error;
+
+    fn unit_variant(self) -> Result<(), Error> {
+        self.note(Asked::Nothing)
+    }
+
+    fn newtype_variant_seed<T: DeserializeSeed<'static>>(self, seed: T) -> Result<T::Value, Error> {
+        seed.deserialize(self)
+    }
+
+    fn tuple_variant<V: Visitor<'static>>(self, _: usize, visitor: V) -> Result<V::Value, Error> {
+        self.deserialize_seq(visitor)
+    }
+
+    fn struct_variant<V: Visitor<'static>>(
+        self,
+        names: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Error> {
+        self.deserialize_struct("", names, visitor)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::path::PathBuf;
+
+    use serde::Deserialize;
+
+    use super::*;
+
+    #[derive(Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    #[expect(dead_code, reason = "only its shape counts")]
+    enum Mode {
+        Fast,
+        Safe,
+        Within { seconds: u64 },
+    }
+
+    #[derive(Deserialize)]
+    #[expect(dead_code, reason = "only its shape counts")]
+    struct Inner {
+        rate: f64,
+        mode: Option<Mode>,
+    }
+
+    #[derive(Deserialize)]
+    #[expect(dead_code, reason = "only its shape counts")]
+    struct Outer {
+        file: PathBuf,
+        #[serde(default)]
+        count: u32,
+        inner: Option<Inner>,
+        many: Vec<Inner>,
+        names: BTreeMap<String, bool>,
+        free: serde_json::Value,
+    }
+
+    #[test]
+    fn a_schema_has_every_member_that_its_type_reads() {
+        let members = |members: Value| json!({ "type": "object", "additionalProperties": false, "properties": members });
+        let within = members(json!({ "seconds": { "type": "integer", "minimum": 0 } }));
+        let mut within = members(json!({ "within": within }));
+        within["required"] = json!(["within"]);
+        let inner = members(json!({
+            "rate": { "type": "number" },
+            "mode": { "anyOf": [{ "enum": ["fast", "safe"] }, within] },
+        }));
+        assert_eq!(
+            of::<Outer>()["properties"],
+            json!({
+                "file": { "type": "string" },
+                "count": { "type": "integer", "minimum": 0 },
+                "inner": inner,
+                "many": { "type": "array", "items": inner },
+                "names": { "type": "object", "additionalProperties": { "type": "boolean" } },
+                "free": true,
+            })
+        );
+    }
+}

@@ -1,0 +1,58 @@
+//! `wardgate doctor`: what of a deployment works, what does not, and what to do about it.
+//!
+//! ```text
+//!  configuration ─▶ keys · certificates · issuers · neighbours · edges · stores · record ─▶ findings: ok │ warn │ fail
+//! ```
+//!
+//! It stands where the services stand, with their files: on one machine it sees all of them, in a pod one (`--service`).
+//! It changes nothing; at the most a request without a token is refused, and that is on record.
+
+mod certificates;
+mod clock;
+mod deployment;
+mod edges;
+mod finding;
+mod keys;
+mod neighbours;
+mod record;
+mod stores;
+
+use std::io::Write;
+
+use deployment::Deployment;
+use finding::{Finding, Verdict};
+
+use crate::Failure;
+use crate::cli::Doctor;
+
+pub(crate) async fn run(arguments: &Doctor) -> Result<(), Failure> {
+    let (deployment, mut findings) = Deployment::of(arguments)?;
+    findings.extend(keys::examine(&deployment.keys));
+    findings.extend(certificates::examine(&deployment.certificates));
+    findings.extend(edges::issuers(&deployment.issuers).await);
+    findings.extend(neighbours::examine(&deployment.neighbours).await);
+    findings.extend(edges::examine(&deployment.edges).await);
+    findings.extend(stores::examine(&deployment.stores).await);
+    findings.extend(record::examine(&deployment).await);
+    print(&findings, arguments.json)?;
+    let failed = findings
+        .iter()
+        .filter(|finding| finding.verdict == Verdict::Fail)
+        .count();
+    match failed {
+        0 => Ok(()),
+        failed => Err(format!("{failed} of {} checks failed", findings.len()).into()),
+    }
+}
+
+fn print(findings: &[Finding], json: bool) -> Result<(), Failure> {
+    let mut out = std::io::stdout().lock();
+    for finding in findings {
+        if json {
+            writeln!(out, "{}", serde_json::to_string(finding)?)?;
+        } else {
+            writeln!(out, "{finding}")?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,219 @@
+//! Certificates between services: of the right name, signed by the authority, good for a while, with their key.
+
+use std::path::Path;
+use std::time::Duration;
+
+use rcgen::{KeyPair, PublicKeyData};
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, UnixTime};
+use wardgate_domain::{Ambient, Timestamp};
+use wardgate_rpc::Peer;
+use wardgate_rpc::link::TlsFiles;
+use webpki::{ALL_VERIFICATION_ALGS, EndEntityCert, KeyUsage, anchor_from_trusted_cert};
+use x509_parser::parse_x509_certificate;
+
+use super::finding::{About, Finding};
+
+const DAY: Duration = Duration::from_hours(24);
+/// Days that must be left for somebody to see to it in time.
+const SOON: u64 = 14;
+
+/// The certificate of one part of the platform.
+#[derive(Debug, Clone)]
+pub(super) struct Certificate {
+    pub(super) peer: Peer,
+    pub(super) files: TlsFiles,
+}
+
+pub(super) fn examine(certificates: &[Certificate]) -> Vec<Finding> {
+    let now = Ambient::system().now();
+    let one = |it: &Certificate| examine_one(it.peer, &it.files, now);
+    certificates.iter().map(one).collect()
+}
+
+fn examine_one(peer: Peer, files: &TlsFiles, now: Timestamp) -> Finding {
+    let name = peer.as_str();
+    let about = About::new("certificate", name);
+    let left = match days_left(name, files, now) {
+        Ok(left) => left,
+        Err((what, remedy)) => return about.fail(what, remedy),
+    };
+    let message = format!("is signed by {}, {left} days are left", files.ca.display());
+    if left < SOON {
+        about.warn(message, "renew it, and restart what uses it")
+    } else {
+        about.ok(message)
+    }
+}
+
+/// What is wrong, and what to do.
+type Wrong = (String, String);
+
+/// For how many days it and its authority can still be used.
+fn days_left(name: &str, files: &TlsFiles, now: Timestamp) -> Result<u64, Wrong> {
+    let chain = certificates(&files.cert)?;
+    let authority = certificates(&files.ca)?;
+    let Some(leaf) = chain.first() else {
+        return Err(unusable(&files.cert, "holds no certificate in PEM"));
+    };
+    let bad = |_| unusable(&files.cert, "is no X.509 certificate");
+    let parsed = EndEntityCert::try_from(leaf).map_err(bad)?;
+    if !parsed.valid_dns_names().any(|it| it == name) {
+        let names: Vec<&str> = parsed.valid_dns_names().collect();
+        let what = format!("{} names {names:?}", files.cert.display());
+        return Err((what, format!("issue one whose DNS name is `{name}`")));
+    }
+    key_fits(leaf, files)?;
+    let own = left(&files.cert, leaf, now)?;
+    // While authorities change there are two.
+    let signers = authority.iter().map(|root| {
+        signed(&parsed, &chain[1..], root, now)?;
+        left(&files.ca, root, now)
+    });
+    let best = signers.reduce(|one, other| match (one, other) {
+        (Ok(one), Ok(other)) => Ok(one.max(other)),
+        (Ok(left), Err(_)) | (Err(_), Ok(left)) => Ok(left),
+        (Err(one), Err(_)) => Err(one),
+    });
+    match best {
+        Some(Ok(left)) => Ok(left.min(own)),
+        Some(Err(wrong)) => Err(wrong),
+        None => Err(unusable(&files.ca, "holds no certificate in PEM")),
+    }
+}
+
+fn signed(
+    leaf: &EndEntityCert<'_>,
+    chain: &[CertificateDer<'_>],
+    root: &CertificateDer<'_>,
+    now: Timestamp,
+) -> Result<(), Wrong> {
+    let seconds = u64::try_from(now.as_seconds()).unwrap_or_default();
+    let verified = anchor_from_trusted_cert(root).and_then(|anchor| {
+        let time = UnixTime::since_unix_epoch(Duration::from_secs(seconds));
+        let usage = KeyUsage::client_auth();
+        leaf.verify_for_usage(
+            ALL_VERIFICATION_ALGS,
+            &[anchor],
+            chain,
+            time,
+            usage,
+            None,
+            None,
+        )
+        .map(drop)
+    });
+    verified.map_err(|error| {
+        let remedy =
+            "issue it anew by the authority that all services trust, for servers and clients";
+        (format!("does not verify: {error}"), remedy.to_owned())
+    })
+}
+
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Wrong> {
+    let text =
+        std::fs::read(path).map_err(|error| unusable(path, &format!("cannot be read: {error}")))?;
+    CertificateDer::pem_slice_iter(&text)
+        .collect::<Result<_, _>>()
+        .map_err(|_| unusable(path, "is no PEM"))
+}
+
+/// Whole days until it ends.
+fn left(path: &Path, certificate: &CertificateDer<'_>, now: Timestamp) -> Result<u64, Wrong> {
+    let (_, parsed) = parse_x509_certificate(certificate)
+        .map_err(|_| unusable(path, "is no X.509 certificate"))?;
+    let validity = parsed.validity();
+    let [from, until] = [validity.not_before, validity.not_after]
+        .map(|time| Timestamp::from_seconds(time.timestamp()));
+    let shown = path.display();
+    if now < from {
+        let remedy = "set the clocks of the machines that issue and use it";
+        return Err((format!("{shown} is good from {from} on"), remedy.to_owned()));
+    }
+    if now >= until {
+        let remedy = "renew it, and restart what uses it";
+        return Err((format!("{shown} ended at {until}"), remedy.to_owned()));
+    }
+    Ok(until.since(now).as_secs() / DAY.as_secs())
+}
+
+fn key_fits(leaf: &CertificateDer<'_>, files: &TlsFiles) -> Result<(), Wrong> {
+    let text = std::fs::read_to_string(&files.key)
+        .map_err(|error| unusable(&files.key, &format!("cannot be read: {error}")))?;
+    let key = KeyPair::from_pem(&text)
+        .map_err(|_| unusable(&files.key, "holds no private key in PEM that can be used"))?;
+    let (_, parsed) = parse_x509_certificate(leaf)
+        .map_err(|_| unusable(&files.cert, "is no X.509 certificate"))?;
+    if parsed.public_key().raw == key.subject_public_key_info() {
+        return Ok(());
+    }
+    let what = format!("{} is not its key", files.key.display());
+    let remedy = format!("name the key that belongs to {}", files.cert.display());
+    Err((what, remedy))
+}
+
+fn unusable(path: &Path, why: &str) -> Wrong {
+    let what = format!("{} {why}", path.display());
+    (what, "name a file that can be used".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::certs;
+    use crate::commands::doctor::finding::Verdict;
+
+    fn files(dir: &Path, name: &str) -> TlsFiles {
+        TlsFiles {
+            ca: dir.join("ca.pem"),
+            cert: dir.join(format!("{name}.pem")),
+            key: dir.join(format!("{name}.key")),
+        }
+    }
+
+    fn verdict(peer: Peer, files: &TlsFiles, now: Timestamp) -> Verdict {
+        examine_one(peer, files, now).verdict
+    }
+
+    #[test]
+    fn a_certificate_has_the_name_the_authority_the_key_and_time_left() {
+        let places = tempfile::tempdir().unwrap();
+        let (dir, other) = (places.path().join("a"), places.path().join("b"));
+        for dir in [&dir, &other] {
+            certs::certificates(dir).unwrap();
+        }
+        let now = Ambient::system().now();
+        let good = files(&dir, "audit");
+        assert_eq!(verdict(Peer::Audit, &good, now), Verdict::Ok);
+        assert_eq!(verdict(Peer::Policy, &good, now), Verdict::Fail);
+        let of_another = TlsFiles {
+            ca: other.join("ca.pem"),
+            ..good.clone()
+        };
+        assert_eq!(verdict(Peer::Audit, &of_another, now), Verdict::Fail);
+        let wrong_key = TlsFiles {
+            key: dir.join("policy.key"),
+            ..good.clone()
+        };
+        assert_eq!(verdict(Peer::Audit, &wrong_key, now), Verdict::Fail);
+        assert_eq!(
+            verdict(Peer::Audit, &files(&dir, "none"), now),
+            Verdict::Fail
+        );
+    }
+
+    #[test]
+    fn a_certificate_that_ends_soon_is_told_before_it_does() {
+        let dir = tempfile::tempdir().unwrap();
+        certs::certificates(dir.path()).unwrap();
+        let files = files(dir.path(), "audit");
+        let text = std::fs::read(&files.cert).unwrap();
+        let leaf = CertificateDer::from_pem_slice(&text).unwrap();
+        let (_, parsed) = parse_x509_certificate(&leaf).unwrap();
+        let end = Timestamp::from_seconds(parsed.validity().not_after.timestamp());
+        let at = |before: u32| verdict(Peer::Audit, &files, end.minus(DAY * before));
+        assert_eq!(at(30), Verdict::Ok);
+        assert_eq!(at(3), Verdict::Warn);
+        assert_eq!(at(0), Verdict::Fail);
+    }
+}

@@ -1,0 +1,72 @@
+//! Whether another machine's clock agrees with this one's.
+
+use std::time::Duration;
+
+use wardgate_domain::Timestamp;
+
+use super::finding::{About, Finding};
+
+/// A `Date` has whole seconds, and the answer took a while.
+const NOISE: Duration = Duration::from_secs(2);
+/// Tokens and permits are refused beyond that: the leeway of an issuer that configures none.
+const MOST: Duration = Duration::from_secs(10);
+
+/// What `theirs`, heard at `ours`, says of the two clocks.
+pub(super) fn compare(subject: &str, theirs: Timestamp, ours: Timestamp) -> Finding {
+    let about = About::new("clock", subject);
+    let (apart, word) = if theirs > ours {
+        (theirs.since(ours), "ahead of")
+    } else {
+        (ours.since(theirs), "behind")
+    };
+    let seconds = apart.as_secs();
+    if apart <= NOISE {
+        return about.ok("agrees with this machine's");
+    }
+    let message = format!("is {seconds} s {word} this machine's");
+    let remedy = "have both machines keep time (chrony, systemd-timesyncd)";
+    if apart <= MOST {
+        about.warn(message, remedy)
+    } else {
+        about.fail(message, format!("{remedy}; tokens and permits are refused"))
+    }
+}
+
+/// The instant of an HTTP `Date`.
+pub(super) fn date(header: Option<&http::HeaderValue>) -> Option<Timestamp> {
+    let date = httpdate::parse_http_date(header?.to_str().ok()?).ok()?;
+    Some(date.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::doctor::finding::Verdict;
+
+    #[test]
+    fn clocks_may_differ_by_the_noise_and_not_by_more_than_the_leeway_of_tokens() {
+        let now = Timestamp::from_seconds(1_000);
+        for (theirs, verdict) in [
+            (1_000, Verdict::Ok),
+            (998, Verdict::Ok),
+            (995, Verdict::Warn),
+            (1_009, Verdict::Warn),
+            (1_011, Verdict::Fail),
+            (0, Verdict::Fail),
+        ] {
+            let finding = compare("db", Timestamp::from_seconds(theirs), now);
+            assert_eq!(finding.verdict, verdict, "{theirs}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_date_says_nothing() {
+        let read = |text: &str| date(Some(&text.parse().unwrap()));
+        assert_eq!(
+            read("Thu, 01 Jan 1970 00:00:01 GMT"),
+            Some(Timestamp::from_seconds(1))
+        );
+        assert_eq!(read("yesterday"), None);
+        assert_eq!(date(None), None);
+    }
+}

@@ -1,0 +1,292 @@
+//! What there is to look at: of services that run by themselves what their configuration names, of `wardgate up` its data
+//! directory.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+use figment::value::Dict;
+use wardgate_rpc::Peer;
+use wardgate_rpc::link::TlsFiles;
+
+use super::certificates::Certificate;
+use super::edges::{Edge, Issuers};
+use super::finding::{About, Finding};
+use super::keys::{KeyFile, Kind};
+use super::neighbours::Neighbour;
+use super::stores::Store;
+use crate::Failure;
+use crate::cli::{Doctor, Part};
+use crate::commands::config;
+use crate::compose;
+use crate::config::{AgentWiring, Error, GatewayWiring, OperatorWiring, ServiceWiring, Settings};
+use crate::data_dir::DataDir;
+
+#[derive(Debug, Default)]
+pub(super) struct Deployment {
+    pub(super) keys: Vec<KeyFile>,
+    pub(super) certificates: Vec<Certificate>,
+    pub(super) issuers: Vec<Issuers>,
+    pub(super) neighbours: Vec<Neighbour>,
+    pub(super) edges: Vec<Edge>,
+    pub(super) stores: Vec<Store>,
+    /// The store of the record, where it can be read.
+    pub(super) record: Option<String>,
+    /// All of it is verified.
+    pub(super) whole_record: bool,
+}
+
+impl Deployment {
+    /// With what is already wrong in the configuration.
+    pub(super) fn of(arguments: &Doctor) -> Result<(Self, Vec<Finding>), Failure> {
+        let (mut deployment, findings) = match &arguments.config {
+            Some(file) => Self::configured(file, &arguments.service),
+            None => (Self::up(&arguments.data_dir)?, Vec::new()),
+        };
+        deployment.whole_record = arguments.whole_record;
+        Ok((deployment, findings))
+    }
+
+    fn configured(file: &Path, only: &[Part]) -> (Self, Vec<Finding>) {
+        let about = About::new("configuration", file.display().to_string());
+        let remedy = "mend the file or the environment; `wardgate config check` tells the same";
+        let settings = match Settings::load(file) {
+            Ok(settings) => settings,
+            Err(error) => return (Self::default(), vec![about.fail(error.to_string(), remedy)]),
+        };
+        let mut findings = vec![match config::check(&settings) {
+            Ok(()) => about.ok("can be used"),
+            Err(error) => about.fail(error.to_string(), remedy),
+        }];
+        let mut deployment = Self::default();
+        for part in Part::ALL {
+            if !settings.has(part.section()) || !(only.is_empty() || only.contains(&part)) {
+                continue;
+            }
+            if let Err(error) = deployment.add(part, &settings) {
+                let about = About::new("configuration", part.section());
+                findings.push(about.fail(error.to_string(), remedy));
+            }
+        }
+        (deployment, findings)
+    }
+
+    fn add(&mut self, part: Part, settings: &Settings) -> Result<(), Error> {
+        match part {
+            Part::Gateway => self.add_gateway(settings),
+            Part::Policy => self.add_service(Peer::Policy, settings),
+            Part::ToolRunner => self.add_service(Peer::ToolRunner, settings),
+            Part::Audit => self.add_service(Peer::Audit, settings),
+            Part::Memory => self.add_service(Peer::Memory, settings),
+            Part::Agent => self.add_agent(settings),
+            Part::Operator => {
+                let OperatorWiring { links, tls } = settings.wiring("operator")?;
+                self.link(
+                    Peer::Operator,
+                    Peer::ToolRunner,
+                    Some(&links.tool_runner),
+                    tls.as_ref(),
+                );
+                self.link(
+                    Peer::Operator,
+                    Peer::Memory,
+                    links.memory.as_ref(),
+                    tls.as_ref(),
+                );
+                self.certificate(Peer::Operator, tls);
+                Ok(())
+            }
+        }
+    }
+
+    fn add_gateway(&mut self, settings: &Settings) -> Result<(), Error> {
+        let (config, wiring): (wardgate_gateway::Config, GatewayWiring) =
+            settings.service("gateway")?;
+        let GatewayWiring {
+            links,
+            tls,
+            session_key_file,
+            ..
+        } = wiring;
+        self.key("gateway.session_key_file", session_key_file, Kind::Secret);
+        for (peer, url) in [
+            (Peer::Policy, Some(&links.policy)),
+            (Peer::ToolRunner, Some(&links.tool_runner)),
+            (Peer::Audit, Some(&links.audit)),
+            (Peer::Memory, links.memory.as_ref()),
+        ] {
+            self.link(Peer::Gateway, peer, url, tls.as_ref());
+        }
+        self.certificate(Peer::Gateway, tls);
+        self.store("gateway.store", config.store, "gateway");
+        self.edge("gateway", config.public_url.clone(), config.listen);
+        self.issuers.push(Issuers {
+            name: "gateway",
+            auth: config.auth,
+            public_url: config.public_url,
+        });
+        Ok(())
+    }
+
+    fn add_agent(&mut self, settings: &Settings) -> Result<(), Error> {
+        // One that runs by itself has a gateway; in `up` it shares the gateway's address.
+        if !settings.has("agent.links") {
+            return Ok(());
+        }
+        let (_, wiring): (Dict, AgentWiring) = settings.service("agent")?;
+        self.key(
+            "agent.approval_key_file",
+            wiring.approval_key_file,
+            Kind::Secret,
+        );
+        self.edge("agent", wiring.public_url.clone(), wiring.listen);
+        self.issuers.push(Issuers {
+            name: "agent",
+            auth: wiring.auth,
+            public_url: wiring.public_url,
+        });
+        self.edges.push(Edge {
+            name: "gateway of the agent",
+            url: wiring.links.gateway.to_string(),
+        });
+        Ok(())
+    }
+
+    fn add_service(&mut self, peer: Peer, settings: &Settings) -> Result<(), Error> {
+        let section = match peer {
+            Peer::ToolRunner => "tool_runner",
+            peer => peer.as_str(),
+        };
+        let (own, wiring): (Dict, ServiceWiring) = settings.service(section)?;
+        let store = own.get("store").and_then(|store| store.as_str());
+        let store = store.map(ToOwned::to_owned);
+        let links = wiring.links;
+        match peer {
+            Peer::Policy => {
+                self.key(
+                    "policy.permit_key_file",
+                    wiring.permit_key_file,
+                    Kind::PermitPrivate,
+                );
+            }
+            Peer::ToolRunner => {
+                let setting = "tool_runner.permit_public_key_files";
+                if wiring.permit_public_key_files.is_empty() {
+                    self.key(setting, None, Kind::PermitPublic);
+                }
+                for file in wiring.permit_public_key_files {
+                    self.key(setting, Some(file), Kind::PermitPublic);
+                }
+                let setting = "tool_runner.pseudonym_key_file";
+                self.key(setting, wiring.pseudonym_key_file, Kind::Secret);
+                self.store("tool_runner.store", store, "tool_runner");
+            }
+            Peer::Audit => {
+                self.key("audit.mac_key_file", wiring.mac_key_file, Kind::Secret);
+                self.record.clone_from(&store);
+                self.store("audit.store", store, "audit");
+            }
+            Peer::Memory => {
+                self.key(
+                    "memory.master_key_file",
+                    wiring.master_key_file,
+                    Kind::Secret,
+                );
+                self.store("memory.store", store, "memory");
+            }
+            Peer::Gateway | Peer::Operator => {}
+        }
+        self.link(
+            peer,
+            Peer::Policy,
+            links.policy.as_ref(),
+            wiring.tls.as_ref(),
+        );
+        self.link(peer, Peer::Audit, links.audit.as_ref(), wiring.tls.as_ref());
+        self.link(
+            peer,
+            Peer::Memory,
+            links.memory.as_ref(),
+            wiring.tls.as_ref(),
+        );
+        self.certificate(peer, wiring.tls);
+        Ok(())
+    }
+
+    /// Keys, the record and the other stores; what runs on it shares one process, and has no links.
+    fn up(path: &Path) -> Result<Self, Failure> {
+        let dir = DataDir::existing(path)?;
+        let mut deployment = Self::default();
+        deployment.key("permit.pem", Some(dir.permit_key()), Kind::PermitPrivate);
+        deployment.key(
+            "permit.pub",
+            Some(dir.permit_public_key()),
+            Kind::PermitPublic,
+        );
+        for (name, path) in [
+            ("pseudonym.key", dir.pseudonym_key()),
+            ("audit-mac.key", dir.mac_key()),
+            ("memory.key", dir.memory_key()),
+            ("approval.key", dir.approval_key()),
+            ("session.key", dir.session_key()),
+        ] {
+            deployment.key(name, Some(path), Kind::Secret);
+        }
+        deployment.store("audit.store", Some(dir.record()), "audit");
+        for (setting, store, schema) in [
+            ("gateway.store", dir.gateway_store(), "gateway"),
+            ("tool_runner.store", dir.tool_runner_store(), "tool_runner"),
+            ("memory.store", dir.memory_store(), "memory"),
+        ] {
+            deployment.store(setting, Some(store), schema);
+        }
+        deployment.record = Some(dir.record());
+        Ok(deployment)
+    }
+
+    fn key(&mut self, setting: &str, path: Option<PathBuf>, kind: Kind) {
+        let setting = setting.to_owned();
+        self.keys.push(KeyFile {
+            setting,
+            path,
+            kind,
+        });
+    }
+
+    fn certificate(&mut self, peer: Peer, files: Option<TlsFiles>) {
+        self.certificates
+            .extend(files.map(|files| Certificate { peer, files }));
+    }
+
+    fn link(&mut self, of: Peer, peer: Peer, url: Option<&String>, tls: Option<&TlsFiles>) {
+        self.neighbours.extend(url.map(|url| Neighbour {
+            of,
+            peer,
+            name: compose::proto_name(peer),
+            url: url.clone(),
+            tls: tls.cloned(),
+        }));
+    }
+
+    fn store(&mut self, setting: &'static str, address: Option<String>, schema: &'static str) {
+        self.stores.extend(address.map(|address| Store {
+            setting,
+            address,
+            schema,
+        }));
+    }
+
+    fn edge(&mut self, name: &'static str, public_url: Option<String>, listen: SocketAddr) {
+        let url = public_url.unwrap_or_else(|| format!("http://{}", reachable(listen)));
+        self.edges.push(Edge { name, url });
+    }
+}
+
+/// Where a listener on this machine is reached.
+fn reachable(listen: SocketAddr) -> SocketAddr {
+    let ip = match listen.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    SocketAddr::new(ip, listen.port())
+}

@@ -1,0 +1,125 @@
+//! HTTP edges, and whose tokens they accept.
+
+use std::time::Duration;
+
+use futures::future::join_all;
+use reqwest::{Client, Url};
+use serde_json::Value;
+use tokio::time::timeout;
+use wardgate_domain::Ambient;
+use wardgate_edge::{AuthConfig, Authenticator};
+use wardgate_rpc::Readiness;
+
+use super::clock;
+use super::finding::{About, Finding};
+
+/// How long one answer may take.
+const LIMIT: Duration = Duration::from_secs(5);
+
+/// Where clients come in.
+#[derive(Debug, Clone)]
+pub(super) struct Edge {
+    pub(super) name: &'static str,
+    /// Where its paths begin.
+    pub(super) url: String,
+}
+
+/// The issuers one edge trusts.
+#[derive(Debug, Clone)]
+pub(super) struct Issuers {
+    pub(super) name: &'static str,
+    pub(super) auth: AuthConfig,
+    pub(super) public_url: Option<String>,
+}
+
+pub(super) async fn issuers(of: &[Issuers]) -> Vec<Finding> {
+    join_all(of.iter().map(keys_of)).await
+}
+
+/// Reads the key sets as the edge does.
+async fn keys_of(issuers: &Issuers) -> Finding {
+    let names: Vec<&str> = issuers
+        .auth
+        .issuers
+        .iter()
+        .map(|it| it.issuer.as_str())
+        .collect();
+    let about = About::new("issuers", format!("{}, {}", issuers.name, names.join(", ")));
+    let remedy = "mend `auth.issuers`: the file or URL of their public keys, and whether it may be reached from here";
+    let public_url = issuers.public_url.as_deref();
+    let reading = Authenticator::new(issuers.auth.clone(), public_url, Ambient::system());
+    match timeout(LIMIT, reading).await {
+        Ok(Ok(reader)) => match &*reader.readiness().borrow() {
+            Readiness::NotReady(why) => about.fail(why, remedy),
+            _ => about.ok("their keys can be read"),
+        },
+        Ok(Err(error)) => about.fail(error.to_string(), remedy),
+        Err(_) => about.fail("their keys are not read in time", remedy),
+    }
+}
+
+pub(super) async fn examine(edges: &[Edge]) -> Vec<Finding> {
+    let all = edges.iter().map(examine_one);
+    join_all(all).await.into_iter().flatten().collect()
+}
+
+async fn examine_one(edge: &Edge) -> Vec<Finding> {
+    let about = About::new("edge", format!("{} at {}", edge.name, edge.url));
+    let asked = async {
+        let url = Url::parse(&edge.url).map_err(|error| error.to_string())?;
+        let url = url.join("/ready").map_err(|error| error.to_string())?;
+        let answer = client()?.get(url).send().await;
+        answer.map_err(|error| error.without_url().to_string())
+    };
+    let answer = match asked.await {
+        Ok(answer) => answer,
+        Err(what) => {
+            let remedy = format!(
+                "see that the {} runs, and that its address is this",
+                edge.name
+            );
+            return vec![about.fail(format!("does not answer: {what}"), remedy)];
+        }
+    };
+    let now = Ambient::system().now();
+    let theirs = clock::date(answer.headers().get("date"));
+    let ready = answer.status().is_success();
+    let text = answer.text().await.unwrap_or_default();
+    let parts: Value = serde_json::from_str(&text).unwrap_or_default();
+    let unready: Vec<&str> = parts["parts"]
+        .as_object()
+        .into_iter()
+        .flatten()
+        .filter(|(_, state)| *state == "not ready")
+        .map(|(name, _)| name.as_str())
+        .collect();
+    let finding = if ready {
+        about.ok("is ready")
+    } else {
+        let what = format!("is not ready; parts that are not: {}", unready.join(", "));
+        about.fail(what, "see what is said here of these parts, and their logs")
+    };
+    let clock = theirs.map(|theirs| clock::compare(edge.name, theirs, now));
+    std::iter::once(finding).chain(clock).collect()
+}
+
+/// Has a request without a token refused at `edge`, which is then to be on record.
+pub(super) async fn knock(edge: &Edge) -> Result<(), String> {
+    let url = Url::parse(&edge.url).map_err(|error| error.to_string())?;
+    let url = url.join("/mcp").map_err(|error| error.to_string())?;
+    let request = client()?
+        .post(url)
+        .header("content-type", "application/json");
+    let sent = request.body("{}").send().await;
+    let answer = sent.map_err(|error| error.without_url().to_string())?;
+    match answer.status().as_u16() {
+        401 => Ok(()),
+        status => Err(format!("HTTP {status} for a request without a token")),
+    }
+}
+
+fn client() -> Result<Client, String> {
+    let client = Client::builder().no_proxy().timeout(LIMIT);
+    let client = client.redirect(reqwest::redirect::Policy::none()).build();
+    client.map_err(|_| "the system's certificates cannot be read".to_owned())
+}

@@ -1,0 +1,86 @@
+//! One thing that was looked at, and how it is.
+
+use std::fmt;
+
+use serde::Serialize;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Verdict {
+    Ok,
+    /// It works now, and somebody should see to it.
+    Warn,
+    /// It does not work.
+    Fail,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(super) struct Finding {
+    pub(super) verdict: Verdict,
+    /// What kind of thing.
+    check: &'static str,
+    /// Which one.
+    subject: String,
+    /// How it is.
+    message: String,
+    /// What to do; of what is well nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    remedy: Option<String>,
+}
+
+/// Findings of one kind about one thing.
+#[derive(Debug, Clone)]
+pub(super) struct About {
+    check: &'static str,
+    subject: String,
+}
+
+impl About {
+    pub(super) fn new(check: &'static str, subject: impl Into<String>) -> Self {
+        let subject = subject.into();
+        Self { check, subject }
+    }
+
+    pub(super) fn ok(&self, message: impl Into<String>) -> Finding {
+        self.finding(Verdict::Ok, message.into(), None)
+    }
+
+    pub(super) fn warn(&self, message: impl Into<String>, remedy: impl Into<String>) -> Finding {
+        self.finding(Verdict::Warn, message.into(), Some(remedy.into()))
+    }
+
+    pub(super) fn fail(&self, message: impl Into<String>, remedy: impl Into<String>) -> Finding {
+        self.finding(Verdict::Fail, message.into(), Some(remedy.into()))
+    }
+
+    fn finding(&self, verdict: Verdict, message: String, remedy: Option<String>) -> Finding {
+        Finding {
+            verdict,
+            check: self.check,
+            subject: self.subject.clone(),
+            message,
+            remedy,
+        }
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let verdict = match self.verdict {
+            Verdict::Ok => "ok",
+            Verdict::Warn => "warn",
+            Verdict::Fail => "FAIL",
+        };
+        let Self {
+            check,
+            subject,
+            message,
+            ..
+        } = self;
+        write!(f, "{verdict:<5} {check:<13} {subject}: {message}")?;
+        match &self.remedy {
+            Some(remedy) => write!(f, "\n      {:<13} └ {remedy}", ""),
+            None => Ok(()),
+        }
+    }
+}

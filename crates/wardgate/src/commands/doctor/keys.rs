@@ -1,0 +1,134 @@
+//! Key files: there, of their kind, and nobody else's to read.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use super::finding::{About, Finding};
+use crate::data_dir::{self, Error};
+
+/// What a key file must hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// The policy's signing key.
+    PermitPrivate,
+    /// What its signatures are checked with.
+    PermitPublic,
+    /// 32 secret bytes.
+    Secret,
+}
+
+/// A key of the deployment.
+#[derive(Debug, Clone)]
+pub(super) struct KeyFile {
+    /// Where the configuration names it.
+    pub(super) setting: String,
+    /// None: it names none.
+    pub(super) path: Option<PathBuf>,
+    pub(super) kind: Kind,
+}
+
+pub(super) fn examine(keys: &[KeyFile]) -> Vec<Finding> {
+    let mut findings: Vec<Finding> = keys.iter().map(examine_one).collect();
+    findings.extend(pair(keys));
+    findings
+}
+
+fn examine_one(key: &KeyFile) -> Finding {
+    let about = About::new("key", &key.setting);
+    let Some(path) = &key.path else {
+        let remedy = "name a key file, the same for every replica; `wardgate certs dev` makes one for trials";
+        return about.fail("is missing", remedy);
+    };
+    if let Err(error) = read(path, key.kind) {
+        return about.fail(error.to_string(), "restore it from where keys are kept");
+    }
+    let shown = path.display();
+    match std::fs::metadata(path).map(|it| it.permissions().mode()) {
+        Ok(mode) if key.kind != Kind::PermitPublic && mode & 0o007 != 0 => about.warn(
+            format!("{shown} can be used by everybody on this machine"),
+            format!("chmod o= {shown}"),
+        ),
+        _ => about.ok(format!("{shown} can be used")),
+    }
+}
+
+fn read(path: &Path, kind: Kind) -> Result<(), Error> {
+    match kind {
+        Kind::PermitPrivate => data_dir::permit_signer(path).map(drop),
+        Kind::PermitPublic => data_dir::permit_verifier(&[path.to_owned()]).map(drop),
+        Kind::Secret => data_dir::mac_key(path).map(drop),
+    }
+}
+
+/// Whether permits that the policy signs are taken: only where both keys are at hand.
+fn pair(keys: &[KeyFile]) -> Option<Finding> {
+    let of = |kind| {
+        let keys = keys.iter().filter(move |key| key.kind == kind);
+        keys.filter_map(|key| key.path.as_ref())
+    };
+    let signer = data_dir::permit_signer(of(Kind::PermitPrivate).next()?).ok()?;
+    let mut public = of(Kind::PermitPublic).peekable();
+    public.peek()?;
+    let about = About::new("key", "permits");
+    let known = public.any(|path| {
+        data_dir::read_32_bytes(path).is_ok_and(|key| key.as_slice() == signer.public_key())
+    });
+    Some(if known {
+        about.ok("what the policy signs, the tool-runner takes")
+    } else {
+        let remedy =
+            "add the public key of policy.permit_key_file to tool_runner.permit_public_key_files";
+        about.fail("the tool-runner refuses every permit of the policy", remedy)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use wardgate_domain::Ambient;
+
+    use super::*;
+    use crate::commands::doctor::finding::Verdict;
+    use crate::data_dir::DataDir;
+
+    fn key(setting: &str, path: PathBuf, kind: Kind) -> KeyFile {
+        KeyFile {
+            setting: setting.to_owned(),
+            path: Some(path),
+            kind,
+        }
+    }
+
+    fn verdicts(keys: &[KeyFile]) -> Vec<Verdict> {
+        let findings = examine(keys);
+        findings.iter().map(|it| it.verdict).collect()
+    }
+
+    #[test]
+    fn keys_are_there_of_their_kind_and_fit_each_other() {
+        let place = tempfile::tempdir().unwrap();
+        let (here, other) = (place.path().join("a"), place.path().join("b"));
+        let [dir, other] = [here, other].map(|path| {
+            let dir = DataDir::open(&path).unwrap();
+            dir.make_keys(&Ambient::system()).unwrap();
+            dir
+        });
+        let private = key("private", dir.permit_key(), Kind::PermitPrivate);
+        let public = key("public", dir.permit_public_key(), Kind::PermitPublic);
+        let stranger = key("public", other.permit_public_key(), Kind::PermitPublic);
+        assert_eq!(
+            verdicts(&[private.clone(), public, stranger.clone()]),
+            [Verdict::Ok; 4]
+        );
+        assert_eq!(verdicts(&[private, stranger])[2], Verdict::Fail);
+        let wrong = key("mac", dir.permit_key(), Kind::Secret);
+        let none = KeyFile {
+            path: None,
+            ..wrong.clone()
+        };
+        let gone = key("mac", dir.path().join("gone"), Kind::Secret);
+        assert_eq!(verdicts(&[wrong, none, gone]), [Verdict::Fail; 3]);
+        let mac = dir.mac_key();
+        std::fs::set_permissions(&mac, PermissionsExt::from_mode(0o644)).unwrap();
+        assert_eq!(verdicts(&[key("mac", mac, Kind::Secret)]), [Verdict::Warn]);
+    }
+}

@@ -1,0 +1,156 @@
+//! Services behind links: each address answers, is ready, keeps our time and runs our version.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use futures::future::join_all;
+use tokio::net::lookup_host;
+use tokio::time::timeout;
+use tonic::{Code, Status};
+use tonic_health::pb::HealthCheckRequest;
+use tonic_health::pb::health_check_response::ServingStatus;
+use tonic_health::pb::health_client::HealthClient;
+use wardgate_domain::Ambient;
+use wardgate_rpc::link::{self, TlsFiles};
+use wardgate_rpc::server::VERSION;
+use wardgate_rpc::{Link, Peer};
+
+use super::clock;
+use super::finding::{About, Finding};
+
+/// How long one answer may take.
+const LIMIT: Duration = Duration::from_secs(3);
+
+/// A link of a service.
+#[derive(Debug, Clone)]
+pub(super) struct Neighbour {
+    /// Whose link it is.
+    pub(super) of: Peer,
+    /// Which service is there.
+    pub(super) peer: Peer,
+    /// Its proto name.
+    pub(super) name: &'static str,
+    /// Where.
+    pub(super) url: String,
+    /// With which certificate.
+    pub(super) tls: Option<TlsFiles>,
+}
+
+pub(super) async fn examine(neighbours: &[Neighbour]) -> Vec<Finding> {
+    let all = neighbours.iter().map(examine_one);
+    let mut findings = Vec::new();
+    for finding in join_all(all).await.into_iter().flatten() {
+        // Several link to the same address, whose clock and version are told once.
+        if !findings.contains(&finding) {
+            findings.push(finding);
+        }
+    }
+    findings
+}
+
+/// Every address the name stands for: of several replicas one may be ill.
+async fn examine_one(neighbour: &Neighbour) -> Vec<Finding> {
+    let Neighbour { of, peer, url, .. } = neighbour;
+    let (of, peer) = (of.as_str(), peer.as_str());
+    let about = About::new("neighbour", format!("{peer}, from {of}"));
+    let (scheme, addresses) = match addresses(url).await {
+        Ok(found) => found,
+        Err(what) => {
+            let remedy = format!("mend the address of {peer} in the links of {of}");
+            return vec![about.fail(what, remedy)];
+        }
+    };
+    let each = addresses
+        .into_iter()
+        .map(|address| examine_address(neighbour, scheme, address));
+    join_all(each).await.into_iter().flatten().collect()
+}
+
+async fn addresses(url: &str) -> Result<(&'static str, Vec<SocketAddr>), String> {
+    let wrong = || format!("`{url}` is not a service address; write https://host:port");
+    let parsed: http::Uri = url.parse().map_err(|_| wrong())?;
+    let (scheme, default) = match parsed.scheme_str() {
+        Some("https") => ("https", 443),
+        Some("http") => ("http", 80),
+        _ => return Err(wrong()),
+    };
+    let host = parsed.host().ok_or_else(wrong)?.trim_matches(['[', ']']);
+    let place = (host, parsed.port_u16().unwrap_or(default));
+    match timeout(LIMIT, lookup_host(place)).await {
+        Ok(Ok(found)) => {
+            let found: Vec<SocketAddr> = found.collect();
+            if found.is_empty() {
+                return Err(format!("{host} has no address"));
+            }
+            Ok((scheme, found))
+        }
+        Ok(Err(error)) => Err(format!("{host} cannot be found: {error}")),
+        Err(_) => Err(format!("{host} is not found in {} s", LIMIT.as_secs())),
+    }
+}
+
+async fn examine_address(neighbour: &Neighbour, scheme: &str, address: SocketAddr) -> Vec<Finding> {
+    let Neighbour { of, peer, name, .. } = neighbour;
+    let (of, peer_name) = (of.as_str(), peer.as_str());
+    let place = format!("{peer_name} at {address}");
+    let about = About::new("neighbour", format!("{place}, from {of}"));
+    let url = format!("{scheme}://{address}");
+    let link = match link::connect(&url, *peer, name, neighbour.tls.as_ref()) {
+        Ok(neighbour) => neighbour.link,
+        Err(error) => {
+            let remedy = format!("mend the `tls` of {of}");
+            return vec![about.fail(error.to_string(), remedy)];
+        }
+    };
+    let answer = match check(&link, name).await {
+        Ok(answer) => answer,
+        Err(status) => {
+            let remedy = format!(
+                "see that {peer_name} runs, that it may be reached from here, and that both have certificates of one authority"
+            );
+            return vec![about.fail(format!("does not answer: {}", status.message()), remedy)];
+        }
+    };
+    let now = Ambient::system().now();
+    let ready = if answer.get_ref().status() == ServingStatus::Serving {
+        about.ok("is ready")
+    } else {
+        let remedy = format!(
+            "look at its /ready and its log, where it says why; {peer_name}'s own checks may tell as well"
+        );
+        about.fail("answers that it is not ready", remedy)
+    };
+    let mut findings = vec![ready];
+    let date = answer.metadata().get("date").map(|date| date.as_bytes());
+    let date = date.and_then(|date| http::HeaderValue::from_bytes(date).ok());
+    findings.extend(clock::date(date.as_ref()).map(|theirs| clock::compare(&place, theirs, now)));
+    findings.extend(version(&link, &place).await);
+    findings
+}
+
+async fn check(
+    link: &Link,
+    name: &str,
+) -> Result<tonic::Response<tonic_health::pb::HealthCheckResponse>, Status> {
+    let request = HealthCheckRequest {
+        service: name.to_owned(),
+    };
+    let mut client = HealthClient::new(link.clone());
+    timeout(LIMIT, client.check(request))
+        .await
+        .unwrap_or_else(|_| Err(Status::deadline_exceeded("no answer in time")))
+}
+
+/// A service says its version as one more name that it serves.
+async fn version(link: &Link, place: &str) -> Option<Finding> {
+    let about = About::new("version", place);
+    match check(link, VERSION).await {
+        Ok(_) => Some(about.ok(VERSION)),
+        Err(status) if status.code() == Code::NotFound => Some(about.warn(
+            format!("is not this program's, {VERSION}"),
+            "finish the upgrade, or use the doctor of its version",
+        )),
+        // That it went away meanwhile was not the question.
+        Err(_) => None,
+    }
+}

@@ -1,0 +1,178 @@
+//! The record: it can be read, its newest part is dense and unchanged, and what happens now gets into it.
+
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use futures::{TryStreamExt, pin_mut};
+use wardgate_audit::Reader;
+use wardgate_domain::Digest;
+use wardgate_rpc::client::{AuditFilter, StoredRecord};
+
+use super::deployment::Deployment;
+use super::edges;
+use super::finding::{About, Finding};
+
+/// Records that are verified from the newest back, where not all are asked for.
+const LOOKED_AT: u64 = 1_000;
+/// Refusals are recorded once a second; after this it is not only slow.
+const PATIENCE: Duration = Duration::from_secs(5);
+const PAUSE: Duration = Duration::from_millis(200);
+
+pub(super) async fn examine(deployment: &Deployment) -> Vec<Finding> {
+    let Some(store) = &deployment.record else {
+        return Vec::new();
+    };
+    let about = About::new("record", "audit");
+    let remedy = "see what is said here of audit.store, and the log of the audit service";
+    let reader = match Reader::open(store).await {
+        Ok(reader) => reader,
+        Err(error) => return vec![about.fail(error.to_string(), remedy)],
+    };
+    let limit = (!deployment.whole_record).then_some(LOOKED_AT);
+    let verified = verify(&reader, limit).await;
+    let newest = verified.as_ref().ok().and_then(|seen| seen.newest);
+    let finding = match verified {
+        Ok(seen) => about.ok(seen.to_string()),
+        Err(Wrong::Unreadable(error)) => return vec![about.fail(error, remedy)],
+        Err(Wrong::Record(what)) => about.fail(
+            what,
+            "the store was changed from outside: keep it as it is, and compare it with a backup",
+        ),
+    };
+    let mut findings = vec![finding];
+    if let Some(edge) = deployment.edges.iter().find(|edge| edge.name == "gateway") {
+        if edges::knock(edge).await.is_ok() {
+            findings.push(moves(&reader, newest).await);
+        }
+    }
+    findings
+}
+
+/// What was verified.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Seen {
+    newest: Option<u64>,
+    oldest: Option<u64>,
+    records: u64,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Wrong {
+    Unreadable(String),
+    /// Something is missing or changed.
+    Record(String),
+}
+
+impl Seen {
+    /// The next older record: one position before the last, and with the leaf hash of its bytes (RFC 6962, section 2.1).
+    fn add(&mut self, record: &StoredRecord) -> Result<(), Wrong> {
+        let sequence = record.sequence;
+        if let Some(last) = self.oldest
+            && sequence + 1 != last
+        {
+            return Err(Wrong::Record(format!("record {} is missing", last - 1)));
+        }
+        let leaf = [&[0], record.record.as_ref()].concat();
+        if Digest::of(&leaf) != record.leaf_hash {
+            let what = format!("record {sequence} is not what its leaf hash says");
+            return Err(Wrong::Record(what));
+        }
+        self.newest = self.newest.or(Some(sequence));
+        self.oldest = Some(sequence);
+        self.records += 1;
+        Ok(())
+    }
+}
+
+impl fmt::Display for Seen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.newest.map(|newest| newest + 1) {
+            None => f.write_str("holds nothing yet"),
+            Some(all) if all == self.records => write!(f, "holds {all} records, all verified"),
+            Some(all) => write!(
+                f,
+                "holds {all} records, the newest {} verified",
+                self.records
+            ),
+        }
+    }
+}
+
+/// From the newest back, `limit` at the most.
+async fn verify(reader: &Reader, limit: Option<u64>) -> Result<Seen, Wrong> {
+    let unreadable = |error: wardgate_audit::Error| Wrong::Unreadable(error.to_string());
+    let filter = AuditFilter {
+        limit,
+        newest_first: true,
+        ..AuditFilter::default()
+    };
+    let records = reader.query(filter).map_err(unreadable)?;
+    pin_mut!(records);
+    let mut seen = Seen::default();
+    while let Some(record) = records.try_next().await.map_err(unreadable)? {
+        seen.add(&record)?;
+    }
+    match seen.oldest {
+        Some(oldest @ 1..) if limit.is_none() => {
+            Err(Wrong::Record(format!("record {} is missing", oldest - 1)))
+        }
+        _ => Ok(seen),
+    }
+}
+
+/// A request was just refused: that has to be on record soon.
+async fn moves(reader: &Reader, before: Option<u64>) -> Finding {
+    let about = About::new("record", "gateway to audit");
+    let began = Instant::now();
+    while began.elapsed() < PATIENCE {
+        let seen = verify(reader, Some(1)).await;
+        if seen.is_ok_and(|seen| seen.newest > before) {
+            let took = began.elapsed().as_secs_f64();
+            return about.ok(format!("a refused request was on record after {took:.1} s"));
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+    let what = format!(
+        "a refused request is not on record after {} s",
+        PATIENCE.as_secs()
+    );
+    let remedy =
+        "see whether the gateway's link leads to the audit service of this store, and both logs";
+    about.fail(what, remedy)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(sequence: u64, text: &str) -> StoredRecord {
+        StoredRecord {
+            sequence,
+            leaf_hash: Digest::of(format!("\0{text}").as_bytes()),
+            record: text.to_owned().into(),
+        }
+    }
+
+    fn seen(records: &[StoredRecord]) -> Result<Seen, Wrong> {
+        let mut seen = Seen::default();
+        for record in records {
+            seen.add(record)?;
+        }
+        Ok(seen)
+    }
+
+    #[test]
+    fn a_record_that_is_missing_or_changed_is_named() {
+        let good = [record(7, "c"), record(6, "b"), record(5, "a")];
+        let all = seen(&good).unwrap();
+        assert_eq!((all.newest, all.oldest, all.records), (Some(7), Some(5), 3));
+        let named = |records: &[StoredRecord]| match seen(records) {
+            Err(Wrong::Record(what)) => what.contains("record 6"),
+            _ => false,
+        };
+        assert!(named(&[good[0].clone(), good[2].clone()]));
+        let mut changed = good;
+        changed[1].record = "B".to_owned().into();
+        assert!(named(&changed));
+    }
+}

@@ -1,0 +1,162 @@
+//! Databases: they can be reached and written to, have this program's schema, and let nobody change the record.
+
+use std::fs::OpenOptions;
+use std::path::Path;
+use std::time::Duration;
+
+use futures::future::join_all;
+use sqlx::postgres::{PgConnectOptions, PgConnection};
+use sqlx::sqlite::SqliteConnectOptions;
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection};
+use tokio::time::timeout;
+use wardgate_domain::{Ambient, Timestamp};
+use wardgate_store::Address;
+
+use super::clock;
+use super::finding::{About, Finding};
+
+/// How long one database may take.
+const LIMIT: Duration = Duration::from_secs(5);
+
+/// The store of one service.
+#[derive(Debug, Clone)]
+pub(super) struct Store {
+    /// Where the configuration names it.
+    pub(super) setting: &'static str,
+    pub(super) address: String,
+    /// Its schema in PostgreSQL.
+    pub(super) schema: &'static str,
+}
+
+pub(super) async fn examine(stores: &[Store]) -> Vec<Finding> {
+    let all = stores.iter().map(examine_one);
+    join_all(all).await.into_iter().flatten().collect()
+}
+
+async fn examine_one(store: &Store) -> Vec<Finding> {
+    let about = About::new("store", store.setting);
+    let address: Address = match store.address.parse() {
+        Ok(address) => address,
+        Err(error) => {
+            let remedy = format!("mend {}", store.setting);
+            return vec![about.fail(format!("{error}"), remedy)];
+        }
+    };
+    let about = About::new("store", format!("{}, {address}", store.setting));
+    let looking = async {
+        match &address {
+            Address::Sqlite(path) => sqlite(&about, path).await,
+            Address::Postgres(options) => postgres(&about, options, store).await,
+        }
+    };
+    match timeout(LIMIT, looking).await {
+        Ok(Ok(findings)) => findings,
+        Ok(Err(error)) => {
+            let remedy = "see that the database runs, may be reached from here, and knows the user of the store";
+            vec![about.fail(format!("cannot be read: {error}"), remedy)]
+        }
+        Err(_) => {
+            let what = format!("does not answer in {} s", LIMIT.as_secs());
+            vec![about.fail(
+                what,
+                "see that the database runs and may be reached from here",
+            )]
+        }
+    }
+}
+
+async fn sqlite(about: &About, path: &Path) -> Result<Vec<Finding>, sqlx::Error> {
+    if let Err(error) = OpenOptions::new().append(true).open(path) {
+        let remedy = "start the service once, which makes it, or mend the path and its permissions";
+        return Ok(vec![
+            about.fail(format!("cannot be written: {error}"), remedy),
+        ]);
+    }
+    let options = SqliteConnectOptions::new().filename(path).read_only(true);
+    let mut connection = options.connect().await?;
+    let version: i64 = sqlx::query_scalar("PRAGMA user_version")
+        .fetch_one(&mut connection)
+        .await?;
+    connection.close().await?;
+    Ok(vec![schema(about, version)])
+}
+
+async fn postgres(
+    about: &About,
+    options: &PgConnectOptions,
+    store: &Store,
+) -> Result<Vec<Finding>, sqlx::Error> {
+    let name = store.schema;
+    let mut connection = options
+        .clone()
+        .application_name("wardgate doctor")
+        .connect()
+        .await?;
+    let (role, micros, standby): (String, i64, bool) = sqlx::query_as(
+        "SELECT current_user::text, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, pg_is_in_recovery()",
+    )
+    .fetch_one(&mut connection)
+    .await?;
+    let now = Ambient::system().now();
+    let mut findings = Vec::new();
+    if standby {
+        let remedy = "name the primary; a standby takes no writes";
+        findings.push(about.fail("is a standby", remedy));
+    }
+    let table = format!("{name}.schema_version");
+    let exists: bool = sqlx::query_scalar("SELECT to_regclass($1) IS NOT NULL")
+        .bind(&table)
+        .fetch_one(&mut connection)
+        .await?;
+    let version = if exists {
+        let version = format!("SELECT version FROM {table}");
+        sqlx::query_scalar(AssertSqlSafe(version))
+            .fetch_one(&mut connection)
+            .await?
+    } else {
+        0
+    };
+    findings.push(schema(about, version));
+    if exists && store.setting == RECORD {
+        findings.push(grants(about, &role, &mut connection).await?);
+    }
+    let theirs = Timestamp::from_micros(micros);
+    let subject = format!("database of {}", store.setting);
+    findings.push(clock::compare(&subject, theirs, now));
+    connection.close().await?;
+    Ok(findings)
+}
+
+fn schema(about: &About, found: i64) -> Finding {
+    match found {
+        0 => about.fail("has no schema", "start the service once, which makes it"),
+        found => about.ok(format!("has schema version {found}")),
+    }
+}
+
+/// The store whose rows nobody may change.
+const RECORD: &str = "audit.store";
+
+async fn grants(
+    about: &About,
+    role: &str,
+    connection: &mut PgConnection,
+) -> Result<Finding, sqlx::Error> {
+    let (adds, changes): (bool, bool) = sqlx::query_as(
+        "SELECT has_table_privilege('audit.record', 'INSERT'),
+                has_table_privilege('audit.record', 'UPDATE, DELETE, TRUNCATE')",
+    )
+    .fetch_one(connection)
+    .await?;
+    Ok(match (adds, changes) {
+        (false, _) => about.fail(
+            format!("`{role}` cannot add to the record"),
+            "run `wardgate migrate` as its owner, which grants it",
+        ),
+        (true, true) => about.warn(
+            format!("`{role}` could change or remove records, were it not for a trigger that it may drop"),
+            "let the services use a role that owns nothing, and `wardgate migrate` the owner's",
+        ),
+        (true, false) => about.ok(format!("`{role}` can add to the record and not change it")),
+    })
+}

@@ -1,0 +1,80 @@
+//! `wardgate doctor`: what is well is called well, and what is broken by its name.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+use wardgate_testkit::{Ended, Separate, System, TestApp, run};
+
+use crate::{REPOSITORY, WARDGATE};
+
+/// Everything that runs here: the example has an agent too.
+const SERVICES: [&str; 6] = [
+    "gateway",
+    "policy",
+    "tool-runner",
+    "audit",
+    "memory",
+    "operator",
+];
+
+fn examine(system: &Separate) -> (Ended, Vec<Value>) {
+    let config = system.config().display().to_string();
+    let mut words = vec!["doctor", "--json", "--config", &config];
+    words.extend(SERVICES.iter().flat_map(|name| ["--service", name]));
+    let ended = run(system.binary(), &words, &[]);
+    let findings = ended.stdout.lines();
+    let findings = findings
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    (ended, findings)
+}
+
+fn failed(findings: &[Value]) -> Vec<&Value> {
+    let failed = findings.iter().filter(|it| it["verdict"] == "fail");
+    failed.collect()
+}
+
+#[tokio::test]
+async fn the_doctor_finds_nothing_wrong_where_nothing_is_and_names_what_breaks() {
+    let mut system = Separate::start(WARDGATE, REPOSITORY.as_ref()).await;
+    let (ended, findings) = examine(&system);
+    assert!(failed(&findings).is_empty(), "{}", ended.stdout);
+    assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+    let checks: BTreeSet<&str> = findings
+        .iter()
+        .map(|it| it["check"].as_str().unwrap())
+        .collect();
+    let all = "certificate clock configuration edge issuers key neighbour record store version";
+    assert_eq!(checks, all.split(' ').collect());
+
+    system.audit.kill();
+    system.until_ready(false).await;
+    let (ended, findings) = examine(&system);
+    assert_eq!(ended.code, Some(1));
+    let failed = failed(&findings);
+    let names = |check, subject| {
+        let mut of = failed.iter().filter(|it| it["check"] == check);
+        of.any(|it| {
+            it["subject"].as_str().unwrap().starts_with(subject) && it["remedy"].is_string()
+        })
+    };
+    assert!(names("neighbour", "audit at 127.0.0.1:"), "{failed:?}");
+    assert!(names("edge", "gateway at http://127.0.0.1:"), "{failed:?}");
+    assert!(names("record", "gateway to audit"), "{failed:?}");
+}
+
+#[tokio::test]
+async fn the_doctor_reads_the_data_directory_of_a_running_system() {
+    let app = TestApp::start(WARDGATE);
+    let dir = app.data_dir().display().to_string();
+    let ended = run(app.binary(), &["doctor", "--data-dir", &dir], &[]);
+    assert_eq!(ended.code, Some(0), "{}{}", ended.stdout, ended.stderr);
+    std::fs::write(app.data_dir().join("keys/audit-mac.key"), "no key").unwrap();
+    let ended = run(app.binary(), &["doctor", "--data-dir", &dir], &[]);
+    assert_eq!(ended.code, Some(1));
+    assert!(
+        ended.stdout.contains("audit-mac.key is not"),
+        "{}",
+        ended.stdout
+    );
+}
