@@ -126,5 +126,5 @@ where
 
 /// Streams that last as long as their client hold no place, and nobody who mends something is turned away.
 fn is_limited(request: &Request<Body>) -> bool {
-    !in_flight::is_watch(request.uri()) && !access::is_operator(request)
+    !in_flight::is_watch(request.uri()) && !access::is_for_operators(request.uri().path())
 }
