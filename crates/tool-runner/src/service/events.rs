@@ -48,6 +48,9 @@ pub(super) fn events(
                 Event::Progress(step.into())
             }
             (Poll::Ready(Some(Said::Log(message))), Poll::Pending) => Event::Log(message.into()),
+            (Poll::Ready(Some(Said::Completed(elicitation_id))), Poll::Pending) => {
+                Event::Completed(pb::ElicitationCompleted { elicitation_id })
+            }
             (_, Poll::Pending) => return Poll::Pending,
         };
         Poll::Ready(Some(Ok(pb::CallToolResponse { event: Some(event) })))
