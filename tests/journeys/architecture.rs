@@ -68,6 +68,7 @@ const ARROWS: [(&str, &[&str]); 20] = [
             "redact",
             "rpc",
             "stdio",
+            "store",
             "telemetry",
             "tool-runner",
         ],

@@ -138,11 +138,12 @@ impl Limit {
     }
 
     /// How many calls there may be at once.
-    pub(crate) fn current(&self) -> usize {
-        if self.making_calm.is_some() {
-            return self.calm();
+    pub(crate) fn current(&self, now: Instant) -> usize {
+        match &self.making_calm {
+            // It ends in time, also where no call comes to its end meanwhile.
+            Some(calm) if now < calm.until => self.calm(),
+            Some(_) | None => self.current as usize,
         }
-        self.current as usize
     }
 
     /// So many at once are calm.
@@ -252,7 +253,7 @@ impl Limit {
             }
             None => {
                 let due = now.duration_since(self.last_calm) >= self.calm_every;
-                if due && peak >= self.half() && self.current() > self.config.min {
+                if due && peak >= self.half() && self.current as usize > self.config.min {
                     self.making_calm = Some(MadeCalm {
                         until: now + CALM_LASTS,
                         found: Strain::default(),

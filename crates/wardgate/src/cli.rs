@@ -55,6 +55,8 @@ pub(crate) enum Command {
     Certs(Certs),
     /// Check or show a configuration.
     Config(Config),
+    /// Bring every store that a configuration names to its newest schema, and let the services' roles use them.
+    Migrate(ConfigFile),
     /// Call one tool over MCP and print its result.
     Call(Call),
     /// Call tools over MCP under load, verify every answer, and print how long they took.

@@ -5,6 +5,7 @@
 //! of the older version its session agreed on, or its header names. A session travels with its client, so any replica
 //! can answer any request.
 
+pub(crate) mod caching;
 mod discover;
 mod envelope;
 mod idempotency;
@@ -392,6 +393,7 @@ async fn answer_to(
             let asker = post.asker(request, version, Some(slot));
             story::tell(gateway, request, (asker, Terms::deaf(version)), call).await
         }
+        method if method.starts_with("tasks/") => Err(RpcError::no_tasks_here(method, version)),
         method => Err(RpcError::unknown_method(method, version)),
     }
 }

@@ -62,6 +62,8 @@ pub struct Source {
     pub instructions: String,
     /// What is got of it must bring the caller's bearer token.
     pub needs_caller_token: bool,
+    /// How long an MCP server lets its lists be kept, by kind, where it says so.
+    pub ttls: BTreeMap<OfferKind, Duration>,
 }
 
 /// Which clients' messages can be carried to an MCP server as they stand.
@@ -381,6 +383,15 @@ impl TryFrom<pb::Source> for Source {
 
     fn try_from(source: pb::Source) -> Result<Self, Self::Error> {
         let carriage = source.carriage().into();
+        let ttls = [
+            (OfferKind::Tool, source.tools_ttl),
+            (OfferKind::Prompts, source.prompts_ttl),
+            (OfferKind::Resources, source.resources_ttl),
+        ];
+        let ttls = ttls
+            .into_iter()
+            .filter_map(|(kind, ttl)| Some((kind, ttl?.try_into().ok()?)))
+            .collect();
         let mut facts = BTreeMap::new();
         for offered in source.facts {
             let offered = ToolFacts::try_from(offered)?;
@@ -395,6 +406,7 @@ impl TryFrom<pb::Source> for Source {
         };
         Ok(Self {
             carriage,
+            ttls,
             instructions: source.instructions,
             needs_caller_token: source.needs_caller_token,
             name: source.name,

@@ -10,6 +10,7 @@ pub(crate) mod conversations;
 pub(crate) mod extract;
 pub(crate) mod health;
 pub(crate) mod import;
+pub(crate) mod migrate;
 pub(crate) mod pins;
 pub(crate) mod policy;
 mod running;

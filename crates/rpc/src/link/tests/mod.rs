@@ -365,16 +365,13 @@ async fn a_replica_that_ends_in_order_loses_no_call_not_even_one_that_is_made_on
         }
     });
     let restarts = async {
-        for index in 0..3 {
-            let before = replicas[index].calls();
-            until("the load runs", async || {
-                replicas[index].calls() > before + 20
-            })
-            .await;
-            let address = replicas[index].address;
-            replicas[index].end().await;
-            replicas[index] = Running::audit_at(address);
-            until("it is back", async || replicas[index].calls() > 20).await;
+        for replica in &mut replicas {
+            let before = replica.calls();
+            until("the load runs", async || replica.calls() > before + 20).await;
+            let address = replica.address;
+            replica.end().await;
+            *replica = Running::audit_at(address);
+            until("it is back", async || replica.calls() > 20).await;
         }
         done.store(true, Ordering::Relaxed);
     };

@@ -11,6 +11,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use tempfile::TempDir;
 
+use wardgate_store::DatabaseSettings;
+
 use super::*;
 use crate::egress::auth::per_user::{CodeSettings, ConnectError, PerUser, Return, Wish};
 use crate::store::connections::Person;
@@ -216,8 +218,14 @@ impl Place {
 
     async fn store(&self) -> Store {
         let store = format!("sqlite:{}/store.db", self.directory.path().display());
-        let store = Store::open(&store, SealingKey::derive(&[7; 32]), self.ambient()).unwrap();
-        store.migrate().await.unwrap();
+        let store = Store::open(
+            &store,
+            &DatabaseSettings::default(),
+            SealingKey::derive(&[7; 32]),
+            self.ambient(),
+        )
+        .unwrap();
+        store.prepare().await.unwrap();
         store
     }
 
