@@ -41,6 +41,7 @@ mod journeys {
     mod hops_bridged;
     mod hospital;
     mod memory;
+    mod migrations;
     mod postgres;
     mod promises {
         mod p1_permit;

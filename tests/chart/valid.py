@@ -61,6 +61,39 @@ for item in objects:
         check(spec["scaleTargetRef"]["name"] in deployments, f"{name} scales nothing")
         check("replicas" not in deployments[spec["scaleTargetRef"]["name"]]["spec"], f"{name} and its Deployment both decide")
 
+# A key that two services have is two chances to lose it.
+holders = {}
+for name, item in deployments.items():
+    for volume in item["spec"]["template"]["spec"]["volumes"]:
+        for source in volume.get("projected", {}).get("sources", []):
+            for file in source.get("secret", {}).get("items", []):
+                if file["path"].startswith("keys/"):
+                    holders.setdefault(file["key"], []).append(name)
+for key, names_of in holders.items():
+    check(len(names_of) == 1, f"{key} is given to {names_of}")
+check(len(holders) >= len(deployments), "a service has no key of its own")
+
+# Where a Job migrates, it migrates every store, and no service does.
+jobs = [item for item in objects if item["kind"] == "Job"]
+for job in jobs:
+    spec = job["spec"]["template"]["spec"]
+    stores = {variable["name"] for variable in spec["containers"][0]["env"]}
+    of_services = {
+        variable["name"]
+        for item in deployments.values()
+        for variable in item["spec"]["template"]["spec"]["containers"][0].get("env", [])
+        if variable["name"].endswith("__STORE")
+    }
+    check(stores == of_services, f"{job['metadata']['name']} migrates {sorted(stores)}, there are {sorted(of_services)}")
+    given = next(volume["configMap"]["name"] for volume in spec["volumes"] if "configMap" in volume)
+    early = next(item for item in objects if (item["kind"], item["metadata"]["name"]) == ("ConfigMap", given))
+    check("helm.sh/hook" in early["metadata"]["annotations"], f"{given} is not there when its Job runs")
+config = next((item for item in objects if item["kind"] == "ConfigMap" and item["metadata"]["name"].endswith("-config")), None)
+sections = yaml.safe_load(config["data"]["wardgate.yaml"])
+for section in ("gateway", "tool_runner", "audit", "memory"):
+    migrates = sections[section].get("database", {}).get("migrate", True)
+    check(migrates != bool(jobs), f"{section}: who migrates its store?")
+
 for fault in faults:
     print(f"{sys.argv[1]}: {fault}", file=sys.stderr)
 sys.exit(bool(faults))

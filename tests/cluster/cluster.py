@@ -20,6 +20,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -182,7 +183,22 @@ class Cluster:
         self.publish()
 
     def report(self):
-        return "\n".join(f"--- {pod.name} ready={pod.ready}\n{pod.containers[0].tail()}" for pod in self.all() if pod.containers)
+        return "\n".join(f"--- {pod.name} ready={pod.ready}\n{pod.containers[0].tail(5)}" for pod in self.all() if pod.containers)
+
+    def complaints(self, most=30):
+        """What all pods ever warned of, and how often."""
+        said = Counter()
+        for log in (self.scratch / "pods").glob("*/*.log"):
+            for line in log.read_text(errors="replace").splitlines():
+                try:
+                    entry = json.loads(line)
+                    fields = entry["fields"]
+                except (ValueError, KeyError, TypeError):
+                    continue
+                if entry["level"] in ("WARN", "ERROR"):
+                    why = fields.get("error") or fields.get("cause") or ""
+                    said[f"{log.parent.name.split('--')[0]}: {fields.get('message')} ({why})"] += 1
+        return "\n".join(f"{times:6} {what}" for what, times in said.most_common(most))
 
     def run_pod(self, manifest, limit=120):
         """Runs a pod's init containers one after the other, then its container; raises where one fails."""

@@ -288,7 +288,7 @@ def travel(journeys, name, table):
         journeys.calls, journeys.record.faults = [], []
     print(f"FAIL  {name}: {fault}" if fault else f"ok    {name}: {what}", flush=True)
     if fault:
-        print(journeys.cluster.report(), file=sys.stderr)
+        print(f"pods warned of:\n{journeys.cluster.complaints()}", file=sys.stderr)
     return not fault
 
 

@@ -1,6 +1,7 @@
 //! What an operator sets.
 
 use serde::{Deserialize, Serialize};
+use wardgate_store::DatabaseSettings;
 
 /// Settings of the audit service.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -14,6 +15,9 @@ pub struct Config {
     /// of the machines.
     #[serde(default = "default_unknown_after_seconds")]
     pub unknown_after_seconds: u64,
+    /// How the store is used.
+    #[serde(default)]
+    pub database: DatabaseSettings,
 }
 
 fn default_unknown_after_seconds() -> u64 {
@@ -26,6 +30,7 @@ impl Config {
         Self {
             store: store.into(),
             unknown_after_seconds: default_unknown_after_seconds(),
+            database: DatabaseSettings::default(),
         }
     }
 }

@@ -3,7 +3,7 @@
 use wardgate_domain::InvalidMessage;
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_rpc::ServiceError;
-use wardgate_store::NotAStore;
+use wardgate_store::{MigrationError, NotAStore};
 
 /// A failure of the audit service or of a reader.
 #[derive(Debug, thiserror::Error)]
@@ -19,26 +19,9 @@ pub enum Error {
         /// What the driver said.
         source: sqlx::Error,
     },
-    /// The store was written by a newer program.
-    #[error(
-        "the audit store has schema version {found}, this program knows {known}; use the newer program"
-    )]
-    NewerSchema {
-        /// Version of the store.
-        found: i64,
-        /// Newest version this program knows.
-        known: i64,
-    },
-    /// The store was written by an older program, and this one may only read.
-    #[error(
-        "the audit store has schema version {found} instead of {known}; start the audit service once to bring it up to date"
-    )]
-    OlderSchema {
-        /// Version of the store.
-        found: i64,
-        /// Version this program reads.
-        known: i64,
-    },
+    /// The store has a schema that this program cannot work with.
+    #[error("audit.store: {0}")]
+    Schema(#[from] MigrationError),
     /// The record is not known to be durable. It may have been stored all the same; appending it once
     /// more with `retry` settles that.
     #[error("the record cannot be stored durably now; try again later")]
@@ -77,11 +60,9 @@ impl ServiceError for Error {
             Self::NotDurable => ErrorReason::NotDurable,
             Self::Invalid(_) | Self::AlreadyRecorded { .. } => ErrorReason::InvalidMessage,
             Self::Unreadable(_) => ErrorReason::Unavailable,
-            Self::UnknownStore
-            | Self::Open { .. }
-            | Self::NewerSchema { .. }
-            | Self::OlderSchema { .. }
-            | Self::Damaged { .. } => ErrorReason::Internal,
+            Self::UnknownStore | Self::Open { .. } | Self::Schema(_) | Self::Damaged { .. } => {
+                ErrorReason::Internal
+            }
         }
     }
 }

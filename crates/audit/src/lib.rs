@@ -28,4 +28,5 @@ pub use error::Error;
 pub use mac::MacKey;
 pub use reader::Reader;
 pub use service::service;
+pub use store::LAYOUT;
 pub use view::{access_view, record_line};

@@ -2,6 +2,7 @@
 
 use futures::{Stream, TryStreamExt};
 use wardgate_rpc::client::{AuditFilter, StoredRecord};
+use wardgate_store::DatabaseSettings;
 
 use crate::store::{self, Address};
 use crate::{Error, query};
@@ -15,7 +16,7 @@ impl Reader {
     /// this program.
     pub async fn open(store: &str) -> Result<Self, Error> {
         let address: Address = store.parse()?;
-        let reader = store::Reader::new(&address);
+        let reader = store::Reader::new(&address, &DatabaseSettings::default());
         reader.check_schema(&address).await?;
         Ok(Self(reader))
     }

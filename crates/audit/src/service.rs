@@ -26,8 +26,8 @@ pub async fn service(
     ambient: Ambient,
 ) -> Result<Service<AuditServiceServer<impl AuditService>>, Error> {
     let address: Address = config.store.parse()?;
-    store::migrate(&address).await?;
-    let reader = Reader::new(&address);
+    store::prepare(&address, &config.database).await?;
+    let reader = Reader::new(&address, &config.database);
     let appends = writer::start(address).await?;
     let readiness = appends.readiness();
 

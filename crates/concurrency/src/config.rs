@@ -27,10 +27,10 @@ impl Default for Config {
         Self {
             min: 4,
             max: 2_048,
-            initial: 256,
+            initial: 64,
             tolerance: 1.5,
             queue: 512,
-            wait_ms: 300,
+            wait_ms: 500,
         }
     }
 }
@@ -80,7 +80,7 @@ mod tests {
             config.validate().unwrap_err().to_string()
         };
         assert!(with(|config| config.min = 0).contains("concurrency.min"));
-        assert!(with(|config| config.max = 100).contains("concurrency.initial"));
+        assert!(with(|config| config.max = 10).contains("concurrency.initial"));
         assert!(with(|config| config.tolerance = f64::NAN).contains("concurrency.tolerance"));
         assert!(with(|config| config.wait_ms = 60_000).contains("concurrency.wait_ms"));
     }

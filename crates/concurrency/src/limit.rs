@@ -3,7 +3,7 @@
 //! ```text
 //!   how long a call took ÷ how long its kind takes in calm = how strained the service is
 //!
-//!   strained, and at least half full      ─▶ limit × tolerance ÷ strain, at most 30 % down a window
+//!   strained, and at least half full      ─▶ limit × tolerance ÷ strain, at most by half a window
 //!   not strained, and at least half full  ─▶ limit + √limit ÷ 2
 //!   not even half full                    ─▶ back towards where it began
 //! ```
@@ -30,7 +30,7 @@ const SAMPLES: u32 = 8;
 /// A window with fewer calls ends all the same.
 const LONGEST_WINDOW: Duration = Duration::from_secs(1);
 /// A window takes no more than this from the limit.
-const STEEPEST: f64 = 0.7;
+const STEEPEST: f64 = 0.5;
 /// So long there may be no calm before it is made.
 const CALM_EVERY: Duration = Duration::from_secs(15);
 /// The same where the last time showed that what was held to be normal was not.
@@ -138,11 +138,12 @@ impl Limit {
     }
 
     /// How many calls there may be at once.
-    pub(crate) fn current(&self) -> usize {
-        if self.making_calm.is_some() {
-            return self.calm();
+    pub(crate) fn current(&self, now: Instant) -> usize {
+        match &self.making_calm {
+            // It ends in time, also where no call comes to its end meanwhile.
+            Some(calm) if now < calm.until => self.calm(),
+            Some(_) | None => self.current as usize,
         }
-        self.current as usize
     }
 
     /// So many at once are calm.
@@ -228,7 +229,8 @@ impl Limit {
         } = self.config;
         let initial = initial as f64;
         let next = if peak < self.half() {
-            let step = self.current.sqrt();
+            // Slowly: overload that comes and goes should not begin anew each time.
+            let step = self.current.sqrt() / 8.0;
             if self.current < initial {
                 (self.current + step).min(initial)
             } else {
@@ -252,7 +254,7 @@ impl Limit {
             }
             None => {
                 let due = now.duration_since(self.last_calm) >= self.calm_every;
-                if due && peak >= self.half() && self.current() > self.config.min {
+                if due && peak >= self.half() && self.current as usize > self.config.min {
                     self.making_calm = Some(MadeCalm {
                         until: now + CALM_LASTS,
                         found: Strain::default(),

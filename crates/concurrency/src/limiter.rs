@@ -102,7 +102,7 @@ impl Limiter {
     fn at_once(&self, whose: Whose) -> Result<Slot, (Queued, oneshot::Receiver<Slot>)> {
         let now = Instant::now();
         let mut state = self.0.state();
-        let (under_way, limit) = (state.queue.under_way(), state.limit.current());
+        let (under_way, limit) = (state.queue.under_way(), state.limit.current(now));
         let has_room = state.queue.waiting() == 0 && under_way < limit;
         let may_exceed = || under_way < limit + limit.div_ceil(OVERDRAFT);
         if has_room || (may_exceed() && state.queue.is_idle(&whose)) {
@@ -192,7 +192,7 @@ impl Shared {
             Some(_) | None => Order::OldestFirst,
         };
         let mut woken = Vec::new();
-        while state.queue.under_way() < state.limit.current()
+        while state.queue.under_way() < state.limit.current(now)
             && let Some((whose, waiting)) = state.queue.pop(order)
         {
             if !waiting.wake.is_closed() {
@@ -230,7 +230,7 @@ impl Shared {
     fn show(&self, state: &State, now: Instant) {
         let count = |number: usize| f64::from(u32::try_from(number).unwrap_or(u32::MAX));
         self.under_way.set(count(state.queue.under_way()));
-        self.limit.set(count(state.limit.current()));
+        self.limit.set(count(state.limit.current(now)));
         let oldest = state.queue.oldest().map(|waiting| waiting.since);
         let age = oldest.map(|since| now.duration_since(since));
         self.age.set(age.unwrap_or_default().as_secs_f64());

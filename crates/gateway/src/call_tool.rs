@@ -178,6 +178,7 @@ impl Work for ToolCall {
                 capabilities: capabilities.as_deref(),
                 log_level: story.dialogue.log_level(),
                 resumption,
+                besides: story.dialogue.besides(),
             },
             caller_token: call.token.expose().filter(|_| tool.needs_caller_token),
             // The tool-runner ends the work at the limit itself; this catches one that does not answer.

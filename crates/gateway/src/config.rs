@@ -5,6 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use serde::{Deserialize, Serialize};
 use wardgate_concurrency::Config as Concurrency;
 use wardgate_edge::{AuthConfig, BodyLimits};
+use wardgate_store::DatabaseSettings;
 
 use crate::connect::SignInConfig;
 use crate::{Error, ScopesConfig};
@@ -28,6 +29,9 @@ pub struct Config {
     /// `postgres://…` for several, which share it. None is for whoever starts the gateway to fill in.
     #[serde(default)]
     pub store: Option<String>,
+    /// How the store is used.
+    #[serde(default)]
+    pub database: DatabaseSettings,
     /// Hosts clients may name, without port, besides loopback and the public URL's.
     #[serde(default)]
     pub allowed_hosts: Vec<String>,

@@ -60,6 +60,7 @@ pub use config::{Config, Limits};
 pub use connect::SignInConfig;
 pub use scopes::ScopesConfig;
 pub use session::SessionKey;
+pub use store::LAYOUT;
 
 use authority::Authority;
 use catalogue::Catalogue;
@@ -161,7 +162,7 @@ impl Gateway {
             config.allowed_origins.clone(),
         )?;
         let store = config.store.as_deref().unwrap_or_default();
-        let store = Store::open(store, ambient.clone()).await;
+        let store = Store::open(store, &config.database, ambient.clone()).await;
         let store = store.map_err(|error| Error::Config(error.to_string()))?;
         let public_url = match &config.public_url {
             Some(url) => url.trim_end_matches('/').to_owned(),

@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use wardgate_store::DatabaseSettings;
 
 /// Settings of the memory service.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -13,6 +14,9 @@ pub struct Config {
     /// shown.
     #[serde(skip_serializing)]
     pub store: String,
+    /// How the store is used.
+    #[serde(default)]
+    pub database: DatabaseSettings,
     /// How long conversations are kept after they last changed. Of the rules for a tenant the last one counts;
     /// without one they are kept for ever.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -54,6 +58,7 @@ impl Config {
     pub fn for_store(store: impl Into<String>) -> Self {
         Self {
             store: store.into(),
+            database: DatabaseSettings::default(),
             retention: Vec::new(),
             limits: Limits::default(),
         }
@@ -70,6 +75,7 @@ impl Config {
 impl fmt::Debug for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Config")
+            .field("database", &self.database)
             .field("retention", &self.retention)
             .field("limits", &self.limits)
             .finish_non_exhaustive()

@@ -20,16 +20,9 @@ pub enum Error {
         /// What the driver said.
         source: sqlx::Error,
     },
-    /// The store was written by a newer program.
-    #[error(
-        "the memory store has schema version {found}, this program knows {known}; use the newer program"
-    )]
-    NewerSchema {
-        /// Version of the store.
-        found: i64,
-        /// Newest version this program knows.
-        known: usize,
-    },
+    /// It has a schema that this program cannot work with.
+    #[error("memory.store: {0}")]
+    Schema(MigrationError),
     /// What the store holds is under another master key.
     #[error(
         "the memory store was written under another master key; configure the key it was made with"
@@ -112,8 +105,8 @@ impl From<NotAStore> for Error {
 impl From<MigrationError> for Error {
     fn from(error: MigrationError) -> Self {
         match error {
-            MigrationError::Newer { found, known } => Self::NewerSchema { found, known },
             MigrationError::Database(error) => error.into(),
+            schema => Self::Schema(schema),
         }
     }
 }
@@ -123,7 +116,7 @@ impl ServiceError for Error {
         match self {
             Self::UnknownStore
             | Self::Open { .. }
-            | Self::NewerSchema { .. }
+            | Self::Schema(_)
             | Self::OtherMasterKey
             | Self::Sealed(_)
             | Self::Damaged(_) => ErrorReason::Internal,

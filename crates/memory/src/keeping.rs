@@ -54,9 +54,9 @@ impl Keeper {
                 "the memory store has not been opened yet".to_owned(),
             )),
         });
-        let migrated = match keeper.store.migrate().await {
+        let prepared = match keeper.store.prepare().await {
             Ok(()) => true,
-            Err(error @ (Error::NewerSchema { .. } | Error::OtherMasterKey)) => return Err(error),
+            Err(error @ (Error::Schema(_) | Error::OtherMasterKey)) => return Err(error),
             Err(Error::Database(source)) if keeper.store.is_a_file() => {
                 let store = keeper.store.to_string();
                 return Err(Error::Open { store, source });
@@ -66,10 +66,10 @@ impl Keeper {
                 false
             }
         };
-        if migrated {
+        if prepared {
             keeper.readiness.send_replace(Readiness::Ready);
         }
-        tokio::spawn(keep(Arc::downgrade(&keeper), migrated));
+        tokio::spawn(keep(Arc::downgrade(&keeper), prepared));
         Ok(keeper)
     }
 
@@ -78,11 +78,11 @@ impl Keeper {
     }
 
     /// Whether the store is there now; true once it was brought up to date.
-    async fn look(&self, migrated: bool) -> bool {
-        let looked = if migrated {
+    async fn look(&self, prepared: bool) -> bool {
+        let looked = if prepared {
             self.store.probe().await
         } else {
-            self.store.migrate().await
+            self.store.prepare().await
         };
         match looked {
             Ok(()) => {
@@ -93,7 +93,7 @@ impl Keeper {
             }
             Err(error) => {
                 self.is_away(&error);
-                migrated
+                prepared
             }
         }
     }
@@ -145,16 +145,16 @@ impl Keeper {
     }
 }
 
-async fn keep(keeper: Weak<Keeper>, mut migrated: bool) {
+async fn keep(keeper: Weak<Keeper>, mut prepared: bool) {
     let mut looks = 0;
     loop {
         tokio::time::sleep(LOOK).await;
         let Some(keeper) = keeper.upgrade() else {
             return;
         };
-        migrated = keeper.look(migrated).await;
+        prepared = keeper.look(prepared).await;
         looks += 1;
-        if looks >= SWEEP && migrated {
+        if looks >= SWEEP && prepared {
             looks = 0;
             keeper.sweep().await;
         }

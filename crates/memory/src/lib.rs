@@ -27,6 +27,7 @@ pub use config::{Config, Limits, Retention};
 pub use error::Error;
 pub use sealing::MasterKey;
 pub use service::service;
+pub use store::LAYOUT;
 
 #[cfg(test)]
 mod tests;

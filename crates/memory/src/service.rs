@@ -60,7 +60,7 @@ impl<R: Rights> Memory<R> {
         record: AuditClient,
         ambient: Ambient,
     ) -> Result<Self, Error> {
-        let store = Store::open(&config.store, key, ambient.clone())?;
+        let store = Store::open(&config.store, &config.database, key, ambient.clone())?;
         let erasure = Erasure::new(store.clone(), record, ambient.clone());
         let limits = config.limits;
         let keeper = Keeper::start(config, store.clone(), erasure.clone(), ambient.clone()).await?;

@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use futures::{FutureExt, TryFutureExt};
-use http::{Request, Response};
+use http::{Request, Response, Uri};
 use tonic::body::Body;
 use tonic::server::NamedService;
 use tower::Service;
@@ -88,10 +88,9 @@ where
         let measured = Measured::begin(&request, method, &span);
         // 5. The deadline, because tonic enforces it only on a socket.
         let limit = deadline::of(request.headers());
-        // 6. The limit: what is more than can be done is turned away before anything was done for it. Operators are not,
-        //    and nothing else is done under it: a call that waits holds only its place in the queue.
-        let limiter = self.limiter.clone().filter(|_| is_limited(&request));
-        let limiter = limiter.map(|limiter| (limiter, request.uri().path().to_owned()));
+        // 6. The limit: what is more than can be done is turned away before anything was done for it.
+        let limiter = self.limiter.as_ref().filter(|_| is_limited(request.uri()));
+        let limiter = limiter.map(|limiter| (limiter.clone(), request.uri().path().to_owned()));
         // 7. A panic becomes an answer: it must not take the caller in the same process with it.
         let next = self.server.clone();
         let mut server = std::mem::replace(&mut self.server, next);
@@ -125,6 +124,6 @@ where
 }
 
 /// Streams that last as long as their client hold no place, and nobody who mends something is turned away.
-fn is_limited(request: &Request<Body>) -> bool {
-    !in_flight::is_watch(request.uri()) && !access::is_for_operators(request.uri().path())
+fn is_limited(uri: &Uri) -> bool {
+    !in_flight::is_watch(uri) && !access::is_for_operators(uri.path())
 }

@@ -3,27 +3,13 @@
 //! A statement is written once, as PostgreSQL reads it: with `$1` and with the schema before each table. For SQLite,
 //! which has neither schemas nor row locks, both are left out. Values are always bound.
 
-use std::time::Duration;
-
 use sqlx::postgres::PgRow;
 use sqlx::sqlite::SqliteRow;
 use sqlx::{AssertSqlSafe, FromRow, PgPool, Postgres, Sqlite, SqlitePool, Transaction as Begun};
 
-use crate::postgres::Schema;
-use crate::{Address, MigrationError, sqlite};
+use crate::{Address, DatabaseSettings, Layout, MigrationError, sqlite};
 
 const LOCK: &str = " FOR UPDATE";
-
-/// What a service has in a database.
-#[derive(Debug, Clone, Copy)]
-pub struct Layout {
-    /// In PostgreSQL.
-    pub schema: Schema,
-    /// In SQLite: version n of the schema is what the first n of these make; they never change once released.
-    pub sqlite: &'static [&'static str],
-    /// How long one statement may take.
-    pub limit: Duration,
-}
 
 /// A value to bind.
 #[derive(Debug)]
@@ -145,6 +131,7 @@ impl Statement {
 #[derive(Debug, Clone)]
 pub struct Database {
     layout: Layout,
+    settings: DatabaseSettings,
     pool: Pool,
 }
 
@@ -156,27 +143,33 @@ enum Pool {
 
 impl Database {
     /// Connects on first use.
-    pub fn new(address: &Address, layout: Layout) -> Self {
+    pub fn new(address: &Address, layout: Layout, settings: &DatabaseSettings) -> Self {
         let Layout { schema, limit, .. } = layout;
         let pool = match address {
             Address::Sqlite(path) => {
                 Pool::Sqlite(sqlite::writer(sqlite::options(path, limit), limit))
             }
-            Address::Postgres(options) => Pool::Postgres(schema.pool(options, limit)),
+            Address::Postgres(options) => Pool::Postgres(schema.pool(options, limit, settings)),
         };
-        Self { layout, pool }
+        Self {
+            layout,
+            settings: settings.clone(),
+            pool,
+        }
     }
 
-    /// Brings it to its newest version. Nothing else works before.
-    pub async fn migrate(&self) -> Result<(), MigrationError> {
+    /// Brings it to its newest version, or where that is not this program's to do, sees that somebody did. Nothing else
+    /// works before.
+    pub async fn prepare(&self) -> Result<(), MigrationError> {
         match &self.pool {
             Pool::Sqlite(pool) => {
                 let mut connection = sqlite::first(pool).await?;
-                sqlite::migrate(&mut connection, self.layout.sqlite).await
+                sqlite::prepare(&mut connection, self.layout.sqlite, &self.settings).await
             }
             Pool::Postgres(pool) => {
                 let mut connection = pool.acquire().await?;
-                self.layout.schema.migrate(&mut connection).await
+                let schema = self.layout.schema;
+                schema.prepare(&mut connection, &self.settings).await
             }
         }
     }

@@ -2,7 +2,7 @@
 //! statements run on either backend.
 //!
 //! ```text
-//!   `sqlite:PATH` │ `postgres://…` ──▶ Address        versions 1 … n ──▶ sqlite::migrate │ postgres::migrate
+//!   `sqlite:PATH` │ `postgres://…` ──▶ Address ──▶ Layout::migrate: versions 1 … n, and what the service's role may
 //!                                         └──▶ Database ──▶ Transaction ──▶ statements, values bound
 //! ```
 //!
@@ -11,10 +11,14 @@
 
 mod address;
 mod database;
+mod layout;
 mod migration;
 pub mod postgres;
+mod settings;
 pub mod sqlite;
 
 pub use address::{Address, NotAStore};
-pub use database::{Database, Layout, Row, Statement, Transaction, Value};
-pub use migration::MigrationError;
+pub use database::{Database, Row, Statement, Transaction, Value};
+pub use layout::Layout;
+pub use migration::{Migrated, MigrationError};
+pub use settings::{DatabaseSettings, NotARole, Role};

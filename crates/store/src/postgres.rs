@@ -5,7 +5,8 @@ use std::time::Duration;
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgPoolOptions};
 use sqlx::{AssertSqlSafe, Connection, PgPool};
 
-use crate::migration::{MigrationError, missing};
+use crate::migration::{Migrated, MigrationError, check, missing, version};
+use crate::{DatabaseSettings, Role};
 
 /// The schema of one service.
 #[derive(Debug, Clone, Copy)]
@@ -16,6 +17,17 @@ pub struct Schema {
     pub lock: i64,
     /// Version n is what the first n of these make; they never change once released.
     pub migrations: &'static [&'static str],
+    /// What the service does with its tables.
+    pub rights: Rights,
+}
+
+/// What a service does with its tables: all that its role may, where another role owns them.
+#[derive(Debug, Clone, Copy)]
+pub enum Rights {
+    /// It reads, adds, changes and removes rows of all of them.
+    Rows,
+    /// Of each table by itself, like `("record", "SELECT, INSERT")`.
+    Tables(&'static [(&'static str, &'static str)]),
 }
 
 /// Connections of one pool.
@@ -23,9 +35,14 @@ const CONNECTIONS: u32 = 8;
 
 impl Schema {
     /// Connects on first use, known to the server as `wardgate` and the service. No statement takes longer than `limit`.
-    pub fn pool(&self, options: &PgConnectOptions, limit: Duration) -> PgPool {
+    pub fn pool(
+        &self,
+        options: &PgConnectOptions,
+        limit: Duration,
+        settings: &DatabaseSettings,
+    ) -> PgPool {
         // The server gives a statement up no later than whoever waits for it.
-        let statements = format!("{}ms", limit.as_millis());
+        let statements = format!("{}ms", settings.statement_timeout(limit).as_millis());
         let options = options
             .clone()
             .application_name(&format!("wardgate {}", self.name.replace('_', "-")))
@@ -34,25 +51,38 @@ impl Schema {
                 ("statement_timeout", statements.as_str()),
             ]);
         PgPoolOptions::new()
-            .max_connections(CONNECTIONS)
+            .max_connections(settings.connections(CONNECTIONS))
             .acquire_timeout(limit)
             .connect_lazy_with(options)
     }
 
+    /// Brings the schema to its newest version, or where that is not this program's to do, sees that somebody did.
+    pub async fn prepare(
+        &self,
+        connection: &mut PgConnection,
+        settings: &DatabaseSettings,
+    ) -> Result<(), MigrationError> {
+        if settings.migrate {
+            self.migrate(connection).await.map(drop)
+        } else {
+            check(self.migrations, self.version(connection).await?)
+        }
+    }
+
     /// Brings the schema to its newest version, all or nothing, making it when it is absent.
-    pub async fn migrate(&self, connection: &mut PgConnection) -> Result<(), MigrationError> {
+    pub async fn migrate(&self, connection: &mut PgConnection) -> Result<Migrated, MigrationError> {
         let Self { name, .. } = self;
         let mut transaction = connection.begin().await?;
         sqlx::query("SELECT pg_advisory_xact_lock($1)")
             .bind(self.lock)
             .execute(&mut *transaction)
             .await?;
-        // Looked up first: `IF NOT EXISTS` still asks for the right to create what is there already.
-        let exists: bool = sqlx::query_scalar("SELECT to_regclass($1) IS NOT NULL")
-            .bind(format!("{name}.schema_version"))
-            .fetch_one(&mut *transaction)
-            .await?;
-        if !exists {
+        let from = self.version(&mut transaction).await?;
+        let (to, missing) = (
+            version(self.migrations, from),
+            missing(self.migrations, from)?,
+        );
+        if from == 0 {
             let make = format!(
                 "CREATE SCHEMA IF NOT EXISTS {name};
                  CREATE TABLE {name}.schema_version (version bigint NOT NULL);
@@ -62,21 +92,72 @@ impl Schema {
                 .execute(&mut *transaction)
                 .await?;
         }
-        let version = format!("SELECT version FROM {name}.schema_version");
-        let found: i64 = sqlx::query_scalar(AssertSqlSafe(version))
-            .fetch_one(&mut *transaction)
-            .await?;
-        let missing = missing(self.migrations, found)?;
         for migration in missing {
             sqlx::raw_sql(*migration).execute(&mut *transaction).await?;
         }
-        if !missing.is_empty() {
+        if to != from {
             let update = format!("UPDATE {name}.schema_version SET version = $1");
             sqlx::query(AssertSqlSafe(update))
-                .bind(i64::try_from(self.migrations.len()).unwrap_or(i64::MAX))
+                .bind(to)
                 .execute(&mut *transaction)
                 .await?;
         }
+        transaction.commit().await?;
+        Ok(Migrated { from, to })
+    }
+
+    /// Which version it has; 0: it is not there.
+    pub async fn version(&self, connection: &mut PgConnection) -> Result<i64, sqlx::Error> {
+        let Self { name, .. } = self;
+        // Looked up first: to create what may be there already asks for the right to create it.
+        let exists: bool = sqlx::query_scalar("SELECT to_regclass($1) IS NOT NULL")
+            .bind(format!("{name}.schema_version"))
+            .fetch_one(&mut *connection)
+            .await?;
+        if !exists {
+            return Ok(0);
+        }
+        let version = format!("SELECT version FROM {name}.schema_version");
+        sqlx::query_scalar(AssertSqlSafe(version))
+            .fetch_one(connection)
+            .await
+    }
+
+    /// Lets `role` do what the service does, and nothing else, whatever it could before.
+    pub async fn grant(
+        &self,
+        connection: &mut PgConnection,
+        role: &Role,
+    ) -> Result<(), MigrationError> {
+        let Self { name, rights, .. } = self;
+        let ours: String = sqlx::query_scalar("SELECT current_user::text")
+            .fetch_one(&mut *connection)
+            .await?;
+        if ours == role.as_str() {
+            return Err(MigrationError::OwnRole);
+        }
+        let mut statements = format!(
+            "REVOKE ALL ON ALL TABLES IN SCHEMA {name} FROM {role};
+             REVOKE ALL ON SCHEMA {name} FROM {role};
+             GRANT USAGE ON SCHEMA {name} TO {role};"
+        );
+        match rights {
+            Rights::Rows => statements.push_str(&format!(
+                "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {name} TO {role};
+                 REVOKE ALL ON {name}.schema_version FROM {role};"
+            )),
+            Rights::Tables(tables) => {
+                for (table, rights) in *tables {
+                    statements.push_str(&format!("GRANT {rights} ON {name}.{table} TO {role};"));
+                }
+            }
+        }
+        statements.push_str(&format!("GRANT SELECT ON {name}.schema_version TO {role};"));
+        // Together: at no time can a service that runs do less than it needs.
+        let mut transaction = connection.begin().await?;
+        sqlx::raw_sql(AssertSqlSafe(statements))
+            .execute(&mut *transaction)
+            .await?;
         Ok(transaction.commit().await?)
     }
 }

@@ -10,7 +10,8 @@ use sqlx::sqlite::{
 use sqlx::{AssertSqlSafe, Connection, Sqlite, SqlitePool};
 use tokio::time::sleep;
 
-use crate::migration::{MigrationError, missing};
+use crate::DatabaseSettings;
+use crate::migration::{Migrated, MigrationError, check, missing, version};
 
 /// A file in which what was acknowledged is there, waited for no longer than `limit`.
 pub fn options(path: &Path, limit: Duration) -> SqliteConnectOptions {
@@ -53,23 +54,41 @@ pub async fn first(pool: &SqlitePool) -> Result<PoolConnection<Sqlite>, sqlx::Er
     pool.acquire().await
 }
 
+/// Brings a file to its newest version, or where that is not this program's to do, sees that somebody did.
+pub async fn prepare(
+    connection: &mut SqliteConnection,
+    migrations: &[&'static str],
+    settings: &DatabaseSettings,
+) -> Result<(), MigrationError> {
+    if settings.migrate {
+        migrate(connection, migrations).await.map(drop)
+    } else {
+        check(migrations, found(connection).await?)
+    }
+}
+
 /// Brings a file to the schema that `migrations` make, all or nothing; of two programs one waits for the other.
 pub async fn migrate(
     connection: &mut SqliteConnection,
     migrations: &[&'static str],
-) -> Result<(), MigrationError> {
+) -> Result<Migrated, MigrationError> {
     let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
-    let found: i64 = sqlx::query_scalar("PRAGMA user_version")
-        .fetch_one(&mut *transaction)
-        .await?;
-    for migration in missing(migrations, found)? {
+    let from = found(&mut transaction).await?;
+    let to = version(migrations, from);
+    for migration in missing(migrations, from)? {
         sqlx::raw_sql(*migration).execute(&mut *transaction).await?;
     }
-    let version = format!("PRAGMA user_version = {}", migrations.len());
-    sqlx::raw_sql(AssertSqlSafe(version))
+    sqlx::raw_sql(AssertSqlSafe(format!("PRAGMA user_version = {to}")))
         .execute(&mut *transaction)
         .await?;
-    Ok(transaction.commit().await?)
+    transaction.commit().await?;
+    Ok(Migrated { from, to })
+}
+
+async fn found(connection: &mut SqliteConnection) -> Result<i64, sqlx::Error> {
+    sqlx::query_scalar("PRAGMA user_version")
+        .fetch_one(connection)
+        .await
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What `/metrics` answers: the exporter's Prometheus text, or OpenMetrics, which alone can carry exemplars.
+//! What `/metrics` answers: the exporter's Prometheus text, or `OpenMetrics`, which alone can carry exemplars.
 
 use crate::exemplars::Seen;
 
@@ -28,7 +28,7 @@ pub(crate) fn negotiated(accept: &str, text: String, seen: impl FnOnce() -> Seen
     }
 }
 
-/// `text` as OpenMetrics has it: counters declared without their `_total`, bounds written as fractions, no empty lines,
+/// `text` as `OpenMetrics` has it: counters declared without their `_total`, bounds written as fractions, no empty lines,
 /// an end, and exemplars.
 fn open_metrics(text: &str, seen: &Seen) -> String {
     let mut out = String::with_capacity(text.len() + text.len() / 4);

@@ -3,7 +3,7 @@
 //! ```text
 //!  tracing ──▶ standard error (text or JSON lines)
 //!     └──────▶ OpenTelemetry (OTLP over gRPC), when an endpoint is configured
-//!  metrics ──▶ Prometheus text or OpenMetrics, served by whoever holds the [`Metrics`]
+//!  metrics ──▶ Prometheus text or `OpenMetrics`, served by whoever holds the [`Metrics`]
 //! ```
 //!
 //! One job: set all three up, and fix every name in [`names`], so that a dashboard or a search works for

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use wardgate_domain::duration;
+use wardgate_store::DatabaseSettings;
 
 use crate::Error;
 
@@ -24,6 +25,8 @@ pub struct Config {
     /// `postgres://…`. It can hold a password, so it is never shown.
     #[serde(skip_serializing)]
     pub store: String,
+    /// How the store is used.
+    pub database: DatabaseSettings,
     /// Where the other replicas of this service reach this one, like `https://10.1.2.3:7002`; only where there are
     /// others. A call of an MCP server that waits for its client waits on one replica; the others hand the client's
     /// answers on to it.
@@ -56,6 +59,7 @@ impl fmt::Debug for Config {
         f.debug_struct("Config")
             .field("catalogue", &self.catalogue)
             .field("variables", &self.variables.keys())
+            .field("database", &self.database)
             .field("advertise", &self.advertise)
             .field("pushdown", &self.pushdown)
             .field("max_rows", &self.max_rows)
@@ -97,6 +101,7 @@ impl Default for Config {
             variables: BTreeMap::new(),
             // There is no place that fits every machine; without one the service does not start.
             store: String::new(),
+            database: DatabaseSettings::default(),
             advertise: None,
             pushdown: true,
             max_rows: 1_000,

@@ -131,7 +131,7 @@ impl StoreError {
         match self {
             Self::Database(_) | Self::Late => ErrorReason::Unavailable,
             Self::TooLarge | Self::TooManySwitches(_) => ErrorReason::InvalidMessage,
-            Self::UnknownStore | Self::Open { .. } | Self::NewerSchema { .. } | Self::Sealed => {
+            Self::UnknownStore | Self::Open { .. } | Self::Schema(_) | Self::Sealed => {
                 ErrorReason::Internal
             }
         }

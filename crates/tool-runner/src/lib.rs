@@ -56,7 +56,7 @@ pub use relay::NotCarried;
 pub use replicas::Dial;
 pub use row_rule::RowRuleError;
 pub use service::{Links, service};
-pub use store::{SealingKey, StoreError};
+pub use store::{LAYOUT, SealingKey, StoreError};
 
 /// The JSON Schema of `tools.yaml`.
 pub const TOOLS_SCHEMA: &str = include_str!("../../../deploy/tools.schema.json");

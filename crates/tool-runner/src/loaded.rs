@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use tokio::sync::Semaphore;
 use wardgate_arguments::integral;
 use wardgate_domain::{
-    Ambient, ColumnClass, Digest, PermitVerifier, SwitchKind, SwitchTarget, ToolSwitches,
+    Ambient, ColumnClass, Digest, OfferKind, PermitVerifier, SwitchKind, SwitchTarget, ToolSwitches,
 };
 use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_redact::{PseudonymKey, Row};
@@ -191,7 +191,24 @@ impl Loaded {
         let (following, limit) = (&shared.following, config.time_limit);
         let contents = Contents::of(&settings, &toolsets, &sources, following, limit)?;
         let of_contents = contents.digest();
-        let version = Digest::of_parts([&version, &of_contents].map(|it| it.as_bytes().as_slice()));
+        let ttl = |of: &Offers, kind| sources.mcp(&of.source).ok()?.ttl(kind);
+        let offered: Vec<_> = offers
+            .values()
+            .map(|of| pb::Source {
+                instructions: instructions.get(&of.source).cloned().unwrap_or_default(),
+                tools_ttl: ttl(of, OfferKind::Tool).and_then(|ttl| ttl.try_into().ok()),
+                prompts_ttl: ttl(of, OfferKind::Prompts).and_then(|ttl| ttl.try_into().ok()),
+                resources_ttl: ttl(of, OfferKind::Resources).and_then(|ttl| ttl.try_into().ok()),
+                ..of.into()
+            })
+            .collect();
+        let ttls: Vec<_> = offered
+            .iter()
+            .map(|of| (&of.tools_ttl, &of.prompts_ttl, &of.resources_ttl))
+            .collect();
+        let of_ttls = Digest::of(format!("{ttls:?}").as_bytes());
+        let parts = [&version, &of_contents, &of_ttls];
+        let version = Digest::of_parts(parts.map(|it| it.as_bytes().as_slice()));
         let toolsets_of = |tool: &Tool| -> Vec<String> {
             let toolsets = toolsets.iter();
             toolsets
@@ -211,13 +228,7 @@ impl Loaded {
             toolsets: toolsets.iter().cloned().map(pb::Toolset::from).collect(),
             catalogue_version: version.to_wire(),
             missing_upstreams: missing,
-            sources: offers
-                .values()
-                .map(|of| pb::Source {
-                    instructions: instructions.get(&of.source).cloned().unwrap_or_default(),
-                    ..of.into()
-                })
-                .collect(),
+            sources: offered,
         };
         let upstreams = imported
             .into_iter()

@@ -80,7 +80,12 @@ pub async fn service(
         permits,
         pseudonyms: Arc::new(pseudonym_key),
     };
-    let store = Store::open(&config.store, sealing_key, ambient.clone())?;
+    let store = Store::open(
+        &config.store,
+        &config.database,
+        sealing_key,
+        ambient.clone(),
+    )?;
     let importer = Importer::new(&config.catalogue, audit.clone(), ambient.clone());
     let switchboard = Switchboard::open(store, audit, ambient.clone()).await?;
     let shared = Shared {

@@ -107,7 +107,7 @@ pub(crate) struct Switchboard {
 /// What one refresh leaves to the next.
 #[derive(Default)]
 struct Refreshing {
-    migrated: bool,
+    prepared: bool,
     failed: bool,
 }
 
@@ -127,7 +127,7 @@ impl Switchboard {
             ambient,
         });
         match board.refresh().await {
-            Err(error @ StoreError::NewerSchema { .. }) => return Err(error),
+            Err(error @ StoreError::Schema(_)) => return Err(error),
             Err(StoreError::Database(source)) if board.store.is_a_file() => {
                 let store = board.store.to_string();
                 return Err(StoreError::Open { store, source });
@@ -227,9 +227,9 @@ impl Switchboard {
     }
 
     async fn read(&self, refreshing: &mut Refreshing) -> Result<(), StoreError> {
-        if !refreshing.migrated {
-            self.store.migrate().await?;
-            refreshing.migrated = true;
+        if !refreshing.prepared {
+            self.store.prepare().await?;
+            refreshing.prepared = true;
         }
         // The version first: what changes in between is read now and once more.
         let version = self.store.switches_version().await?;

@@ -18,6 +18,7 @@ use wardgate_edge::AuthConfig;
 use wardgate_rpc::Drain;
 use wardgate_rpc::link::TlsFiles;
 use wardgate_rpc::server::ListenConfig;
+use wardgate_store::DatabaseSettings;
 
 /// Sections a file can have.
 pub(crate) const SECTIONS: [&str; 9] = [
@@ -228,6 +229,14 @@ pub(crate) struct OperatorLinks {
     pub(crate) memory: Option<String>,
 }
 
+/// Where a service keeps its state, and how.
+#[derive(Debug, Deserialize)]
+pub(crate) struct StoreSettings {
+    pub(crate) store: String,
+    #[serde(default)]
+    pub(crate) database: DatabaseSettings,
+}
+
 impl ServiceWiring {
     pub(crate) fn server(&self) -> ListenConfig {
         ListenConfig {
@@ -327,6 +336,16 @@ impl Settings {
         };
         fill(&mut own);
         self.read(name, own)
+    }
+
+    /// Where the service of this section keeps its state, if the configuration says so, whatever else it says or lacks.
+    pub(crate) fn store(&self, name: &str) -> Result<Option<StoreSettings>, Error> {
+        if !self.has(&format!("{name}.store")) {
+            return Ok(None);
+        }
+        let mut section = self.section(name)?;
+        section.retain(|key, _| matches!(key.as_str(), "store" | "database"));
+        self.read(name, section).map(Some)
     }
 
     /// The whole configuration.

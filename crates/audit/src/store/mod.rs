@@ -11,7 +11,7 @@ mod sqlite;
 use std::time::Duration;
 
 use wardgate_domain::Digest;
-use wardgate_store::MigrationError;
+use wardgate_store::{DatabaseSettings, Layout, MigrationError};
 
 use crate::canonical::Entry;
 use crate::{Error, query::Filter};
@@ -28,8 +28,18 @@ pub(crate) const WRITE_LIMIT: Duration = Duration::from_millis(600);
 /// How long a reader waits for a free connection.
 const READ_WAIT: Duration = Duration::from_secs(2);
 
+/// How long one page may take to read.
+const READ_LIMIT: Duration = Duration::from_secs(30);
+
 /// Connections that read side by side.
 const READERS: u32 = 4;
+
+/// What the store consists of.
+pub const LAYOUT: Layout = Layout {
+    schema: postgres::SCHEMA,
+    sqlite: sqlite::MIGRATIONS,
+    limit: WRITE_LIMIT,
+};
 
 /// Where it is, in an error: without credentials.
 pub(crate) fn open_error(address: &Address, source: sqlx::Error) -> Error {
@@ -39,18 +49,16 @@ pub(crate) fn open_error(address: &Address, source: sqlx::Error) -> Error {
     }
 }
 
-/// Brings the store to the schema this program knows, creating it when absent.
-pub(crate) async fn migrate(address: &Address) -> Result<(), Error> {
-    let migrated = match address {
-        Address::Sqlite(path) => sqlite::migrate(path).await,
-        Address::Postgres(options) => postgres::migrate(options).await,
+/// Brings the store to the schema this program knows, creating it when absent; or where that is not for this program to
+/// do, sees that somebody did.
+pub(crate) async fn prepare(address: &Address, settings: &DatabaseSettings) -> Result<(), Error> {
+    let prepared = match address {
+        Address::Sqlite(path) => sqlite::prepare(path, settings).await,
+        Address::Postgres(options) => postgres::prepare(options, settings).await,
     };
-    migrated.map_err(|error| match error {
-        MigrationError::Newer { found, known } => Error::NewerSchema {
-            found,
-            known: signed(known as u64),
-        },
+    prepared.map_err(|error| match error {
         MigrationError::Database(source) => open_error(address, source),
+        schema => schema.into(),
     })
 }
 
@@ -211,25 +219,21 @@ pub(crate) enum Reader {
 
 impl Reader {
     /// Connects on first use.
-    pub(crate) fn new(address: &Address) -> Self {
+    pub(crate) fn new(address: &Address, settings: &DatabaseSettings) -> Self {
         match address {
             Address::Sqlite(path) => Self::Sqlite(sqlite::read_pool(path)),
-            Address::Postgres(options) => Self::Postgres(postgres::read_pool(options)),
+            Address::Postgres(options) => Self::Postgres(postgres::read_pool(options, settings)),
         }
     }
 
     /// Fails unless the store has the schema this program reads.
     pub(crate) async fn check_schema(&self, address: &Address) -> Result<(), Error> {
-        let (found, known) = match self {
-            Self::Sqlite(pool) => (sqlite::version(pool).await, sqlite::known_version()),
-            Self::Postgres(pool) => (postgres::version(pool).await, postgres::known_version()),
+        let found = match self {
+            Self::Sqlite(pool) => sqlite::version(pool).await,
+            Self::Postgres(pool) => postgres::version(pool).await,
         };
         let found = found.map_err(|source| open_error(address, source))?;
-        match found.cmp(&known) {
-            std::cmp::Ordering::Less => Err(Error::OlderSchema { found, known }),
-            std::cmp::Ordering::Equal => Ok(()),
-            std::cmp::Ordering::Greater => Err(Error::NewerSchema { found, known }),
-        }
+        Ok(LAYOUT.check(found)?)
     }
 
     pub(crate) async fn head(&self) -> Result<Head, Error> {

@@ -2,19 +2,21 @@
 
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgPoolOptions};
 use sqlx::{ConnectOptions, Connection, PgPool};
-use wardgate_store::MigrationError;
-use wardgate_store::postgres::Schema;
+use wardgate_store::postgres::{Rights, Schema};
+use wardgate_store::{DatabaseSettings, MigrationError};
 
-use super::{AppendError, Found, READ_WAIT, READERS, WRITE_LIMIT, signed, unsigned};
+use super::{AppendError, Found, READ_LIMIT, READ_WAIT, READERS, WRITE_LIMIT, signed, unsigned};
 use crate::canonical::Entry;
 
 pub(super) const RECORD: &str = "audit.record";
 pub(super) const HEAD: &str = "SELECT size, closed_below FROM audit.head";
 
-const SCHEMA: Schema = Schema {
+pub(super) const SCHEMA: Schema = Schema {
     name: "audit",
     lock: 0x5741_5244_4155_4454,
     migrations: &[include_str!("postgres/0001_record.sql")],
+    // What is on record stays: the service can add to it, and nothing else.
+    rights: Rights::Tables(&[("record", "SELECT, INSERT"), ("head", "SELECT, UPDATE")]),
 };
 
 /// The whole batch in one statement, so one round trip and one flush. The update locks the head row
@@ -24,6 +26,7 @@ const APPEND: &str = "
         UPDATE audit.head SET size = size + cardinality($1) RETURNING size - cardinality($1) AS first
     ), stored AS (
         INSERT INTO audit.record
+            (sequence, leaf_hash, canonical, event, time, call_id, subject, tool, status)
         SELECT head.first + entry.position - 1, entry.leaf_hash, entry.canonical, entry.event,
                entry.time, entry.call_id, entry.subject, entry.tool, entry.status
         FROM head, unnest($1::bytea[], $2::bytea[], $3::text[], $4::bigint[], $5::text[], $6::text[],
@@ -32,32 +35,32 @@ const APPEND: &str = "
     )
     SELECT first FROM head";
 
-pub(super) fn known_version() -> i64 {
-    signed(SCHEMA.migrations.len() as u64)
-}
-
 pub(super) async fn version(pool: &PgPool) -> Result<i64, sqlx::Error> {
     sqlx::query_scalar("SELECT version FROM audit.schema_version")
         .fetch_one(pool)
         .await
 }
 
-pub(super) async fn migrate(options: &PgConnectOptions) -> Result<(), MigrationError> {
+pub(super) async fn prepare(
+    options: &PgConnectOptions,
+    settings: &DatabaseSettings,
+) -> Result<(), MigrationError> {
     let mut connection = options.connect().await?;
-    SCHEMA.migrate(&mut connection).await?;
+    SCHEMA.prepare(&mut connection, settings).await?;
     Ok(connection.close().await?)
 }
 
-pub(super) fn read_pool(options: &PgConnectOptions) -> PgPool {
+pub(super) fn read_pool(options: &PgConnectOptions, settings: &DatabaseSettings) -> PgPool {
+    let limit = format!("{}ms", settings.statement_timeout(READ_LIMIT).as_millis());
     let options = options
         .clone()
         .application_name("wardgate audit reader")
         .options([
             ("default_transaction_read_only", "on"),
-            ("statement_timeout", "30s"),
+            ("statement_timeout", limit.as_str()),
         ]);
     PgPoolOptions::new()
-        .max_connections(READERS)
+        .max_connections(settings.connections(READERS))
         .acquire_timeout(READ_WAIT)
         .connect_lazy_with(options)
 }

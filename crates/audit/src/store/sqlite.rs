@@ -9,7 +9,7 @@ use sqlx::sqlite::{
     SqliteSynchronous,
 };
 use sqlx::{ConnectOptions, Connection, Sqlite, SqlitePool};
-use wardgate_store::MigrationError;
+use wardgate_store::{DatabaseSettings, MigrationError};
 
 use super::{AppendError, Found, MAX_BATCH, READ_WAIT, READERS, WRITE_LIMIT, signed, unsigned};
 use crate::canonical::Entry;
@@ -19,7 +19,7 @@ pub(super) const HEAD: &str =
     "SELECT (SELECT coalesce(max(sequence) + 1, 0) FROM record), closed_below FROM head";
 
 /// Version n of the schema is what the first n of these make; they never change once released.
-const MIGRATIONS: &[&str] = &[include_str!("sqlite/0001_record.sql")];
+pub(super) const MIGRATIONS: &[&str] = &[include_str!("sqlite/0001_record.sql")];
 
 /// The statement that stores a batch, for up to 1, 2, 4, … 256 rows: a single one, which is its own
 /// transaction and one message to the thread of the connection, and of few sizes, so that each is
@@ -42,15 +42,12 @@ fn append_of(rows: usize) -> String {
         .collect();
     format!(
         "INSERT INTO record
+             (sequence, leaf_hash, canonical, event, time, call_id, subject, tool, status)
          SELECT (SELECT coalesce(max(sequence) + 1, 0) FROM record) + column1,
                 column2, column3, column4, column5, column6, column7, column8, column9
          FROM (VALUES {}) WHERE column2 IS NOT NULL",
         rows.join(", ")
     )
-}
-
-pub(super) fn known_version() -> i64 {
-    signed(MIGRATIONS.len() as u64)
 }
 
 pub(super) async fn version(pool: &SqlitePool) -> Result<i64, sqlx::Error> {
@@ -59,9 +56,12 @@ pub(super) async fn version(pool: &SqlitePool) -> Result<i64, sqlx::Error> {
         .await
 }
 
-pub(super) async fn migrate(path: &Path) -> Result<(), MigrationError> {
+pub(super) async fn prepare(
+    path: &Path,
+    settings: &DatabaseSettings,
+) -> Result<(), MigrationError> {
     let mut connection = options(path).create_if_missing(true).connect().await?;
-    wardgate_store::sqlite::migrate(&mut connection, MIGRATIONS).await?;
+    wardgate_store::sqlite::prepare(&mut connection, MIGRATIONS, settings).await?;
     Ok(connection.close().await?)
 }
 
@@ -163,7 +163,8 @@ mod tests {
     async fn a_commit_is_flushed_before_it_is_answered() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("audit.sqlite");
-        migrate(&path).await.unwrap();
+        let settings = DatabaseSettings::default();
+        prepare(&path, &settings).await.unwrap();
         let mut writer = Writer::connect(&path).await.unwrap();
         let journal: String = sqlx::query_scalar("PRAGMA journal_mode")
             .fetch_one(&mut writer.0)

@@ -5,6 +5,7 @@ use futures::{StreamExt, stream};
 use wardgate_audit::{Config, Error, MacKey};
 use wardgate_domain::{Ambient, CallFacts, Digest, Event, Receipt, Record, Status};
 use wardgate_proto::common::v1::ErrorReason;
+use wardgate_store::MigrationError;
 
 use crate::support::{TestStore, intent, json, on_both_stores, outcome, refusals, subject};
 
@@ -290,11 +291,11 @@ async fn a_newer_schema_is_refused(store: &TestStore) {
         wardgate_audit::service(Config::for_store(&store.url), key, Ambient::system()).await;
     assert!(matches!(
         refused.err(),
-        Some(Error::NewerSchema { found: 99, .. })
+        Some(Error::Schema(MigrationError::Newer { found: 99, .. }))
     ));
     let refused = wardgate_audit::Reader::open(&store.url).await;
     assert!(matches!(
         refused.err(),
-        Some(Error::NewerSchema { found: 99, .. })
+        Some(Error::Schema(MigrationError::Newer { found: 99, .. }))
     ));
 }

@@ -93,8 +93,8 @@ async fn a_tenant_at_ten_times_its_share_starves_no_other() {
     tokio::time::sleep(Duration::from_secs(10)).await;
     callers.shutdown().await;
     let [busy, quiet] = *served.lock().unwrap();
-    // Its four callers are half of the eight places.
-    assert!(quiet > 1_800, "{quiet} of quiet, {busy} of busy");
+    // Its four callers are half of the eight places, less the moments in which they come back.
+    assert!(quiet > 1_600, "{quiet} of quiet, {busy} of busy");
     assert!(busy > 1_800, "nor does it lie idle: {busy}");
 }
 

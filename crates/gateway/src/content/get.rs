@@ -163,6 +163,7 @@ impl Work for Wish {
                 capabilities: capabilities.as_deref(),
                 log_level: None,
                 resumption,
+                besides: story.dialogue.besides(),
             },
         };
         let getting = Box::pin(story.gateway.runner().get_content(get, LIMIT));

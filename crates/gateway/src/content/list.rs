@@ -13,15 +13,12 @@ use super::index::Entry;
 use crate::Gateway;
 use crate::authority::Authorization;
 use crate::catalogue::Index as Catalogue;
-use crate::mcp::{MISSING_UPSTREAMS, Post, Request, Version};
+use crate::mcp::{MISSING_UPSTREAMS, Post, Request, Version, caching};
 use crate::memory;
 use crate::reply::{Answer, RpcError};
 
 /// Entries on a page.
 const PAGE: usize = 100;
-
-/// How long a client may keep a list, milliseconds.
-const TTL_MS: u32 = 5_000;
 
 /// Decisions asked for at a time.
 const AT_ONCE: usize = 8;
@@ -123,6 +120,8 @@ struct Page {
     entries: Vec<String>,
     next: Option<Cursor>,
     meta: String,
+    /// How long a modern client may keep it.
+    hints: String,
 }
 
 impl<'a> Desk<'a> {
@@ -199,6 +198,7 @@ impl<'a> Desk<'a> {
         Page {
             next: last.map(|entry| Cursor::After(entry.name.clone())),
             meta: self.missing(),
+            hints: self.hints(),
             entries: allowed
                 .into_iter()
                 .map(|entry| entry.definition(&self.post.view, version).into_owned())
@@ -219,6 +219,12 @@ impl<'a> Desk<'a> {
             Ok(Authorization::Denied { .. }) => Ok(false),
             Err(_) => Err(RpcError::policy_away()),
         }
+    }
+
+    fn hints(&self) -> String {
+        let visible = self.visible.iter();
+        let sources = visible.filter_map(|name| self.catalogue.source(name));
+        caching::hints(self.kind, sources.map(Arc::as_ref))
     }
 
     /// The member of `_meta` that says which upstreams do not answer, of those the caller sees.
@@ -242,8 +248,7 @@ impl Page {
             members += &format!(r#","nextCursor":"{}""#, next.write());
         }
         if version.is_modern() {
-            // It depends on the caller, so only the caller's own cache may keep it.
-            members += &format!(r#","ttlMs":{TTL_MS},"cacheScope":"private""#);
+            members += &self.hints;
         }
         Answer::result_with_meta(request.id, version, &members, &self.meta)
     }

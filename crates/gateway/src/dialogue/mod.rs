@@ -26,7 +26,7 @@ use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use wardgate_domain::Caller;
-use wardgate_rpc::client::{CallEvent, LogMessage, Progress};
+use wardgate_rpc::client::{Besides, CallEvent, LogMessage, Progress};
 
 use crate::Gateway;
 use crate::listen::takes_events;
@@ -51,6 +51,7 @@ pub(crate) struct Terms {
     log_level: Option<LogLevel>,
     /// As the client wrote it.
     progress_token: Option<Box<RawValue>>,
+    besides: Besides,
     voice: Voice,
     /// The client wants no result any more.
     pub(crate) cancel: CancellationToken,
@@ -113,6 +114,7 @@ impl Terms {
             capabilities: capabilities.map(Into::into),
             log_level,
             progress_token: meta.progress_token()?.map(ToOwned::to_owned),
+            besides: besides(post, request, version),
             voice,
             cancel: cancel.unwrap_or_default(),
             trace: if post.headers.contains_key("traceparent") {
@@ -139,6 +141,7 @@ impl Terms {
             capabilities: session.declared.to_json().map(Into::into),
             log_level: session.log_level,
             progress_token: None,
+            besides: Besides::default(),
             voice: Voice::Kept(Box::new(writer)),
             cancel: cancellable.is_there.clone(),
             // The request that named one came to the gateway that is gone.
@@ -155,12 +158,28 @@ impl Terms {
             capabilities: None,
             log_level: None,
             progress_token: None,
+            besides: Besides::default(),
             voice: Voice::Nowhere,
             cancel: CancellationToken::new(),
             trace: HeaderMap::new(),
             respondent: None,
             _cancellable: None,
         }
+    }
+}
+
+/// What `request` says besides what it asks for, still as it was written.
+fn besides(post: &Post, request: &Request<'_>, version: Version) -> Besides {
+    let of_body = |raw: Option<&RawValue>| {
+        let object = raw.filter(|raw| raw.get().starts_with('{'));
+        object.map_or_else(Bytes::new, |raw| post.body.slice_ref(raw.get().as_bytes()))
+    };
+    // With a state they are answers to what was asked here.
+    let responses = request.params.input_responses;
+    let can_be_unasked = version.is_modern() && request.params.request_state.is_none();
+    Besides {
+        meta: of_body(request.params.meta),
+        unasked: of_body(responses.filter(|_| can_be_unasked)),
     }
 }
 
@@ -227,6 +246,11 @@ impl Dialogue {
     /// What the client can be asked for, as MCP `ClientCapabilities`; none: nothing.
     pub(crate) fn capabilities(&self) -> Option<Arc<str>> {
         self.terms.capabilities.clone()
+    }
+
+    /// What its request says besides.
+    pub(crate) fn besides(&self) -> Besides {
+        self.terms.besides.clone()
     }
 
     /// The MCP level from which on it hears log messages.

@@ -8,7 +8,7 @@ use futures::StreamExt;
 use tokio::time::{Instant, advance};
 use wardgate_domain::{Ambient, Caller, CallerClaims};
 
-use super::{Changes, Listeners, PAUSE, SETTLE, Script, settled};
+use super::{Changes, KEEP_ALIVE, Listeners, PAUSE, SETTLE, Script, settled};
 use crate::content::Offered;
 
 const CHANGED: &str = "event: message\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\"}\n\n";
@@ -96,7 +96,7 @@ async fn a_change_in_the_moment_of_a_sign_of_life_is_not_lost() {
     let mut stream = open(&listeners, HOUR).await;
     let later = changes.clone();
     tokio::spawn(async move {
-        tokio::time::sleep(Duration::from_millis(14_700)).await;
+        tokio::time::sleep(KEEP_ALIVE - SETTLE / 2).await;
         later.announce();
     });
     assert_eq!(stream.next().await.unwrap().unwrap(), ALIVE);

@@ -1,13 +1,15 @@
 //! `tools/list`: the tools this caller may see.
 
+use std::collections::HashSet;
+
+use wardgate_domain::OfferKind;
+
+use super::caching;
 use super::envelope::Request;
 use super::{Post, Version};
 use crate::Gateway;
-use crate::catalogue::Tool;
+use crate::catalogue::{Source, Tool};
 use crate::reply::{Answer, RpcError};
-
-/// How long a client may keep its list, milliseconds. A list is a courtesy: every call is decided anew.
-const TTL_MS: u32 = 5_000;
 
 /// Key of the upstreams that do not answer, in `_meta` of a list.
 pub(crate) const MISSING_UPSTREAMS: &str = "dev.wardgate/missingUpstreams";
@@ -44,8 +46,9 @@ pub(super) async fn list_tools(
     let mut members = format!(r#""tools":[{}"#, listed.join(","));
     members.push(']');
     if version.is_modern() {
-        // It depends on the caller, so only the caller's own cache may keep it.
-        members += &format!(r#","ttlMs":{TTL_MS},"cacheScope":"private""#);
+        let shown: HashSet<_> = enabled.iter().map(|seen| &seen.tool.facts.name).collect();
+        let of_shown = |source: &&Source| source.tools.values().any(|name| shown.contains(name));
+        members += &caching::hints(OfferKind::Tool, catalogue.sources().filter(of_shown));
     }
     Ok(Answer::result_with_meta(
         request.id, version, &members, &meta,

@@ -5,6 +5,7 @@
 //! of the older version its session agreed on, or its header names. A session travels with its client, so any replica
 //! can answer any request.
 
+pub(crate) mod caching;
 mod discover;
 mod envelope;
 mod idempotency;
@@ -393,6 +394,7 @@ async fn answer_to(
             let who = (asker, Terms::deaf(version));
             call_tool::call_tool(gateway, request, who, call).await
         }
+        method if method.starts_with("tasks/") => Err(RpcError::no_tasks_here(method, version)),
         method => Err(RpcError::unknown_method(method, version)),
     }
 }

@@ -109,6 +109,18 @@ impl RpcError {
         )
     }
 
+    /// The same of a method of tasks, which their server alone keeps.
+    pub(crate) fn no_tasks_here(method: &str, version: Version) -> Self {
+        let unknown = Self::unknown_method(method, version);
+        Self {
+            message: format!(
+                "{}. Tasks are carried at /mcp/upstream/ and the name of their server.",
+                unknown.message
+            ),
+            ..unknown
+        }
+    }
+
     /// A header that is missing, repeated, or says something else than the body.
     pub(crate) fn header_mismatch(message: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, -32020, "header_mismatch", message)

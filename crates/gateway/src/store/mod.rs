@@ -25,8 +25,10 @@ use futures::future::BoxFuture;
 use metrics::counter;
 use tokio::sync::OnceCell;
 use wardgate_domain::{Ambient, Timestamp};
-use wardgate_store::postgres::Schema;
-use wardgate_store::{Address, Database, Layout, MigrationError, NotAStore, Row, Value};
+use wardgate_store::postgres::{Rights, Schema};
+use wardgate_store::{
+    Address, Database, DatabaseSettings, Layout, MigrationError, NotAStore, Row, Value,
+};
 use wardgate_telemetry::names;
 
 pub(crate) use letters::LetterId;
@@ -37,8 +39,8 @@ pub(crate) use subscriptions::SubscriptionsId;
 /// How long one operation may take.
 const LIMIT: Duration = Duration::from_secs(2);
 
-/// What it consists of.
-const LAYOUT: Layout = Layout {
+/// What the store consists of.
+pub const LAYOUT: Layout = Layout {
     schema: Schema {
         name: "gateway",
         lock: 0x5741_5244_4741_5445,
@@ -46,6 +48,7 @@ const LAYOUT: Layout = Layout {
             include_str!("postgres/0001_sessions.sql"),
             include_str!("postgres/0002_subscriptions.sql"),
         ],
+        rights: Rights::Rows,
     },
     sqlite: &[
         include_str!("sqlite/0001_sessions.sql"),
@@ -73,16 +76,9 @@ pub(crate) enum StoreError {
     /// The setting names no store.
     #[error("gateway.store must be given as `sqlite:PATH` or `postgres://…`")]
     UnknownStore,
-    /// The store was written by a newer program.
-    #[error(
-        "gateway.store has schema version {found}, this program knows {known}; use the newer program"
-    )]
-    NewerSchema {
-        /// Version of the store.
-        found: i64,
-        /// Newest version this program knows.
-        known: usize,
-    },
+    /// It has a schema that this program cannot work with.
+    #[error("gateway.store: {0}")]
+    Schema(MigrationError),
     /// The database does not answer, or says no.
     #[error("gateway.store cannot be used now; try again later")]
     Database(#[from] sqlx::Error),
@@ -100,8 +96,8 @@ impl From<NotAStore> for StoreError {
 impl From<MigrationError> for StoreError {
     fn from(error: MigrationError) -> Self {
         match error {
-            MigrationError::Newer { found, known } => Self::NewerSchema { found, known },
             MigrationError::Database(error) => error.into(),
+            schema => Self::Schema(schema),
         }
     }
 }
@@ -110,22 +106,26 @@ impl From<MigrationError> for StoreError {
 pub(crate) struct Store {
     address: Address,
     database: Database,
-    migrated: OnceCell<()>,
+    prepared: OnceCell<()>,
     ambient: Ambient,
 }
 
 impl Store {
     /// The store at `sqlite:PATH` or `postgres://…`. A file is there or never will be; a server may come later.
-    pub(crate) async fn open(url: &str, ambient: Ambient) -> Result<Arc<Self>, StoreError> {
+    pub(crate) async fn open(
+        url: &str,
+        settings: &DatabaseSettings,
+        ambient: Ambient,
+    ) -> Result<Arc<Self>, StoreError> {
         let address: Address = url.parse()?;
         let store = Arc::new(Self {
-            database: Database::new(&address, LAYOUT),
+            database: Database::new(&address, LAYOUT, settings),
             address,
-            migrated: OnceCell::new(),
+            prepared: OnceCell::new(),
             ambient,
         });
         match store.database().await {
-            Err(error @ StoreError::NewerSchema { .. }) => return Err(error),
+            Err(error @ StoreError::Schema(_)) => return Err(error),
             Err(error) if matches!(store.address, Address::Sqlite(_)) => return Err(error),
             Err(_) | Ok(_) => {}
         }
@@ -139,16 +139,16 @@ impl Store {
         Ok(self.execute(USE, values).await? == 1)
     }
 
-    /// The database, brought to the schema this program knows.
+    /// The database, once it has a schema this program works with.
     async fn database(&self) -> Result<&Database, StoreError> {
-        let migrated = self.migrated.get_or_try_init(|| async {
-            let migrated = within(self.database.migrate().boxed()).await;
-            if let Err(error) = &migrated {
+        let prepared = self.prepared.get_or_try_init(|| async {
+            let prepared = within(self.database.prepare().boxed()).await;
+            if let Err(error) = &prepared {
                 self.tell(error);
             }
-            migrated
+            prepared
         });
-        migrated.await?;
+        prepared.await?;
         Ok(&self.database)
     }
 

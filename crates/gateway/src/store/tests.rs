@@ -102,6 +102,10 @@ impl Drop for TestDatabase {
     }
 }
 
+async fn open(url: &str, ambient: Ambient) -> Result<Arc<Store>, StoreError> {
+    Store::open(url, &DatabaseSettings::default(), ambient).await
+}
+
 struct SetClock(std::sync::atomic::AtomicI64);
 
 impl SetClock {
@@ -132,10 +136,7 @@ async fn each() -> Vec<Two> {
         let clock = Arc::new(SetClock(1_800_000_000_000_000.into()));
         let ambient = Ambient::new(clock.clone(), Arc::new(SystemEntropy));
         let url = database.url();
-        let (one, other) = tokio::join!(
-            Store::open(&url, ambient.clone()),
-            Store::open(&url, ambient.clone())
-        );
+        let (one, other) = tokio::join!(open(&url, ambient.clone()), open(&url, ambient.clone()));
         all.push(Two {
             one: one.unwrap(),
             other: other.unwrap(),
@@ -175,7 +176,7 @@ async fn read(store: &Store, after: i64) -> Kept {
 #[tokio::test]
 async fn what_is_no_store_is_refused_without_repeating_it() {
     for url in ["", "sqlite:", "mysql://u:canary@h/d", "postgres://[canary"] {
-        let error = Store::open(url, Ambient::system()).await.err().unwrap();
+        let error = open(url, Ambient::system()).await.err().unwrap();
         assert!(matches!(error, StoreError::UnknownStore), "{url}");
         assert!(!format!("{error} {error:?}").contains("canary"));
     }
@@ -183,7 +184,7 @@ async fn what_is_no_store_is_refused_without_repeating_it() {
 
 #[tokio::test]
 async fn a_file_that_cannot_be_made_and_a_newer_store_are_refused_at_once() {
-    let nowhere = Store::open("sqlite:/nowhere/at/all.sqlite", Ambient::system()).await;
+    let nowhere = open("sqlite:/nowhere/at/all.sqlite", Ambient::system()).await;
     assert!(matches!(nowhere.err(), Some(StoreError::Database(_))));
     for two in each().await {
         let newer = match two.database {
@@ -191,10 +192,10 @@ async fn a_file_that_cannot_be_made_and_a_newer_store_are_refused_at_once() {
             TestDatabase::Postgres { .. } => "UPDATE gateway.schema_version SET version = 9",
         };
         two.database.execute(newer).await;
-        let refused = Store::open(&two.database.url(), Ambient::system()).await;
+        let refused = open(&two.database.url(), Ambient::system()).await;
         let newer = matches!(
             refused.err(),
-            Some(StoreError::NewerSchema { found: 9, .. })
+            Some(StoreError::Schema(MigrationError::Newer { found: 9, .. }))
         );
         assert!(newer);
     }
@@ -204,7 +205,7 @@ async fn a_file_that_cannot_be_made_and_a_newer_store_are_refused_at_once() {
 async fn a_server_that_never_answers_is_given_up_in_time() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("postgres://u@{}/d", listener.local_addr().unwrap());
-    let store = Store::open(&url, Ambient::system()).await.unwrap();
+    let store = open(&url, Ambient::system()).await.unwrap();
     let began = std::time::Instant::now();
     assert!(
         store

@@ -102,7 +102,8 @@ impl Resumed {
         request: &Request<'_>,
     ) -> Result<Self, RpcError> {
         let responses = request.params.input_responses;
-        // Without a state, answers are to nothing that was asked here: it begins, and asks.
+        // Without a state, answers are to nothing that was asked here: it begins, and whoever may have asked makes of
+        // them what it can.
         let Some(state) = request.params.request_state else {
             return Ok(Self::default());
         };

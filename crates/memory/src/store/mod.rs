@@ -29,7 +29,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 use wardgate_domain::{Ambient, AnsweredCall, Digest, Message, Source};
-use wardgate_store::Address;
+use wardgate_store::{Address, DatabaseSettings, Layout};
 
 use crate::Error;
 use crate::sealing::MasterKey;
@@ -41,6 +41,13 @@ pub(crate) use reading::{Pick, Reading};
 
 /// How long one operation may take.
 pub(crate) const LIMIT: Duration = Duration::from_secs(5);
+
+/// What the store consists of.
+pub const LAYOUT: Layout = Layout {
+    schema: postgres::SCHEMA,
+    sqlite: sqlite::MIGRATIONS,
+    limit: LIMIT,
+};
 
 /// The rights a tool's result was given under, and the policies that said so.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,10 +100,15 @@ pub(crate) struct Store {
 
 impl Store {
     /// The store at `sqlite:PATH` or `postgres://…`; connects on first use.
-    pub(crate) fn open(url: &str, key: MasterKey, ambient: Ambient) -> Result<Self, Error> {
+    pub(crate) fn open(
+        url: &str,
+        settings: &DatabaseSettings,
+        key: MasterKey,
+        ambient: Ambient,
+    ) -> Result<Self, Error> {
         let address: Address = url.parse()?;
         Ok(Self {
-            database: Database::new(&address),
+            database: Database::new(&address, settings),
             address,
             key: Arc::new(key),
             ambient,
@@ -104,10 +116,10 @@ impl Store {
         })
     }
 
-    /// Brings the store to the schema this program knows, creating it when absent, and checks that it is under
-    /// this master key. Nothing else works before.
-    pub(crate) async fn migrate(&self) -> Result<(), Error> {
-        within(self.database.migrate()).await?;
+    /// Brings the store to the schema this program knows, creating it when absent, or where that is not for this program to
+    /// do, sees that somebody did; and checks that it is under this master key. Nothing else works before.
+    pub(crate) async fn prepare(&self) -> Result<(), Error> {
+        within(self.database.prepare()).await?;
         within(self.claim()).await
     }
 

@@ -6,7 +6,7 @@ use wardgate_domain::Ambient;
 use super::{Store, changes, conversations, erasing, reading, searching, subscriptions};
 use crate::MasterKey;
 use crate::tests::database::Database;
-use wardgate_store::Statement;
+use wardgate_store::{DatabaseSettings, Statement};
 
 /// Every statement whose time must not grow with the tables, and the indexes it may go by.
 fn hot() -> Vec<(&'static str, Statement, &'static [&'static str])> {
@@ -140,8 +140,14 @@ fn fill(sql: &str, sqlite: bool) -> String {
 
 async fn store(database: &Database) -> Store {
     let key = MasterKey::from_bytes(&[7; 32]);
-    let store = Store::open(&database.url(), key, Ambient::system()).unwrap();
-    store.migrate().await.unwrap();
+    let store = Store::open(
+        &database.url(),
+        &DatabaseSettings::default(),
+        key,
+        Ambient::system(),
+    )
+    .unwrap();
+    store.prepare().await.unwrap();
     store
 }
 

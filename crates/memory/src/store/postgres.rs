@@ -1,6 +1,6 @@
 //! PostgreSQL: the schema `memory` of any database.
 
-use wardgate_store::postgres::Schema;
+use wardgate_store::postgres::{Rights, Schema};
 
 pub(super) const SCHEMA: Schema = Schema {
     name: "memory",
@@ -9,4 +9,5 @@ pub(super) const SCHEMA: Schema = Schema {
         include_str!("postgres/0001_conversations.sql"),
         include_str!("postgres/0002_changes.sql"),
     ],
+    rights: Rights::Rows,
 };

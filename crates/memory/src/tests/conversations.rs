@@ -326,7 +326,10 @@ async fn a_store_of_a_newer_program_is_left_alone() {
             Ambient::system(),
         );
         let error = start.await.err().unwrap();
-        assert!(matches!(error, crate::Error::NewerSchema { found: 9, .. }));
+        assert!(matches!(
+            error,
+            crate::Error::Schema(wardgate_store::MigrationError::Newer { found: 9, .. })
+        ));
     }
 }
 

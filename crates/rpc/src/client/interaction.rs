@@ -1,5 +1,7 @@
 //! What clients hear of their calls and are asked while they run, as the tool-runner's callers see it.
 
+use std::fmt;
+
 use bytes::Bytes;
 use wardgate_domain::InvalidMessage;
 use wardgate_proto::toolrunner::v1 as pb;
@@ -15,6 +17,24 @@ pub struct Interaction<'a> {
     pub log_level: Option<&'a str>,
     /// Where something goes on that waited for the client.
     pub resumption: Option<Resumption>,
+    /// What it says besides.
+    pub besides: Besides,
+}
+
+/// What a request says besides what it asks for: for an MCP server, each as the client wrote it.
+#[derive(Clone, Default)]
+pub struct Besides {
+    /// Its `_meta`, a JSON object; empty: none.
+    pub meta: Bytes,
+    /// Answers that came without anything that waited for them, a JSON object; empty: none.
+    pub unasked: Bytes,
+}
+
+impl fmt::Debug for Besides {
+    /// Without a word of it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Besides")
+    }
 }
 
 /// Where something goes on that waited for the client.
@@ -72,6 +92,8 @@ impl From<Interaction<'_>> for pb::Interaction {
                 state: resumption.state,
                 input_responses_json: resumption.responses,
             }),
+            meta_json: interaction.besides.meta,
+            unasked_responses_json: interaction.besides.unasked,
         }
     }
 }

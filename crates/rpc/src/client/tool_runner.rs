@@ -60,6 +60,8 @@ pub struct Source {
     pub carriage: Carriage,
     /// What an MCP server says of itself, as approved; empty where there is nothing.
     pub instructions: String,
+    /// How long an MCP server lets its lists be kept, by kind, where it says so.
+    pub ttls: BTreeMap<OfferKind, Duration>,
 }
 
 /// Which clients' messages can be carried to an MCP server as they stand.
@@ -377,6 +379,15 @@ impl TryFrom<pb::Source> for Source {
 
     fn try_from(source: pb::Source) -> Result<Self, Self::Error> {
         let carriage = source.carriage().into();
+        let ttls = [
+            (OfferKind::Tool, source.tools_ttl),
+            (OfferKind::Prompts, source.prompts_ttl),
+            (OfferKind::Resources, source.resources_ttl),
+        ];
+        let ttls = ttls
+            .into_iter()
+            .filter_map(|(kind, ttl)| Some((kind, ttl?.try_into().ok()?)))
+            .collect();
         let mut facts = BTreeMap::new();
         for offered in source.facts {
             let offered = ToolFacts::try_from(offered)?;
@@ -391,6 +402,7 @@ impl TryFrom<pb::Source> for Source {
         };
         Ok(Self {
             carriage,
+            ttls,
             instructions: source.instructions,
             name: source.name,
             prefix: source.prefix,

@@ -114,3 +114,71 @@ fn is_unavailable(headers: &HeaderMap) -> bool {
         .get(Status::GRPC_STATUS)
         .is_some_and(|code| Code::from_bytes(code.as_bytes()) == Code::Unavailable)
 }
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    fn response(frames: Vec<Frame<Bytes>>, end: Option<Status>) -> Response<Body> {
+        let frames = frames.into_iter().map(Ok).chain(end.map(Err));
+        Response::new(Body::new(StreamBody::new(stream::iter(frames))))
+    }
+
+    fn data(length: usize) -> Frame<Bytes> {
+        Frame::data(Bytes::from(vec![7; length]))
+    }
+
+    fn trailers(code: &'static str) -> Frame<Bytes> {
+        let code = HeaderValue::from_static(code);
+        let trailers = [(http::HeaderName::from_static("grpc-status"), code)];
+        Frame::trailers(trailers.into_iter().collect())
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_breaks_off_was_lost_and_a_whole_one_stays_as_it_is() {
+        let broken = response(vec![data(10)], Some(Status::unknown("reset")));
+        assert!(matches!(whole(broken).await, Outcome::Lost));
+        let complete = response(vec![data(10), trailers("0")], None);
+        let Outcome::Answered(answered) = whole(complete).await else {
+            panic!("it was whole");
+        };
+        let body = answered.into_body().collect().await.unwrap();
+        assert_eq!(body.trailers().unwrap()["grpc-status"], "0");
+        assert_eq!(body.to_bytes().len(), 10);
+    }
+
+    #[tokio::test]
+    async fn more_than_is_held_is_passed_on_as_it_comes() {
+        let frames = vec![data(HELD), data(1), data(HELD), trailers("0")];
+        let Outcome::Answered(answered) = whole(response(frames, None)).await else {
+            panic!("it was whole");
+        };
+        let body = answered.into_body().collect().await.unwrap();
+        assert_eq!(body.to_bytes().len(), 2 * HELD + 1);
+    }
+
+    #[tokio::test]
+    async fn a_server_may_say_at_the_end_that_it_cannot() {
+        let late = whole(response(vec![trailers("14")], None)).await;
+        assert!(matches!(late, Outcome::Unavailable(_)));
+        let refused = whole(response(vec![trailers("7")], None)).await;
+        assert!(matches!(refused, Outcome::Answered(_)));
+    }
+
+    #[test]
+    fn a_pushback_that_is_no_number_of_milliseconds_means_not_at_all() {
+        let pushback = |text: &str| {
+            let value = HeaderValue::from_str(text).unwrap();
+            let name = http::HeaderName::from_static(PUSHBACK);
+            Pushback::of(&HeaderMap::from_iter([(name, value)]))
+        };
+        assert_eq!(Pushback::of(&HeaderMap::new()), Pushback::None);
+        assert_eq!(pushback("0"), Pushback::After(0));
+        assert_eq!(pushback("1500"), Pushback::After(1500));
+        for no in ["-1", "", "soon", "1.5"] {
+            assert_eq!(pushback(no), Pushback::Never, "{no:?}");
+        }
+    }
+}

@@ -35,9 +35,10 @@ impl Ejection {
         due
     }
 
-    /// A call was answered. Any answer will do: also one that began before the ejection shows that it works.
-    pub(super) fn succeeded(&mut self) {
-        *self = Self::default();
+    /// A call was answered; true if that ends an ejection. Any answer will do: also one that began before the ejection
+    /// shows that it works.
+    pub(super) fn succeeded(&mut self) -> bool {
+        std::mem::take(self).is_ejected()
     }
 
     /// A call failed; true if that ejects. Of an ejected replica only the failure of the `probe` counts.
@@ -115,7 +116,7 @@ mod tests {
         assert!(ejection.probe(now));
         ejection.gave_up();
         assert!(ejection.probe(now));
-        ejection.succeeded();
+        assert!(ejection.succeeded());
         assert!(!ejection.is_ejected());
     }
 }

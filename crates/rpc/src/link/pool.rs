@@ -196,9 +196,9 @@ impl Pool {
                 }
             };
             changed = true;
-            let replica = Replica::new(*address);
+            let replica = Replica::new(*address, self.bell.clone());
             replicas.push(Arc::clone(&replica));
-            let following = replica.follow(endpoint, name, self.bell.clone());
+            let following = replica.follow(endpoint, name);
             members.insert(*address, AbortOnDropHandle::new(tokio::spawn(following)));
         }
         let count = replicas.len();
@@ -212,12 +212,16 @@ impl Pool {
     /// Tells whether the service is ready: one ready replica will do.
     async fn tell(&self, told: &watch::Sender<Readiness>) {
         let mut changed = self.bell.changed.subscribe();
+        let mut measured = Measured {
+            neighbour: self.neighbour,
+            counts: [0; 4],
+        };
         loop {
             let standings: Vec<_> = {
                 let replicas = self.replicas.read().unwrap_or_else(PoisonError::into_inner);
                 replicas.iter().map(|replica| replica.standing()).collect()
             };
-            self.measure(&standings);
+            measured.update(&standings);
             self.be_patient(&standings);
             if let Some(readiness) = readiness(&standings) {
                 told.send_if_modified(|before| {
@@ -244,26 +248,43 @@ impl Pool {
             }
         });
     }
+}
 
-    fn measure(&self, standings: &[Standing]) {
-        let (mut ready, mut ejected, mut unready, mut connecting) = (0_u32, 0_u32, 0_u32, 0_u32);
+/// What this pool has added to the gauges: several links of a process may lead to the same neighbour.
+#[derive(Debug)]
+struct Measured {
+    neighbour: &'static str,
+    counts: [u32; 4],
+}
+
+impl Measured {
+    fn update(&mut self, standings: &[Standing]) {
+        let mut counts = [0; 4];
         for standing in standings {
-            *match standing {
-                Standing::Ready => &mut ready,
-                Standing::Ejected => &mut ejected,
-                Standing::Unready(_) => &mut unready,
-                _ => &mut connecting,
-            } += 1;
+            let state = match standing {
+                Standing::Ready => 0,
+                Standing::Ejected => 1,
+                Standing::Unheard | Standing::Unready(_) => 2,
+                Standing::New | Standing::Lost | Standing::Away(_) => 3,
+            };
+            counts[state] += 1;
         }
-        for (state, count) in [
-            ("ready", ready),
-            ("ejected", ejected),
-            ("unready", unready),
-            ("connecting", connecting),
-        ] {
+        self.set(counts);
+    }
+
+    fn set(&mut self, counts: [u32; 4]) {
+        let before = std::mem::replace(&mut self.counts, counts);
+        let states = ["ready", "ejected", "unready", "connecting"];
+        for ((state, before), now) in states.into_iter().zip(before).zip(counts) {
             gauge!(names::LINK_ENDPOINTS, "neighbour" => self.neighbour, "state" => state)
-                .set(count);
+                .increment(f64::from(now) - f64::from(before));
         }
+    }
+}
+
+impl Drop for Measured {
+    fn drop(&mut self) {
+        self.set([0; 4]);
     }
 }
 

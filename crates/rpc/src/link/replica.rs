@@ -23,6 +23,7 @@ pub(super) struct Replica {
     /// Calls that are open there, watches apart.
     in_flight: AtomicUsize,
     state: Mutex<State>,
+    bell: Bell,
 }
 
 #[derive(Debug)]
@@ -85,7 +86,7 @@ pub(super) struct Bell {
 }
 
 impl Replica {
-    pub(super) fn new(address: SocketAddr) -> Arc<Self> {
+    pub(super) fn new(address: SocketAddr, bell: Bell) -> Arc<Self> {
         Arc::new(Self {
             address,
             in_flight: AtomicUsize::new(0),
@@ -93,23 +94,24 @@ impl Replica {
                 connection: Connection::New,
                 ejection: Ejection::default(),
             }),
+            bell,
         })
     }
 
     /// Keeps one connection to it, and listens there to what the service `name` says of itself.
-    pub(super) async fn follow(self: Arc<Self>, endpoint: Endpoint, name: &str, bell: Bell) {
+    pub(super) async fn follow(self: Arc<Self>, endpoint: Endpoint, name: &str) {
         let mut pause = Pause::default();
         loop {
             let channel = match endpoint.connect().await {
                 Ok(channel) => channel,
                 Err(error) => {
                     tracing::debug!(address = %self.address, error = &error as &dyn std::error::Error, "cannot connect to {name}");
-                    self.turn(Connection::Away(format!("cannot reach {name}")), &bell);
+                    self.turn(Connection::Away(format!("cannot reach {name}")));
                     tokio::time::sleep(pause.next()).await;
                     continue;
                 }
             };
-            self.turn(Connection::Unheard(channel.clone()), &bell);
+            self.turn(Connection::Unheard(channel.clone()));
             let connected = Instant::now();
             let mut heard = false;
             let told = |readiness| {
@@ -119,15 +121,15 @@ impl Replica {
                     Readiness::NotReady(why) => Connection::Unready(channel, why),
                     Readiness::Ready | Readiness::Outdated(_) => Connection::Ready(channel),
                 };
-                self.turn(now, &bell);
+                self.turn(now);
             };
             let why = health::follow(channel.clone(), name, told).await;
             if heard {
                 tracing::debug!(address = %self.address, why, "lost the connection to {name}");
-                self.turn(Connection::Lost, &bell);
-                bell.lost.send_replace(());
+                self.turn(Connection::Lost);
+                self.bell.lost.send_replace(());
             } else {
-                self.turn(Connection::Unready(channel, why), &bell);
+                self.turn(Connection::Unready(channel, why));
             }
             if connected.elapsed() < LASTING {
                 tokio::time::sleep(pause.next()).await;
@@ -190,9 +192,9 @@ impl Replica {
         })
     }
 
-    fn turn(&self, connection: Connection, bell: &Bell) {
+    fn turn(&self, connection: Connection) {
         self.state().connection = connection;
-        bell.changed.send_replace(());
+        self.bell.changed.send_replace(());
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -219,15 +221,21 @@ impl Taken {
     /// The replica answered.
     pub(super) fn succeeded(&mut self) {
         self.settled = true;
-        self.replica.state().ejection.succeeded();
+        let returned = self.replica.state().ejection.succeeded();
+        if returned {
+            tracing::info!(address = %self.replica.address, "a replica that was ejected works again");
+            self.replica.bell.changed.send_replace(());
+        }
     }
 
     /// It did not, or says that it cannot.
     pub(super) fn failed(&mut self) {
         self.settled = true;
-        let mut state = self.replica.state();
-        if state.ejection.failed(Instant::now(), self.probe) {
+        let now = Instant::now();
+        let ejected = self.replica.state().ejection.failed(now, self.probe);
+        if ejected {
             tracing::warn!(address = %self.replica.address, "a replica only fails; calls are kept away from it");
+            self.replica.bell.changed.send_replace(());
         }
     }
 }

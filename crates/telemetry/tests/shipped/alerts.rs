@@ -1,7 +1,5 @@
 //! Alert rules of Prometheus: what a person should look at, and what they will find.
 
-use std::fmt::Write as _;
-
 struct Alert {
     name: &'static str,
     severity: &'static str,
@@ -152,22 +150,23 @@ pub(crate) fn expressions() -> Vec<String> {
 
 /// The file of rules.
 pub(crate) fn rules() -> String {
-    let mut text =
-        String::from("# Made by `make dashboards`.\ngroups:\n  - name: wardgate\n    rules:\n");
-    for alert in ALERTS {
-        let quoted = |text: &str| serde_json::Value::from(text).to_string();
-        // Strings of JSON are strings of YAML.
-        write!(
-            text,
-            "      - alert: {}\n        expr: {}\n        for: {}\n        labels: {{ severity: {} }}\n        annotations:\n          summary: {}\n          description: {}\n",
-            alert.name,
-            quoted(alert.expression),
-            alert.lasting,
-            alert.severity,
-            quoted(alert.summary),
-            quoted(alert.description),
-        )
-        .unwrap();
-    }
-    text
+    let rules: Vec<_> = ALERTS.iter().map(rule).collect();
+    format!(
+        "# Made by `make dashboards`.\ngroups:\n  - name: wardgate\n    rules:\n{}",
+        rules.concat()
+    )
+}
+
+fn rule(alert: &Alert) -> String {
+    // Strings of JSON are strings of YAML.
+    let quoted = |text: &str| serde_json::Value::from(text).to_string();
+    format!(
+        "      - alert: {}\n        expr: {}\n        for: {}\n        labels: {{ severity: {} }}\n        annotations:\n          summary: {}\n          description: {}\n",
+        alert.name,
+        quoted(alert.expression),
+        alert.lasting,
+        alert.severity,
+        quoted(alert.summary),
+        quoted(alert.description),
+    )
 }

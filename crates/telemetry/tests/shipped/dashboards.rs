@@ -481,7 +481,7 @@ fn dashboard(uid: &str, title: &str, panels: &[Value]) -> String {
     });
     let panels: Vec<_> = panels.iter().map(|panel| format!("    {panel}")).collect();
     let settings = settings.to_string();
-    let settings = settings.strip_suffix('}').unwrap();
+    let settings = settings.strip_suffix('}').unwrap_or_default();
     format!(
         "{settings},\n  \"panels\": [\n{}\n  ]\n}}\n",
         panels.join(",\n")

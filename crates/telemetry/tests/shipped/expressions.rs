@@ -1,4 +1,4 @@
-//! Names in PromQL.
+//! Names in `PromQL`.
 
 /// The metrics that `expression` asks for. Ours are always written with a selector, so that is what they are known by.
 pub(crate) fn metrics_of(expression: &str) -> Vec<String> {

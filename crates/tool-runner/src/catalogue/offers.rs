@@ -112,6 +112,9 @@ impl From<&Offers> for pb::Source {
                 .map(|(own, name)| (own.clone(), name.to_string()))
                 .collect(),
             instructions: String::new(),
+            tools_ttl: None,
+            prompts_ttl: None,
+            resources_ttl: None,
             // They change more often than the catalogue.
             switches: Vec::new(),
             carriage: pb::Carriage::Unspecified.into(),

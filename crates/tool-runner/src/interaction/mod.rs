@@ -19,7 +19,7 @@ use std::sync::Arc;
 use wardgate_domain::InvalidMessage;
 use wardgate_proto::toolrunner::v1 as pb;
 
-use crate::mcp::{ClientCapabilities, InvalidParticipation, Participation, Responses};
+use crate::mcp::{ClientCapabilities, InvalidParticipation, Others, Participation, Responses};
 
 pub(crate) use parking::Parking;
 pub(crate) use state::State;
@@ -29,6 +29,8 @@ pub(crate) use talk::{Ended, Talk, TalkError, Waits};
 pub(crate) struct Interaction {
     participation: Arc<Participation>,
     pub(crate) resumption: Option<Resumption>,
+    /// Answers to what nobody here asked.
+    unasked: Option<Responses>,
 }
 
 /// How something goes on that waited for its client.
@@ -38,13 +40,15 @@ pub(crate) struct Resumption {
 }
 
 impl Interaction {
-    /// Whether the client neither can be asked nor wants to hear anything, and nothing goes on.
+    /// Whether the client neither can be asked nor wants to hear anything, has nothing else to say, and nothing goes on.
     pub(crate) fn is_idle(&self) -> bool {
         let Participation {
             capabilities,
             log_level,
+            others,
         } = &*self.participation;
-        capabilities.ask_nothing() && log_level.is_none() && self.resumption.is_none()
+        let is_silent = others.is_empty() && self.unasked.is_none();
+        capabilities.ask_nothing() && log_level.is_none() && is_silent && self.resumption.is_none()
     }
 }
 
@@ -57,13 +61,19 @@ impl TryFrom<pb::Interaction> for Interaction {
         let log_level = Some(interaction.log_level.as_str()).filter(|level| !level.is_empty());
         let log_level = log_level.map(str::parse).transpose();
         let resumption = interaction.resumption.map(Resumption::try_from);
+        let unasked = Some(interaction.unasked_responses_json).filter(|json| !json.is_empty());
         Ok(Self {
+            // What answers nothing is of no use to anybody.
+            unasked: unasked.and_then(|json| Responses::read(&json)),
             participation: Arc::new(Participation {
                 capabilities: capabilities.map_err(|error| {
                     invalid("interaction.client_capabilities_json", error.to_string())
                 })?,
                 log_level: log_level.map_err(|error: InvalidParticipation| {
                     invalid("interaction.log_level", error.to_string())
+                })?,
+                others: Others::of(&interaction.meta_json).ok_or_else(|| {
+                    invalid("interaction.meta_json", "is not a JSON object".to_owned())
                 })?,
             }),
             resumption: resumption.transpose()?,

@@ -132,7 +132,8 @@ impl<'a> Talk<'a> {
 
     fn start(&self) -> Result<Start, TalkError> {
         let Some(resumption) = &self.interaction.resumption else {
-            return Ok(Start::Beginning);
+            let unasked = self.interaction.unasked.clone();
+            return Ok(unasked.map_or(Start::Beginning, Start::Answered));
         };
         if !resumption.state.is_of(self.subject) {
             return Err(TalkError::NotWaiting);

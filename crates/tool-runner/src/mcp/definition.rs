@@ -1,6 +1,7 @@
 //! The pages of an upstream's lists, and which of its tools can be offered at all.
 
 use std::collections::{HashMap, HashSet};
+use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -33,6 +34,8 @@ pub(crate) struct ToolDefinition {
 pub(super) struct Page {
     pub(super) entries: Vec<Box<RawValue>>,
     pub(super) next: Option<String>,
+    /// How long it may be kept; none where the server does not say.
+    pub(super) ttl: Option<Duration>,
 }
 
 impl Page {
@@ -53,8 +56,15 @@ impl Page {
         Ok(Self {
             entries: serde_json::from_str(entries.get()).map_err(unreadable)?,
             next: cursor.next,
+            ttl: members.get("ttlMs").and_then(|said| ttl(said)),
         })
     }
+}
+
+/// Milliseconds; what is none is as if it was not said.
+fn ttl(said: &RawValue) -> Option<Duration> {
+    let ms: f64 = serde_json::from_str(said.get()).ok()?;
+    Duration::try_from_secs_f64(ms / 1_000.0).ok()
 }
 
 /// The tools of `entries` that can be offered, in their order. `over_http` adds the rule for arguments

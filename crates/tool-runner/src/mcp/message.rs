@@ -12,6 +12,7 @@ use wardgate_telemetry::trace_context::TraceContext;
 
 use super::era::{Era, MODERN};
 use super::error::{RpcError, UpstreamError};
+use super::others::Others;
 use super::participation::{LogLevel, Participation};
 use super::task;
 
@@ -70,6 +71,9 @@ struct Meta<'a> {
     progress_token: Option<u64>,
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     modern: Option<ModernMeta<'a>>,
+    /// The client's own.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    others: Option<&'a Others>,
     /// Where calls are traced. A program has no headers to find it in.
     #[serde(flatten)]
     trace: TraceContext,
@@ -99,7 +103,10 @@ impl Params<'_> {
 
 impl Meta<'_> {
     fn is_empty(&self) -> bool {
-        self.progress_token.is_none() && self.modern.is_none() && self.trace.is_empty()
+        self.progress_token.is_none()
+            && self.modern.is_none()
+            && self.others.is_none()
+            && self.trace.is_empty()
     }
 }
 
@@ -165,10 +172,10 @@ impl<'a> Request<'a> {
         })
     }
 
-    /// Whether a server that says something of its own accord can mean it.
+    /// Whether a server that says something of its own accord can mean it. Lists are asked for in nobody's name.
     pub(super) fn is_talked_about(&self) -> bool {
         let is_of_connection = matches!(self.method, "logging/setLevel" | "subscriptions/listen");
-        !self.opens() && !is_of_connection
+        !self.opens() && !is_of_connection && !self.method.ends_with("/list")
     }
 
     /// Whether it is one of those that open a connection; they are never cancelled.
@@ -198,6 +205,10 @@ impl<'a> Request<'a> {
         let meta = Meta {
             progress_token: wants_progress.then_some(id),
             modern,
+            others: self
+                .participation
+                .map(|client| &client.others)
+                .filter(|others| !others.is_empty()),
             trace: TraceContext::current(),
         };
         encode(Some(id), self.method, &self.members, meta)

@@ -23,6 +23,7 @@ mod logging;
 mod message;
 mod news;
 mod open_exchange;
+mod others;
 mod participation;
 mod personal;
 mod profiles;
@@ -32,6 +33,7 @@ mod settings;
 mod stdio;
 mod subscriptions;
 mod task;
+mod ttl;
 mod upstream;
 
 #[expect(unused_imports, reason = "for the import of tools")]
@@ -46,7 +48,8 @@ pub(crate) use leg::{Leg, Responses, Start, Then, Wanted};
 pub(crate) use message::answer as own_answer;
 pub(crate) use news::{LogMessage, News};
 pub(crate) use open_exchange::OpenExchange;
-pub(crate) use participation::{ClientCapabilities, InvalidParticipation, Participation};
+pub(crate) use others::Others;
+pub(crate) use participation::{ClientCapabilities, InvalidParticipation, Participation, TASKS};
 pub(crate) use result::{CallResult, check_complete};
 pub(crate) use settings::{Program, Transport};
 pub(crate) use subscriptions::Ear;

@@ -7,8 +7,13 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use wardgate_arguments::Members;
 
+use super::others::Others;
+
+/// The extension of tasks (MCP 2026-07-28).
+pub(crate) const TASKS: &str = "io.modelcontextprotocol/tasks";
+
 /// Extensions whose results take more than an answer, and that are not carried.
-const NOT_CARRIED: [&str; 1] = ["io.modelcontextprotocol/tasks"];
+const NOT_CARRIED: [&str; 1] = [TASKS];
 
 /// What a client can be asked for, and which logs it wants.
 #[derive(Debug, Clone)]
@@ -16,6 +21,8 @@ pub(crate) struct Participation {
     pub(crate) capabilities: ClientCapabilities,
     /// The log messages it wants are of this level or louder ones; none: it wants none.
     pub(crate) log_level: Option<LogLevel>,
+    /// What else it says in the `_meta` of its request.
+    pub(crate) others: Others,
 }
 
 /// MCP `ClientCapabilities`, as far as they can be carried.

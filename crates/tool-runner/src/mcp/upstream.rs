@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
+use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use http::{HeaderName, HeaderValue};
@@ -9,7 +10,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::Instant;
-use wardgate_domain::{Ambient, Caller};
+use wardgate_domain::{Ambient, Caller, OfferKind};
 
 use super::definition::{self, MAX_ENTRIES, MAX_PAGES, Page, ToolDefinition};
 use super::era::{Era, Eras, HEADER_MISMATCH};
@@ -28,6 +29,7 @@ use super::profiles::Profiles;
 use super::result::{CallResult, check_complete};
 use super::settings::Transport;
 use super::subscriptions::Ear;
+use super::ttl::{self, Ttls};
 use crate::egress::EgressError;
 
 /// Further connections to one legacy server whose clients can be asked something: processes, or sessions.
@@ -44,6 +46,7 @@ pub(crate) struct Upstream {
     profiles: Arc<Profiles>,
     /// How each tool is called, as last listed.
     listed: ArcSwapOption<HashMap<String, Manner>>,
+    ttls: Ttls,
 }
 
 /// How a tool is called.
@@ -74,6 +77,7 @@ impl Upstream {
                 Transport::Http(_) => SESSIONS,
             })),
             listed: ArcSwapOption::empty(),
+            ttls: Ttls::default(),
         })
     }
 
@@ -117,6 +121,11 @@ impl Upstream {
     /// What the server says of itself; none before it was connected to.
     pub(crate) fn instructions(&self) -> Option<Arc<str>> {
         self.link.events.instructions()
+    }
+
+    /// How long its lists of that kind may be kept; none where it does not say.
+    pub(crate) fn ttl(&self, kind: OfferKind) -> Option<Duration> {
+        self.ttls.of(kind)
     }
 
     /// Hears from now on when these resources change. The server may refuse any of them. Where the credentials stand
@@ -189,12 +198,14 @@ impl Upstream {
             News::Log(log) if client.log_level.is_none_or(|from| log.level < from) => false,
             _ => listener(news),
         };
-        let retry = match start {
+        let goes_on = matches!(start, Start::Retry { .. });
+        let answers = match start {
             Start::Open {
                 exchange,
                 responses,
             } => return exchange.leg(Some(&responses), deadline, &mut wants).await,
             Start::Retry { state, responses } => Some((state, responses)),
+            Start::Answered(responses) => Some((None, responses)),
             Start::Beginning => None,
         };
         let connection = self.link.connection_by(deadline).await?;
@@ -203,8 +214,9 @@ impl Upstream {
             Wanted::Tool { name, .. } => self.is_task(name, deadline).await?,
             Wanted::Prompt { .. } | Wanted::Resource { .. } => false,
         };
-        if connection.era() == Era::Legacy {
-            if retry.is_some() {
+        let is_modern = connection.era() == Era::Modern;
+        if !is_modern {
+            if goes_on {
                 // It has no state of its own, so it cannot have given us any.
                 return Err(UpstreamError::BadResult("it forgot what it waited for"));
             }
@@ -215,7 +227,7 @@ impl Upstream {
             }
         }
         let mut request = wanted.request().with(client).task_if(is_task);
-        if let Some((state, responses)) = &retry {
+        if let Some((state, responses)) = answers.as_ref().filter(|_| is_modern) {
             responses.add_to(&mut request, state.as_deref());
         }
         let outcome = self.marked(wanted, request, deadline, &mut wants).await;
@@ -383,6 +395,7 @@ impl Upstream {
         deadline: Instant,
     ) -> Result<Vec<Box<RawValue>>, UpstreamError> {
         let mut entries = Vec::new();
+        let mut shortest = None;
         let mut cursor: Option<String> = None;
         for _ in 0..MAX_PAGES {
             let members = cursor.iter().map(|at| ("cursor", Part::Text(at))).collect();
@@ -390,11 +403,15 @@ impl Upstream {
             let result = self.ask(&request, deadline, None).await?;
             let page = Page::read(&result, member)?;
             entries.extend(page.entries);
+            shortest = ttl::shorter(shortest, page.ttl);
             if entries.len() > MAX_ENTRIES {
                 return Err(UpstreamError::TooLarge);
             }
             match page.next {
-                None => return Ok(entries),
+                None => {
+                    self.ttls.said(method, shortest);
+                    return Ok(entries);
+                }
                 next if next == cursor => {
                     return Err(UpstreamError::BadResult("its list goes round in a circle"));
                 }

@@ -4,9 +4,11 @@ use std::future::Future;
 use std::task::Poll;
 
 use futures::stream::{self, Stream};
+use futures::{FutureExt, StreamExt};
 use tokio::sync::mpsc;
 use tonic::Status;
 use wardgate_proto::toolrunner::v1 as pb;
+use wardgate_proto::toolrunner::v1::call_tool_response::Event;
 
 use crate::call::{AdmittedCall, End};
 use crate::executor::{Progress, Said};
@@ -23,35 +25,51 @@ pub(super) fn events(
     shared: Shared,
     counted: Counted,
 ) -> impl Stream<Item = Result<pb::CallToolResponse, Status>> {
-    let (sender, mut said) = mpsc::channel(SAID_WAITING);
-    let mut running = Box::pin(async move {
+    let (sender, said) = mpsc::channel(SAID_WAITING);
+    let running = async move {
         let end = Box::pin(call.run(&shared, &sender)).await;
         counted.ended(matches!(&end, End::Result(result) if result.is_error));
         end
-    });
+    };
+    in_order(running, said).map(|event| Ok(pb::CallToolResponse { event: Some(event) }))
+}
+
+/// What `running` says, then how it ends: nothing that was said before the end is lost, however late it is taken.
+fn in_order(
+    running: impl Future<Output = End>,
+    mut said: mpsc::Receiver<Said>,
+) -> impl Stream<Item = Event> {
+    let mut running = Box::pin(running.fuse());
+    let mut end = None;
     let mut is_done = false;
     stream::poll_fn(move |context| {
-        use pb::call_tool_response::Event;
         if is_done {
             return Poll::Ready(None);
         }
-        let result = running.as_mut().poll(context);
-        let event = match (said.poll_recv(context), result) {
-            (_, Poll::Ready(end)) => {
-                is_done = true;
-                match end {
-                    End::Result(result) => Event::Result(result),
-                    End::Waits(waits) => Event::InputRequired(waits),
-                }
-            }
-            (Poll::Ready(Some(Said::Progress(step))), Poll::Pending) => {
-                Event::Progress(step.into())
-            }
-            (Poll::Ready(Some(Said::Log(message))), Poll::Pending) => Event::Log(message.into()),
-            (_, Poll::Pending) => return Poll::Pending,
+        if let Poll::Ready(ended) = running.as_mut().poll(context) {
+            end = Some(ended);
+        }
+        if let Poll::Ready(Some(said)) = said.poll_recv(context) {
+            return Poll::Ready(Some(said.into()));
+        }
+        let Some(end) = end.take() else {
+            return Poll::Pending;
         };
-        Poll::Ready(Some(Ok(pb::CallToolResponse { event: Some(event) })))
+        is_done = true;
+        Poll::Ready(Some(match end {
+            End::Result(result) => Event::Result(result),
+            End::Waits(waits) => Event::InputRequired(waits),
+        }))
     })
+}
+
+impl From<Said> for Event {
+    fn from(said: Said) -> Self {
+        match said {
+            Said::Progress(step) => Self::Progress(step.into()),
+            Said::Log(message) => Self::Log(message.into()),
+        }
+    }
 }
 
 impl From<Progress> for pb::Progress {
@@ -71,5 +89,36 @@ impl From<LogMessage> for pb::LogMessage {
             logger: message.logger.unwrap_or_default(),
             data_json: message.data.get().to_owned().into(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn what_was_said_in_the_moment_of_the_end_comes_before_it() {
+        let (sender, said) = mpsc::channel(SAID_WAITING);
+        let running = async move {
+            for done in [1.0, 2.0, 3.0] {
+                let step = Progress {
+                    done,
+                    total: None,
+                    message: String::new(),
+                };
+                sender.try_send(Said::Progress(step)).unwrap();
+            }
+            End::Result(pb::ToolResult::default())
+        };
+        let events: Vec<_> = in_order(running, said).collect().await;
+        let kinds: Vec<_> = events
+            .iter()
+            .map(|event| match event {
+                Event::Progress(step) => step.progress.to_string(),
+                Event::Result(_) => "end".to_owned(),
+                other => format!("{other:?}"),
+            })
+            .collect();
+        assert_eq!(kinds, ["1", "2", "3", "end"]);
     }
 }

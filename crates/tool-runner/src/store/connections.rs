@@ -311,9 +311,14 @@ mod tests {
         let mut stores = Vec::new();
         for database in Database::each_store().await {
             let sealing = SealingKey::derive(&[7; 32]);
-            let store = Store::open(&database.url(), sealing, wardgate_domain::Ambient::system());
+            let store = Store::open(
+                &database.url(),
+                &wardgate_store::DatabaseSettings::default(),
+                sealing,
+                wardgate_domain::Ambient::system(),
+            );
             let store = store.unwrap();
-            store.migrate().await.unwrap();
+            store.prepare().await.unwrap();
             stores.push((database, store));
         }
         stores

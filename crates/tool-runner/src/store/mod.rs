@@ -19,8 +19,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use wardgate_domain::{About, Ambient, Caller, Digest, Timestamp};
-use wardgate_store::postgres::Schema;
-use wardgate_store::{Address, Database, Layout, MigrationError, NotAStore};
+use wardgate_store::postgres::{Rights, Schema};
+use wardgate_store::{Address, Database, DatabaseSettings, Layout, MigrationError, NotAStore};
 
 use kept::KeptLimits;
 
@@ -29,8 +29,8 @@ pub use sealing::SealingKey;
 /// How long one operation may take.
 const LIMIT: Duration = Duration::from_secs(2);
 
-/// What it consists of.
-const LAYOUT: Layout = Layout {
+/// What the store consists of.
+pub const LAYOUT: Layout = Layout {
     schema: Schema {
         name: "tool_runner",
         lock: 0x5741_5244_5452_554e,
@@ -38,6 +38,7 @@ const LAYOUT: Layout = Layout {
             include_str!("postgres/0001_store.sql"),
             include_str!("postgres/0002_connections.sql"),
         ],
+        rights: Rights::Rows,
     },
     sqlite: &[
         include_str!("sqlite/0001_store.sql"),
@@ -63,16 +64,9 @@ pub enum StoreError {
         /// What the driver said.
         source: sqlx::Error,
     },
-    /// The store was written by a newer program.
-    #[error(
-        "the tool-runner's store has schema version {found}, this program knows {known}; use the newer program"
-    )]
-    NewerSchema {
-        /// Version of the store.
-        found: i64,
-        /// Newest version this program knows.
-        known: usize,
-    },
+    /// It has a schema that this program cannot work with.
+    #[error("tool_runner.store: {0}")]
+    Schema(MigrationError),
     /// The database does not answer, or says no.
     #[error("the tool-runner's store cannot be used now; try again later")]
     Database(#[from] sqlx::Error),
@@ -99,8 +93,8 @@ impl From<NotAStore> for StoreError {
 impl From<MigrationError> for StoreError {
     fn from(error: MigrationError) -> Self {
         match error {
-            MigrationError::Newer { found, known } => Self::NewerSchema { found, known },
             MigrationError::Database(error) => error.into(),
+            schema => Self::Schema(schema),
         }
     }
 }
@@ -117,10 +111,15 @@ pub(crate) struct Store {
 
 impl Store {
     /// The store at `sqlite:PATH` or `postgres://…`; connects on first use.
-    pub(crate) fn open(url: &str, key: SealingKey, ambient: Ambient) -> Result<Self, StoreError> {
+    pub(crate) fn open(
+        url: &str,
+        settings: &DatabaseSettings,
+        key: SealingKey,
+        ambient: Ambient,
+    ) -> Result<Self, StoreError> {
         let address: Address = url.parse()?;
         Ok(Self {
-            database: Database::new(&address, LAYOUT),
+            database: Database::new(&address, LAYOUT, settings),
             address,
             key: Arc::new(key),
             ambient,
@@ -128,9 +127,10 @@ impl Store {
         })
     }
 
-    /// Brings the store to the schema this program knows, creating it when absent. Nothing else works before.
-    pub(crate) async fn migrate(&self) -> Result<(), StoreError> {
-        within(self.database.migrate()).await
+    /// Brings the store to the schema this program knows, creating it when absent; or where that is not for this program to
+    /// do, sees that somebody did. Nothing else works before.
+    pub(crate) async fn prepare(&self) -> Result<(), StoreError> {
+        within(self.database.prepare()).await
     }
 
     /// Whether the store is a file of this machine, which is there or never will be.

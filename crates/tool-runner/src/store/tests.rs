@@ -31,7 +31,13 @@ fn caller(subject: &str) -> Caller {
 
 fn open(database: &Database) -> Store {
     let key = SealingKey::derive(&[7; 32]);
-    Store::open(&database.url(), key, Ambient::system()).unwrap()
+    Store::open(
+        &database.url(),
+        &DatabaseSettings::default(),
+        key,
+        Ambient::system(),
+    )
+    .unwrap()
 }
 
 /// A store of each kind that is there.
@@ -39,7 +45,7 @@ async fn each() -> Vec<(Database, Store)> {
     let mut stores = Vec::new();
     for database in Database::each_store().await {
         let store = open(&database);
-        store.migrate().await.unwrap();
+        store.prepare().await.unwrap();
         stores.push((database, store));
     }
     stores
@@ -96,7 +102,12 @@ fn what_is_no_store_is_refused_without_repeating_it() {
         "mysql://u:canary@h/d",
         "postgres://[canary",
     ] {
-        let error = Store::open(url, SealingKey::derive(&[7; 32]), Ambient::system());
+        let error = Store::open(
+            url,
+            &DatabaseSettings::default(),
+            SealingKey::derive(&[7; 32]),
+            Ambient::system(),
+        );
         let error = error.err().unwrap();
         assert!(matches!(error, StoreError::UnknownStore), "{url}");
         assert!(!format!("{error} {error:?}").contains("canary"));
@@ -107,10 +118,10 @@ fn what_is_no_store_is_refused_without_repeating_it() {
 async fn a_store_is_made_once_whoever_starts_first() {
     for database in Database::each_store().await {
         let (one, other) = (open(&database), open(&database));
-        let (first, second) = tokio::join!(one.migrate(), other.migrate());
+        let (first, second) = tokio::join!(one.prepare(), other.prepare());
         first.unwrap();
         second.unwrap();
-        one.migrate().await.unwrap();
+        one.prepare().await.unwrap();
         assert_eq!(other.switches_version().await.unwrap(), 0);
     }
 }
@@ -125,9 +136,12 @@ async fn a_store_of_a_newer_program_is_left_alone() {
                 "UPDATE tool_runner.schema_version SET version = 9"
             })
             .await;
-        let error = store.migrate().await.unwrap_err();
+        let error = store.prepare().await.unwrap_err();
         assert!(
-            matches!(error, StoreError::NewerSchema { found: 9, .. }),
+            matches!(
+                error,
+                StoreError::Schema(MigrationError::Newer { found: 9, .. })
+            ),
             "{error}"
         );
     }
@@ -137,7 +151,13 @@ async fn a_store_of_a_newer_program_is_left_alone() {
 async fn a_database_that_never_answers_is_given_up_in_time() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("postgres://u@{}/d", listener.local_addr().unwrap());
-    let store = Store::open(&url, SealingKey::derive(&[7; 32]), Ambient::system()).unwrap();
+    let store = Store::open(
+        &url,
+        &DatabaseSettings::default(),
+        SealingKey::derive(&[7; 32]),
+        Ambient::system(),
+    )
+    .unwrap();
     let began = std::time::Instant::now();
     assert!(store.switches_version().await.is_err());
     assert!(began.elapsed() < LIMIT * 2, "{:?}", began.elapsed());

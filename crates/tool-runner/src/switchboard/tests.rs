@@ -1,4 +1,5 @@
 use wardgate_domain::{SwitchAction, SwitchScope};
+use wardgate_store::DatabaseSettings;
 
 use super::*;
 use crate::store::SealingKey;
@@ -7,7 +8,13 @@ use crate::tests::record::Audit;
 
 fn store(database: &Database) -> Store {
     let key = SealingKey::derive(&[7; 32]);
-    Store::open(&database.url(), key, Ambient::system()).unwrap()
+    Store::open(
+        &database.url(),
+        &DatabaseSettings::default(),
+        key,
+        Ambient::system(),
+    )
+    .unwrap()
 }
 
 async fn board(database: &Database, audit: &Audit) -> Arc<Switchboard> {
@@ -129,7 +136,13 @@ async fn a_server_that_is_away_at_the_start_is_waited_for() {
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("postgres://u@{}/d", free.local_addr().unwrap());
     drop(free);
-    let away = Store::open(&url, SealingKey::derive(&[7; 32]), Ambient::system()).unwrap();
+    let away = Store::open(
+        &url,
+        &DatabaseSettings::default(),
+        SealingKey::derive(&[7; 32]),
+        Ambient::system(),
+    )
+    .unwrap();
     let board = Switchboard::open(away, Audit::default().client(), Ambient::system())
         .await
         .unwrap();
@@ -139,7 +152,13 @@ async fn a_server_that_is_away_at_the_start_is_waited_for() {
 #[tokio::test]
 async fn a_file_that_cannot_be_used_is_told_at_the_start() {
     let url = "sqlite:/no/such/directory/store.sqlite";
-    let store = Store::open(url, SealingKey::derive(&[7; 32]), Ambient::system()).unwrap();
+    let store = Store::open(
+        url,
+        &DatabaseSettings::default(),
+        SealingKey::derive(&[7; 32]),
+        Ambient::system(),
+    )
+    .unwrap();
     let opened = Switchboard::open(store, Audit::default().client(), Ambient::system()).await;
     let told = opened.err().unwrap().to_string();
     assert!(

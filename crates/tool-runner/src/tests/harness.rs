@@ -21,6 +21,7 @@ use wardgate_proto::toolrunner::v1::tool_runner_service_client::ToolRunnerServic
 use wardgate_proto::toolrunner::v1::tool_runner_service_server::ToolRunnerServiceServer;
 use wardgate_redact::PseudonymKey;
 use wardgate_rpc::{Peer, link};
+use wardgate_store::DatabaseSettings;
 
 pub(crate) use super::database::Database;
 use crate::Config;
@@ -195,7 +196,13 @@ impl Harness {
         );
         // Of its own, whatever the tools' database is: the store has its own tests on both.
         let store = format!("sqlite:{}", dir.path().join("store.sqlite").display());
-        let store = Store::open(&store, SealingKey::derive(&[7; 32]), ambient.clone()).unwrap();
+        let store = Store::open(
+            &store,
+            &DatabaseSettings::default(),
+            SealingKey::derive(&[7; 32]),
+            ambient.clone(),
+        )
+        .unwrap();
         let audit = Audit::default();
         let switchboard = Switchboard::open(store, audit.client(), ambient.clone())
             .await

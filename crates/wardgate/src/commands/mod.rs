@@ -11,6 +11,7 @@ pub(crate) mod doctor;
 pub(crate) mod extract;
 pub(crate) mod health;
 pub(crate) mod import;
+pub(crate) mod migrate;
 pub(crate) mod pins;
 pub(crate) mod policy;
 mod running;

@@ -105,7 +105,24 @@ Every service of the release, as JSON: what is the same for all, and then
 {{- end -}}
 {{- end -}}
 
-{{/* What a pod waits for, so that nobody asks it any more when it stops. */}}
+{{/* Section `database` of each service with a store, where the Job migrates: by section of wardgate.yaml, as JSON. */}}
+{{- define "wardgate.databases" -}}
+{{- $databases := dict -}}
+{{- if .Values.migrations.enabled -}}
+{{- range $service := (include "wardgate.services" . | fromJson).list -}}
+{{- if $service.store -}}
+{{- $database := dict "migrate" false -}}
+{{- with index $.Values.migrations.roles $service.key -}}
+{{- $_ := set $database "role" . -}}
+{{- end -}}
+{{- $_ := set $databases $service.section $database -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- toJson $databases -}}
+{{- end -}}
+
+{{/* Pods of one service on different nodes and in different zones, where that can be had. */}}
 {{- define "wardgate.spread" -}}
 {{- range $key := list "kubernetes.io/hostname" "topology.kubernetes.io/zone" }}
 - topologyKey: {{ $key }}
@@ -149,6 +166,9 @@ Every service of the release, as JSON: what is the same for all, and then
 {{- $_ := set $config "agent" (dict "listen" "0.0.0.0:8081" "approval_key_file" "keys/approval.key" "assistants" "../assistants"
     "allowed_hosts" (list (printf "%s-agent" $full)) "auth" .Values.config.gateway.auth
     "links" (dict "gateway" (printf "http://%s-gateway:%d" $full (int .Values.service.port)))) -}}
+{{- end -}}
+{{- range $section, $database := (include "wardgate.databases" . | fromJson) -}}
+{{- $_ := set (index $config $section) "database" $database -}}
 {{- end -}}
 {{- mergeOverwrite $config .Values.config | toYaml -}}
 {{- end -}}

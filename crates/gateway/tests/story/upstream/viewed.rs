@@ -58,6 +58,18 @@ fn content() -> pb::ListContentResponse {
     listed
 }
 
+fn tools() -> Vec<pb::Tool> {
+    let mut page = definition();
+    page["_meta"] = json!({ "ui": { "resourceUri": "ui://program/page" } });
+    let mut marked = definition();
+    marked["inputSchema"]["properties"]["n"] = json!({ "type": "string", "x-mcp-header": "N" });
+    vec![
+        tool("reads", &page),
+        tool("writes", &marked),
+        tool("elsewhere", &definition()),
+    ]
+}
+
 async fn viewed() -> World {
     viewed_among(World::start().await).await
 }
@@ -69,16 +81,7 @@ async fn viewed_among(world: World) -> World {
         ..source(name, &KINDS)
     });
     *world.tool_runner.content.lock().unwrap() = (sources.to_vec(), content());
-    let mut page = definition();
-    page["_meta"] = json!({ "ui": { "resourceUri": "ui://program/page" } });
-    let mut marked = definition();
-    marked["inputSchema"]["properties"]["n"] = json!({ "type": "string", "x-mcp-header": "N" });
-    let tools = [
-        tool("reads", &page),
-        tool("writes", &marked),
-        tool("elsewhere", &definition()),
-    ];
-    world.tool_runner.configure(tools.to_vec());
+    world.tool_runner.configure(tools());
     until("the gateway knows the sources", async || {
         let list = Reply::to(request_to(
             &world,
@@ -134,6 +137,62 @@ async fn lists_hold_that_source_alone_under_its_own_names() {
     let page = "/result/tools/0/_meta/ui/resourceUri";
     assert_eq!(tools.at(page), "ui://page");
     assert_eq!(count(&world), 0, "something was carried");
+}
+
+#[tokio::test]
+async fn a_list_may_be_kept_as_long_as_its_shortest_source_says_and_never_longer_than_what_is_ours()
+{
+    let world = viewed().await;
+    for (said, kept) in [
+        (None, 5_000),
+        (Some(60), 5_000),
+        (Some(2), 2_000),
+        (Some(0), 0),
+    ] {
+        let ttl = said.and_then(|seconds| Duration::from_secs(seconds).try_into().ok());
+        for source in &mut world.tool_runner.content.lock().unwrap().0 {
+            // That of another source is of no concern here.
+            let ttl = if source.name == "program" { ttl } else { None };
+            (source.tools_ttl, source.prompts_ttl, source.resources_ttl) = (ttl, ttl, ttl);
+        }
+        world.tool_runner.configure(tools());
+        until("the gateway knows it", async || {
+            let tools = ask(&world, MODERN, "tools/list", "").await;
+            tools.at("/result/ttlMs") == kept
+        })
+        .await;
+        for method in ["prompts/list", "resources/list", "resources/templates/list"] {
+            let list = ask(&world, MODERN, method, "").await;
+            assert_eq!(list.at("/result/ttlMs"), kept, "{method}");
+            assert_eq!(list.at("/result/cacheScope"), "private");
+        }
+        let others = request_to(&world, "/mcp/upstream/guides", MODERN, "prompts/list", "");
+        assert_eq!(Reply::to(others).await.at("/result/ttlMs"), 5_000);
+    }
+}
+
+#[tokio::test]
+async fn what_a_request_says_besides_goes_on_as_it_was_written() {
+    let world = viewed().await;
+    let answers = r#"{"who": {"action":"accept"}}"#;
+    let params = format!(r#""name":"read","inputResponses":{answers}"#);
+    for version in [MODERN, LEGACY] {
+        world
+            .tool_runner
+            .next([Run::Give(result("", &Value::Null))]);
+        let called = ask(&world, version, "tools/call", &params).await;
+        assert_eq!(called.status, 200, "{called:?}");
+        let asked = world.tool_runner.asked.all().pop().unwrap();
+        let besides = asked.interaction.unwrap();
+        let meta = String::from_utf8(besides.meta_json.to_vec()).unwrap();
+        assert_eq!(
+            meta.contains("clientCapabilities"),
+            version == MODERN,
+            "{meta}"
+        );
+        let unasked = if version == MODERN { answers } else { "" };
+        assert_eq!(besides.unasked_responses_json, unasked, "{version}");
+    }
 }
 
 #[tokio::test]

@@ -205,8 +205,8 @@ async fn a_replica_that_only_fails_is_left_alone_and_tried_again_later() {
     for _ in 0..40 {
         call(&neighbour.link).await.unwrap();
     }
-    // At most the one that tries whether it works again.
-    assert!(replicas[0].calls() <= before + 1);
+    // Only those that try whether it works again.
+    assert!(replicas[0].calls() <= before + 3);
     replicas[0].refuse(None);
     until("the mended replica gets its share again", async || {
         let before = replicas[0].calls();
@@ -268,8 +268,8 @@ async fn who_is_asked_to_wait_waits_and_who_is_told_no_gives_up() {
     }
     // Nor is there a point in waiting longer than the caller does.
     let before = replica.calls();
-    replica.refuse(Some(pushback("5000")));
-    call_within(&neighbour.link, Duration::from_secs(1))
+    replica.refuse(Some(pushback("60000")));
+    call_within(&neighbour.link, Duration::from_secs(5))
         .await
         .unwrap_err();
     assert_eq!(replica.calls(), before + 1);
@@ -282,14 +282,14 @@ async fn a_call_ends_at_its_deadline_and_each_attempt_has_what_is_left() {
     ready(&mut neighbour).await;
     *replica.behaviour.pause.lock().unwrap() = Duration::from_secs(60);
     let started = Instant::now();
-    let late = call_within(&neighbour.link, Duration::from_millis(300))
+    let late = call_within(&neighbour.link, Duration::from_secs(1))
         .await
         .unwrap_err();
     assert_eq!(crate::reason_of(&late), ErrorReason::DeadlineExceeded);
-    assert!(started.elapsed() < Duration::from_secs(5));
+    assert!(started.elapsed() < Duration::from_secs(10));
     let told = replica.behaviour.timeout.lock().unwrap().clone().unwrap();
     let micros: u64 = told.strip_suffix('u').unwrap().parse().unwrap();
-    assert!((1..=300_000).contains(&micros), "{told}");
+    assert!((1..=1_000_000).contains(&micros), "{told}");
 }
 
 #[tokio::test]
@@ -365,16 +365,13 @@ async fn a_replica_that_ends_in_order_loses_no_call_not_even_one_that_is_made_on
         }
     });
     let restarts = async {
-        for index in 0..3 {
-            let before = replicas[index].calls();
-            until("the load runs", async || {
-                replicas[index].calls() > before + 20
-            })
-            .await;
-            let address = replicas[index].address;
-            replicas[index].end().await;
-            replicas[index] = Running::audit_at(address);
-            until("it is back", async || replicas[index].calls() > 20).await;
+        for replica in &mut replicas {
+            let before = replica.calls();
+            until("the load runs", async || replica.calls() > before + 20).await;
+            let address = replica.address;
+            replica.end().await;
+            *replica = Running::audit_at(address);
+            until("it is back", async || replica.calls() > 20).await;
         }
         done.store(true, Ordering::Relaxed);
     };
@@ -383,21 +380,27 @@ async fn a_replica_that_ends_in_order_loses_no_call_not_even_one_that_is_made_on
 
 #[tokio::test]
 async fn an_old_connection_is_replaced_without_a_failed_call_or_a_moment_of_unreadiness() {
-    let replica = Running::aging(Duration::from_millis(300), Duration::from_millis(500));
+    let second = Duration::from_secs(1);
+    let replica = Running::aging(second, second);
     let mut neighbour = Names::of(std::slice::from_ref(&replica)).link();
     ready(&mut neighbour).await;
     let mut client = AuditServiceClient::new(neighbour.link.clone());
     let query = client.query(audit::QueryRequest::default()).await;
     let mut open = query.unwrap().into_inner();
     neighbour.readiness.mark_unchanged();
+    let closed = AtomicBool::new(false);
     let calls = async {
-        let started = Instant::now();
-        while started.elapsed() < Duration::from_secs(4) {
+        let mut calls_after = 0;
+        while calls_after < 100 {
             call_once(&neighbour.link).await.unwrap();
+            calls_after += u32::from(closed.load(Ordering::Relaxed));
         }
     };
-    let ended = tokio::time::timeout(Duration::from_secs(20), open.message());
-    let (ended, ()) = tokio::join!(ended, calls);
-    ended.unwrap().unwrap_err();
+    let end = async {
+        let ended = tokio::time::timeout(Duration::from_secs(20), open.message()).await;
+        closed.store(true, Ordering::Relaxed);
+        ended.unwrap().unwrap_err();
+    };
+    tokio::join!(end, calls);
     assert!(!neighbour.readiness.has_changed().unwrap());
 }

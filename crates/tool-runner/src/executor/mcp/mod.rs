@@ -18,7 +18,9 @@ use crate::catalogue::{
 use crate::content::in_content;
 use crate::egress::AuthSettings;
 use crate::interaction::{Ended, Talk, TalkError};
-use crate::mcp::{CallResult, MISSING_CAPABILITY, News, RpcError, Upstream, UpstreamError, Wanted};
+use crate::mcp::{
+    CallResult, MISSING_CAPABILITY, News, RpcError, TASKS, Upstream, UpstreamError, Wanted,
+};
 
 pub(super) const KIND: Kind = Kind { name: "mcp", read };
 
@@ -436,6 +438,12 @@ impl From<UpstreamError> for ExecutorError {
                 text: cause.clone(),
                 cause,
             },
+            UpstreamError::Rpc(error) if needs_tasks(&error) => Self::Refused {
+                kind: "needs_tasks",
+                text: "the tool runs as a task only; tasks are carried at /mcp/upstream/ and the name of its server, to a server behind a URL that speaks the client's version"
+                    .to_owned(),
+                cause,
+            },
             UpstreamError::Rpc(error) if let Some(kind) = undeclared(&error) => Self::Refused {
                 kind,
                 text: "the tool needs a client that it can ask, and this one did not say that it can be asked"
@@ -458,22 +466,34 @@ impl From<UpstreamError> for ExecutorError {
 /// The kind of a refusal by a server whose client did not declare what it needs; none of any other refusal. Gateways
 /// know these kinds.
 fn undeclared(error: &RpcError) -> Option<&'static str> {
-    #[derive(Deserialize)]
-    struct Data {
-        #[serde(rename = "requiredCapabilities")]
-        required: Map<String, Value>,
-    }
-    let data = error.data.as_ref()?;
-    let data: Data =
-        (error.code == MISSING_CAPABILITY).then(|| serde_json::from_str(data.get()).ok())??;
+    let required = required(error)?;
     let kinds = [
         ("sampling", "needs_sampling"),
         ("elicitation", "needs_elicitation"),
         ("roots", "needs_roots"),
     ];
     let mut kinds = kinds.into_iter();
-    let (_, kind) = kinds.find(|(capability, _)| data.required.contains_key(*capability))?;
+    let (_, kind) = kinds.find(|(capability, _)| required.contains_key(*capability))?;
     Some(kind)
+}
+
+/// Whether it is refused for want of tasks, which no client of ours can declare here.
+fn needs_tasks(error: &RpcError) -> bool {
+    let extensions = required(error).and_then(|mut required| required.remove("extensions"));
+    extensions.is_some_and(|extensions| extensions.get(TASKS).is_some())
+}
+
+/// The client capabilities without which a server refuses.
+fn required(error: &RpcError) -> Option<Map<String, Value>> {
+    #[derive(Deserialize)]
+    struct Data {
+        #[serde(rename = "requiredCapabilities")]
+        required: Map<String, Value>,
+    }
+    let data = error.data.as_ref()?;
+    let data: Option<Data> =
+        (error.code == MISSING_CAPABILITY).then(|| serde_json::from_str(data.get()).ok())?;
+    data.map(|data| data.required)
 }
 
 #[cfg(test)]

@@ -22,8 +22,8 @@ use super::{at_once, call, raw, soon, text, told, until, upstream};
 use crate::catalogue::HttpSettings;
 use crate::egress::{AuthSettings, ClientSettings, EgressSettings, PrivateAddresses};
 use crate::mcp::{
-    CallResult, ClientCapabilities, Health, Leg, News, Participation, Responses, Start, Then,
-    Transport, UpstreamError, Wanted,
+    CallResult, ClientCapabilities, Health, Leg, News, Others, Participation, Responses, Start,
+    Then, Transport, UpstreamError, Wanted,
 };
 
 pub(super) fn settings(url: &str) -> Transport {
@@ -392,6 +392,7 @@ async fn real_servers_of_both_eras_ask_their_client_and_go_on() {
         let client = Arc::new(Participation {
             capabilities: ClientCapabilities::read(br#"{"roots":{}}"#).unwrap(),
             log_level: None,
+            others: Others::default(),
         });
         let wanted = Wanted::Tool {
             name: "ask".to_owned(),

@@ -12,7 +12,7 @@ use super::program::{START, deaf_to_sigterm, settings, started_by};
 use super::script::{ODD_CONTENT, ODD_STRUCTURED, ODD_TOOL};
 use super::{at_once, call, raw, soon, text, told, until, upstream};
 use crate::mcp::{
-    ClientCapabilities, Health, Leg, News, Participation, Program, Responses, Start, Then,
+    ClientCapabilities, Health, Leg, News, Others, Participation, Program, Responses, Start, Then,
     Transport, Upstream, UpstreamError, Wanted,
 };
 
@@ -345,6 +345,7 @@ fn participation() -> Arc<Participation> {
     Arc::new(Participation {
         capabilities: ClientCapabilities::read(br#"{"elicitation":{}}"#).unwrap(),
         log_level: Some("debug".parse().unwrap()),
+        others: Others::default(),
     })
 }
 

@@ -1,5 +1,6 @@
 //! Servers that say and ask something while they work, behind a running service.
 
+mod besides;
 mod content;
 mod legacy;
 mod modern;

@@ -9,6 +9,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use tempfile::TempDir;
 
+use wardgate_store::DatabaseSettings;
+
 use super::*;
 use crate::egress::auth::per_user::{CodeSettings, ConnectError, PerUser, Return, Wish};
 use crate::store::connections::Person;
@@ -201,8 +203,14 @@ impl Place {
     async fn replica_for(&self, path: &str) -> Replica {
         let ambient = Ambient::new(Arc::new(self.clock.clone()), Arc::new(SystemEntropy));
         let store = format!("sqlite:{}/store.db", self.directory.path().display());
-        let store = Store::open(&store, SealingKey::derive(&[7; 32]), ambient.clone()).unwrap();
-        store.migrate().await.unwrap();
+        let store = Store::open(
+            &store,
+            &DatabaseSettings::default(),
+            SealingKey::derive(&[7; 32]),
+            ambient.clone(),
+        )
+        .unwrap();
+        store.prepare().await.unwrap();
         let service: Url = self.server.at(path).parse().unwrap();
         let settings = CodeSettings {
             server: ServerSettings {

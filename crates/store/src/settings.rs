@@ -1,0 +1,131 @@
+//! How a service uses its database, as configured beside its `store`.
+
+use std::fmt;
+use std::num::{NonZeroU8, NonZeroU32};
+use std::str::FromStr;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// Section `database` of a service. In SQLite only `migrate` means anything.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct DatabaseSettings {
+    /// Whether the service brings its store to its newest schema when it starts. Otherwise `wardgate migrate` does, and
+    /// the service refuses an older one.
+    pub migrate: bool,
+    /// The role that the service connects as, where another one owns the tables. `wardgate migrate` lets it do what the
+    /// service does, and nothing else.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub role: Option<Role>,
+    /// Connections of one process at most; none: as many as the service chooses. Audit has one more, which writes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub connections: Option<NonZeroU8>,
+    /// How long one statement may take at the server; none, or more than the service itself waits: as long as it waits.
+    /// What audit writes with has a limit of its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub statement_timeout_ms: Option<NonZeroU32>,
+}
+
+impl Default for DatabaseSettings {
+    fn default() -> Self {
+        Self {
+            migrate: true,
+            role: None,
+            connections: None,
+            statement_timeout_ms: None,
+        }
+    }
+}
+
+impl DatabaseSettings {
+    /// Connections of one pool, of a service that would choose `own`.
+    pub fn connections(&self, own: u32) -> u32 {
+        self.connections
+            .map_or(own, |connections| connections.get().into())
+    }
+
+    /// How long the server works for a service that waits so long.
+    pub fn statement_timeout(&self, waits: Duration) -> Duration {
+        self.statement_timeout_ms.map_or(waits, |limit| {
+            waits.min(Duration::from_millis(limit.get().into()))
+        })
+    }
+}
+
+/// The name of a role, which can stand in a statement as it is displayed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Role(String);
+
+/// A text that is no name of a role.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the name of a role has 1 to 63 characters: letters, digits, `_` and `-`")]
+pub struct NotARole;
+
+impl FromStr for Role {
+    type Err = NotARole;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+        if (1..=63).contains(&text.len()) && text.chars().all(is_plain) {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err(NotARole)
+        }
+    }
+}
+
+impl TryFrom<String> for Role {
+    type Error = NotARole;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        text.parse()
+    }
+}
+
+impl From<Role> for String {
+    fn from(role: Role) -> Self {
+        role.0
+    }
+}
+
+impl fmt::Display for Role {
+    /// Quoted, as PostgreSQL reads it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "\"{}\"", self.0)
+    }
+}
+
+impl Role {
+    /// As it was written.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_statement_can_be_smuggled_in_as_a_role() {
+        let role: Role = "wardgate-audit".parse().unwrap();
+        assert_eq!(role.to_string(), "\"wardgate-audit\"");
+        for text in ["", "a b", "a\"; DROP TABLE x; --", &"a".repeat(64), "ä"] {
+            assert_eq!(text.parse::<Role>(), Err(NotARole), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_server_never_works_longer_than_anybody_waits() {
+        let second = Duration::from_secs(1);
+        let with = |limit| DatabaseSettings {
+            statement_timeout_ms: NonZeroU32::new(limit),
+            ..DatabaseSettings::default()
+        };
+        assert_eq!(with(0).statement_timeout(second), second);
+        assert_eq!(with(5_000).statement_timeout(second), second);
+        assert_eq!(with(200).statement_timeout(second), second / 5);
+    }
+}

@@ -1,0 +1,116 @@
+//! `wardgate migrate`: every store of a configuration, at its newest schema.
+
+use wardgate_store::{Address, Layout, Migrated};
+
+use crate::Failure;
+use crate::cli::ConfigFile;
+use crate::config::Settings;
+
+/// Services that keep state, by their sections.
+const STORES: [(&str, Layout); 4] = [
+    ("gateway", wardgate_gateway::LAYOUT),
+    ("tool_runner", wardgate_tool_runner::LAYOUT),
+    ("audit", wardgate_audit::LAYOUT),
+    ("memory", wardgate_memory::LAYOUT),
+];
+
+pub(crate) async fn run(arguments: &ConfigFile) -> Result<(), Failure> {
+    let settings = Settings::load(&arguments.config)?;
+    let mut named = 0;
+    for (section, layout) in STORES {
+        let Some(configured) = settings.store(section)? else {
+            continue;
+        };
+        let wrong = |error: &dyn std::fmt::Display| format!("{section}.store: {error}");
+        let address: Address = configured.store.parse().map_err(|error| wrong(&error))?;
+        let migrated = layout.migrate(&address, configured.database.role.as_ref());
+        let Migrated { from, to } = migrated.await.map_err(|error| wrong(&error))?;
+        println!("{section}: schema version {to} (was {from}) in {address}");
+        named += 1;
+    }
+    if named == 0 {
+        let file = arguments.config.display();
+        return Err(
+            format!("{file} names no store; set `store` in the section of a service").into(),
+        );
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Without comments, in capitals.
+    fn statements(migration: &str) -> Vec<String> {
+        let lines = migration.lines();
+        let text: Vec<&str> = lines
+            .map(|line| line.split_once("--").map_or(line, |(sql, _)| sql))
+            .collect();
+        let text = text.join("\n").to_uppercase();
+        let statements = text.split(';').map(|one| one.trim().to_owned());
+        statements.filter(|one| !one.is_empty()).collect()
+    }
+
+    /// Whether a program that knows nothing of this statement goes on as before. What a table must not hold twice, or
+    /// must not lack, an older program does not know.
+    fn only_adds(statement: &str, made: &[&str]) -> bool {
+        let words: Vec<&str> = statement.split_whitespace().collect();
+        match words[..] {
+            ["CREATE", "TABLE" | "INDEX", ..] => true,
+            ["CREATE", "UNIQUE", "INDEX", _, "ON", table, ..] => made.contains(&table),
+            ["ALTER", "TABLE", _, "ADD", "COLUMN", ..] => {
+                !statement.contains("NOT NULL") || statement.contains("DEFAULT")
+            }
+            ["INSERT", "INTO", table, ..] => made.contains(&table),
+            _ => false,
+        }
+    }
+
+    fn faults(migration: &str) -> Vec<String> {
+        let statements = statements(migration);
+        let made: Vec<&str> = statements
+            .iter()
+            .filter_map(|statement| statement.strip_prefix("CREATE TABLE "))
+            .filter_map(|rest| rest.split_whitespace().next())
+            .collect();
+        let faulty = |statement: &&String| !only_adds(statement, &made);
+        statements.iter().filter(faulty).cloned().collect()
+    }
+
+    #[test]
+    fn every_migration_after_the_first_only_adds() {
+        for (section, layout) in STORES {
+            let (postgres, sqlite) = (layout.schema.migrations, layout.sqlite);
+            assert_eq!(
+                postgres.len(),
+                sqlite.len(),
+                "{section}: one number, one meaning"
+            );
+            for migration in postgres.iter().skip(1).chain(sqlite.iter().skip(1)) {
+                assert_eq!(faults(migration), [""; 0], "{section}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_an_older_program_would_stumble_over_is_seen() {
+        for fine in [
+            "CREATE TABLE a.b (c bigint); -- as; ever\nCREATE UNIQUE INDEX i ON a.b (c)",
+            "ALTER TABLE a.b ADD COLUMN c text",
+            "ALTER TABLE a.b ADD COLUMN c bigint NOT NULL DEFAULT 0",
+        ] {
+            assert_eq!(faults(fine), [""; 0], "{fine}");
+        }
+        for bad in [
+            "DROP TABLE a.b",
+            "ALTER TABLE a.b RENAME COLUMN c TO d",
+            "ALTER TABLE a.b DROP COLUMN c",
+            "ALTER TABLE a.b ADD COLUMN c bigint NOT NULL",
+            "CREATE UNIQUE INDEX i ON a.b (c)",
+            "UPDATE a.b SET c = 1",
+        ] {
+            assert_eq!(faults(bad).len(), 1, "{bad}");
+        }
+    }
+}
