@@ -191,16 +191,9 @@ impl Loaded {
         let (following, limit) = (&shared.following, config.time_limit);
         let contents = Contents::of(&settings, &toolsets, &sources, following, limit)?;
         let of_contents = contents.digest();
-        let ttl = |of: &Offers, kind| sources.mcp(&of.source).ok()?.ttl(kind);
         let offered: Vec<_> = offers
             .values()
-            .map(|of| pb::Source {
-                instructions: instructions.get(&of.source).cloned().unwrap_or_default(),
-                tools_ttl: ttl(of, OfferKind::Tool).and_then(|ttl| ttl.try_into().ok()),
-                prompts_ttl: ttl(of, OfferKind::Prompts).and_then(|ttl| ttl.try_into().ok()),
-                resources_ttl: ttl(of, OfferKind::Resources).and_then(|ttl| ttl.try_into().ok()),
-                ..of.into()
-            })
+            .map(|of| offered(of, &sources, &instructions))
             .collect();
         let ttls: Vec<_> = offered
             .iter()
@@ -351,6 +344,19 @@ impl Loaded {
 
     pub(crate) fn compiled(&self) -> &CompiledPermits {
         &self.compiled
+    }
+}
+
+/// What a source offers besides tools, with what its server says of itself and of its lists.
+fn offered(of: &Offers, sources: &Sources, instructions: &BTreeMap<String, String>) -> pb::Source {
+    let server = sources.mcp(&of.source).ok();
+    let ttl = |kind| server.as_ref()?.ttl(kind)?.try_into().ok();
+    pb::Source {
+        instructions: instructions.get(&of.source).cloned().unwrap_or_default(),
+        tools_ttl: ttl(OfferKind::Tool),
+        prompts_ttl: ttl(OfferKind::Prompts),
+        resources_ttl: ttl(OfferKind::Resources),
+        ..of.into()
     }
 }
 

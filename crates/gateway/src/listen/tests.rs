@@ -96,7 +96,7 @@ async fn a_change_in_the_moment_of_a_sign_of_life_is_not_lost() {
     let mut stream = open(&listeners, HOUR).await;
     let later = changes.clone();
     tokio::spawn(async move {
-        tokio::time::sleep(KEEP_ALIVE - SETTLE / 2).await;
+        tokio::time::sleep(KEEP_ALIVE.saturating_sub(SETTLE / 2)).await;
         later.announce();
     });
     assert_eq!(stream.next().await.unwrap().unwrap(), ALIVE);
