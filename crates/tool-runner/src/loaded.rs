@@ -191,8 +191,15 @@ impl Loaded {
         let (following, limit) = (&shared.following, config.time_limit);
         let contents = Contents::of(&settings, &toolsets, &sources, following, limit)?;
         let of_contents = contents.digest();
-        let offered = offered(&offers, &instructions, &sources);
-        let of_ttls = digest_of_ttls(&offered);
+        let offered: Vec<_> = offers
+            .values()
+            .map(|of| offered(of, &sources, &instructions))
+            .collect();
+        let ttls: Vec<_> = offered
+            .iter()
+            .map(|of| (&of.tools_ttl, &of.prompts_ttl, &of.resources_ttl))
+            .collect();
+        let of_ttls = Digest::of(format!("{ttls:?}").as_bytes());
         let parts = [&version, &of_contents, &of_ttls];
         let version = Digest::of_parts(parts.map(|it| it.as_bytes().as_slice()));
         let toolsets_of = |tool: &Tool| -> Vec<String> {
@@ -340,35 +347,17 @@ impl Loaded {
     }
 }
 
-/// The sources that offer something, as others hear of them.
-fn offered(
-    offers: &BTreeMap<String, Offers>,
-    instructions: &BTreeMap<String, String>,
-    sources: &Sources,
-) -> Vec<pb::Source> {
-    let ttl = |of: &Offers, kind| {
-        let ttl = sources.mcp(&of.source).ok()?.ttl(kind)?;
-        ttl.try_into().ok()
-    };
-    offers
-        .values()
-        .map(|of| pb::Source {
-            instructions: instructions.get(&of.source).cloned().unwrap_or_default(),
-            tools_ttl: ttl(of, OfferKind::Tool),
-            prompts_ttl: ttl(of, OfferKind::Prompts),
-            resources_ttl: ttl(of, OfferKind::Resources),
-            ..of.into()
-        })
-        .collect()
-}
-
-/// So that a list that may be kept for another time is another list.
-fn digest_of_ttls(offered: &[pb::Source]) -> Digest {
-    let ttls: Vec<_> = offered
-        .iter()
-        .map(|of| (&of.tools_ttl, &of.prompts_ttl, &of.resources_ttl))
-        .collect();
-    Digest::of(format!("{ttls:?}").as_bytes())
+/// What a source offers besides tools, with what its server says of itself and of its lists.
+fn offered(of: &Offers, sources: &Sources, instructions: &BTreeMap<String, String>) -> pb::Source {
+    let server = sources.mcp(&of.source).ok();
+    let ttl = |kind| server.as_ref()?.ttl(kind)?.try_into().ok();
+    pb::Source {
+        instructions: instructions.get(&of.source).cloned().unwrap_or_default(),
+        tools_ttl: ttl(OfferKind::Tool),
+        prompts_ttl: ttl(OfferKind::Prompts),
+        resources_ttl: ttl(OfferKind::Resources),
+        ..of.into()
+    }
 }
 
 /// The longest that any tool of the source may take.
