@@ -2,8 +2,21 @@
 
 import asyncio
 import json
+import socket
 import sys
 from pathlib import Path
+
+
+# A pod that says nothing for so long, not even that it got what was sent, is gone with its node.
+SILENT = 5
+
+
+def watch(writer):
+    """The connection ends when the pod falls silent, as a balancer would end it."""
+    side = writer.get_extra_info("socket")
+    side.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in (("KEEPIDLE", 1), ("KEEPINTVL", 1), ("KEEPCNT", SILENT), ("USER_TIMEOUT", SILENT * 1000)):
+        side.setsockopt(socket.IPPROTO_TCP, getattr(socket, f"TCP_{option}"), value)
 
 
 async def pump(reader, writer):
@@ -30,6 +43,7 @@ async def main(port, state):
                 there, back = await asyncio.wait_for(asyncio.open_connection(host, target), 1)
             except (OSError, asyncio.TimeoutError):
                 continue
+            watch(back)
             await asyncio.gather(pump(reader, back), pump(there, writer))
             return
         writer.close()

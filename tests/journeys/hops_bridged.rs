@@ -110,6 +110,8 @@ struct Made {
     headers: Vec<(String, String)>,
     /// As they are written.
     arguments: String,
+    /// What `_meta` says that is not of the hop.
+    meta: String,
     body: String,
 }
 
@@ -123,6 +125,7 @@ impl Made {
             _ => "ping",
         };
         let mut meta = numbers.members(&format!("{MARK}.example"));
+        let own = format!("{{{}}}", meta.join(","));
         if modern {
             meta.push(r#""io.modelcontextprotocol/protocolVersion":"2026-07-28""#.to_owned());
             meta.push(r#""io.modelcontextprotocol/clientCapabilities":{"later":1.10}"#.to_owned());
@@ -151,6 +154,7 @@ impl Made {
             method,
             headers,
             arguments,
+            meta: own,
             body: format!(
                 r#" {{"{MARK}":1, "jsonrpc":"2.0","id":"{MARK}-{seed}","method":"{method}","params":{{{params}}}}}"#
             ),
@@ -216,7 +220,7 @@ fn same(one: &Value, other: &Value) -> bool {
     }
 }
 
-/// A call that arrived is the hop's own, but for the arguments.
+/// A call that arrived is the hop's own, but for the arguments and what else `_meta` says.
 fn check(made: &Made, to_modern: bool, headers: &HeaderMap, body: &str, secrets: &[&str]) {
     let text = |name: &str| headers.get(name).map(|value| value.to_str().unwrap());
     for (name, value) in headers {
@@ -228,7 +232,6 @@ fn check(made: &Made, to_modern: bool, headers: &HeaderMap, body: &str, secrets:
             "{name}"
         );
     }
-    assert!(!body.contains(MARK), "{body}");
     assert!(secrets.iter().all(|secret| !body.contains(secret)));
     let version = if to_modern {
         "2026-07-28"
@@ -240,7 +243,14 @@ fn check(made: &Made, to_modern: bool, headers: &HeaderMap, body: &str, secrets:
     assert_eq!(text("mcp-name"), to_modern.then_some("read"));
     let session = (!to_modern).then_some("the-servers-session");
     assert_eq!(text("mcp-session-id"), session);
-    let message: Value = serde_json::from_str(body).unwrap();
+    let mut message: Value = serde_json::from_str(body).unwrap();
+    let others: Value = serde_json::from_str(&made.meta).unwrap();
+    for (name, value) in others.as_object().unwrap() {
+        let meta = message["params"]["_meta"].as_object_mut().unwrap();
+        let arrived = meta.remove(name);
+        assert!(arrived.is_some_and(|it| same(&it, value)), "{name}: {body}");
+    }
+    assert!(!message.to_string().contains(MARK), "{body}");
     assert_eq!(message["params"]["name"], "read");
     let sent = serde_json::from_str(&made.arguments).unwrap();
     assert!(
@@ -286,11 +296,11 @@ async fn hop(to_modern: bool) {
 }
 
 #[tokio::test]
-async fn an_older_server_gets_of_a_newer_client_its_arguments_and_nothing_else() {
+async fn an_older_server_gets_of_a_newer_client_its_arguments_and_the_rest_of_its_meta() {
     hop(false).await;
 }
 
 #[tokio::test]
-async fn a_newer_server_gets_of_an_older_client_its_arguments_and_nothing_else() {
+async fn a_newer_server_gets_of_an_older_client_its_arguments_and_the_rest_of_its_meta() {
     hop(true).await;
 }

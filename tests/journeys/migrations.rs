@@ -276,7 +276,7 @@ fn sources(directory: &str) -> Vec<String> {
         }
         if path.is_dir() {
             texts.extend(sources(&path.display().to_string()));
-        } else if name.ends_with(".rs") {
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
             let text = std::fs::read_to_string(&path).unwrap();
             texts.push(text.split("#[cfg(test)]").next().unwrap().to_owned());
         }

@@ -58,11 +58,12 @@ mod tests {
         let words: Vec<&str> = statement.split_whitespace().collect();
         match words[..] {
             ["CREATE", "TABLE" | "INDEX", ..] => true,
-            ["CREATE", "UNIQUE", "INDEX", _, "ON", table, ..] => made.contains(&table),
             ["ALTER", "TABLE", _, "ADD", "COLUMN", ..] => {
                 !statement.contains("NOT NULL") || statement.contains("DEFAULT")
             }
-            ["INSERT", "INTO", table, ..] => made.contains(&table),
+            ["CREATE", "UNIQUE", "INDEX", _, "ON", table, ..] | ["INSERT", "INTO", table, ..] => {
+                made.contains(&table)
+            }
             _ => false,
         }
     }
