@@ -36,12 +36,7 @@ pub(crate) struct Call {
     /// Name of the tool.
     pub(crate) tool: String,
     /// Its arguments, a JSON object.
-    #[arg(
-        long = "args",
-        alias = "arguments",
-        value_name = "JSON",
-        default_value = "{}"
-    )]
+    #[arg(long = "args", value_name = "JSON", default_value = "{}")]
     pub(crate) arguments: String,
     #[command(flatten)]
     pub(crate) caller: Caller,
@@ -50,30 +45,16 @@ pub(crate) struct Call {
 #[derive(Debug, Args)]
 pub(crate) struct Bench {
     /// Name of the tool.
-    #[arg(long, value_name = "NAME", required_unless_present_any = ["calls", "name"])]
+    #[arg(long, value_name = "NAME", required_unless_present = "calls")]
     pub(crate) tool: Option<String>,
-    /// The same, as `wardgate call` has it.
-    #[arg(value_name = "NAME", conflicts_with = "tool", hide = true)]
-    pub(crate) name: Option<String>,
     /// Its arguments, a JSON object.
-    #[arg(
-        long = "args",
-        alias = "arguments",
-        value_name = "JSON",
-        default_value = "{}"
-    )]
+    #[arg(long = "args", value_name = "JSON", default_value = "{}")]
     pub(crate) arguments: String,
     /// File of calls that are made in turn, one `{"tool": …, "arguments": {…}}` a line, instead of one tool.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["tool", "name"])]
+    #[arg(long, value_name = "FILE", conflicts_with = "tool")]
     pub(crate) calls: Option<PathBuf>,
     /// So many callers, each with a connection on which it waits for its answer (a closed loop).
-    #[arg(
-        long,
-        alias = "callers",
-        value_name = "NUMBER",
-        default_value_t = 16,
-        conflicts_with = "rate"
-    )]
+    #[arg(long, value_name = "NUMBER", default_value_t = 16, conflicts_with = "rate")]
     pub(crate) connections: usize,
     /// So many calls a second, whatever comes back (an open loop): latency counts from when a call was due.
     #[arg(long, value_name = "PER_SECOND")]
@@ -82,7 +63,7 @@ pub(crate) struct Bench {
     #[arg(long, value_name = "SECONDS", default_value_t = 2)]
     pub(crate) warm_up: u64,
     /// Seconds of calls that are.
-    #[arg(long, alias = "duration", value_name = "SECONDS", default_value_t = 10)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     pub(crate) seconds: u64,
     /// Print the report as JSON.
     #[arg(long)]

@@ -70,7 +70,7 @@ fn tools(arguments: &Bench) -> Result<Vec<Tool>, Failure> {
         tool: String,
         arguments: Box<RawValue>,
     }
-    if let Some(tool) = arguments.tool.as_ref().or(arguments.name.as_ref()) {
+    if let Some(tool) = &arguments.tool {
         return Ok(vec![Tool::new(tool, &arguments.arguments)?]);
     }
     let Some(file) = &arguments.calls else {
