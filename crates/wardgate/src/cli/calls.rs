@@ -54,7 +54,12 @@ pub(crate) struct Bench {
     #[arg(long, value_name = "FILE", conflicts_with = "tool")]
     pub(crate) calls: Option<PathBuf>,
     /// So many callers, each with a connection on which it waits for its answer (a closed loop).
-    #[arg(long, value_name = "NUMBER", default_value_t = 16, conflicts_with = "rate")]
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        default_value_t = 16,
+        conflicts_with = "rate"
+    )]
     pub(crate) connections: usize,
     /// So many calls a second, whatever comes back (an open loop): latency counts from when a call was due.
     #[arg(long, value_name = "PER_SECOND")]
