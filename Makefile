@@ -2,11 +2,10 @@
 SHELL := /bin/bash
 CARGO ?= cargo
 
-.PHONY: help run test bench lint format release clean
-.PHONY: dashboards
+.PHONY: help run test test-k8s test-chaos bench dashboards load load-overload lint format release clean
 
 help: ## Show what can be made
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: ## Build, start everything with the hospital demo, print URLs, tokens and a first call
 	$(CARGO) run --locked --bin wardgate -- up $(ARGS)
@@ -14,11 +13,9 @@ run: ## Build, start everything with the hospital demo, print URLs, tokens and a
 test: ## Install what the tests need, then run them all
 	tests/run
 
-.PHONY: test-k8s
 test-k8s: ## Install and upgrade the chart in a real API server, which is built once (half an hour)
 	tests/k8s/run
 
-.PHONY: test-chaos
 test-chaos: ## Run the chart's pods under load, restart, kill, part and upgrade them, and check the record (root, an hour)
 	$(CARGO) build --locked --bin wardgate
 	tests/cluster/run target/debug/wardgate $(JOURNEYS)
@@ -30,9 +27,12 @@ bench: ## Measure what a call costs: the tool-runner itself by stage, then direc
 dashboards: ## Make the chart's dashboards and alert rules anew, from the names of the metrics
 	WARDGATE_WRITE_DASHBOARDS=yes $(CARGO) test --locked --package wardgate-telemetry --test shipped
 
-.PHONY: load
 load: ## Put every service under load, alone by ghz and together; QUICK=1 only tries that it works
 	deploy/load/run $(if $(QUICK),--quick)
+
+load-overload: ## Ask a release build for ten times what it can do, and see what becomes of it
+	$(CARGO) build --locked --release --bin wardgate
+	deploy/load/overload target/release/wardgate
 
 lint: ## Formatting and lints, as the tests check them
 	$(CARGO) fmt --all --check
@@ -47,8 +47,3 @@ release: ## Build the binary that ships: target/release/wardgate
 clean: ## Remove build output and the demo's data
 	$(CARGO) clean
 	rm -rf data
-
-.PHONY: load-overload
-load-overload: ## Ask a release build for ten times what it can do, and see what becomes of it
-	$(CARGO) build --locked --release --bin wardgate
-	deploy/load/overload target/release/wardgate

@@ -8,6 +8,7 @@ use axum::http::HeaderMap;
 use bytes::Bytes;
 use futures::StreamExt;
 use serde::{Deserialize, Serialize};
+use tracing::Span;
 use wardgate_domain::{CallFacts, CallId, Caller, Digest, Outcome, Receipt, Status, ToolFacts};
 use wardgate_edge::CallerToken;
 use wardgate_proto::common::v1::ErrorReason;
@@ -20,11 +21,10 @@ use crate::Gateway;
 use crate::authority::Grant;
 use crate::catalogue::{Index, Tool};
 use crate::connect::{self, Asked};
-use crate::dialogue::Terms;
-use crate::mcp::{Request, Version, check_repeated};
+use crate::mcp::{Version, check_repeated};
 use crate::measures;
 use crate::reply::{Answer, Dialect, RpcError};
-use crate::story::{self, Asker, End, Given, Ran, Stop, Story, Target, Work};
+use crate::story::{Asker, End, Given, Packed, Ran, Stop, Story, Target, Work};
 use crate::view::View;
 
 /// One call, read but undecided.
@@ -44,53 +44,27 @@ pub(crate) struct ToolCall {
     pub(crate) dialect: Dialect,
 }
 
-/// A call as another gateway needs it to go on.
-#[derive(Serialize, Deserialize)]
-struct Packed {
+/// A call, so written that any gateway can read it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct PackedCall {
     name: String,
     arguments: String,
     idempotency_key: Option<String>,
 }
 
-impl ToolCall {
-    /// What [`Work::pack`] gave, for whoever has `token` now.
-    pub(crate) fn unpack(packed: &str, token: CallerToken, version: Version) -> Option<Self> {
-        let packed: Packed = serde_json::from_str(packed).ok()?;
-        Some(Self {
+impl PackedCall {
+    /// The call, for whoever has `token` now.
+    pub(crate) fn unpack(self, token: CallerToken, version: Version) -> ToolCall {
+        ToolCall {
             protocol: version.as_str(),
             token,
-            idempotency_key: packed.idempotency_key,
+            idempotency_key: self.idempotency_key,
             repeated: None,
-            name: packed.name,
-            arguments: packed.arguments.into(),
+            name: self.name,
+            arguments: self.arguments.into(),
             dialect: Dialect::Mcp,
-        })
+        }
     }
-}
-
-/// Runs one call to its recorded end.
-pub(crate) async fn call_tool(
-    gateway: &Arc<Gateway>,
-    request: &Request<'_>,
-    (asker, terms): (Asker, Terms),
-    call: ToolCall,
-) -> Result<Answer, RpcError> {
-    let call_id = CallId::new(gateway.ambient());
-    let span = tracing::info_span!(
-        "tools/call",
-        { names::CALL_ID } = %call_id,
-        { names::CALLER } = asker.caller.subject(),
-        { names::TOOL } = tracing::field::Empty,
-    );
-    let facts = CallFacts::arriving(
-        call_id,
-        &asker.caller,
-        asker.client_ip.clone(),
-        call.protocol,
-        &call.name,
-        &call.arguments,
-    );
-    story::tell(gateway, request, (asker, terms), (facts, span), call).await
 }
 
 impl Target for Arc<Tool> {
@@ -128,6 +102,18 @@ impl Work for ToolCall {
 
     fn method(&self) -> &'static str {
         "tools/call"
+    }
+
+    fn arrives(&self, call_id: CallId, asker: &Asker) -> (CallFacts, Span) {
+        let span = tracing::info_span!(
+            "tools/call",
+            { names::CALL_ID } = %call_id,
+            { names::CALLER } = asker.caller.subject(),
+            { names::TOOL } = tracing::field::Empty,
+        );
+        let (ip, name, arguments) = (asker.client_ip.clone(), &self.name, &self.arguments);
+        let facts = CallFacts::arriving(call_id, &asker.caller, ip, self.protocol, name, arguments);
+        (facts, span)
     }
 
     fn find(&self, catalogue: &Index, view: &View) -> Option<Arc<Tool>> {
@@ -189,8 +175,7 @@ impl Work for ToolCall {
         while let Some(event) = story.dialogue.unless_cancelled(events.next()).await? {
             let event = event.map_err(|error| refused(&story.gateway, &error, tool))?;
             if let Some(notice) = story.dialogue.notice(&event) {
-                story.intend().await?;
-                story.dialogue.say(&notice).await;
+                story.say(&notice).await?;
             }
             match event {
                 CallEvent::Result(mut result) => {
@@ -198,19 +183,18 @@ impl Work for ToolCall {
                     return Ok(End::Given(result));
                 }
                 CallEvent::InputRequired(waits) => return Ok(asked(story, waits)),
-                CallEvent::Progress(_) | CallEvent::Log(_) => {}
+                CallEvent::Progress(_) | CallEvent::Log(_) | CallEvent::Completed(_) => {}
             }
         }
         Err(lost(tool).into())
     }
 
-    fn pack(&self) -> Option<String> {
-        let packed = Packed {
+    fn pack(&self) -> Option<Packed> {
+        Some(Packed::Call(PackedCall {
             name: self.name.clone(),
             arguments: String::from_utf8(self.arguments.to_vec()).ok()?,
             idempotency_key: self.idempotency_key.clone(),
-        };
-        serde_json::to_string(&packed).ok()
+        }))
     }
 
     fn report(&self, outcome: &Outcome) {

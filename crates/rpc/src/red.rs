@@ -220,6 +220,6 @@ mod tests {
             endless.extensions_mut().insert(Endless);
             drop(begin(METHOD).until_sent(endless));
         });
-        assert_eq!(counts, [String::new(); 0]);
+        assert!(counts.is_empty(), "{counts:?}");
     }
 }

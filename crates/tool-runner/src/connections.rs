@@ -2,9 +2,12 @@
 //!
 //! ```text
 //!   describe ─▶ start ─▶ the person at the authorization server ─▶ finish: record ─▶ tokens ─▶ store
-//!   remove: record ─▶ store
+//!   remove: record ─▶ store ─▶ revoked at the authorization server
 //! ```
 
+use std::sync::Arc;
+
+use futures::future::join_all;
 use tonic::Status;
 use tracing::warn;
 use wardgate_domain::{AdminChange, InvalidMessage, SwitchScope};
@@ -12,7 +15,7 @@ use wardgate_proto::common::v1::ErrorReason;
 use wardgate_proto::toolrunner::v1 as pb;
 
 use crate::Error;
-use crate::egress::{AuthError, ConnectError, PerUser, Return, Wish};
+use crate::egress::{AuthError, ConnectError, Grant, PerUser, Return, Wish};
 use crate::loaded::Loaded;
 use crate::store::Store;
 use crate::store::connections::{Connection, Person};
@@ -97,8 +100,9 @@ pub(crate) async fn list(store: &Store) -> Result<pb::ListConnectionsResponse, S
     })
 }
 
-/// Also of sources that are not configured any more.
+/// Also of sources that are not configured any more. What was granted to the others is taken back at their servers.
 pub(crate) async fn remove(
+    loaded: &Loaded,
     board: &Switchboard,
     request: pb::RemoveConnectionsRequest,
 ) -> Result<pb::RemoveConnectionsResponse, Status> {
@@ -113,12 +117,14 @@ pub(crate) async fn remove(
     };
     text(&request.by, "by")?;
     record(board, change(false)).await?;
-    match board
-        .store()
-        .disconnect(subject, issuer, &request.source)
-        .await
-    {
-        Ok(removed) => Ok(pb::RemoveConnectionsResponse { removed }),
+    let store = board.store();
+    let grants = grants(loaded, store, (subject, issuer, &request.source)).await;
+    match store.disconnect(subject, issuer, &request.source).await {
+        Ok(removed) => {
+            let revoking = grants.into_iter();
+            join_all(revoking.map(|(of, grant)| async move { of.revoke(grant).await })).await;
+            Ok(pb::RemoveConnectionsResponse { removed })
+        }
         Err(error) => {
             record(board, change(true)).await?;
             Err(status(error))
@@ -126,7 +132,25 @@ pub(crate) async fn remove(
     }
 }
 
-fn of_source<'a>(loaded: &'a Loaded, source: &str) -> Result<&'a std::sync::Arc<PerUser>, Status> {
+/// What is to be taken back, of sources that are configured. What cannot be read is forgotten all the same.
+async fn grants(
+    loaded: &Loaded,
+    store: &Store,
+    of: (&str, &str, &str),
+) -> Vec<(Arc<PerUser>, Grant)> {
+    let connections = store.connections_of(of).await.unwrap_or_default();
+    let mut grants = Vec::new();
+    for Connection { source, person, .. } in connections {
+        if let Some(per_user) = loaded.per_user(&source)
+            && let Some(grant) = per_user.grant(&person).await
+        {
+            grants.push((Arc::clone(per_user), grant));
+        }
+    }
+    grants
+}
+
+fn of_source<'a>(loaded: &'a Loaded, source: &str) -> Result<&'a Arc<PerUser>, Status> {
     loaded.per_user(source).ok_or_else(|| {
         status(Error::Connection {
             reason: ErrorReason::InvalidMessage,

@@ -356,8 +356,13 @@ impl ToolRunnerService for Runner {
         &self,
         request: Request<pb::RemoveConnectionsRequest>,
     ) -> Result<Response<pb::RemoveConnectionsResponse>, Status> {
-        let answer = connections::remove(&self.switchboard, request.into_inner()).await;
-        answer.map(Response::new)
+        let (loaded, board) = (self.loaded.load_full(), Arc::clone(&self.switchboard));
+        // Its own task: what is forgotten here is taken back there, whoever hangs up.
+        let removing = tokio::spawn(async move {
+            connections::remove(&loaded, &board, request.into_inner()).await
+        });
+        let interrupted = |_| wardgate_rpc::status(&Error::Interrupted);
+        removing.await.map_err(interrupted)?.map(Response::new)
     }
 }
 

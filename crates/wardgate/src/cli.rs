@@ -57,11 +57,11 @@ pub(crate) enum Command {
     Certs(Certs),
     /// Check or show a configuration.
     Config(Config),
-    /// Bring every store that a configuration names to its newest schema, and let the services' roles use them.
-    Migrate(ConfigFile),
     /// Examine a deployment, change nothing, and say what to do: configuration, keys, certificates, issuers, neighbours,
     /// clocks, databases, versions and the record. Exit code 1 when something fails.
     Doctor(Doctor),
+    /// Bring every store that a configuration names to its newest schema, and let the services' roles use them.
+    Migrate(ConfigFile),
     /// Call one tool over MCP and print its result.
     Call(Call),
     /// Call tools over MCP under load, verify every answer, and print how long they took.

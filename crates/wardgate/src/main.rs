@@ -4,7 +4,7 @@
 //!  main ─▶ cli ─▶ commands/up ────────▶ compose: policy · tool-runner · audit · memory by local links ─▶ gateway (─▶ agent)
 //!            ├──▶ commands/serve ─────▶ one service behind a socket, or the gateway with its links
 //!            ├──▶ commands/agent ─────▶ the agent, with its gateway over HTTP
-//!            ├──▶ commands/{token, stdio, call, bench, audit, tools, policy, certs, config, migrate, doctor, health}
+//!            ├──▶ commands/{token, stdio, call, bench, audit, tools, policy, certs, config, doctor, migrate, health}
 //!            └──▶ launch: becomes a program of a tool, within its limits
 //! ```
 //!
@@ -64,8 +64,8 @@ async fn run(command: Command) -> Result<(), Failure> {
         Command::Tools(arguments) => commands::tools::run(arguments).await,
         Command::Certs(arguments) => commands::certs::run(&arguments),
         Command::Config(arguments) => commands::config::run(&arguments),
-        Command::Migrate(arguments) => commands::migrate::run(&arguments).await,
         Command::Doctor(arguments) => commands::doctor::run(&arguments).await,
+        Command::Migrate(arguments) => commands::migrate::run(&arguments).await,
         Command::Call(arguments) => commands::calls::call(arguments).await,
         Command::Bench(arguments) => commands::calls::bench(arguments).await,
         Command::Health(arguments) => commands::health::run(&arguments).await,

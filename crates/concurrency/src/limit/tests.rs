@@ -5,7 +5,7 @@ struct Simulated {
     limit: Limit,
     now: Instant,
     base: Duration,
-    capacity: usize,
+    capacity: f64,
 }
 
 impl Simulated {
@@ -15,12 +15,13 @@ impl Simulated {
             limit: Limit::new(config, now),
             now,
             base: Duration::from_millis(10),
-            capacity: 16,
+            capacity: 16.0,
         }
     }
 
     fn took(&self, under_way: usize) -> Duration {
-        let factor = (under_way as f64 / self.capacity as f64).max(1.0);
+        let under_way = f64::from(u32::try_from(under_way).unwrap());
+        let factor = (under_way / self.capacity).max(1.0);
         self.base.mul_f64(factor)
     }
 
@@ -63,7 +64,7 @@ fn a_service_that_starts_in_overload_still_learns_what_is_normal() {
 #[test]
 fn the_limit_rises_with_demand_that_the_service_can_take() {
     let mut service = Simulated::new(Config::default());
-    service.capacity = 100_000;
+    service.capacity = 100_000.0;
     service.run(4, Duration::from_secs(1));
     service.limit.config.max = 400;
     service.run(10_000, Duration::from_secs(8));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use serde_json::value::RawValue;
+use tracing::Span;
 use wardgate_domain::{CallFacts, CallId, Caller, Digest, Outcome, Receipt, Status, ToolFacts};
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_rpc::client::{
@@ -15,7 +15,7 @@ use wardgate_rpc::client::{
 use wardgate_telemetry::names;
 
 use super::Method;
-use super::wish::{Named, Wish, named};
+use super::wish::{Named, PackedWish, Wish, named};
 use crate::Gateway;
 use crate::authority::Grant;
 use crate::catalogue::{Index, Source};
@@ -24,7 +24,7 @@ use crate::downgrade;
 use crate::mcp::{Meta, Post, Request, Version, inner};
 use crate::measures;
 use crate::reply::{Answer, RpcError, call_meta};
-use crate::story::{self, Asker, End, Given, Ran, Stop, Story, Target, Work};
+use crate::story::{self, Asker, End, Given, Packed, Ran, Stop, Story, Target, Work};
 use crate::view::View;
 
 /// The tool-runner ends what takes longer than its time limit itself; this catches one that does not answer.
@@ -34,7 +34,7 @@ const LIMIT: Duration = Duration::from_secs(40);
 const UNKNOWN: &str = "unknown";
 
 /// What a wish was found to be of.
-pub(super) struct Found {
+pub(crate) struct Found {
     source: Arc<Source>,
     facts: ToolFacts,
     /// What the source calls it.
@@ -42,7 +42,7 @@ pub(super) struct Found {
 }
 
 /// What was got: a result, or why there is none.
-pub(super) struct Gotten {
+pub(crate) struct Gotten {
     given: Result<String, String>,
     facts: ResultFacts,
 }
@@ -62,26 +62,7 @@ pub(super) async fn get(
             Terms::of(gateway, post, request, &Meta::of(request)?, version)?
         }
     };
-    let call_id = CallId::new(gateway.ambient());
-    let params = request.raw_params.map_or("{}", RawValue::get);
-    let (ip, protocol) = (post.client_ip.clone(), post.protocol(version));
-    let (caller, params) = (&post.caller, params.as_bytes());
-    let facts = match &wish.of {
-        Named::Prompt(name) => CallFacts::arriving(call_id, caller, ip, protocol, name, params),
-        // A URI can hold anything a person typed.
-        Named::Resource(_) | Named::Template(_) => {
-            CallFacts::without_tool(call_id, caller, ip, protocol, params)
-        }
-    };
-    let method = wish.method.as_str();
-    let span = tracing::info_span!(
-        "content",
-        method,
-        { names::CALL_ID } = %call_id,
-        { names::CALLER } = caller.subject(),
-    );
-    let who = (asker, terms);
-    story::tell(gateway, request, who, (facts.by_method(method), span), wish).await
+    story::tell(gateway, request, (asker, terms), wish).await
 }
 
 impl Target for Found {
@@ -119,6 +100,28 @@ impl Work for Wish {
         self.method.as_str()
     }
 
+    fn arrives(&self, call_id: CallId, asker: &Asker) -> (CallFacts, Span) {
+        let Asker {
+            caller, client_ip, ..
+        } = asker;
+        let (ip, protocol, params) = (client_ip.clone(), self.protocol, self.params.as_bytes());
+        let facts = match &self.of {
+            Named::Prompt(name) => CallFacts::arriving(call_id, caller, ip, protocol, name, params),
+            // A URI can hold anything a person typed.
+            Named::Resource(_) | Named::Template(_) => {
+                CallFacts::without_tool(call_id, caller, ip, protocol, params)
+            }
+        };
+        let method = self.method.as_str();
+        let span = tracing::info_span!(
+            "content",
+            method,
+            { names::CALL_ID } = %call_id,
+            { names::CALLER } = caller.subject(),
+        );
+        (facts.by_method(method), span)
+    }
+
     fn find(&self, catalogue: &Index, view: &View) -> Option<Found> {
         let found = self.of.find(catalogue.content(), view)?;
         let source = catalogue.content().source(&found.source);
@@ -144,6 +147,10 @@ impl Work for Wish {
         }
     }
 
+    fn pack(&self) -> Option<Packed> {
+        Some(Packed::Content(PackedWish::of(self)))
+    }
+
     async fn run(
         story: &mut Story<Self>,
         found: &Found,
@@ -159,6 +166,10 @@ impl Work for Wish {
             permit: &grant.permit,
             decided: wish.arguments(found),
             wanted: wish.wanted.clone(),
+            caller_token: wish
+                .token
+                .expose()
+                .filter(|_| found.source.needs_caller_token),
             interaction: Interaction {
                 capabilities: capabilities.as_deref(),
                 log_level: None,

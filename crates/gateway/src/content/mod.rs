@@ -22,7 +22,9 @@ use std::sync::Arc;
 
 use wardgate_concurrency::Slot;
 use wardgate_domain::{MemoryMethod, OfferKind};
+use wardgate_edge::CallerToken;
 
+pub(crate) use self::wish::PackedWish;
 use self::wish::Wish;
 use crate::Gateway;
 use crate::mcp::{Post, Request, Version};
@@ -132,8 +134,9 @@ pub(crate) async fn answer(
         Method::ReadResource if !offered.resources => Err(unknown()),
         Method::Complete if !(offered.prompts || offered.resources) => Err(unknown()),
         Method::GetPrompt | Method::ReadResource | Method::Complete => {
-            let wish = Wish::read(method, request)?;
             let asker = post.asker(request, version, slot.take());
+            let of = (post.protocol(version), CallerToken::of(&post.headers));
+            let wish = Wish::read(method, request, of)?;
             get::get(gateway, post, request, asker, wish).await
         }
         Method::ListPrompts | Method::ListResources | Method::ListTemplates => Err(unknown()),

@@ -4,29 +4,65 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 use serde_json::value::RawValue;
 use wardgate_domain::OfferKind;
+use wardgate_edge::CallerToken;
 use wardgate_rpc::client::Wanted;
 
 use super::Method;
 use super::index::{Found, Index};
-use crate::mcp::{Request, object, text_of};
+use crate::mcp::{Message, Request, Version, object, text_of};
 use crate::reply::RpcError;
 use crate::view::View;
 
 /// Of what, by the name the client knows, and what of it.
 #[derive(Debug)]
-pub(super) struct Wish {
+pub(crate) struct Wish {
     pub(super) method: Method,
+    /// The version, for the record.
+    pub(super) protocol: &'static str,
+    pub(super) token: CallerToken,
+    /// All of MCP `params`, one JSON object.
+    pub(super) params: String,
     pub(super) of: Named,
     pub(super) wanted: Wanted,
 }
 
+/// A wish, so written that any gateway can read it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct PackedWish {
+    method: String,
+    params: String,
+}
+
+impl PackedWish {
+    pub(super) fn of(wish: &Wish) -> Self {
+        Self {
+            method: wish.method.as_str().to_owned(),
+            params: wish.params.clone(),
+        }
+    }
+
+    /// The wish, for whoever has `token` now; none where it was written by a gateway that knows more than this.
+    pub(crate) fn unpack(&self, token: CallerToken, version: Version) -> Option<Wish> {
+        let method = Method::named(&self.method)?;
+        let Self {
+            method: name,
+            params,
+        } = self;
+        let text = format!(r#"{{"jsonrpc":"2.0","id":0,"method":"{name}","params":{params}}}"#);
+        let Ok(Message::Request(request)) = Message::read(&text) else {
+            return None;
+        };
+        Wish::read(method, &request, (version.as_str(), token)).ok()
+    }
+}
+
 /// A prompt, resource or template.
 #[derive(Debug)]
-pub(super) enum Named {
+pub(crate) enum Named {
     Prompt(String),
     Resource(String),
     Template(String),
@@ -94,7 +130,11 @@ struct Context<'a> {
 }
 
 impl Wish {
-    pub(super) fn read(method: Method, request: &Request<'_>) -> Result<Self, RpcError> {
+    pub(super) fn read(
+        method: Method,
+        request: &Request<'_>,
+        (protocol, token): (&'static str, CallerToken),
+    ) -> Result<Self, RpcError> {
         let text = |raw: Option<&RawValue>, field: &str| {
             let text = raw.and_then(text_of).map(Cow::into_owned);
             text.ok_or_else(|| {
@@ -110,7 +150,14 @@ impl Wish {
             Method::ReadResource => (Named::Resource(text(params.uri, "uri")?), Wanted::Resource),
             _ => completion(request.raw_params)?,
         };
-        Ok(Self { method, of, wanted })
+        Ok(Self {
+            method,
+            protocol,
+            token,
+            params: request.raw_params.map_or("{}", RawValue::get).to_owned(),
+            of,
+            wanted,
+        })
     }
 }
 
@@ -164,15 +211,20 @@ fn texts(raw: Option<&RawValue>, field: &str) -> Result<Bytes, RpcError> {
 
 #[cfg(test)]
 mod tests {
+    use axum::http::HeaderMap;
+
     use super::*;
-    use crate::mcp::Message;
 
     fn read(method: Method, params: &str) -> Result<Wish, RpcError> {
         let text = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"x","params":{params}}}"#);
         let Ok(Message::Request(request)) = Message::read(&text) else {
             panic!("{text}")
         };
-        Wish::read(method, &request)
+        Wish::read(
+            method,
+            &request,
+            ("2025-11-25", CallerToken::of(&HeaderMap::new())),
+        )
     }
 
     #[test]

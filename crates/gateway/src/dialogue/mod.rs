@@ -33,6 +33,7 @@ use crate::listen::takes_events;
 use crate::mcp::{Door, Meta, Post, Request, Version};
 use crate::reply::{Answer, RpcError};
 use crate::sse;
+use crate::story::Basis;
 use crate::streamable::{Expected, Writer};
 
 use self::asking::Respondent;
@@ -268,6 +269,7 @@ impl Dialogue {
         match event {
             CallEvent::Progress(progress) => self.of_progress(progress),
             CallEvent::Log(log) => self.of_log(log),
+            CallEvent::Completed(elicitation) => self.of_elicitation(elicitation),
             CallEvent::Result(_) | CallEvent::InputRequired(_) => None,
         }
     }
@@ -309,6 +311,27 @@ impl Dialogue {
         }
         let _ = write!(text, r#""data":{}}}}}"#, log.data_json);
         Some(text)
+    }
+
+    /// That an elicitation is over, to the versions that know of that.
+    fn of_elicitation(&self, id: &str) -> Option<String> {
+        let version = self.terms.version;
+        let knows = version.has_url_elicitation() && !version.is_modern();
+        knows.then(|| {
+            let id = Value::from(id);
+            format!(
+                r#"{{"jsonrpc":"2.0","method":"notifications/elicitation/complete","params":{{"elicitationId":{id}}}}}"#
+            )
+        })
+    }
+
+    /// On what the answer is given, if anything is kept of it; asked once, before the first word.
+    pub(crate) fn stands_on(&mut self, basis: impl FnOnce() -> Option<Basis>) {
+        if let Voice::Kept(writer) = &mut self.terms.voice
+            && !writer.has_begun()
+        {
+            writer.stands_on(basis());
+        }
     }
 
     /// Says `notification`, a JSON-RPC message.

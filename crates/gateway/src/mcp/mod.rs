@@ -30,7 +30,7 @@ use wardgate_edge::CallerToken;
 use wardgate_telemetry::names;
 
 use crate::Gateway;
-use crate::call_tool::{self, ToolCall};
+use crate::call_tool::ToolCall;
 use crate::content;
 use crate::dialogue::{LogLevel, Terms, answered};
 use crate::listen;
@@ -38,7 +38,7 @@ use crate::memory::{self, Subscribe};
 use crate::reply::{Answer, Dialect, RpcError};
 use crate::scopes::Access;
 use crate::sse;
-use crate::story::Asker;
+use crate::story::{self, Asker};
 use crate::streamable;
 use crate::view::View;
 
@@ -333,11 +333,11 @@ async fn answer_to(
             let call = tool_call(post, request, &meta, version, name.into_owned())?;
             let asker = post.asker(request, version, slot.take());
             let Some(session) = &post.session else {
-                return call_tool::call_tool(gateway, request, (asker, terms), call).await;
+                return story::tell(gateway, request, (asker, terms), call).await;
             };
             let under_way = session.begin(request.id);
             terms.cancel = under_way.cancel.clone();
-            let answer = call_tool::call_tool(gateway, request, (asker, terms), call).await?;
+            let answer = story::tell(gateway, request, (asker, terms), call).await?;
             // Whoever cancelled it waits for no answer.
             Ok(if under_way.cancel.is_cancelled() {
                 Answer::accepted()
@@ -391,8 +391,7 @@ async fn answer_to(
             };
             let slot = gateway.enter(&post.caller).await?;
             let asker = post.asker(request, version, Some(slot));
-            let who = (asker, Terms::deaf(version));
-            call_tool::call_tool(gateway, request, who, call).await
+            story::tell(gateway, request, (asker, Terms::deaf(version)), call).await
         }
         method if method.starts_with("tasks/") => Err(RpcError::no_tasks_here(method, version)),
         method => Err(RpcError::unknown_method(method, version)),

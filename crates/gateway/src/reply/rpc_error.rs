@@ -233,6 +233,16 @@ impl RpcError {
         )
     }
 
+    /// Whether what was kept may still be given is not known.
+    pub(crate) fn undecided() -> Self {
+        let message = "It cannot be decided now whether you may still hear this; try again later.";
+        Self::unread(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "policy_unavailable",
+            message,
+        )
+    }
+
     /// A place in a stream that is none of this session's.
     pub(crate) fn unknown_event() -> Self {
         let message = "Last-Event-ID is no event of this session. Listen without it.";

@@ -47,12 +47,14 @@ pub const LAYOUT: Layout = Layout {
         migrations: &[
             include_str!("postgres/0001_sessions.sql"),
             include_str!("postgres/0002_subscriptions.sql"),
+            include_str!("postgres/0003_basis.sql"),
         ],
         rights: Rights::Rows,
     },
     sqlite: &[
         include_str!("sqlite/0001_sessions.sql"),
         include_str!("sqlite/0002_subscriptions.sql"),
+        include_str!("sqlite/0003_basis.sql"),
     ],
     limit: LIMIT,
 };

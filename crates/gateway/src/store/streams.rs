@@ -31,8 +31,8 @@ const BEAT: &str = "
     ON CONFLICT (id) DO UPDATE SET alive_until = excluded.alive_until";
 
 const OPEN: &str = "
-    INSERT INTO gateway.stream (id, session, replica, request, ended, bytes, expires_at)
-    SELECT $1, id, $3, $4, 0, 0, $5 FROM gateway.session WHERE id = $2";
+    INSERT INTO gateway.stream (id, session, replica, request, basis, ended, bytes, expires_at)
+    SELECT $1, id, $3, $4, $5, 0, $6, $7 FROM gateway.session WHERE id = $2";
 
 /// Counted from the newest: what no longer fits goes.
 const TRIM: &str = "
@@ -60,6 +60,8 @@ const LOOK: &str = "
     SELECT ended, request, COALESCE(alive_until, 0) FROM gateway.stream
     LEFT JOIN gateway.replica ON replica.id = stream.replica
     WHERE stream.id = $1 AND stream.session = $2 AND stream.expires_at > $3";
+
+const BASIS: &str = "SELECT basis FROM gateway.stream WHERE id = $1 AND session = $2";
 
 const EVENTS: &str = "
     SELECT position, sealed FROM gateway.event WHERE stream = $1 AND position > $2 ORDER BY position LIMIT $3";
@@ -136,13 +138,14 @@ impl Store {
         Ok(())
     }
 
-    /// Begins a stream of that session's; false where the session has ended.
+    /// Begins a stream of that session's, whose answer is given on `basis`; false where the session has ended.
     pub(crate) async fn open_stream(
         &self,
         id: StreamId,
         session: SessionId,
         replica: ReplicaId,
         request: &[u8],
+        basis: Option<&[u8]>,
     ) -> Result<bool, StoreError> {
         let trim = [
             session.0[..].into(),
@@ -155,6 +158,10 @@ impl Store {
             session.0[..].into(),
             replica.0[..].into(),
             request.into(),
+            basis.into(),
+            i64::try_from(basis.map_or(0, <[u8]>::len))
+                .unwrap_or(i64::MAX)
+                .into(),
             self.expiry().into(),
         ];
         Ok(self.execute(OPEN, values).await? == 1)
@@ -261,6 +268,17 @@ impl Store {
             state,
             request,
         }))
+    }
+
+    /// On what the answer of a stream of that session's is given, sealed; none where that is not known.
+    pub(crate) async fn basis_of_stream(
+        &self,
+        id: StreamId,
+        session: SessionId,
+    ) -> Result<Option<Vec<u8>>, StoreError> {
+        let of = [id.0[..].into(), session.0[..].into()];
+        let found: Vec<(Option<Vec<u8>>,)> = self.rows(BASIS, of).await?;
+        Ok(found.into_iter().next().and_then(|(basis,)| basis))
     }
 
     /// Makes an orphaned stream this replica's; none where it is not orphaned, or another was faster.

@@ -164,7 +164,9 @@ fn texts(kept: &Kept) -> Vec<&[u8]> {
 async fn streaming(store: &Store) {
     store.begin_session(SESSION, owner()).await.unwrap();
     store.beat(MINE).await.unwrap();
-    let opened = store.open_stream(STREAM, SESSION, MINE, b"request").await;
+    let opened = store
+        .open_stream(STREAM, SESSION, MINE, b"request", Some(b"basis"))
+        .await;
     assert!(opened.unwrap());
 }
 
@@ -322,6 +324,12 @@ async fn what_a_replica_wrote_another_reads_to_the_end() {
             (kept.state, &kept.request[..]),
             (State::GoesOn, &b"request"[..])
         );
+        let basis = async |session| {
+            let basis = two.other.basis_of_stream(STREAM, session);
+            basis.await.unwrap()
+        };
+        assert_eq!(basis(SESSION).await.as_deref(), Some(&b"basis"[..]));
+        assert_eq!(basis(SessionId([9; 16])).await, None, "of another session");
         let last = [b"3".to_vec()];
         two.one
             .write_stream(STREAM, MINE, 2, &last, true)
@@ -415,7 +423,7 @@ async fn streams_end_with_their_session_and_the_oldest_go_for_the_newest() {
             .unwrap();
         for number in 10..13_u8 {
             let stream = StreamId([number; 16]);
-            let opened = two.one.open_stream(stream, SESSION, MINE, b"r").await;
+            let opened = two.one.open_stream(stream, SESSION, MINE, b"r", None).await;
             assert!(opened.unwrap());
             two.one
                 .write_stream(stream, MINE, 0, &large, true)
@@ -424,7 +432,7 @@ async fn streams_end_with_their_session_and_the_oldest_go_for_the_newest() {
         }
         let newest = StreamId([20; 16]);
         two.one
-            .open_stream(newest, SESSION, MINE, b"r")
+            .open_stream(newest, SESSION, MINE, b"r", None)
             .await
             .unwrap();
         let streams = "SELECT count(*) FROM gateway.stream";
@@ -437,7 +445,7 @@ async fn streams_end_with_their_session_and_the_oldest_go_for_the_newest() {
         );
         two.one.end_session(SESSION).await.unwrap();
         assert_eq!(two.database.number(streams).await, 0);
-        let opened = two.one.open_stream(STREAM, SESSION, MINE, b"r").await;
+        let opened = two.one.open_stream(STREAM, SESSION, MINE, b"r", None).await;
         assert!(!opened.unwrap());
     }
 }

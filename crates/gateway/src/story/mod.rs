@@ -11,9 +11,11 @@
 //!
 //! What is run, and how its result is written, each [`Work`] says.
 
+mod basis;
 mod onward;
 mod pending;
 mod stop;
+mod work;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -23,14 +25,14 @@ use serde_json::value::RawValue;
 use tokio::time::sleep;
 use tracing::{Instrument, Span};
 use wardgate_concurrency::Slot;
-use wardgate_domain::{CallFacts, Caller, Digest, Event, Outcome, Receipt, Status, ToolFacts};
+use wardgate_domain::{CallFacts, CallId, Caller, Digest, Event, Outcome, Receipt, Status};
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_rpc::client::{InputRequired, ResultFacts, Resumption};
 use wardgate_telemetry::{names, trace_context};
 
 use crate::Gateway;
 use crate::authority::{Authorization, Grant};
-use crate::catalogue::{self, Index};
+use crate::catalogue;
 use crate::dialogue::{self, Asked, Audience, Dialogue, Questions, Terms, Unanswered};
 use crate::mcp::{Request, Version};
 use crate::measures;
@@ -40,9 +42,12 @@ use crate::stages::stage;
 use crate::view::View;
 
 use self::onward::Onward;
-pub(crate) use self::onward::{Comer, go_on};
 use self::pending::{Pending, Resumed};
+
+pub(crate) use self::basis::{Basis, Undecided};
+pub(crate) use self::onward::{Comer, go_on};
 pub(crate) use self::stop::{Ran, Stop};
+pub(crate) use self::work::{End, Given, Packed, Target, Work};
 
 /// How often one call may ask its client for something.
 const MOST_ROUNDS: usize = 8;
@@ -65,81 +70,6 @@ pub(crate) struct Asker {
     pub(crate) access: Access,
 }
 
-/// What is wanted.
-pub(crate) trait Work: Send + Sync + Sized + 'static {
-    type Target: Target;
-    type Given: Given;
-
-    /// How the record says that there is no such thing.
-    const UNKNOWN: &'static str;
-
-    /// Of MCP.
-    fn method(&self) -> &'static str;
-
-    /// What it is of; none where nobody offers that, or not in this view.
-    fn find(&self, catalogue: &Index, view: &View) -> Option<Self::Target>;
-
-    /// What the policy decides on.
-    fn arguments(&self, target: &Self::Target) -> Bytes;
-
-    /// What else the request must say of `target`. Only who may have it learns of that.
-    fn check(&self, _target: &Self::Target) -> Result<(), Stop> {
-        Ok(())
-    }
-
-    /// Method, name and arguments: what is asked for again belongs to the same. None of what never asks.
-    fn matter(&self) -> Option<(&'static str, &str, &[u8])>;
-
-    /// Runs it, or the next leg of it.
-    fn run(
-        story: &mut Story<Self>,
-        target: &Self::Target,
-        grant: &Grant,
-        resumption: Option<Resumption>,
-    ) -> impl Future<Output = Result<End<Self::Given>, Ran>> + Send;
-
-    /// What another gateway needs to go on with it while it waits for its client; none for what then has to end.
-    fn pack(&self) -> Option<String> {
-        None
-    }
-
-    /// Counts and tells how it ended.
-    fn report(&self, outcome: &Outcome);
-
-    /// Lets out what was given. It needs the receipt.
-    fn release(story: &Story<Self>, receipt: Receipt, given: &Self::Given) -> Answer;
-
-    /// What its client hears of `stop` in words of its own.
-    fn stopped(_story: &Story<Self>, _receipt: Receipt, _stop: &Stop) -> Option<Answer> {
-        None
-    }
-
-    /// What may not be known of is answered like what there is not.
-    fn not_there(&self, version: Version) -> RpcError;
-}
-
-/// What a wish was found to be of.
-pub(crate) trait Target: Send + Sync {
-    fn facts(&self) -> &ToolFacts;
-    fn is_on(&self, caller: &Caller) -> bool;
-    /// Who asks, where it asks the client for something.
-    fn label(&self) -> &str;
-}
-
-/// What came of it.
-pub(crate) trait Given: Send {
-    fn facts(&self) -> &ResultFacts;
-    /// Of what is released.
-    fn digest(&self) -> Option<Digest>;
-}
-
-/// How a run ends, or a leg of it.
-#[derive(Debug)]
-pub(crate) enum End<G> {
-    Given(G),
-    InputRequired(InputRequired),
-}
-
 /// How it ends for the client.
 enum Ending<G> {
     Given(G),
@@ -159,6 +89,8 @@ pub(crate) struct Story<W> {
     pub(crate) dialogue: Dialogue,
     /// What the record is to hear of.
     pub(crate) facts: CallFacts,
+    /// By what it runs, once that is decided.
+    grant: Option<Arc<Grant>>,
     /// The record knows that it may have begun.
     intended: bool,
     resumed: Resumed,
@@ -170,32 +102,20 @@ pub(crate) async fn tell<W: Work>(
     gateway: &Arc<Gateway>,
     request: &Request<'_>,
     (asker, terms): (Asker, Terms),
-    (facts, span): (CallFacts, Span),
     work: W,
 ) -> Result<Answer, RpcError> {
-    let call_id = facts.call_id;
     let resumed = match work.matter().filter(|_| asker.version.is_modern()) {
         Some(matter) => Resumed::of(gateway, &asker, matter, request)?,
         None => Resumed::default(),
     };
-    trace_context::adopt(&span, &terms.trace);
+    let trace = terms.trace.clone();
     let (dialogue, answer) = dialogue::open(terms);
-    let mut story = Story {
-        gateway: Arc::clone(gateway),
-        asker,
-        work,
-        dialogue,
-        facts,
-        intended: false,
-        resumed,
-    };
-    let story = async move {
-        let answer = story.end().await;
-        story.leave();
-        story.dialogue.answer(answer).await;
-    };
-    // Its own task: whoever hangs up, the record is written.
-    gateway.stories.spawn(story.instrument(span));
+    let (story, span) = Story::new(gateway, asker, work, dialogue, resumed);
+    trace_context::adopt(&span, &trace);
+    let call_id = story.facts.call_id;
+    gateway
+        .stories
+        .spawn(story.tell_to_its_end().instrument(span));
     Ok(answer.await.unwrap_or_else(|_| {
         let error = RpcError::internal("panic", "Internal error.").of_call(call_id, None);
         Answer::error(Some(request.id), &error)
@@ -210,6 +130,34 @@ fn unanswered(unanswered: Unanswered) -> Stop {
 }
 
 impl<W: Work> Story<W> {
+    fn new(
+        gateway: &Arc<Gateway>,
+        asker: Asker,
+        work: W,
+        dialogue: Dialogue,
+        resumed: Resumed,
+    ) -> (Self, Span) {
+        let (facts, span) = work.arrives(CallId::new(gateway.ambient()), &asker);
+        let story = Self {
+            gateway: Arc::clone(gateway),
+            asker,
+            work,
+            dialogue,
+            facts,
+            grant: None,
+            intended: false,
+            resumed,
+        };
+        (story, span)
+    }
+
+    /// In a task of its own: whoever hangs up, the record is written.
+    async fn tell_to_its_end(mut self) {
+        let answer = self.end().await;
+        self.leave();
+        self.dialogue.answer(answer).await;
+    }
+
     /// The story, top to bottom.
     async fn end(&mut self) -> Answer {
         let started = Instant::now();
@@ -309,6 +257,7 @@ impl<W: Work> Story<W> {
             Ok(Authorization::Allowed(grant)) => {
                 self.facts.decided(&grant.decision);
                 self.facts.permit_id = Some(grant.permit_id);
+                self.grant = Some(Arc::clone(&grant));
                 Ok(grant)
             }
             Ok(Authorization::Denied {
@@ -336,9 +285,24 @@ impl<W: Work> Story<W> {
         }
     }
 
+    /// Lets out a word before the outcome.
+    pub(crate) async fn say(&mut self, notification: &str) -> Result<(), Stop> {
+        self.before_words().await?;
+        self.dialogue.say(notification).await;
+        Ok(())
+    }
+
+    async fn before_words(&mut self) -> Result<(), Stop> {
+        self.intend().await?;
+        let (work, grant) = (&self.work, &self.grant);
+        self.dialogue
+            .stands_on(|| Basis::new(work.pack()?, grant.as_deref()?));
+        Ok(())
+    }
+
     /// Puts on record, once, that the call is about to do what cannot be taken back: to run what may write, or to let
     /// out a word before its outcome.
-    pub(crate) async fn intend(&mut self) -> Result<(), Stop> {
+    async fn intend(&mut self) -> Result<(), Stop> {
         if !self.intended {
             let intent = Event::Intent(self.facts.clone());
             let appended = self.gateway.trail().append(intent).await;
@@ -394,7 +358,7 @@ impl<W: Work> Story<W> {
                 Bytes::from_static(b"{}")
             } else {
                 // What it is asked leaves before the outcome.
-                self.intend().await?;
+                self.before_words().await?;
                 let work = self.work.pack();
                 let onward = |asked: &Asked| {
                     let onward = Onward::new(work?, asked, &waits.state, round);

@@ -1,6 +1,6 @@
 //! A call that waits for its client, so kept that another gateway can go on with it when this one goes away.
 //!
-//! The tool's server waits for answers then, and runs nothing: going on is the same as going on here. It is decided
+//! The server waits for answers then, and runs nothing: going on is the same as going on here. It is decided
 //! anew, with the token of whoever came for the rest, and is a call of its own on the record.
 
 use std::sync::Arc;
@@ -10,14 +10,13 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tracing::Instrument;
-use wardgate_domain::{CallFacts, CallId, Caller};
+use wardgate_domain::Caller;
 use wardgate_edge::CallerToken;
-use wardgate_telemetry::names;
 
 use super::pending::{Awaited, Resumed};
+use super::work::{Packed, Work};
 use super::{Asker, Story};
 use crate::Gateway;
-use crate::call_tool::ToolCall;
 use crate::dialogue::{self, Asked, Terms};
 use crate::scopes::Access;
 use crate::streamable::Writer;
@@ -26,8 +25,7 @@ use crate::view::View;
 /// What another gateway needs.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Onward {
-    /// As [`super::Work::pack`] gives it.
-    pub(super) work: String,
+    pub(super) work: Packed,
     pub(super) asked: Asked,
     /// The tool-runner's, in base64.
     pub(super) state: String,
@@ -35,7 +33,7 @@ pub(super) struct Onward {
 }
 
 impl Onward {
-    pub(super) fn new(work: String, asked: &Asked, state: &[u8], rounds: usize) -> Self {
+    pub(super) fn new(work: Packed, asked: &Asked, state: &[u8], rounds: usize) -> Self {
         Self {
             work,
             asked: asked.clone(),
@@ -59,71 +57,62 @@ pub(crate) struct Comer {
 pub(crate) fn go_on(
     gateway: &Arc<Gateway>,
     comer: &Comer,
-    (writer, request): (Writer, Box<RawValue>),
+    stream: (Writer, Box<RawValue>),
     kept: &[u8],
 ) -> bool {
     let Ok(onward) = serde_json::from_slice::<Onward>(kept) else {
         return false;
     };
-    let version = writer.version();
-    let Comer {
-        caller,
-        token,
-        access,
-        client_ip,
-        view,
-    } = comer.clone();
-    let Some(call) = ToolCall::unpack(&onward.work, token, version) else {
-        return false;
-    };
     let Ok(state) = URL_SAFE_NO_PAD.decode(&onward.state) else {
         return false;
     };
-    let call_id = CallId::new(gateway.ambient());
-    let span = tracing::info_span!(
-        "tools/call",
-        { names::CALL_ID } = %call_id,
-        { names::CALLER } = caller.subject(),
-        { names::TOOL } = tracing::field::Empty,
-    );
-    let (name, arguments) = (&call.name, &call.arguments);
-    let facts = CallFacts::arriving(
-        call_id,
-        &caller,
-        client_ip.clone(),
-        version.as_str(),
-        name,
-        arguments,
-    );
-    let slot = Some(gateway.take_over(&caller));
-    let mut story = Story {
-        gateway: Arc::clone(gateway),
-        dialogue: dialogue::go_on(Terms::of_stream(gateway, &caller, writer, &request)),
-        asker: Asker {
-            slot,
-            id: request,
-            version,
-            caller,
-            client_ip,
-            view,
-            access,
+    let awaited = Awaited {
+        asked: onward.asked,
+        state: state.into(),
+    };
+    let resumed = Resumed::awaiting(awaited, onward.rounds);
+    let version = stream.0.version();
+    match onward.work {
+        Packed::Call(call) => {
+            let call = call.unpack(comer.token.clone(), version);
+            tell_on(gateway, comer, stream, call, resumed);
+        }
+        Packed::Content(wish) => match wish.unpack(comer.token.clone(), version) {
+            Some(wish) => tell_on(gateway, comer, stream, wish, resumed),
+            None => return false,
         },
-        work: call,
-        facts,
-        intended: false,
-        resumed: Resumed::awaiting(
-            Awaited {
-                asked: onward.asked,
-                state: state.into(),
-            },
-            onward.rounds,
-        ),
-    };
-    let story = async move {
-        let answer = story.end().await;
-        story.leave();
-        story.dialogue.answer(answer).await;
-    };
-    gateway.stories.spawn(story.instrument(span));
+    }
     true
+}
+
+/// Tells the rest of a story.
+fn tell_on<W: Work>(
+    gateway: &Arc<Gateway>,
+    comer: &Comer,
+    (writer, request): (Writer, Box<RawValue>),
+    work: W,
+    resumed: Resumed,
+) {
+    let Comer {
+        caller,
+        access,
+        client_ip,
+        view,
+        ..
+    } = comer.clone();
+    let version = writer.version();
+    let terms = Terms::of_stream(gateway, &caller, writer, &request);
+    let asker = Asker {
+        slot: Some(gateway.take_over(&caller)),
+        id: request,
+        version,
+        caller,
+        client_ip,
+        view,
+        access,
+    };
+    let (story, span) = Story::new(gateway, asker, work, dialogue::go_on(terms), resumed);
+    gateway
+        .stories
+        .spawn(story.tell_to_its_end().instrument(span));
 }

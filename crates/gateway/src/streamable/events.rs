@@ -15,6 +15,7 @@ use crate::mcp::Version;
 use crate::reply::RpcError;
 use crate::session::Purpose;
 use crate::store::StreamId;
+use crate::story::Basis;
 
 /// Names the last event that a client heard.
 const LAST_EVENT_ID: &str = "last-event-id";
@@ -139,8 +140,34 @@ pub(super) fn open_story(
     gateway.sealer().kept(caller, &within, sealed)
 }
 
-/// The place of what a story waits for, which is no event.
+/// On what the answer of a stream is given, as the store keeps it.
+pub(super) fn seal_basis(
+    gateway: &Gateway,
+    caller: &Caller,
+    session: &Session,
+    stream: StreamId,
+    basis: &Basis,
+) -> Option<Vec<u8>> {
+    let within = within(session, stream, BASIS);
+    let basis = serde_json::to_vec(basis).ok()?;
+    gateway.sealer().keep(caller, &within, &basis)
+}
+
+pub(super) fn open_basis(
+    gateway: &Gateway,
+    caller: &Caller,
+    session: &Session,
+    stream: StreamId,
+    sealed: &[u8],
+) -> Option<Basis> {
+    let within = within(session, stream, BASIS);
+    let basis = gateway.sealer().kept(caller, &within, sealed)?;
+    serde_json::from_slice(&basis).ok()
+}
+
+/// The places of what is no event: what a story waits for, and its basis.
 const WAITING: i64 = -1;
+const BASIS: i64 = -2;
 
 fn within(session: &Session, stream: StreamId, position: i64) -> String {
     let stream = u128::from_be_bytes(stream.0);

@@ -1,8 +1,9 @@
-//! The rest of an answer, for a client that lost the stream of it.
+//! The rest of an answer, for a client that lost the stream of it. Nothing of it is given but what the policy allows by
+//! then.
 //!
 //! ```text
-//!  GET, Last-Event-ID ─▶ what followed, from the store ─▶ goes on: look again ─▶ ended
-//!                                                     └─▶ its gateway is gone: take it over, say so
+//!  GET, Last-Event-ID ─▶ decided anew ─▶ what followed, from the store ─▶ goes on: look again ─▶ ended
+//!                                                                      └─▶ its gateway is gone: take it over, say so
 //! ```
 
 use std::convert::Infallible;
@@ -17,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use wardgate_domain::Caller;
 
 use super::Session;
-use super::events::{Place, open_event, open_request, open_story, seal_event};
+use super::events::{Place, open_basis, open_event, open_request, open_story, seal_event};
 use super::heart::Beating;
 use super::writing::Writer;
 use crate::Gateway;
@@ -25,7 +26,7 @@ use crate::dialogue::event;
 use crate::listen::{self, KEEP_ALIVE};
 use crate::reply::{Answer, RpcError};
 use crate::store::{Kept, State, StoreError, StreamId};
-use crate::story::{self, Comer};
+use crate::story::{self, Basis, Comer, Undecided};
 
 /// How often the store is asked for more.
 const LOOK: Duration = Duration::from_millis(250);
@@ -37,10 +38,21 @@ pub(super) async fn resume(
     session: &Arc<Session>,
     (id, after): (StreamId, i64),
 ) -> Result<Answer, RpcError> {
-    let is_there = gateway.store().read_stream(id, session.id, after).await;
+    let store = gateway.store();
+    let is_there = store.read_stream(id, session.id, after).await;
     let is_there = is_there.map_err(|_| RpcError::store_away())?;
     is_there.ok_or_else(RpcError::unknown_event)?;
     let caller = Arc::clone(&comer.caller);
+    let basis = store.basis_of_stream(id, session.id).await;
+    let basis = basis.map_err(|_| RpcError::store_away())?;
+    let basis = basis.and_then(|sealed| open_basis(gateway, &caller, session, id, &sealed));
+    // What cannot be decided on is not given.
+    let basis = basis.ok_or_else(RpcError::unknown_event)?;
+    match basis.holds(gateway, &comer, session.version).await {
+        Ok(true) => {}
+        Ok(false) => return Err(RpcError::unknown_event()),
+        Err(Undecided) => return Err(RpcError::undecided()),
+    }
     let place = gateway.listeners().place(caller.subject());
     let rest = Rest {
         gateway: Arc::clone(gateway),
@@ -51,6 +63,7 @@ pub(super) async fn resume(
         token_ends: Instant::now() + caller.expires_at().since(gateway.ambient().now()),
         caller,
         comer,
+        basis,
         silent_since: None,
         _place: place.ok_or_else(RpcError::too_many_streams)?,
     };
@@ -66,6 +79,8 @@ struct Rest {
     session: Arc<Session>,
     /// Whoever came for the rest, as what goes on needs to know.
     comer: Comer,
+    /// On what the answer is given, whatever was decided when it began.
+    basis: Basis,
     id: StreamId,
     /// What the client heard already.
     after: i64,
@@ -84,6 +99,9 @@ impl Rest {
         }
         loop {
             match self.look().await {
+                Ok(Some(kept)) if !kept.events.is_empty() && !self.still_holds().await => {
+                    return None;
+                }
                 Ok(Some(kept)) => {
                     if let Some(said) = self.say(&kept) {
                         let goes_on = kept.state != State::Ended;
@@ -124,6 +142,14 @@ impl Rest {
         store
             .read_stream(self.id, self.session.id, self.after)
             .await
+    }
+
+    /// Whether the client may hear more, as things are now. It comes again, and hears why, where that is not known.
+    async fn still_holds(&self) -> bool {
+        let holds = self
+            .basis
+            .holds(&self.gateway, &self.comer, self.session.version);
+        holds.await.unwrap_or(false)
     }
 
     /// The events of `kept`, if there are any.

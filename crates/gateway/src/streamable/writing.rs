@@ -11,12 +11,13 @@ use tokio::time::sleep;
 use wardgate_domain::Caller;
 
 use super::Session;
-use super::events::{Place, primer, seal_event, seal_request, seal_story};
+use super::events::{Place, primer, seal_basis, seal_event, seal_request, seal_story};
 use super::heart::Beating;
 use crate::Gateway;
 use crate::dialogue::event;
 use crate::mcp::Version;
 use crate::store::{StreamId, Written};
+use crate::story::Basis;
 
 /// Bytes of one stream that are kept; what follows is said, and cannot be asked for again.
 const MOST_BYTES: usize = 16 << 20;
@@ -39,6 +40,8 @@ pub(crate) struct Writer {
     pub(super) session: Arc<Session>,
     /// The id of the request that the stream answers.
     request: Box<RawValue>,
+    /// On what it is answered; none before the first word.
+    basis: Option<Basis>,
     stream: Stream,
 }
 
@@ -85,8 +88,14 @@ impl Writer {
             caller: Arc::clone(caller),
             session: Arc::clone(session),
             request: request.to_owned(),
+            basis: None,
             stream: Stream::Silent,
         }
+    }
+
+    /// On what the answer is given. What begins without that is said, and cannot be heard again.
+    pub(crate) fn stands_on(&mut self, basis: Option<Basis>) {
+        self.basis = basis;
     }
 
     /// Of a stream that another gateway began, whose story waits.
@@ -194,8 +203,11 @@ impl Writer {
         let beating = gateway.heart().beat().await.ok()?;
         let id = StreamId(gateway.ambient().random());
         let request = seal_request(gateway, &self.caller, session, id, &self.request)?;
+        let basis = self.basis.as_ref();
+        let basis = basis.and_then(|basis| seal_basis(gateway, &self.caller, session, id, basis));
         let store = gateway.store();
-        let opened = store.open_stream(id, session.id, gateway.heart().id(), &request);
+        let replica = gateway.heart().id();
+        let opened = store.open_stream(id, session.id, replica, &request, basis.as_deref());
         opened.await.ok()?.then_some(Kept {
             id,
             position: 0,

@@ -5,7 +5,9 @@ use wardgate_domain::Status;
 use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_proto::toolrunner::v1::call_tool_response::Event;
 
+use crate::content;
 use crate::dialogue::done;
+use crate::fakes::given_content;
 use crate::listen::Ear;
 use crate::resumed::{back, call};
 use crate::sessions::{begin_with, within};
@@ -13,7 +15,11 @@ use crate::sse::Client;
 use crate::world::{LEGACY, OLDEST, Reply, World};
 
 fn asks(requests: &Value) -> Event {
-    Event::InputRequired(pb::InputRequired {
+    Event::InputRequired(waits(requests))
+}
+
+fn waits(requests: &Value) -> pb::InputRequired {
+    pb::InputRequired {
         input_requests_json: requests.to_string().into(),
         state: "the state".into(),
         facts: Some(pb::ResultFacts {
@@ -21,7 +27,7 @@ fn asks(requests: &Value) -> Event {
             ..pb::ResultFacts::default()
         }),
         connect: None,
-    })
+    }
 }
 
 fn form() -> Value {
@@ -302,7 +308,7 @@ async fn what_goes_on_elsewhere_is_decided_for_the_address_that_came_and_again_a
     let last = ear.last_id.clone();
     world.stop().await.unwrap();
     let mut ear = Ear::on(back(&twin, LEGACY, &session, &last)).await;
-    twin.policy.asked.reaches(1).await;
+    twin.policy.asked.reaches(2).await;
     let answer = response(&asked["id"], &json!({ "action": "accept" }));
     assert_eq!(
         respond(&twin, LEGACY, &session, &twin.token, &answer).await,
@@ -311,6 +317,54 @@ async fn what_goes_on_elsewhere_is_decided_for_the_address_that_came_and_again_a
     assert_eq!(ear.hears().await.unwrap()["result"]["isError"], false);
     let decided = twin.policy.asked.all();
     let addresses: Vec<_> = decided.iter().map(|asked| &*asked.client_ip).collect();
-    assert_eq!(addresses, ["127.0.0.2", "127.0.0.2"]);
+    // To hear the rest, to go on, after the wait, and for what came of it.
+    assert_eq!(addresses, ["127.0.0.2"; 4]);
     assert_eq!(twin.audit.outcome().await.call.client_ip, "127.0.0.2");
+}
+
+#[tokio::test]
+async fn a_prompt_or_resource_that_waits_goes_on_at_another_gateway_when_its_own_goes_away() {
+    let world = content::world().await;
+    let twin = world.twin().await;
+    content::offer(&twin, 2).await;
+    let guide = ("resources/read", json!({ "uri": "guide://door/001" }));
+    let greeting = json!({ "name": "greet", "arguments": { "who": "you" } });
+    for (number, (method, params)) in [("prompts/get", greeting), guide].into_iter().enumerate() {
+        let going = twin.twin().await;
+        content::offer(&going, 2).await;
+        let session = begin_with(&going, LEGACY, &able()).await;
+        let waits = pb::GetContentResponse {
+            input_required: Some(waits(&json!({ "f": form() }))),
+            ..given_content("")
+        };
+        going.tool_runner.gives.lock().unwrap().push_back(Ok(waits));
+        let params = params.to_string();
+        let members = &params[1..params.len() - 1];
+        let request = going.message(LEGACY, method, members);
+        let mut ear = Ear::on(within(request, &session)).await;
+        let asked = ear.hears().await.unwrap();
+        let last = ear.last_id.clone();
+        going.stop().await.unwrap();
+        let mut ear = Ear::on(back(&twin, LEGACY, &session, &last)).await;
+        let answer = response(&asked["id"], &json!({ "action": "decline" }));
+        let status = respond(&world, LEGACY, &session, &world.token, &answer).await;
+        assert_eq!(status, 202);
+        let done = ear.hears().await.unwrap();
+        assert_eq!(done["id"], 7, "{done}");
+        assert!(done["result"]["_meta"]["dev.wardgate/receipt"].is_object());
+        let got = twin
+            .tool_runner
+            .got
+            .reaches(number + 1)
+            .await
+            .pop()
+            .unwrap();
+        let resumption = got.interaction.unwrap().resumption.unwrap();
+        assert_eq!(resumption.state, "the state");
+        let outcome = twin.audit.outcomes.reaches(number + 1).await.pop().unwrap();
+        assert_eq!(
+            (outcome.status, outcome.call.method.as_str()),
+            (Status::Ok, method)
+        );
+    }
 }

@@ -484,3 +484,25 @@ async fn a_prompt_or_resource_needs_the_scopes_of_its_source() {
     assert_eq!(Reply::to(asked).await.status, 200);
     assert_eq!(world.tool_runner.got.count(), 1);
 }
+
+#[tokio::test]
+async fn only_a_source_that_exchanges_it_gets_the_callers_token() {
+    let world = world().await;
+    read(&world, MODERN, "guide://door/001").await;
+    get(&world, LEGACY, "greet", json!({})).await;
+    let got = world.tool_runner.got.reaches(2).await;
+    assert!(got.iter().all(|got| got.caller_token.is_empty()));
+    world.tool_runner.content.lock().unwrap().0[0].needs_caller_token = true;
+    world
+        .tool_runner
+        .configure(vec![tool("reads", &definition())]);
+    until("the gateway knows what the source needs", async || {
+        get(&world, LEGACY, "greet", json!({})).await;
+        let got = world.tool_runner.got.all().pop().unwrap();
+        got.caller_token == world.token
+    })
+    .await;
+    read(&world, MODERN, "guide://door/001").await;
+    let got = world.tool_runner.got.all().pop().unwrap();
+    assert_eq!(got.caller_token, world.token);
+}

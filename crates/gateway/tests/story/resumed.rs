@@ -4,8 +4,11 @@ use std::time::Duration;
 
 use reqwest::RequestBuilder;
 use serde_json::{Value, json};
+use wardgate_domain::{ColumnTier, DenialReason};
+use wardgate_proto::common::v1::ErrorReason;
 
 use crate::dialogue::{done, progress};
+use crate::fakes::Say;
 use crate::listen::{Ear, get};
 use crate::sessions::{begin, within};
 use crate::world::{LEGACY, OLDEST, Reply, World};
@@ -183,4 +186,88 @@ async fn nothing_a_client_heard_is_stored_in_clear() {
         let canary = canary.as_bytes();
         assert!(!stored.windows(canary.len()).any(|part| part == canary));
     }
+}
+
+/// The place in an answer of which the end is still to be heard.
+async fn broken_off(world: &World, session: &str) -> String {
+    let tool = world.tool_runner.live();
+    tool.unbounded_send(progress(1.0, 2.0, "")).unwrap();
+    let mut ear = Ear::on(call(world, LEGACY, session, "reads", 7)).await;
+    ear.hears().await.unwrap();
+    let last = ear.last_id.clone();
+    drop(ear);
+    tool.unbounded_send(done()).unwrap();
+    world.audit.outcome().await;
+    last
+}
+
+const NO: Say = Say::Deny {
+    reason: DenialReason::NotPermitted,
+    visible: false,
+};
+
+#[tokio::test]
+async fn what_was_held_back_is_given_only_while_the_policy_allows_it() {
+    let world = World::start().await;
+    let session = begin(&world, LEGACY).await;
+    let last = broken_off(&world, &session).await;
+    let twin = world.twin().await;
+    let away = Say::Fail(ErrorReason::DeadlineExceeded);
+    for (say, status, reason) in [
+        (NO, 400, "unknown_event"),
+        (away, 503, "policy_unavailable"),
+    ] {
+        twin.policy.says(say);
+        let reply = Reply::to(back(&twin, LEGACY, &session, &last)).await;
+        assert_eq!(
+            (reply.status, reply.at("/error/data/reason")),
+            (status, json!(reason)),
+            "{reply:?}"
+        );
+        assert!(!reply.text.contains("secret"), "{reply:?}");
+    }
+    twin.policy.says(Say::Allow);
+    let mut ear = Ear::on(back(&twin, LEGACY, &session, &last)).await;
+    assert_eq!(ear.hears().await.unwrap()["id"], 7);
+    let asked = twin.policy.asked.all().pop().unwrap();
+    assert_eq!(
+        (asked.tool.unwrap().name.as_str(), &asked.arguments_json[..]),
+        ("reads", &b"{}"[..])
+    );
+}
+
+#[tokio::test]
+async fn who_would_see_something_else_of_it_by_now_gets_nothing_of_what_was_held_back() {
+    let world = World::start().await;
+    let session = begin(&world, LEGACY).await;
+    let last = broken_off(&world, &session).await;
+    for tier in [ColumnTier::Partial, ColumnTier::Clear] {
+        let twin = world.twin().await;
+        twin.policy.shows("phi.text", tier);
+        let reply = Reply::to(back(&twin, LEGACY, &session, &last)).await;
+        assert_eq!(reply.at("/error/data/reason"), "unknown_event", "{reply:?}");
+    }
+    let reply = Reply::to(back(&world, LEGACY, &session, &last)).await;
+    assert_eq!(reply.status, 200);
+}
+
+#[tokio::test]
+async fn who_may_no_longer_call_hears_nothing_more_of_a_call_that_goes_on() {
+    let world = World::start().await;
+    let twin = world.twin().await;
+    // None is kept for another decision.
+    twin.policy.permits_last(Duration::from_secs(1));
+    let session = begin(&world, LEGACY).await;
+    let tool = world.tool_runner.live();
+    tool.unbounded_send(progress(1.0, 9.0, "")).unwrap();
+    let mut ear = Ear::on(call(&world, LEGACY, &session, "reads", 7)).await;
+    ear.hears().await.unwrap();
+    let last = ear.last_id.clone();
+    drop(ear);
+    tool.unbounded_send(progress(2.0, 9.0, "")).unwrap();
+    let mut ear = Ear::on(back(&twin, LEGACY, &session, &last)).await;
+    assert_eq!(steps(&ear.hears().await.unwrap()), "2");
+    twin.policy.says(NO);
+    tool.unbounded_send(done()).unwrap();
+    assert!(ear.hears().await.is_none(), "it ends without the answer");
 }

@@ -51,7 +51,8 @@ pub struct ContentEntry {
 }
 
 /// What to get.
-#[derive(Debug, Clone)]
+/// It is no `Debug`: it can hold the caller's token.
+#[derive(Clone)]
 pub struct GetContent<'a> {
     /// Its id.
     pub call_id: CallId,
@@ -65,6 +66,8 @@ pub struct GetContent<'a> {
     pub decided: Bytes,
     /// What is wanted of that.
     pub wanted: Wanted,
+    /// The caller's bearer token, only for a source that needs it.
+    pub caller_token: Option<&'a str>,
     /// What the client can take part in.
     pub interaction: Interaction<'a>,
 }
@@ -191,6 +194,7 @@ impl From<GetContent<'_>> for pb::GetContentRequest {
             decided_json: get.decided,
             wanted: Some(wanted),
             interaction: Some(get.interaction.into()),
+            caller_token: get.caller_token.unwrap_or_default().to_owned(),
         }
     }
 }

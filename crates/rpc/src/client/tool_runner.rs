@@ -60,6 +60,8 @@ pub struct Source {
     pub carriage: Carriage,
     /// What an MCP server says of itself, as approved; empty where there is nothing.
     pub instructions: String,
+    /// What is got of it must bring the caller's bearer token.
+    pub needs_caller_token: bool,
     /// How long an MCP server lets its lists be kept, by kind, where it says so.
     pub ttls: BTreeMap<OfferKind, Duration>,
 }
@@ -127,6 +129,8 @@ pub enum CallEvent {
     Progress(Progress),
     /// What the tool's server has to say.
     Log(LogMessage),
+    /// The user has done what the tool's server sent them elsewhere for: its `elicitationId`.
+    Completed(String),
     /// The result; nothing follows.
     Result(ToolResult),
     /// The call waits for the client; nothing follows.
@@ -404,6 +408,7 @@ impl TryFrom<pb::Source> for Source {
             carriage,
             ttls,
             instructions: source.instructions,
+            needs_caller_token: source.needs_caller_token,
             name: source.name,
             prefix: source.prefix,
             facts,
@@ -439,6 +444,7 @@ impl TryFrom<pb::CallToolResponse> for CallEvent {
         Ok(match event {
             Event::Progress(progress) => Self::Progress(progress.into()),
             Event::Log(log) => Self::Log(log.try_into()?),
+            Event::Completed(completed) => Self::Completed(completed.elicitation_id),
             Event::Result(result) => Self::Result(result.try_into()?),
             Event::InputRequired(waits) => Self::InputRequired(waits.try_into()?),
         })

@@ -19,7 +19,7 @@ use crate::readiness::Readiness;
 
 /// How often addresses are looked up, so that new replicas get calls within seconds.
 const LOOKUP_EVERY: Duration = Duration::from_secs(3);
-/// The same while there is no address at all.
+/// The same while there is no address at all, or some that are gone are still followed.
 const LOOKUP_AGAIN: Duration = Duration::from_millis(500);
 /// Lost connections do not make for more lookups than this.
 const LOOKUP_PAUSE: Duration = Duration::from_millis(200);
@@ -142,8 +142,12 @@ impl Pool {
         let mut members: HashMap<SocketAddr, AbortOnDropHandle<()>> = HashMap::new();
         let mut lost = self.bell.lost.subscribe();
         loop {
+            let mut settled = !members.is_empty();
             match timeout(LOOKUP_LIMIT, lookup()).await {
-                Ok(Ok(addresses)) => self.follow_only(&mut members, &addresses, name, dial),
+                Ok(Ok(addresses)) => {
+                    self.follow(&mut members, &addresses, name, dial);
+                    settled = !addresses.is_empty() && members.len() == addresses.len();
+                }
                 // Those that are known stay: that DNS is away says nothing of them.
                 Ok(Err(error)) => {
                     tracing::debug!(%error, "the addresses of {} cannot be looked up", self.neighbour);
@@ -155,11 +159,7 @@ impl Pool {
                     );
                 }
             }
-            let every = if members.is_empty() {
-                LOOKUP_AGAIN
-            } else {
-                LOOKUP_EVERY
-            };
+            let every = if settled { LOOKUP_EVERY } else { LOOKUP_AGAIN };
             sleep(LOOKUP_PAUSE).await;
             tokio::select! {
                 () = sleep(every) => {}
@@ -168,8 +168,9 @@ impl Pool {
         }
     }
 
-    /// Follows the replicas at `addresses`, and no others. What is open at the others goes on.
-    fn follow_only(
+    /// Follows the replicas at `addresses`, and the others until one of those is ready: where all change at once, those
+    /// that leave are still there while the new ones are being connected. What is open at the others goes on.
+    fn follow(
         &self,
         members: &mut HashMap<SocketAddr, AbortOnDropHandle<()>>,
         addresses: &[SocketAddr],
@@ -177,12 +178,16 @@ impl Pool {
         dial: &Dial,
     ) {
         let known = members.len();
-        members.retain(|address, _| addresses.contains(address));
-        let mut changed = members.len() < known;
         let mut replicas = self
             .replicas
             .write()
             .unwrap_or_else(PoisonError::into_inner);
+        let one_is_ready = replicas
+            .iter()
+            .filter(|replica| addresses.contains(&replica.address))
+            .any(|replica| replica.standing() == Standing::Ready);
+        members.retain(|address, _| addresses.contains(address) || !one_is_ready);
+        let mut changed = members.len() < known;
         replicas.retain(|replica| members.contains_key(&replica.address));
         for address in addresses {
             if members.contains_key(address) {

@@ -9,6 +9,7 @@ use super::result_shape::{ResultShape, Shape};
 use super::source::{McpSettings, SourceKind, SourceSettings};
 use super::tool::Tool;
 use crate::content::{CONTENT, Own};
+use crate::egress::AuthSettings;
 
 /// A source with what it offers besides tools.
 #[derive(Debug, Clone)]
@@ -20,6 +21,8 @@ pub(crate) struct Offers {
     pub(crate) classes: BTreeMap<String, ColumnClass>,
     /// The source's own names of the tools that it defines, with the canonical ones.
     tools: BTreeMap<String, ToolName>,
+    /// It exchanges the caller's token for one of its own.
+    exchanges_token: bool,
 }
 
 impl Offers {
@@ -36,6 +39,7 @@ impl Offers {
                     classes: [(CONTENT.to_owned(), own.class.clone())].into(),
                     facts: kinds.map(|kind| facts_of_own(kind, &name, own)).collect(),
                     tools: BTreeMap::new(),
+                    exchanges_token: false,
                 });
             }
             SourceKind::Sql(_) | SourceKind::Http(_) | SourceKind::Grpc(_) => return None,
@@ -51,6 +55,7 @@ impl Offers {
             classes: settings.classes.clone(),
             facts: KINDS.map(|kind| facts(kind, &name, settings)).into(),
             tools: own_names,
+            exchanges_token: settings.auth().is_some_and(AuthSettings::exchange_token),
         })
     }
 
@@ -118,6 +123,7 @@ impl From<&Offers> for pb::Source {
             // They change more often than the catalogue.
             switches: Vec::new(),
             carriage: pb::Carriage::Unspecified.into(),
+            needs_caller_token: offers.exchanges_token,
         }
     }
 }

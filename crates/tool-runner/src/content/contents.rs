@@ -34,12 +34,12 @@ pub(super) enum Origin {
 }
 
 impl Origin {
-    /// As this caller reaches it.
-    pub(super) fn of(&self, caller: &Caller) -> Result<Self, Error> {
+    /// As this caller reaches it. `token` is what the caller asked with, where credentials are made of it.
+    pub(super) fn of(&self, caller: &Caller, token: Option<&str>) -> Result<Self, Error> {
         Ok(match self {
             Self::Own(_) => self.clone(),
             Self::Upstream(of) => {
-                let own = of.of(caller);
+                let own = of.of(caller, token);
                 let own = own.map_err(|error| Error::HttpSource(error.to_string()))?;
                 Self::Upstream(Arc::new(own))
             }

@@ -41,6 +41,8 @@ pub(crate) struct Asked {
     /// What the policy decided on, byte for byte.
     decided: Bytes,
     wish: Wish,
+    /// Where the source exchanges it.
+    caller_token: Option<String>,
     /// What the client can take part in.
     interaction: Option<Interaction>,
 }
@@ -130,6 +132,7 @@ impl TryFrom<pb::GetContentRequest> for Asked {
             permit: request.permit.and_then(|permit| permit.try_into().ok()),
             decided: request.decided_json,
             wish,
+            caller_token: Some(request.caller_token).filter(|token| !token.is_empty()),
             interaction: request.interaction.map(TryInto::try_into).transpose()?,
         })
     }
@@ -174,7 +177,7 @@ pub(crate) fn admit(
     Ok(Admitted {
         is_restricted: compiled.restricts(&permit, &facts.classes),
         parking: Arc::clone(parking),
-        origin: origin.of(&asked.caller)?,
+        origin: origin.of(&asked.caller, asked.caller_token.as_deref())?,
         asked,
         permit,
         compiled,

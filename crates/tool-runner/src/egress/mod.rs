@@ -33,8 +33,8 @@ use url::Url;
 pub(crate) use address::PrivateAddresses;
 pub(crate) use auth::{
     Auth, AuthError, AuthSettings, Bound, ClientKey, ClientProof, CodeSettings, ConnectError,
-    EnterpriseSettings, OAuthClient, OnBehalf, OpenAuth, PerUser, RegisteredClient, Return, Secret,
-    ServerSettings, SubjectToken, Wish,
+    EnterpriseSettings, Grant, OAuthClient, OnBehalf, OpenAuth, PerUser, RegisteredClient, Return,
+    Secret, ServerSettings, SubjectToken, Wish,
 };
 pub(crate) use client::{Client, ClientSettings};
 pub(crate) use error::EgressError;

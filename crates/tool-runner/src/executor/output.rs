@@ -42,6 +42,8 @@ pub(crate) struct Progress {
 pub(crate) enum Said {
     Progress(Progress),
     Log(LogMessage),
+    /// Its user did what they were sent elsewhere for; the source's id of that.
+    Completed(String),
 }
 
 /// Whoever listens to a run.
@@ -267,6 +269,13 @@ impl<'a> Output<'a> {
     pub(crate) fn log(&mut self, message: LogMessage) {
         if let Some(audience) = self.audience.filter(Audience::may_hear_words) {
             audience.hears(Said::Log(message));
+        }
+    }
+
+    /// Passes on that an elicitation is over, unless the permit restricts what may be seen.
+    pub(crate) fn completed(&mut self, elicitation: String) {
+        if let Some(audience) = self.audience.filter(Audience::may_hear_words) {
+            audience.hears(Said::Completed(elicitation));
         }
     }
 

@@ -15,8 +15,10 @@ use serde_json::json;
 use serde_json::value::RawValue;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::warn;
+use wardgate_domain::Ambient;
 
 use super::backoff::Backoff;
 use super::era::{Era, Handshake};
@@ -245,25 +247,59 @@ async fn forever<F>(events: &Events, once: impl Fn() -> F + Send)
 where
     F: Future<Output = Result<(), UpstreamError>> + Send,
 {
+    let broken_off = || events.subscriptions.interrupted();
+    // What changed in between went unseen.
+    let again = || events.missed();
+    match until_refused(&events.ambient, once, broken_off, again).await {
+        UpstreamError::Rpc(error) => refused(events, &error),
+        // Whoever asks for the lists next finds out that it takes another connection.
+        UpstreamError::Gone => events.missed(),
+        _ => {}
+    }
+}
+
+/// Takes what a legacy server says outside of answers, but for changes, as long as it gives a stream for that. `begun`
+/// is told once it can be heard, or cannot.
+pub(super) async fn attend_questions<F>(
+    ambient: &Ambient,
+    begun: &CancellationToken,
+    once: impl Fn() -> F + Send,
+) where
+    F: Future<Output = Result<(), UpstreamError>> + Send,
+{
+    until_refused(ambient, once, || begun.cancel(), || ()).await;
+    begun.cancel();
+}
+
+/// Does `once` again and again, with longer and longer pauses, until the server refuses; gives how it does.
+async fn until_refused<F>(
+    ambient: &Ambient,
+    once: impl Fn() -> F + Send,
+    broken_off: impl Fn() + Send,
+    again: impl Fn() + Send,
+) -> UpstreamError
+where
+    F: Future<Output = Result<(), UpstreamError>> + Send,
+{
     let mut failures = 0;
     loop {
         let began = Instant::now();
-        match once().await {
-            Err(UpstreamError::Rpc(error)) => return refused(events, &error),
-            Err(UpstreamError::Status(400..=499)) => return,
-            // Whoever asks for the lists next finds out that it takes another connection.
-            Err(UpstreamError::Gone) => return events.missed(),
-            Ok(()) | Err(_) => {}
+        if let Err(
+            refusal @ (UpstreamError::Rpc(_)
+            | UpstreamError::Status(400..=499)
+            | UpstreamError::Gone),
+        ) = once().await
+        {
+            return refusal;
         }
-        events.subscriptions.interrupted();
+        broken_off();
         failures = if began.elapsed() < LASTED {
             failures + 1
         } else {
             1
         };
-        tokio::time::sleep(PAUSE.wait(failures, &events.ambient)).await;
-        // What changed in between went unseen.
-        events.missed();
+        sleep(PAUSE.wait(failures, ambient)).await;
+        again();
     }
 }
 

@@ -362,13 +362,23 @@ pub(super) fn answered(id: &RawValue, result: &RawValue) -> Result<Vec<u8>, Upst
 
 /// The answer to a request of a server's that nobody can answer.
 pub(super) fn unavailable(id: &RawValue) -> Result<Vec<u8>, UpstreamError> {
+    not_asked(id, "the client cannot be asked now")
+}
+
+/// The answer to a request of a server's of which it is not clear whose client it is for.
+pub(super) fn unclear(id: &RawValue) -> Result<Vec<u8>, UpstreamError> {
+    not_asked(
+        id,
+        "several requests are open: ask on the stream of the one that this is about",
+    )
+}
+
+fn not_asked(id: &RawValue, why: &str) -> Result<Vec<u8>, UpstreamError> {
     own_message(&Answer {
         jsonrpc: "2.0",
         id,
         result: None,
-        error: Some(
-            serde_json::json!({ "code": INTERNAL_ERROR, "message": "the client cannot be asked now" }),
-        ),
+        error: Some(serde_json::json!({ "code": INTERNAL_ERROR, "message": why })),
     })
 }
 

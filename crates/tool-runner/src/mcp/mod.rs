@@ -23,6 +23,7 @@ mod logging;
 mod message;
 mod news;
 mod open_exchange;
+mod open_requests;
 mod others;
 mod participation;
 mod personal;

@@ -3,7 +3,14 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use super::message;
 use super::participation::LogLevel;
+
+/// Says that the user has done what they were sent elsewhere for (2025-11-25).
+pub(super) const COMPLETED: &str = "notifications/elicitation/complete";
+
+/// The longest id of an elicitation that is passed on, in bytes.
+const MAX_ELICITATION_ID: usize = 256;
 
 /// What a client can be asked.
 const QUESTIONS: [&str; 3] = ["elicitation/create", "sampling/createMessage", "roots/list"];
@@ -21,6 +28,18 @@ pub(crate) enum News {
     Log(LogMessage),
     /// Of a legacy server.
     Question(Question),
+    /// What the user was sent elsewhere for is done; the server's id of that elicitation.
+    Completed(String),
+}
+
+impl News {
+    /// What the server is told where nobody takes it; none where it waits for nothing.
+    pub(super) fn refusal(&self) -> Option<Vec<u8>> {
+        match self {
+            Self::Question(asked) => message::answer(&asked.id, &asked.method).ok(),
+            Self::Progress(_) | Self::Log(_) | Self::Completed(_) => None,
+        }
+    }
 }
 
 /// How far a request has come.
@@ -68,6 +87,12 @@ impl Question {
             method: method.to_owned(),
             params: params.map(ToOwned::to_owned),
         })
+    }
+
+    /// By what a legacy server says later that it is done; none where it says no such thing.
+    pub(super) fn elicitation(&self) -> Option<String> {
+        let is_elicitation = self.method == "elicitation/create";
+        read_completed(self.params.as_deref()).filter(|_| is_elicitation)
     }
 }
 
@@ -127,4 +152,15 @@ pub(super) fn read_log(params: Option<&RawValue>) -> Option<LogMessage> {
         logger: log.logger,
         data: log.data,
     })
+}
+
+/// The elicitation that is over.
+pub(super) fn read_completed(params: Option<&RawValue>) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Completed {
+        #[serde(rename = "elicitationId")]
+        id: String,
+    }
+    let completed: Completed = serde_json::from_str(params?.get()).ok()?;
+    Some(completed.id).filter(|id| id.len() <= MAX_ELICITATION_ID)
 }

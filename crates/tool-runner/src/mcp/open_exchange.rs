@@ -5,8 +5,8 @@
 //!                                                                        └ between two legs nobody does
 //! ```
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::value::RawValue;
 use tokio::sync::mpsc;
@@ -28,6 +28,9 @@ const KEPT_FOR_QUESTIONS: usize = 16;
 
 /// Questions of one exchange that are open at the same time.
 pub(super) const MAX_QUESTIONS: usize = 8;
+
+/// Ids of elicitations of one exchange that are known.
+const MAX_ELICITATIONS: usize = 64;
 
 /// A request to a legacy server that stays open while its client is asked. Dropped, it is cancelled at the server.
 pub(crate) struct OpenExchange {
@@ -63,12 +66,13 @@ impl OpenExchange {
         let (sender, steps) = mpsc::channel(STEPS);
         let driver = {
             let (client, link) = (Arc::clone(&client), Arc::clone(&link));
+            let elicitations = Mutex::default();
             async move {
                 let request = wanted.request().with(&client).task_if(is_task);
                 let profile = client.capabilities.profile;
                 let outcome = link
                     .converse(&request, |news, connection| {
-                        take(news, connection, profile, &sender)
+                        is_own(&news, &elicitations) && take(news, connection, profile, &sender)
                     })
                     .await;
                 // Whoever left does not mind.
@@ -210,6 +214,22 @@ impl OpenExchange {
             let Question { method, params, .. } = &asked.question;
             (*number, leg::written(method, params.as_deref()))
         }))
+    }
+}
+
+/// Whether it is about this exchange, as `elicitations`, the ids of those that it made, tell. A server says to all of a
+/// connection that one is over.
+fn is_own(news: &News, elicitations: &Mutex<BTreeSet<String>>) -> bool {
+    let mut elicitations = elicitations.lock().unwrap_or_else(PoisonError::into_inner);
+    match news {
+        News::Question(question) => {
+            // Of a server that asks without end those are known that it began with.
+            let has_room = elicitations.len() < MAX_ELICITATIONS;
+            elicitations.extend(question.elicitation().filter(|_| has_room));
+            true
+        }
+        News::Completed(id) => elicitations.remove(id),
+        News::Progress(_) | News::Log(_) => true,
     }
 }
 

@@ -27,6 +27,12 @@ const PROGRESS: &str = "notifications/progress";
 /// Where a message on a stream of changes says which stream that is.
 const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
 
+/// Says that the user has done what they were sent elsewhere for.
+const COMPLETED: &str = "notifications/elicitation/complete";
+
+/// The longest id of an elicitation that goes on where words do not, in bytes.
+const MAX_ELICITATION_ID: usize = 64;
+
 /// What becomes of a message.
 pub(super) enum Verdict {
     /// It goes on as it is.
@@ -248,7 +254,14 @@ fn is_wordless(method: &str) -> bool {
             | "notifications/resources/list_changed"
             | "notifications/resources/updated"
             | "notifications/subscriptions/acknowledged"
+            | COMPLETED
     )
+}
+
+/// Whether a text is an id and no words.
+fn is_id(text: &str) -> bool {
+    let is_of_id = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    text.len() <= MAX_ELICITATION_ID && text.bytes().all(is_of_id)
 }
 
 /// Such a message with nothing but what makes it one.
@@ -259,6 +272,10 @@ fn without_words(id: Option<&RawValue>, method: &str, message: &Members<'_>) -> 
         let uri = params.text("uri").ok().flatten();
         if let Some(uri) = uri.filter(|_| method == "notifications/resources/updated") {
             kept.push(format!(r#""uri":{}"#, Value::from(uri)));
+        }
+        let elicitation = params.text("elicitationId").ok().flatten();
+        if let Some(id) = elicitation.filter(|id| method == COMPLETED && is_id(id)) {
+            kept.push(format!(r#""elicitationId":"{id}""#));
         }
         if let Some(wanted) = params.object("notifications").ok().flatten() {
             kept.push(format!(r#""notifications":{{{}}}"#, acknowledged(wanted)));

@@ -68,6 +68,9 @@ impl From<Said> for Event {
         match said {
             Said::Progress(step) => Self::Progress(step.into()),
             Said::Log(message) => Self::Log(message.into()),
+            Said::Completed(elicitation_id) => {
+                Self::Completed(pb::ElicitationCompleted { elicitation_id })
+            }
         }
     }
 }

@@ -40,6 +40,10 @@ const LIST: &str = "
     SELECT source, tenant, issuer, subject, connected_at, changed_at FROM tool_runner.connection
     ORDER BY source, tenant, issuer, subject LIMIT $1";
 
+const LIST_OF: &str = "
+    SELECT source, tenant, issuer, subject, connected_at, changed_at FROM tool_runner.connection
+    WHERE subject = $1 AND ($2 = '' OR issuer = $2) AND ($3 = '' OR source = $3) LIMIT $4";
+
 /// An empty source or issuer stands for all of them.
 const DISCONNECT: &str = "
     DELETE FROM tool_runner.connection
@@ -88,6 +92,24 @@ pub(crate) struct Connection {
     pub(crate) person: Person,
     pub(crate) connected_at: Timestamp,
     pub(crate) changed_at: Timestamp,
+}
+
+/// A row of a list.
+type Listed = (String, String, String, String, i64, i64);
+
+impl From<Listed> for Connection {
+    fn from((source, tenant, issuer, subject, connected_at, changed_at): Listed) -> Self {
+        Self {
+            source,
+            person: Person {
+                tenant,
+                issuer,
+                subject,
+            },
+            connected_at: Timestamp::from_micros(connected_at),
+            changed_at: Timestamp::from_micros(changed_at),
+        }
+    }
 }
 
 impl Person {
@@ -205,21 +227,23 @@ impl Store {
 
     /// Every connection, in a fixed order.
     pub(crate) async fn connections(&self) -> Result<Vec<Connection>, StoreError> {
-        type Row = (String, String, String, String, i64, i64);
-        let rows: Vec<Row> = within(self.database.rows(LIST, [MOST_LISTED.into()])).await?;
-        let connections = rows.into_iter().map(
-            |(source, tenant, issuer, subject, connected_at, changed_at)| Connection {
-                source,
-                person: Person {
-                    tenant,
-                    issuer,
-                    subject,
-                },
-                connected_at: Timestamp::from_micros(connected_at),
-                changed_at: Timestamp::from_micros(changed_at),
-            },
-        );
-        Ok(connections.collect())
+        let rows: Vec<Listed> = within(self.database.rows(LIST, [MOST_LISTED.into()])).await?;
+        Ok(rows.into_iter().map(Connection::from).collect())
+    }
+
+    /// Those that [`Self::disconnect`] would end.
+    pub(crate) async fn connections_of(
+        &self,
+        (subject, issuer, source): (&str, &str, &str),
+    ) -> Result<Vec<Connection>, StoreError> {
+        let of = [
+            subject.into(),
+            issuer.into(),
+            source.into(),
+            MOST_LISTED.into(),
+        ];
+        let rows: Vec<Listed> = within(self.database.rows(LIST_OF, of)).await?;
+        Ok(rows.into_iter().map(Connection::from).collect())
     }
 
     /// Forgets the tokens of everybody whom an issuer calls `subject`; an empty `issuer` or `source` stands for all.

@@ -112,6 +112,7 @@ impl Harness {
             decided_json: decided.to_string().into(),
             wanted: Some(wanted),
             interaction: None,
+            caller_token: String::new(),
         }
     }
 

@@ -6,6 +6,7 @@ mod commands;
 mod content;
 mod database;
 mod derived;
+mod exchanged;
 mod grpc;
 mod guarded;
 pub(crate) mod harness;

@@ -9,8 +9,8 @@ use futures::stream::BoxStream;
 use tokio::sync::watch;
 use tonic::{Request, Response, Status};
 use wardgate_domain::{
-    Ambient, Caller, Decision, DecisionId, DenialReason, Digest, OfferKind, PermitId, PermitSigner,
-    PermitTerms, SignedPermit, ToolFacts, Verdict,
+    Ambient, Caller, ColumnClass, ColumnTier, Decision, DecisionId, DenialReason, Digest,
+    OfferKind, PermitId, PermitSigner, PermitTerms, SignedPermit, ToolFacts, Verdict,
 };
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_proto::policy::v1 as pb;
@@ -52,6 +52,8 @@ pub(crate) struct Policy {
     hash: Mutex<Digest>,
     announced: watch::Sender<Option<Digest>>,
     lifetime: Mutex<Duration>,
+    /// What permits let their callers see.
+    tiers: Mutex<BTreeMap<ColumnClass, ColumnTier>>,
     signer: PermitSigner,
     ambient: Ambient,
 }
@@ -72,6 +74,7 @@ impl Policy {
             hash: Mutex::new(hash),
             announced: watch::Sender::new(Some(hash)),
             lifetime: Mutex::new(LIFETIME),
+            tiers: Mutex::default(),
             signer: PermitSigner::from_pkcs8(pkcs8.as_ref()).unwrap(),
             ambient,
         }
@@ -89,6 +92,12 @@ impl Policy {
     /// How long permits last from now on.
     pub(crate) fn permits_last(&self, lifetime: Duration) {
         *self.lifetime.lock().unwrap() = lifetime;
+    }
+
+    /// From now on permits let `class` be seen so.
+    pub(crate) fn shows(&self, class: &str, tier: ColumnTier) {
+        let class = class.parse().unwrap();
+        self.tiers.lock().unwrap().insert(class, tier);
     }
 
     pub(crate) fn hide(&self, tool: &str) {
@@ -143,7 +152,7 @@ impl Policy {
             not_before: now,
             expires_at: now.plus(*self.lifetime.lock().unwrap()),
             row_rule: None,
-            column_tiers: BTreeMap::new(),
+            column_tiers: self.tiers.lock().unwrap().clone(),
         })
     }
 }

@@ -334,6 +334,28 @@ async fn a_replica_that_never_answers_is_left_alone() {
 }
 
 #[tokio::test]
+async fn replicas_that_are_all_replaced_at_once_cost_no_call_and_no_moment_of_readiness() {
+    let mut replicas = vec![Running::audit(), Running::audit()];
+    let names = Names::of(&replicas);
+    let mut neighbour = names.link();
+    ready(&mut neighbour).await;
+    for _ in 0..3 {
+        let leaving = std::mem::replace(&mut replicas, vec![Running::audit(), Running::audit()]);
+        neighbour.readiness.mark_unchanged();
+        names.set(&replicas);
+        until("calls go to the new ones alone", async || {
+            let before: u64 = leaving.iter().map(Running::calls).sum();
+            for _ in 0..10 {
+                call_once(&neighbour.link).await.unwrap();
+            }
+            leaving.iter().map(Running::calls).sum::<u64>() == before
+        })
+        .await;
+        assert!(!neighbour.readiness.has_changed().unwrap());
+    }
+}
+
+#[tokio::test]
 async fn a_stream_stays_with_its_replica_when_that_leaves_the_name() {
     let mut replicas = vec![Running::start()];
     let names = Names::of(&replicas);

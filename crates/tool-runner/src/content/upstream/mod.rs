@@ -156,10 +156,10 @@ impl OfUpstream {
         }
     }
 
-    /// As this caller reaches the server.
-    pub(super) fn of(&self, caller: &Caller) -> Result<Self, UpstreamError> {
+    /// As this caller reaches the server. `token` is what the caller asked with, where credentials are made of it.
+    pub(super) fn of(&self, caller: &Caller, token: Option<&str>) -> Result<Self, UpstreamError> {
         Ok(Self {
-            upstream: self.upstream.of(caller, None)?,
+            upstream: self.upstream.of(caller, token)?,
             ..self.clone()
         })
     }
@@ -368,7 +368,7 @@ fn told(error: &UpstreamError) -> GetError {
         ),
         UpstreamError::NoCallerToken => failed(
             "no_credentials",
-            "The source needs your own token, which is not exchanged here.",
+            "The source needs your own token, and it did not come with the request.",
         ),
         UpstreamError::Unreachable(_) | UpstreamError::Gone | UpstreamError::Broken(_) => failed(
             "source_unavailable",

@@ -57,6 +57,7 @@ pub(super) struct ServerMetadata {
     pub(super) token_endpoint_auth_methods_supported: Option<Vec<String>>,
     pub(super) authorization_endpoint: Option<Endpoint>,
     pub(super) registration_endpoint: Option<Endpoint>,
+    pub(super) revocation_endpoint: Option<Endpoint>,
     #[serde(default)]
     pub(super) code_challenge_methods_supported: Vec<String>,
     #[serde(default)]

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::Method;
 use http::header::{ACCEPT, AUTHORIZATION, HeaderValue};
 use serde::Deserialize;
@@ -97,6 +98,12 @@ impl TokenEndpoint {
 
     /// Makes one request; `form` has no pair that is about the client.
     pub(super) async fn ask(&self, form: &[(&str, &str)]) -> Result<Granted, AuthError> {
+        serde_json::from_slice(&self.tell(form).await?)
+            .map_err(|_| AuthError::BadAnswer("is no JSON with access_token and token_type"))
+    }
+
+    /// The same where it matters only that the answer is a success.
+    pub(super) async fn tell(&self, form: &[(&str, &str)]) -> Result<Bytes, AuthError> {
         let response = self.egress.send(self.request(form)?).await;
         let response = response.map_err(AuthError::endpoint)?;
         let status = response.status;
@@ -107,8 +114,7 @@ impl TokenEndpoint {
                 code: error_code(&body),
             });
         }
-        serde_json::from_slice(&body)
-            .map_err(|_| AuthError::BadAnswer("is no JSON with access_token and token_type"))
+        Ok(body)
     }
 
     /// Asks for an access token that is used no longer than `longest`.

@@ -32,7 +32,9 @@ use wardgate_domain::{Ambient, Caller, Digest, Timestamp};
 pub(crate) use bound::Bound;
 pub(crate) use client::{ClientKey, ClientProof, OAuthClient, ServerSettings};
 pub(crate) use enterprise::{EnterpriseSettings, SubjectToken};
-pub(crate) use per_user::{CodeSettings, ConnectError, PerUser, RegisteredClient, Return, Wish};
+pub(crate) use per_user::{
+    CodeSettings, ConnectError, Grant, PerUser, RegisteredClient, Return, Wish,
+};
 pub(crate) use secret::Secret;
 
 use super::{EgressError, EgressSettings};

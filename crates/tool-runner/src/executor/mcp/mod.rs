@@ -370,6 +370,7 @@ fn hear(news: News, out: &mut Output<'_>) -> bool {
             out.progress(report.done, report.total, message);
         }
         News::Log(message) => out.log(message),
+        News::Completed(elicitation) => out.completed(elicitation),
         // Whoever asks for a client's answer does not ask here.
         News::Question(_) => return false,
     }

@@ -5,14 +5,15 @@
 //!        ─▶ event stream: progress, other messages, … the answer;   legacy: broken off ─▶ GET from the last event on
 //! ```
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use serde_json::value::RawValue;
 use tokio::runtime::Handle;
+use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 use url::Url;
@@ -26,6 +27,7 @@ use crate::mcp::events::Events;
 use crate::mcp::listen::Line;
 use crate::mcp::message::{self, Incoming, Part, Request};
 use crate::mcp::news::{self, Listener, News, Question};
+use crate::mcp::open_requests::{NEWS_QUEUE, OpenRequests};
 
 pub(super) const SESSION_HEADER: HeaderName = HeaderName::from_static("mcp-session-id");
 pub(super) const VERSION_HEADER: HeaderName = HeaderName::from_static("mcp-protocol-version");
@@ -66,6 +68,8 @@ pub(super) struct Exchange {
     /// The session was good for at least one request.
     pub(super) proven: AtomicBool,
     pub(super) next_id: AtomicU64,
+    /// What a legacy server may talk about outside of answers.
+    pub(super) open: Mutex<OpenRequests>,
 }
 
 impl Exchange {
@@ -83,15 +87,73 @@ impl Exchange {
             id,
             told: request.opens() || self.era == Era::Modern,
         };
-        let outcome = match self.post(body, self.describe(request)).await {
-            Ok(response) => self.answer(response, id, listener).await,
-            Err(error) => Err(error),
+        let outcome = if self.era == Era::Legacy && request.is_talked_about() {
+            let outcome = self.overheard(id, body, listener).await;
+            if matches!(outcome, Err(UpstreamError::Broken(_))) {
+                self.open().given_up(id);
+            } else {
+                self.open().answered(id);
+            }
+            outcome
+        } else {
+            self.exchange(id, body, self.describe(request), listener)
+                .await
         };
         place.told = true;
         if outcome.is_ok() {
             self.proven.store(true, Ordering::Relaxed);
         }
         outcome
+    }
+
+    async fn exchange(
+        &self,
+        id: u64,
+        body: Vec<u8>,
+        headers: Vec<(HeaderName, HeaderValue)>,
+        listener: Option<Listener<'_>>,
+    ) -> Answer {
+        let response = self.post(body, headers).await?;
+        self.answer(response, id, listener).await
+    }
+
+    /// The same with a legacy server, which may also talk about the request on the stream of its own.
+    async fn overheard(
+        self: &Arc<Self>,
+        id: u64,
+        body: Vec<u8>,
+        listener: Option<Listener<'_>>,
+    ) -> Answer {
+        let Some(listener) = listener else {
+            self.open().begin(id, None);
+            return self.exchange(id, body, Vec::new(), None).await;
+        };
+        let (news, mut overheard) = mpsc::channel(NEWS_QUEUE);
+        self.open().begin(id, Some(news));
+        let listener = Mutex::new(listener);
+        let hear = |news| {
+            let mut listener = listener.lock().unwrap_or_else(PoisonError::into_inner);
+            listener(news)
+        };
+        let mut on_its_own_stream = hear;
+        let exchange = self.exchange(id, body, Vec::new(), Some(&mut on_its_own_stream));
+        let mut exchange = std::pin::pin!(exchange);
+        loop {
+            tokio::select! {
+                biased;
+                Some(news) = overheard.recv() => {
+                    let refusal = news.refusal();
+                    if !hear(news) && let Some(refusal) = refusal {
+                        self.say_later(refusal);
+                    }
+                }
+                outcome = &mut exchange => return outcome,
+            }
+        }
+    }
+
+    fn open(&self) -> MutexGuard<'_, OpenRequests> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Like [`Self::request`], with the headers of the response.
@@ -353,18 +415,34 @@ impl Exchange {
             }
             // What comes on the stream of a request is about that request.
             Incoming::Notification { method, params } if method == "notifications/message" => {
-                if let Some(listener) = listener
-                    && let Some(log) = news::read_log(params)
-                {
-                    listener(News::Log(log));
+                if let Some(log) = news::read_log(params) {
+                    match listener {
+                        Some(listener) => drop(listener(News::Log(log))),
+                        None if id.is_none() => drop(self.open().tell_only(News::Log(log))),
+                        None => {}
+                    }
                 }
             }
-            Incoming::Request { id, method, params } if self.era == Era::Legacy => {
-                let is_taken = match (listener, Question::read(id, &method, params)) {
-                    (Some(listener), Some(question)) => listener(News::Question(question)),
-                    _ => false,
+            Incoming::Notification { method, params } if method == news::COMPLETED => {
+                if let Some(elicitation) = news::read_completed(params) {
+                    self.open().tell_completed(&elicitation);
+                }
+            }
+            Incoming::Request {
+                id: asked,
+                method,
+                params,
+            } if self.era == Era::Legacy => {
+                let answer = match (listener, Question::read(asked, &method, params)) {
+                    (Some(listener), Some(question)) => {
+                        let asked = News::Question(question);
+                        let refusal = asked.refusal();
+                        refusal.filter(|_| !listener(asked))
+                    }
+                    (None, Some(question)) if id.is_none() => self.open().ask_only(question),
+                    _ => message::answer(asked, &method).ok(),
                 };
-                if !is_taken && let Ok(answer) = message::answer(id, &method) {
+                if let Some(answer) = answer {
                     // Whether the server takes it is the server's affair.
                     let _ = self.say(answer).await;
                 }
@@ -372,6 +450,17 @@ impl Exchange {
             other => self.events.unsolicited(&other),
         }
         None
+    }
+
+    /// Takes what the server says outside of answers, until it ends the stream of that; `begun` is called when there is
+    /// one.
+    pub(super) async fn overhear(&self, begun: impl FnOnce() + Send) -> Result<(), UpstreamError> {
+        let response = self.get(None).await?;
+        begun();
+        match self.follow(response.body, None, None).await {
+            Err(UpstreamError::Broken(_)) => Ok(()),
+            outcome => outcome.map(drop),
+        }
     }
 }
 
@@ -381,12 +470,8 @@ impl Line for Arc<Exchange> {
     }
 
     async fn overhear(&self) -> Result<(), UpstreamError> {
-        let response = self.get(None).await?;
-        self.events.subscriptions.opened();
-        match self.follow(response.body, None, None).await {
-            Err(UpstreamError::Broken(_)) => Ok(()),
-            outcome => outcome.map(drop),
-        }
+        let begun = || self.events.subscriptions.opened();
+        Exchange::overhear(self, begun).await
     }
 }
 
@@ -416,6 +501,7 @@ impl Drop for Place<'_> {
         if self.told {
             return;
         }
+        self.exchange.open().given_up(self.id);
         if let Ok(message) = message::cancelled(self.id) {
             self.exchange.say_later(message);
         }

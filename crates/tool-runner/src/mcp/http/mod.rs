@@ -5,8 +5,8 @@ mod exchange;
 pub(super) mod headers;
 pub(super) mod sse;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use http::HeaderValue;
@@ -31,6 +31,10 @@ use crate::egress::{Client, EgressError};
 
 /// How long taking leave of a session may take.
 const FAREWELL: Duration = Duration::from_secs(3);
+
+/// How long a server may take to begin the stream on which it asks outside of answers. Some send its head only with the
+/// first message.
+const BEGIN_LIMIT: Duration = Duration::from_secs(1);
 
 /// The longest session id taken, in bytes.
 const MAX_SESSION_ID: usize = 1024;
@@ -99,11 +103,18 @@ impl Dialer {
             version = handshake.version,
             "connected to an upstream server"
         );
-        let stop = CancellationToken::new();
-        // The plain connection hears of changes.
-        let hears = self.profile.is_empty().then_some(handshake);
+        let (stop, begun) = (CancellationToken::new(), CancellationToken::new());
+        let hears = if self.profile.is_empty() {
+            Hears::Changes(handshake)
+        } else {
+            Hears::Questions(begun.clone())
+        };
         self.tasks
             .spawn(attend(Arc::clone(&exchange), hears, stop.clone()));
+        if !self.profile.is_empty() {
+            // What it asks before anybody listens would be lost.
+            let _ = timeout(BEGIN_LIMIT, begun.cancelled()).await;
+        }
         Ok(Connection {
             exchange,
             logging: Logging::of(handshake),
@@ -173,6 +184,7 @@ impl Dialer {
             session,
             proven: AtomicBool::new(false),
             next_id: AtomicU64::new(1),
+            open: Mutex::default(),
         }
     }
 }
@@ -182,12 +194,27 @@ fn is_session_id(id: &HeaderValue) -> bool {
     id.len() <= MAX_SESSION_ID && id.as_bytes().iter().all(u8::is_ascii_graphic)
 }
 
-/// Listens for changes while the connection is in use, and ends its session after that.
-async fn attend(exchange: Arc<Exchange>, hears: Option<Handshake>, stop: CancellationToken) {
-    if let Some(handshake) = hears {
-        let events = Arc::clone(&exchange.events);
-        let listening = listen::attend(Arc::clone(&exchange), events, handshake);
-        stop.run_until_cancelled(listening).await;
+/// What is heard of a server outside of answers.
+enum Hears {
+    /// Of the plain connection.
+    Changes(Handshake),
+    /// Of one whose clients can be asked; told once the server can be heard, or cannot.
+    Questions(CancellationToken),
+}
+
+/// Listens while the connection is in use, and ends its session after that.
+async fn attend(exchange: Arc<Exchange>, hears: Hears, stop: CancellationToken) {
+    let events = Arc::clone(&exchange.events);
+    match hears {
+        Hears::Changes(handshake) => {
+            let listening = listen::attend(Arc::clone(&exchange), events, handshake);
+            stop.run_until_cancelled(listening).await;
+        }
+        Hears::Questions(begun) => {
+            let once = || exchange.overhear(|| begun.cancel());
+            let listening = listen::attend_questions(&events.ambient, &begun, once);
+            stop.run_until_cancelled(listening).await;
+        }
     }
     stop.cancelled().await;
     // The server forgets a session it does not hear of, so a failure is none.

@@ -12,12 +12,10 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::Instant;
 use tracing::debug;
 
 use super::lines::{End, Line, Lines};
@@ -26,15 +24,10 @@ use crate::mcp::error::UpstreamError;
 use crate::mcp::events::Events;
 use crate::mcp::message::{self, Incoming, Request};
 use crate::mcp::news::{self, Listener, News, Question};
+use crate::mcp::open_requests::{NEWS_QUEUE, OpenRequests};
 
 /// Messages that wait to be written.
 const QUEUE: usize = 64;
-
-/// What the server says that waits for whoever made the request; more is dropped.
-const NEWS_QUEUE: usize = 16;
-
-/// For so long a server that was told to stop may still talk about what it did.
-const AFTERMATH: Duration = Duration::from_mins(1);
 
 /// A line longer than a message may be is read over up to here; then the program is stopped.
 const MAX_SKIPPED: usize = 16 * message::MAX_MESSAGE_BYTES;
@@ -61,27 +54,14 @@ struct Table {
     /// No answer will come any more.
     ended: bool,
     requests: HashMap<u64, Waiter>,
-    /// Requests that were given up and not answered since, and when.
-    given_up: HashMap<u64, Instant>,
+    /// Those of them that the server may talk about.
+    open: OpenRequests,
 }
 
 #[derive(Debug)]
 struct Waiter {
     answer: oneshot::Sender<Answer>,
     news: Option<mpsc::Sender<News>>,
-    is_talked_about: bool,
-}
-
-impl Table {
-    /// The one request that the server can be talking about.
-    fn only_one(&mut self) -> Option<&Waiter> {
-        self.given_up.retain(|_, since| since.elapsed() < AFTERMATH);
-        let mut meant = self.requests.values().filter(|one| one.is_talked_about);
-        match (meant.next(), meant.next()) {
-            (only, None) if self.given_up.is_empty() => only,
-            _ => None,
-        }
-    }
 }
 
 impl Waiting {
@@ -115,17 +95,16 @@ impl Channel {
         let line = message::one_line(request.encode(id, era, listener.is_some())?);
         let (answer, mut answered) = oneshot::channel();
         let (news, mut reported) = mpsc::channel(NEWS_QUEUE);
-        let waiter = Waiter {
-            answer,
-            news: listener.is_some().then_some(news),
-            is_talked_about: request.is_talked_about(),
-        };
+        let news = listener.is_some().then_some(news);
         {
             let mut table = self.waiting.lock();
             if table.ended {
                 return Err(UpstreamError::Gone);
             }
-            table.requests.insert(id, waiter);
+            if request.is_talked_about() {
+                table.open.begin(id, news.clone());
+            }
+            table.requests.insert(id, Waiter { answer, news });
         }
         let _place = Place {
             channel: self,
@@ -139,10 +118,7 @@ impl Channel {
             tokio::select! {
                 biased;
                 Some(news) = reported.recv() => {
-                    let refusal = match &news {
-                        News::Question(asked) => message::answer(&asked.id, &asked.method).ok(),
-                        News::Progress(_) | News::Log(_) => None,
-                    };
+                    let refusal = news.refusal();
                     let is_taken = listener.as_mut().is_some_and(|listener| listener(news));
                     if let Some(refusal) = refusal.filter(|_| !is_taken) {
                         self.say_if_heard(refusal);
@@ -221,7 +197,10 @@ impl Channel {
                 },
                 Ok(Line::Cut(start)) => {
                     self.events.ignored("it is larger than a message may be");
-                    if let Some(waiter) = id_at_start(start).and_then(|id| self.remove(id)) {
+                    let (waiter, _) = id_at_start(start)
+                        .map(|id| self.answered(id))
+                        .unwrap_or_default();
+                    if let Some(waiter) = waiter {
                         let _ = waiter.answer.send(Err(UpstreamError::TooLarge));
                     }
                 }
@@ -235,33 +214,41 @@ impl Channel {
             Incoming::Answer {
                 id: Some(id),
                 outcome,
-            } => match self.remove(id) {
-                Some(waiter) => {
+            } => match self.answered(id) {
+                (Some(waiter), _) => {
                     let _ = waiter.answer.send(outcome.map(ToOwned::to_owned));
                 }
-                None if self.waiting.lock().given_up.remove(&id).is_some() => {}
+                (None, true) => {}
                 // Most likely it crossed with our cancellation.
-                None if id < self.next_id.load(Ordering::Relaxed) => {
+                (None, false) if id < self.next_id.load(Ordering::Relaxed) => {
                     debug!(
                         upstream = self.events.upstream,
                         id, "an upstream server answered again or too late"
                     );
                 }
-                None => self.events.unsolicited(&Incoming::Answer {
+                (None, false) => self.events.unsolicited(&Incoming::Answer {
                     id: Some(id),
                     outcome,
                 }),
             },
             Incoming::Request { id, method, params } => {
-                let question = Question::read(id, &method, params);
-                let is_taken = question.is_some_and(|asked| self.tell_only(News::Question(asked)));
-                if !is_taken && let Ok(answer) = message::answer(id, &method) {
+                let answer = match Question::read(id, &method, params) {
+                    Some(question) => self.waiting.lock().open.ask_only(question),
+                    None => message::answer(id, &method).ok(),
+                };
+                if let Some(answer) = answer {
                     self.say_if_heard(answer);
+                }
+            }
+            Incoming::Notification { method, params } if method == news::COMPLETED => {
+                if let Some(elicitation) = news::read_completed(params) {
+                    self.waiting.lock().open.tell_completed(&elicitation);
                 }
             }
             Incoming::Notification { method, params } if method == "notifications/message" => {
                 if let Some(log) = news::read_log(params) {
-                    self.tell_only(News::Log(log));
+                    // What nobody is told is lost.
+                    let _ = self.waiting.lock().open.tell_only(News::Log(log));
                 }
             }
             Incoming::Notification { method, params } if method == "notifications/progress" => {
@@ -276,15 +263,11 @@ impl Channel {
         }
     }
 
-    /// Tells whoever made the only request that the server works on, if they listen.
-    fn tell_only(&self, news: News) -> bool {
+    /// Whoever waits for the answer that is there, and whether anybody knew of the request.
+    fn answered(&self, id: u64) -> (Option<Waiter>, bool) {
         let mut table = self.waiting.lock();
-        let listening = table.only_one().and_then(|waiter| waiter.news.as_ref());
-        listening.is_some_and(|listening| listening.try_send(news).is_ok())
-    }
-
-    fn remove(&self, id: u64) -> Option<Waiter> {
-        self.waiting.lock().requests.remove(&id)
+        let is_known = table.open.answered(id);
+        (table.requests.remove(&id), is_known)
     }
 }
 
@@ -312,12 +295,12 @@ struct Place<'a> {
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
-        let Some(given_up) = self.channel.remove(self.id) else {
-            return;
-        };
-        if given_up.is_talked_about {
+        {
             let mut table = self.channel.waiting.lock();
-            table.given_up.insert(self.id, Instant::now());
+            if table.requests.remove(&self.id).is_none() {
+                return;
+            }
+            table.open.given_up(self.id);
         }
         if self.can_be_cancelled
             && let Ok(message) = message::cancelled(self.id)

@@ -42,6 +42,7 @@ async fn get(
         decided_json: decided.to_string().into(),
         wanted: Some(wanted),
         interaction: Some(interaction),
+        caller_token: String::new(),
     };
     let mut client = world.harness.client.clone();
     let getting = async move { client.get_content(request).await.unwrap().into_inner() };

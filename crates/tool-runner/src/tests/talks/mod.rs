@@ -5,6 +5,7 @@ mod content;
 mod legacy;
 mod modern;
 mod once;
+mod own_stream;
 mod replicas;
 mod tasks;
 
@@ -17,7 +18,7 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use futures::StreamExt;
-use futures::channel::mpsc;
+use futures::channel::{mpsc, oneshot};
 use http::Method;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
@@ -43,6 +44,8 @@ enum Says {
     Status(u16),
     /// What the test sends, as long as it likes.
     Events(mpsc::UnboundedReceiver<String>),
+    /// In one piece, when the test gives it.
+    Later(oneshot::Receiver<Value>),
 }
 
 /// A server that says what it is told to.
@@ -51,6 +54,8 @@ struct Server {
     /// Every message, and `DELETE` for the end of a session.
     seen: Mutex<Vec<Value>>,
     next: Mutex<VecDeque<Says>>,
+    /// What it says outside of answers, to the next that listens.
+    own: Mutex<Option<mpsc::UnboundedReceiver<String>>>,
 }
 
 impl Server {
@@ -79,6 +84,19 @@ impl Server {
     fn says_events(&self) -> Said {
         let (sender, events) = mpsc::unbounded();
         self.says(Says::Events(events));
+        Said(sender)
+    }
+
+    fn says_later(&self) -> oneshot::Sender<Value> {
+        let (sender, answer) = oneshot::channel();
+        self.says(Says::Later(answer));
+        sender
+    }
+
+    /// The stream of its own, of the next session that listens.
+    fn says_outside(&self) -> Said {
+        let (sender, events) = mpsc::unbounded();
+        *self.own.lock().unwrap() = Some(events);
         Said(sender)
     }
 }
@@ -115,7 +133,10 @@ async fn answer(State(server): State<Arc<Server>>, request: Request) -> Response
     let (parts, body) = request.into_parts();
     let body = axum::body::to_bytes(body, 1 << 20).await.unwrap();
     if parts.method == Method::GET {
-        return respond(405, "text/plain", Body::empty());
+        return match server.own.lock().unwrap().take() {
+            Some(events) => said(events),
+            None => respond(405, "text/plain", Body::empty()),
+        };
     }
     if parts.method == Method::DELETE {
         server.seen.lock().unwrap().push("DELETE".into());
@@ -160,11 +181,17 @@ async fn answer(State(server): State<Arc<Server>>, request: Request) -> Response
         Says::Result(value) => whole("result", value),
         Says::Error(value) => whole("error", value),
         Says::Status(status) => respond(status, "text/plain", Body::empty()),
-        Says::Events(events) => {
-            let body = Body::from_stream(events.map(Ok::<_, Infallible>));
-            respond(200, "text/event-stream", body)
-        }
+        Says::Events(events) => said(events),
+        Says::Later(answer) => match answer.await {
+            Ok(value) => whole("result", value),
+            Err(_) => respond(500, "text/plain", Body::empty()),
+        },
     }
+}
+
+fn said(events: mpsc::UnboundedReceiver<String>) -> Response {
+    let body = Body::from_stream(events.map(Ok::<_, Infallible>));
+    respond(200, "text/event-stream", body)
 }
 
 fn respond(status: u16, content_type: &str, body: Body) -> Response {
@@ -192,6 +219,7 @@ impl World {
             is_modern,
             seen: Mutex::default(),
             next: Mutex::default(),
+            own: Mutex::default(),
         });
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/mcp", listener.local_addr().unwrap());

@@ -36,6 +36,7 @@ pub(super) fn merged(parts: impl IntoIterator<Item = Value>) -> Value {
 }
 
 pub(super) fn object(properties: Map<String, Value>) -> Value {
+    let properties = Value::Object(properties);
     json!({ "type": "object", "additionalProperties": false, "properties": properties })
 }
 
@@ -134,7 +135,7 @@ struct Probe<'a> {
     asked: &'a Cell<Asked>,
 }
 
-impl<'a> Probe<'a> {
+impl Probe<'_> {
     fn note<T>(self, what: Asked) -> Result<T, Error> {
         if self.path.is_empty() {
             self.asked.set(what);

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use figment::value::Dict;
 use wardgate_rpc::Peer;
 use wardgate_rpc::link::TlsFiles;
+use wardgate_store::Layout;
 
 use super::certificates::Certificate;
 use super::edges::{Edge, Issuers};
@@ -117,7 +118,7 @@ impl Deployment {
             self.link(Peer::Gateway, peer, url, tls.as_ref());
         }
         self.certificate(Peer::Gateway, tls);
-        self.store("gateway.store", config.store, "gateway");
+        self.store("gateway.store", config.store, &wardgate_gateway::LAYOUT);
         self.edge("gateway", config.public_url.clone(), config.listen);
         self.issuers.push(Issuers {
             name: "gateway",
@@ -178,12 +179,12 @@ impl Deployment {
                 }
                 let setting = "tool_runner.pseudonym_key_file";
                 self.key(setting, wiring.pseudonym_key_file, Kind::Secret);
-                self.store("tool_runner.store", store, "tool_runner");
+                self.store("tool_runner.store", store, &wardgate_tool_runner::LAYOUT);
             }
             Peer::Audit => {
                 self.key("audit.mac_key_file", wiring.mac_key_file, Kind::Secret);
                 self.record.clone_from(&store);
-                self.store("audit.store", store, "audit");
+                self.store("audit.store", store, &wardgate_audit::LAYOUT);
             }
             Peer::Memory => {
                 self.key(
@@ -191,7 +192,7 @@ impl Deployment {
                     wiring.master_key_file,
                     Kind::Secret,
                 );
-                self.store("memory.store", store, "memory");
+                self.store("memory.store", store, &wardgate_memory::LAYOUT);
             }
             Peer::Gateway | Peer::Operator => {}
         }
@@ -231,13 +232,21 @@ impl Deployment {
         ] {
             deployment.key(name, Some(path), Kind::Secret);
         }
-        deployment.store("audit.store", Some(dir.record()), "audit");
-        for (setting, store, schema) in [
-            ("gateway.store", dir.gateway_store(), "gateway"),
-            ("tool_runner.store", dir.tool_runner_store(), "tool_runner"),
-            ("memory.store", dir.memory_store(), "memory"),
+        deployment.store("audit.store", Some(dir.record()), &wardgate_audit::LAYOUT);
+        for (setting, store, layout) in [
+            (
+                "gateway.store",
+                dir.gateway_store(),
+                &wardgate_gateway::LAYOUT,
+            ),
+            (
+                "tool_runner.store",
+                dir.tool_runner_store(),
+                &wardgate_tool_runner::LAYOUT,
+            ),
+            ("memory.store", dir.memory_store(), &wardgate_memory::LAYOUT),
         ] {
-            deployment.store(setting, Some(store), schema);
+            deployment.store(setting, Some(store), layout);
         }
         deployment.record = Some(dir.record());
         Ok(deployment)
@@ -267,11 +276,11 @@ impl Deployment {
         }));
     }
 
-    fn store(&mut self, setting: &'static str, address: Option<String>, schema: &'static str) {
+    fn store(&mut self, setting: &'static str, address: Option<String>, layout: &'static Layout) {
         self.stores.extend(address.map(|address| Store {
             setting,
             address,
-            schema,
+            layout,
         }));
     }
 

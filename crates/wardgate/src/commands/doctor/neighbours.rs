@@ -121,8 +121,8 @@ async fn examine_address(neighbour: &Neighbour, scheme: &str, address: SocketAdd
         about.fail("answers that it is not ready", remedy)
     };
     let mut findings = vec![ready];
-    let date = answer.metadata().get("date").map(|date| date.as_bytes());
-    let date = date.and_then(|date| http::HeaderValue::from_bytes(date).ok());
+    let date = answer.metadata().get("date");
+    let date = date.and_then(|date| http::HeaderValue::from_bytes(date.as_bytes()).ok());
     findings.extend(clock::date(date.as_ref()).map(|theirs| clock::compare(&place, theirs, now)));
     findings.extend(version(&link, &place).await);
     findings

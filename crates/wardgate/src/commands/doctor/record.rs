@@ -40,10 +40,11 @@ pub(super) async fn examine(deployment: &Deployment) -> Vec<Finding> {
         ),
     };
     let mut findings = vec![finding];
-    if let Some(edge) = deployment.edges.iter().find(|edge| edge.name == "gateway") {
-        if edges::knock(edge).await.is_ok() {
-            findings.push(moves(&reader, newest).await);
-        }
+    let gateway = deployment.edges.iter().find(|edge| edge.name == "gateway");
+    if let Some(edge) = gateway
+        && edges::knock(edge).await.is_ok()
+    {
+        findings.push(moves(&reader, newest).await);
     }
     findings
 }

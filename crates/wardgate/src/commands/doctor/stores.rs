@@ -10,7 +10,7 @@ use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection};
 use tokio::time::timeout;
 use wardgate_domain::{Ambient, Timestamp};
-use wardgate_store::Address;
+use wardgate_store::{Address, Layout};
 
 use super::clock;
 use super::finding::{About, Finding};
@@ -24,8 +24,7 @@ pub(super) struct Store {
     /// Where the configuration names it.
     pub(super) setting: &'static str,
     pub(super) address: String,
-    /// Its schema in PostgreSQL.
-    pub(super) schema: &'static str,
+    pub(super) layout: &'static Layout,
 }
 
 pub(super) async fn examine(stores: &[Store]) -> Vec<Finding> {
@@ -45,7 +44,7 @@ async fn examine_one(store: &Store) -> Vec<Finding> {
     let about = About::new("store", format!("{}, {address}", store.setting));
     let looking = async {
         match &address {
-            Address::Sqlite(path) => sqlite(&about, path).await,
+            Address::Sqlite(path) => sqlite(&about, path, store.layout).await,
             Address::Postgres(options) => postgres(&about, options, store).await,
         }
     };
@@ -65,7 +64,7 @@ async fn examine_one(store: &Store) -> Vec<Finding> {
     }
 }
 
-async fn sqlite(about: &About, path: &Path) -> Result<Vec<Finding>, sqlx::Error> {
+async fn sqlite(about: &About, path: &Path, layout: &Layout) -> Result<Vec<Finding>, sqlx::Error> {
     if let Err(error) = OpenOptions::new().append(true).open(path) {
         let remedy = "start the service once, which makes it, or mend the path and its permissions";
         return Ok(vec![
@@ -78,7 +77,7 @@ async fn sqlite(about: &About, path: &Path) -> Result<Vec<Finding>, sqlx::Error>
         .fetch_one(&mut connection)
         .await?;
     connection.close().await?;
-    Ok(vec![schema(about, version)])
+    Ok(vec![schema(about, version, layout.sqlite.len())])
 }
 
 async fn postgres(
@@ -86,7 +85,7 @@ async fn postgres(
     options: &PgConnectOptions,
     store: &Store,
 ) -> Result<Vec<Finding>, sqlx::Error> {
-    let name = store.schema;
+    let name = store.layout.schema.name;
     let mut connection = options
         .clone()
         .application_name("wardgate doctor")
@@ -116,7 +115,7 @@ async fn postgres(
     } else {
         0
     };
-    findings.push(schema(about, version));
+    findings.push(schema(about, version, store.layout.schema.migrations.len()));
     if exists && store.setting == RECORD {
         findings.push(grants(about, &role, &mut connection).await?);
     }
@@ -127,10 +126,19 @@ async fn postgres(
     Ok(findings)
 }
 
-fn schema(about: &About, found: i64) -> Finding {
-    match found {
-        0 => about.fail("has no schema", "start the service once, which makes it"),
-        found => about.ok(format!("has schema version {found}")),
+fn schema(about: &About, found: i64, known: usize) -> Finding {
+    let known = i64::try_from(known).unwrap_or(i64::MAX);
+    let message = format!("has schema version {found}");
+    match found.cmp(&known) {
+        std::cmp::Ordering::Equal => about.ok(message),
+        std::cmp::Ordering::Less => about.fail(
+            format!("{message}, this program works with {known}"),
+            "run `wardgate migrate` with the same configuration",
+        ),
+        std::cmp::Ordering::Greater => about.warn(
+            format!("{message}, this program knows {known}"),
+            "finish the upgrade: a newer program was here",
+        ),
     }
 }
 

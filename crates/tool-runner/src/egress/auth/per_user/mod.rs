@@ -6,10 +6,12 @@
 //!                      └ no: refresh, by one replica at a time; refused: forgotten
 //! ```
 //!
-//! Tokens are read from the store for each call, so that who is disconnected is so at once and everywhere.
+//! Tokens are read from the store for each call, so that who is disconnected is so at once and everywhere. Then their
+//! server is told to take them back.
 
 mod finish;
 mod register;
+mod revoke;
 mod start;
 mod tokens;
 
@@ -30,6 +32,7 @@ use crate::store::Store;
 use crate::store::connections::{ConnectionKey, Person};
 
 pub(crate) use finish::Return;
+pub(crate) use revoke::Grant;
 use start::Facts;
 pub(crate) use start::Wish;
 use tokens::{Kept, Tokens};
@@ -170,8 +173,11 @@ impl PerUser {
                     .replace(&key, kept.version, &tokens.to_bytes())
                     .await;
                 match replaced {
-                    // Who was disconnected meanwhile stays so.
-                    Ok(false) => Err(AuthError::NotConnected { scope: None }),
+                    // Who was disconnected meanwhile stays so, also at the server.
+                    Ok(false) => {
+                        self.revoke(Grant::of(tokens)).await;
+                        Err(AuthError::NotConnected { scope: None })
+                    }
                     Ok(true) => Ok(authorization),
                     Err(_) => Err(AuthError::NoStore),
                 }

@@ -127,13 +127,23 @@ impl PerUser {
         client_id: &str,
     ) -> Result<TokenEndpoint, AuthError> {
         let url = Url::parse(&at.token_url).map_err(|_| AuthError::NotFound("its URL is none"))?;
+        self.endpoint_at(&url, at, client_id)
+    }
+
+    /// Another endpoint of the same server, as the same client.
+    pub(super) fn endpoint_at(
+        &self,
+        url: &Url,
+        at: &Registration,
+        client_id: &str,
+    ) -> Result<TokenEndpoint, AuthError> {
         let proof = match (&self.settings.client, &at.secret) {
             (Some(client), _) => client.proof.clone(),
             (None, Some(secret)) => ClientProof::Secret(Secret::from(secret.clone())),
             (None, None) => ClientProof::Nothing,
         };
         let place = Place {
-            url: &url,
+            url,
             issuer: at.issuer.as_deref(),
             methods: at.methods.as_deref(),
         };

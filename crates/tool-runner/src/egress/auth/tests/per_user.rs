@@ -1,5 +1,7 @@
 //! Grants of persons against an authorization server that checks everything it is sent.
 
+mod revoke;
+
 use std::collections::HashMap;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
@@ -35,6 +37,9 @@ struct Server {
     refresh: Mutex<Vec<String>>,
     refreshes: AtomicUsize,
     registered: AtomicUsize,
+    /// What it was told to take back.
+    revoked: Mutex<Vec<BTreeMap<String, String>>>,
+    asked_to_refresh: AtomicUsize,
     /// Members of the metadata that a test leaves out or sets.
     metadata: Mutex<Value>,
     /// The answer to a refresh waits for this.
@@ -52,6 +57,8 @@ impl Server {
             refresh: Mutex::default(),
             refreshes: AtomicUsize::new(0),
             registered: AtomicUsize::new(0),
+            revoked: Mutex::default(),
+            asked_to_refresh: AtomicUsize::new(0),
             metadata: Mutex::new(json!({})),
             slow: tokio::sync::RwLock::default(),
             has_forgotten: AtomicBool::new(false),
@@ -88,9 +95,14 @@ impl Server {
                 Ok(metadata)
             }
             "/register" => Ok(self.register(&body)),
+            "/revoke" => {
+                self.revoked.lock().unwrap().push(form_urlencoded(&body));
+                Ok(json!({}))
+            }
             "/token" => {
                 let form = form_urlencoded(&body);
                 if form["grant_type"] == "refresh_token" {
+                    self.asked_to_refresh.fetch_add(1, Ordering::SeqCst);
                     let _released = self.slow.read().await;
                     self.refresh(&form)
                 } else {
@@ -200,17 +212,25 @@ impl Place {
         self.replica_for("/mcp").await
     }
 
-    async fn replica_for(&self, path: &str) -> Replica {
-        let ambient = Ambient::new(Arc::new(self.clock.clone()), Arc::new(SystemEntropy));
+    fn ambient(&self) -> Ambient {
+        Ambient::new(Arc::new(self.clock.clone()), Arc::new(SystemEntropy))
+    }
+
+    async fn store(&self) -> Store {
         let store = format!("sqlite:{}/store.db", self.directory.path().display());
         let store = Store::open(
             &store,
             &DatabaseSettings::default(),
             SealingKey::derive(&[7; 32]),
-            ambient.clone(),
+            self.ambient(),
         )
         .unwrap();
         store.prepare().await.unwrap();
+        store
+    }
+
+    async fn replica_for(&self, path: &str) -> Replica {
+        let (ambient, store) = (self.ambient(), self.store().await);
         let service: Url = self.server.at(path).parse().unwrap();
         let settings = CodeSettings {
             server: ServerSettings {

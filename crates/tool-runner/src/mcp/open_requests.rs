@@ -1,0 +1,86 @@
+//! Which request a server means when it says or asks something without naming one: the only one that it works on.
+//! While there are others nobody can tell whose it is, and it goes nowhere.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use super::message;
+use super::news::{News, Question};
+
+/// What the server says that waits for whoever made the request; more is dropped.
+pub(super) const NEWS_QUEUE: usize = 16;
+
+/// For so long a server that was told to stop may still talk about what it did.
+const AFTERMATH: Duration = Duration::from_mins(1);
+
+/// The requests that a server works on and may talk about.
+#[derive(Debug, Default)]
+pub(super) struct OpenRequests {
+    /// Each with who listens to what is said of it, if anybody does.
+    open: HashMap<u64, Option<mpsc::Sender<News>>>,
+    /// Requests that were given up and not answered since, and when.
+    given_up: HashMap<u64, Instant>,
+}
+
+/// Why nobody is told.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Untold {
+    /// Nothing is open whose client could be.
+    Nobody,
+    /// It can be of several requests.
+    Unclear,
+}
+
+impl OpenRequests {
+    pub(super) fn begin(&mut self, id: u64, listener: Option<mpsc::Sender<News>>) {
+        self.open.insert(id, listener);
+    }
+
+    /// The server has answered it; tells whether anybody knew of it.
+    pub(super) fn answered(&mut self, id: u64) -> bool {
+        let was_open = self.open.remove(&id).is_some();
+        self.given_up.remove(&id).is_some() || was_open
+    }
+
+    /// Nobody waits for its answer any more.
+    pub(super) fn given_up(&mut self, id: u64) {
+        if self.open.remove(&id).is_some() {
+            self.given_up.insert(id, Instant::now());
+        }
+    }
+
+    /// Tells whoever made the only request, if they listen.
+    pub(super) fn tell_only(&mut self, news: News) -> Result<(), Untold> {
+        self.given_up.retain(|_, since| since.elapsed() < AFTERMATH);
+        let mut open = self.open.values();
+        match (open.next(), open.next()) {
+            (None, _) => Err(Untold::Nobody),
+            (Some(only), None) if self.given_up.is_empty() => {
+                let told = only.as_ref().map(|only| only.try_send(news));
+                told.and_then(Result::ok).ok_or(Untold::Nobody)
+            }
+            _ => Err(Untold::Unclear),
+        }
+    }
+
+    /// The same of a question; gives what the server is told where nobody takes it.
+    pub(super) fn ask_only(&mut self, question: Question) -> Option<Vec<u8>> {
+        let (id, method) = (question.id.clone(), question.method.clone());
+        match self.tell_only(News::Question(question)) {
+            Ok(()) => None,
+            Err(Untold::Nobody) => message::answer(&id, &method).ok(),
+            Err(Untold::Unclear) => message::unclear(&id).ok(),
+        }
+    }
+
+    /// Tells everybody who listens that an elicitation is over: whoever made it knows its id.
+    pub(super) fn tell_completed(&self, elicitation: &str) {
+        for listener in self.open.values().flatten() {
+            // Who has too much to hear goes without.
+            let _ = listener.try_send(News::Completed(elicitation.to_owned()));
+        }
+    }
+}
