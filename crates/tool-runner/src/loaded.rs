@@ -193,7 +193,7 @@ impl Loaded {
         let of_contents = contents.digest();
         let offered: Vec<_> = offers
             .values()
-            .map(|of| offered(of, &sources, &instructions))
+            .map(|of| offered(of, &sources, &imported, instructions.get(&of.source)))
             .collect();
         let ttls: Vec<_> = offered
             .iter()
@@ -347,13 +347,19 @@ impl Loaded {
     }
 }
 
-/// What a source offers besides tools, with what its server says of itself and of its lists.
-fn offered(of: &Offers, sources: &Sources, instructions: &BTreeMap<String, String>) -> pb::Source {
+/// What a source offers besides tools, with what its server says of itself and of its lists. Where its tools are not
+/// imported they are configured one by one, and the server's own list of them is of no concern.
+fn offered(
+    of: &Offers,
+    sources: &Sources,
+    imported: &[String],
+    said: Option<&String>,
+) -> pb::Source {
     let server = sources.mcp(&of.source).ok();
     let ttl = |kind| server.as_ref()?.ttl(kind)?.try_into().ok();
     pb::Source {
-        instructions: instructions.get(&of.source).cloned().unwrap_or_default(),
-        tools_ttl: ttl(OfferKind::Tool),
+        instructions: said.cloned().unwrap_or_default(),
+        tools_ttl: ttl(OfferKind::Tool).filter(|_| imported.contains(&of.source)),
         prompts_ttl: ttl(OfferKind::Prompts),
         resources_ttl: ttl(OfferKind::Resources),
         ..of.into()

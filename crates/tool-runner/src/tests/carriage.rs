@@ -31,7 +31,7 @@ async fn what_a_server_speaks_is_told_once_it_is_known_and_changes_the_catalogue
         ("both", pb::Carriage::All),
     ] {
         let (_, url) = fixture(era, false).await;
-        let source = format!("{{ type: mcp, url: '{url}', private: [127.0.0.0/8], tools: [] }}");
+        let source = format!("{{ type: mcp, url: '{url}', private: [127.0.0.0/8] }}");
         let harness = harness(&source).await;
         let before = harness.tools().await;
         assert_eq!(carriage(&before), pb::Carriage::All, "{era}");
