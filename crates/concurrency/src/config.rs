@@ -25,10 +25,10 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Self {
         Self {
-            min: 4,
+            min: 16,
             max: 2_048,
             initial: 64,
-            tolerance: 1.5,
+            tolerance: 2.0,
             queue: 512,
             wait_ms: 500,
         }

@@ -12,8 +12,10 @@ use crate::config::Config;
 use crate::limit::{Limit, Of};
 use crate::queue::{Number, Order, Queue, Whose};
 
-/// A queue that was not empty for so long is of more than it can do.
-const STANDING: Duration = Duration::from_millis(100);
+/// Whoever is turned away comes back no sooner.
+const SOONEST: Duration = Duration::from_millis(100);
+/// Where the oldest call has waited for this part of what it may, there is more to do than can be done.
+const LONG: u32 = 2;
 /// Whoever has nothing under way may exceed the limit, all of them together by this part of it.
 const OVERDRAFT: usize = 4;
 
@@ -35,8 +37,6 @@ struct Shared {
 struct State {
     limit: Limit,
     queue: Queue<Waiting>,
-    /// Since when the queue was not empty.
-    standing: Option<Instant>,
     /// Spreads those who were turned away.
     turned_away: u32,
 }
@@ -66,7 +66,6 @@ impl Limiter {
             state: Mutex::new(State {
                 limit: Limit::new(config, Instant::now()),
                 queue: Queue::default(),
-                standing: None,
                 turned_away: 0,
             }),
             under_way: gauge!(names::IN_FLIGHT_CALLS, "service" => service),
@@ -112,7 +111,6 @@ impl Limiter {
         }
         let (wake, woken) = oneshot::channel();
         let number = state.queue.push(&whose, Waiting { since: now, wake });
-        state.standing.get_or_insert(now);
         if state.queue.waiting() > self.0.config.queue {
             drop(state.queue.evict());
         }
@@ -165,11 +163,7 @@ impl Queued {
     /// Leaves the queue; false if it was no longer there.
     fn leave(&self) -> bool {
         let mut state = self.shared.state();
-        let waited = state.queue.remove(&self.whose, self.number);
-        if state.queue.waiting() == 0 {
-            state.standing = None;
-        }
-        waited.is_some()
+        state.queue.remove(&self.whose, self.number).is_some()
     }
 }
 
@@ -186,10 +180,12 @@ impl Shared {
 
     /// Lets in whoever is next, as long as there is room.
     fn let_in(self: &Arc<Self>, mut state: MutexGuard<'_, State>, now: Instant) {
-        let is_standing = |since: Instant| now.duration_since(since) > STANDING;
-        let order = match state.standing {
-            Some(since) if is_standing(since) => Order::NewestFirst,
-            Some(_) | None => Order::OldestFirst,
+        let long = self.config.wait() / LONG;
+        let waits_long = |oldest: &Waiting| now.duration_since(oldest.since) > long;
+        let order = if state.queue.oldest().is_some_and(waits_long) {
+            Order::NewestFirst
+        } else {
+            Order::OldestFirst
         };
         let mut woken = Vec::new();
         while state.queue.under_way() < state.limit.current(now)
@@ -199,9 +195,6 @@ impl Shared {
                 let slot = Slot::begin(self, &mut state, whose, now);
                 woken.push((waiting.wake, slot));
             }
-        }
-        if state.queue.waiting() == 0 {
-            state.standing = None;
         }
         self.show(&state, now);
         drop(state);
@@ -223,7 +216,7 @@ impl Shared {
         counter!(names::SHED_CALLS, "service" => service, "reason" => reason).increment(1);
         Refused {
             is_over_share,
-            retry_after: self.config.wait().max(STANDING) * eighths / 8,
+            retry_after: self.config.wait().max(SOONEST) * eighths / 8,
         }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   next:     the tenant with the fewest calls under way ─▶ its caller with the fewest ─▶ of that one's calls
-//!             the oldest, or the newest where the queue does not empty any more
+//!             the oldest, or the newest where calls wait for long
 //!   no room:  the tenant that waits with most calls ─▶ its caller with most ─▶ loses its oldest
 //! ```
 //!
