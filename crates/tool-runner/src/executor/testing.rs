@@ -11,14 +11,13 @@ use tempfile::TempDir;
 use tokio::time::Instant;
 use wardgate_domain::{Ambient, Caller, CallerClaims, Digest, PermitVerifier, Timestamp};
 use wardgate_redact::{PseudonymKey, Redactor};
-use wardgate_store::DatabaseSettings;
 
 use super::{Caps, ExecutorError, Invocation, Output};
 use crate::Config;
 use crate::catalogue::{Catalogue, Text};
 use crate::kept_results::KeptResults;
 use crate::loaded::{Keys, Loaded, RunnableTool, Shared};
-use crate::store::{SealingKey, Store};
+use crate::tests::stores;
 
 /// What came out of a run.
 #[derive(Debug)]
@@ -48,13 +47,7 @@ impl TestTool {
         let directory = TempDir::new().unwrap();
         let url = format!("sqlite:{}/store.db", directory.path().display());
         let ambient = Ambient::system();
-        let store = Store::open(
-            &url,
-            &DatabaseSettings::default(),
-            SealingKey::derive(&[7; 32]),
-            ambient.clone(),
-        )
-        .unwrap();
+        let store = stores::store(&url, ambient.clone()).unwrap();
         let config = Config::default();
         let shared = Shared::new(&config, store, ambient);
         let pseudonyms = PseudonymKey::new([7; 32]);

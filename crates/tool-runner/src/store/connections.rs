@@ -311,9 +311,8 @@ impl Store {
 mod tests {
     use std::time::Duration;
 
-    use super::super::SealingKey;
     use super::*;
-    use crate::tests::harness::Database;
+    use crate::tests::stores::each_store;
 
     fn person(subject: &str, issuer: &str) -> Person {
         Person {
@@ -331,26 +330,9 @@ mod tests {
         }
     }
 
-    async fn each() -> Vec<(Database, Store)> {
-        let mut stores = Vec::new();
-        for database in Database::each_store().await {
-            let sealing = SealingKey::derive(&[7; 32]);
-            let store = Store::open(
-                &database.url(),
-                &wardgate_store::DatabaseSettings::default(),
-                sealing,
-                wardgate_domain::Ambient::system(),
-            );
-            let store = store.unwrap();
-            store.prepare().await.unwrap();
-            stores.push((database, store));
-        }
-        stores
-    }
-
     #[tokio::test]
     async fn one_alone_refreshes_and_who_was_disconnected_meanwhile_stays_so() {
-        for (_database, store) in each().await {
+        for (_database, store) in each_store().await {
             let ann = person("ann", "https://a.test");
             let key = key(&ann, "crm");
             store.connect(&key, b"first").await.unwrap();
@@ -378,7 +360,7 @@ mod tests {
 
     #[tokio::test]
     async fn connections_are_listed_and_forgotten_by_person_issuer_and_source() {
-        for (_database, store) in each().await {
+        for (_database, store) in each_store().await {
             let people = [
                 person("ann", "https://a.test"),
                 person("ann", "https://b.test"),
@@ -402,7 +384,7 @@ mod tests {
 
     #[tokio::test]
     async fn of_two_that_register_a_client_the_first_stays_until_it_expires() {
-        for (_database, store) in each().await {
+        for (_database, store) in each_store().await {
             let about = || About::new("a client");
             let now = store.ambient.now();
             let (past, later) = (

@@ -9,6 +9,7 @@ use super::kept::{KeptLimits, ToKeep};
 use super::keyed::{Begun, Ending, KeyedCall, Ticket};
 use super::*;
 use crate::tests::harness::Database;
+use crate::tests::stores::{self, each_store};
 
 /// Nothing a tool returned may be found in the store in clear.
 const CANARY: &[u8] = b"canary-of-a-result";
@@ -30,25 +31,7 @@ fn caller(subject: &str) -> Caller {
 }
 
 fn open(database: &Database) -> Store {
-    let key = SealingKey::derive(&[7; 32]);
-    Store::open(
-        &database.url(),
-        &DatabaseSettings::default(),
-        key,
-        Ambient::system(),
-    )
-    .unwrap()
-}
-
-/// A store of each kind that is there.
-async fn each() -> Vec<(Database, Store)> {
-    let mut stores = Vec::new();
-    for database in Database::each_store().await {
-        let store = open(&database);
-        store.prepare().await.unwrap();
-        stores.push((database, store));
-    }
-    stores
+    stores::store(&database.url(), Ambient::system()).unwrap()
 }
 
 fn change(name: &str, scope: SwitchScope, action: SwitchAction) -> SwitchChange {
@@ -102,12 +85,7 @@ fn what_is_no_store_is_refused_without_repeating_it() {
         "mysql://u:canary@h/d",
         "postgres://[canary",
     ] {
-        let error = Store::open(
-            url,
-            &DatabaseSettings::default(),
-            SealingKey::derive(&[7; 32]),
-            Ambient::system(),
-        );
+        let error = stores::store(url, Ambient::system());
         let error = error.err().unwrap();
         assert!(matches!(error, StoreError::UnknownStore), "{url}");
         assert!(!format!("{error} {error:?}").contains("canary"));
@@ -128,7 +106,7 @@ async fn a_store_is_made_once_whoever_starts_first() {
 
 #[tokio::test]
 async fn a_store_of_a_newer_program_is_left_alone() {
-    for (database, store) in each().await {
+    for (database, store) in each_store().await {
         database
             .execute(if database.is_sqlite() {
                 "PRAGMA user_version = 9"
@@ -151,13 +129,7 @@ async fn a_store_of_a_newer_program_is_left_alone() {
 async fn a_database_that_never_answers_is_given_up_in_time() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("postgres://u@{}/d", listener.local_addr().unwrap());
-    let store = Store::open(
-        &url,
-        &DatabaseSettings::default(),
-        SealingKey::derive(&[7; 32]),
-        Ambient::system(),
-    )
-    .unwrap();
+    let store = stores::store(&url, Ambient::system()).unwrap();
     let began = std::time::Instant::now();
     assert!(store.switches_version().await.is_err());
     assert!(began.elapsed() < LIMIT * 2, "{:?}", began.elapsed());
@@ -169,7 +141,7 @@ async fn switches_outlive_the_process_and_each_change_moves_the_version() {
         subject: "nurse.joy".to_owned(),
         issuer: issuer.map(str::to_owned),
     };
-    for (database, store) in each().await {
+    for (database, store) in each_store().await {
         let changes = [
             change("a", SwitchScope::Everyone, SwitchAction::Disable),
             change(
@@ -212,7 +184,7 @@ async fn switches_outlive_the_process_and_each_change_moves_the_version() {
 
 #[tokio::test]
 async fn changes_made_at_once_are_all_kept_and_all_counted() {
-    for (database, store) in each().await {
+    for (database, store) in each_store().await {
         let other = open(&database);
         let changes: Vec<_> = (0..20)
             .map(|n| {
@@ -238,7 +210,7 @@ async fn changes_made_at_once_are_all_kept_and_all_counted() {
 
 #[tokio::test]
 async fn a_key_runs_once_and_then_gives_its_result() {
-    for (database, store) in each().await {
+    for (database, store) in each_store().await {
         let joy = caller("nurse.joy");
         let ticket = begin_fresh(&store, call(&joy, "k"), at(0)).await;
         let again = store.begin(call(&joy, "k"), at(1)).await.unwrap();
@@ -255,7 +227,7 @@ async fn a_key_runs_once_and_then_gives_its_result() {
 
 #[tokio::test]
 async fn a_key_means_one_caller_one_tool_and_one_set_of_arguments() {
-    for (_database, store) in each().await {
+    for (_database, store) in each_store().await {
         let (joy, jim) = (caller("nurse.joy"), caller("nurse.jim"));
         let of_joy = call(&joy, "k");
         begin_fresh(&store, of_joy, at(0)).await;
@@ -281,7 +253,7 @@ async fn a_key_means_one_caller_one_tool_and_one_set_of_arguments() {
 
 #[tokio::test]
 async fn a_result_released_under_other_terms_is_not_given_again() {
-    for (_database, store) in each().await {
+    for (_database, store) in each_store().await {
         let joy = caller("nurse.joy");
         let ticket = begin_fresh(&store, call(&joy, "k"), at(0)).await;
         store.finish(ticket, Ending::Done(CANARY)).await.unwrap();
@@ -296,7 +268,7 @@ async fn a_result_released_under_other_terms_is_not_given_again() {
 
 #[tokio::test]
 async fn a_call_that_never_ended_is_unknown_and_never_run_again() {
-    for (_database, store) in each().await {
+    for (_database, store) in each_store().await {
         let joy = caller("nurse.joy");
         // As after a crash: nobody finishes it.
         drop(begin_fresh(&store, call(&joy, "crashed"), at(0)).await);
@@ -319,7 +291,7 @@ async fn a_call_that_never_ended_is_unknown_and_never_run_again() {
 
 #[tokio::test]
 async fn a_key_is_free_again_when_nothing_ran_and_after_a_day() {
-    for (_database, store) in each().await {
+    for (_database, store) in each_store().await {
         let joy = caller("nurse.joy");
         let ticket = begin_fresh(&store, call(&joy, "k"), at(0)).await;
         store.finish(ticket, Ending::NothingRan).await.unwrap();
@@ -340,7 +312,7 @@ async fn a_key_is_free_again_when_nothing_ran_and_after_a_day() {
 
 #[tokio::test]
 async fn of_many_at_once_on_two_replicas_one_runs() {
-    for (database, store) in each().await {
+    for (database, store) in each_store().await {
         let (joy, other) = (caller("nurse.joy"), open(&database));
         for round in 0..10 {
             let key = format!("k{round}");
@@ -360,7 +332,7 @@ async fn of_many_at_once_on_two_replicas_one_runs() {
 
 #[tokio::test]
 async fn a_kept_result_is_given_whole_to_its_caller() {
-    for (database, store) in each().await {
+    for (database, store) in each_store().await {
         let joy = caller("nurse.joy");
         let chunks = [CANARY.to_vec(), vec![0xff; 300_000], Vec::new()];
         let handle = store.keep(&to_keep(&joy, &chunks)).await.unwrap();
@@ -382,7 +354,7 @@ async fn a_kept_result_is_given_whole_to_its_caller() {
 
 #[tokio::test]
 async fn anothers_an_expired_and_an_unknown_handle_are_all_nothing() {
-    for (_database, store) in each().await {
+    for (_database, store) in each_store().await {
         let (joy, jim) = (caller("nurse.joy"), caller("nurse.jim"));
         let handle = store.keep(&to_keep(&joy, &[vec![1]])).await.unwrap();
         for (handle, caller, now) in [
@@ -400,7 +372,7 @@ async fn anothers_an_expired_and_an_unknown_handle_are_all_nothing() {
 
 #[tokio::test]
 async fn without_room_the_oldest_results_go_first() {
-    for (_database, mut store) in each().await {
+    for (_database, mut store) in each_store().await {
         store.limits = KeptLimits {
             per_caller: 3_000,
             overall: 5_000,
@@ -428,7 +400,7 @@ async fn without_room_the_oldest_results_go_first() {
 
 #[tokio::test]
 async fn nothing_a_tool_returned_is_stored_in_clear() {
-    for (database, store) in each().await {
+    for (database, store) in each_store().await {
         let joy = caller("nurse.joy");
         let ticket = begin_fresh(&store, call(&joy, "canary-of-a-result"), at(0)).await;
         store.finish(ticket, Ending::Done(CANARY)).await.unwrap();
@@ -453,7 +425,7 @@ async fn nothing_a_tool_returned_is_stored_in_clear() {
 
 #[tokio::test]
 async fn what_is_stored_cannot_be_put_in_the_place_of_something_else() {
-    for (database, store) in each().await {
+    for (database, store) in each_store().await {
         let (joy, jim) = (caller("nurse.joy"), caller("nurse.jim"));
         let chunks = [b"first".to_vec(), b"second".to_vec()];
         let handle = store.keep(&to_keep(&joy, &chunks)).await.unwrap();
@@ -489,7 +461,7 @@ async fn what_is_stored_cannot_be_put_in_the_place_of_something_else() {
 
 #[tokio::test]
 async fn what_expired_is_swept_a_bounded_number_at_once() {
-    for (database, store) in each().await {
+    for (database, store) in each_store().await {
         let joy = caller("nurse.joy");
         for n in 0..SWEEP + 50 {
             begin_fresh(&store, call(&joy, &format!("k{n}")), at(0)).await;

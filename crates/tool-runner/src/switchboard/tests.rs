@@ -1,20 +1,12 @@
 use wardgate_domain::{SwitchAction, SwitchScope};
-use wardgate_store::DatabaseSettings;
 
 use super::*;
-use crate::store::SealingKey;
 use crate::tests::harness::{Database, eventually};
 use crate::tests::record::Audit;
+use crate::tests::stores;
 
 fn store(database: &Database) -> Store {
-    let key = SealingKey::derive(&[7; 32]);
-    Store::open(
-        &database.url(),
-        &DatabaseSettings::default(),
-        key,
-        Ambient::system(),
-    )
-    .unwrap()
+    stores::store(&database.url(), Ambient::system()).unwrap()
 }
 
 async fn board(database: &Database, audit: &Audit) -> Arc<Switchboard> {
@@ -136,13 +128,7 @@ async fn a_server_that_is_away_at_the_start_is_waited_for() {
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("postgres://u@{}/d", free.local_addr().unwrap());
     drop(free);
-    let away = Store::open(
-        &url,
-        &DatabaseSettings::default(),
-        SealingKey::derive(&[7; 32]),
-        Ambient::system(),
-    )
-    .unwrap();
+    let away = stores::store(&url, Ambient::system()).unwrap();
     let board = Switchboard::open(away, Audit::default().client(), Ambient::system())
         .await
         .unwrap();
@@ -152,13 +138,7 @@ async fn a_server_that_is_away_at_the_start_is_waited_for() {
 #[tokio::test]
 async fn a_file_that_cannot_be_used_is_told_at_the_start() {
     let url = "sqlite:/no/such/directory/store.sqlite";
-    let store = Store::open(
-        url,
-        &DatabaseSettings::default(),
-        SealingKey::derive(&[7; 32]),
-        Ambient::system(),
-    )
-    .unwrap();
+    let store = stores::store(url, Ambient::system()).unwrap();
     let opened = Switchboard::open(store, Audit::default().client(), Ambient::system()).await;
     let told = opened.err().unwrap().to_string();
     assert!(

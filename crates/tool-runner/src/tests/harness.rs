@@ -21,15 +21,14 @@ use wardgate_proto::toolrunner::v1::tool_runner_service_client::ToolRunnerServic
 use wardgate_proto::toolrunner::v1::tool_runner_service_server::ToolRunnerServiceServer;
 use wardgate_redact::PseudonymKey;
 use wardgate_rpc::{Peer, link};
-use wardgate_store::DatabaseSettings;
 
 pub(crate) use super::database::Database;
+use super::stores;
 use crate::Config;
 use crate::imported::Importer;
 use crate::loaded::{Keys, Shared};
 use crate::replicas::{Dial, Replicas};
 use crate::service::{Runner, start};
-use crate::store::{SealingKey, Store};
 use crate::switchboard::Switchboard;
 use crate::tests::record::Audit;
 
@@ -196,13 +195,7 @@ impl Harness {
         );
         // Of its own, whatever the tools' database is: the store has its own tests on both.
         let store = format!("sqlite:{}", dir.path().join("store.sqlite").display());
-        let store = Store::open(
-            &store,
-            &DatabaseSettings::default(),
-            SealingKey::derive(&[7; 32]),
-            ambient.clone(),
-        )
-        .unwrap();
+        let store = stores::store(&store, ambient.clone()).unwrap();
         let audit = Audit::default();
         let switchboard = Switchboard::open(store, audit.client(), ambient.clone())
             .await

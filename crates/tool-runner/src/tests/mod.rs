@@ -24,6 +24,7 @@ mod rows;
 mod snapshot;
 mod sources;
 mod statement_log;
+pub(crate) mod stores;
 mod switches;
 mod talks;
 mod upstream_content;

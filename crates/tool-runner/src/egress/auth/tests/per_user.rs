@@ -11,12 +11,11 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use tempfile::TempDir;
 
-use wardgate_store::DatabaseSettings;
-
 use super::*;
 use crate::egress::auth::per_user::{CodeSettings, ConnectError, PerUser, Return, Wish};
+use crate::store::Store;
 use crate::store::connections::Person;
-use crate::store::{SealingKey, Store};
+use crate::tests::stores;
 
 const BACK: &str = "https://gateway.test/connect/callback";
 const DOCUMENT: &str = "https://gateway.test/connect/client.json";
@@ -218,13 +217,7 @@ impl Place {
 
     async fn store(&self) -> Store {
         let store = format!("sqlite:{}/store.db", self.directory.path().display());
-        let store = Store::open(
-            &store,
-            &DatabaseSettings::default(),
-            SealingKey::derive(&[7; 32]),
-            self.ambient(),
-        )
-        .unwrap();
+        let store = stores::store(&store, self.ambient()).unwrap();
         store.prepare().await.unwrap();
         store
     }
