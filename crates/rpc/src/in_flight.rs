@@ -6,7 +6,7 @@
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use http::{Response, Uri};
+use http::Response;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use tokio::sync::watch;
 use tonic::body::Body;
@@ -30,9 +30,9 @@ impl InFlight {
         Self(watch::Sender::new(0))
     }
 
-    /// Counts a call of the method at `uri`, unless it is a watch.
-    pub(crate) fn begin(&self, uri: &Uri) -> Call {
-        if is_watch(uri) {
+    /// Counts a call of the method at `path`, unless it is a watch.
+    pub(crate) fn begin(&self, path: &str) -> Call {
+        if is_watch(path) {
             return Call(None);
         }
         self.0.send_modify(|count| *count += 1);
@@ -46,9 +46,9 @@ impl InFlight {
     }
 }
 
-/// Whether the method at `uri` answers for as long as its client likes.
-pub(crate) fn is_watch(uri: &Uri) -> bool {
-    let method = uri.path().rsplit('/').next().unwrap_or_default();
+/// Whether the method at `path` answers for as long as its client likes.
+pub(crate) fn is_watch(path: &str) -> bool {
+    let method = path.rsplit('/').next().unwrap_or_default();
     method.starts_with("Watch")
 }
 
@@ -65,7 +65,7 @@ impl Call {
     pub(crate) fn until_sent(
         self,
         response: Response<Body>,
-        place: Option<(Slot, String)>,
+        place: Option<(Slot, &'static str)>,
     ) -> Response<Body> {
         if response.extensions().get::<Endless>().is_some() {
             return response;
@@ -86,13 +86,13 @@ struct Counted {
     body: Body,
     _call: Call,
     /// With the kind of call it is.
-    place: Option<(Slot, String)>,
+    place: Option<(Slot, &'static str)>,
 }
 
 impl Drop for Counted {
     fn drop(&mut self) {
         if let Some((slot, kind)) = self.place.take() {
-            slot.done(&kind);
+            slot.done(kind);
         }
     }
 }
@@ -126,7 +126,7 @@ mod tests {
     #[test]
     fn a_server_waits_for_answers_and_for_no_endless_ones() {
         let calls = InFlight::new();
-        let begin = || calls.begin(&Uri::from_static("/package.Service/Method"));
+        let begin = || calls.begin("/package.Service/Method");
         let body = || Body::new(axum::body::Body::from("not sent yet"));
         let answer = begin().until_sent(Response::new(body()), None);
         assert!(calls.idle().now_or_never().is_none());

@@ -34,4 +34,4 @@ pub use in_flight::Endless;
 pub use link::{Link, Neighbour};
 pub use readiness::{Readiness, Service};
 pub use shutdown::{Drain, Shutdown};
-pub use status::{ServiceError, invalid, reason_of, status};
+pub use status::{ServiceError, code_name, invalid, reason_of, status};

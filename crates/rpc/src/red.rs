@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Instant;
 
-use http::{HeaderMap, Request, Response};
+use http::{HeaderMap, Response};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use tonic::Code;
 use tonic::body::Body;
@@ -15,6 +15,7 @@ use tracing::Span;
 use wardgate_telemetry::names;
 
 use crate::in_flight::{self, Endless};
+use crate::status::code_name;
 
 /// One call, measured when dropped.
 #[derive(Debug)]
@@ -31,9 +32,9 @@ struct Call {
 }
 
 impl Measured {
-    /// `method` is the name of what `request` calls in the access table, so that nobody makes names up.
-    pub(crate) fn begin<B>(request: &Request<B>, method: &'static str, span: &Span) -> Self {
-        Self((!in_flight::is_watch(request.uri())).then(|| Call {
+    /// A call of `method`, named as in the access table, so that nobody makes names up.
+    pub(crate) fn begin(method: &'static str, span: &Span) -> Self {
+        Self((!in_flight::is_watch(method)).then(|| Call {
             method: method.trim_start_matches('/'),
             started: Instant::now(),
             span: span.clone(),
@@ -72,7 +73,7 @@ impl Drop for Measured {
             call.span.in_scope(|| {
                 let labels = [
                     (names::RPC_METHOD, call.method),
-                    (names::RPC_CODE, name(call.code)),
+                    (names::RPC_CODE, code_name(call.code)),
                 ];
                 metrics::histogram!(names::RPC_SERVER_SECONDS, &labels)
                     .record(call.started.elapsed());
@@ -118,29 +119,6 @@ impl HttpBody for Followed {
     }
 }
 
-/// The name of a code in gRPC's specification.
-fn name(code: Code) -> &'static str {
-    match code {
-        Code::Ok => "OK",
-        Code::Cancelled => "CANCELLED",
-        Code::Unknown => "UNKNOWN",
-        Code::InvalidArgument => "INVALID_ARGUMENT",
-        Code::DeadlineExceeded => "DEADLINE_EXCEEDED",
-        Code::NotFound => "NOT_FOUND",
-        Code::AlreadyExists => "ALREADY_EXISTS",
-        Code::PermissionDenied => "PERMISSION_DENIED",
-        Code::ResourceExhausted => "RESOURCE_EXHAUSTED",
-        Code::FailedPrecondition => "FAILED_PRECONDITION",
-        Code::Aborted => "ABORTED",
-        Code::OutOfRange => "OUT_OF_RANGE",
-        Code::Unimplemented => "UNIMPLEMENTED",
-        Code::Internal => "INTERNAL",
-        Code::Unavailable => "UNAVAILABLE",
-        Code::DataLoss => "DATA_LOSS",
-        Code::Unauthenticated => "UNAUTHENTICATED",
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use futures::StreamExt;
@@ -165,8 +143,7 @@ mod tests {
     }
 
     fn begin(method: &'static str) -> Measured {
-        let request = Request::builder().uri(method).body(()).unwrap();
-        Measured::begin(&request, method, &Span::none())
+        Measured::begin(method, &Span::none())
     }
 
     /// The counts by code after `calls`.

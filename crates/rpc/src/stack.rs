@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use futures::{FutureExt, TryFutureExt};
-use http::{Request, Response, Uri};
+use http::{Request, Response};
 use tonic::body::Body;
 use tonic::server::NamedService;
 use tower::Service;
@@ -80,24 +80,23 @@ where
             Err(refusal) => return Box::pin(async move { Ok(refusal.into_http()) }),
         };
         // 2. The count: a server that is told to stop finishes what it has begun.
-        let call = self.in_flight.begin(request.uri());
+        let call = self.in_flight.begin(method);
         // 3. The span joins the caller's trace, and covers all that follows.
         let span = tracing::debug_span!("rpc", rpc.method = method.trim_start_matches('/'));
         trace_context::adopt(&span, request.headers());
         // 4. The measure within the span, so that an exemplar leads to it; all that is refused below counts as well.
-        let measured = Measured::begin(&request, method, &span);
+        let measured = Measured::begin(method, &span);
         // 5. The deadline, because tonic enforces it only on a socket.
         let limit = deadline::of(request.headers());
         // 6. The limit: what is more than can be done is turned away before anything was done for it.
-        let limiter = self.limiter.as_ref().filter(|_| is_limited(request.uri()));
-        let limiter = limiter.map(|limiter| (limiter.clone(), request.uri().path().to_owned()));
+        let limiter = self.limiter.clone().filter(|_| is_limited(method));
         // 7. A panic becomes an answer: it must not take the caller in the same process with it.
         let next = self.server.clone();
         let mut server = std::mem::replace(&mut self.server, next);
         let answer = async move {
             let place = match limiter {
-                Some((limiter, kind)) => match limiter.enter("", "").await {
-                    Ok(slot) => Some((slot, kind)),
+                Some(limiter) => match limiter.enter("", "").await {
+                    Ok(slot) => Some((slot, method)),
                     Err(refused) => return Ok(overloaded(&refused).into_http()),
                 },
                 None => None,
@@ -124,6 +123,6 @@ where
 }
 
 /// Streams that last as long as their client hold no place, and nobody who mends something is turned away.
-fn is_limited(uri: &Uri) -> bool {
-    !in_flight::is_watch(uri) && !access::is_for_operators(uri.path())
+fn is_limited(method: &str) -> bool {
+    !in_flight::is_watch(method) && !access::is_for_operators(method)
 }

@@ -222,7 +222,7 @@ impl Call {
 
     /// The answer, which counts as the replica's load until it ended; watches never end, and are none.
     fn counted(&self, response: Response<Body>, taken: Taken) -> Response<Body> {
-        if in_flight::is_watch(&self.head.uri) {
+        if in_flight::is_watch(self.head.uri.path()) {
             return response;
         }
         response.map(|body| {

@@ -1,9 +1,9 @@
 //! Why a call of a gRPC method gave no answer.
 
 use tonic::Code;
+use wardgate_rpc::code_name;
 
 use super::misfit::Misfit;
-use super::status;
 use crate::egress::EgressError;
 
 /// Shown in logs: holds no argument, no value of an answer and no word of the server's own.
@@ -40,7 +40,7 @@ pub(crate) enum GrpcError {
     #[error("the call broke: {0}")]
     Broken(String),
     /// The server's own answer.
-    #[error("the server answered {}", status::name(*code))]
+    #[error("the server answered {}", code_name(*code))]
     Status {
         code: Code,
         /// The server's own words, which are released like any other value or not at all.

@@ -43,7 +43,6 @@ pub(crate) use error::GrpcError;
 pub(crate) use metadata::add as add_metadata;
 pub(crate) use methods::MethodName;
 pub(crate) use misfit::{field, field_names, has_own_form};
-pub(crate) use status::name as code_name;
 
 use channel::Connection;
 use codec::DynamicCodec;

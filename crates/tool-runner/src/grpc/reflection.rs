@@ -71,9 +71,10 @@ pub(super) async fn files(
 
 fn failed(status: &Status) -> GrpcError {
     match status::failed(status) {
-        GrpcError::Status { code, .. } => {
-            GrpcError::Undescribed(format!("its reflection answered {}", status::name(code)))
-        }
+        GrpcError::Status { code, .. } => GrpcError::Undescribed(format!(
+            "its reflection answered {}",
+            wardgate_rpc::code_name(code)
+        )),
         // The call that wants the descriptors was not sent, whatever became of this one.
         GrpcError::Broken(cause) => GrpcError::Unreachable(cause),
         GrpcError::TooLarge => BadDescriptors::TooMany("bytes", MAX_BYTES).into(),

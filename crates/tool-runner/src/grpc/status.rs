@@ -3,6 +3,7 @@
 use std::error::Error;
 
 use tonic::{Code, ConnectError, Status, TimeoutExpired};
+use wardgate_rpc::code_name;
 
 use super::GrpcError;
 use super::codec::Undecodable;
@@ -20,7 +21,7 @@ pub(super) fn failed(status: &Status) -> GrpcError {
         Code::DeadlineExceeded => GrpcError::Timeout,
         // The server gave up: it may have acted before.
         code @ (Code::Internal | Code::Unknown | Code::DataLoss | Code::Cancelled) => {
-            GrpcError::Broken(format!("the server answered {}", name(code)))
+            GrpcError::Broken(format!("the server answered {}", code_name(code)))
         }
         code => GrpcError::Status {
             code,
@@ -61,27 +62,4 @@ pub(super) fn innermost(error: &(dyn Error + 'static)) -> String {
         innermost = source;
     }
     innermost.to_string()
-}
-
-/// As the gRPC specification writes it.
-pub(crate) fn name(code: Code) -> &'static str {
-    match code {
-        Code::Ok => "OK",
-        Code::Cancelled => "CANCELLED",
-        Code::Unknown => "UNKNOWN",
-        Code::InvalidArgument => "INVALID_ARGUMENT",
-        Code::DeadlineExceeded => "DEADLINE_EXCEEDED",
-        Code::NotFound => "NOT_FOUND",
-        Code::AlreadyExists => "ALREADY_EXISTS",
-        Code::PermissionDenied => "PERMISSION_DENIED",
-        Code::ResourceExhausted => "RESOURCE_EXHAUSTED",
-        Code::FailedPrecondition => "FAILED_PRECONDITION",
-        Code::Aborted => "ABORTED",
-        Code::OutOfRange => "OUT_OF_RANGE",
-        Code::Unimplemented => "UNIMPLEMENTED",
-        Code::Internal => "INTERNAL",
-        Code::Unavailable => "UNAVAILABLE",
-        Code::DataLoss => "DATA_LOSS",
-        Code::Unauthenticated => "UNAUTHENTICATED",
-    }
 }

@@ -7,12 +7,13 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use serde_json::{Map, Value, json};
 use tonic::Code;
+use wardgate_rpc::code_name;
 
 use super::{Executor, ExecutorError, Flow, Invocation, Kind, Output, Plan, Sources};
 use crate::Error;
 use crate::catalogue::{Fields, JsonTemplate, Scope, SourceKind, UnfitValue};
 use crate::egress::OnBehalf;
-use crate::grpc::{GrpcError, GrpcServer, MethodName, code_name};
+use crate::grpc::{GrpcError, GrpcServer, MethodName};
 
 pub(super) const KIND: Kind = Kind { name: "grpc", read };
 

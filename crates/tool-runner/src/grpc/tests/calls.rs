@@ -3,6 +3,7 @@ use std::sync::{Arc, Mutex};
 
 use futures::stream::{self, StreamExt};
 use tokio::sync::oneshot;
+use wardgate_rpc::code_name;
 
 use super::*;
 use crate::egress::{ClientProof, OAuthClient, ServerSettings};
