@@ -4,9 +4,12 @@
 //!   how long a call took ÷ how long its kind takes in calm = how strained the service is
 //!
 //!   strained, and at least half full      ─▶ limit × tolerance ÷ strain, at most by half a window
-//!   not strained, and at least half full  ─▶ limit + √limit ÷ 2
+//!   not strained, and at least half full  ─▶ limit + √limit ÷ 2, unless all processors are busy
 //!   not even half full                    ─▶ back towards where it began
 //! ```
+//!
+//! Strain alone takes the limit no lower than `min`: what calls wait for may be done for many at once, as the record
+//! is written. Where processors are busy too, calls at once only wait for each other, and it falls to one a processor.
 //!
 //! After the gradient of Netflix's concurrency-limits and Envoy's adaptive concurrency filter. Calm is when no more than
 //! an eighth of the limit is under way. Where that never comes by itself the limit is so low for a moment, so that what
@@ -22,6 +25,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::config::Config;
+use crate::processors::Processors;
 
 /// Strain is judged over so long.
 const WINDOW: Duration = Duration::from_millis(100);
@@ -43,6 +47,8 @@ const LOWER: f64 = 0.8;
 const MOST: f64 = 8.0;
 /// Kinds that are told apart.
 const KINDS: usize = 1_024;
+/// A limit below `min` rises by so much in a window in which processors had time left.
+const BACK_TO_MIN: f64 = 1.5;
 /// How much one call changes what is normal, once so many (its inverse) were seen.
 const LEARNING: f64 = 0.05;
 
@@ -93,6 +99,7 @@ pub(crate) enum Of<'a> {
 #[derive(Debug)]
 pub(crate) struct Limit {
     config: Config,
+    processors: Processors,
     current: f64,
     kinds: HashMap<Arc<str>, Normal>,
     neighbour: Normal,
@@ -121,9 +128,10 @@ struct MadeCalm {
     reason = "limits are small and positive"
 )]
 impl Limit {
-    pub(crate) fn new(config: Config, now: Instant) -> Self {
+    pub(crate) fn new(config: Config, processors: Processors, now: Instant) -> Self {
         Self {
             config,
+            processors,
             current: config.initial as f64,
             kinds: HashMap::new(),
             neighbour: Normal::default(),
@@ -148,12 +156,18 @@ impl Limit {
 
     /// So many at once are calm.
     fn calm(&self) -> usize {
-        (self.current as usize / 8).max(self.config.min)
+        (self.current as usize / 8).max(1)
     }
 
     /// Below so many at once the limit says nothing.
     fn half(&self) -> usize {
         (self.current as usize).div_ceil(2)
+    }
+
+    /// One more than the `under_way` has to wait. Where none of them ends for long, the window does all the same.
+    pub(crate) fn has_to_wait(&mut self, now: Instant, under_way: usize) {
+        self.peak = self.peak.max(under_way);
+        self.turn_window(now);
     }
 
     /// A call begins or ends, as one of `under_way`. True if that is calm.
@@ -213,13 +227,14 @@ impl Limit {
         let neighbour = std::mem::take(&mut self.neighbour_strain).ratio();
         let peak = std::mem::take(&mut self.peak);
         self.window_began = now;
+        let busy = self.processors.were_busy(now);
         if self.making_calm.is_none() {
-            self.judge(calls.max(neighbour), peak);
+            self.judge(calls.max(neighbour), peak, busy);
         }
         self.see_to_calm(now, peak);
     }
 
-    fn judge(&mut self, strain: f64, peak: usize) {
+    fn judge(&mut self, strain: f64, peak: usize, busy: bool) {
         let Config {
             min,
             max,
@@ -227,7 +242,7 @@ impl Limit {
             tolerance,
             ..
         } = self.config;
-        let initial = initial as f64;
+        let (min, initial) = (min as f64, initial as f64);
         let next = if peak < self.half() {
             // Slowly: overload that comes and goes should not begin anew each time.
             let step = self.current.sqrt() / 8.0;
@@ -237,11 +252,21 @@ impl Limit {
                 (self.current - step).max(initial)
             }
         } else if strain > tolerance {
-            self.current * (tolerance / strain).max(STEEPEST)
+            let lowest = if busy {
+                min.min(self.processors.count() as f64)
+            } else {
+                min
+            };
+            let lower = self.current * (tolerance / strain).max(STEEPEST);
+            lower.max(lowest.min(self.current))
+        } else if busy {
+            self.current
+        } else if self.current < min {
+            (self.current * BACK_TO_MIN).min(min)
         } else {
             self.current + self.current.sqrt() / 2.0
         };
-        self.current = next.clamp(min as f64, max as f64);
+        self.current = next.min(max as f64);
     }
 
     fn see_to_calm(&mut self, now: Instant, peak: usize) {
@@ -254,7 +279,7 @@ impl Limit {
             }
             None => {
                 let due = now.duration_since(self.last_calm) >= self.calm_every;
-                if due && peak >= self.half() && self.current as usize > self.config.min {
+                if due && peak >= self.half() && self.current as usize > self.calm() {
                     self.making_calm = Some(MadeCalm {
                         until: now + CALM_LASTS,
                         found: Strain::default(),
