@@ -179,7 +179,19 @@ fn calm_that_is_made_ends_although_no_call_does() {
         service.run(10_000, Duration::from_millis(1));
     }
     let low = service.limit.current(service.now);
-    assert!(low < service.limit.current(service.now + CALM_LASTS));
+    assert!(low < service.limit.current(service.now + UNTIL_CALM + CALM_LASTS));
+}
+
+#[test]
+fn nothing_is_held_up_for_calm_where_calls_are_not_strained() {
+    let mut service = Simulated::new(Config::default());
+    service.computes = false;
+    service.capacity = 100_000.0;
+    service.run(4, Duration::from_secs(1));
+    for _ in 0..3_000 {
+        service.run(200, Duration::from_millis(1));
+        assert!(service.limit.making_calm.is_none());
+    }
 }
 
 #[test]
