@@ -171,6 +171,16 @@ class Load:
     def calls(self):
         return sum(len(caller.calls) for caller in self.callers)
 
+    def longest_gap(self, since):
+        """Seconds without an acknowledged call, since then."""
+        ends = [since, time.monotonic()]
+        for caller in self.callers:
+            attempts = (attempt for call in caller.calls[-2000:] for attempt in call)
+            acked = (attempt.began + attempt.took for attempt in attempts if attempt.outcome == "acked")
+            ends += [end for end in acked if end > since]
+        ends.sort()
+        return max(later - earlier for earlier, later in zip(ends, ends[1:]))
+
     def end(self):
         """All calls, each with all its attempts. Those under way are waited for."""
         self.ended.set()

@@ -1,19 +1,20 @@
 """Runs what the chart renders, without a cluster: every pod in a network namespace of its own.
 
-    cluster = Cluster(root_file_system, scratch)
+    cluster = Cluster({tag: root_file_system}, scratch)
     cluster.apply(manifests)        # ConfigMaps, Secrets, Services, Deployments; hooks first
     cluster.wait_ready()
     cluster.roll([deployment, …])   # a rolling restart of all at once
     cluster.run_pod(manifest)       # a Pod that ends, like a hook's
 
 A container is its command with its environment, its mounts at their paths and its user, in a read-only root (the image's,
-made by deploy/docker/rootfs). Headless Services are host names with the addresses of the ready pods, others a proxy with an
+by its tag, made by deploy/docker/rootfs). Headless Services are host names with the addresses of the ready pods, others a proxy with an
 address of its own; both hear of changes late, as in a cluster. Probes are asked as Kubernetes does. Needs root, and
 `unshare --net --mount` around it.
 """
 
 import base64
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -32,20 +33,26 @@ LAG = 1.0
 
 
 class Cluster:
-    def __init__(self, root, scratch):
-        # A copy: mount points are made in it.
-        self.root = Path(scratch) / "root"
-        shutil.copytree(root, self.root, symlinks=True)
-        for place in ("proc", "dev", "etc/cluster"):
-            (self.root / place).mkdir(exist_ok=True)
-        (self.root / "etc/hosts").unlink(missing_ok=True)
-        (self.root / "etc/hosts").symlink_to("cluster/hosts")
+    def __init__(self, images, scratch):
         self.scratch = Path(scratch)
+        self.images = {tag: self.unpack(tag, root) for tag, root in images.items()}
         self.objects, self.pods, self.services = {}, {}, {}
         self.started = 0
         self.stopped = []
         self.lock = threading.RLock()
         self.names = ""
+
+    def unpack(self, tag, image):
+        # Its own directories, since mount points are made in them.
+        root = self.scratch / f"root-{tag}"
+        shutil.copytree(image, root, symlinks=True, copy_function=os.link)
+        for place in ("proc", "dev", "etc/cluster"):
+            (root / place).mkdir(exist_ok=True)
+        (root / "etc/hosts").unlink(missing_ok=True)
+        (root / "etc/hosts").symlink_to("cluster/hosts")
+        # A name can have several addresses there, as in DNS.
+        (root / "etc/host.conf").write_text("multi on\n")
+        return root
 
     # What the API server has
 

@@ -35,9 +35,8 @@ class Database:
             hba.write("host all all 10.77.0.0/16 trust\n")
         self.start()
 
-    @property
-    def url(self):
-        return f"postgres://postgres@{self.network.address}/postgres"
+    def url(self, role="postgres"):
+        return f"postgres://{role}@{self.network.address}/postgres"
 
     def run(self, tool, *words):
         # PostgreSQL refuses to run as root.
@@ -85,9 +84,16 @@ class Database:
         """Each flush to its disk takes so much longer."""
         self.delay.write_text(str(milliseconds))
 
+    def psql(self, role, statement):
+        return [BIN / "psql", "-h", self.directory, "-U", role, "-At", "-c", statement, "postgres"]
+
     def query(self, statement):
-        command = [BIN / "psql", "-h", self.directory, "-U", "postgres", "-At", "-c", statement, "postgres"]
-        return sh(*command, capture_output=True, text=True).stdout.strip()
+        return sh(*self.psql("postgres", statement), capture_output=True, text=True).stdout.strip()
+
+    def refuses(self, role, statement):
+        """Whether this role may not do that."""
+        done = subprocess.run(self.psql(role, statement), capture_output=True, text=True)
+        return done.returncode != 0 and ("permission denied" in done.stderr or "must be owner" in done.stderr)
 
     def close(self):
         if pid := self.pid():

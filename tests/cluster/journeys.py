@@ -43,7 +43,9 @@ class Journeys:
         self.stores = Database("stores")
         self.records = Database("records", Path(os.environ["SLOW_DISK_SHIM"]))
         self.effects.query(release.EFFECTS)
-        self.cluster = Cluster(release.SCRATCH / "image", release.SCRATCH)
+        for database in (self.stores, self.records):
+            database.query(release.MAKE_ROLES)
+        self.cluster = Cluster(release.IMAGES, release.SCRATCH)
         self.token = release.token()
         self.record = Record(self.records, release.mac_key())
         self.loads, self.calls = [], []
@@ -117,7 +119,13 @@ class Journeys:
     # Journeys
 
     def install(self):
-        """Every pod is ready, and the release's own test makes a governed call that is on record."""
+        """Every pod is ready as a role that owns nothing, and the release's own test makes a governed call that is on record."""
+        for name, role in release.ROLES.items():
+            database, schema = (self.records if name == "audit" else self.stores), name.replace("-", "_")
+            for change in (f"CREATE TABLE {schema}.other (id int)", f"DROP TABLE {schema}.schema_version"):
+                assert database.refuses(role, change), f"{role} may {change}"
+        for change in ("UPDATE audit.record SET subject = ''", "DELETE FROM audit.record", "TRUNCATE audit.record"):
+            assert self.records.refuses(release.ROLES["audit"], change), f"the audit service may {change}"
         hook = next(item for item in self.release() if "test" in item["metadata"].get("annotations", {}).get("helm.sh/hook", ""))
         said = self.cluster.run_pod(hook)
         result = next(line for line in said.splitlines() if '"dev.wardgate/receipt"' in line)
@@ -186,8 +194,9 @@ class Journeys:
 
     def partitions(self):
         """Between any two that speak with each other everything is lost for eight seconds; then one way only."""
-        self.load()
+        load = self.load()
         for one, other in LINKS:
+            began = time.monotonic()
             for both in (True, False):
                 cut = [(a, b) for a in self.hosts(one) for b in self.hosts(other)]
                 cut += [(b, a) for a, b in cut] if both else []
@@ -197,6 +206,8 @@ class Journeys:
                 for a, b in cut:
                     a.heal(b)
                 time.sleep(2)
+            gap = load.longest_gap(began)
+            print(f"#     {one} and {other}: calls stopped for {gap:.1f} s at most", flush=True)
         self.recovered()
 
     def apart(self):
@@ -232,17 +243,19 @@ class Journeys:
         self.recovered()
 
     def upgrade(self):
-        """`helm upgrade` from the chart of one commit earlier under load: no call fails."""
+        """`helm upgrade` from the chart of one commit earlier, and the earlier program if one was given, under load: no call
+        fails."""
         chart, commit = release.earlier_chart()
         assert chart, "the history of the chart does not reach back"
-        self.cluster.apply(self.release(chart=chart))
+        self.cluster.apply(self.release(chart=chart, image={"tag": release.EARLIER}))
         self.cluster.wait_ready()
         self.load(insists=False, strict=True)
         annotated = {"replicaCount": 2, "podAnnotations": {"upgraded": "yes"}}
         self.cluster.apply(self.release(defaults=annotated))
         self.cluster.wait_ready()
         time.sleep(3)
-        print(f"#     from the chart of {commit}", flush=True)
+        program = "the earlier program" if release.FROM else "the same program"
+        print(f"#     from the chart of {commit} and {program}", flush=True)
 
 
 JOURNEYS = ["install", "restarts", "kills", "lost_nodes", "frozen", "databases", "partitions", "apart", "full_disk", "slow_disk", "upgrade"]

@@ -23,11 +23,12 @@ class Container:
         self.log_path = pod.directory / f"{spec['name']}.log"
         root = pod.directory / f"root-{spec['name']}"
         root.mkdir(parents=True, exist_ok=True)
-        script = [f"mount --bind {cluster.root} {root}"]
+        image = cluster.images[spec["image"].rpartition(":")[2]]
+        script = [f"mount --bind {image} {root}"]
         for mount in spec.get("volumeMounts", []):
             target = f"{root}{mount['mountPath']}"
             # Mount points are made in the image before its root is read-only.
-            (cluster.root / mount["mountPath"].lstrip("/")).mkdir(parents=True, exist_ok=True)
+            (image / mount["mountPath"].lstrip("/")).mkdir(parents=True, exist_ok=True)
             script.append(f"mount --bind {pod.volumes[mount['name']]} {target}")
             if mount.get("readOnly"):
                 script.append(f"mount -o remount,bind,ro {target}")

@@ -12,10 +12,21 @@ from pathlib import Path
 import yaml
 
 ROOT, SCRATCH, WARDGATE = Path(os.environ["ROOT"]), Path(os.environ["SCRATCH"]), os.environ["WARDGATE"]
+# The program that an upgrade begins with; empty: the same.
+FROM = os.environ.get("FROM", "")
+NEWEST, EARLIER = "newest", "earlier"
+# What is in an image, by its tag.
+IMAGES = {NEWEST: SCRATCH / "image", EARLIER: SCRATCH / ("image-from" if FROM else "image")}
 DEMO = SCRATCH / "demo"
 HOSPITAL = ROOT / "deploy/examples/hospital"
 CHART = ROOT / "deploy/helm/wardgate"
 SERVICES = ["gateway", "policy", "tool-runner", "audit", "memory"]
+# Those with a store, as the values call them; each connects as a role of its own, and another one owns the tables.
+STORES = {"gateway": "gateway", "tool-runner": "toolRunner", "audit": "audit", "memory": "memory"}
+OWNER = "wardgate_owner"
+ROLES = {name: f"wardgate_{name.replace('-', '_')}" for name in STORES}
+MAKE_ROLES = "; ".join(f"CREATE ROLE {role} LOGIN" for role in [OWNER, *ROLES.values()])
+MAKE_ROLES += f"; GRANT CREATE ON DATABASE postgres TO {OWNER}"
 # An intent that nobody finished is closed after this; no tool takes half as long.
 UNKNOWN_AFTER = 20
 
@@ -71,8 +82,9 @@ def tools():
 def given(stores, audit):
     """What is there before the release."""
     yield secret("wardgate-keys", {path.name: path.read_bytes() for path in (DEMO / "keys").iterdir()})
-    urls = {name: stores.url.encode() for name in ("gateway", "tool-runner", "memory")}
-    yield secret("wardgate-stores", {**urls, "audit": audit.url.encode()})
+    at = {name: audit if name == "audit" else stores for name in STORES}
+    yield secret("wardgate-stores", {name: at[name].url(ROLES[name]).encode() for name in STORES})
+    yield secret("wardgate-owner", {name: at[name].url(OWNER).encode() for name in STORES})
     authority = (DEMO / "certs/ca.pem").read_bytes()
     for name in SERVICES:
         own = {"tls.crt": DEMO / f"certs/{name}.pem", "tls.key": DEMO / f"certs/{name}.key"}
@@ -101,6 +113,12 @@ def values(effects, replicas=2):
             "audit": {"unknown_after_seconds": UNKNOWN_AFTER},
         },
         "defaults": {"replicaCount": replicas},
+        "image": {"tag": NEWEST},
+        "migrations": {
+            "enabled": True,
+            "existingSecret": "wardgate-owner",
+            "roles": {STORES[name]: role for name, role in ROLES.items()},
+        },
         "gateway": {
             "extraVolumes": [{"name": "issuer", "secret": keys}],
             "extraVolumeMounts": [{"name": "issuer", "mountPath": "/etc/wardgate/issuer", "readOnly": True}],
@@ -109,7 +127,7 @@ def values(effects, replicas=2):
             "extraEnv": [
                 {"name": "HOSPITAL_DB_URL", "value": "sqlite:/data/hospital.sqlite"},
                 # Nothing but its address says that this network is its own.
-                {"name": "LEDGER_DB_URL", "value": f"{effects.url}?sslmode=disable"},
+                {"name": "LEDGER_DB_URL", "value": f"{effects.url()}?sslmode=disable"},
             ],
             "extraVolumes": [{"name": "data", "hostPath": {"path": str(DEMO)}}],
             "extraVolumeMounts": [{"name": "data", "mountPath": "/data"}],

@@ -4,10 +4,10 @@ use std::path::Path;
 
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection, SqliteConnection};
 use wardgate_domain::Ambient;
-use wardgate_testkit::{Client, Ended, Separate, System, run};
+use wardgate_testkit::{Separate, System, run};
 
 use super::hospital::main_calls;
-use super::postgres::Database;
+use super::postgres::{Database, RecordElsewhere, SEPARATE};
 use crate::{REPOSITORY, WARDGATE};
 
 /// Services that keep state: as sections are called in the environment, as schemas and as commands.
@@ -17,12 +17,6 @@ const STORES: [(&str, &str, &str); 4] = [
     ("AUDIT", "audit", "audit"),
     ("MEMORY", "memory", "memory"),
 ];
-
-/// The shipped configuration, of which only the stores matter here.
-const CONFIG: &str = concat!(
-    env!("CARGO_MANIFEST_DIR"),
-    "/../../deploy/examples/separate/wardgate.yaml"
-);
 
 /// The same setting for every service.
 fn everywhere(key: &str, value: &str) -> Vec<(String, String)> {
@@ -69,36 +63,6 @@ async fn execute(url: &str, sql: &str) -> Result<(), sqlx::Error> {
     done.map(drop)
 }
 
-/// Five processes whose record is found by their configuration.
-struct OnPostgres {
-    system: Separate,
-    store: String,
-}
-
-impl System for OnPostgres {
-    fn binary(&self) -> &Path {
-        self.system.binary()
-    }
-
-    fn data_dir(&self) -> std::path::PathBuf {
-        self.system.data_dir()
-    }
-
-    fn example_dir(&self) -> std::path::PathBuf {
-        self.system.example_dir()
-    }
-
-    fn client(&self) -> &Client {
-        self.system.client()
-    }
-
-    fn query(&self, options: &[&str]) -> Ended {
-        let query = ["audit", "query", "--config", CONFIG];
-        let store = [("WARDGATE_AUDIT__STORE", self.store.as_str())];
-        run(self.binary(), &[&query, options].concat(), &store)
-    }
-}
-
 #[tokio::test]
 async fn services_work_with_a_role_that_owns_nothing_on_stores_one_version_ahead() {
     let Some(database) = Database::make().await else {
@@ -110,7 +74,7 @@ async fn services_work_with_a_role_that_owns_nothing_on_stores_one_version_ahead
     let migrate = || {
         run(
             WARDGATE.as_ref(),
-            &["migrate", "--config", CONFIG],
+            &["migrate", "--config", SEPARATE],
             &lent(&owner),
         )
     };
@@ -125,7 +89,7 @@ async fn services_work_with_a_role_that_owns_nothing_on_stores_one_version_ahead
     services.extend(everywhere("DATABASE__MIGRATE", "false"));
     let system = Separate::start_with(WARDGATE, REPOSITORY.as_ref(), &lent(&services)).await;
     let store = role.url.clone();
-    let system = OnPostgres { system, store };
+    let system = RecordElsewhere { system, store };
     main_calls(&system).await;
     drop(system);
 

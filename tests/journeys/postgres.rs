@@ -9,6 +9,12 @@ use wardgate_testkit::{Client, Ended, System, TestApp, run};
 use super::hospital::main_calls;
 use crate::{REPOSITORY, WARDGATE};
 
+/// The configuration that ships for services of their own.
+pub(super) const SEPARATE: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../../deploy/examples/separate/wardgate.yaml"
+);
+
 /// A database of one test.
 pub(super) struct Database {
     server: String,
@@ -75,36 +81,32 @@ pub(super) fn on(hospital: &Database) -> [(&'static str, &str); 2] {
     ]
 }
 
-/// `wardgate up` with its record on PostgreSQL, where a data directory alone does not lead to it.
-struct RecordElsewhere {
-    app: TestApp,
-    store: String,
+/// A system with its record on PostgreSQL, where a data directory alone does not lead to it.
+pub(super) struct RecordElsewhere<S> {
+    pub(super) system: S,
+    pub(super) store: String,
 }
 
-impl System for RecordElsewhere {
+impl<S: System> System for RecordElsewhere<S> {
     fn binary(&self) -> &Path {
-        self.app.binary()
+        self.system.binary()
     }
 
     fn data_dir(&self) -> PathBuf {
-        self.app.data_dir()
+        self.system.data_dir()
     }
 
     fn example_dir(&self) -> PathBuf {
-        self.app.example_dir()
+        self.system.example_dir()
     }
 
     fn client(&self) -> &Client {
-        self.app.client()
+        self.system.client()
     }
 
     fn query(&self, options: &[&str]) -> Ended {
-        let config = self
-            .example_dir()
-            .join("wardgate.yaml")
-            .display()
-            .to_string();
-        let query = ["audit", "query", "--config", &config];
+        // Of the shipped configuration only the store matters here.
+        let query = ["audit", "query", "--config", SEPARATE];
         let store = [("WARDGATE_AUDIT__STORE", self.store.as_str())];
         run(self.binary(), &[&query, options].concat(), &store)
     }
@@ -121,7 +123,7 @@ async fn the_main_calls_work_with_everything_on_postgresql() {
     let [kind, url] = on(&hospital);
     let store = record.url.clone();
     let app = TestApp::start_with(WARDGATE, &[kind, url, ("WARDGATE_AUDIT__STORE", &store)]);
-    let system = RecordElsewhere { app, store };
+    let system = RecordElsewhere { system: app, store };
     main_calls(&system).await;
     assert!(!system.data_dir().join("audit.sqlite").exists());
     assert!(!system.data_dir().join("hospital.sqlite").exists());

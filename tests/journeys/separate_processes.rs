@@ -1,7 +1,9 @@
 //! The same product as five processes, linked by mTLS.
 
+use std::net::TcpListener;
+
 use serde_json::json;
-use wardgate_testkit::{Separate, System};
+use wardgate_testkit::{Client, Process, Separate, System, run, until};
 
 use super::hospital::main_calls;
 use super::people::{doctor, of_patient};
@@ -76,6 +78,46 @@ async fn readiness_names_the_part_that_is_missing() {
     );
     system.restart("policy");
     system.until_ready(true).await;
+}
+
+fn free_address() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().to_string()
+}
+
+#[tokio::test]
+async fn probes_with_an_address_of_their_own_are_not_shown_to_clients() {
+    let system = start().await;
+    let (listen, at) = (free_address(), free_address());
+    let environment = [
+        ("WARDGATE_GATEWAY__LISTEN", listen.as_str()),
+        ("WARDGATE_GATEWAY__PROBES", at.as_str()),
+        ("WARDGATE_GATEWAY__STORE", "sqlite:data/second.sqlite"),
+    ];
+    let config = system.config().display().to_string();
+    let words = ["gateway", "--config", &config];
+    let _second = Process::start(system.binary(), &words, &environment);
+    let clients = Client::new(&format!("http://{listen}"));
+    let probes = Client::new(&format!("http://{at}"));
+    until("the second gateway is ready", async || {
+        (probes.get("/readyz").await.status == 200).then_some(())
+    })
+    .await;
+    for path in ["/ready", "/readyz", "/metrics"] {
+        assert_eq!(clients.get(path).await.status, 404, "{path}");
+        assert_eq!(probes.get(path).await.status, 200, "{path}");
+    }
+    assert_eq!(clients.get("/health").await.body, r#"{"status":"ok"}"#);
+    assert_eq!(probes.get("/mcp").await.status, 404);
+    let words = ["doctor", "--service", "gateway", "--config", &config];
+    let told = run(system.binary(), &words, &environment).stdout;
+    for finding in [
+        format!("gateway at http://{listen}"),
+        format!("probes of the gateway at http://{at}"),
+    ] {
+        let line = told.lines().find(|line| line.contains(&finding));
+        assert!(line.is_some_and(|line| line.starts_with("ok")), "{told}");
+    }
 }
 
 #[tokio::test]

@@ -10,6 +10,7 @@ use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream};
 use futures::{FutureExt, StreamExt};
 use tokio::sync::{Semaphore, mpsc};
+use tokio::time::Instant;
 use tokio_stream::wrappers::ReceiverStream;
 use tracing::Instrument;
 use wardgate_domain::{Ambient, Caller};
@@ -21,6 +22,7 @@ use crate::assistant::{Assistant, Assistants, OpenProvider, parse, texts};
 use crate::event::AgentEvent;
 use crate::gateway::Gateway;
 use crate::model::{ModelError, ModelRequest, ModelStream};
+use crate::patience::Patient;
 use crate::places::{Place, Places};
 use crate::provider::{Provider, ProviderSettings};
 use crate::reload::{self, Parse};
@@ -174,10 +176,11 @@ impl Agent {
     }
 
     fn setup(&self, assistant: Arc<Assistant>, caller: Arc<Caller>, token: BearerToken) -> Setup {
+        let until = Instant::now() + Duration::from_secs(assistant.limits.seconds);
         Setup {
             assistant,
             caller,
-            gateway: (self.gateway)(token),
+            gateway: Arc::new(Patient::new((self.gateway)(token), until)),
             key: self.key.clone(),
             ambient: self.ambient.clone(),
             summaries: Arc::clone(&self.summaries),

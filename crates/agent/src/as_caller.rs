@@ -17,9 +17,6 @@ use crate::seam::{GatewayClient, GatewayFailure, GatewayTool, ToolAnswer};
 /// JSON-RPC's code for parameters that do not fit; also that of a tool that is not there for the caller.
 const INVALID_PARAMS: i64 = -32602;
 
-/// JSON-RPC's code for a failure of the platform.
-const INTERNAL: i64 = -32603;
-
 /// The gateway, asked on behalf of one caller.
 #[derive(Debug, Clone)]
 pub(crate) struct AsCaller {
@@ -61,9 +58,9 @@ impl AsCaller {
             // A turn cancels by letting go of this future.
             cancel: &CancellationToken::new(),
         };
-        let refused = |code, message| {
+        let refused = |message| {
             Err(GatewayFailure::Refused {
-                code,
+                code: INVALID_PARAMS,
                 reason: None,
                 message,
             })
@@ -85,16 +82,10 @@ impl AsCaller {
                     tool,
                     "the policy denied a call of an assistant"
                 );
-                refused(INVALID_PARAMS, text)
+                refused(text)
             }
-            CallEnding::UnknownTool => refused(INVALID_PARAMS, format!("Unknown tool: {tool}")),
-            CallEnding::Refused { message } => refused(INVALID_PARAMS, message),
-            CallEnding::RateLimited { retry_after } => {
-                let when = retry_after.map_or_else(String::new, |wait| {
-                    format!(" It may be called again in {} seconds.", wait.as_secs())
-                });
-                refused(INTERNAL, format!("The tool is called too often.{when}"))
-            }
+            CallEnding::UnknownTool => refused(format!("Unknown tool: {tool}")),
+            CallEnding::Refused { message } => refused(message),
             CallEnding::TimedOut { message } | CallEnding::Unavailable { message } => {
                 Err(GatewayFailure::Unavailable { message })
             }
@@ -136,6 +127,16 @@ impl From<GatewayError> for GatewayFailure {
     fn from(error: GatewayError) -> Self {
         let message = error.to_string();
         match error {
+            GatewayError::Refused(fault) if fault.is_busy() => {
+                let retry_after = fault.data.retry_after();
+                let when = retry_after.map_or_else(String::new, |wait| {
+                    format!(" It may be tried again in {} seconds.", wait.as_secs())
+                });
+                Self::Busy {
+                    retry_after,
+                    message: message + &when,
+                }
+            }
             GatewayError::Refused(fault) => Self::Refused {
                 code: fault.code,
                 reason: fault.data.reason,

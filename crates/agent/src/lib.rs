@@ -21,6 +21,7 @@ mod guardrail;
 mod http;
 mod memory;
 mod model;
+mod patience;
 mod places;
 mod provider;
 mod reload;

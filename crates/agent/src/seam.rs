@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::StreamExt;
 use futures::future::BoxFuture;
@@ -111,6 +112,13 @@ pub(crate) enum GatewayFailure {
         reason: Option<String>,
         message: String,
     },
+    /// It has no room for it now, or the caller no right to more, and it did nothing of it.
+    #[error("{message}")]
+    Busy {
+        /// When to try again, where it says so.
+        retry_after: Option<Duration>,
+        message: String,
+    },
     /// The platform failed, or a time limit passed. Whether a tool ran is for its key to tell: the same call under it is
     /// safe.
     #[error("{message}")]
@@ -127,7 +135,7 @@ impl GatewayFailure {
     /// Whether a tool may have run all the same.
     pub(crate) fn leaves_open(&self) -> bool {
         match self {
-            Self::Refused { .. } => false,
+            Self::Refused { .. } | Self::Busy { .. } => false,
             Self::Unavailable { .. } | Self::Unreachable | Self::Late | Self::Unreadable => true,
         }
     }

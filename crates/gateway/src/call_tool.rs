@@ -299,7 +299,7 @@ fn not_connected(words: &str) -> ToolResult {
 fn refused(gateway: &Gateway, error: &CallError, tool: &Tool) -> Ran {
     match error.reason() {
         ErrorReason::PermitRefused => Ran::PermitRefused,
-        ErrorReason::Overloaded => Stop::Overloaded(gateway.neighbour_is_overloaded()).into(),
+        ErrorReason::Overloaded => Stop::NotTaken(gateway.neighbour_is_overloaded()).into(),
         ErrorReason::DeadlineExceeded => Stop::Late(tool.time_limit).into(),
         // Removed or switched off since the catalogue was listed.
         ErrorReason::UnknownTool => Stop::Unknown.into(),

@@ -115,7 +115,7 @@ impl Limits {
 
 impl Config {
     /// Checks what types alone cannot.
-    pub(crate) fn validate(&self) -> Result<(), Error> {
+    pub fn validate(&self) -> Result<(), Error> {
         let wrong = |what: String| Err(Error::Config(what));
         if let Some(url) = &self.public_url {
             let parsed = url.parse::<http::Uri>().ok();

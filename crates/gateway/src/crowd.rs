@@ -7,12 +7,14 @@ use std::time::Duration;
 
 use wardgate_concurrency::Slot;
 use wardgate_domain::Caller;
+use wardgate_proto::common::v1::ErrorReason;
+use wardgate_rpc::client::CallError;
 
 use crate::Gateway;
 use crate::reply::RpcError;
 
 /// When to come back where a neighbour had too much to do.
-const NEIGHBOUR_PAUSE: Duration = Duration::from_secs(1);
+pub(crate) const NEIGHBOUR_PAUSE: Duration = Duration::from_secs(1);
 
 impl Gateway {
     /// A place for a request of `caller`, after a short wait at most.
@@ -32,5 +34,14 @@ impl Gateway {
     pub(crate) fn neighbour_is_overloaded(&self) -> RpcError {
         self.limiter().turned_away();
         RpcError::overloaded(false, NEIGHBOUR_PAUSE)
+    }
+
+    /// The policy service did not decide, on a call or on what of a list is to be seen.
+    pub(crate) fn undecided(&self, error: &CallError) -> RpcError {
+        if error.reason() == ErrorReason::Overloaded {
+            return self.neighbour_is_overloaded();
+        }
+        tracing::warn!(%error, "the policy service did not decide");
+        RpcError::not_decided()
     }
 }

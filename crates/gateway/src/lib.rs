@@ -53,7 +53,7 @@ use wardgate_concurrency::Limiter;
 use wardgate_domain::{Ambient, Caller};
 use wardgate_edge::{Admission, Authenticator, Bound, ConnectionLimits, Origins};
 use wardgate_rpc::client::{MemoryClient, PolicyClient, ToolRunnerClient};
-use wardgate_rpc::{Neighbour, Readiness, Shutdown};
+use wardgate_rpc::{Neighbour, Readiness, Shutdown, probes};
 use wardgate_telemetry::Metrics;
 
 pub use config::{Config, Limits};
@@ -242,9 +242,14 @@ impl Gateway {
         }
     }
 
-    /// Every path.
+    /// Every path for clients.
     pub fn router(self: &Arc<Self>) -> Router {
         http::router(self)
+    }
+
+    /// `/health`, `/ready` and `/metrics`, to stand beside them or on an address of their own.
+    pub fn probes(&self) -> Router {
+        probes::router(self.parts.clone(), self.metrics.clone())
     }
 
     /// Whom it lets in, for whatever else has the same address.

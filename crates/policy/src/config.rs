@@ -32,7 +32,8 @@ impl Config {
         }
     }
 
-    pub(crate) fn validate(&self) -> Result<(), Error> {
+    /// Checks what types alone cannot.
+    pub fn validate(&self) -> Result<(), Error> {
         for (setting, value, longest) in [
             ("permit_ttl", self.permit_ttl, 300),
             ("reload_interval", self.reload_interval, 3600),

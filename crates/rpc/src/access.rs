@@ -1,10 +1,11 @@
-//! Who may call which method: a table, so that a method nobody decided about is refused.
+//! Who calls, and whether the table of methods lets them.
 
 use std::str::FromStr;
 
 use tonic::transport::server::{TcpConnectInfo, TlsConnectInfo};
 use wardgate_proto::common::v1::ErrorReason;
 
+use crate::methods::{self, Method};
 use crate::status::with_reason;
 
 /// A part of the platform, by the name in its certificate (a DNS subject alternative name).
@@ -59,147 +60,6 @@ impl FromStr for Peer {
     }
 }
 
-/// Every method and its callers. Health and reflection are open to every peer with a certificate.
-const TABLE: [(&str, &[Peer]); 37] = [
-    (
-        "/wardgate.policy.v1.PolicyService/Authorize",
-        &[Peer::Gateway, Peer::Memory],
-    ),
-    (
-        "/wardgate.policy.v1.PolicyService/ListVisible",
-        &[Peer::Gateway],
-    ),
-    (
-        "/wardgate.policy.v1.PolicyService/AuthorizeRecall",
-        &[Peer::Memory],
-    ),
-    (
-        "/wardgate.policy.v1.PolicyService/WatchVersion",
-        &[Peer::Gateway],
-    ),
-    (
-        "/wardgate.toolrunner.v1.ToolRunnerService/ListTools",
-        &[Peer::Gateway, Peer::Operator],
-    ),
-    (
-        "/wardgate.toolrunner.v1.ToolRunnerService/WatchCatalogue",
-        &[Peer::Gateway],
-    ),
-    (
-        // A tool-runner hands on what waits on another replica.
-        "/wardgate.toolrunner.v1.ToolRunnerService/CallTool",
-        &[Peer::Gateway, Peer::ToolRunner],
-    ),
-    (
-        "/wardgate.toolrunner.v1.ToolRunnerService/Relay",
-        &[Peer::Gateway],
-    ),
-    (
-        "/wardgate.toolrunner.v1.ToolRunnerService/ListContent",
-        &[Peer::Gateway],
-    ),
-    (
-        "/wardgate.toolrunner.v1.ToolRunnerService/GetContent",
-        &[Peer::Gateway, Peer::ToolRunner],
-    ),
-    (
-        "/wardgate.toolrunner.v1.ToolRunnerService/WatchResources",
-        &[Peer::Gateway],
-    ),
-    (
-        "/wardgate.toolrunner.v1.ToolRunnerService/SetSwitch",
-        &[Peer::Operator],
-    ),
-    (
-        "/wardgate.toolrunner.v1.ToolRunnerService/ListSwitches",
-        &[Peer::Operator],
-    ),
-    (
-        "/wardgate.toolrunner.v1.ToolRunnerService/DescribeConnection",
-        &[Peer::Gateway],
-    ),
-    (
-        "/wardgate.toolrunner.v1.ToolRunnerService/StartConnection",
-        &[Peer::Gateway],
-    ),
-    (
-        "/wardgate.toolrunner.v1.ToolRunnerService/FinishConnection",
-        &[Peer::Gateway],
-    ),
-    (
-        "/wardgate.toolrunner.v1.ToolRunnerService/ListConnections",
-        &[Peer::Operator],
-    ),
-    (
-        "/wardgate.toolrunner.v1.ToolRunnerService/RemoveConnections",
-        &[Peer::Operator],
-    ),
-    (
-        "/wardgate.audit.v1.AuditService/Append",
-        &[Peer::Gateway, Peer::ToolRunner, Peer::Memory],
-    ),
-    ("/wardgate.audit.v1.AuditService/Query", &[Peer::Operator]),
-    (
-        "/wardgate.memory.v1.MemoryService/GetOrCreate",
-        &[Peer::Gateway, Peer::ToolRunner],
-    ),
-    (
-        "/wardgate.memory.v1.MemoryService/GetContext",
-        &[Peer::Gateway, Peer::ToolRunner],
-    ),
-    (
-        "/wardgate.memory.v1.MemoryService/AddMessages",
-        &[Peer::Gateway, Peer::ToolRunner],
-    ),
-    (
-        "/wardgate.memory.v1.MemoryService/GetTurn",
-        &[Peer::Gateway],
-    ),
-    ("/wardgate.memory.v1.MemoryService/Clear", &[Peer::Gateway]),
-    ("/wardgate.memory.v1.MemoryService/Delete", &[Peer::Gateway]),
-    (
-        "/wardgate.memory.v1.MemoryService/ListConversations",
-        &[Peer::Gateway, Peer::ToolRunner],
-    ),
-    (
-        "/wardgate.memory.v1.MemoryService/ReadConversation",
-        &[Peer::Gateway, Peer::ToolRunner],
-    ),
-    (
-        "/wardgate.memory.v1.MemoryService/Search",
-        &[Peer::Gateway, Peer::ToolRunner],
-    ),
-    (
-        "/wardgate.memory.v1.MemoryService/WatchConversations",
-        &[Peer::Gateway],
-    ),
-    (
-        "/wardgate.memory.v1.MemoryService/Subscribe",
-        &[Peer::Gateway],
-    ),
-    (
-        "/wardgate.memory.v1.MemoryService/Unsubscribe",
-        &[Peer::Gateway],
-    ),
-    (
-        "/wardgate.memory.v1.MemoryService/ListSubscriptions",
-        &[Peer::Gateway],
-    ),
-    (
-        "/wardgate.memory.v1.MemoryService/Survey",
-        &[Peer::Operator],
-    ),
-    ("/wardgate.memory.v1.MemoryService/Erase", &[Peer::Operator]),
-    (
-        "/wardgate.memory.v1.MemoryService/SetHold",
-        &[Peer::Operator],
-    ),
-    (
-        "/wardgate.memory.v1.MemoryService/ListHolds",
-        &[Peer::Operator],
-    ),
-];
-
 /// How the peers of a server are known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Trust {
@@ -211,40 +71,35 @@ pub(crate) enum Trust {
     Operator,
 }
 
-/// Refuses `request` unless the table lets its peer call its method, of which it gives the name in the table.
+/// Refuses `request` unless the table lets its peer call its method, which it gives.
 pub(crate) fn check<B>(
     request: &http::Request<B>,
     trust: Trust,
-) -> Result<&'static str, tonic::Status> {
-    let method = request.uri().path();
-    let Some((listed, allowed)) = TABLE.iter().find(|(listed, _)| *listed == method) else {
-        tracing::error!(method, "a method has no entry in the access table");
+) -> Result<&'static Method, tonic::Status> {
+    let path = request.uri().path();
+    let Some(method) = methods::find(path) else {
+        tracing::error!(path, "a method has no entry in the table of methods");
         return Err(with_reason(
             ErrorReason::Internal,
-            "this method has no entry in the access table",
+            "this method has no entry in the table of methods",
         ));
     };
+    let allowed = method.callers;
     let may = match trust {
         Trust::Certificate => peers(request).iter().any(|peer| allowed.contains(peer)),
         Trust::Loopback => true,
-        Trust::Operator => allowed.contains(&Peer::Operator),
+        Trust::Operator => method.is_for_operators(),
     };
     if may {
-        return Ok(listed);
+        return Ok(method);
     }
     Err(with_reason(
         ErrorReason::PeerRefused,
         &format!(
-            "this peer may not call {method}; its certificate must name one of {}",
+            "this peer may not call {path}; its certificate must name one of {}",
             names(allowed)
         ),
     ))
-}
-
-/// Whether people at the command line may call the method.
-pub(crate) fn is_for_operators(method: &str) -> bool {
-    let mut table = TABLE.iter();
-    table.any(|(listed, allowed)| *listed == method && allowed.contains(&Peer::Operator))
 }
 
 fn names(peers: &[Peer]) -> String {
@@ -279,26 +134,7 @@ fn peers<B>(request: &http::Request<B>) -> Vec<Peer> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use prost::Message;
-
-    /// Every method of every service, from the descriptors.
-    fn methods() -> Vec<String> {
-        let set = prost_types::FileDescriptorSet::decode(wardgate_proto::DESCRIPTORS).unwrap();
-        let mut methods = Vec::new();
-        for file in set.file {
-            for service in &file.service {
-                for method in &service.method {
-                    methods.push(format!(
-                        "/{}.{}/{}",
-                        file.package(),
-                        service.name(),
-                        method.name()
-                    ));
-                }
-            }
-        }
-        methods
-    }
+    use crate::methods::TABLE;
 
     fn request(method: &str, peer: Peer) -> http::Request<()> {
         let mut request = http::Request::builder().uri(method).body(()).unwrap();
@@ -307,47 +143,32 @@ mod tests {
     }
 
     #[test]
-    fn every_method_of_every_service_has_its_callers_decided() {
-        let mut listed: Vec<String> = TABLE
-            .iter()
-            .map(|(method, _)| (*method).to_owned())
-            .collect();
-        let mut declared = methods();
-        listed.sort();
-        declared.sort();
-        assert_eq!(listed, declared);
-    }
-
-    #[test]
     fn each_peer_calls_what_the_table_says_and_nothing_else() {
-        for (method, allowed) in TABLE {
+        for method in TABLE {
             for peer in Peer::ALL {
-                let answer = check(&request(method, peer), Trust::Certificate);
-                assert_eq!(
-                    answer.is_ok(),
-                    allowed.contains(&peer),
-                    "{method} by {peer:?}"
-                );
+                let answer = check(&request(method.path, peer), Trust::Certificate);
+                let may = method.callers.contains(&peer);
+                assert_eq!(answer.is_ok(), may, "{} by {peer:?}", method.path);
             }
         }
     }
 
     #[test]
     fn through_the_operators_door_everyone_is_the_operator_and_no_one_else() {
-        for (method, allowed) in TABLE {
-            let request = request(method, Peer::Gateway);
+        for method in TABLE {
+            let request = request(method.path, Peer::Gateway);
+            let may = method.callers.contains(&Peer::Operator);
             let answer = check(&request, Trust::Operator);
-            assert_eq!(
-                answer.is_ok(),
-                allowed.contains(&Peer::Operator),
-                "{method}"
-            );
+            assert_eq!(answer.is_ok(), may, "{}", method.path);
         }
     }
 
     #[test]
     fn a_request_of_nobody_is_refused() {
-        let request = http::Request::builder().uri(TABLE[0].0).body(()).unwrap();
+        let request = http::Request::builder()
+            .uri(TABLE[0].path)
+            .body(())
+            .unwrap();
         assert_eq!(
             crate::reason_of(&check(&request, Trust::Certificate).unwrap_err()),
             ErrorReason::PeerRefused

@@ -23,6 +23,7 @@ mod aging;
 mod deadline;
 mod health;
 mod in_flight;
+mod methods;
 mod readiness;
 mod red;
 mod shutdown;

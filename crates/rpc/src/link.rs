@@ -188,6 +188,10 @@ fn balanced(
     }
 }
 
+/// A connection on which nothing came for so long is asked whether it lives, and has as long again to answer: what is
+/// lost without a word, with its node or its network, is noticed after twice this.
+const SILENT: Duration = Duration::from_secs(2);
+
 /// How the replica at an address is connected to.
 #[derive(Debug)]
 struct Dial {
@@ -207,8 +211,8 @@ impl Dial {
             .origin(self.origin.clone())
             // A dead neighbour must be told from a slow one well within a second.
             .connect_timeout(Duration::from_millis(500))
-            .http2_keep_alive_interval(Duration::from_secs(5))
-            .keep_alive_timeout(Duration::from_secs(5))
+            .http2_keep_alive_interval(SILENT)
+            .keep_alive_timeout(SILENT)
             .keep_alive_while_idle(true)
             .tcp_nodelay(true))
     }

@@ -1,6 +1,6 @@
 //! The operator's door of a system in one process: a Unix socket that only its owner can open.
 //!
-//! Whoever opens it is [`Peer::Operator`](crate::Peer::Operator), and may call what the access table lets an
+//! Whoever opens it is [`Peer::Operator`](crate::Peer::Operator), and may call what the table of methods lets an
 //! operator call. Split services have no such door: there the operator shows a certificate.
 
 use std::convert::Infallible;

@@ -1,4 +1,7 @@
 //! `/health`, `/ready` and `/metrics` over HTTP, for every process alike.
+//!
+//! On an address for clients, beside which the probes have one of their own, only [`alive`] is left: it tells strangers
+//! nothing.
 
 use std::sync::Arc;
 
@@ -30,13 +33,18 @@ pub fn router(parts: Vec<Part>, metrics: Metrics) -> Router {
             ([(header::CONTENT_TYPE, content_type)], text)
         }
     };
+    alive()
+        .route("/ready", get(ready.clone()))
+        .route("/readyz", get(ready))
+        .route("/metrics", get(render))
+}
+
+/// Whether the process answers, and nothing else.
+pub fn alive() -> Router {
     let alive = || async { json(StatusCode::OK, r#"{"status":"ok"}"#.to_owned()) };
     Router::new()
         .route("/health", get(alive))
         .route("/healthz", get(alive))
-        .route("/ready", get(ready.clone()))
-        .route("/readyz", get(ready))
-        .route("/metrics", get(render))
 }
 
 fn ready(parts: &[Part]) -> Response {

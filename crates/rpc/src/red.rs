@@ -32,7 +32,7 @@ struct Call {
 }
 
 impl Measured {
-    /// A call of `method`, named as in the access table, so that nobody makes names up.
+    /// A call of `method`, named as in the table of methods, so that nobody makes names up.
     pub(crate) fn begin(method: &'static str, span: &Span) -> Self {
         Self((!in_flight::is_watch(method)).then(|| Call {
             method: method.trim_start_matches('/'),

@@ -18,6 +18,7 @@ use wardgate_telemetry::trace_context;
 use crate::access::{self, Trust};
 use crate::deadline;
 use crate::in_flight::{self, InFlight};
+use crate::methods::Method;
 use crate::red::Measured;
 use crate::status::{internal, overloaded};
 
@@ -80,12 +81,12 @@ where
             Err(refusal) => return Box::pin(async move { Ok(refusal.into_http()) }),
         };
         // 2. The count: a server that is told to stop finishes what it has begun.
-        let call = self.in_flight.begin(method);
+        let call = self.in_flight.begin(method.path);
         // 3. The span joins the caller's trace, and covers all that follows.
-        let span = tracing::debug_span!("rpc", rpc.method = method.trim_start_matches('/'));
+        let span = tracing::debug_span!("rpc", rpc.method = method.path.trim_start_matches('/'));
         trace_context::adopt(&span, request.headers());
         // 4. The measure within the span, so that an exemplar leads to it; all that is refused below counts as well.
-        let measured = Measured::begin(method, &span);
+        let measured = Measured::begin(method.path, &span);
         // 5. The deadline, because tonic enforces it only on a socket.
         let limit = deadline::of(request.headers());
         // 6. The limit: what is more than can be done is turned away before anything was done for it.
@@ -96,7 +97,7 @@ where
         let answer = async move {
             let place = match limiter {
                 Some(limiter) => match limiter.enter("", "").await {
-                    Ok(slot) => Some((slot, method)),
+                    Ok(slot) => Some((slot, method.path)),
                     Err(refused) => return Ok(overloaded(&refused).into_http()),
                 },
                 None => None,
@@ -123,6 +124,6 @@ where
 }
 
 /// Streams that last as long as their client hold no place, and nobody who mends something is turned away.
-fn is_limited(method: &str) -> bool {
-    !in_flight::is_watch(method) && !access::is_for_operators(method)
+fn is_limited(method: &Method) -> bool {
+    !in_flight::is_watch(method.path) && !method.is_for_operators()
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgPoolOptions};
 use sqlx::{AssertSqlSafe, Connection, PgPool};
+use tokio::time::timeout;
 
 use crate::migration::{Migrated, MigrationError, check, missing, version};
 use crate::{DatabaseSettings, Role};
@@ -33,6 +34,27 @@ pub enum Rights {
 /// Connections of one pool.
 const CONNECTIONS: u32 = 8;
 
+/// A server that does not answer so long is not there, or the way to it is not.
+const ANSWERS_WITHIN: Duration = Duration::from_millis(500);
+/// A connection that lay unused for less is not asked: it answered when it was given back.
+const FRESH: Duration = Duration::from_millis(100);
+
+/// A pool that lets go of connections whose server fell silent, with its machine or with the network. The library asks
+/// them too, but waits for the answer as long as TCP does, which is a quarter of an hour, and as long they hold places.
+pub fn only_living(options: PgPoolOptions) -> PgPoolOptions {
+    options
+        .test_before_acquire(false)
+        .before_acquire(|connection, known| {
+            Box::pin(async move { Ok(known.idle_for < FRESH || answers(connection).await) })
+        })
+        .after_release(|connection, _| Box::pin(async move { Ok(answers(connection).await) }))
+}
+
+async fn answers(connection: &mut PgConnection) -> bool {
+    let asked = timeout(ANSWERS_WITHIN, connection.ping());
+    asked.await.is_ok_and(|answer| answer.is_ok())
+}
+
 impl Schema {
     /// Connects on first use, known to the server as `wardgate` and the service. No statement takes longer than `limit`.
     pub fn pool(
@@ -50,7 +72,7 @@ impl Schema {
                 ("synchronous_commit", "on"),
                 ("statement_timeout", statements.as_str()),
             ]);
-        PgPoolOptions::new()
+        only_living(PgPoolOptions::new())
             .max_connections(settings.connections(CONNECTIONS))
             .acquire_timeout(limit)
             .connect_lazy_with(options)
@@ -161,3 +183,6 @@ impl Schema {
         Ok(transaction.commit().await?)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -192,5 +192,5 @@ pub const AGENT_RELOADS: &str = "wardgate_assistant_reloads_total";
 /// Gauge: replicas of a `neighbour` by `state`: ready, ejected, unready or connecting.
 pub const LINK_ENDPOINTS: &str = "wardgate_link_endpoints";
 /// Counter: calls of a `neighbour` that failed and were fit to be made again, by `outcome`: unsent (no server had seen it,
-/// made again), made, `over_budget` or `pushed_back`.
+/// made again), `silent` (not answered in half of its time, made again), made, `over_budget` or `pushed_back`.
 pub const LINK_RETRIES: &str = "wardgate_link_retries_total";

@@ -50,9 +50,10 @@ const WIRING: [&str; 13] = [
 ];
 
 /// The same of an agent that runs by itself.
-const AGENT_WIRING: [&str; 9] = [
+const AGENT_WIRING: [&str; 10] = [
     "drain",
     "listen",
+    "probes",
     "public_url",
     "allowed_hosts",
     "allowed_origins",
@@ -101,6 +102,9 @@ pub(crate) struct GatewayWiring {
     pub(crate) tls: Option<TlsFiles>,
     #[serde(default)]
     pub(crate) session_key_file: Option<PathBuf>,
+    /// Address of `/ready` and `/metrics`; none: they are served beside the paths for clients.
+    #[serde(default)]
+    pub(crate) probes: Option<SocketAddr>,
     /// How it ends.
     #[serde(default)]
     pub(crate) drain: Drain,
@@ -172,6 +176,9 @@ pub(crate) struct ServiceLinks {
 pub(crate) struct AgentWiring {
     #[serde(default = "agent_listen")]
     pub(crate) listen: SocketAddr,
+    /// Address of `/ready` and `/metrics`; none: they are served beside the paths for clients.
+    #[serde(default)]
+    pub(crate) probes: Option<SocketAddr>,
     /// How clients reach it; its host may be named.
     #[serde(default)]
     pub(crate) public_url: Option<String>,
@@ -235,6 +242,25 @@ pub(crate) struct StoreSettings {
     pub(crate) store: String,
     #[serde(default)]
     pub(crate) database: DatabaseSettings,
+}
+
+/// How many calls a service works on at once, as its section sets it; none for the record, which turns nothing away: what
+/// it can take is part of what the gateway lets in.
+pub(crate) fn concurrency(
+    section: &str,
+    set: Option<Concurrency>,
+) -> Result<Option<Concurrency>, String> {
+    if section == "audit" {
+        return match set {
+            None => Ok(None),
+            Some(_) => Err("audit.concurrency: the record turns nothing away; remove it, and set gateway.concurrency".to_owned()),
+        };
+    }
+    let concurrency = set.unwrap_or_default();
+    match concurrency.validate() {
+        Ok(()) => Ok(Some(concurrency)),
+        Err(error) => Err(format!("{section}.{error}")),
+    }
 }
 
 impl ServiceWiring {

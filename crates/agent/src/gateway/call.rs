@@ -52,9 +52,6 @@ pub(crate) enum CallEnding {
     Refused {
         message: String,
     },
-    RateLimited {
-        retry_after: Option<Duration>,
-    },
     TimedOut {
         message: String,
     },
@@ -133,7 +130,7 @@ pub(super) async fn call(
     };
     match answer {
         Ok(result) => ended(&result),
-        Err(GatewayError::Refused(fault)) => Ok(failed(*fault)),
+        Err(GatewayError::Refused(fault)) if !fault.is_busy() => Ok(failed(*fault)),
         Err(error) => Err(error),
     }
 }
@@ -178,11 +175,9 @@ fn failed(fault: RpcFault) -> CallOutcome {
         code,
         message,
         data,
-        is_rate_limit,
+        ..
     } = fault;
-    let retry_after = data.retry_after();
     let ending = match data.reason.as_deref() {
-        _ if is_rate_limit => CallEnding::RateLimited { retry_after },
         Some("unknown_tool") => CallEnding::UnknownTool,
         Some("timeout") => CallEnding::TimedOut { message },
         Some("cancelled") => CallEnding::Cancelled,

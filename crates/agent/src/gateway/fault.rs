@@ -38,6 +38,14 @@ pub(crate) struct RpcFault {
     pub(crate) is_rate_limit: bool,
 }
 
+impl RpcFault {
+    /// The gateway has no room for it now, or the caller no right to more, and it did nothing of it.
+    pub(crate) fn is_busy(&self) -> bool {
+        let reason = self.data.reason.as_deref();
+        self.is_rate_limit || matches!(reason, Some("overloaded" | "over_share" | "rate_limited"))
+    }
+}
+
 /// What the gateway adds to an error.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::{self, BoxFuture};
@@ -93,6 +94,8 @@ pub(crate) struct FakeGateway {
     dies_at: AtomicUsize,
     pub(crate) died: Notify,
     memory_is_down: Mutex<bool>,
+    /// So many requests more are turned away.
+    turns_away: AtomicUsize,
     /// Why memory takes no results of tools.
     takes_no_results: Mutex<Option<&'static str>>,
 }
@@ -107,6 +110,23 @@ impl FakeGateway {
 
     pub(crate) fn set_tools(&self, tools: impl IntoIterator<Item = FakeTool>) {
         *self.tools.lock().unwrap() = tools.into_iter().collect();
+    }
+
+    /// Has no room for the next requests, so many of them.
+    pub(crate) fn turn_away(&self, requests: usize) {
+        self.turns_away.store(requests, Ordering::SeqCst);
+    }
+
+    fn has_room(&self) -> Result<(), GatewayFailure> {
+        let less = |left: usize| left.checked_sub(1);
+        let (set, fetch) = (Ordering::SeqCst, Ordering::SeqCst);
+        match self.turns_away.fetch_update(set, fetch, less) {
+            Err(_) => Ok(()),
+            Ok(_) => Err(GatewayFailure::Busy {
+                retry_after: Some(Duration::from_secs(1)),
+                message: "There is too much to do.".to_owned(),
+            }),
+        }
     }
 
     pub(crate) fn lose_memory(&self) {
@@ -272,7 +292,7 @@ impl GatewayClient for FakeGateway {
             needs_approval: tool.needs_approval,
         };
         let tools = self.tools.lock().unwrap().iter().map(listed).collect();
-        future::ready(Ok(tools)).boxed()
+        future::ready(self.has_room().map(|()| tools)).boxed()
     }
 
     fn call<'a>(
@@ -304,6 +324,7 @@ impl GatewayClient for FakeGateway {
         params: Value,
     ) -> BoxFuture<'a, Result<Value, GatewayFailure>> {
         async move {
+            self.has_room()?;
             if *self.memory_is_down.lock().unwrap() {
                 return Err(GatewayFailure::Refused {
                     code: -32603,

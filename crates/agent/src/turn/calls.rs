@@ -329,9 +329,11 @@ async fn run(
         // The model would have to guess whether it ran, and might call again under another key. The turn stays open
         // instead: when it goes on, the same key tells.
         Err(failure) if !ready.tool.read_only && failure.leaves_open() => Err(failure.into()),
-        Err(GatewayFailure::Refused { message, .. } | GatewayFailure::Unavailable { message }) => {
-            Ok((failed(message), false))
-        }
+        Err(
+            GatewayFailure::Refused { message, .. }
+            | GatewayFailure::Busy { message, .. }
+            | GatewayFailure::Unavailable { message },
+        ) => Ok((failed(message), false)),
         Err(failure) => Ok((failed(format!("Tool execution failed: {failure}")), false)),
     }
 }

@@ -7,6 +7,7 @@ mod errors;
 mod fixture;
 mod guardrail;
 mod journey;
+mod patience;
 mod recited;
 mod recorded;
 mod summary;

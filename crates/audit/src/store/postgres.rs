@@ -2,7 +2,7 @@
 
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgPoolOptions};
 use sqlx::{ConnectOptions, Connection, PgPool};
-use wardgate_store::postgres::{Rights, Schema};
+use wardgate_store::postgres::{Rights, Schema, only_living};
 use wardgate_store::{DatabaseSettings, MigrationError};
 
 use super::{AppendError, Found, READ_LIMIT, READ_WAIT, READERS, WRITE_LIMIT, signed, unsigned};
@@ -59,7 +59,7 @@ pub(super) fn read_pool(options: &PgConnectOptions, settings: &DatabaseSettings)
             ("default_transaction_read_only", "on"),
             ("statement_timeout", limit.as_str()),
         ]);
-    PgPoolOptions::new()
+    only_living(PgPoolOptions::new())
         .max_connections(settings.connections(READERS))
         .acquire_timeout(READ_WAIT)
         .connect_lazy_with(options)

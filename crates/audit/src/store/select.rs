@@ -87,7 +87,8 @@ impl Selection {
     }
 
     pub(super) async fn postgres(self, pool: &PgPool) -> Result<Vec<Row>, sqlx::Error> {
-        let query = sqlx::query_as(AssertSqlSafe(self.sql)).persistent(false);
+        // Under a name, of which there are few: a pooler keeps no others from one transaction to the next.
+        let query = sqlx::query_as(AssertSqlSafe(self.sql));
         self.values
             .into_iter()
             .fold(query, |query, value| match value {

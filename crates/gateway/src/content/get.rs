@@ -238,7 +238,7 @@ impl Work for Wish {
 fn refused(gateway: &Gateway, error: &CallError) -> Ran {
     match error.reason() {
         ErrorReason::PermitRefused => Ran::PermitRefused,
-        ErrorReason::Overloaded => Stop::Overloaded(gateway.neighbour_is_overloaded()).into(),
+        ErrorReason::Overloaded => Stop::NotTaken(gateway.neighbour_is_overloaded()).into(),
         // Removed or switched off since the lists were read.
         ErrorReason::UnknownTool => Stop::Unknown.into(),
         _ => {

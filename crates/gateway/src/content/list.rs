@@ -138,12 +138,13 @@ impl<'a> Desk<'a> {
             source.switches.allow(&post.caller).then_some(facts)
         });
         let visible = gateway.authority().visible(&post.caller, facts).await;
+        let visible = visible.map_err(|error| gateway.undecided(&error))?;
         Ok(Self {
             gateway,
             post,
             catalogue,
             kind,
-            visible: visible.map_err(|_| RpcError::policy_away())?,
+            visible,
         })
     }
 
@@ -217,7 +218,7 @@ impl<'a> Desk<'a> {
         match asked.await {
             Ok(Authorization::Allowed(_)) => Ok(true),
             Ok(Authorization::Denied { .. }) => Ok(false),
-            Err(_) => Err(RpcError::policy_away()),
+            Err(error) => Err(self.gateway.undecided(&error)),
         }
     }
 

@@ -11,7 +11,6 @@ use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get};
 use wardgate_edge::Grants;
-use wardgate_rpc::probes;
 
 use crate::Gateway;
 use crate::connect;
@@ -49,7 +48,7 @@ const ENTRANCES: [(&str, Entrance); 7] = [
     ("/messages", Entrance::Messages(Door::Sse)),
 ];
 
-/// Every path.
+/// Every path for clients.
 pub(crate) fn router(gateway: &Arc<Gateway>) -> Router {
     let door = |entrance: Entrance| {
         let gateway = Arc::clone(gateway);
@@ -86,10 +85,6 @@ pub(crate) fn router(gateway: &Arc<Gateway>) -> Router {
         .route("/.well-known/oauth-protected-resource/{*path}", metadata)
         .merge(connect::router(gateway))
         .route(metadata::AUTHORIZATION_SERVER, authorization_server)
-        .merge(probes::router(
-            gateway.parts.clone(),
-            gateway.metrics.clone(),
-        ))
         .fallback(|| async { not_found() })
 }
 

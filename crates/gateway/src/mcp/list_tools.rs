@@ -33,7 +33,7 @@ pub(super) async fn list_tools(
         .authority()
         .visible(caller, enabled.iter().map(|seen| &seen.tool.facts))
         .await
-        .map_err(|_| RpcError::policy_away())?;
+        .map_err(|error| gateway.undecided(&error))?;
     let is_visible = |tool: &Tool| visible.iter().any(|name| *name == tool.facts.name.as_str());
     enabled.retain(|seen| is_visible(seen.tool));
     let meta = missing(catalogue.missing_upstreams(), || {

@@ -128,7 +128,7 @@ async fn tools(desk: &Desk<'_>, given: &[Given]) -> Result<Vec<Option<Arc<Tool>>
     let visible = authority.visible(caller, named().map(|tool| &tool.facts));
     let visible = visible
         .await
-        .map_err(|_| Stop::unavailable("policy_unavailable"))?;
+        .map_err(|error| Stop::neighbour(desk.gateway.undecided(&error)))?;
     for (message, tool) in given.iter().zip(&tools) {
         if let (Some(call), Some(tool)) = (&message.tool, tool)
             && !visible.iter().any(|name| *name == tool.facts.name.as_str())

@@ -1,15 +1,11 @@
 //! Why the memory gave nothing: what the record says of it, and what the client hears.
 
-use std::time::Duration;
-
 use wardgate_domain::Status;
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_rpc::client::CallError;
 
+use crate::crowd::NEIGHBOUR_PAUSE;
 use crate::reply::RpcError;
-
-/// When to come back where there was too much to do.
-const OVERLOADED_PAUSE: Duration = Duration::from_secs(1);
 
 /// Why there is no answer.
 #[derive(Debug)]
@@ -33,6 +29,11 @@ impl Stop {
         Self::new(status, reason, RpcError::unknown_tool(name))
     }
 
+    /// A neighbour did nothing of it.
+    pub(super) fn neighbour(error: RpcError) -> Self {
+        Self::new(Status::Error, error.reason(), error)
+    }
+
     /// The memory service, or the policy, does not answer.
     pub(super) fn unavailable(reason: &'static str) -> Self {
         let words = "The memory cannot be reached. Try again later; what you add under the same `message_id` is added once.";
@@ -53,11 +54,9 @@ impl From<CallError> for Stop {
                 "unknown_conversation",
                 RpcError::invalid_params("Unknown conversation").because("unknown_conversation"),
             ),
-            ErrorReason::Overloaded => Self::new(
-                Status::Error,
-                "overloaded",
-                RpcError::overloaded(false, OVERLOADED_PAUSE),
-            ),
+            ErrorReason::Overloaded => {
+                Self::neighbour(RpcError::overloaded(false, NEIGHBOUR_PAUSE))
+            }
             ErrorReason::InvalidMessage => refused(Status::InvalidArguments, "invalid_params"),
             ErrorReason::Conflict => refused(Status::InvalidArguments, "conflict"),
             ErrorReason::Held => refused(Status::Error, "held"),

@@ -272,9 +272,9 @@ impl RpcError {
         Self::new(StatusCode::OK, -32603, reason, message)
     }
 
-    /// Of a list nobody can say what the caller may see.
-    pub(crate) fn policy_away() -> Self {
-        let message = "The policy service cannot be reached; try again later.";
+    /// Nobody can say what the caller may do or see.
+    pub(crate) fn not_decided() -> Self {
+        let message = "The request could not be decided. Try again later.";
         Self::internal("policy_unavailable", message)
     }
 

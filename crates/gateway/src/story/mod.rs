@@ -26,7 +26,6 @@ use tokio::time::sleep;
 use tracing::{Instrument, Span};
 use wardgate_concurrency::Slot;
 use wardgate_domain::{CallFacts, CallId, Caller, Digest, Event, Outcome, Receipt, Status};
-use wardgate_proto::common::v1::ErrorReason;
 use wardgate_rpc::client::{InputRequired, ResultFacts, Resumption};
 use wardgate_telemetry::{names, trace_context};
 
@@ -272,16 +271,7 @@ impl<W: Work> Story<W> {
                     visible,
                 })
             }
-            Err(error) if error.reason() == ErrorReason::Overloaded => {
-                Err(Stop::Overloaded(self.gateway.neighbour_is_overloaded()))
-            }
-            Err(error) => {
-                tracing::warn!(%error, "the policy service did not decide");
-                Err(Stop::Failed {
-                    kind: "policy_unavailable",
-                    message: "The call could not be decided. Try again later.",
-                })
-            }
+            Err(error) => Err(Stop::NotTaken(self.gateway.undecided(&error))),
         }
     }
 

@@ -24,9 +24,9 @@ pub(crate) enum Stop {
     Scope(RpcError),
     /// The headers say something else than the arguments.
     Misrepeated(RpcError),
-    /// A neighbour had too much to do, and did nothing of it.
-    Overloaded(RpcError),
-    /// The policy service, the tool-runner or what is run failed.
+    /// A neighbour did nothing of it: it had too much to do, or did not decide.
+    NotTaken(RpcError),
+    /// The tool-runner or what is run failed.
     Failed {
         kind: &'static str,
         message: &'static str,
@@ -62,7 +62,7 @@ impl Stop {
             Self::Denied { reason, .. } => (Status::Denied, reason.as_str()),
             Self::Scope(error) => (Status::Denied, error.reason()),
             Self::Misrepeated(_) => (Status::InvalidArguments, "header_mismatch"),
-            Self::Overloaded(error) => (Status::Error, error.reason()),
+            Self::NotTaken(error) => (Status::Error, error.reason()),
             Self::Failed { kind, .. } => (Status::Error, *kind),
             Self::Lost => (Status::Unknown, "tool_runner_unavailable"),
             Self::Late(_) => (Status::Timeout, "timeout"),
@@ -80,9 +80,7 @@ impl Stop {
         match self {
             // The same words for all: what you may not have you do not see.
             Self::Unknown | Self::Disabled | Self::Denied { .. } => not_there(),
-            Self::Scope(error) | Self::Misrepeated(error) | Self::Overloaded(error) => {
-                error.clone()
-            }
+            Self::Scope(error) | Self::Misrepeated(error) | Self::NotTaken(error) => error.clone(),
             Self::Failed { message, .. } => RpcError::internal(kind, *message),
             Self::Lost => RpcError::internal(
                 "unknown",

@@ -207,9 +207,8 @@ impl Story {
                 let error = self.not_there();
                 return self.close(Status::UnknownTool, "unknown_tool", error).await;
             }
-            NoRight::Undecided => {
-                let (kind, error) = ("policy_unavailable", undecided());
-                return self.close(Status::Error, kind, error).await;
+            NoRight::Undecided(error) => {
+                return self.close(Status::Error, error.reason(), error).await;
             }
         };
         let is_tool = matches!(self.errand.subject, Subject::Tool { .. });
@@ -266,11 +265,6 @@ const NO_METHOD: &str = "(not a method name)";
 
 /// The longest name of a method that is on the record, in bytes.
 const MAX_METHOD: usize = 64;
-
-pub(super) fn undecided() -> RpcError {
-    let message = "The call could not be decided. Try again later.";
-    RpcError::internal("policy_unavailable", message)
-}
 
 const NOT_RELEASED: &str =
     "The call cannot be recorded durably, so nothing is released. Try again later.";

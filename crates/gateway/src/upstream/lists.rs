@@ -15,6 +15,7 @@ use crate::Gateway;
 use crate::catalogue::Source;
 use crate::edit::{Reply, replaced};
 use crate::mcp::{object, scan, text_of};
+use crate::reply::RpcError;
 use crate::view::View;
 
 /// Entries of one page.
@@ -28,7 +29,8 @@ const OF_OLDER: &str = "execution";
 pub(super) enum Unlisted {
     /// It is no list, or an endless one.
     Misfit,
-    Undecided,
+    /// Nobody can say what of it is for the caller; what the client hears.
+    Undecided(RpcError),
 }
 
 /// `message`, said in answer to a list request, without what is not for the caller; what is no result stays as it is.
@@ -89,15 +91,16 @@ async fn visible_tools(
     source: &Source,
     visit: &Visit,
 ) -> Result<BTreeMap<String, Value>, Unlisted> {
-    let catalogue = gateway.catalogue().current().ok_or(Unlisted::Undecided)?;
-    let source = catalogue.source(&source.name).ok_or(Unlisted::Undecided)?;
+    let undecided = || Unlisted::Undecided(RpcError::not_decided());
+    let catalogue = gateway.catalogue().current().ok_or_else(undecided)?;
+    let source = catalogue.source(&source.name).ok_or_else(undecided)?;
     // Its definitions are its own, names and URIs too.
     let view = View::of_upstream(Arc::clone(source), &catalogue);
     let mut tools = view.tools(&catalogue);
     tools.retain(|seen| seen.tool.switches.allow(&visit.caller));
     let facts = tools.iter().map(|seen| &seen.tool.facts);
     let visible = gateway.authority().visible(&visit.caller, facts).await;
-    let visible = visible.map_err(|_| Unlisted::Undecided)?;
+    let visible = visible.map_err(|error| Unlisted::Undecided(gateway.undecided(&error)))?;
     let is_visible = |name: &ToolName| visible.iter().any(|visible| *visible == name.as_str());
     let tools = tools.into_iter();
     let tools = tools.filter(|seen| is_visible(&seen.tool.facts.name));
@@ -142,7 +145,7 @@ async fn may_use(
     match right.decide(gateway, visit).await {
         Ok(_) => Ok(true),
         Err(NoRight::Denied { .. } | NoRight::Gone) => Ok(false),
-        Err(NoRight::Undecided) => Err(Unlisted::Undecided),
+        Err(NoRight::Undecided(error)) => Err(Unlisted::Undecided(error)),
     }
 }
 

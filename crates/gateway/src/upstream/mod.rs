@@ -127,7 +127,7 @@ async fn way(gateway: &Gateway, visit: &Visit) -> Result<(Arc<Source>, Option<Vi
 async fn no_such(gateway: &Gateway, visit: &Visit) -> RpcError {
     match gateway.authority().visible(&visit.caller, []).await {
         Ok(_) => RpcError::unknown_route(),
-        Err(_) => endings::undecided(),
+        Err(error) => gateway.undecided(&error),
     }
 }
 
@@ -138,7 +138,7 @@ async fn may_connect(gateway: &Gateway, source: &Source, visit: &Visit) -> Resul
     match right.decide(gateway, visit).await {
         Ok(_) => Ok(()),
         Err(NoRight::Denied { .. } | NoRight::Gone) => Err(RpcError::unknown_route()),
-        Err(NoRight::Undecided) => Err(endings::undecided()),
+        Err(NoRight::Undecided(error)) => Err(error),
     }
 }
 

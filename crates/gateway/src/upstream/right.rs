@@ -12,6 +12,7 @@ use super::errand::{Errand, Subject};
 use crate::Gateway;
 use crate::authority::{Authorization, Grant};
 use crate::catalogue::{Source, Tool};
+use crate::reply::RpcError;
 
 /// What is asked of the policy, and what the permit is for.
 pub(super) struct Right {
@@ -32,8 +33,8 @@ pub(super) enum NoRight {
     },
     /// There is no such tool any more, or it is off for the caller.
     Gone,
-    /// The policy service did not decide.
-    Undecided,
+    /// The policy service did not decide; what the client hears.
+    Undecided(RpcError),
 }
 
 impl Right {
@@ -121,10 +122,7 @@ impl Right {
                 reason,
                 visible,
             }),
-            Err(error) => {
-                tracing::warn!(%error, "the policy service did not decide");
-                Err(NoRight::Undecided)
-            }
+            Err(error) => Err(NoRight::Undecided(gateway.undecided(&error))),
         }
     }
 }

@@ -18,7 +18,7 @@ use wardgate_telemetry::names;
 
 use super::answer;
 use super::asked::{Asked, Away};
-use super::endings::{CUT, undecided};
+use super::endings::CUT;
 use super::errand::{Awaited, Errand, Place, Subject, no_arguments, within};
 use super::handles::{self, Unsealed};
 use super::lists::{self, Unlisted};
@@ -175,7 +175,7 @@ impl Story {
                     facts.permit_id = Some(grant.permit_id);
                 }
                 Err(NoRight::Denied { decision, .. }) => facts.decided(decision),
-                Err(NoRight::Undecided | NoRight::Gone) => {}
+                Err(NoRight::Undecided(_) | NoRight::Gone) => {}
             }
         }
         decided
@@ -194,7 +194,7 @@ impl Story {
             match right.decide(&self.gateway, &self.visit).await {
                 Ok(_) => {}
                 Err(NoRight::Denied { .. } | NoRight::Gone) => return Err(unknown()),
-                Err(NoRight::Undecided) => return Err(undecided()),
+                Err(NoRight::Undecided(error)) => return Err(error),
             }
         }
         Ok(())
@@ -499,7 +499,7 @@ impl Story {
         let listed = lists::filtered(&self.gateway, &self.source, &self.visit, list, message);
         listed.await.map_err(|unlisted| match unlisted {
             Unlisted::Misfit => RpcError::internal("bad_result", CUT),
-            Unlisted::Undecided => undecided(),
+            Unlisted::Undecided(error) => error,
         })
     }
 }

@@ -164,3 +164,20 @@ async fn what_a_neighbour_turns_away_may_be_tried_again_and_is_on_record() {
         assert_eq!(outcome.reason, "overloaded");
     }
 }
+
+#[tokio::test]
+async fn a_list_that_nobody_has_time_to_decide_on_may_be_asked_for_again() {
+    let world = World::start().await;
+    world.policy.says(Say::Fail(ErrorReason::Overloaded));
+    for version in [MODERN, LEGACY] {
+        for list in [
+            "tools/list",
+            "prompts/list",
+            "resources/list",
+            "resources/templates/list",
+        ] {
+            let reply = Reply::to(world.message(version, list, "")).await;
+            assert!(is_turned_away(&reply), "{list}: {reply:?}");
+        }
+    }
+}

@@ -206,7 +206,7 @@ impl World {
         let (stop, stopped) = oneshot::channel();
         let served = tokio::spawn(Arc::clone(&gateway).serve(
             bound,
-            gateway.router(),
+            gateway.router().merge(gateway.probes()),
             Shutdown::when(async {
                 let _ = stopped.await;
             }),

@@ -7,7 +7,6 @@ mod interaction;
 mod memory;
 mod policy;
 mod relay;
-pub(crate) mod repeat;
 mod tool_runner;
 
 use std::time::{Duration, Instant};
@@ -18,6 +17,7 @@ use wardgate_domain::InvalidMessage;
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_telemetry::trace_context;
 
+use crate::methods::Repeatable;
 use crate::{deadline, reason_of};
 
 pub use audit::{AuditClient, AuditFilter, StoredRecord};
@@ -92,7 +92,7 @@ fn request<M>(message: M, limit: Duration) -> Request<M> {
 /// A request that may be made twice if it is not known what became of it.
 fn repeatable<M>(mut request: Request<M>, is_repeatable: bool) -> Request<M> {
     if is_repeatable {
-        request.extensions_mut().insert(repeat::Repeatable);
+        request.extensions_mut().insert(Repeatable);
     }
     request
 }

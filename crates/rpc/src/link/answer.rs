@@ -27,6 +27,8 @@ pub(super) enum Outcome {
     Unsent,
     /// The connection was lost; who knows what the server did.
     Lost,
+    /// It said nothing for too long, and another one shall answer.
+    Silent,
 }
 
 /// When a server that cannot now may be asked again.

@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 use std::future::Future;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -20,11 +20,12 @@ use wardgate_domain::Ambient;
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_telemetry::names;
 
+use super::SILENT;
 use super::answer::{self, Outcome, Pushback};
 use super::budget::Budget;
 use super::pool::Pool;
 use super::replica::Taken;
-use crate::client::repeat::{self, Answer, Repeat, Repeatable};
+use crate::methods::{self, Answer, Repeat, Repeatable};
 use crate::readiness::Readiness;
 use crate::status::with_reason;
 use crate::{deadline, in_flight};
@@ -68,7 +69,10 @@ impl Balanced {
             Err(status) => return status.into_http(),
         };
         let deadline = deadline::of(&head.headers).map(|left| Instant::now() + left);
-        let (answer, repeat) = repeat::rule(head.uri.path());
+        let method = methods::find(head.uri.path());
+        let (answer, repeat) = method.map_or((Answer::Stream, Repeat::Never), |method| {
+            (method.answer, method.repeat)
+        });
         let call = Call {
             repeatable: match repeat {
                 Repeat::Always => true,
@@ -98,7 +102,8 @@ impl Balanced {
             };
             avoid = Some(taken.address());
             tried += 1;
-            let (pushback, refusal) = match self.attempt(call, taken).await {
+            let patience = call.patience().filter(|_| sent + 1 < MOST_SENT);
+            let (pushback, refusal) = match self.attempt(call, taken, patience).await {
                 Outcome::Answered(response) => return response,
                 // The transport minds the deadline too.
                 _ if call.is_late() => return deadline::late().into_http(),
@@ -108,6 +113,11 @@ impl Balanced {
                     continue;
                 }
                 Outcome::Unsent => return self.unavailable(),
+                Outcome::Silent => {
+                    sent += 1;
+                    self.count("silent");
+                    continue;
+                }
                 Outcome::Lost => (Pushback::None, self.unavailable()),
                 Outcome::Unavailable(response) => (Pushback::of(response.headers()), response),
             };
@@ -138,15 +148,25 @@ impl Balanced {
         }
     }
 
-    /// Sends it to one replica.
-    async fn attempt(&self, call: &Call, mut taken: Taken) -> Outcome {
+    /// Sends it to one replica. After `patience` it is given up there, if another one could take it.
+    async fn attempt(&self, call: &Call, mut taken: Taken, patience: Option<Instant>) -> Outcome {
         let channel = taken.channel.clone();
-        let outcome = match channel.oneshot(call.request()).await {
-            Err(error) => answer::failed(&error),
-            Ok(response) if call.repeatable && call.answer == Answer::Whole => {
-                answer::whole(response).await
+        let answering = async {
+            match channel.oneshot(call.request()).await {
+                Err(error) => answer::failed(&error),
+                Ok(response) if call.is_whole() => answer::whole(response).await,
+                Ok(response) => answer::begun(response),
             }
-            Ok(response) => answer::begun(response),
+        };
+        let mut answering = pin!(answering);
+        let within = match patience {
+            Some(patience) => timeout_at(patience, &mut answering).await.ok(),
+            None => None,
+        };
+        let outcome = match within {
+            Some(outcome) => outcome,
+            None if patience.is_some() && self.gives_up(&taken) => Outcome::Silent,
+            None => answering.await,
         };
         match outcome {
             Outcome::Answered(response) => {
@@ -167,6 +187,11 @@ impl Balanced {
                 failure
             }
         }
+    }
+
+    /// Whether a call that this replica has not answered is made once more elsewhere.
+    fn gives_up(&self, taken: &Taken) -> bool {
+        self.pool.has_another(taken.address()) && self.budget.spend()
     }
 
     /// A random time, so that those that failed together do not come back together.
@@ -231,6 +256,19 @@ impl Call {
                 frame
             }))
         })
+    }
+
+    /// Whether its answer is one message that nobody sees before it is whole.
+    fn is_whole(&self) -> bool {
+        self.repeatable && self.answer == Answer::Whole
+    }
+
+    /// Until when one replica may say nothing: for half of the time that is left. Where that is long, the connection tells
+    /// sooner whether anybody is there, and who works on something long is left to it.
+    fn patience(&self) -> Option<Instant> {
+        let deadline = self.deadline.filter(|_| self.is_whole())?;
+        let half = deadline.saturating_duration_since(Instant::now()) / 2;
+        (half <= 2 * SILENT).then(|| Instant::now() + half)
     }
 
     fn is_late(&self) -> bool {

@@ -103,6 +103,13 @@ impl Pool {
         }
     }
 
+    /// Whether a replica that works could take a call in the place of the one at `address`.
+    pub(super) fn has_another(&self, address: SocketAddr) -> bool {
+        let replicas = self.replicas.read().unwrap_or_else(PoisonError::into_inner);
+        let mut others = replicas.iter().filter(|replica| replica.address != address);
+        others.any(|replica| replica.load(false).is_some())
+    }
+
     /// Of two that can take a call the one with fewer open: nearly as even as asking all, and no two callers run for the
     /// same one.
     fn choose(&self, avoid: Option<SocketAddr>, deadline: Option<Instant>) -> Option<Taken> {

@@ -34,7 +34,7 @@ async fn serve(config: &Path) -> Result<(), Failure> {
     let approvals = data_dir::approval_key(file)?;
     let stop = shutdown::shutdown(wiring.drain)?;
     let bound = Bound::bind(wiring.listen).await?;
-    let connections = wiring.limits.connections();
+    let (connections, listen) = (wiring.limits.connections(), wiring.probes);
     let gateway = follow(&wiring.links.gateway)?;
     let agent = compose::remote_agent(&config, approvals, wiring, &Ambient::system()).await?;
     let (_goes_on, own) = watch::channel(Readiness::Ready);
@@ -43,10 +43,11 @@ async fn serve(config: &Path) -> Result<(), Failure> {
         ("keys", agent.admission.auth.readiness()),
         ("gateway", gateway),
     ];
-    let router = agent.alone(probes::router(parts, telemetry.metrics()));
+    let probes = probes::router(parts, telemetry.metrics());
+    let router = agent.alone(serve::beside(listen, probes).await?);
     let url = format!("http://{}", bound.address());
     // It serves before its gateway is there: the probes tell.
-    println!("ready {url}/api/chat/message/ (also {url}/v1, {url}/ready, {url}/metrics)");
+    println!("ready {url}/api/chat/message/ (also {url}/v1)");
     bound.serve(router, connections, stop, async {}).await;
     Ok(())
 }

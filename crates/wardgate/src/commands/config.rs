@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use crate::Failure;
 use crate::cli::{Config, ConfigCommand, SchemaOf};
 use crate::config::{
-    AgentWiring, GatewayWiring, LocalIssuer, OperatorWiring, ServiceWiring, Settings,
+    AgentWiring, GatewayWiring, LocalIssuer, OperatorWiring, ServiceWiring, Settings, concurrency,
 };
 
 pub(crate) fn run(arguments: &Config) -> Result<(), Failure> {
@@ -75,16 +75,21 @@ pub(crate) fn check(settings: &Settings) -> Result<(), Failure> {
     settings.optional::<wardgate_telemetry::Config>("telemetry")?;
     settings.optional::<LocalIssuer>("local_issuer")?;
     if settings.has("gateway.links") {
-        settings.service::<wardgate_gateway::Config, GatewayWiring>("gateway")?;
+        let (gateway, _): (wardgate_gateway::Config, GatewayWiring) =
+            settings.service("gateway")?;
+        gateway.validate()?;
     } else if settings.has("gateway") {
-        settings.unwired::<wardgate_gateway::Config>("gateway", |section| {
+        let gateway: wardgate_gateway::Config = settings.unwired("gateway", |section| {
             // `up` trusts its own issuer.
             let none = figment::value::Dict::new();
             section.entry("auth".to_owned()).or_insert(none.into());
         })?;
+        gateway.validate()?;
     }
     if settings.has("policy") {
-        settings.unwired::<wardgate_policy::Config>("policy", |_| {})?;
+        settings
+            .unwired::<wardgate_policy::Config>("policy", |_| {})?
+            .validate()?;
     }
     if settings.has("tool_runner") {
         settings.unwired::<wardgate_tool_runner::Config>("tool_runner", |_| {})?;
@@ -111,6 +116,10 @@ pub(crate) fn check(settings: &Settings) -> Result<(), Failure> {
     for service in ["policy", "tool_runner", "audit", "memory"] {
         if settings.has(&format!("{service}.listen")) {
             settings.service::<figment::value::Dict, ServiceWiring>(service)?;
+        }
+        let key = format!("{service}.concurrency");
+        if settings.has(&key) {
+            concurrency(service, Some(settings.optional(&key)?))?;
         }
     }
     Ok(())
@@ -206,6 +215,41 @@ mod tests {
         let wrong = json!({ "gateway": { "auth": { "issuers": [{ "isuer": "" }] } } });
         unknown(&whole, &wrong, "", &mut found);
         assert_eq!(found, ["/gateway/auth/issuers/isuer"]);
+    }
+
+    fn checked(text: &str) -> Result<(), String> {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("wardgate.yaml");
+        std::fs::write(&path, text).unwrap();
+        check(&Settings::load(&path).unwrap()).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn limits_of_any_service_that_cannot_be_are_named_by_their_key() {
+        for (text, says) in [
+            (
+                "gateway: { concurrency: { min: 0 } }",
+                "gateway.concurrency.min",
+            ),
+            (
+                "policy: { policies: p, concurrency: { initial: 3 } }",
+                "policy.concurrency.initial",
+            ),
+            (
+                "tool_runner: { catalogue: t, concurrency: { tolerance: 20 } }",
+                "tool_runner.concurrency.tolerance",
+            ),
+            (
+                "memory: { concurrency: { wait_ms: 60000 } }",
+                "memory.concurrency.wait_ms",
+            ),
+            ("memory: { concurrency: { mni: 1 } }", "mni"),
+            ("audit: { store: s, concurrency: {} }", "audit.concurrency"),
+        ] {
+            let told = checked(text).unwrap_err();
+            assert!(told.contains(says), "{text}: {told}");
+        }
+        checked("memory: { concurrency: { min: 20 } }\naudit: { store: s }\n").unwrap();
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use axum::Router;
 use http::{Request, Response};
 use tokio::net::TcpListener;
 use tonic::body::Body;
@@ -22,7 +23,7 @@ use wardgate_telemetry::Metrics;
 use crate::Failure;
 use crate::cli::ConfigFile;
 use crate::compose;
-use crate::config::{GatewayWiring, ServiceWiring, Settings};
+use crate::config::{GatewayWiring, ServiceWiring, Settings, concurrency};
 use crate::data_dir;
 use crate::shutdown;
 
@@ -51,7 +52,8 @@ pub(crate) async fn gateway(arguments: &ConfigFile) -> Result<(), Failure> {
     .await?;
     // It serves before its neighbours are there: the probes tell who is missing.
     println!("ready http://{address}/mcp");
-    let router = gateway.router();
+    let probes = beside(wiring.probes, gateway.probes()).await?;
+    let router = gateway.router().merge(probes);
     gateway.serve(bound, router, stop).await;
     Ok(())
 }
@@ -130,9 +132,6 @@ fn replicas(tls: Option<TlsFiles>) -> wardgate_tool_runner::Dial {
 pub(crate) async fn audit(config: &Path) -> Result<(), Failure> {
     let settings = Settings::load(config)?;
     let (config, wiring): (wardgate_audit::Config, ServiceWiring) = settings.service("audit")?;
-    if wiring.concurrency.is_some() {
-        return Err("audit.concurrency: the record turns nothing away; remove it, and set gateway.concurrency".into());
-    }
     let telemetry = wardgate_telemetry::init(&settings.optional("telemetry")?, "audit")?;
     let key = required(wiring.mac_key_file.as_ref(), "audit.mac_key_file")?;
     let service =
@@ -194,11 +193,8 @@ where
 {
     let stop = shutdown::shutdown(wiring.drain)?;
     let mut bound = Bound::bind(&wiring.server()).await?;
-    // The record turns nothing away: what it can take is part of what the gateway lets in.
-    if name != "audit" {
-        let concurrency = wiring.concurrency.unwrap_or_default();
-        let valid = concurrency.validate();
-        valid.map_err(|error| format!("{}.{error}", name.replace('-', "_")))?;
+    let section = name.replace('-', "_");
+    if let Some(concurrency) = concurrency(&section, wiring.concurrency)? {
         bound = bound.limited(Limiter::new(name, concurrency));
     }
     let service = Service {
@@ -206,19 +202,24 @@ where
         ..service
     };
     if let Some(listen) = wiring.probes {
-        serve_probes(listen, name, &service, metrics).await?;
+        let parts = vec![(name, service.readiness.clone())];
+        serve_probes(listen, probes::router(parts, metrics)).await?;
     }
     println!("ready {name} {}", bound.address()?);
     Ok(bound.serve(service, stop).await?)
 }
 
-async fn serve_probes<S>(
-    listen: SocketAddr,
-    name: &'static str,
-    service: &Service<S>,
-    metrics: Metrics,
-) -> Result<(), Failure> {
-    let router = probes::router(vec![(name, service.readiness.clone())], metrics);
+/// What of `probes` stands on the address for clients: all, unless there is an address for them; then only that it is
+/// alive.
+pub(crate) async fn beside(listen: Option<SocketAddr>, probes: Router) -> Result<Router, Failure> {
+    let Some(listen) = listen else {
+        return Ok(probes);
+    };
+    serve_probes(listen, probes).await?;
+    Ok(probes::alive())
+}
+
+async fn serve_probes(listen: SocketAddr, router: Router) -> Result<(), Failure> {
     let listener = TcpListener::bind(listen)
         .await
         .map_err(|error| format!("cannot listen on {listen} for probes: {error}"))?;

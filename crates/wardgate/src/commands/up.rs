@@ -72,7 +72,7 @@ pub(crate) async fn run(arguments: Up) -> Result<(), Failure> {
         "ready {url}/mcp (also {url}/message, {chats}{url}/ready, {url}/metrics; record in {})",
         dir.path().display()
     );
-    let mut router = gateway.router();
+    let mut router = gateway.router().merge(gateway.probes());
     if let Some(agent) = agent {
         router = router.merge(agent.router());
     }

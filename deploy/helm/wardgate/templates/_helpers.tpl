@@ -1,13 +1,13 @@
 {{/* Name of the release's objects. */}}
 {{- define "wardgate.fullname" -}}
 {{- if .Values.fullnameOverride -}}
-{{- .Values.fullnameOverride | trunc 50 | trimSuffix "-" -}}
+{{- .Values.fullnameOverride | trunc 48 | trimSuffix "-" -}}
 {{- else -}}
 {{- $name := default .Chart.Name .Values.nameOverride -}}
 {{- if contains $name .Release.Name -}}
-{{- .Release.Name | trunc 50 | trimSuffix "-" -}}
+{{- .Release.Name | trunc 48 | trimSuffix "-" -}}
 {{- else -}}
-{{- printf "%s-%s" .Release.Name $name | trunc 50 | trimSuffix "-" -}}
+{{- printf "%s-%s" .Release.Name $name | trunc 48 | trimSuffix "-" -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
@@ -46,7 +46,7 @@ app.kubernetes.io/component: {{ .name }}
 Every service of the release, as JSON: what is the same for all, and then
   name     as in certificates, commands and object names
   key      in the values; section in wardgate.yaml
-  port     of what it is there for, and what speaks there; probes answer at `probes`
+  port     of what it is there for, and what speaks there; probes and metrics of each are at 9090
   callers  who may reach it besides what the values say; everybody where open
   keys     files of the keys' Secret that it gets
   files    what else it gets: tools, policies, assistants
@@ -55,17 +55,17 @@ Every service of the release, as JSON: what is the same for all, and then
 */}}
 {{- define "wardgate.services" -}}
 {{- $table := list
-  (dict "name" "gateway" "key" "gateway" "section" "gateway" "port" 8080 "speaks" "http" "probes" "http" "open" true
+  (dict "name" "gateway" "key" "gateway" "section" "gateway" "port" 8080 "speaks" "http" "open" true
     "callers" (list) "keys" (list "session.key") "files" (list) "store" true "advertise" "http")
-  (dict "name" "policy" "key" "policy" "section" "policy" "port" 7001 "speaks" "grpc" "probes" "probes"
+  (dict "name" "policy" "key" "policy" "section" "policy" "port" 7001 "speaks" "grpc"
     "callers" (list "gateway" "memory") "keys" (list "permit.pem") "files" (list "policies") "store" false)
-  (dict "name" "tool-runner" "key" "toolRunner" "section" "tool_runner" "port" 7002 "speaks" "grpc" "probes" "probes"
+  (dict "name" "tool-runner" "key" "toolRunner" "section" "tool_runner" "port" 7002 "speaks" "grpc"
     "callers" (list "gateway" "tool-runner") "keys" (list "permit.pub" "pseudonym.key") "files" (list "tools") "store" true "advertise" "https")
-  (dict "name" "audit" "key" "audit" "section" "audit" "port" 7003 "speaks" "grpc" "probes" "probes"
+  (dict "name" "audit" "key" "audit" "section" "audit" "port" 7003 "speaks" "grpc"
     "callers" (list "gateway" "tool-runner" "memory") "keys" (list "audit-mac.key") "files" (list) "store" true)
-  (dict "name" "memory" "key" "memory" "section" "memory" "port" 7004 "speaks" "grpc" "probes" "probes"
+  (dict "name" "memory" "key" "memory" "section" "memory" "port" 7004 "speaks" "grpc"
     "callers" (list "gateway" "tool-runner") "keys" (list "memory.key") "files" (list) "store" true)
-  (dict "name" "agent" "key" "agent" "section" "agent" "port" 8081 "speaks" "http" "probes" "http" "open" true
+  (dict "name" "agent" "key" "agent" "section" "agent" "port" 8081 "speaks" "http" "open" true
     "callers" (list) "keys" (list "approval.key") "files" (list "assistants") "store" false)
 -}}
 {{- $there := list -}}
@@ -151,7 +151,7 @@ Every service of the release, as JSON: what is the same for all, and then
 {{- $probes := "0.0.0.0:9090" -}}
 {{- $config := dict
   "telemetry" (dict "log_format" "json")
-  "gateway" (dict "listen" "0.0.0.0:8080" "links" $links "tls" $tls "session_key_file" "keys/session.key"
+  "gateway" (dict "listen" "0.0.0.0:8080" "probes" $probes "links" $links "tls" $tls "session_key_file" "keys/session.key"
     "allowed_hosts" (list (printf "%s-gateway" $full)))
   "policy" (dict "listen" "0.0.0.0:7001" "tls" $tls "probes" $probes "permit_key_file" "keys/permit.pem" "policies" "../policies")
   "tool_runner" (dict "listen" "0.0.0.0:7002" "tls" $tls "probes" $probes "permit_public_key_files" (list "keys/permit.pub")
@@ -163,7 +163,7 @@ Every service of the release, as JSON: what is the same for all, and then
     "links" (dict "policy" $at.policy "audit" $at.audit)) -}}
 {{- end -}}
 {{- if $at.agent -}}
-{{- $_ := set $config "agent" (dict "listen" "0.0.0.0:8081" "approval_key_file" "keys/approval.key" "assistants" "../assistants"
+{{- $_ := set $config "agent" (dict "listen" "0.0.0.0:8081" "probes" $probes "approval_key_file" "keys/approval.key" "assistants" "../assistants"
     "allowed_hosts" (list (printf "%s-agent" $full)) "auth" .Values.config.gateway.auth
     "links" (dict "gateway" (printf "http://%s-gateway:%d" $full (int .Values.service.port)))) -}}
 {{- end -}}

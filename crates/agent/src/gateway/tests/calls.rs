@@ -138,12 +138,6 @@ async fn every_error_of_a_call_is_an_ending_of_its_own() {
             "invalid_params",
             CallEnding::Refused { message: message() },
         ),
-        (
-            429,
-            -32603,
-            "rate_limited",
-            CallEnding::RateLimited { retry_after: None },
-        ),
     ];
     for (status, code, reason, ending) in cases {
         let data = serde_json::from_str(&CALLED.replace("REASON", reason)).unwrap();
@@ -158,7 +152,7 @@ async fn every_error_of_a_call_is_an_ending_of_its_own() {
 }
 
 #[tokio::test]
-async fn a_rate_limit_says_when_to_come_back() {
+async fn a_gateway_that_has_no_room_says_when_to_come_back() {
     let by_data =
         Script::new(|seen| seen.error(429, -32603, "busy", &json!({ "retryAfterSeconds": 7 })));
     let by_header = Script::new(|seen| {
@@ -166,10 +160,18 @@ async fn a_rate_limit_says_when_to_come_back() {
         response.headers_mut().insert("retry-after", 7.into());
         response
     });
-    for script in [by_data, by_header] {
-        let ending = call(&script.in_process(), "get").await.unwrap().ending;
-        let retry_after = Some(Duration::from_secs(7));
-        assert_eq!(ending, CallEnding::RateLimited { retry_after });
+    let shed = Script::new(|seen| {
+        let data = json!({ "reason": "overloaded", "retryAfterSeconds": 7 });
+        seen.error(503, -32603, "busy", &data)
+    });
+    for script in [by_data, by_header, shed] {
+        for gateway in script.doors().await {
+            let Err(GatewayError::Refused(fault)) = call(&gateway, "get").await else {
+                panic!("nothing ran")
+            };
+            let waits = Some(Duration::from_secs(7));
+            assert_eq!((fault.is_busy(), fault.data.retry_after()), (true, waits));
+        }
     }
 }
 

@@ -42,7 +42,12 @@ async fn a_result_is_text_and_what_gave_none_is_a_refusal() {
             "Unknown tool: hidden",
             &json!({ "reason": "unknown_tool" }),
         ),
-        Some("busy") => seen.error(429, -32603, "slow down", &json!({ "retryAfterSeconds": 3 })),
+        Some("busy") => seen.error(
+            429,
+            -32603,
+            "Slow down.",
+            &json!({ "retryAfterSeconds": 3 }),
+        ),
         Some("slow") => seen.error(
             200,
             -32603,
@@ -84,8 +89,11 @@ async fn a_result_is_text_and_what_gave_none_is_a_refusal() {
         message: "Timeout after 30s".to_owned(),
     };
     assert_eq!(called("slow").await, Err(timeout));
-    let busy = "The tool is called too often. It may be called again in 3 seconds.";
-    assert_eq!(called("busy").await, refusal(-32603, busy));
+    let busy = GatewayFailure::Busy {
+        retry_after: Some(Duration::from_secs(3)),
+        message: "Slow down. It may be tried again in 3 seconds.".to_owned(),
+    };
+    assert_eq!(called("busy").await, Err(busy));
 }
 
 #[tokio::test]

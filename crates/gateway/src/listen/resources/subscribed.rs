@@ -194,7 +194,7 @@ pub(crate) async fn subscribe(
     match asked.await {
         Ok(Authorization::Allowed(_)) => who.apply(&resource.facts)?,
         Ok(Authorization::Denied { .. }) => return Err(unknown()),
-        Err(_) => return Err(RpcError::policy_away()),
+        Err(error) => return Err(gateway.undecided(&error)),
     }
     // Listened to from here on, so that its source is asked but once.
     let mut trial = Sources::new(who.clone(), Heard::default());

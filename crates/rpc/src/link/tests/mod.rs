@@ -96,6 +96,34 @@ async fn a_slow_replica_gets_fewer_calls() {
 }
 
 #[tokio::test]
+async fn a_call_that_one_replica_does_not_answer_in_half_of_its_time_another_one_answers() {
+    let replicas: Vec<_> = std::iter::repeat_with(Running::start).take(2).collect();
+    let mut neighbour = Names::of(&replicas).link();
+    ready(&mut neighbour).await;
+    all_in_use(&neighbour.link, &replicas).await;
+    *replicas[0].behaviour.pause.lock().unwrap() = Duration::from_secs(60);
+    let before = replicas[0].calls();
+    until("the silent replica gets a call", async || {
+        let called = call_within(&neighbour.link, Duration::from_secs(2)).await;
+        called.unwrap();
+        replicas[0].calls() > before
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_call_that_no_other_replica_could_answer_has_all_of_its_time() {
+    let replicas = [Running::start()];
+    let mut neighbour = Names::of(&replicas).link();
+    ready(&mut neighbour).await;
+    *replicas[0].behaviour.pause.lock().unwrap() = Duration::from_millis(1_200);
+    call_within(&neighbour.link, Duration::from_secs(2))
+        .await
+        .unwrap();
+    assert_eq!(replicas[0].calls(), 1);
+}
+
+#[tokio::test]
 async fn a_new_replica_gets_calls_within_seconds_and_a_gone_one_no_more() {
     let mut replicas = vec![Running::start()];
     let names = Names::of(&replicas);

@@ -10,7 +10,7 @@ use wardgate_rpc::link::TlsFiles;
 use wardgate_store::Layout;
 
 use super::certificates::Certificate;
-use super::edges::{Edge, Issuers};
+use super::edges::{ALIVE, Edge, Issuers, READY};
 use super::finding::{About, Finding};
 use super::keys::{KeyFile, Kind};
 use super::neighbours::Neighbour;
@@ -106,6 +106,7 @@ impl Deployment {
             links,
             tls,
             session_key_file,
+            probes,
             ..
         } = wiring;
         self.key("gateway.session_key_file", session_key_file, Kind::Secret);
@@ -119,7 +120,12 @@ impl Deployment {
         }
         self.certificate(Peer::Gateway, tls);
         self.store("gateway.store", config.store, &wardgate_gateway::LAYOUT);
-        self.edge("gateway", config.public_url.clone(), config.listen);
+        self.edge(
+            ["gateway", "probes of the gateway"],
+            config.public_url.clone(),
+            config.listen,
+            probes,
+        );
         self.issuers.push(Issuers {
             name: "gateway",
             auth: config.auth,
@@ -139,7 +145,12 @@ impl Deployment {
             wiring.approval_key_file,
             Kind::Secret,
         );
-        self.edge("agent", wiring.public_url.clone(), wiring.listen);
+        self.edge(
+            ["agent", "probes of the agent"],
+            wiring.public_url.clone(),
+            wiring.listen,
+            wiring.probes,
+        );
         self.issuers.push(Issuers {
             name: "agent",
             auth: wiring.auth,
@@ -148,6 +159,8 @@ impl Deployment {
         self.edges.push(Edge {
             name: "gateway of the agent",
             url: wiring.links.gateway.to_string(),
+            // Its probes may have an address of their own, which the agent does not know.
+            tells: ALIVE,
         });
         Ok(())
     }
@@ -284,9 +297,23 @@ impl Deployment {
         }));
     }
 
-    fn edge(&mut self, name: &'static str, public_url: Option<String>, listen: SocketAddr) {
-        let url = public_url.unwrap_or_else(|| format!("http://{}", reachable(listen)));
-        self.edges.push(Edge { name, url });
+    /// Where clients come in, and where its probes are if that is elsewhere.
+    fn edge(
+        &mut self,
+        [name, of_probes]: [&'static str; 2],
+        public_url: Option<String>,
+        listen: SocketAddr,
+        probes: Option<SocketAddr>,
+    ) {
+        let at = |listen| format!("http://{}", reachable(listen));
+        let url = public_url.unwrap_or_else(|| at(listen));
+        let tells = probes.map_or(READY, |_| ALIVE);
+        self.edges.push(Edge { name, url, tells });
+        self.edges.extend(probes.map(|listen| Edge {
+            name: of_probes,
+            url: at(listen),
+            tells: READY,
+        }));
     }
 }
 

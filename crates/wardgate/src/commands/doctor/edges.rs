@@ -13,6 +13,10 @@ use wardgate_rpc::Readiness;
 use super::clock;
 use super::finding::{About, Finding};
 
+/// Where an edge tells whether all its parts are ready.
+pub(super) const READY: &str = "/ready";
+/// Where it tells that it answers.
+pub(super) const ALIVE: &str = "/health";
 /// How long one answer may take.
 const LIMIT: Duration = Duration::from_secs(5);
 
@@ -22,6 +26,8 @@ pub(super) struct Edge {
     pub(super) name: &'static str,
     /// Where its paths begin.
     pub(super) url: String,
+    /// What is asked there: [`READY`], or where clients are not told that, [`ALIVE`].
+    pub(super) tells: &'static str,
 }
 
 /// The issuers one edge trusts.
@@ -67,7 +73,7 @@ async fn examine_one(edge: &Edge) -> Vec<Finding> {
     let about = About::new("edge", format!("{} at {}", edge.name, edge.url));
     let asked = async {
         let url = Url::parse(&edge.url).map_err(|error| error.to_string())?;
-        let url = url.join("/ready").map_err(|error| error.to_string())?;
+        let url = url.join(edge.tells).map_err(|error| error.to_string())?;
         let answer = client()?.get(url).send().await;
         answer.map_err(|error| error.without_url().to_string())
     };
@@ -94,7 +100,11 @@ async fn examine_one(edge: &Edge) -> Vec<Finding> {
         .map(|(name, _)| name.as_str())
         .collect();
     let finding = if ready {
-        about.ok("is ready")
+        about.ok(if edge.tells == READY {
+            "is ready"
+        } else {
+            "answers"
+        })
     } else {
         let what = format!("is not ready; parts that are not: {}", unready.join(", "));
         about.fail(what, "see what is said here of these parts, and their logs")

@@ -50,16 +50,30 @@ async fn examine_one(store: &Store) -> Vec<Finding> {
     };
     match timeout(LIMIT, looking).await {
         Ok(Ok(findings)) => findings,
-        Ok(Err(error)) => {
-            let remedy = "see that the database runs, may be reached from here, and knows the user of the store";
-            vec![about.fail(format!("cannot be read: {error}"), remedy)]
-        }
+        Ok(Err(error)) => vec![about.fail(format!("cannot be read: {error}"), remedy(&error))],
         Err(_) => {
             let what = format!("does not answer in {} s", LIMIT.as_secs());
             vec![about.fail(
                 what,
                 "see that the database runs and may be reached from here",
             )]
+        }
+    }
+}
+
+/// What to do about a database that says no. Poolers have ways of their own to.
+fn remedy(error: &sqlx::Error) -> &'static str {
+    let code = error.as_database_error().and_then(|error| error.code());
+    match code.as_deref() {
+        // A prepared statement that is not there, or there already: somebody else had the connection in between.
+        Some("26000" | "42P05") => {
+            "a pooler in between gives each transaction another connection and loses prepared statements: let it keep a connection for a session, or set its `max_prepared_statements` (pgBouncer 1.21 or later)"
+        }
+        Some("08P01") => {
+            "if a pooler is in between, let it ignore what it does not know: `ignore_startup_parameters = extra_float_digits, options` (pgBouncer)"
+        }
+        _ => {
+            "see that the database runs, may be reached from here, and knows the user of the store"
         }
     }
 }
@@ -89,6 +103,7 @@ async fn postgres(
     let mut connection = options
         .clone()
         .application_name("wardgate doctor")
+        .options([("statement_timeout", ASKED_FOR)])
         .connect()
         .await?;
     let (role, micros, standby): (String, i64, bool) = sqlx::query_as(
@@ -98,6 +113,7 @@ async fn postgres(
     .await?;
     let now = Ambient::system().now();
     let mut findings = Vec::new();
+    findings.extend(in_between(about, &role, store, &mut connection).await?);
     if standby {
         let remedy = "name the primary; a standby takes no writes";
         findings.push(about.fail("is a standby", remedy));
@@ -124,6 +140,34 @@ async fn postgres(
     findings.push(clock::compare(&subject, theirs, now));
     connection.close().await?;
     Ok(findings)
+}
+
+/// A time limit that nobody else would ask for.
+const ASKED_FOR: &str = "4999ms";
+
+/// A pooler may drop what a service asks for when it connects; then the role has to have it.
+async fn in_between(
+    about: &About,
+    role: &str,
+    store: &Store,
+    connection: &mut PgConnection,
+) -> Result<Option<Finding>, sqlx::Error> {
+    let (limit, commits): (String, String) = sqlx::query_as(
+        "SELECT current_setting('statement_timeout'), current_setting('synchronous_commit')",
+    )
+    .fetch_one(connection)
+    .await?;
+    if limit == ASKED_FOR {
+        return Ok(None);
+    }
+    if store.setting == RECORD && commits == "off" {
+        let remedy = format!("ALTER ROLE \"{role}\" SET synchronous_commit = on");
+        let what = "a pooler in between drops `synchronous_commit`, and records are acknowledged before they are durable";
+        return Ok(Some(about.fail(what, remedy)));
+    }
+    let remedy = format!("ALTER ROLE \"{role}\" SET statement_timeout = '2s'");
+    let what = "a pooler in between drops `statement_timeout`, and the role has none";
+    Ok((limit == "0").then(|| about.warn(what, remedy)))
 }
 
 fn schema(about: &About, found: i64, known: usize) -> Finding {

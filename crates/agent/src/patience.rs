@@ -1,0 +1,85 @@
+//! A gateway that has no room now is asked again when it said: a few times, and not past the end of the turn.
+//!
+//! It did nothing of what it turns away, so that asking again is safe, also without a key.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use serde_json::{Map, Value};
+use tokio::time::{Instant, sleep};
+
+use crate::seam::{GatewayClient, GatewayFailure, GatewayTool, ToolAnswer};
+
+/// How often it is asked for the same.
+const ATTEMPTS: u32 = 3;
+/// A gateway that asks for more than this is not waited for: the model or the person is told instead.
+const LONGEST: Duration = Duration::from_secs(10);
+
+/// A gateway, asked with patience.
+pub(crate) struct Patient {
+    gateway: Arc<dyn GatewayClient>,
+    /// Nobody waits beyond this.
+    until: Instant,
+}
+
+impl Patient {
+    pub(crate) fn new(gateway: Arc<dyn GatewayClient>, until: Instant) -> Self {
+        Self { gateway, until }
+    }
+
+    async fn ask<'a, T>(
+        &self,
+        ask: impl Fn() -> BoxFuture<'a, Result<T, GatewayFailure>>,
+    ) -> Result<T, GatewayFailure> {
+        for _ in 1..ATTEMPTS {
+            let answer = ask().await;
+            let Some(pause) = answer
+                .as_ref()
+                .err()
+                .and_then(|failure| self.pause(failure))
+            else {
+                return answer;
+            };
+            sleep(pause).await;
+        }
+        ask().await
+    }
+
+    /// How long to wait after this failure; none where that is of no use.
+    fn pause(&self, failure: &GatewayFailure) -> Option<Duration> {
+        let GatewayFailure::Busy { retry_after, .. } = failure else {
+            return None;
+        };
+        retry_after.filter(|pause| *pause <= LONGEST && Instant::now() + *pause < self.until)
+    }
+}
+
+impl GatewayClient for Patient {
+    fn tools<'a>(
+        &'a self,
+        toolsets: &'a [String],
+    ) -> BoxFuture<'a, Result<Vec<GatewayTool>, GatewayFailure>> {
+        self.ask(move || self.gateway.tools(toolsets)).boxed()
+    }
+
+    fn call<'a>(
+        &'a self,
+        tool: &'a str,
+        arguments: &'a Map<String, Value>,
+        key: &'a str,
+    ) -> BoxFuture<'a, Result<ToolAnswer, GatewayFailure>> {
+        self.ask(move || self.gateway.call(tool, arguments, key))
+            .boxed()
+    }
+
+    fn memory<'a>(
+        &'a self,
+        method: &'static str,
+        params: Value,
+    ) -> BoxFuture<'a, Result<Value, GatewayFailure>> {
+        self.ask(move || self.gateway.memory(method, params.clone()))
+            .boxed()
+    }
+}

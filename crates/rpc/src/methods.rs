@@ -1,0 +1,150 @@
+//! Every method: who may call it, what it answers with, and whether it may be made twice. One table, so that a method
+//! nobody decided about is refused by servers, and made once by clients.
+//!
+//! A call that never reached a server is made again in any case; that is the link's business.
+
+use crate::access::Peer;
+
+/// A method of one of the services.
+#[derive(Debug)]
+pub(crate) struct Method {
+    /// As requests name it.
+    pub(crate) path: &'static str,
+    /// Who may call it.
+    pub(crate) callers: &'static [Peer],
+    pub(crate) answer: Answer,
+    pub(crate) repeat: Repeat,
+}
+
+/// What a method answers with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// One message.
+    Whole,
+    /// A stream: what has begun is not begun again.
+    Stream,
+}
+
+/// Whether a call may be made twice when it is not known whether the first was carried out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Repeat {
+    /// Twice does no harm.
+    Always,
+    /// Only if the request is marked as [`Repeatable`].
+    IfMarked,
+    /// Once.
+    Never,
+}
+
+/// As an extension of a request: it has a key, or only reads, so that it may be made twice.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Repeatable;
+
+macro_rules! methods {
+    ($($service:literal { $($method:ident: $($caller:ident)|+, $answer:ident, $repeat:ident;)+ })+) => {
+        &[$($(Method {
+            path: concat!("/", $service, "/", stringify!($method)),
+            callers: &[$(Peer::$caller),+],
+            answer: Answer::$answer,
+            repeat: Repeat::$repeat,
+        },)+)+]
+    };
+}
+
+/// Health and reflection, which are not ours, are open to every peer with a certificate. Reasons stand where one might
+/// expect otherwise.
+pub(crate) const TABLE: &[Method] = methods! {
+    "wardgate.policy.v1.PolicyService" {
+        Authorize:           Gateway | Memory,       Whole,  Always;
+        ListVisible:         Gateway,                Whole,  Always;
+        AuthorizeRecall:     Memory,                 Whole,  Always;
+        WatchVersion:        Gateway,                Stream, Always;
+    }
+    "wardgate.toolrunner.v1.ToolRunnerService" {
+        ListTools:           Gateway | Operator,     Whole,  Always;
+        WatchCatalogue:      Gateway,                Stream, Always;
+        // A tool-runner hands on what waits on another replica.
+        CallTool:            Gateway | ToolRunner,   Stream, IfMarked;
+        Relay:               Gateway,                Stream, Never;
+        ListContent:         Gateway,                Whole,  Always;
+        GetContent:          Gateway | ToolRunner,   Whole,  IfMarked;
+        WatchResources:      Gateway,                Stream, Always;
+        // Each is on record.
+        SetSwitch:           Operator,               Whole,  Never;
+        ListSwitches:        Operator,               Whole,  Always;
+        DescribeConnection:  Gateway,                Whole,  Always;
+        StartConnection:     Gateway,                Whole,  Never;
+        FinishConnection:    Gateway,                Whole,  Never;
+        ListConnections:     Operator,               Whole,  Always;
+        RemoveConnections:   Operator,               Whole,  Never;
+    }
+    "wardgate.audit.v1.AuditService" {
+        // Whoever appends does it again with `retry`, which also settles what has no call's id.
+        Append:              Gateway | ToolRunner | Memory, Whole,  Never;
+        Query:               Operator,               Stream, Always;
+    }
+    "wardgate.memory.v1.MemoryService" {
+        // Without an id each makes a new conversation.
+        GetOrCreate:         Gateway | ToolRunner,   Whole,  IfMarked;
+        GetContext:          Gateway | ToolRunner,   Whole,  Always;
+        // Messages have ids; what is there already counts as appended.
+        AddMessages:         Gateway | ToolRunner,   Whole,  Always;
+        GetTurn:             Gateway,                Whole,  Always;
+        // In between a message may have come that was not to be erased.
+        Clear:               Gateway,                Whole,  Never;
+        Delete:              Gateway,                Whole,  Never;
+        ListConversations:   Gateway | ToolRunner,   Whole,  Always;
+        ReadConversation:    Gateway | ToolRunner,   Whole,  Always;
+        Search:              Gateway | ToolRunner,   Whole,  Always;
+        WatchConversations:  Gateway,                Stream, Always;
+        Subscribe:           Gateway,                Whole,  Always;
+        Unsubscribe:         Gateway,                Whole,  Always;
+        ListSubscriptions:   Gateway,                Whole,  Always;
+        Survey:              Operator,               Whole,  Always;
+        Erase:               Operator,               Whole,  Never;
+        SetHold:             Operator,               Whole,  Never;
+        ListHolds:           Operator,               Whole,  Always;
+    }
+};
+
+/// The method at `path`, if somebody decided about it.
+pub(crate) fn find(path: &str) -> Option<&'static Method> {
+    TABLE.iter().find(|method| method.path == path)
+}
+
+impl Method {
+    /// Whether people at the command line may call it.
+    pub(crate) fn is_for_operators(&self) -> bool {
+        self.callers.contains(&Peer::Operator)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use prost::Message;
+
+    use super::*;
+
+    #[test]
+    fn every_method_is_decided_about_and_answers_as_declared() {
+        let set = prost_types::FileDescriptorSet::decode(wardgate_proto::DESCRIPTORS).unwrap();
+        let mut declared = Vec::new();
+        for file in &set.file {
+            for service in &file.service {
+                for method in &service.method {
+                    let path = format!("/{}.{}/{}", file.package(), service.name(), method.name());
+                    // The link keeps the one message of a request for the case that it sends it again.
+                    assert!(!method.client_streaming(), "{path}");
+                    declared.push((path, method.server_streaming()));
+                }
+            }
+        }
+        let listed = TABLE.iter();
+        let mut listed: Vec<_> = listed
+            .map(|method| (method.path.to_owned(), method.answer == Answer::Stream))
+            .collect();
+        declared.sort();
+        listed.sort();
+        assert_eq!(listed, declared);
+    }
+}

@@ -1,0 +1,86 @@
+//! Pools, with a server that falls silent.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpListener, TcpStream};
+
+use super::*;
+
+/// A way to the server on which connections can fall silent, as when its machine is lost: nothing comes any more, and
+/// nobody says so.
+struct Way {
+    port: u16,
+    silenced: Arc<AtomicUsize>,
+}
+
+impl Way {
+    async fn to(server: &PgConnectOptions) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let silenced = Arc::new(AtomicUsize::new(0));
+        let (at, now) = (
+            (server.get_host().to_owned(), server.get_port()),
+            Arc::clone(&silenced),
+        );
+        tokio::spawn(async move {
+            loop {
+                let (near, _) = listener.accept().await.unwrap();
+                let far = TcpStream::connect(at.clone()).await.unwrap();
+                let ((from_near, to_near), (from_far, to_far)) =
+                    (near.into_split(), far.into_split());
+                tokio::spawn(carry(from_near, to_far, Arc::clone(&now)));
+                tokio::spawn(carry(from_far, to_near, Arc::clone(&now)));
+            }
+        });
+        Self { port, silenced }
+    }
+
+    /// Nothing more comes on the connections that there are.
+    fn silence(&self) {
+        self.silenced.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+async fn carry(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, silenced: Arc<AtomicUsize>) {
+    let began = silenced.load(Ordering::SeqCst);
+    let mut some = vec![0; 4096];
+    while let Ok(read @ 1..) = from.read(&mut some).await {
+        if silenced.load(Ordering::SeqCst) != began {
+            std::future::pending::<()>().await;
+        }
+        if to.write_all(&some[..read]).await.is_err() {
+            return;
+        }
+    }
+}
+
+#[tokio::test]
+async fn connections_whose_server_fell_silent_hold_no_place() {
+    let Ok(server) = std::env::var("WARDGATE_TEST_POSTGRES") else {
+        let in_ci = std::env::var_os("CI").is_some();
+        assert!(!in_ci, "set WARDGATE_TEST_POSTGRES to a server URL");
+        eprintln!("skipped: WARDGATE_TEST_POSTGRES names no PostgreSQL server");
+        return;
+    };
+    let server: PgConnectOptions = server.parse().unwrap();
+    let way = Way::to(&server).await;
+    let pool = only_living(PgPoolOptions::new())
+        .max_connections(2)
+        .acquire_timeout(Duration::from_secs(5))
+        .connect_lazy_with(server.host("127.0.0.1").port(way.port));
+    let one = || sqlx::query_scalar::<_, i32>("SELECT 1").fetch_one(&pool);
+    let (first, second) = tokio::join!(pool.acquire(), pool.acquire());
+    let (mut used, unused) = (first.unwrap(), second.unwrap());
+    drop(unused);
+    way.silence();
+    // One with a statement that nobody waits for any more, one that lies unused.
+    let asked = timeout(Duration::from_millis(100), used.ping()).await;
+    assert!(asked.is_err(), "nothing comes any more");
+    drop(used);
+    for _ in 0..4 {
+        assert_eq!(one().await.unwrap(), 1);
+    }
+}

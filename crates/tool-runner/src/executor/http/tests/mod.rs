@@ -1,0 +1,80 @@
+//! Tools against a server that records what arrives.
+
+mod faults;
+mod requests;
+mod responses;
+
+use std::sync::Mutex;
+
+use axum::Router;
+use axum::extract::Request as Incoming;
+use axum::response::IntoResponse;
+use http::StatusCode;
+use http::header::HeaderMap;
+use serde_json::json;
+
+use super::*;
+use crate::executor::testing::TestTool;
+
+/// What arrived.
+#[derive(Debug, Clone)]
+struct Seen {
+    method: Method,
+    /// Path and query as they were on the wire.
+    target: String,
+    headers: HeaderMap,
+    body: String,
+}
+
+/// Answers every request alike and remembers it.
+struct Recorder {
+    port: u16,
+    seen: Arc<Mutex<Vec<Seen>>>,
+}
+
+impl Recorder {
+    async fn answering(status: u16, content_type: &'static str, body: impl Into<String>) -> Self {
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let body = body.into();
+        let record = Arc::clone(&seen);
+        let router = Router::new().fallback(async move |incoming: Incoming| {
+            let (head, incoming) = incoming.into_parts();
+            let bytes = axum::body::to_bytes(incoming, usize::MAX).await.unwrap();
+            record.lock().unwrap().push(Seen {
+                method: head.method,
+                target: head.uri.to_string(),
+                headers: head.headers,
+                body: String::from_utf8(bytes.to_vec()).unwrap(),
+            });
+            let status = StatusCode::from_u16(status).unwrap();
+            (status, [("content-type", content_type)], body).into_response()
+        });
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        Self { port, seen }
+    }
+
+    async fn json(document: Value) -> Self {
+        Self::answering(200, "application/json", document.to_string()).await
+    }
+
+    fn tool(&self, execute: &str, result: &str) -> TestTool {
+        TestTool::new(&self.sources(), execute, result)
+    }
+
+    fn sources(&self) -> String {
+        format!(
+            "{{ api: {{ type: http, base_url: 'http://127.0.0.1:{}/base/', private: true, headers: {{ X-Api-Version: '2' }} }} }}",
+            self.port
+        )
+    }
+
+    fn last(&self) -> Seen {
+        self.seen.lock().unwrap().last().unwrap().clone()
+    }
+
+    fn count(&self) -> usize {
+        self.seen.lock().unwrap().len()
+    }
+}
