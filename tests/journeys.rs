@@ -42,7 +42,6 @@ mod journeys {
     mod hospital;
     mod memory;
     mod migrations;
-    mod parked;
     mod postgres;
     mod promises {
         mod p1_permit;

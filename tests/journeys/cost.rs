@@ -130,7 +130,7 @@ fn route(app: &TestApp) -> Way {
 }
 
 #[tokio::test]
-async fn long_answers_at_once_are_held_three_times_over_at_most() {
+async fn long_answers_at_once_are_held_once_and_not_copied() {
     let app = gateway(&server().await).await;
     let route = route(&app);
     // A subject has 32 places.
@@ -148,7 +148,8 @@ async fn long_answers_at_once_are_held_three_times_over_at_most() {
     all_at_once(LONG).await;
     let grown = peak(&app) - before;
     println!("{AT_ONCE} answers of 1 MiB: {} MiB more", grown / MIB);
-    assert!(grown <= 3 * AT_ONCE * MIB, "{} MiB", grown / MIB);
+    // A copy of each would be as much again.
+    assert!(grown < 2 * AT_ONCE * MIB, "{} MiB", grown / MIB);
 }
 
 /// Calls in a row, and rounds of them; every way has its turn in each round.
