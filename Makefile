@@ -22,7 +22,7 @@ test-chaos: ## Run the chart's pods under load, restart, kill, part and upgrade 
 
 bench: ## Measure what a call costs: the tool-runner itself by stage, then direct, by an upstream's route and on /mcp
 	$(CARGO) bench --locked --package wardgate-tool-runner --bench call
-	$(CARGO) test --locked --release --package wardgate --test journeys cost:: -- --ignored --nocapture
+	$(CARGO) test --locked --release --package wardgate --test journeys cost:: -- --include-ignored --nocapture
 
 dashboards: ## Make the chart's dashboards and alert rules anew, from the names of the metrics
 	WARDGATE_WRITE_DASHBOARDS=yes $(CARGO) test --locked --package wardgate-telemetry --test shipped

@@ -1,24 +1,99 @@
-// The browser of a person who logs in at server.mjs.
+// The browser of a person, as far as authorization needs one: it keeps cookies, goes where it is led, and fills in forms.
 
-// login(URL, WHO): follows an authorization request to where it leads back to the client, and gives that URL.
+// login(URL, WHO): follows an authorization request to where it leads back to the client, and gives that URL. The server
+// is told by a hint who it is, and asks nothing.
 export async function login(authorizationUrl, who) {
-  let url = new URL(authorizationUrl);
+  const url = new URL(authorizationUrl);
   if (who) url.searchParams.set('login_hint', who);
-  const { origin } = url;
   const callback = url.searchParams.get('redirect_uri');
-  const cookies = new Map();
-  for (let steps = 0; steps < 10; steps++) {
-    const cookie = [...cookies].map(([name, value]) => `${name}=${value}`).join('; ');
-    const response = await fetch(url, { redirect: 'manual', headers: { cookie } });
-    for (const set of response.headers.getSetCookie()) {
-      const [name, value] = set.split(';')[0].split('=');
-      cookies.set(name, value);
-    }
-    const location = response.headers.get('location');
-    if (!location) throw new Error(`${url.pathname} answered ${response.status}: ${await response.text()}`);
-    url = new URL(location, url);
-    if (url.href.startsWith(callback)) return url;
-    if (url.origin !== origin) throw new Error(`led to ${url.origin}`);
-  }
-  throw new Error('the authorization request leads nowhere');
+  const browser = new Browser();
+  const { url: back } = await browser.open(url, next => next.href.startsWith(callback));
+  if (!back.href.startsWith(callback)) throw new Error(`the authorization request leads to ${back.href}`);
+  return back;
 }
+
+// tokensOf(ISSUER, WHO, TERMS): logs in for the client `registered` of settings.json, and gives what its server gives it for
+// the `resource` and the `scope` of TERMS.
+export async function tokensOf(issuer, who, terms) {
+  const client = { client_id: 'registered', redirect_uri: 'http://127.0.0.1:9/callback' };
+  const pkce = { code_challenge: '7w_YNF9DSfIdPf_pRjSq646_kPr-2-o9NAl16JGghdM', code_challenge_method: 'S256' };
+  const request = new URLSearchParams({ ...client, ...pkce, response_type: 'code', ...terms });
+  const back = await login(`${issuer}/auth?${request}`, who);
+  const code = back.searchParams.get('code');
+  if (!code) throw new Error(`no code, but ${back.search}`);
+  const grant = { ...client, grant_type: 'authorization_code', code, code_verifier: 'v'.repeat(43) };
+  const response = await fetch(`${issuer}/token`, { method: 'POST', body: new URLSearchParams(grant) });
+  const answer = await response.json();
+  if (!response.ok) throw new Error(JSON.stringify(answer));
+  return answer;
+}
+
+// connect(URL, WHO): what a person does with the page that their MCP client shows them: they say who they are where
+// somebody asks, and allow what they are asked for. Gives the last page, with the headings of all.
+export async function connect(url, who) {
+  const browser = new Browser();
+  const headings = [];
+  let page = await browser.open(new URL(url));
+  for (let steps = 0; steps < 12; steps++) {
+    headings.push(/<h1>(.*?)<\/h1>/.exec(page.text)?.[1]);
+    const form = formOf(page);
+    const onward = /http-equiv="refresh" content="0; url=([^"]*)"/.exec(page.text)?.[1];
+    if (form) page = await browser.submit(form, { login: who, password: 'any', decision: 'allow' });
+    else if (onward) page = await browser.open(new URL(plain(onward)));
+    else return { ...page, headings };
+  }
+  throw new Error(`round in a circle: ${headings.join(', ')}`);
+}
+
+export class Browser {
+  cookies = new Map();
+
+  // Opens a page and those that it leads to, but none that `stop` says. Gives the last: its URL, status and text.
+  async open(url, stop = () => false) {
+    return this.#follow(url, {}, stop);
+  }
+
+  // Sends a form with these values where it has a field or a button of that name.
+  async submit({ action, fields }, values) {
+    const body = new URLSearchParams();
+    for (const [name, value] of fields) if (!body.has(name)) body.set(name, values[name] ?? value);
+    return this.#follow(action, { method: 'POST', body, headers: { origin: action.origin } }, () => false);
+  }
+
+  async #follow(first, request, stop) {
+    let [url, sent] = [first, request];
+    for (let steps = 0; steps < 12; steps++) {
+      if (stop(url)) return { url };
+      const kept = this.cookies.get(url.origin) ?? new Map();
+      this.cookies.set(url.origin, kept);
+      const cookie = [...kept].map(([name, value]) => `${name}=${value}`).join('; ');
+      const response = await fetch(url, { ...sent, redirect: 'manual', headers: { ...sent.headers, cookie } });
+      for (const set of response.headers.getSetCookie()) {
+        const [, name, value] = /^([^=]*)=([^;]*)/.exec(set);
+        kept.set(name, value);
+      }
+      const location = response.headers.get('location');
+      if (!location) return { url, status: response.status, text: await response.text() };
+      await response.body?.cancel();
+      [url, sent] = [new URL(location, url), {}];
+    }
+    throw new Error(`${first.origin} leads nowhere`);
+  }
+}
+
+// The one form of a page: where it goes, and its fields and buttons in their order.
+function formOf({ url, text }) {
+  const [, attributes, inside] = /<form([^>]*)>(.*?)<\/form>/s.exec(text) ?? [];
+  if (inside === undefined) return undefined;
+  const named = /<(?:input|button)([^>]*)>/g;
+  const fields = [...inside.matchAll(named)].map(([, at]) => [attribute(at, 'name'), attribute(at, 'value') ?? '']);
+  return {
+    action: new URL(plain(attribute(attributes, 'action') ?? ''), url),
+    fields: fields.filter(([name]) => name).map(field => field.map(plain)),
+  };
+}
+
+const attribute = (text, name) => new RegExp(`\\s${name}="([^"]*)"`).exec(text)?.[1];
+
+const ENTITIES = { amp: '&', lt: '<', gt: '>', quot: '"', '#39': "'" };
+const plain = text => text.replace(/&(amp|lt|gt|quot|#39);/g, (_, name) => ENTITIES[name]);

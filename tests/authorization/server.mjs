@@ -1,4 +1,4 @@
-// A real authorization server for tests: the npm package `oidc-provider`, with people who need no browser.
+// A real authorization server for tests: the npm package `oidc-provider`.
 //
 //   . tests/checks; npm_install tests/authorization target/authorization
 //   cp tests/authorization/*.mjs target/authorization/
@@ -7,14 +7,17 @@
 // It listens on a free port of 127.0.0.1, prints `ready ISSUER`, and runs until it is killed. It speaks: authorization_code
 // with PKCE (S256 demanded), refresh_token, client_credentials, token exchange (RFC 8693), identity assertions (ID-JAG, both
 // halves: `requested_token_type`, and jwt-bearer); RFC 8707 resource indicators; dynamic registration; client ids that are
-// URLs of metadata documents. Access tokens are JWTs (RFC 9068, RS256) whose `aud` is the one resource asked for.
+// URLs of metadata documents; introspection and revocation. Access tokens are JWTs (RFC 9068, RS256) whose `aud` is the
+// one resource asked for.
 //
-// Who logs in is whom `login_hint` of the authorization request names, `nobody` being the one who refuses; `login` in
-// browser.mjs plays the browser. SETTINGS.json, every member optional:
+// Who logs in is whom `login_hint` of the authorization request names, `nobody` being the one who refuses: nobody is asked
+// then. Without a hint the provider shows its own pages. browser.mjs plays the browser both ways. SETTINGS.json, every
+// member optional:
 //
 //   port      default: a free one
 //   scopes    what a resource knows, with spaces between; default "mcp"
 //   lifetime  seconds of an access token; default 300
+//   format    `opaque` for access tokens that only introspection can read; default `jwt`
 //   clients   registered beforehand, as RFC 7591 writes them; default: `machine` (client_credentials and token exchange,
 //             secret `machine-secret`)
 //   claims    by subject, a person or a client: further claims of its access tokens, such as { "nurse": { "roles": […] } }
@@ -41,6 +44,7 @@ const {
   port = 0,
   scopes = 'mcp',
   lifetime = 300,
+  format = 'jwt',
   clients = [MACHINE],
   claims = {},
   documents = {},
@@ -66,9 +70,9 @@ const provider = new Provider(issuer, {
   fetch: (url, options) => fetchDocument(String(url), options),
   findAccount: (_, sub) => ({ accountId: sub, claims: () => ({ sub }) }),
   extraTokenClaims: (_, token) => claims[token.accountId ?? token.clientId],
-  issueRefreshToken: (_, client) => client.grantTypeAllowed('refresh_token'),
   features: {
-    devInteractions: { enabled: false },
+    devInteractions: { enabled: true },
+    introspection: { enabled: true },
     clientCredentials: { enabled: true },
     registration: { enabled: true },
     revocation: { enabled: true },
@@ -78,9 +82,9 @@ const provider = new Provider(issuer, {
       getResourceServerInfo: (_, resource) => ({
         audience: resource,
         scope: scopes,
-        accessTokenFormat: 'jwt',
+        accessTokenFormat: format,
         accessTokenTTL: lifetime,
-        jwt: { sign: { alg: 'RS256' } },
+        jwt: format === 'jwt' ? { sign: { alg: 'RS256' } } : undefined,
       }),
       useGrantedResource: () => true,
     },
@@ -168,11 +172,12 @@ function answer(ctx, access_token, issued_token_type, token_type, scope) {
 // Logs in whom the hint names, and consents to whatever is asked.
 async function interact(request, response) {
   const { prompt, params, session, grantId } = await provider.interactionDetails(request, response);
+  if (!params.login_hint) return answerOf(request, response);
   const finish = result => provider.interactionFinished(request, response, result, { mergeWithLastSubmission: true });
   if (params.login_hint === 'nobody') {
     return finish({ error: 'access_denied', error_description: 'they refused' });
   }
-  if (prompt.name === 'login') return finish({ login: { accountId: params.login_hint ?? 'somebody' } });
+  if (prompt.name === 'login') return finish({ login: { accountId: params.login_hint } });
   const grant = grantId
     ? await provider.Grant.find(grantId)
     : new provider.Grant({ accountId: session.accountId, clientId: params.client_id });

@@ -8,12 +8,9 @@ import { createPublicKey, randomUUID } from 'node:crypto';
 import process from 'node:process';
 import { setTimeout as pause } from 'node:timers/promises';
 import { SignJWT, exportJWK, generateKeyPair } from 'jose';
-import { login } from './browser.mjs';
+import { tokensOf } from './browser.mjs';
 
 const { WARDGATE_URL, ISSUER, BRIEF, STRANGER } = process.env;
-const CALLBACK = 'http://127.0.0.1:9/callback';
-const VERIFIER = 'v'.repeat(43);
-const CHALLENGE = '7w_YNF9DSfIdPf_pRjSq646_kPr-2-o9NAl16JGghdM';
 const MACHINE = { client_id: 'machine', client_secret: 'machine-secret' };
 const META = {
   'io.modelcontextprotocol/protocolVersion': '2026-07-28',
@@ -33,22 +30,7 @@ const machine = async (resource, { issuer = ISSUER, scope = 'mcp' } = {}) => {
   return (await form(issuer, grant)).access_token;
 };
 
-async function person(who, scope) {
-  const request = new URLSearchParams({
-    client_id: 'registered',
-    redirect_uri: CALLBACK,
-    response_type: 'code',
-    code_challenge: CHALLENGE,
-    code_challenge_method: 'S256',
-    resource: WARDGATE_URL,
-    scope,
-  });
-  const back = await login(`${ISSUER}/auth?${request}`, who);
-  const code = back.searchParams.get('code');
-  assert(code, back.href);
-  const grant = { grant_type: 'authorization_code', client_id: 'registered', redirect_uri: CALLBACK };
-  return await form(ISSUER, { ...grant, code, code_verifier: VERIFIER });
-}
+const person = (who, scope) => tokensOf(ISSUER, who, { resource: WARDGATE_URL, scope });
 
 async function ask(url, token, method = 'tools/list', params = {}) {
   const response = await fetch(url, {

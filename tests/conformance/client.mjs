@@ -4,7 +4,10 @@
 //   route  client ──▶ gateway, /mcp/upstream/scenario ──▶ URL    the client's messages, carried
 //   whole  client ──▶ gateway, /mcp ──▶ URL                      the gateway's own messages
 //
-// Takes WARDGATE, POLICIES and what the suite says in MCP_CONFORMANCE_* from the environment.
+// In most scenarios `auth/*` a person agrees in their browser to what the gateway asks the scenario's authorization server
+// for. That person's own issuer, which signs them in at the gateway, is the one of ../authorization.
+//
+// Takes WARDGATE, POLICIES, ISSUER (for these scenarios) and what the suite says in MCP_CONFORMANCE_* from the environment.
 
 import assert from 'node:assert/strict';
 import { execFileSync, spawn } from 'node:child_process';
@@ -16,9 +19,10 @@ import process from 'node:process';
 import { createInterface } from 'node:readline';
 import { setTimeout as pause } from 'node:timers/promises';
 import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
+import { connect as browse, tokensOf } from './browser.mjs';
 
 const [way, scenarioUrl] = process.argv.slice(2);
-const { WARDGATE, POLICIES, MCP_CONFORMANCE_SCENARIO, MCP_CONFORMANCE_PROTOCOL_VERSION } = process.env;
+const { WARDGATE, POLICIES, ISSUER, MCP_CONFORMANCE_SCENARIO, MCP_CONFORMANCE_PROTOCOL_VERSION } = process.env;
 const context = JSON.parse(process.env.MCP_CONFORMANCE_CONTEXT ?? '{}');
 const prefix = way === 'whole' ? 'scenario__' : '';
 const call = (client, name, args = {}) => client.callTool({ name: prefix + name, arguments: args });
@@ -57,13 +61,49 @@ const SCENARIOS = {
   },
   'auth/client-credentials-basic': () => {},
   'auth/client-credentials-jwt': () => {},
+  // Asked for a second time, with more.
+  'auth/scope-step-up': client => granted(client, 2),
+  // It is never content; nobody is asked again for what they granted.
+  'auth/scope-retry-limit': client => refused(client, 'Connected'),
+  async 'auth/authorization-server-migration'(client) {
+    for (const times of [1, 2]) await granted(client, times);
+  },
 };
+for (const name of ['resource-mismatch', 'metadata-issuer-mismatch', 'iss-supported-missing', 'iss-wrong-issuer', 'iss-unexpected', 'iss-normalized']) {
+  SCENARIOS[`auth/${name}`] = client => refused(client, 'Not connected');
+}
 // Their servers offer no tool, or none that can be checked against: seeing the list is all there is.
 const WITHOUT_TOOLS = ['initialize', 'request-metadata', 'json-schema-ref-no-deref'];
+
+// The pages that the user is shown, each by the heading it ended with.
+const shown = [];
+
+async function granted(client, times) {
+  const { content, isError } = await client.callTool({ name: 'test-tool', arguments: {} });
+  assert(!isError, content[0].text);
+  assert.equal(content[0].text, 'test');
+  assert.deepEqual(shown, Array(times).fill('Connected'));
+}
+
+async function refused(client, heading) {
+  const { isError } = await client.callTool({ name: 'test-tool', arguments: {} });
+  assert(isError);
+  assert.deepEqual(shown, [heading]);
+}
+
+// Whether a person has to agree.
+const asksPerson = /^auth\/(?!client-credentials)/.test(MCP_CONFORMANCE_SCENARIO);
 
 // What an operator would write: the token endpoint is read where the server says it is.
 async function auth() {
   const { client_id, client_secret, private_key_pem } = context;
+  if (asksPerson) {
+    const type = 'authorization_code';
+    if (client_id) return { type, client_id, client_secret, issuer: context.issuer };
+    // The one client of the suite's that is known by the URL of its document.
+    if (MCP_CONFORMANCE_SCENARIO === 'auth/basic-cimd') return { type, client_id: 'https://conformance-test.local/client-metadata.json' };
+    return { type };
+  }
   if (!client_id) return { type: 'none' };
   const metadata = async (name, of) => {
     const { origin, pathname } = new URL(of);
@@ -88,10 +128,34 @@ write('tools.yaml', {
       pins: 'first_use',
       tags: ['conformance'],
       classes: { content: 'public', structuredContent: 'public', error: 'public' },
+      ...(asksPerson && { tools: 'none' }),
     },
   },
+  // Its list is nobody's in particular, so an operator writes down what it has.
+  ...(asksPerson && {
+    tools: [
+      {
+        name: 'test-tool',
+        description: 'The tool of the scenario.',
+        tags: ['conformance'],
+        input_schema: { type: 'object' },
+        execute: { type: 'mcp', source: 'scenario', tool: 'test-tool' },
+        result: { classes: { content: 'public' } },
+      },
+    ],
+  }),
 });
-write('wardgate.yaml', { policy: { policies: POLICIES }, tool_runner: { catalogue: 'tools.yaml' } });
+const AUDIENCE = 'https://gateway.example/mcp';
+write('wardgate.yaml', {
+  policy: { policies: POLICIES },
+  tool_runner: { catalogue: 'tools.yaml' },
+  ...(asksPerson && {
+    gateway: {
+      auth: { issuers: [{ issuer: ISSUER, audience: AUDIENCE, roles: ['Tester'] }] },
+      sign_in: { issuer: ISSUER, client_id: 'pages' },
+    },
+  }),
+});
 
 const data = ['--data-dir', path.join(scratch, 'data')];
 const config = ['--config', path.join(scratch, 'wardgate.yaml')];
@@ -115,17 +179,23 @@ async function connect() {
   const [ready] = await once(createInterface(gateway.stdout), 'line');
   const [, url] = ready.split(' ');
   const target = way === 'whole' ? url : url.replace(/\/mcp$/, '/mcp/upstream/scenario');
-  const tester = ['--sub', 't.suite', '--role', 'Tester'];
-  const token = execFileSync(WARDGATE, ['token', ...data, ...tester], { encoding: 'utf8' }).trim();
+  const token = asksPerson
+    ? (await tokensOf(ISSUER, 'dana', { resource: AUDIENCE, scope: 'openid mcp' })).access_token
+    : execFileSync(WARDGATE, ['token', ...data, '--sub', 't.suite', '--role', 'Tester'], { encoding: 'utf8' }).trim();
   const modern = MCP_CONFORMANCE_PROTOCOL_VERSION === '2026-07-28';
   const client = new Client(
     { name: 'wardgate-check', version: '1' },
     {
-      capabilities: { elicitation: { form: { applyDefaults: true } } },
+      capabilities: { elicitation: { form: { applyDefaults: true }, ...(asksPerson && { url: {} }) } },
       versionNegotiation: modern ? { mode: { pin: '2026-07-28' } } : undefined,
     },
   );
-  client.setRequestHandler('elicitation/create', () => ({ action: 'accept', content: {} }));
+  client.setRequestHandler('elicitation/create', async ({ params }) => {
+    if (params.mode !== 'url') return { action: 'accept', content: {} };
+    const { headings } = await browse(params.url, 'dana');
+    shown.push(headings.at(-1));
+    return { action: shown.at(-1) === 'Connected' ? 'accept' : 'cancel' };
+  });
   const authProvider = { token: async () => token };
   await client.connect(new StreamableHTTPClientTransport(new URL(target), { authProvider }));
   return client;
@@ -142,7 +212,9 @@ async function list(client) {
 
 try {
   const client = await connect();
-  if (!WITHOUT_TOOLS.includes(MCP_CONFORMANCE_SCENARIO)) {
+  if (asksPerson) {
+    await (SCENARIOS[MCP_CONFORMANCE_SCENARIO] ?? (client => granted(client, 1)))(client);
+  } else if (!WITHOUT_TOOLS.includes(MCP_CONFORMANCE_SCENARIO)) {
     await SCENARIOS[MCP_CONFORMANCE_SCENARIO](client, await list(client));
   } else if (way === 'whole') {
     await looked;

@@ -1,20 +1,33 @@
 // Reads what a run of the suite left, and prints a line: ok with its figures, or FAIL for every check that is not as it should.
-// Run as: node judge.mjs NAME CHECKS LEFT_OUT RESULTS [DIRECT]
+// Run as: node judge.mjs NAME LEFT_OUT RESULTS CHECKS | DIRECT
 //
-// NAME is for the lines; CHECKS how many have to pass; LEFT_OUT a file of what cannot, as the suite takes it; RESULTS
-// what the suite was told as -o. With DIRECT, the results without a gateway, everything that passed there has to pass
-// here too; without it, nothing may fail or warn.
+// NAME is for the lines; RESULTS what the suite was told as -o. Without a gateway CHECKS have to pass, and nothing may fail
+// or warn. With one, DIRECT are the results without it: whatever passed there passes here too, each check as often. What
+// cannot stands in the file LEFT_OUT, `scenario` or `scenario:check`, and nothing else may stand there:
+//
+//   server: fails here, as the suite takes it
+//   absent: is not checked here, or less often
 
 import { existsSync, readFileSync, readdirSync } from 'node:fs';
 import path from 'node:path';
 import process from 'node:process';
 
-const [name, wanted, leftOut, results, direct] = process.argv.slice(2);
+const [name, leftOut, results, measure] = process.argv.slice(2);
 const BAD = new Set(['FAILURE', 'WARNING']);
 
-// Scenarios, or `scenario:check`.
-const excused = new Set([...readFileSync(leftOut, 'utf8').matchAll(/^ *- (\S+)/gm)].map(([, entry]) => entry));
-const isExcused = (scenario, check) => excused.has(scenario) || excused.has(`${scenario}:${check}`);
+// What the file says, by list.
+function lists(file) {
+  const lists = { server: new Set(), absent: new Set() };
+  let list;
+  for (const line of readFileSync(file, 'utf8').split('\n')) {
+    list = /^(\w+):/.exec(line)?.[1] ?? list;
+    const entry = /^ *- (\S+)/.exec(line)?.[1];
+    if (entry) lists[list].add(entry);
+  }
+  return lists;
+}
+const { server: failing, absent } = lists(leftOut);
+const fails = (scenario, check) => failing.has(scenario) || failing.has(`${scenario}:${check}`);
 
 // The checks of each scenario; null where the scenario broke off and left none.
 function read(directory) {
@@ -31,7 +44,7 @@ function read(directory) {
 // How often each check passed: one id may be checked in several ways.
 function passes(checks) {
   const counts = new Map();
-  for (const { id, name, status } of checks) {
+  for (const { id, name, status } of checks ?? []) {
     if (status === 'SUCCESS') counts.set(`${id} ${name}`, (counts.get(`${id} ${name}`) ?? 0) + 1);
   }
   return counts;
@@ -44,24 +57,31 @@ function fail(scenario, what) {
 }
 
 const here = read(results);
-const there = direct ? read(direct) : new Map();
+const wanted = /^\d+$/.test(measure) ? Number(measure) : undefined;
+const there = wanted === undefined ? read(measure) : new Map();
+const missed = new Set();
 let passed = 0;
 for (const scenario of new Set([...here.keys(), ...there.keys()])) {
   const checks = here.get(scenario);
-  if (!checks) {
-    if (!excused.has(scenario)) fail(scenario, 'broke off');
-    continue;
+  if (!checks && !failing.has(scenario)) fail(scenario, 'broke off');
+  for (const check of checks ?? []) {
+    if (BAD.has(check.status) && !fails(scenario, check.id)) {
+      fail(scenario, `${check.id}: ${check.status}: ${check.errorMessage ?? check.description}`);
+    }
   }
-  for (const check of checks.filter(check => BAD.has(check.status) && !isExcused(scenario, check.id))) {
-    fail(scenario, `${check.id}: ${check.status}: ${check.errorMessage ?? check.description}`);
-  }
-  const now = passes(checks);
   // What passes of a scenario that cannot is chance.
-  if (!excused.has(scenario)) passed += [...now.values()].reduce((sum, count) => sum + count, 0);
-  for (const [check, count] of passes(there.get(scenario) ?? [])) {
-    if ((now.get(check) ?? 0) < count && !isExcused(scenario, check.split(' ', 1)[0])) fail(scenario, `${check}: passes directly, but not here`);
+  if (failing.has(scenario)) continue;
+  const now = passes(checks);
+  for (const count of now.values()) passed += count;
+  for (const [check, count] of passes(there.get(scenario))) {
+    const id = check.split(' ', 1)[0];
+    if ((now.get(check) ?? 0) >= count || fails(scenario, id)) continue;
+    if (absent.has(`${scenario}:${id}`)) missed.add(`${scenario}:${id}`);
+    else fail(scenario, `${check}: passes directly, but not here`);
   }
 }
-if (passed !== Number(wanted) && failed === 0) fail('all', `${passed} checks passed, not ${wanted}`);
-if (failed === 0) console.log(`ok    ${name}: ${here.size} scenarios, ${passed} checks`);
+for (const entry of absent) if (!missed.has(entry)) fail(entry, 'is checked here, and stands among what is not');
+if (wanted !== undefined && passed !== wanted && failed === 0) fail('all', `${passed} checks passed, not ${wanted}`);
+const without = [failing.size && `${failing.size} left out`, absent.size && `${absent.size} not checked here`].filter(Boolean);
+if (failed === 0) console.log(`ok    ${[`${name}: ${here.size} scenarios`, `${passed} checks`, ...without].join(', ')}`);
 process.exitCode = failed === 0 ? 0 : 1;

@@ -3,12 +3,13 @@
 use std::time::{Duration, Instant};
 
 use axum::Router;
-use axum::extract::Request;
+use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use futures::future::join_all;
 use futures::{StreamExt, stream};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
+use tokio::sync::watch;
 use wardgate_testkit::{System, TestApp};
 
 use super::upstream::{doctor, gateway};
@@ -21,16 +22,17 @@ const AT_ONCE: u64 = 64;
 /// Text of a long answer: with what is around it, as much as a server's answer may be unless configured otherwise.
 const LONG: usize = 1_048_000;
 
-/// A server whose tool answers as long as it is asked to.
+/// A server whose tool answers as long as it is asked to, and with the long answers waits until all are wanted.
 async fn server() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/mcp", listener.local_addr().unwrap());
-    let router = Router::new().fallback(answer);
+    let wanted = watch::Sender::new(0_u64);
+    let router = Router::new().fallback(answer).with_state(wanted);
     tokio::spawn(async move { axum::serve(listener, router).await });
     url
 }
 
-async fn answer(request: Request) -> Response {
+async fn answer(State(wanted): State<watch::Sender<u64>>, request: Request) -> Response {
     let body = axum::body::to_bytes(request.into_body(), 1 << 20).await;
     let message: Value = serde_json::from_slice(&body.unwrap()).unwrap_or_default();
     let Some(id) = message.get("id") else {
@@ -46,7 +48,13 @@ async fn answer(request: Request) -> Response {
         }
         _ => {
             let length = message["params"]["arguments"]["length"].as_u64().unwrap();
-            let text = "x".repeat(length.try_into().unwrap());
+            let length = length.try_into().unwrap();
+            if length == LONG {
+                wanted.send_modify(|wanted| *wanted += 1);
+                let mut all = wanted.subscribe();
+                all.wait_for(|wanted| *wanted >= AT_ONCE).await.unwrap();
+            }
+            let text = "x".repeat(length);
             json!({ "content": [{ "type": "text", "text": text }], "isError": false })
         }
     };
@@ -77,8 +85,17 @@ struct Way {
     is_governed: bool,
 }
 
-/// Calls the tool; gives how long the answer's text is.
+/// Calls the tool; gives how long the answer's text is. What a busy machine could not decide on or record in time
+/// is called again.
 async fn call(http: &reqwest::Client, way: &Way, token: &str, length: usize) -> usize {
+    loop {
+        if let Some(length) = call_once(http, way, token, length).await {
+            return length;
+        }
+    }
+}
+
+async fn call_once(http: &reqwest::Client, way: &Way, token: &str, length: usize) -> Option<usize> {
     let body = json!({
         "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {
             "name": way.tool,
@@ -93,14 +110,15 @@ async fn call(http: &reqwest::Client, way: &Way, token: &str, length: usize) -> 
         .body(body.to_string());
     let text = request.send().await.unwrap().text().await.unwrap();
     let answer: Value = serde_json::from_str(&text).unwrap();
+    if answer["error"]["code"] == -32603 {
+        return None;
+    }
     let receipt = &answer["result"]["_meta"]["dev.wardgate/receipt"];
     let has_receipt = receipt.is_object();
     let begins = &text[..text.len().min(400)];
     assert_eq!(has_receipt, way.is_governed, "{begins}");
-    answer["result"]["content"][0]["text"]
-        .as_str()
-        .unwrap()
-        .len()
+    let text = answer["result"]["content"][0]["text"].as_str();
+    Some(text.unwrap().len())
 }
 
 fn route(app: &TestApp) -> Way {
@@ -112,8 +130,7 @@ fn route(app: &TestApp) -> Way {
 }
 
 #[tokio::test]
-#[ignore = "it measures a whole process: `make bench`"]
-async fn long_answers_at_once_are_held_three_times_over_at_most() {
+async fn long_answers_at_once_are_held_once_and_not_copied() {
     let app = gateway(&server().await).await;
     let route = route(&app);
     // A subject has 32 places.
@@ -131,7 +148,8 @@ async fn long_answers_at_once_are_held_three_times_over_at_most() {
     all_at_once(LONG).await;
     let grown = peak(&app) - before;
     println!("{AT_ONCE} answers of 1 MiB: {} MiB more", grown / MIB);
-    assert!(grown <= 3 * AT_ONCE * MIB, "{} MiB", grown / MIB);
+    // A copy of each would be as much again.
+    assert!(grown < 2 * AT_ONCE * MIB, "{} MiB", grown / MIB);
 }
 
 /// Calls in a row, and rounds of them; every way has its turn in each round.

@@ -67,7 +67,8 @@ impl Client {
         let response = self.egress.send(request.clone()).await?;
         if !self
             .auth
-            .may_do(caller, response.status, &response.headers)?
+            .may_do(caller, response.status, &response.headers)
+            .await?
         {
             return Ok(response);
         }

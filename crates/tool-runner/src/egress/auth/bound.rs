@@ -33,8 +33,8 @@ impl Bound {
         self.auth.renews()
     }
 
-    pub(super) fn step_up(&self, scope: &str) -> Result<bool, AuthError> {
-        self.auth.step_up(Some(self.caller()), scope)
+    pub(super) async fn step_up(&self, scope: &str) -> Result<bool, AuthError> {
+        Box::pin(self.auth.step_up(Some(self.caller()), scope)).await
     }
 
     pub(super) async fn authorization(

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   service ─ 401 `resource_metadata` ∣ /.well-known/oauth-protected-resource/PATH ∣ the same without PATH   RFC 9728
+//!        │  (a service without any, as of 2025-03-26: its own origin)
 //!        └──▶ issuer ─ /.well-known/oauth-authorization-server/PATH ∣ the two forms of OpenID Connect       RFC 8414
 //!                  └──▶ endpoints
 //! ```
@@ -58,6 +59,8 @@ pub(super) struct ServerMetadata {
     pub(super) authorization_endpoint: Option<Endpoint>,
     pub(super) registration_endpoint: Option<Endpoint>,
     pub(super) revocation_endpoint: Option<Endpoint>,
+    #[serde(default)]
+    pub(super) scopes_supported: Vec<String>,
     #[serde(default)]
     pub(super) code_challenge_methods_supported: Vec<String>,
     #[serde(default)]
@@ -131,7 +134,27 @@ impl Finder {
                     .filter(|scope| !scope.is_empty()),
             });
         }
-        Err(AuthError::NotFound("the source has no metadata (RFC 9728)"))
+        self.of_origin(service, &challenge).await
+    }
+
+    /// Before 2025-06-18 a server had no metadata of its own: the authorization server was where it was.
+    async fn of_origin(
+        &self,
+        service: &Url,
+        challenge: &Challenge,
+    ) -> Result<Protected, AuthError> {
+        let origin = service.origin().ascii_serialization();
+        match self.of_issuer(&origin).await {
+            Ok(_) => Ok(Protected {
+                resource: canonical(service),
+                issuer: origin,
+                scope: challenge.scope().map(str::to_owned),
+            }),
+            Err(AuthError::NotFound(_)) => {
+                Err(AuthError::NotFound("the source has no metadata (RFC 9728)"))
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// Asks an authorization server where its endpoints are.
@@ -266,6 +289,15 @@ fn root_of(url: &Url) -> Url {
     let mut root = url.clone();
     root.set_path("");
     root
+}
+
+/// The name of a service in tokens: without a fragment, and without a slash that says nothing.
+pub(super) fn canonical(service: &Url) -> String {
+    let mut service = service.clone();
+    service.set_fragment(None);
+    let text = service.to_string();
+    let bare = text.strip_suffix('/').filter(|_| service.path() == "/");
+    bare.map_or_else(|| text.clone(), str::to_owned)
 }
 
 /// Whether the service is the resource, or lies below it.

@@ -249,7 +249,7 @@ impl Auth {
 
     /// Has the caller's next token asked for with `scope` too, which a service needs besides; false where that cannot be. What a
     /// person granted only they can widen.
-    fn step_up(&self, caller: Option<OnBehalf<'_>>, scope: &str) -> Result<bool, AuthError> {
+    async fn step_up(&self, caller: Option<OnBehalf<'_>>, scope: &str) -> Result<bool, AuthError> {
         match self {
             Self::Fixed(_) => Ok(false),
             Self::ClientCredentials { server, token } => {
@@ -263,16 +263,14 @@ impl Auth {
                 let (_, cell) = of_caller(caller, tokens)?;
                 Ok(servers.may_widen() && cell.widen(scope))
             }
-            Self::PerUser(_) => Err(AuthError::NotConnected {
-                scope: Some(scope.to_owned()),
-            }),
-            Self::Bound(bound) => bound.step_up(scope),
+            Self::PerUser(per_user) => per_user.step_up(caller, scope).await,
+            Self::Bound(bound) => bound.step_up(scope).await,
         }
     }
 
     /// Whether a request that was answered so may be made again, once, with other credentials: the service did nothing
     /// then, and may have revoked them or want more of them.
-    pub(crate) fn may_do(
+    pub(crate) async fn may_do(
         &self,
         caller: Option<OnBehalf<'_>>,
         status: StatusCode,
@@ -283,7 +281,7 @@ impl Auth {
             StatusCode::FORBIDDEN => {
                 let challenge = Challenge::of(headers).filter(Challenge::is_insufficient_scope);
                 match challenge.as_ref().and_then(Challenge::scope) {
-                    Some(scope) => self.step_up(caller, scope),
+                    Some(scope) => self.step_up(caller, scope).await,
                     None => Ok(false),
                 }
             }

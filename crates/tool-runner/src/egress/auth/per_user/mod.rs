@@ -89,7 +89,8 @@ pub(crate) struct PerUser {
     limits: EgressSettings,
     store: Store,
     ambient: Ambient,
-    facts: Mutex<Option<Arc<Facts>>>,
+    /// With the time until which they are believed.
+    facts: Mutex<Option<(Arc<Facts>, Timestamp)>>,
 }
 
 impl PerUser {
@@ -119,13 +120,25 @@ impl PerUser {
         caller: Option<OnBehalf<'_>>,
         rejected: Option<&HeaderValue>,
     ) -> Result<Option<HeaderValue>, AuthError> {
-        let caller = caller.ok_or(AuthError::NotConnected { scope: None })?;
-        let person = Person {
-            tenant: caller.tenant.to_owned(),
-            issuer: caller.issuer.to_owned(),
-            subject: caller.subject.to_owned(),
-        };
+        let person = person(caller)?;
         self.of_person(person, rejected).await.map(Some)
+    }
+
+    /// Only the person can widen what they granted; what they were asked for before, another time would not give.
+    pub(super) async fn step_up(
+        &self,
+        caller: Option<OnBehalf<'_>>,
+        scope: &str,
+    ) -> Result<bool, AuthError> {
+        let kept = self.kept(&person(caller)?).await?;
+        let held = kept.and_then(|kept| kept.tokens.scope).unwrap_or_default();
+        let is_held = |wanted: &str| held.split_ascii_whitespace().any(|it| it == wanted);
+        if scope.split_ascii_whitespace().all(is_held) {
+            return Ok(false);
+        }
+        Err(AuthError::NotConnected {
+            scope: Some(scope.to_owned()),
+        })
     }
 
     async fn of_person(
@@ -137,8 +150,14 @@ impl PerUser {
             let kept = self.kept(&person).await?;
             let kept = kept.ok_or(AuthError::NotConnected { scope: None })?;
             let authorization = kept.tokens.authorization()?;
-            if kept.tokens.is_fresh(self.ambient.now()) && rejected != Some(&authorization) {
+            let is_rejected = rejected == Some(&authorization);
+            if kept.tokens.is_fresh(self.ambient.now()) && !is_rejected {
                 return Ok(authorization);
+            }
+            if is_rejected && self.has_moved(&kept.tokens).await {
+                let ended = self.store.end(&self.key(&person), kept.version).await;
+                ended.map_err(|_| AuthError::NoStore)?;
+                return Err(AuthError::NotConnected { scope: None });
             }
             if kept.tokens.refresh_token.is_none() {
                 return Err(AuthError::NotConnected { scope: None });
@@ -156,6 +175,14 @@ impl PerUser {
             tokio::time::sleep(LOOK_AGAIN).await;
         }
         Err(AuthError::NoStore)
+    }
+
+    /// Whether the service, which takes these no longer, trusts another server by now. What cannot be found out is as it
+    /// was.
+    async fn has_moved(&self, tokens: &Tokens) -> bool {
+        self.forget_facts().await;
+        let facts = self.facts().await;
+        facts.is_ok_and(|facts| facts.issuer != tokens.at.issuer)
     }
 
     /// Asks for new tokens, which the server may give once only.
@@ -240,6 +267,16 @@ impl PerUser {
     fn now(&self) -> Timestamp {
         self.ambient.now()
     }
+}
+
+/// Nobody in particular has granted nothing.
+fn person(caller: Option<OnBehalf<'_>>) -> Result<Person, AuthError> {
+    let caller = caller.ok_or(AuthError::NotConnected { scope: None })?;
+    Ok(Person {
+        tenant: caller.tenant.to_owned(),
+        issuer: caller.issuer.to_owned(),
+        subject: caller.subject.to_owned(),
+    })
 }
 
 impl fmt::Debug for PerUser {

@@ -12,12 +12,18 @@ use wardgate_domain::Digest;
 use super::tokens::Registration;
 use super::{ConnectError, PerUser};
 use crate::egress::auth::AuthError;
-use crate::egress::auth::discovery::{Finder, ServerMetadata};
+use crate::egress::auth::discovery::{Finder, ServerMetadata, canonical};
 use crate::egress::auth::server::union;
 use crate::store::connections::Person;
 
 /// How long a person may take.
 const OPEN_FOR: Duration = Duration::from_mins(10);
+
+/// How long a replica believes what it found out.
+const BELIEVED: Duration = Duration::from_mins(1);
+
+/// The scope of a token that outlives the person's visit (`OpenID` Connect Core §11).
+const OFFLINE: &str = "offline_access";
 
 /// What is known of the server that grants.
 pub(super) struct Facts {
@@ -108,6 +114,10 @@ impl PerUser {
         let scope = self.scope(&facts, wish.person, wish.scope).await?;
         if let Some(scope) = &scope {
             url.query_pairs_mut().append_pair("scope", scope);
+            if scope.split_ascii_whitespace().any(|it| it == OFFLINE) {
+                // Servers leave it out otherwise.
+                url.query_pairs_mut().append_pair("prompt", "consent");
+            }
         }
         if let Some(resource) = &facts.resource {
             url.query_pairs_mut().append_pair("resource", resource);
@@ -148,14 +158,16 @@ impl PerUser {
         Ok(union(needed.as_deref(), held.as_deref()))
     }
 
-    /// What was found out is used until the source is opened anew, or something fails.
+    /// What was found out is believed for a while, or until something fails: the service may trust another server then.
     pub(super) async fn facts(&self) -> Result<Arc<Facts>, ConnectError> {
         let mut known = self.facts.lock().await;
-        if let Some(facts) = &*known {
+        if let Some((facts, until)) = &*known
+            && self.now() < *until
+        {
             return Ok(Arc::clone(facts));
         }
         let facts = Arc::new(self.look().await?);
-        *known = Some(Arc::clone(&facts));
+        *known = Some((Arc::clone(&facts), self.now().plus(BELIEVED)));
         Ok(facts)
     }
 
@@ -195,6 +207,12 @@ impl PerUser {
             None => (canonical(&self.service), None),
         };
         let resource = settings.resource.clone().unwrap_or(resource);
+        // A server that has a scope for refresh tokens gives none without it; by itself it would be all that is asked for.
+        let has_offline = metadata.scopes_supported.iter().any(|it| it == OFFLINE);
+        let scope = match scope {
+            Some(scope) if has_offline => union(Some(&scope), Some(OFFLINE)),
+            scope => scope,
+        };
         let scope = settings.scope.clone().or(scope);
         facts(metadata, scope, resource)
     }
@@ -223,13 +241,4 @@ fn facts(
         scope,
         resource: Some(resource),
     })
-}
-
-/// The name of a service in tokens: without a fragment, and without a slash that says nothing.
-fn canonical(service: &Url) -> String {
-    let mut service = service.clone();
-    service.set_fragment(None);
-    let text = service.to_string();
-    let bare = text.strip_suffix('/').filter(|_| service.path() == "/");
-    bare.map_or_else(|| text.clone(), str::to_owned)
 }

@@ -497,6 +497,7 @@ async fn what_a_service_needs_besides_the_person_is_asked_for_beside_what_they_g
     headers.insert(http::header::WWW_AUTHENTICATE, more.parse().unwrap());
     let wanted = auth
         .may_do(Some(token("ann", 600)), StatusCode::FORBIDDEN, &headers)
+        .await
         .unwrap_err();
     let AuthError::NotConnected { scope } = wanted else {
         panic!("{wanted}");
