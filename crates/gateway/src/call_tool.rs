@@ -25,6 +25,7 @@ use crate::mcp::{Version, check_repeated};
 use crate::measures;
 use crate::reply::{Answer, Dialect, RpcError};
 use crate::story::{Asker, End, Given, Packed, Ran, Stop, Story, Target, Work};
+use crate::tasks::{self, Begun};
 use crate::view::View;
 
 /// One call, read but undecided.
@@ -83,20 +84,35 @@ impl Target for Arc<Tool> {
     }
 }
 
-impl Given for ToolResult {
+/// What a call comes to.
+pub(crate) enum Called {
+    Result(ToolResult),
+    /// It goes on as a task.
+    Task(Begun),
+}
+
+impl Given for Called {
     fn facts(&self) -> &ResultFacts {
-        &self.facts
+        match self {
+            Self::Result(result) => &result.facts,
+            Self::Task(begun) => &begun.facts,
+        }
     }
 
     fn digest(&self) -> Option<Digest> {
-        let parts = [self.content.as_ref(), self.structured_content.as_ref()];
-        Some(Digest::of_parts(parts))
+        Some(match self {
+            Self::Result(result) => {
+                let parts = [result.content.as_ref(), result.structured_content.as_ref()];
+                Digest::of_parts(parts)
+            }
+            Self::Task(begun) => begun.digest(),
+        })
     }
 }
 
 impl Work for ToolCall {
     type Target = Arc<Tool>;
-    type Given = ToolResult;
+    type Given = Called;
 
     const UNKNOWN: &'static str = "unknown_tool";
 
@@ -140,10 +156,12 @@ impl Work for ToolCall {
         tool: &Arc<Tool>,
         grant: &Grant,
         resumption: Option<Resumption>,
-    ) -> Result<End<ToolResult>, Ran> {
+    ) -> Result<End<Called>, Ran> {
         // Where it waited for its user alone, it begins anew.
         let resumption = match resumption {
-            Some(Resumption { state, responses }) if state.is_empty() => {
+            Some(Resumption {
+                state, responses, ..
+            }) if state.is_empty() => {
                 if let Some(words) = connect::declined(&responses) {
                     return Ok(End::Given(not_connected(words)));
                 }
@@ -180,7 +198,12 @@ impl Work for ToolCall {
             match event {
                 CallEvent::Result(mut result) => {
                     result.content = story.asker.view.content(result.content);
-                    return Ok(End::Given(result));
+                    return Ok(End::Given(Called::Result(result)));
+                }
+                CallEvent::Task(task) => {
+                    let begun = Begun::of(story, task).await;
+                    let begun = begun.ok_or_else(|| not_handed_out(tool))?;
+                    return Ok(End::Given(Called::Task(begun)));
                 }
                 CallEvent::InputRequired(waits) => return Ok(asked(story, waits)),
                 CallEvent::Progress(_) | CallEvent::Log(_) | CallEvent::Completed(_) => {}
@@ -208,15 +231,22 @@ impl Work for ToolCall {
         );
     }
 
-    fn release(story: &Story<Self>, receipt: Receipt, result: &ToolResult) -> Answer {
+    fn release(story: &Story<Self>, receipt: Receipt, called: &Called) -> Answer {
         let (id, call_id) = (&story.asker.id, story.facts.call_id);
+        let result = match called {
+            Called::Result(result) => result,
+            Called::Task(begun) => return begun.release(story, receipt),
+        };
         if result.facts.error_kind == RATE_LIMITED {
             let wait = result.facts.retry_after.unwrap_or_default();
             let error = RpcError::rate_limited(wait).of_call(call_id, Some(receipt));
             return Answer::error(Some(id), &error);
         }
+        let takes_tasks = tasks::are_declared(story.dialogue.capabilities().as_deref());
         if story.asker.version.is_modern()
             && let Some(required) = undeclared(&result.facts.error_kind)
+            // For another reason they were not offered.
+            && !(takes_tasks && required == tasks::NEEDED)
         {
             let error = RpcError::missing_capability(required);
             return Answer::error(Some(id), &error.of_call(call_id, Some(receipt)));
@@ -258,7 +288,7 @@ impl Work for ToolCall {
 }
 
 /// What waits for the client; what waits for its user has the question put here.
-fn asked(story: &Story<ToolCall>, mut waits: InputRequired) -> End<ToolResult> {
+fn asked(story: &Story<ToolCall>, mut waits: InputRequired) -> End<Called> {
     let Some(connect) = &waits.connect else {
         return End::InputRequired(waits);
     };
@@ -277,9 +307,9 @@ fn asked(story: &Story<ToolCall>, mut waits: InputRequired) -> End<ToolResult> {
 }
 
 /// Nothing ran for want of the user's word.
-fn not_connected(words: &str) -> ToolResult {
+fn not_connected(words: &str) -> Called {
     let content = serde_json::json!([{ "type": "text", "text": words }]);
-    ToolResult {
+    Called::Result(ToolResult {
         content: content.to_string().into(),
         structured_content: Bytes::new(),
         is_error: true,
@@ -293,10 +323,21 @@ fn not_connected(words: &str) -> ToolResult {
             retry_after: None,
             stages: Vec::new(),
         },
+    })
+}
+
+/// It became a task that its client cannot be given.
+fn not_handed_out(tool: &Tool) -> Stop {
+    if !tool.facts.read_only {
+        return Stop::Lost;
+    }
+    Stop::Failed {
+        kind: "store_unavailable",
+        message: "The task that it became cannot be handed out now. Try again later.",
     }
 }
 
-fn refused(gateway: &Gateway, error: &CallError, tool: &Tool) -> Ran {
+pub(crate) fn refused(gateway: &Gateway, error: &CallError, tool: &Tool) -> Ran {
     match error.reason() {
         ErrorReason::PermitRefused => Ran::PermitRefused,
         ErrorReason::Overloaded => Stop::NotTaken(gateway.neighbour_is_overloaded()).into(),
@@ -311,7 +352,7 @@ fn refused(gateway: &Gateway, error: &CallError, tool: &Tool) -> Ran {
 }
 
 /// Of a call whose end is not known.
-fn lost(tool: &Tool) -> Stop {
+pub(crate) fn lost(tool: &Tool) -> Stop {
     // It may have been asked before it failed, and a write must not be repeated on a guess.
     if !tool.facts.read_only {
         return Stop::Lost;
@@ -328,6 +369,7 @@ fn undeclared(error_kind: &str) -> Option<&'static str> {
         "needs_sampling" => Some(r#"{"sampling":{}}"#),
         "needs_elicitation" => Some(r#"{"elicitation":{}}"#),
         "needs_roots" => Some(r#"{"roots":{}}"#),
+        "needs_tasks" => Some(tasks::NEEDED),
         _ => None,
     }
 }

@@ -34,6 +34,8 @@ pub(crate) struct Tool {
     pub(crate) switches: ToolSwitches,
     /// Those it is in.
     pub(crate) toolsets: Vec<String>,
+    /// A call of it may become a task.
+    pub(crate) may_be_task: bool,
 }
 
 impl Tool {
@@ -118,6 +120,7 @@ impl From<Listed> for Index {
                 needs_caller_token: tool.needs_caller_token,
                 toolsets: tool.toolsets,
                 switches: tool.switches,
+                may_be_task: tool.may_be_task,
             });
             for alias in tool.aliases {
                 index.by_name.insert(alias, Arc::clone(&entry));

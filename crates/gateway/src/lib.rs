@@ -14,6 +14,7 @@
 //! or in the store that all replicas share, and the rest (verified tokens, permits, the catalogue) can be lost at any
 //! moment.
 
+mod asked;
 mod authority;
 mod call_tool;
 mod catalogue;
@@ -38,6 +39,7 @@ mod stages;
 mod store;
 mod story;
 mod streamable;
+mod tasks;
 mod trail;
 mod upstream;
 mod view;

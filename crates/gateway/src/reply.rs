@@ -114,7 +114,7 @@ impl Answer {
         }
     }
 
-    /// A result; `members` are the members of the result object, at least one, without braces.
+    /// A result; `members` are the members of the result object without braces, at least one before 2026-07-28.
     pub(crate) fn result(id: &RawValue, version: Version, members: &str) -> Self {
         Self::result_with_meta(id, version, members, "")
     }
@@ -160,6 +160,11 @@ impl Answer {
         Self::modern_result(id, "input_required", &members, meta)
     }
 
+    /// A task that a call became, to a modern client.
+    pub(crate) fn task(id: &RawValue, members: &str, meta: &str) -> Self {
+        Self::modern_result(id, "task", members, meta)
+    }
+
     fn modern_result(id: &RawValue, kind: &str, members: &str, meta: &str) -> Self {
         let mut body = String::with_capacity(members.len() + meta.len() + 192);
         open(&mut body, Some(id));
@@ -171,8 +176,11 @@ impl Answer {
             body.push(',');
             body.push_str(meta);
         }
-        body.push_str("},");
-        body.push_str(members);
+        body.push('}');
+        if !members.is_empty() {
+            body.push(',');
+            body.push_str(members);
+        }
         body.push_str("}}");
         Self::ok(body)
     }
@@ -308,14 +316,7 @@ impl Answer {
         if version.is_modern() {
             body.push_str(r#""resultType":"complete","#);
         }
-        body.push_str(r#""content":"#);
-        body.push_str(&downgrade::tool_content(content, structured, version));
-        if let Some(structured) = downgrade::tool_structured(structured, version) {
-            body.push_str(r#","structuredContent":"#);
-            body.push_str(structured);
-        }
-        body.push_str(r#","isError":"#);
-        body.push_str(if is_error { "true" } else { "false" });
+        write_called(&mut body, version, (content, structured, is_error));
         body.push_str(r#","_meta":{"#);
         if version.is_modern() {
             body.push_str(r#""io.modelcontextprotocol/serverInfo":"#);
@@ -412,6 +413,32 @@ impl IntoResponse for Answer {
         }
         response
     }
+}
+
+/// The members of the result of a call, as it stands within that of a task.
+pub(crate) fn task_result_members(version: Version, result: &ToolResult) -> String {
+    let mut members = String::from(r#""resultType":"complete","#);
+    let content = String::from_utf8_lossy(&result.content);
+    let structured = String::from_utf8_lossy(&result.structured_content);
+    write_called(
+        &mut members,
+        version,
+        (&content, &structured, result.is_error),
+    );
+    members
+}
+
+/// What a call gave: content, structured content, and whether the tool failed.
+fn write_called(to: &mut String, version: Version, called: (&str, &str, bool)) {
+    let (content, structured, is_error) = called;
+    to.push_str(r#""content":"#);
+    to.push_str(&downgrade::tool_content(content, structured, version));
+    if let Some(structured) = downgrade::tool_structured(structured, version) {
+        to.push_str(r#","structuredContent":"#);
+        to.push_str(structured);
+    }
+    to.push_str(r#","isError":"#);
+    to.push_str(if is_error { "true" } else { "false" });
 }
 
 fn open(body: &mut String, id: Option<&RawValue>) {

@@ -3,10 +3,12 @@
 //! ```text
 //!   admit:  tool ─▶ permit ─▶ AdmittedCall          refused: nothing ran
 //!   run:    arguments ─▶ execute ⇄ row rule ─▶ redact ─▶ result
-//!                          └ an MCP server may ask the client first ─▶ what it waits for
+//!                          ├ an MCP server may ask the client first ─▶ what it waits for
+//!                          └ or go on by itself ─▶ a task, to be looked after by the same call with a step
 //! ```
 
 mod once;
+mod task;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -31,6 +33,7 @@ use crate::failure::{Failure, Ran};
 use crate::interaction::{Interaction, Talk, Waits};
 use crate::kept_results::{self, KeptResults};
 use crate::loaded::{Loaded, RunnableTool, Shared};
+use crate::mcp::Standing;
 use crate::resilience::{Attempt, Failed, GuardError, GuardedCall};
 use crate::result::{self, Handle, Stopwatch, Whole};
 
@@ -136,7 +139,8 @@ impl AdmittedCall {
         // What a client takes part in is its own.
         let is_shared = self.interaction.as_ref().is_none_or(Interaction::is_idle);
         let kept_for = self.tool.tool.cache().filter(|_| is_shared);
-        match (self.idempotency_key.take(), kept_for) {
+        let key = self.idempotency_key.take();
+        match (key.filter(|_| !self.looks_after_task()), kept_for) {
             // To run what reads twice is no harm.
             (Some(key), _) if !self.tool.tool.facts().read_only => {
                 self.once(&key, &arguments, deadline, shared, listener)
@@ -231,6 +235,12 @@ impl AdmittedCall {
         let talk = talk.filter(|_| !audience.is_restricted());
         let mut output = Output::new(tool.tool.result(), gate, tool.caps(), Some(audience))
             .with_page(tool.page(arguments));
+        // A look at a task is no call of its tool.
+        let guard = if self.looks_after_task() {
+            tool.guard().without_limits()
+        } else {
+            tool.guard()
+        };
         let call = GuardedCall {
             caller: &self.caller,
             // What a client answered is used once.
@@ -245,7 +255,7 @@ impl AdmittedCall {
             },
             output: &mut output,
         };
-        let outcome = tool.guard().run(&call, attempt).await;
+        let outcome = guard.run(&call, attempt).await;
         let mut kept = output.into_kept();
         self.stopwatch
             .lap_with("execute", kept.ruling, Some("row_rule"));
@@ -255,6 +265,28 @@ impl AdmittedCall {
         if let (Ok(()), Some(waits)) = (&outcome, kept.waits.take()) {
             return self.wait(waits);
         }
+        if outcome.is_ok()
+            && let Some(task) = kept.task.take()
+        {
+            return match &task.standing {
+                Some(Standing::Completed(_)) => {
+                    let ended = self.conclude(Ok(()), kept, arguments, shared);
+                    ended.await.of_task(task)
+                }
+                _ => self.stands(task),
+            };
+        }
+        self.conclude(outcome, kept, arguments, shared).await
+    }
+
+    /// Makes a result of what came out.
+    async fn conclude(
+        self,
+        outcome: Result<(), GuardError<ExecutorError>>,
+        mut kept: Kept,
+        arguments: &Map<String, Value>,
+        shared: &Shared,
+    ) -> Ended {
         let failure = match outcome {
             Ok(()) if kept.truncated && kept.rows.is_empty() => Failure::too_large(),
             Ok(()) if kept.rows.is_empty() && kept.is_misfit() => Failure::undecided(),
@@ -271,7 +303,7 @@ impl AdmittedCall {
                     // It holds no value of a row or an argument.
                     warn!({ names::CALL_ID } = %self.id, %error, "a tool failed in its source");
                 }
-                Failure::guarded(&error, tool.time_limit)
+                Failure::guarded(&error, self.tool.time_limit)
             }
         };
         self.fail(&failure, kept.withheld)
@@ -287,12 +319,9 @@ impl AdmittedCall {
         let interaction = self.interaction.as_ref()?;
         let definition = self.permit.terms().definition_digest.to_string();
         let subject = [&definition, &sorted(arguments), key.unwrap_or_default()];
-        Some(Talk::new(
-            interaction,
-            &shared.parking,
-            &self.caller,
-            &subject,
-        ))
+        let talk = Talk::new(interaction, &shared.parking, &self.caller, &subject);
+        // A key stands for one result: who repeats the call would not get the task again.
+        Some(talk.with_task_if(key.is_none()))
     }
 
     fn invocation<'a>(
@@ -474,6 +503,8 @@ pub(crate) enum End {
     Result(pb::ToolResult),
     /// It waits for its client.
     Waits(pb::InputRequired),
+    /// It goes on as a task, or is about one.
+    Task(pb::Task),
 }
 
 /// How a run ended.

@@ -89,7 +89,7 @@ impl RunnableTool {
     /// What its calls pass on their way to the source.
     pub(crate) fn guard(&self) -> Guard<'_> {
         Guard {
-            limits: &self.limits,
+            limits: Some(&self.limits),
             source: self.source.as_deref(),
         }
     }
@@ -302,12 +302,19 @@ impl Loaded {
         let server = self.sources.mcp(source).ok();
         match server.filter(|upstream| upstream.is_over_http()) {
             None => pb::Carriage::Unspecified,
-            Some(upstream) => match *upstream.eras().borrow() {
+            Some(upstream) => match upstream.shown().borrow().eras {
                 Eras::Unknown | Eras::Both => pb::Carriage::All,
                 Eras::Modern => pb::Carriage::Modern,
                 Eras::Legacy => pb::Carriage::Legacy,
             },
         }
+    }
+
+    /// Whether calls of this tool may become tasks.
+    pub(crate) fn may_be_task(&self, tool: &RunnableTool) -> bool {
+        let source = tool.tool.source().filter(|_| tool.tool.plan().talks());
+        let server = source.and_then(|source| self.sources.mcp(source).ok());
+        server.is_some_and(|server| server.shown().borrow().has_tasks)
     }
 
     /// The MCP servers whose tools are imported, by name of their source.
@@ -392,8 +399,9 @@ fn wire(tool: &Tool, toolsets: Vec<String>, config: &Config) -> pb::Tool {
         time_limit: time_limit.try_into().ok(),
         toolsets,
         needs_caller_token: tool.plan().needs_caller_token(),
-        // They change more often than the catalogue.
+        // These change more often than the catalogue.
         switches: Vec::new(),
+        may_be_task: false,
     }
 }
 

@@ -176,6 +176,7 @@ impl ToolRunnerService for Runner {
             let name = tool.facts.as_ref().map(|facts| facts.name.as_str());
             if let Some(tool_in_force) = name.and_then(|name| loaded.tool(name)) {
                 tool.switches = (&tool_in_force.switches(&switches)).into();
+                tool.may_be_task = loaded.may_be_task(tool_in_force);
             }
         }
         for source in &mut list.sources {
@@ -556,9 +557,15 @@ fn version(loaded: &Loaded, switches: Option<&Switches>) -> Digest {
     let carriages: Vec<u8> = sources
         .flat_map(|source| i32::from(loaded.carriage(&source.name)).to_be_bytes())
         .collect();
+    let servers = loaded.servers();
+    let servers = servers.iter();
+    let have_tasks: Vec<u8> = servers
+        .map(|server| server.shown().borrow().has_tasks.into())
+        .collect();
     Digest::of_parts([
         loaded.version().as_bytes().as_slice(),
         &switches,
         &carriages,
+        &have_tasks,
     ])
 }

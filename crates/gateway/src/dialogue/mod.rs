@@ -270,7 +270,7 @@ impl Dialogue {
             CallEvent::Progress(progress) => self.of_progress(progress),
             CallEvent::Log(log) => self.of_log(log),
             CallEvent::Completed(elicitation) => self.of_elicitation(elicitation),
-            CallEvent::Result(_) | CallEvent::InputRequired(_) => None,
+            CallEvent::Result(_) | CallEvent::InputRequired(_) | CallEvent::Task(_) => None,
         }
     }
 

@@ -8,6 +8,7 @@ use super::{Post, Version};
 use crate::Gateway;
 use crate::content;
 use crate::reply::Answer;
+use crate::tasks;
 use crate::view::View;
 
 /// What there is besides tools depends on the configuration, never on the caller.
@@ -38,9 +39,13 @@ pub(super) async fn discover(
         .map(|version| version.as_str())
         .collect();
     let instructions = instructions(gateway, &post.caller, &post.view).await;
+    let mut capabilities = capabilities(gateway, &post.view);
+    if tasks::are_offered(gateway, &post.view) {
+        capabilities["extensions"][tasks::EXTENSION] = json!({});
+    }
     let result = json!({
         "supportedVersions": supported,
-        "capabilities": capabilities(gateway, &post.view),
+        "capabilities": capabilities,
         "instructions": instructions.text,
     });
     // What is the same for every caller any cache may keep.

@@ -40,6 +40,7 @@ use crate::scopes::Access;
 use crate::sse;
 use crate::story::{self, Asker};
 use crate::streamable;
+use crate::tasks;
 use crate::view::View;
 
 pub(crate) use self::discover::inner;
@@ -270,7 +271,9 @@ async fn dispatch(
         other => {
             let of_content = content::Method::named(other).map(content::Method::as_str);
             let of_memory = || of_memory(other).map(MemoryMethod::as_str);
-            of_content.or_else(of_memory).unwrap_or("other")
+            let of_tasks = || tasks::Method::named(other).map(tasks::Method::as_str);
+            let named = of_content.or_else(of_memory).or_else(of_tasks);
+            named.unwrap_or("other")
         }
     };
     counter!(names::MCP_REQUESTS, "method" => method.to_owned()).increment(1);
@@ -311,6 +314,7 @@ fn is_work(method: &str) -> bool {
     matches!(method, "tools/call" | "tools/list" | "server/discover")
         || content::Method::named(method).is_some()
         || of_memory(method).is_some()
+        || tasks::Method::named(method).is_some()
 }
 
 /// What comes of each method. A call takes `slot` with it: it may last longer than its client.
@@ -382,6 +386,12 @@ async fn answer_to(
         {
             memory::answer(gateway, post, request, version, of_memory).await
         }
+        method
+            if let Some(of_tasks) = tasks::Method::named(method)
+                && version.is_modern() =>
+        {
+            tasks::answer(gateway, post, request, (version, of_tasks), slot).await
+        }
         method if post.door == Door::Message && gateway.takes_direct_methods() => {
             let meta = Meta::of(request)?;
             let call = tool_call(post, request, &meta, version, method.to_owned())?;
@@ -393,7 +403,9 @@ async fn answer_to(
             let asker = post.asker(request, version, Some(slot));
             story::tell(gateway, request, (asker, Terms::deaf(version)), call).await
         }
-        method if method.starts_with("tasks/") => Err(RpcError::no_tasks_here(method, version)),
+        method if method.starts_with("tasks/") && !version.is_modern() => {
+            Err(RpcError::no_tasks_here(method, version))
+        }
         method => Err(RpcError::unknown_method(method, version)),
     }
 }

@@ -109,12 +109,12 @@ impl RpcError {
         )
     }
 
-    /// The same of a method of tasks, which their server alone keeps.
+    /// The same of a method of tasks before 2026-07-28.
     pub(crate) fn no_tasks_here(method: &str, version: Version) -> Self {
         let unknown = Self::unknown_method(method, version);
         Self {
             message: format!(
-                "{}. Tasks are carried at /mcp/upstream/ and the name of their server.",
+                "{}. Tasks of {version} are carried at /mcp/upstream/ and the name of their server.",
                 unknown.message
             ),
             ..unknown
@@ -156,10 +156,11 @@ impl RpcError {
         Self::invalid_params("unknown `requestState`")
     }
 
-    /// It can be done only for a client that can be asked: for what, says `required`, a JSON object.
+    /// It can be done only for a client that can do more: what, says `required`, a JSON object.
     pub(crate) fn missing_capability(required: &'static str) -> Self {
-        let message = "This needs input that the client did not say it can give.";
+        let message = "This needs something that the client did not say it can do.";
         Self {
+            data: Some(format!(r#"{{"requiredCapabilities":{required}}}"#)),
             remedy: Some(Box::new(Remedy::Declare(required))),
             ..Self::new(
                 StatusCode::BAD_REQUEST,

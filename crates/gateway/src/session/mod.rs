@@ -49,13 +49,13 @@ pub(crate) enum Purpose {
     UpstreamSession,
     /// The place in a stream of such a session.
     UpstreamEvent,
-    /// The arguments of a call that is awaited there, in the store.
+    /// The arguments of a call that is awaited there, or became a task, in the store.
     UpstreamArguments,
     /// The state of a request that such a server has not finished.
     RequestState,
     /// A call that waits for its client.
     PendingCall,
-    /// A task of such a server.
+    /// A task of a server.
     Task,
     /// A stream of HTTP+SSE, and where it is.
     SseStream,

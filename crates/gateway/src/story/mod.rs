@@ -168,7 +168,7 @@ impl<W: Work> Story<W> {
             Ok(decided) => self.resumed.use_up(&self.gateway).await.map(|()| decided),
             Err(stop) => Err(stop),
         };
-        let may_write = matches!(&decided, Ok((target, _)) if !target.facts().read_only);
+        let may_write = matches!(&decided, Ok((target, _)) if self.work.may_write(target.facts()));
         // The intent of what may write is on record before it runs.
         let intended = if may_write {
             self.intend().await
@@ -320,6 +320,7 @@ impl<W: Work> Story<W> {
             resumption = Some(Resumption {
                 state: awaited.state,
                 responses: responses.map_err(unanswered)?,
+                task_step: None,
             });
             // It may have waited for long.
             grant = self.authorize(target).await?;
@@ -361,6 +362,7 @@ impl<W: Work> Story<W> {
             resumption = Some(Resumption {
                 state: waits.state,
                 responses,
+                task_step: None,
             });
             // It may have waited for long.
             grant = self.authorize(target).await?;

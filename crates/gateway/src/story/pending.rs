@@ -119,6 +119,7 @@ impl Resumed {
             resumption: Some(Resumption {
                 state: state.map_err(|_| RpcError::unknown_state())?.into(),
                 responses: answered(responses, &pending.keys)?,
+                task_step: None,
             }),
             rounds: pending.rounds,
         })

@@ -35,6 +35,11 @@ pub(crate) trait Work: Send + Sync + Sized + 'static {
     /// What the policy decides on.
     fn arguments(&self, target: &Self::Target) -> Bytes;
 
+    /// Whether it may write; then its intent is on record before it runs.
+    fn may_write(&self, facts: &ToolFacts) -> bool {
+        !facts.read_only
+    }
+
     /// What else the request must say of `target`. Only who may have it learns of that.
     fn check(&self, _target: &Self::Target) -> Result<(), Stop> {
         Ok(())

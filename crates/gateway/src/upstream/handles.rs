@@ -12,9 +12,9 @@ use serde_json::value::RawValue;
 use wardgate_domain::{Digest, Status};
 
 use super::Visit;
-use super::asked::Asked;
 use super::errand::Subject;
 use crate::Gateway;
+use crate::asked::Asked;
 use crate::edit::{Reply, exchanged};
 use crate::mcp::{Request, object, text_of};
 use crate::reply::RpcError;

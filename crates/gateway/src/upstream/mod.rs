@@ -14,7 +14,6 @@
 //! replica serves any request, and nobody can use what was handed to another.
 
 mod answer;
-mod asked;
 mod batch;
 mod endings;
 mod errand;

@@ -17,14 +17,14 @@ use wardgate_rpc::client::{
 use wardgate_telemetry::names;
 
 use super::answer;
-use super::asked::{Asked, Away};
-use super::endings::CUT;
+use super::endings::{CUT, undecided};
 use super::errand::{Awaited, Errand, Place, Subject, no_arguments, within};
 use super::handles::{self, Unsealed};
 use super::lists::{self, Unlisted};
 use super::right::{NoRight, Right};
 use super::{Visit, may_connect};
 use crate::Gateway;
+use crate::asked::{Asked, Away};
 use crate::authority::Grant;
 use crate::catalogue::Source;
 use crate::dialogue::{self, Out};

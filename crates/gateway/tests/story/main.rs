@@ -42,5 +42,6 @@ mod sessions;
 mod shapes;
 mod sse;
 mod subscriptions;
+mod tasks;
 mod updates;
 mod upstream;

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use wardgate_domain::InvalidMessage;
 use wardgate_proto::toolrunner::v1 as pb;
 
-use super::{Connect, ResultFacts};
+use super::{Connect, ResultFacts, ToolResult};
 
 /// What a client can take part in while something runs for it.
 #[derive(Debug, Clone, Default)]
@@ -40,10 +40,23 @@ impl fmt::Debug for Besides {
 /// Where something goes on that waited for the client.
 #[derive(Debug, Clone)]
 pub struct Resumption {
-    /// That of [`InputRequired`].
+    /// That of [`InputRequired`], or of a [`Task`].
     pub state: Bytes,
     /// What the client answered: one JSON object.
     pub responses: Bytes,
+    /// What is wanted of a task; none with the state of [`InputRequired`].
+    pub task_step: Option<TaskStep>,
+}
+
+/// What is wanted of a task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TaskStep {
+    /// How it stands.
+    Get,
+    /// That it takes the client's answers.
+    Update,
+    /// That it ends.
+    Cancel,
 }
 
 /// How far a call is.
@@ -82,6 +95,34 @@ pub struct InputRequired {
     pub connect: Option<Connect>,
 }
 
+/// A task of an MCP server, which a call became, or that was looked after.
+#[derive(Debug, Clone)]
+pub struct Task {
+    /// For whoever looks after it again. It says nothing to anybody else.
+    pub state: Bytes,
+    /// MCP `Task`, a JSON object, without its id, `result`, `error` and `inputRequests`. Empty once it was updated or
+    /// cancelled.
+    pub about: String,
+    /// What it asks its client, MCP `inputRequests`: a JSON object. Empty: nothing.
+    pub requests: String,
+    /// Of one that is completed.
+    pub result: Option<ToolResult>,
+    /// Of one that failed, a JSON object; empty: none.
+    pub error: String,
+    /// What the record says of it so far.
+    pub facts: ResultFacts,
+}
+
+impl From<TaskStep> for pb::TaskStep {
+    fn from(step: TaskStep) -> Self {
+        match step {
+            TaskStep::Get => Self::Get,
+            TaskStep::Update => Self::Update,
+            TaskStep::Cancel => Self::Cancel,
+        }
+    }
+}
+
 impl From<Interaction<'_>> for pb::Interaction {
     fn from(interaction: Interaction<'_>) -> Self {
         let capabilities = interaction.capabilities.unwrap_or_default();
@@ -91,6 +132,10 @@ impl From<Interaction<'_>> for pb::Interaction {
             resumption: interaction.resumption.map(|resumption| pb::Resumption {
                 state: resumption.state,
                 input_responses_json: resumption.responses,
+                task_step: resumption
+                    .task_step
+                    .map_or(pb::TaskStep::Unspecified, pb::TaskStep::from)
+                    .into(),
             }),
             meta_json: interaction.besides.meta,
             unasked_responses_json: interaction.besides.unasked,
@@ -133,6 +178,22 @@ impl TryFrom<pb::InputRequired> for InputRequired {
             state: waits.state,
             facts: waits.facts.ok_or_else(missing)?.try_into()?,
             connect: waits.connect.map(Connect::from),
+        })
+    }
+}
+
+impl TryFrom<pb::Task> for Task {
+    type Error = InvalidMessage;
+
+    fn try_from(task: pb::Task) -> Result<Self, Self::Error> {
+        let missing = || InvalidMessage::field("task.facts", "is missing");
+        Ok(Self {
+            state: task.state,
+            about: text(task.task_json, "task.task_json")?,
+            requests: text(task.input_requests_json, "task.input_requests_json")?,
+            result: task.result.map(ToolResult::try_from).transpose()?,
+            error: text(task.error_json, "task.error_json")?,
+            facts: task.facts.ok_or_else(missing)?.try_into()?,
         })
     }
 }

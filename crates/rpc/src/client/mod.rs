@@ -28,7 +28,9 @@ pub use connections::{
 pub use content::{
     Content, ContentEntry, ContentResult, ContentSource, GetContent, Given, Wanted, WatchResources,
 };
-pub use interaction::{Besides, InputRequired, Interaction, LogMessage, Progress, Resumption};
+pub use interaction::{
+    Besides, InputRequired, Interaction, LogMessage, Progress, Resumption, Task, TaskStep,
+};
 pub use memory::{
     Added, Addition, ContextWindow, Hit, Listed, MemoryClient, OnBehalfOf, Page, Session, Turn,
     Which,

@@ -16,7 +16,8 @@ use wardgate_proto::toolrunner::v1::tool_runner_service_client::ToolRunnerServic
 use super::relay;
 use super::{
     CallError, Content, ContentResult, GetContent, InputRequired, Interaction, LogMessage,
-    Progress, Relay, Relayed, WatchResources, open_request, read_out, repeatable, request, within,
+    Progress, Relay, Relayed, Task, TaskStep, WatchResources, open_request, read_out, repeatable,
+    request, within,
 };
 use crate::Link;
 
@@ -96,6 +97,8 @@ pub struct Tool {
     pub needs_caller_token: bool,
     /// Whom it is on for.
     pub switches: ToolSwitches,
+    /// A call of it may become a task, for a client that takes those.
+    pub may_be_task: bool,
 }
 
 /// One call to run.
@@ -135,11 +138,16 @@ pub enum CallEvent {
     Result(ToolResult),
     /// The call waits for the client; nothing follows.
     InputRequired(InputRequired),
+    /// The call goes on as a task, or was about one; nothing follows.
+    Task(Task),
 }
 
 impl CallEvent {
     fn is_end(&self) -> bool {
-        matches!(self, Self::Result(_) | Self::InputRequired(_))
+        matches!(
+            self,
+            Self::Result(_) | Self::InputRequired(_) | Self::Task(_)
+        )
     }
 }
 
@@ -282,7 +290,10 @@ impl ToolRunnerClient {
         &self,
         call: CallTool<'_>,
     ) -> Result<impl Stream<Item = Result<CallEvent, CallError>> + use<>, CallError> {
-        let is_first_leg = call.interaction.resumption.is_none();
+        let resumption = call.interaction.resumption.as_ref();
+        let is_first_leg = resumption.is_none();
+        let is_look =
+            resumption.is_some_and(|resumption| resumption.task_step == Some(TaskStep::Get));
         let message = pb::CallToolRequest {
             call_id: call.call_id.to_string(),
             caller: Some(call.caller.into()),
@@ -298,7 +309,7 @@ impl ToolRunnerClient {
         let mut client = self.client.clone();
         let deadline = Instant::now() + call.limit;
         let events = within(call.limit, async move {
-            let request = repeatable(request(message, call.limit), keyed);
+            let request = repeatable(request(message, call.limit), keyed || is_look);
             Ok(client.call_tool(request).await?.into_inner())
         });
         Ok(until_end(events.await?, deadline))
@@ -384,6 +395,7 @@ impl TryFrom<pb::Tool> for Tool {
             toolsets: tool.toolsets,
             needs_caller_token: tool.needs_caller_token,
             switches: tool.switches.try_into()?,
+            may_be_task: tool.may_be_task,
         })
     }
 }
@@ -457,6 +469,7 @@ impl TryFrom<pb::CallToolResponse> for CallEvent {
             Event::Completed(completed) => Self::Completed(completed.elicitation_id),
             Event::Result(result) => Self::Result(result.try_into()?),
             Event::InputRequired(waits) => Self::InputRequired(waits.try_into()?),
+            Event::Task(task) => Self::Task(task.try_into()?),
         })
     }
 }

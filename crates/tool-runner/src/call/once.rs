@@ -80,6 +80,8 @@ impl AdmittedCall {
         let bytes = match &ended.end {
             End::Result(result) => result.encode_to_vec(),
             End::Waits(waits) => waits.encode_to_vec(),
+            // With a key nothing becomes one.
+            End::Task(_) => Vec::new(),
         };
         let ending = ending(&ended, &bytes, is_resumed);
         if let Err(error) = store.finish(ticket, ending).await {
@@ -100,7 +102,7 @@ fn ending<'a>(ended: &Ended, bytes: &'a [u8], is_resumed: bool) -> Ending<'a> {
         // What went on before it failed did run.
         (_, Ran::No) if is_resumed => Ending::Open,
         (_, Ran::No) => Ending::NothingRan,
-        (End::Waits(_), _) | (_, Ran::Perhaps) => Ending::Open,
+        (End::Waits(_) | End::Task(_), _) | (_, Ran::Perhaps) => Ending::Open,
         (End::Result(_), Ran::Yes) => Ending::Done(bytes),
     }
 }

@@ -17,7 +17,7 @@ use wardgate_redact::{Redacted, RedactionCounts, Row};
 use super::ExecutorError;
 use crate::catalogue::{ResultShape, Shape};
 use crate::compiled::CompiledPermit;
-use crate::interaction::Waits;
+use crate::interaction::{LookedAfter, Waits};
 use crate::mcp::LogMessage;
 use crate::result;
 use crate::row_rule::{RowGate, Undecided, Verdict};
@@ -124,6 +124,8 @@ pub(crate) struct Kept {
     pub(crate) is_error: bool,
     /// What the client is asked before there is anything else.
     pub(crate) waits: Option<Waits>,
+    /// The task that it is, or is about. What a completed one gave stands beside it.
+    pub(crate) task: Option<LookedAfter>,
 }
 
 impl<'a> Output<'a> {
@@ -282,6 +284,11 @@ impl<'a> Output<'a> {
     /// The run goes on once the client has answered.
     pub(crate) fn waits(&mut self, waits: Waits) {
         self.kept.waits = Some(waits);
+    }
+
+    /// The run is a task, or is about one.
+    pub(crate) fn task(&mut self, task: LookedAfter) {
+        self.kept.task = Some(task);
     }
 
     /// More bytes than this are never needed.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   Interaction ─▶ Talk ─▶ a leg with the server ─▶ result
-//!                   ▲                            └▶ what the client is asked ─▶ State ─▶ the gateway ─▶ the client
+//!                   ▲                            └▶ what the client is asked, a task ─▶ State ─▶ the gateway ─▶ the client
 //!                   └──────────── resumption: the state and the client's answers ◀──────────────────────────┘
 //!                                                     (an exchange that stays open is parked meanwhile)
 //! ```
@@ -19,11 +19,13 @@ use std::sync::Arc;
 use wardgate_domain::InvalidMessage;
 use wardgate_proto::toolrunner::v1 as pb;
 
-use crate::mcp::{ClientCapabilities, InvalidParticipation, Others, Participation, Responses};
+use crate::mcp::{
+    ClientCapabilities, InvalidParticipation, Others, Participation, Responses, Step,
+};
 
 pub(crate) use parking::Parking;
 pub(crate) use state::State;
-pub(crate) use talk::{Ended, Talk, TalkError, Waits};
+pub(crate) use talk::{Ended, LookedAfter, Talk, TalkError, Waits};
 
 /// What comes over the wire of it, its fields checked.
 pub(crate) struct Interaction {
@@ -37,18 +39,27 @@ pub(crate) struct Interaction {
 pub(crate) struct Resumption {
     pub(crate) state: State,
     responses: Responses,
+    /// What is wanted of a task.
+    step: Option<Step>,
 }
 
 impl Interaction {
-    /// Whether the client neither can be asked nor wants to hear anything, has nothing else to say, and nothing goes on.
+    /// Whether the client neither can be asked nor wants to hear anything, takes no tasks, has nothing else to say, and
+    /// nothing goes on.
     pub(crate) fn is_idle(&self) -> bool {
         let Participation {
             capabilities,
             log_level,
             others,
         } = &*self.participation;
-        let is_silent = others.is_empty() && self.unasked.is_none();
+        let is_silent = others.is_empty() && self.unasked.is_none() && !capabilities.take_tasks();
         capabilities.ask_nothing() && log_level.is_none() && is_silent && self.resumption.is_none()
+    }
+
+    /// Whether it is about a task that an earlier call became.
+    pub(crate) fn looks_after_task(&self) -> bool {
+        let resumption = self.resumption.as_ref();
+        resumption.is_some_and(|resumption| resumption.step.is_some())
     }
 }
 
@@ -86,11 +97,18 @@ impl TryFrom<pb::Resumption> for Resumption {
 
     fn try_from(resumption: pb::Resumption) -> Result<Self, Self::Error> {
         let missing = |field| InvalidMessage::field(field, "cannot be read");
+        let responses = Responses::read(&resumption.input_responses_json)
+            .ok_or_else(|| missing("interaction.resumption.input_responses_json"))?;
         Ok(Self {
             state: State::read(&resumption.state)
                 .ok_or_else(|| missing("interaction.resumption.state"))?,
-            responses: Responses::read(&resumption.input_responses_json)
-                .ok_or_else(|| missing("interaction.resumption.input_responses_json"))?,
+            step: match resumption.task_step() {
+                pb::TaskStep::Unspecified => None,
+                pb::TaskStep::Get => Some(Step::Get),
+                pb::TaskStep::Update => Some(Step::Update(responses.clone())),
+                pb::TaskStep::Cancel => Some(Step::Cancel),
+            },
+            responses,
         })
     }
 }

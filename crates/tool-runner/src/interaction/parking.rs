@@ -43,6 +43,11 @@ impl Parking {
         }
     }
 
+    /// Where other replicas reach this one.
+    pub(super) fn address(&self) -> Option<&str> {
+        self.address.as_deref()
+    }
+
     /// Gives the exchange back where there is no place.
     pub(super) fn park(
         self: &Arc<Self>,

@@ -23,14 +23,17 @@ pub(super) enum Next {
     Parked(Place),
     /// The same request again: nothing was done yet.
     Again,
+    /// What its server does as a task.
+    Task(Place),
 }
 
-/// Where an exchange is parked.
+/// Where an exchange is parked, or a task is kept.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Place {
+    /// That of a task is its server's.
     pub(super) id: String,
-    /// Address of the replica, where it has one.
+    /// Address of the replica that alone has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) at: Option<String>,
 }
@@ -51,10 +54,10 @@ impl State {
         serde_json::from_slice(bytes).ok()
     }
 
-    /// Where the exchange is that it goes on with.
+    /// Address of the replica that alone can go on with it.
     pub(crate) fn parked_at(&self) -> Option<&str> {
         match &self.next {
-            Next::Parked(place) => place.at.as_deref(),
+            Next::Parked(place) | Next::Task(place) => place.at.as_deref(),
             Next::Retry(_) | Next::Again => None,
         }
     }
@@ -72,6 +75,7 @@ impl std::fmt::Debug for Next {
             Self::Retry(_) => "Retry",
             Self::Parked(_) => "Parked",
             Self::Again => "Again",
+            Self::Task(_) => "Task",
         })
     }
 }

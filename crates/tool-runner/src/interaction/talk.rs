@@ -9,9 +9,14 @@ use wardgate_domain::{Caller, Digest};
 
 use super::Interaction;
 use super::parking::Parking;
-use super::state::{Next, State};
+use super::state::{Next, Place, State};
 use crate::digest;
-use crate::mcp::{Leg, News, Responses, Start, Then, Upstream, UpstreamError, Wanted};
+use crate::mcp::{
+    Leg, News, Responses, ServerTask, Standing, Start, Then, Upstream, UpstreamError, Wanted,
+};
+
+/// JSON-RPC "invalid params": how a server says that it has no such task.
+const INVALID_PARAMS: i64 = -32602;
 
 /// The right of one run to let server and client talk.
 pub(crate) struct Talk<'a> {
@@ -19,6 +24,7 @@ pub(crate) struct Talk<'a> {
     parking: &'a Arc<Parking>,
     owner: Digest,
     subject: Digest,
+    may_become_task: bool,
 }
 
 /// What a leg ends in.
@@ -26,6 +32,18 @@ pub(crate) struct Talk<'a> {
 pub(crate) enum Ended {
     Done(Box<RawValue>),
     Waits(Waits),
+    Task(LookedAfter),
+}
+
+/// A task that a call became, or that was looked after.
+#[derive(Debug)]
+pub(crate) struct LookedAfter {
+    /// For whoever looks after it again.
+    pub(crate) state: Bytes,
+    /// MCP `Task` without its id: one JSON object; none where nothing was asked of that.
+    pub(crate) about: Option<String>,
+    /// None before it was looked at.
+    pub(crate) standing: Option<Standing>,
 }
 
 /// What waits for the client.
@@ -69,7 +87,21 @@ impl<'a> Talk<'a> {
             parking,
             owner,
             subject: digest::of_texts(&of.each_ref().map(String::as_str)),
+            may_become_task: false,
         }
+    }
+
+    /// What is asked for may become a task, where its client takes one.
+    pub(crate) fn with_task_if(self, may_become_task: bool) -> Self {
+        Self {
+            may_become_task,
+            ..self
+        }
+    }
+
+    /// Whether what is asked for may become a task.
+    pub(crate) fn offers_tasks(&self) -> bool {
+        self.may_become_task && self.interaction.participation.capabilities.take_tasks()
     }
 
     /// Whether it goes on with something that waited.
@@ -95,6 +127,9 @@ impl<'a> Talk<'a> {
         listener: &mut (dyn FnMut(News) -> bool + Send),
     ) -> Result<Ended, TalkError> {
         let client = &self.interaction.participation;
+        if self.interaction.looks_after_task() {
+            return self.look_after(upstream, deadline).await;
+        }
         let mut start = self.start()?;
         loop {
             let goes_on = matches!(start, Start::Retry { .. });
@@ -106,6 +141,17 @@ impl<'a> Talk<'a> {
             };
             let (requests, then) = match leg {
                 Leg::Done(result) => return Ok(Ended::Done(result)),
+                Leg::Task(ServerTask { id, about }) => {
+                    // Another replica runs another process of a program, which knows nothing of it.
+                    let at = self.parking.address().filter(|_| !upstream.is_over_http());
+                    let at = at.map(str::to_owned);
+                    let next = Next::Task(Place { id, at });
+                    return Ok(Ended::Task(LookedAfter {
+                        state: State::new(self.subject, next).write(),
+                        about: Some(about),
+                        standing: None,
+                    }));
+                }
                 Leg::Waits { requests, then } => (requests, then),
             };
             let next = match then {
@@ -130,6 +176,34 @@ impl<'a> Talk<'a> {
         }
     }
 
+    /// Asks about the task that an earlier call of the same became.
+    async fn look_after(&self, upstream: &Upstream, deadline: Instant) -> Result<Ended, TalkError> {
+        let resumption = self.interaction.resumption.as_ref();
+        let (state, step) = resumption
+            .and_then(|resumption| Some((&resumption.state, resumption.step.as_ref()?)))
+            .filter(|(state, _)| state.is_of(self.subject))
+            .ok_or(TalkError::NotWaiting)?;
+        let Next::Task(place) = &state.next else {
+            return Err(TalkError::NotWaiting);
+        };
+        let client = &self.interaction.participation;
+        let looked = upstream.look_after(&place.id, step, client, deadline);
+        let (about, standing) = match looked.await {
+            Ok(Some((task, standing))) => (Some(task.about), Some(standing)),
+            Ok(None) => (None, None),
+            // The server knows it no more.
+            Err(UpstreamError::Rpc(error)) if error.code == INVALID_PARAMS => {
+                return Err(TalkError::NotWaiting);
+            }
+            Err(error) => return Err(error.into()),
+        };
+        Ok(Ended::Task(LookedAfter {
+            state: state.write(),
+            about,
+            standing,
+        }))
+    }
+
     fn start(&self) -> Result<Start, TalkError> {
         let Some(resumption) = &self.interaction.resumption else {
             let unasked = self.interaction.unasked.clone();
@@ -146,6 +220,7 @@ impl<'a> Talk<'a> {
             }),
             Next::Again if responses.are_all_accepted() => Ok(Start::Beginning),
             Next::Again => Err(TalkError::Declined),
+            Next::Task(_) => Err(TalkError::NotWaiting),
             Next::Parked(place) => {
                 let exchange = self.parking.take(place, self.subject);
                 Ok(Start::Open {

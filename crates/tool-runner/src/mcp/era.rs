@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use super::error::{RpcError, UpstreamError};
 use super::message::{Part, Request, client_info};
-use super::participation::Profile;
+use super::participation::{Profile, TASKS};
 
 /// The version without handshake and session.
 pub(super) const MODERN: &str = "2026-07-28";
@@ -51,6 +51,14 @@ pub(crate) enum Eras {
     Both,
     Modern,
     Legacy,
+}
+
+/// What a server has shown of itself by now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Shown {
+    pub(crate) eras: Eras,
+    /// Calls of its tools may become tasks, by the extension of 2026-07-28.
+    pub(crate) has_tasks: bool,
 }
 
 /// Since when a server is known to be legacy, so that it need not be asked at every connection.
@@ -92,8 +100,19 @@ pub(super) struct Handshake {
     pub(super) subscribes: bool,
     /// Its tools can be called as tasks of 2025-11-25.
     pub(super) tasks: bool,
+    /// It has the extension of tasks of 2026-07-28.
+    pub(super) task_extension: bool,
     /// A legacy server takes a level for its logs.
     pub(super) logs: bool,
+}
+
+impl Handshake {
+    pub(super) fn shows(&self) -> Shown {
+        Shown {
+            eras: self.eras,
+            has_tasks: self.task_extension,
+        }
+    }
 }
 
 /// What the first message showed.
@@ -130,6 +149,8 @@ struct Capabilities {
     logging: Option<IgnoredAny>,
     #[serde(default)]
     tasks: Option<Value>,
+    #[serde(default)]
+    extensions: Option<Value>,
 }
 
 #[derive(Deserialize)]
@@ -147,6 +168,11 @@ impl Capabilities {
         self.tasks
             .as_ref()
             .is_some_and(|tasks| tasks.pointer(call).is_some_and(Value::is_object))
+    }
+
+    fn has_task_extension(&self) -> bool {
+        let extensions = self.extensions.as_ref();
+        extensions.is_some_and(|extensions| extensions.get(TASKS).is_some())
     }
 
     fn announce(&self) -> bool {
@@ -199,6 +225,7 @@ pub(super) fn read_probe(answer: Result<Box<RawValue>, RpcError>) -> Result<Prob
             announces: capabilities.announce(),
             subscribes: capabilities.subscribe(),
             tasks: false,
+            task_extension: capabilities.has_task_extension(),
             // It is told with each request.
             logs: false,
         }));
@@ -234,6 +261,7 @@ pub(super) fn read_initialize(result: &RawValue) -> Result<Handshake, UpstreamEr
         announces: initialized.capabilities.announce(),
         subscribes: initialized.capabilities.subscribe(),
         tasks: version == LATEST_LEGACY && initialized.capabilities.calls_as_tasks(),
+        task_extension: false,
         logs: initialized.capabilities.logging.is_some(),
     })
 }

@@ -3,6 +3,8 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use super::era::{HEADER_MISMATCH, UNSUPPORTED_VERSION};
+use super::message::INTERNAL_ERROR;
 use crate::egress::{AuthError, EgressError};
 
 /// Why a request to an upstream server has no result.
@@ -92,6 +94,16 @@ pub(crate) struct RpcError {
     pub(crate) message: String,
     #[serde(default)]
     pub(crate) data: Option<Box<RawValue>>,
+}
+
+impl RpcError {
+    /// Its code, unless that is about our own request.
+    pub(crate) fn code_for_clients(&self) -> i64 {
+        match self.code {
+            HEADER_MISMATCH | UNSUPPORTED_VERSION => INTERNAL_ERROR,
+            code => code,
+        }
+    }
 }
 
 impl std::fmt::Debug for RpcError {

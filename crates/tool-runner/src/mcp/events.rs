@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use tracing::{info, warn};
 use wardgate_domain::{Ambient, Timestamp};
 
-use super::era::Eras;
+use super::era::{Eras, Shown};
 use super::message::Incoming;
 use super::quota::Quota;
 use super::subscriptions::Subscriptions;
@@ -39,7 +39,7 @@ pub(super) struct Events {
     pub(super) upstream: String,
     pub(super) ambient: Ambient,
     health: watch::Sender<Health>,
-    eras: watch::Sender<Eras>,
+    shown: watch::Sender<Shown>,
     /// Count the announced or suspected changes of each list.
     tools: watch::Sender<u64>,
     prompts: watch::Sender<u64>,
@@ -57,7 +57,10 @@ impl Events {
             upstream,
             ambient,
             health: watch::Sender::new(Health::Untried),
-            eras: watch::Sender::new(Eras::Unknown),
+            shown: watch::Sender::new(Shown {
+                eras: Eras::Unknown,
+                has_tasks: false,
+            }),
             tools: watch::Sender::new(0),
             prompts: watch::Sender::new(0),
             resources: watch::Sender::new(0),
@@ -71,15 +74,15 @@ impl Events {
         self.health.subscribe()
     }
 
-    pub(super) fn eras(&self) -> watch::Receiver<Eras> {
-        self.eras.subscribe()
+    pub(super) fn shown(&self) -> watch::Receiver<Shown> {
+        self.shown.subscribe()
     }
 
-    /// The server has shown which eras it speaks.
-    pub(super) fn speaks(&self, eras: Eras) {
-        self.eras.send_if_modified(|known| {
-            let changed = *known != eras;
-            *known = eras;
+    /// The server has shown this of itself.
+    pub(super) fn shows(&self, shown: Shown) {
+        self.shown.send_if_modified(|known| {
+            let changed = *known != shown;
+            *known = shown;
             changed
         });
     }

@@ -2,7 +2,7 @@
 //! to what the client is asked next.
 //!
 //! ```text
-//!   modern server:  a request of its own ─▶ result ∣ input_required              ─▶ state of the server's
+//!   modern server:  a request of its own ─▶ result ∣ task ∣ input_required       ─▶ state of the server's
 //!   legacy server:  an open exchange, kept going by a task ─▶ result ∣ questions ─▶ the exchange itself, still open
 //! ```
 
@@ -17,6 +17,7 @@ use super::message::{Part, Request};
 use super::open_exchange::{MAX_QUESTIONS, OpenExchange};
 use super::participation::{Participation, Profile, object};
 use super::result::{Outcome, read_outcome};
+use super::server_task::ServerTask;
 
 /// "URL elicitation required" (2025-11-25): nothing was done before the user has been there.
 const URL_ELICITATION_REQUIRED: i64 = -32042;
@@ -27,6 +28,8 @@ pub(crate) enum Wanted {
     Tool {
         name: String,
         arguments: Box<RawValue>,
+        /// It may become a task, where its client takes one.
+        may_be_task: bool,
     },
     Prompt {
         name: String,
@@ -63,6 +66,8 @@ pub(crate) enum Leg {
         requests: String,
         then: Then,
     },
+    /// It goes on as a task.
+    Task(ServerTask),
 }
 
 /// How it goes on once the client has answered.
@@ -131,13 +136,18 @@ impl Responses {
 impl Wanted {
     pub(super) fn request(&self) -> Request<'_> {
         match self {
-            Self::Tool { name, arguments } => Request::new(
+            Self::Tool {
+                name,
+                arguments,
+                may_be_task,
+            } => Request::new(
                 "tools/call",
                 vec![
                     ("name", Part::Text(name)),
                     ("arguments", Part::Raw(arguments)),
                 ],
-            ),
+            )
+            .offering_tasks(*may_be_task),
             Self::Prompt { name, arguments } => Request::new(
                 "prompts/get",
                 vec![
@@ -165,10 +175,12 @@ impl Responses {
 pub(super) fn end(
     outcome: Result<Box<RawValue>, UpstreamError>,
     client: &Participation,
+    may_be_task: bool,
 ) -> Result<Leg, UpstreamError> {
     match outcome {
-        Ok(result) => Ok(match read_outcome(result, client)? {
+        Ok(result) => Ok(match read_outcome(result, client, may_be_task)? {
             Outcome::Complete(result) => Leg::Done(result),
+            Outcome::Task(task) => Leg::Task(ServerTask::begun(&task)?),
             Outcome::InputRequired { requests, state } => Leg::Waits {
                 requests,
                 then: Then::Retry(state),

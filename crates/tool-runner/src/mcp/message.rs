@@ -26,7 +26,7 @@ const MAX_DEPTH: usize = 100;
 const METHOD_NOT_FOUND: i64 = -32601;
 
 /// JSON-RPC "internal error".
-const INTERNAL_ERROR: i64 = -32603;
+pub(super) const INTERNAL_ERROR: i64 = -32603;
 
 /// A request before it has an id. `members` are those of `params`, `_meta` apart.
 #[derive(Debug)]
@@ -39,6 +39,8 @@ pub(super) struct Request<'a> {
     pub(super) participation: Option<&'a Participation>,
     /// It begins a task, which is to be followed to its end.
     pub(super) is_task: bool,
+    /// What it asks for may become a task, where its client takes one.
+    pub(super) offers_tasks: bool,
 }
 
 /// The value of one member.
@@ -136,6 +138,7 @@ impl<'a> Request<'a> {
             headers: Vec::new(),
             participation: None,
             is_task: false,
+            offers_tasks: false,
         }
     }
 
@@ -154,6 +157,14 @@ impl<'a> Request<'a> {
         self
     }
 
+    /// As one that may become a task, or is about one, where `offers_tasks` says so.
+    pub(super) fn offering_tasks(self, offers_tasks: bool) -> Self {
+        Self {
+            offers_tasks,
+            ..self
+        }
+    }
+
     /// The level from which on its client wants log messages.
     pub(super) fn log_level(&self) -> Option<LogLevel> {
         self.participation?.log_level
@@ -164,6 +175,7 @@ impl<'a> Request<'a> {
         let member = match self.method {
             "tools/call" | "prompts/get" => "name",
             "resources/read" => "uri",
+            "tasks/get" | "tasks/update" | "tasks/cancel" => "taskId",
             _ => return None,
         };
         self.members.iter().find_map(|(name, part)| match part {
@@ -194,7 +206,7 @@ impl<'a> Request<'a> {
             version: MODERN,
             client: client_info(),
             capabilities: match self.participation {
-                Some(client) => Part::Raw(client.capabilities.told()),
+                Some(client) => Part::Raw(client.capabilities.told(self.offers_tasks)),
                 None => Part::Json(Value::Object(serde_json::Map::new())),
             },
             log_level: self

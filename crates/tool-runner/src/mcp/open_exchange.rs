@@ -130,11 +130,11 @@ impl OpenExchange {
             }),
             Ok(Some(result)) => {
                 self.asked.clear();
-                leg::end(Ok(result), &self.client)
+                leg::end(Ok(result), &self.client, false)
             }
             Err(error) => {
                 let client = Arc::clone(&self.client);
-                leg::end(Err(error), &client)
+                leg::end(Err(error), &client, false)
             }
         }
     }

@@ -12,9 +12,6 @@ use super::others::Others;
 /// The extension of tasks (MCP 2026-07-28).
 pub(crate) const TASKS: &str = "io.modelcontextprotocol/tasks";
 
-/// Extensions whose results take more than an answer, and that are not carried.
-const NOT_CARRIED: [&str; 1] = [TASKS];
-
 /// What a client can be asked for, and which logs it wants.
 #[derive(Debug, Clone)]
 pub(crate) struct Participation {
@@ -30,6 +27,8 @@ pub(crate) struct Participation {
 pub(crate) struct ClientCapabilities {
     /// As a server of 2026-07-28 is told them: what is not known here among them, each byte for byte.
     told: Box<RawValue>,
+    /// The same where what is asked for may become a task; none of a client that takes no tasks.
+    told_with_tasks: Option<Box<RawValue>>,
     pub(super) profile: Profile,
 }
 
@@ -210,24 +209,40 @@ impl ClientCapabilities {
             .with_if(has(&sampling, "tools"), Ask::SamplingTools)
             .with_if(has(&sampling, "context"), Ask::SamplingContext)
             .with_if(of("roots")?.is_some(), Ask::Roots);
-        let told = members.iter().filter_map(|(name, value)| {
-            let value = match name.as_str() {
-                // Of 2025-11-25: answers that are tasks of the client's.
-                "tasks" => return None,
-                "extensions" => carried(value.get()).ok()?,
-                _ => value.get().to_owned(),
-            };
-            Some((name.as_str(), value))
+        let told = |with_tasks: bool| {
+            let told = members.iter().filter_map(|(name, value)| {
+                let value = match name.as_str() {
+                    // Of 2025-11-25: answers that are tasks of the client's.
+                    "tasks" => return None,
+                    "extensions" if !with_tasks => without_tasks(value.get()).ok()?,
+                    _ => value.get().to_owned(),
+                };
+                Some((name.as_str(), value))
+            });
+            RawValue::from_string(object(told)).map_err(|_| InvalidParticipation::Capabilities)
+        };
+        let takes_tasks = members.iter().any(|(name, value)| {
+            let extensions = self::members(value.get()).unwrap_or_default();
+            let mut extensions = extensions.iter();
+            name == "extensions"
+                && extensions.any(|(name, value)| name == TASKS && value.get().starts_with('{'))
         });
         Ok(Self {
-            told: RawValue::from_string(object(told))
-                .map_err(|_| InvalidParticipation::Capabilities)?,
+            told: told(false)?,
+            told_with_tasks: takes_tasks.then(|| told(true)).transpose()?,
             profile,
         })
     }
 
-    pub(super) fn told(&self) -> &RawValue {
-        &self.told
+    /// As a server is told them, with tasks where they are offered.
+    pub(super) fn told(&self, offers_tasks: bool) -> &RawValue {
+        let with_tasks = self.told_with_tasks.as_ref().filter(|_| offers_tasks);
+        with_tasks.unwrap_or(&self.told)
+    }
+
+    /// Whether the client takes a task for the answer to a call.
+    pub(crate) fn take_tasks(&self) -> bool {
+        self.told_with_tasks.is_some()
     }
 
     /// Whether there is nothing that a client could be asked for.
@@ -236,13 +251,11 @@ impl ClientCapabilities {
     }
 }
 
-/// The extensions that are carried.
-fn carried(extensions: &str) -> Result<String, InvalidParticipation> {
+/// The other extensions.
+fn without_tasks(extensions: &str) -> Result<String, InvalidParticipation> {
     let extensions = members(extensions)?;
-    let carried = extensions
-        .iter()
-        .filter(|(name, _)| !NOT_CARRIED.contains(&name.as_str()));
-    Ok(object(carried.map(|(name, value)| {
+    let others = extensions.iter().filter(|(name, _)| name != TASKS);
+    Ok(object(others.map(|(name, value)| {
         (name.as_str(), value.get().to_owned())
     })))
 }
@@ -326,15 +339,28 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_goes_on_byte_for_byte_and_tasks_do_not() {
+    fn what_is_not_known_goes_on_byte_for_byte_and_tasks_only_where_they_are_offered() {
         let told = read(
             r#"{"x-new": {"n":1.10}, "extensions":{"io.modelcontextprotocol/tasks":{},"example/ui":{"a":[1e400]}},"tasks":{}}"#,
         );
         assert_eq!(
-            told.told().get(),
+            told.told(false).get(),
             r#"{"x-new":{"n":1.10},"extensions":{"example/ui":{"a":[1e400]}}}"#
         );
-        assert!(told.ask_nothing());
+        assert_eq!(
+            told.told(true).get(),
+            r#"{"x-new":{"n":1.10},"extensions":{"io.modelcontextprotocol/tasks":{},"example/ui":{"a":[1e400]}}}"#
+        );
+        assert!(told.ask_nothing() && told.take_tasks());
+        for none in [
+            "{}",
+            r#"{"tasks":{}}"#,
+            r#"{"extensions":{"io.modelcontextprotocol/tasks":null}}"#,
+        ] {
+            let told = read(none);
+            assert!(!told.take_tasks(), "{none}");
+            assert!(!told.told(true).get().contains("tasks"), "{none}");
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::error::UpstreamError;
-use super::participation::Participation;
+use super::participation::{Participation, Profile};
 
 /// What a tool of an upstream server answered; each part byte for byte.
 #[derive(Debug, Clone)]
@@ -77,13 +77,16 @@ pub(super) enum Outcome {
         requests: String,
         state: Option<String>,
     },
+    /// What was asked for goes on as a task.
+    Task(Box<RawValue>),
 }
 
-/// Takes the final result, or what the server needs of the client first; nothing else, and nothing of that which
-/// the client did not offer.
+/// Takes the final result, or what the server needs of the client first; where `may_be_task`, a task too. Nothing else,
+/// and nothing of that which the client did not offer.
 pub(super) fn read_outcome(
     result: Box<RawValue>,
     client: &Participation,
+    may_be_task: bool,
 ) -> Result<Outcome, UpstreamError> {
     #[derive(Deserialize)]
     struct InputRequired {
@@ -92,41 +95,62 @@ pub(super) fn read_outcome(
         #[serde(default, rename = "requestState")]
         state: Option<String>,
     }
-    #[derive(Deserialize)]
-    struct Asked {
-        method: String,
-        #[serde(default)]
-        params: Option<Box<RawValue>>,
+    if may_be_task && kind(&result)?.as_deref() == Some("task") {
+        return Ok(Outcome::Task(result));
     }
     match check_complete(&result) {
         Err(UpstreamError::InputRequired) => {}
         complete => return complete.map(|()| Outcome::Complete(result)),
     }
-    let unreadable = |_| UpstreamError::BadResult("its `input_required` cannot be read");
     let InputRequired { requests, state } =
-        serde_json::from_str(result.get()).map_err(unreadable)?;
+        serde_json::from_str(result.get()).map_err(|_| UNREADABLE)?;
     if requests.is_none() && state.is_none() {
         return Err(UpstreamError::BadResult(
             "its `input_required` says neither what it needs nor how to go on",
         ));
     }
     let requests = requests.map_or_else(|| "{}".to_owned(), |requests| requests.get().to_owned());
-    let asked: HashMap<String, Asked> = serde_json::from_str(&requests).map_err(unreadable)?;
+    check_asked(&requests, client.capabilities.profile)?;
+    Ok(Outcome::InputRequired { requests, state })
+}
+
+const UNREADABLE: UpstreamError =
+    UpstreamError::BadResult("what it asks its client for cannot be read");
+
+/// Refuses `inputRequests` of which the client did not offer everything.
+pub(super) fn check_asked(requests: &str, profile: Profile) -> Result<(), UpstreamError> {
+    #[derive(Deserialize)]
+    struct Asked {
+        method: String,
+        #[serde(default)]
+        params: Option<Box<RawValue>>,
+    }
+    let asked: HashMap<String, Asked> = serde_json::from_str(requests).map_err(|_| UNREADABLE)?;
     if asked.len() > MAX_REQUESTS {
         return Err(UpstreamError::BadResult("it asks for too much at once"));
     }
-    let profile = client.capabilities.profile;
     let mut asked = asked.values();
     if !asked.all(|one| profile.covers(&one.method, one.params.as_deref())) {
         return Err(UpstreamError::BadResult(
             "it asks its client for what the client did not offer",
         ));
     }
-    Ok(Outcome::InputRequired { requests, state })
+    Ok(())
 }
 
 /// Refuses a result that is not the final one.
 pub(crate) fn check_complete(result: &RawValue) -> Result<(), UpstreamError> {
+    match kind(result)?.as_deref() {
+        None | Some("complete") => Ok(()),
+        Some("input_required") => Err(UpstreamError::InputRequired),
+        Some(_) => Err(UpstreamError::BadResult(
+            "its result is of a kind that was not asked for",
+        )),
+    }
+}
+
+/// What it says of itself that it is.
+fn kind(result: &RawValue) -> Result<Option<String>, UpstreamError> {
     #[derive(Deserialize)]
     struct Kind {
         #[serde(default, rename = "resultType")]
@@ -135,13 +159,7 @@ pub(crate) fn check_complete(result: &RawValue) -> Result<(), UpstreamError> {
     if !result.get().starts_with('{') {
         return Err(UpstreamError::BadResult("its result is not an object"));
     }
-    let kind: Kind = serde_json::from_str(result.get())
-        .map_err(|_| UpstreamError::BadResult("its result cannot be read"))?;
-    match kind.kind.as_deref() {
-        None | Some("complete") => Ok(()),
-        Some("input_required") => Err(UpstreamError::InputRequired),
-        Some(_) => Err(UpstreamError::BadResult(
-            "its result is of a kind that was not asked for",
-        )),
-    }
+    let read = serde_json::from_str::<Kind>(result.get());
+    let read = read.map_err(|_| UpstreamError::BadResult("its result cannot be read"))?;
+    Ok(read.kind)
 }

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use wardgate_domain::{Ambient, Caller, OfferKind};
 
 use super::definition::{self, MAX_ENTRIES, MAX_PAGES, Page, ToolDefinition};
-use super::era::{Era, Eras, HEADER_MISMATCH};
+use super::era::{Era, HEADER_MISMATCH, Shown};
 use super::error::UpstreamError;
 use super::events::{Events, Health};
 use super::http::carry::{Carried, Outbound};
@@ -27,6 +27,7 @@ use super::participation::{Participation, Profile};
 use super::personal::Personal;
 use super::profiles::Profiles;
 use super::result::{CallResult, check_complete};
+use super::server_task::{ServerTask, Standing, Step};
 use super::settings::Transport;
 use super::subscriptions::Ear;
 use super::ttl::{self, Ttls};
@@ -98,9 +99,9 @@ impl Upstream {
         self.link.events.health()
     }
 
-    /// Whose messages can be carried to it, where it is behind a URL.
-    pub(crate) fn eras(&self) -> watch::Receiver<Eras> {
-        self.link.events.eras()
+    /// What the server has shown of itself.
+    pub(crate) fn shown(&self) -> watch::Receiver<Shown> {
+        self.link.events.shown()
     }
 
     /// Changes when the server's tools changed, or may have.
@@ -230,8 +231,28 @@ impl Upstream {
         if let Some((state, responses)) = answers.as_ref().filter(|_| is_modern) {
             responses.add_to(&mut request, state.as_deref());
         }
+        let may_be_task = request.offers_tasks && is_modern;
         let outcome = self.marked(wanted, request, deadline, &mut wants).await;
-        leg::end(outcome, client)
+        leg::end(outcome, client, may_be_task)
+    }
+
+    /// Looks after the task `id`; how it stands, if that was asked.
+    pub(crate) async fn look_after(
+        &self,
+        id: &str,
+        step: &Step,
+        client: &Participation,
+        deadline: Instant,
+    ) -> Result<Option<(ServerTask, Standing)>, UpstreamError> {
+        let connection = self.link.connection_by(deadline).await?;
+        if connection.era() != Era::Modern {
+            return Err(UpstreamError::BadResult("it has no tasks any more"));
+        }
+        let answer = self.ask(&step.request(id, client), deadline, None).await?;
+        match step {
+            Step::Get => ServerTask::looked_at(&answer, id, client).map(Some),
+            Step::Update(_) | Step::Cancel => Ok(None),
+        }
     }
 
     /// Where a legacy server knows that it may ask so much. Without room for that it is not told, and asks nothing.
@@ -252,7 +273,10 @@ impl Upstream {
         deadline: Instant,
         listener: Listener<'_>,
     ) -> Result<Box<RawValue>, UpstreamError> {
-        let Wanted::Tool { name, arguments } = wanted else {
+        let Wanted::Tool {
+            name, arguments, ..
+        } = wanted
+        else {
             return self.link.request(&request, deadline, Some(listener)).await;
         };
         request.headers = self.repeated(name, arguments, deadline).await?;

@@ -14,7 +14,8 @@ use super::retry::RetrySettings;
 
 /// Runs the attempts of a tool's calls. A tool without a source has limits only.
 pub(crate) struct Guard<'a> {
-    pub(crate) limits: &'a ToolLimits,
+    /// None: what is done is no call of the tool.
+    pub(crate) limits: Option<&'a ToolLimits>,
     pub(crate) source: Option<&'a SourceGuard>,
 }
 
@@ -114,19 +115,38 @@ impl Turn<'_> {
 }
 
 impl<'a> Guard<'a> {
+    /// The same for what is no call of the tool.
+    pub(crate) fn without_limits(self) -> Self {
+        Self {
+            limits: None,
+            ..self
+        }
+    }
+
     /// Lets a call in that is tried once only.
     pub(crate) async fn enter<E>(
         &self,
         caller: &Caller,
         deadline: Instant,
     ) -> Result<Turn<'a>, GuardError<E>> {
-        let slot = self.limits.enter(caller, deadline).await;
-        let slot = slot.map_err(GuardError::Limited)?;
+        let slot = self.slot(caller, deadline).await?;
         let turn = self.source.map(SourceGuard::enter).transpose()?;
         Ok(Turn {
-            _slot: Some(slot),
+            _slot: slot,
             trial: turn.and_then(|turn| turn.trial),
         })
+    }
+
+    async fn slot<E>(
+        &self,
+        caller: &Caller,
+        deadline: Instant,
+    ) -> Result<Option<Slot<'a>>, GuardError<E>> {
+        let Some(limits) = self.limits else {
+            return Ok(None);
+        };
+        let slot = limits.enter(caller, deadline).await;
+        slot.map(Some).map_err(GuardError::Limited)
     }
 
     /// Makes as many attempts as it takes and as are allowed. Dropping the future ends the one under way.
@@ -135,11 +155,7 @@ impl<'a> Guard<'a> {
         call: &GuardedCall<'_>,
         mut attempt: A,
     ) -> Result<A::Done, GuardError<A::Error>> {
-        let _slot = self
-            .limits
-            .enter(call.caller, call.deadline)
-            .await
-            .map_err(GuardError::Limited)?;
+        let _slot = self.slot(call.caller, call.deadline).await?;
         match self.source {
             Some(source) => source.run(call, attempt).await,
             None => match timeout_at(call.deadline, attempt.make()).await {

@@ -11,7 +11,8 @@ use super::Runner;
 use crate::files::Files;
 use crate::switchboard::Switches;
 
-/// Tells when a server has shown whose messages can be carried to it, as long as the service lives.
+/// Tells when a server has shown whose messages can be carried to it, or that it has tasks, as long as the service
+/// lives.
 pub(super) async fn servers(runner: Weak<Runner>) {
     loop {
         let Some(strong) = runner.upgrade() else {
@@ -19,7 +20,7 @@ pub(super) async fn servers(runner: Weak<Runner>) {
         };
         let mut catalogue = strong.version.subscribe();
         let servers = strong.upstreams();
-        let mut servers: Vec<_> = servers.iter().map(|server| server.eras()).collect();
+        let mut servers: Vec<_> = servers.iter().map(|server| server.shown()).collect();
         strong.tell_version();
         drop(strong);
         // None at all would never show anything.
@@ -27,7 +28,7 @@ pub(super) async fn servers(runner: Weak<Runner>) {
             if servers.is_empty() {
                 std::future::pending::<()>().await;
             }
-            select_all(servers.iter_mut().map(|eras| Box::pin(eras.changed()))).await
+            select_all(servers.iter_mut().map(|shown| Box::pin(shown.changed()))).await
         };
         tokio::select! {
             _ = catalogue.changed() => {}

@@ -248,6 +248,8 @@ impl OfUpstream {
         Ok(match self.guarded(Box::pin(asking)).await? {
             Ended::Done(result) => Found::Value(to_value(&result)?),
             Ended::Waits(waits) => Found::Waits(waits),
+            // Only a call may become one.
+            Ended::Task(_) => return Err(GetError::NotWaiting),
         })
     }
 

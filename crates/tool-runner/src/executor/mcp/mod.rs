@@ -19,7 +19,8 @@ use crate::content::in_content;
 use crate::egress::AuthSettings;
 use crate::interaction::{Ended, Talk, TalkError};
 use crate::mcp::{
-    CallResult, MISSING_CAPABILITY, News, RpcError, TASKS, Upstream, UpstreamError, Wanted,
+    CallResult, MISSING_CAPABILITY, News, RpcError, Standing, TASKS, Upstream, UpstreamError,
+    Wanted,
 };
 
 pub(super) const KIND: Kind = Kind { name: "mcp", read };
@@ -224,6 +225,7 @@ impl McpExecutor {
             let wanted = Wanted::Tool {
                 name: name.to_owned(),
                 arguments,
+                may_be_task: talk.offers_tasks(),
             };
             match ask(&upstream, talk, &wanted, call, out).await? {
                 Some(result) => CallResult::read(&result)?,
@@ -343,7 +345,7 @@ impl Arguments {
     }
 }
 
-/// Asks the server with a client that can take part; none where it waits for that client now.
+/// Asks the server with a client that can take part; none where it waits for that client now, or goes on as a task.
 async fn ask(
     upstream: &Arc<Upstream>,
     talk: &Talk<'_>,
@@ -358,6 +360,15 @@ async fn ask(
         Ended::Waits(waits) => {
             out.waits(waits);
             Ok(None)
+        }
+        Ended::Task(task) => {
+            // What a completed one gave is what the call would have given.
+            let result = match &task.standing {
+                Some(Standing::Completed(result)) => Some(result.clone()),
+                _ => None,
+            };
+            out.task(task);
+            Ok(result)
         }
     }
 }
@@ -441,7 +452,7 @@ impl From<UpstreamError> for ExecutorError {
             },
             UpstreamError::Rpc(error) if needs_tasks(&error) => Self::Refused {
                 kind: "needs_tasks",
-                text: "the tool runs as a task only; tasks are carried at /mcp/upstream/ and the name of its server, to a server behind a URL that speaks the client's version"
+                text: "the tool runs as a task only: for a client of 2026-07-28 that declares io.modelcontextprotocol/tasks, calls it without an idempotency key and may see all of its results"
                     .to_owned(),
                 cause,
             },
@@ -478,7 +489,7 @@ fn undeclared(error: &RpcError) -> Option<&'static str> {
     Some(kind)
 }
 
-/// Whether it is refused for want of tasks, which no client of ours can declare here.
+/// Whether it is refused for want of a client that takes tasks.
 fn needs_tasks(error: &RpcError) -> bool {
     let extensions = required(error).and_then(|mut required| required.remove("extensions"));
     extensions.is_some_and(|extensions| extensions.get(TASKS).is_some())

@@ -97,7 +97,7 @@ impl Dialer {
             exchange.notify("notifications/initialized", &[]).await?;
         }
         self.verdict.note(handshake.era);
-        self.events.speaks(handshake.eras);
+        self.events.shows(handshake.shows());
         info!(
             upstream = self.events.upstream,
             version = handshake.version,

@@ -93,6 +93,7 @@ impl Launcher {
         self.wait_for_turn().await?;
         let (process, handshake) = self.open().await?;
         process.channel.take_into_use();
+        self.events.shows(handshake.shows());
         // The plain connection hears of changes.
         let listening = self.profile.is_empty().then(|| {
             let stop = CancellationToken::new();

@@ -397,6 +397,7 @@ async fn real_servers_of_both_eras_ask_their_client_and_go_on() {
         let wanted = Wanted::Tool {
             name: "ask".to_owned(),
             arguments: raw("{}"),
+            may_be_task: false,
         };
         let mut deaf = |_: News| false;
         let leg = upstream.leg(&wanted, &client, Start::Beginning, soon(), &mut deaf);

@@ -107,7 +107,7 @@ impl Tool {
         attempt: A,
     ) -> Result<A::Done, GuardError<A::Error>> {
         let guard = Guard {
-            limits: &self.limits,
+            limits: Some(&self.limits),
             source: Some(&self.source),
         };
         guard.run(call, attempt).await
@@ -387,7 +387,7 @@ async fn a_refused_call_never_reaches_the_source() {
 async fn a_tool_without_a_source_is_bounded_by_its_deadline() {
     let tool = default_tool();
     let guard = Guard {
-        limits: &tool.limits,
+        limits: Some(&tool.limits),
         source: None,
     };
     let mut upstream = Upstream::new(None);

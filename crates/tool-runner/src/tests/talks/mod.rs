@@ -7,6 +7,7 @@ mod modern;
 mod once;
 mod own_stream;
 mod replicas;
+mod server_tasks;
 mod tasks;
 
 use std::collections::VecDeque;
@@ -343,6 +344,7 @@ fn resuming(waits: &pb::InputRequired, answers: &Value) -> pb::Interaction {
         resumption: Some(pb::Resumption {
             state: waits.state.clone(),
             input_responses_json: answers.to_string().into(),
+            ..pb::Resumption::default()
         }),
         ..offering(ALL)
     }
@@ -371,6 +373,14 @@ impl Leg {
                 (waits, requests)
             }
             other => panic!("it does not wait: {other:?}"),
+        }
+    }
+
+    /// The task that it became, or is about.
+    async fn task(mut self) -> pb::Task {
+        match self.next().await {
+            Event::Task(task) => task,
+            other => panic!("no task: {other:?}"),
         }
     }
 

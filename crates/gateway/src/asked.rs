@@ -1,9 +1,9 @@
-//! What was asked of a tool, kept until its answer has come: whoever takes up a broken stream gets an answer that was
-//! decided on that, and not on nothing.
+//! What was asked of a tool, kept until its answer has come: whoever takes up a broken stream, or looks after a task, gets
+//! what was decided on that, and not on nothing.
 //!
 //! ```text
-//!   short   with the id of the event, sealed like it
-//!   long    in the store, sealed, once the first event can be come back to
+//!   short   with the id of the event, or of the task, sealed like it
+//!   long    in the store, sealed
 //! ```
 
 use bytes::Bytes;
@@ -20,7 +20,7 @@ const SHORT: usize = 1_024;
 
 /// Where the arguments are.
 #[derive(Clone, Serialize, Deserialize)]
-pub(super) enum Asked {
+pub(crate) enum Asked {
     #[serde(rename = "h")]
     Here(Box<RawValue>),
     /// In the store, under the id of the call.
@@ -30,18 +30,18 @@ pub(super) enum Asked {
 
 /// They cannot be had, or kept, now.
 #[derive(Debug)]
-pub(super) struct Away;
+pub(crate) struct Away;
 
 impl Asked {
     /// Arguments that need no store.
-    pub(super) fn inline(arguments: &Bytes) -> Option<Self> {
+    pub(crate) fn inline(arguments: &Bytes) -> Option<Self> {
         let text = str::from_utf8(arguments).ok()?;
         let text = (text.len() <= SHORT).then(|| text.to_owned())?;
         RawValue::from_string(text).ok().map(Self::Here)
     }
 
     /// Keeps those that do.
-    pub(super) async fn store(
+    pub(crate) async fn store(
         gateway: &Gateway,
         caller: &Caller,
         call: CallId,
@@ -58,17 +58,29 @@ impl Asked {
     }
 
     /// The arguments again, byte for byte.
-    pub(super) async fn fetch(&self, gateway: &Gateway, caller: &Caller) -> Result<Bytes, Away> {
+    pub(crate) async fn fetch(&self, gateway: &Gateway, caller: &Caller) -> Result<Bytes, Away> {
+        let found = self.find(gateway, caller).await?;
+        found.ok_or(Away)
+    }
+
+    /// The same; none where they are kept no more.
+    pub(crate) async fn find(
+        &self,
+        gateway: &Gateway,
+        caller: &Caller,
+    ) -> Result<Option<Bytes>, Away> {
         let call = match self {
-            Self::Here(arguments) => return Ok(arguments.get().to_owned().into()),
+            Self::Here(arguments) => return Ok(Some(arguments.get().to_owned().into())),
             Self::Stored(call) => call,
         };
-        let sealed = gateway.store().fetch_letter(letter(call)).await;
-        let sealed = sealed.ok().flatten().ok_or(Away)?;
-        let sealed = String::from_utf8(sealed).map_err(|_| Away)?;
+        let kept = gateway.store().fetch_letter(letter(call)).await;
+        let sealed = kept.map_err(|_| Away)?.map(String::from_utf8);
         let purpose = Purpose::UpstreamArguments;
-        let text = gateway.sealer().open(purpose, caller, call, &sealed);
-        text.map(|text: String| text.into()).ok_or(Away)
+        let text = sealed.and_then(|sealed| {
+            let sealer = gateway.sealer();
+            sealer.open(purpose, caller, call, &sealed.ok()?)
+        });
+        Ok(text.map(|text: String| text.into()))
     }
 }
 

@@ -1,0 +1,167 @@
+//! A task as its client holds it: sealed, so that nobody else has it, and any replica can look after it.
+
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use serde_json::value::RawValue;
+use wardgate_domain::{Caller, Digest, Receipt};
+use wardgate_rpc::client::{ResultFacts, Task};
+
+use crate::Gateway;
+use crate::asked::{Asked, Away};
+use crate::call_tool::ToolCall;
+use crate::edit::replaced;
+use crate::mcp::{Post, inner, object};
+use crate::reply::{Answer, call_meta};
+use crate::session::Purpose;
+use crate::story::{Asker, Story};
+
+/// What a `taskId` stands for. It opens for the same caller, on the same path alone.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Held {
+    /// What the view calls the tool.
+    #[serde(rename = "n")]
+    pub(super) tool: String,
+    /// What it was called with: looking at the task is decided on that.
+    #[serde(rename = "g")]
+    asked: Asked,
+    /// The tool-runner's own, in base64.
+    #[serde(rename = "s")]
+    state: String,
+    /// What the client holds: it shall always be told the same.
+    #[serde(skip)]
+    pub(super) sealed: String,
+}
+
+/// A task that a call became.
+pub(crate) struct Begun {
+    /// Of the result: what the server says of it, under the id that the client holds.
+    members: String,
+    pub(crate) facts: ResultFacts,
+}
+
+impl Held {
+    /// What `sealed` stands for, if it was handed to whoever sent `post`.
+    pub(super) fn open(gateway: &Gateway, post: &Post, sealed: &str) -> Option<Self> {
+        let (caller, within) = (&post.caller, post.view.path());
+        let held = gateway
+            .sealer()
+            .open(Purpose::Task, caller, &within, sealed);
+        held.map(|held| Self {
+            sealed: sealed.to_owned(),
+            ..held
+        })
+    }
+
+    /// The arguments of the call; none where they are kept no more.
+    pub(super) async fn arguments(
+        &self,
+        gateway: &Gateway,
+        caller: &Caller,
+    ) -> Result<Option<Bytes>, Away> {
+        self.asked.find(gateway, caller).await
+    }
+
+    pub(super) fn state(&self) -> Bytes {
+        URL_SAFE_NO_PAD
+            .decode(&self.state)
+            .unwrap_or_default()
+            .into()
+    }
+
+    /// `about`, which a server said of the task, under the id that the client holds: members of a result.
+    pub(super) fn members(&self, about: &str) -> String {
+        let about = no_longer(about, self.lasts());
+        format!(
+            r#""taskId":{},{}"#,
+            Value::from(&*self.sealed),
+            inner(&about)
+        )
+    }
+
+    /// How long the id is good.
+    fn lasts(&self) -> Duration {
+        match self.asked {
+            Asked::Here(_) => Purpose::Task.lasts(),
+            Asked::Stored(_) => Purpose::UpstreamArguments.lasts(),
+        }
+    }
+}
+
+impl Begun {
+    /// The task that the call of `story` became; none where it cannot be handed out.
+    pub(crate) async fn of(story: &Story<ToolCall>, task: Task) -> Option<Self> {
+        let (gateway, call) = (&story.gateway, &story.work);
+        let Asker { caller, view, .. } = &story.asker;
+        let asked = match Asked::inline(&call.arguments) {
+            Some(asked) => asked,
+            None => Asked::store(gateway, caller, story.facts.call_id, &call.arguments)
+                .await
+                .ok()?,
+        };
+        let mut held = Held {
+            tool: call.name.clone(),
+            asked,
+            state: URL_SAFE_NO_PAD.encode(&task.state),
+            sealed: String::new(),
+        };
+        let (sealer, within) = (gateway.sealer(), view.path());
+        held.sealed = sealer.seal(Purpose::Task, caller, &within, &held)?;
+        Some(Self {
+            members: held.members(&task.about),
+            facts: task.facts,
+        })
+    }
+
+    /// Of what is released.
+    pub(crate) fn digest(&self) -> Digest {
+        Digest::of(self.members.as_bytes())
+    }
+
+    /// The answer to the call.
+    pub(crate) fn release(&self, story: &Story<ToolCall>, receipt: Receipt) -> Answer {
+        let meta = call_meta(story.facts.call_id, receipt);
+        Answer::task(&story.asker.id, &self.members, &meta)
+    }
+}
+
+/// `about`, with a time to live of at most `longest`: so long the id of the client's is good.
+fn no_longer(about: &str, longest: Duration) -> String {
+    #[derive(Deserialize)]
+    struct Lives<'a> {
+        #[serde(borrow, rename = "ttlMs")]
+        ttl: &'a RawValue,
+    }
+    let longest = longest.as_millis();
+    let ttl = object::<Lives<'_>>(about).map(|lives| lives.ttl.get());
+    match ttl {
+        Some(ttl) if !ttl.parse().is_ok_and(|ttl: u128| ttl <= longest) => {
+            replaced(about, ttl, &longest.to_string())
+        }
+        _ => about.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_task_lives_no_longer_than_its_id() {
+        let of = |ttl: &str| {
+            no_longer(
+                &format!(r#"{{"a":1,"ttlMs":{ttl}}}"#),
+                Duration::from_secs(2),
+            )
+        };
+        assert_eq!(of("1999"), r#"{"a":1,"ttlMs":1999}"#);
+        for ttl in ["null", "2001", "1e9"] {
+            assert_eq!(of(ttl), r#"{"a":1,"ttlMs":2000}"#);
+        }
+        assert_eq!(no_longer("{}", Duration::ZERO), "{}");
+    }
+}

@@ -1,0 +1,165 @@
+//! Tasks (MCP 2026-07-28, the extension `io.modelcontextprotocol/tasks`): calls of MCP servers' tools that go on when they
+//! have been answered, on `/mcp` and wherever else the gateway answers itself.
+//!
+//! ```text
+//!   tools/call ─▶ call_tool ─▶ the server makes a task of it ─▶ Held ─seal─▶ the `taskId` of the client's
+//!   tasks/get, tasks/update, tasks/cancel ─▶ Held ◀─open─ its `taskId`
+//!                                             └▶ story: decided anew ─▶ the step ─▶ outcome on record ─▶ answer
+//! ```
+//!
+//! Nothing of a task is kept here, so any replica serves it. It is there for whoever may make the call that it began
+//! with, by the rights of now; to others it is one that never was.
+
+mod held;
+mod look;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde_json::value::RawValue;
+use wardgate_concurrency::Slot;
+use wardgate_edge::CallerToken;
+use wardgate_rpc::client::TaskStep;
+
+use crate::Gateway;
+use crate::asked::Away;
+use crate::dialogue::Terms;
+use crate::mcp::{Meta, Post, Request, Version, object, text_of};
+use crate::reply::{Answer, RpcError};
+use crate::story;
+use crate::view::View;
+
+pub(crate) use self::held::Begun;
+use self::held::Held;
+use self::look::Look;
+
+/// The name of the extension.
+pub(crate) const EXTENSION: &str = "io.modelcontextprotocol/tasks";
+
+/// What a client has to declare to be given tasks, a JSON object.
+pub(crate) const NEEDED: &str = r#"{"extensions":{"io.modelcontextprotocol/tasks":{}}}"#;
+
+/// The methods that are answered here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Method(TaskStep);
+
+impl Method {
+    const ALL: [Self; 3] = [
+        Self(TaskStep::Get),
+        Self(TaskStep::Update),
+        Self(TaskStep::Cancel),
+    ];
+
+    /// The method of this name.
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        let mut methods = Self::ALL.into_iter();
+        methods.find(|method| method.as_str() == name)
+    }
+
+    /// As JSON-RPC and records spell it.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self.0 {
+            TaskStep::Get => "tasks/get",
+            TaskStep::Update => "tasks/update",
+            TaskStep::Cancel => "tasks/cancel",
+        }
+    }
+}
+
+/// Whether a client with these capabilities, a JSON object, takes tasks.
+pub(crate) fn are_declared(capabilities: Option<&str>) -> bool {
+    let member = |json: &str, name: &str| {
+        let members: Option<BTreeMap<String, &RawValue>> = object(json);
+        members?.remove(name).map(|value| value.get().to_owned())
+    };
+    let extensions = capabilities.and_then(|json| member(json, "extensions"));
+    let tasks = extensions.and_then(|json| member(&json, EXTENSION));
+    tasks.is_some_and(|settings| settings.starts_with('{'))
+}
+
+/// Whether calls of anything in `view` may become tasks, whoever asks.
+pub(crate) fn are_offered(gateway: &Gateway, view: &View) -> bool {
+    let catalogue = gateway.catalogue().current();
+    catalogue.is_some_and(|catalogue| {
+        let tools = view.tools(&catalogue);
+        tools.iter().any(|seen| seen.tool.may_be_task)
+    })
+}
+
+/// A task that opens for nobody, or that is over, or not for this caller any more: all alike.
+fn unknown() -> RpcError {
+    RpcError::invalid_params("unknown `taskId`").because(look::UNKNOWN)
+}
+
+/// Answers `request`, a modern one.
+pub(crate) async fn answer(
+    gateway: &Arc<Gateway>,
+    post: &Post,
+    request: &Request<'_>,
+    (version, method): (Version, Method),
+    slot: &mut Option<Slot>,
+) -> Result<Answer, RpcError> {
+    let meta = Meta::of(request)?;
+    let held = request.params.task_id.and_then(text_of);
+    let held = held.and_then(|id| Held::open(gateway, post, &id));
+    // Where there were tasks a moment ago they can still be asked for.
+    if held.is_none() && !are_offered(gateway, &post.view) {
+        return Err(RpcError::unknown_method(method.as_str(), version));
+    }
+    if !are_declared(meta.capabilities()) {
+        return Err(RpcError::missing_capability(NEEDED));
+    }
+    let held = held.ok_or_else(unknown)?;
+    let responses = match method.0 {
+        TaskStep::Update => responses(post, request)?,
+        TaskStep::Get | TaskStep::Cancel => Bytes::new(),
+    };
+    let arguments = match held.arguments(gateway, &post.caller).await {
+        Ok(arguments) => arguments.ok_or_else(unknown)?,
+        Err(Away) => return Err(RpcError::store_away()),
+    };
+    let look = Look {
+        method,
+        held,
+        arguments,
+        responses,
+        protocol: post.protocol(version),
+        token: CallerToken::of(&post.headers),
+    };
+    let terms = Terms::of(gateway, post, request, &meta, version)?;
+    let asker = post.asker(request, version, slot.take());
+    story::tell(gateway, request, (asker, terms), look).await
+}
+
+/// What the client answered, as it wrote it.
+fn responses(post: &Post, request: &Request<'_>) -> Result<Bytes, RpcError> {
+    let responses = request.params.input_responses;
+    let are_objects = |raw: &&RawValue| {
+        let by_key: Option<BTreeMap<String, &RawValue>> = object(raw.get());
+        by_key.is_some_and(|by_key| by_key.values().all(|one| one.get().starts_with('{')))
+    };
+    let responses = responses.filter(are_objects).ok_or_else(|| {
+        RpcError::invalid_params("`params.inputResponses` must be an object of objects")
+    })?;
+    Ok(post.body.slice_ref(responses.get().as_bytes()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tasks_are_declared_by_the_extension_alone() {
+        assert!(are_declared(Some(NEEDED)));
+        assert!(NEEDED.contains(EXTENSION));
+        for other in [
+            None,
+            Some(r#"{"tasks":{}}"#),
+            Some(r#"{"extensions":{"example/other":{}}}"#),
+            Some(r#"{"extensions":[]}"#),
+        ] {
+            assert!(!are_declared(other), "{other:?}");
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! Calls that became tasks of their servers, and what is asked about those afterwards.
+
+use serde_json::{Value, json};
+use wardgate_domain::ColumnTier;
+use wardgate_proto::toolrunner::v1 as pb;
+
+use super::{AdmittedCall, ERROR, End, Ended};
+use crate::failure::Ran;
+use crate::interaction::{Interaction, LookedAfter};
+use crate::mcp::{RpcError, Standing};
+
+impl AdmittedCall {
+    /// Whether it is about a task that an earlier call became.
+    pub(super) fn looks_after_task(&self) -> bool {
+        let interaction = self.interaction.as_ref();
+        interaction.is_some_and(Interaction::looks_after_task)
+    }
+
+    /// How a task stands that has given no result, or none yet.
+    pub(super) fn stands(self, task: LookedAfter) -> Ended {
+        let kind = match (&task.about, &task.standing) {
+            (Some(_), None) => "task",
+            (None, _) => "",
+            (_, Some(Standing::Working)) => "task_working",
+            (_, Some(Standing::Cancelled)) => "task_cancelled",
+            (_, Some(Standing::Asks(_))) => "task_input_required",
+            (_, Some(Standing::Failed(_) | Standing::Completed(_))) => "task_failed",
+        };
+        let (mut requests, mut failed) = (String::new(), String::new());
+        match &task.standing {
+            Some(Standing::Asks(asked)) => requests.clone_from(asked),
+            Some(Standing::Failed(error)) => failed = self.released_error(error).to_string(),
+            _ => {}
+        }
+        let status = if failed.is_empty() {
+            pb::OutcomeStatus::Ok
+        } else {
+            pb::OutcomeStatus::ToolError
+        };
+        let facts = pb::ResultFacts {
+            status: status.into(),
+            error_kind: kind.to_owned(),
+            phi: !failed.is_empty() && self.tool.class(ERROR).is_phi(),
+            stages: self.stopwatch.into_stages(),
+            ..pb::ResultFacts::default()
+        };
+        let task = pb::Task {
+            input_requests_json: requests.into(),
+            error_json: failed.into(),
+            facts: Some(facts),
+            ..wire(task)
+        };
+        Ended {
+            end: End::Task(task),
+            ran: Ran::Perhaps,
+        }
+    }
+
+    /// The error that a task ended in, its words as far as the permit lets them out.
+    fn released_error(&self, error: &RpcError) -> Value {
+        let class = self.tool.class(ERROR);
+        let tier = self.permit.tier(class);
+        let words = Value::from(error.message.as_str());
+        let words = self.compiled.redactor.field(class, tier, words);
+        let words = words.filter(Value::is_string);
+        let mut released = json!({
+            "code": error.code_for_clients(),
+            "message": words.unwrap_or_else(|| "the tool reported an error, which is withheld".into()),
+        });
+        if let Some(data) = error.data.as_ref().filter(|_| tier == ColumnTier::Clear) {
+            released["data"] = serde_json::from_str(data.get()).unwrap_or_default();
+        }
+        released
+    }
+}
+
+impl Ended {
+    /// The same as what a completed task gave; what is no result is itself the end.
+    pub(super) fn of_task(self, task: LookedAfter) -> Self {
+        let end = match self.end {
+            End::Result(result) => End::Task(pb::Task {
+                facts: result.facts.clone(),
+                result: Some(result),
+                ..wire(task)
+            }),
+            end => end,
+        };
+        Self { end, ..self }
+    }
+}
+
+fn wire(task: LookedAfter) -> pb::Task {
+    pb::Task {
+        state: task.state,
+        task_json: task.about.unwrap_or_default().into(),
+        ..pb::Task::default()
+    }
+}
