@@ -39,7 +39,8 @@ pub(super) struct Events {
     pub(super) upstream: String,
     pub(super) ambient: Ambient,
     health: watch::Sender<Health>,
-    eras: watch::Sender<Eras>,
+    /// Of the server, whoever it is reached for.
+    eras: Arc<watch::Sender<Eras>>,
     /// Count the announced or suspected changes of each list.
     tools: watch::Sender<u64>,
     prompts: watch::Sender<u64>,
@@ -57,13 +58,21 @@ impl Events {
             upstream,
             ambient,
             health: watch::Sender::new(Health::Untried),
-            eras: watch::Sender::new(Eras::Unknown),
+            eras: Arc::new(watch::Sender::new(Eras::Unknown)),
             tools: watch::Sender::new(0),
             prompts: watch::Sender::new(0),
             resources: watch::Sender::new(0),
             subscriptions: Arc::default(),
             instructions: Mutex::default(),
             warnings: Mutex::new(Quota::new(WARNINGS_PER_SECOND)),
+        }
+    }
+
+    /// Of the same server, reached for somebody else: what it speaks is the same.
+    pub(super) fn beside(&self) -> Self {
+        Self {
+            eras: Arc::clone(&self.eras),
+            ..Self::new(self.upstream.clone(), self.ambient.clone())
         }
     }
 

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use wardgate_domain::{Ambient, Caller, OfferKind};
 
 use super::definition::{self, MAX_ENTRIES, MAX_PAGES, Page, ToolDefinition};
-use super::era::{Era, Eras, HEADER_MISMATCH};
+use super::era::{self, Era, Eras, HEADER_MISMATCH};
 use super::error::UpstreamError;
 use super::events::{Events, Health};
 use super::http::carry::{Carried, Outbound};
@@ -42,6 +42,8 @@ pub(crate) struct Upstream {
     link: Arc<Link>,
     /// Where the credentials stand for the caller.
     personal: Option<Personal>,
+    /// It is one of those: nobody else finds out whose messages it takes.
+    is_of_person: bool,
     /// Further connections, where the server may ask clients something.
     profiles: Arc<Profiles>,
     /// How each tool is called, as last listed.
@@ -65,13 +67,28 @@ impl Upstream {
         ambient: &Ambient,
     ) -> Result<Self, EgressError> {
         let events = Arc::new(Events::new(name.to_owned(), ambient.clone()));
-        let personal = Personal::of(name, transport, ambient)?;
+        let personal = Personal::of(transport, &events)?;
         let shared = personal.as_ref().map(Personal::shared);
-        let transport = shared.as_ref().unwrap_or(transport);
+        Ok(Self {
+            personal,
+            ..Self::open(shared.as_ref().unwrap_or(transport), events)?
+        })
+    }
+
+    /// The same for one person, whose credentials `transport` has.
+    pub(super) fn of_person(transport: &Transport, events: Events) -> Result<Self, EgressError> {
+        Ok(Self {
+            is_of_person: true,
+            ..Self::open(transport, Arc::new(events))?
+        })
+    }
+
+    fn open(transport: &Transport, events: Arc<Events>) -> Result<Self, EgressError> {
         Ok(Self {
             transport: transport.clone(),
             link: Arc::new(Link::new(transport, events, Profile::default())?),
-            personal,
+            personal: None,
+            is_of_person: false,
             profiles: Arc::new(Profiles::new(match transport {
                 Transport::Stdio(_) => PROGRAMS,
                 Transport::Http(_) => SESSIONS,
@@ -330,6 +347,22 @@ impl Upstream {
     /// Whether it is behind a URL, so that exchanges of clients can be carried to it.
     pub(crate) fn is_over_http(&self) -> bool {
         matches!(self.transport, Transport::Http(_))
+    }
+
+    /// Whether messages of the era that `version` is of can be carried to it as they stand. Of a server that is reached for
+    /// one person alone nobody may know that yet, so it is connected to.
+    pub(crate) async fn takes(&self, version: Option<&HeaderValue>) -> Result<bool, UpstreamError> {
+        let eras = || *self.link.events.eras().borrow();
+        if !self.is_of_person || eras() != Eras::Unknown {
+            return Ok(true);
+        }
+        self.link.connection().await?;
+        let is_modern = version.is_some_and(|version| version == era::MODERN);
+        Ok(match eras() {
+            Eras::Unknown | Eras::Both => true,
+            Eras::Modern => is_modern,
+            Eras::Legacy => !is_modern,
+        })
     }
 
     /// Carries an exchange of a client's own to the server, as it stands. Dropping the future, or the stream it
