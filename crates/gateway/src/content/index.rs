@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use wardgate_domain::{OfferKind, UriTemplate, source_uri};
 use wardgate_rpc::client::{Content, ContentEntry, ContentSource};
 
+use super::Skills;
 use crate::downgrade::{Definition, Kind};
 use crate::mcp::Version;
 use crate::view::View;
@@ -17,6 +18,7 @@ pub(crate) struct Index {
     pub(super) prompts: Vec<Entry>,
     pub(super) resources: Vec<Entry>,
     pub(super) templates: Vec<Entry>,
+    pub(super) skills: Vec<Entry>,
     /// Those of the catalogue's own file, each with its source. A URI of a server names the server itself.
     readable: Vec<(UriTemplate, String)>,
 }
@@ -70,6 +72,7 @@ impl Index {
             templates,
             prompts: entries(Kind::Prompt, listed.prompts),
             resources: entries(Kind::Resource, listed.resources),
+            skills: entries(Kind::Skill, listed.skills),
             sources,
         }
     }
@@ -78,6 +81,16 @@ impl Index {
     pub(crate) fn offers(&self, kind: OfferKind, view: &View) -> bool {
         let mut sources = self.sources(kind);
         sources.any(|source| !view.has_own_names() || view.has(source))
+    }
+
+    /// What there is of the skills extension in `view`.
+    pub(crate) fn skills(&self, view: &View) -> Option<Skills> {
+        let sources = self.sources(OfferKind::Resources);
+        let mut sources = sources.filter(|source| source.has_skills && view.has(source));
+        let first = sources.next()?;
+        Some(Skills {
+            directories: first.reads_directories || sources.any(|other| other.reads_directories),
+        })
     }
 
     /// Whether that source has resources.
@@ -197,6 +210,8 @@ mod tests {
                     toolsets: Vec::new(),
                     is_upstream,
                     is_missing: false,
+                    has_skills: false,
+                    reads_directories: false,
                 })
                 .to_vec(),
             ..Content::default()

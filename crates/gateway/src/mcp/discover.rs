@@ -27,6 +27,20 @@ pub(super) fn capabilities(gateway: &Gateway, view: &View) -> Value {
     capabilities
 }
 
+/// The same with the extensions of 2026-07-28.
+fn with_extensions(gateway: &Gateway, view: &View) -> Value {
+    let mut capabilities = capabilities(gateway, view);
+    if let Some(skills) = content::offered(gateway, view).skills {
+        let settings = if skills.directories {
+            json!({ "directoryRead": true })
+        } else {
+            json!({})
+        };
+        capabilities["extensions"] = json!({ "io.modelcontextprotocol/skills": settings });
+    }
+    capabilities
+}
+
 pub(super) async fn discover(
     gateway: &Gateway,
     post: &Post,
@@ -40,7 +54,7 @@ pub(super) async fn discover(
     let instructions = instructions(gateway, &post.caller, &post.view).await;
     let result = json!({
         "supportedVersions": supported,
-        "capabilities": capabilities(gateway, &post.view),
+        "capabilities": with_extensions(gateway, &post.view),
         "instructions": instructions.text,
     });
     // What is the same for every caller any cache may keep.

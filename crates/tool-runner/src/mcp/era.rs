@@ -94,6 +94,15 @@ pub(super) struct Handshake {
     pub(super) tasks: bool,
     /// A legacy server takes a level for its logs.
     pub(super) logs: bool,
+    /// It has skills.
+    pub(super) skills: Option<Skills>,
+}
+
+/// What a server says of its skills extension (SEP-2640).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Skills {
+    /// It reads directories too.
+    pub(crate) directories: bool,
 }
 
 /// What the first message showed.
@@ -118,6 +127,8 @@ pub(super) fn initialize(profile: Profile) -> Request<'static> {
     Request::new("initialize", members)
 }
 
+const SKILLS: &str = "io.modelcontextprotocol/skills";
+
 #[derive(Default, Deserialize)]
 struct Capabilities {
     #[serde(default)]
@@ -130,6 +141,8 @@ struct Capabilities {
     logging: Option<IgnoredAny>,
     #[serde(default)]
     tasks: Option<Value>,
+    #[serde(default)]
+    extensions: Option<Value>,
 }
 
 #[derive(Deserialize)]
@@ -147,6 +160,13 @@ impl Capabilities {
         self.tasks
             .as_ref()
             .is_some_and(|tasks| tasks.pointer(call).is_some_and(Value::is_object))
+    }
+
+    fn skills(&self) -> Option<Skills> {
+        let settings = self.extensions.as_ref()?.get(SKILLS)?;
+        settings.is_object().then(|| Skills {
+            directories: settings["directoryRead"] == true,
+        })
     }
 
     fn announce(&self) -> bool {
@@ -201,6 +221,7 @@ pub(super) fn read_probe(answer: Result<Box<RawValue>, RpcError>) -> Result<Prob
             tasks: false,
             // It is told with each request.
             logs: false,
+            skills: capabilities.skills(),
         }));
     }
     if is_legacy {
@@ -235,5 +256,7 @@ pub(super) fn read_initialize(result: &RawValue) -> Result<Handshake, UpstreamEr
         subscribes: initialized.capabilities.subscribe(),
         tasks: version == LATEST_LEGACY && initialized.capabilities.calls_as_tasks(),
         logs: initialized.capabilities.logging.is_some(),
+        // Extensions are of 2026-07-28.
+        skills: None,
     })
 }

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use wardgate_domain::{Ambient, Caller, OfferKind};
 
 use super::definition::{self, MAX_ENTRIES, MAX_PAGES, Page, ToolDefinition};
-use super::era::{self, Era, Eras, HEADER_MISMATCH};
+use super::era::{self, Era, Eras, HEADER_MISMATCH, Skills};
 use super::error::UpstreamError;
 use super::events::{Events, Health};
 use super::http::carry::{Carried, Outbound};
@@ -69,18 +69,16 @@ impl Upstream {
         let events = Arc::new(Events::new(name.to_owned(), ambient.clone()));
         let personal = Personal::of(transport, &events)?;
         let shared = personal.as_ref().map(Personal::shared);
-        Ok(Self {
-            personal,
-            ..Self::open(shared.as_ref().unwrap_or(transport), events)?
-        })
+        let mut upstream = Self::open(shared.as_ref().unwrap_or(transport), events)?;
+        upstream.personal = personal;
+        Ok(upstream)
     }
 
     /// The same for one person, whose credentials `transport` has.
     pub(super) fn of_person(transport: &Transport, events: Events) -> Result<Self, EgressError> {
-        Ok(Self {
-            is_of_person: true,
-            ..Self::open(transport, Arc::new(events))?
-        })
+        let mut upstream = Self::open(transport, Arc::new(events))?;
+        upstream.is_of_person = true;
+        Ok(upstream)
     }
 
     fn open(transport: &Transport, events: Arc<Events>) -> Result<Self, EgressError> {
@@ -229,7 +227,7 @@ impl Upstream {
         let profile = client.capabilities.profile;
         let is_task = match wanted {
             Wanted::Tool { name, .. } => self.is_task(name, deadline).await?,
-            Wanted::Prompt { .. } | Wanted::Resource { .. } => false,
+            _ => false,
         };
         let is_modern = connection.era() == Era::Modern;
         if !is_modern {
@@ -300,6 +298,18 @@ impl Upstream {
     ) -> Result<Vec<Box<RawValue>>, UpstreamError> {
         let list = "resourceTemplates";
         self.list("resources/templates/list", list, deadline).await
+    }
+
+    /// The server's skills, each as it defines it, and what it says of them; none where it has no such extension.
+    pub(crate) async fn list_skills(
+        &self,
+        deadline: Instant,
+    ) -> Result<Option<(Skills, Vec<Box<RawValue>>)>, UpstreamError> {
+        let Some(skills) = self.link.connection_by(deadline).await?.skills() else {
+            return Ok(None);
+        };
+        let listed = self.list("skills/list", "skills", deadline).await?;
+        Ok(Some((skills, listed)))
     }
 
     /// Asks for it, with nobody who could be asked anything.
