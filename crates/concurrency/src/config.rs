@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// The limit never falls below this.
+    /// The limit never falls below this, unless all processors are busy.
     pub min: usize,
     /// Nor rises above this.
     pub max: usize,

@@ -16,6 +16,7 @@
 mod config;
 mod limit;
 mod limiter;
+mod processors;
 mod queue;
 
 pub use config::{Config, Invalid};

@@ -10,12 +10,15 @@ use wardgate_telemetry::names;
 
 use crate::config::Config;
 use crate::limit::{Limit, Of};
+use crate::processors::Processors;
 use crate::queue::{Number, Order, Queue, Whose};
 
 /// Whoever is turned away comes back no sooner.
 const SOONEST: Duration = Duration::from_millis(100);
-/// Where the oldest call has waited for this part of what it may, there is more to do than can be done.
-const LONG: u32 = 2;
+/// While calls are turned away, others wait for no more than this part of what they may.
+const SHORT: u32 = 10;
+/// Overload is over when for so long no call was turned away.
+const OVER: Duration = Duration::from_secs(1);
 /// Whoever has nothing under way may exceed the limit, all of them together by this part of it.
 const OVERDRAFT: usize = 4;
 
@@ -39,6 +42,16 @@ struct State {
     queue: Queue<Waiting>,
     /// Spreads those who were turned away.
     turned_away: u32,
+    /// When one was, unless nobody has had to wait since.
+    last_turned_away: Option<Instant>,
+}
+
+impl State {
+    /// There is more to do than can be done.
+    fn is_overloaded(&self, now: Instant) -> bool {
+        self.last_turned_away
+            .is_some_and(|last| now.duration_since(last) < OVER)
+    }
 }
 
 #[derive(Debug)]
@@ -60,19 +73,21 @@ pub struct Refused {
 impl Limiter {
     /// One for `service`, as metrics call it.
     pub fn new(service: &'static str, config: Config) -> Self {
+        let now = Instant::now();
         let shared = Shared {
             service,
             config,
             state: Mutex::new(State {
-                limit: Limit::new(config, Instant::now()),
+                limit: Limit::new(config, Processors::of_this_process(now), now),
                 queue: Queue::default(),
                 turned_away: 0,
+                last_turned_away: None,
             }),
             under_way: gauge!(names::IN_FLIGHT_CALLS, "service" => service),
             limit: gauge!(names::CONCURRENCY_LIMIT, "service" => service),
             age: gauge!(names::QUEUE_AGE_SECONDS, "service" => service),
         };
-        shared.show(&shared.state(), Instant::now());
+        shared.show(&shared.state(), now);
         Self(Arc::new(shared))
     }
 
@@ -87,7 +102,7 @@ impl Limiter {
             Ok(slot) => return Ok(slot),
             Err(waits) => waits,
         };
-        let (slot, reason) = match timeout(self.0.config.wait(), &mut woken).await {
+        let (slot, reason) = match timeout(queued.wait, &mut woken).await {
             // The sender is dropped where room is made for others.
             Ok(woken) => (woken.ok(), "queue_full"),
             // It may have been let in at that very moment.
@@ -106,9 +121,18 @@ impl Limiter {
         let may_exceed = || under_way < limit + limit.div_ceil(OVERDRAFT);
         if has_room || (may_exceed() && state.queue.is_idle(&whose)) {
             let slot = Slot::begin(&self.0, &mut state, whose, now);
+            if has_room {
+                state.last_turned_away = None;
+            }
             self.0.show(&state, now);
             return Ok(slot);
         }
+        state.limit.has_to_wait(now, under_way);
+        let wait = if state.is_overloaded(now) {
+            self.0.config.wait() / SHORT
+        } else {
+            self.0.config.wait()
+        };
         let (wake, woken) = oneshot::channel();
         let number = state.queue.push(&whose, Waiting { since: now, wake });
         if state.queue.waiting() > self.0.config.queue {
@@ -120,6 +144,7 @@ impl Limiter {
             shared,
             whose,
             number,
+            wait,
         };
         Err((queued, woken))
     }
@@ -157,6 +182,8 @@ struct Queued {
     shared: Arc<Shared>,
     whose: Whose,
     number: Number,
+    /// For how long it may.
+    wait: Duration,
 }
 
 impl Queued {
@@ -180,9 +207,7 @@ impl Shared {
 
     /// Lets in whoever is next, as long as there is room.
     fn let_in(self: &Arc<Self>, mut state: MutexGuard<'_, State>, now: Instant) {
-        let long = self.config.wait() / LONG;
-        let waits_long = |oldest: &Waiting| now.duration_since(oldest.since) > long;
-        let order = if state.queue.oldest().is_some_and(waits_long) {
+        let order = if state.is_overloaded(now) {
             Order::NewestFirst
         } else {
             Order::OldestFirst
@@ -196,6 +221,9 @@ impl Shared {
                 woken.push((waiting.wake, slot));
             }
         }
+        if state.queue.waiting() == 0 {
+            state.last_turned_away = None;
+        }
         self.show(&state, now);
         drop(state);
         for (wake, slot) in woken {
@@ -208,6 +236,7 @@ impl Shared {
         let mut state = self.state();
         let is_over_share = state.queue.is_over_share(whose);
         state.turned_away = state.turned_away.wrapping_add(1);
+        state.last_turned_away = Some(Instant::now());
         // Not all at once: one to two times what they would wait here.
         let eighths = 8 + state.turned_away % 8;
         drop(state);

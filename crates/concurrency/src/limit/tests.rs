@@ -1,3 +1,5 @@
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use super::*;
 
 /// Limits that fit a service with a capacity of 16: so much times the tolerance, and a step more.
@@ -6,6 +8,10 @@ const FITTING: std::ops::RangeInclusive<f64> = 12.0..=36.0;
 /// A service that does `capacity` calls at once in `base` each; more at once take proportionally longer.
 struct Simulated {
     limit: Limit,
+    /// Nanoseconds of processors, of which it has as many as its capacity.
+    used: Arc<AtomicU64>,
+    /// Whether its calls need them, or wait for something else.
+    computes: bool,
     now: Instant,
     base: Duration,
     capacity: f64,
@@ -13,12 +19,24 @@ struct Simulated {
 
 impl Simulated {
     fn new(config: Config) -> Self {
+        Self::with_capacity(config, 16)
+    }
+
+    fn with_capacity(config: Config, capacity: u16) -> Self {
         let now = Instant::now();
+        let used = Arc::new(AtomicU64::new(0));
+        let of_processors = {
+            let used = Arc::clone(&used);
+            Box::new(move || Duration::from_nanos(used.load(Ordering::Relaxed)))
+        };
+        let processors = Processors::new(capacity.into(), of_processors, now);
         Self {
-            limit: Limit::new(config, now),
+            limit: Limit::new(config, processors, now),
+            used,
+            computes: true,
             now,
             base: Duration::from_millis(10),
-            capacity: 16.0,
+            capacity: capacity.into(),
         }
     }
 
@@ -37,11 +55,26 @@ impl Simulated {
             // One round of all that is under way.
             let in_calm = self.limit.is_calm(self.now, under_way);
             self.now += took;
+            if self.computes {
+                let work = self.base * u32::try_from(under_way).unwrap();
+                let nanos = u64::try_from(work.as_nanos()).unwrap();
+                self.used.fetch_add(nanos, Ordering::Relaxed);
+            }
             for _ in 0..under_way {
                 self.limit.learn(self.now, Of::Call("tool"), took, in_calm);
             }
         }
     }
+}
+
+/// A limit of a service that hardly uses its processors.
+fn idle(config: Config) -> Limit {
+    let now = Instant::now();
+    Limit::new(
+        config,
+        Processors::new(1, Box::new(|| Duration::ZERO), now),
+        now,
+    )
 }
 
 #[test]
@@ -57,6 +90,46 @@ fn under_overload_the_limit_falls_to_what_the_service_can_do_and_stays_there() {
 }
 
 #[test]
+fn where_processors_are_busy_the_limit_falls_below_its_floor_and_returns_when_they_are_not() {
+    let mut service = Simulated::with_capacity(Config::default(), 2);
+    service.run(1, Duration::from_secs(2));
+    service.run(10_000, Duration::from_secs(5));
+    for _ in 0..60 {
+        service.run(10_000, Duration::from_secs(1));
+        let limit = service.limit.current;
+        assert!((2.0..5.0).contains(&limit), "{limit}");
+    }
+    service.computes = false;
+    service.capacity = 1_000.0;
+    service.run(10_000, Duration::from_secs(3));
+    assert!(service.limit.current > 16.0, "{}", service.limit.current);
+}
+
+#[test]
+fn where_calls_wait_for_something_else_the_limit_keeps_its_floor() {
+    let mut service = Simulated::with_capacity(Config::default(), 2);
+    service.computes = false;
+    service.run(1, Duration::from_secs(2));
+    service.run(10_000, Duration::from_secs(60));
+    assert!((service.limit.current - 16.0).abs() < 1.0);
+}
+
+#[test]
+fn a_limit_that_fell_rises_again_where_the_calls_under_way_do_not_end() {
+    let mut service = Simulated::with_capacity(Config::default(), 2);
+    service.run(1, Duration::from_secs(2));
+    service.run(10_000, Duration::from_secs(5));
+    let held = service.limit.current(service.now);
+    for _ in 0..10 {
+        service.now += LONGEST_WINDOW;
+        service
+            .limit
+            .has_to_wait(service.now, held.max(service.limit.current(service.now)));
+    }
+    assert!(service.limit.current >= 16.0, "{}", service.limit.current);
+}
+
+#[test]
 fn a_service_that_starts_in_overload_still_learns_what_is_normal() {
     let mut service = Simulated::new(Config::default());
     service.run(10_000, Duration::from_secs(90));
@@ -67,6 +140,7 @@ fn a_service_that_starts_in_overload_still_learns_what_is_normal() {
 #[test]
 fn the_limit_rises_with_demand_that_the_service_can_take() {
     let mut service = Simulated::new(Config::default());
+    service.computes = false;
     service.capacity = 100_000.0;
     service.run(4, Duration::from_secs(1));
     service.limit.config.max = 400;
@@ -105,12 +179,24 @@ fn calm_that_is_made_ends_although_no_call_does() {
         service.run(10_000, Duration::from_millis(1));
     }
     let low = service.limit.current(service.now);
-    assert!(low < service.limit.current(service.now + CALM_LASTS));
+    assert!(low < service.limit.current(service.now + UNTIL_CALM + CALM_LASTS));
+}
+
+#[test]
+fn nothing_is_held_up_for_calm_where_calls_are_not_strained() {
+    let mut service = Simulated::new(Config::default());
+    service.computes = false;
+    service.capacity = 100_000.0;
+    service.run(4, Duration::from_secs(1));
+    for _ in 0..3_000 {
+        service.run(200, Duration::from_millis(1));
+        assert!(service.limit.making_calm.is_none());
+    }
 }
 
 #[test]
 fn another_mix_of_tools_is_no_strain() {
-    let mut limit = Limit::new(Config::default(), Instant::now());
+    let mut limit = idle(Config::default());
     let mut now = Instant::now();
     let (quick, slow) = (Duration::from_millis(1), Duration::from_secs(2));
     for (kind, took) in [("quick", quick), ("slow", slow)] {
@@ -128,7 +214,7 @@ fn another_mix_of_tools_is_no_strain() {
 
 #[test]
 fn a_neighbour_that_takes_longer_or_turns_calls_away_lowers_the_limit() {
-    let mut limit = Limit::new(Config::default(), Instant::now());
+    let mut limit = idle(Config::default());
     let mut now = Instant::now();
     for _ in 0..100 {
         limit.learn(now, Of::Neighbour, Duration::from_millis(1), true);
@@ -152,7 +238,7 @@ fn a_neighbour_that_takes_longer_or_turns_calls_away_lowers_the_limit() {
 
 #[test]
 fn kinds_beyond_the_bound_share_one() {
-    let mut limit = Limit::new(Config::default(), Instant::now());
+    let mut limit = idle(Config::default());
     for kind in 0..2 * KINDS {
         limit.learn(
             Instant::now(),

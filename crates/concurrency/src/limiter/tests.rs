@@ -112,21 +112,49 @@ async fn whoever_has_nothing_under_way_gets_in_past_calls_that_take_long() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_oldest_is_next_and_under_overload_the_newest() {
-    let wait = Config::default().wait();
-    for (waited, is_newest) in [(wait / 3, false), (wait * 2 / 3, true)] {
-        let limiter = limiter(1, 10);
-        let first = limiter.enter("t", "a").await.unwrap();
-        let old = waits(&limiter, "t");
-        tokio::time::sleep(waited).await;
-        let new = waits(&limiter, "t");
-        settle().await;
-        drop(first);
-        settle().await;
-        let (next, other) = if is_newest { (new, old) } else { (old, new) };
-        let _next = next.now_or_never().unwrap().unwrap().unwrap();
-        assert!(other.await.unwrap().is_err());
+async fn calls_go_in_the_order_they_came() {
+    let limiter = limiter(1, 10);
+    let first = limiter.enter("t", "a").await.unwrap();
+    let old = waits(&limiter, "t");
+    tokio::time::sleep(Config::default().wait() * 9 / 10).await;
+    let new = waits(&limiter, "t");
+    settle().await;
+    drop(first);
+    settle().await;
+    let _next = old.now_or_never().unwrap().unwrap().unwrap();
+    assert!(new.now_or_never().is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_calls_are_turned_away_the_newest_is_next_and_waits_are_short() {
+    let limiter = limiter(1, 2);
+    let first = limiter.enter("t", "a").await.unwrap();
+    let mut crowd: Vec<_> = (0..3).map(|_| waits(&limiter, "t")).collect();
+    settle().await;
+    let turned_away = crowd.remove(0).now_or_never().unwrap().unwrap();
+    assert!(turned_away.is_err());
+
+    let began = Instant::now();
+    let refused = limiter.enter("t", "a").await;
+    assert!(refused.is_err());
+    assert_eq!(began.elapsed(), Config::default().wait() / SHORT);
+
+    let newest = waits(&limiter, "t");
+    settle().await;
+    drop(first);
+    settle().await;
+    let place = newest.now_or_never().unwrap().unwrap().unwrap();
+
+    // Once nobody waits, waits are as long as ever.
+    for waiting in crowd {
+        waiting.abort();
     }
+    settle().await;
+    drop(place);
+    let _held = limiter.enter("t", "a").await.unwrap();
+    let began = Instant::now();
+    assert!(limiter.enter("t", "a").await.is_err());
+    assert_eq!(began.elapsed(), Config::default().wait());
 }
 
 #[tokio::test(start_paused = true)]

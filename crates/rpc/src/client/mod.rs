@@ -12,6 +12,7 @@ mod tool_runner;
 
 use std::time::{Duration, Instant};
 
+use futures::{Stream, StreamExt};
 use tonic::{Request, Status};
 use wardgate_domain::InvalidMessage;
 use wardgate_proto::common::v1::ErrorReason;
@@ -103,6 +104,20 @@ fn open_request<M>(message: M) -> Request<M> {
     trace_context::inject(&mut headers);
     *request.metadata_mut() = tonic::metadata::MetadataMap::from_headers(headers);
     request
+}
+
+/// How long the trailers of a stream may take after its last message.
+const TRAILERS: Duration = Duration::from_millis(100);
+
+/// Sees to it that a stream whose last message has come is read to its trailers, which nobody waits for.
+///
+/// HTTP/2 takes a stream that is dropped before them for one that was reset, and a connection that has seen a thousand
+/// of those ends with all that is under way on it.
+fn read_out<T: Send + 'static>(
+    mut rest: impl Stream<Item = Result<T, Status>> + Unpin + Send + 'static,
+) {
+    let trailers = async move { while let Some(Ok(_)) = rest.next().await {} };
+    tokio::spawn(tokio::time::timeout(TRAILERS, trailers));
 }
 
 /// Waits at most `limit`, whatever the other side does, and no longer than who waits for this.

@@ -9,7 +9,7 @@ use wardgate_domain::{CallId, Caller, InvalidMessage, SignedPermit, ToolName};
 use wardgate_proto::common::v1::OfferKind;
 use wardgate_proto::toolrunner::v1 as pb;
 
-use super::{CallError, ResultFacts};
+use super::{CallError, ResultFacts, read_out};
 
 /// Bytes of a message: the largest taken from a server, and room for what is around it.
 const MAX_MESSAGE: u64 = 17 << 20;
@@ -78,7 +78,7 @@ pub enum Relayed {
     Head(RelayHead),
     /// One event of a stream.
     Event(RelayEvent),
-    /// A whole answer.
+    /// The last part: a whole answer.
     Body(RelayBody),
     /// The last part: the server gave no answer, or none that may be passed on.
     Failed(RelayFailure),
@@ -181,9 +181,12 @@ impl From<Relay<'_>> for pb::RelayRequest {
 
 /// The parts that come, each message of them whole.
 pub(super) fn whole(
-    parts: impl Stream<Item = Result<pb::RelayResponse, Status>> + Unpin,
+    parts: impl Stream<Item = Result<pb::RelayResponse, Status>> + Unpin + Send + 'static,
 ) -> impl Stream<Item = Result<Relayed, CallError>> {
-    stream::try_unfold(parts, async |mut parts| {
+    stream::try_unfold(Some(parts), async |parts| {
+        let Some(mut parts) = parts else {
+            return Ok(None);
+        };
         let Some(response) = parts.try_next().await? else {
             return Ok(None);
         };
@@ -202,7 +205,11 @@ pub(super) fn whole(
                 return Err(InvalidMessage::field("piece", "is too long").into());
             }
         }
-        Ok(Some((part, parts)))
+        if part.is_last() {
+            read_out(parts);
+            return Ok(Some((part, None)));
+        }
+        Ok(Some((part, Some(parts))))
     })
 }
 
@@ -254,6 +261,15 @@ fn piece(response: Option<pb::RelayResponse>) -> Result<Bytes, InvalidMessage> {
 }
 
 impl Relayed {
+    /// Nothing follows.
+    fn is_last(&self) -> bool {
+        match self {
+            Self::Head(head) => head.content == RelayContent::Nothing,
+            Self::Event(_) => false,
+            Self::Body(_) | Self::Failed(_) => true,
+        }
+    }
+
     /// The message that it holds.
     fn message(&mut self) -> Option<&mut Vec<u8>> {
         match self {
@@ -299,6 +315,7 @@ mod tests {
     async fn told(parts: impl IntoIterator<Item = Part>) -> Vec<Result<Relayed, CallError>> {
         let parts = parts.into_iter();
         let parts = parts.map(|part| Ok(pb::RelayResponse { part: Some(part) }));
+        let parts: Vec<_> = parts.collect();
         Box::pin(whole(stream::iter(parts))).collect().await
     }
 
@@ -321,20 +338,37 @@ mod tests {
             more: 1,
             ..pb::RelayEvent::default()
         });
-        let parts = [body("ab", 3), piece("c"), piece("de"), event, piece("3")];
+        let parts = [event, piece("3"), body("ab", 3), piece("c"), piece("de")];
         let mut told = told(parts).await.into_iter().map(Result::unwrap);
+        let Some(Relayed::Event(event)) = told.next() else {
+            panic!("an event comes first");
+        };
+        assert_eq!(event.message, b"123");
         let Some(Relayed::Body(body)) = told.next() else {
-            panic!("a body comes first");
+            panic!("then a body");
         };
         assert_eq!(
             (&*body.message, body.message.capacity()),
             (&b"abcde"[..], 5)
         );
-        let Some(Relayed::Event(event)) = told.next() else {
-            panic!("then an event");
-        };
-        assert_eq!(event.message, b"123");
         assert!(told.next().is_none());
+    }
+
+    #[tokio::test]
+    async fn what_ends_the_stream_is_read_after_the_last_part() {
+        let (ended, told_of_end) = tokio::sync::oneshot::channel();
+        let part = pb::RelayResponse {
+            part: Some(body("all", 0)),
+        };
+        let trailers = async move {
+            ended.send(()).unwrap();
+            Err(Status::ok("the end"))
+        };
+        let parts = stream::iter([Ok(part)]).chain(stream::once(trailers));
+        let mut told = Box::pin(whole(Box::pin(parts)));
+        assert!(matches!(told.next().await, Some(Ok(Relayed::Body(_)))));
+        drop(told);
+        told_of_end.await.unwrap();
     }
 
     #[tokio::test]

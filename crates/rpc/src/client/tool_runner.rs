@@ -16,7 +16,7 @@ use wardgate_proto::toolrunner::v1::tool_runner_service_client::ToolRunnerServic
 use super::relay;
 use super::{
     CallError, Content, ContentResult, GetContent, InputRequired, Interaction, LogMessage,
-    Progress, Relay, Relayed, WatchResources, open_request, repeatable, request, within,
+    Progress, Relay, Relayed, WatchResources, open_request, read_out, repeatable, request, within,
 };
 use crate::Link;
 
@@ -143,6 +143,26 @@ impl CallEvent {
     fn is_end(&self) -> bool {
         matches!(self, Self::Result(_) | Self::InputRequired(_))
     }
+}
+
+/// What there is to hear until the call has ended, which it must by `deadline`.
+fn until_end(
+    events: impl Stream<Item = Result<pb::CallToolResponse, tonic::Status>> + Unpin + Send + 'static,
+    deadline: Instant,
+) -> impl Stream<Item = Result<CallEvent, CallError>> {
+    stream::try_unfold(Some(events), move |events| async move {
+        let Some(mut events) = events else {
+            return Ok(None);
+        };
+        let next = timeout_at(deadline, events.try_next()).await;
+        let next = next.map_err(|_| CallError::late())??;
+        let event = CallEvent::try_from(next.ok_or_else(no_end)?)?;
+        if event.is_end() {
+            read_out(events);
+            return Ok(Some((event, None)));
+        }
+        Ok(Some((event, Some(events))))
+    })
 }
 
 fn no_end() -> InvalidMessage {
@@ -283,17 +303,7 @@ impl ToolRunnerClient {
             let request = repeatable(request(message, call.limit), keyed);
             Ok(client.call_tool(request).await?.into_inner())
         });
-        let events = Some(events.await?);
-        Ok(stream::try_unfold(events, move |events| async move {
-            let Some(mut events) = events else {
-                return Ok(None);
-            };
-            let next = timeout_at(deadline, events.message()).await;
-            let next = next.map_err(|_| CallError::late())??;
-            let event = CallEvent::try_from(next.ok_or_else(no_end)?)?;
-            let rest = (!event.is_end()).then_some(events);
-            Ok(Some((event, rest)))
-        }))
+        Ok(until_end(events.await?, deadline))
     }
 
     /// Every prompt and resource.
