@@ -22,7 +22,7 @@ use crate::view::View;
 /// Decisions asked for at a time.
 const AT_ONCE: usize = 8;
 
-/// The policy cannot be asked now.
+/// The policy cannot be asked now, or not about what was given.
 #[derive(Debug)]
 pub(super) struct Undecided;
 
@@ -93,9 +93,7 @@ impl Reader<'_> {
             #[serde(borrow)]
             resources: &'a RawValue,
         }
-        let Some(Skill { resources }) = object(&entry) else {
-            return Ok(entry);
-        };
+        let Skill { resources } = object(&entry).ok_or(Undecided)?;
         // What has no list of files says so in a word.
         let Ok(files) = serde_json::from_str::<Vec<&RawValue>>(resources.get()) else {
             return Ok(entry);
@@ -114,9 +112,7 @@ impl Reader<'_> {
             #[serde(borrow)]
             skill: &'a RawValue,
         }
-        let Some(Got { skill }) = object(&result) else {
-            return Ok(result);
-        };
+        let Got { skill } = object(&result).ok_or(Undecided)?;
         let shown = self.skill(skill.get().to_owned()).await?;
         Ok(replaced(&result, skill.get(), &shown))
     }
@@ -135,9 +131,7 @@ impl Reader<'_> {
             #[serde(default)]
             next_cursor: Option<String>,
         }
-        let Some(read) = object::<Read<'_>>(&result) else {
-            return Ok(result);
-        };
+        let read = object::<Read<'_>>(&result).ok_or(Undecided)?;
         let kept = list(&self.readable(&read.resources).await?);
         let next = read.next_cursor.and_then(|own| {
             let sealer = self.gateway.sealer();

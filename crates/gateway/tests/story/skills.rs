@@ -260,7 +260,7 @@ async fn one_skill_is_on_record_before_it_is_given() {
             outcome.call.call_id.to_string()
         );
     }
-    world.audit.next([Append::Fail]);
+    world.audit.next([Append::Fail, Append::Fail]);
     let params = json!({ "uri": uri(false, "s000/SKILL.md") });
     let withheld = at(&world, "/mcp", "skills/get", &params).await;
     assert_eq!(withheld.code(), -32603, "{withheld:?}");
