@@ -4,9 +4,8 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use wardgate_domain::{OfferKind, UriTemplate, source_uri};
-use wardgate_rpc::client::{Content, ContentEntry, ContentSource};
+use wardgate_rpc::client::{Content, ContentEntry, ContentSource, Skills};
 
-use super::Skills;
 use crate::downgrade::{Definition, Kind};
 use crate::mcp::Version;
 use crate::view::View;
@@ -86,10 +85,10 @@ impl Index {
     /// What there is of the skills extension in `view`.
     pub(crate) fn skills(&self, view: &View) -> Option<Skills> {
         let sources = self.sources(OfferKind::Resources);
-        let mut sources = sources.filter(|source| source.has_skills && view.has(source));
-        let first = sources.next()?;
-        Some(Skills {
-            directories: first.reads_directories || sources.any(|other| other.reads_directories),
+        let in_view = sources.filter(|source| view.has(source));
+        let all = in_view.filter_map(|source| source.skills);
+        all.reduce(|one, other| Skills {
+            directories: one.directories || other.directories,
         })
     }
 
@@ -210,8 +209,7 @@ mod tests {
                     toolsets: Vec::new(),
                     is_upstream,
                     is_missing: false,
-                    has_skills: false,
-                    reads_directories: false,
+                    skills: None,
                 })
                 .to_vec(),
             ..Content::default()

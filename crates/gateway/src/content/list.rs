@@ -107,7 +107,7 @@ pub(super) async fn skills(
     let cursor = after(request)?;
     let catalogue = gateway.catalogue().known()?;
     let entries = &catalogue.content().skills;
-    let has_skills: fn(&ContentSource) -> bool = |source| source.has_skills;
+    let has_skills: fn(&ContentSource) -> bool = |source| source.skills.is_some();
     let desk = Desk::of(
         gateway,
         post,

@@ -25,6 +25,7 @@ use std::sync::Arc;
 use wardgate_concurrency::Slot;
 use wardgate_domain::{MemoryMethod, OfferKind};
 use wardgate_edge::CallerToken;
+use wardgate_rpc::client::Skills;
 
 pub(crate) use self::wish::PackedWish;
 use self::wish::Wish;
@@ -97,13 +98,6 @@ pub(crate) struct Offered {
     /// Conversations of the memory.
     pub(crate) conversations: bool,
     pub(crate) skills: Option<Skills>,
-}
-
-/// What there is of the skills extension.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Skills {
-    /// Directories of resources can be read.
-    pub(crate) directories: bool,
 }
 
 /// What there is, as last heard.

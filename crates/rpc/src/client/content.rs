@@ -38,9 +38,14 @@ pub struct ContentSource {
     /// It does not answer.
     pub is_missing: bool,
     /// It has skills, and they are offered.
-    pub has_skills: bool,
-    /// With them it reads directories of resources.
-    pub reads_directories: bool,
+    pub skills: Option<Skills>,
+}
+
+/// What a source has of the skills extension (SEP-2640).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Skills {
+    /// It reads directories of resources.
+    pub directories: bool,
 }
 
 /// A prompt, resource, template or skill.
@@ -164,8 +169,9 @@ impl From<pb::ContentSource> for ContentSource {
             toolsets: source.toolsets,
             is_upstream: source.is_upstream,
             is_missing: source.is_missing,
-            has_skills: source.skills,
-            reads_directories: source.directories,
+            skills: source.skills.then_some(Skills {
+                directories: source.directories,
+            }),
         }
     }
 }
