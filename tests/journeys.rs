@@ -31,6 +31,7 @@ mod journeys {
     mod change;
     mod chat;
     mod connect;
+    mod connect_route;
     mod cost;
     mod direct_methods;
     mod doctor;
@@ -57,6 +58,7 @@ mod journeys {
     mod record;
     mod samples;
     mod separate_processes;
+    mod skills;
     mod sse;
     mod start_up;
     mod stdio;

@@ -40,7 +40,7 @@ pub(super) struct Place {
     pub(super) login: Mutex<String>,
     grants: Mutex<HashMap<String, Grant>>,
     /// Access tokens of the service's own server, with whose they are.
-    tokens: Mutex<HashMap<String, String>>,
+    pub(super) tokens: Mutex<HashMap<String, String>>,
     /// What the service was called with.
     pub(super) seen: Mutex<Vec<String>>,
 }

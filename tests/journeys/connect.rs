@@ -38,21 +38,21 @@ permit (principal in Role::"Doctor", action == Action::"show_clear", resource);
 "#;
 
 /// A browser as far as this needs one: it keeps cookies, shows what it gets, and goes where somebody leads it.
-struct Browser {
+pub(super) struct Browser {
     http: reqwest::Client,
     cookies: HashMap<String, String>,
 }
 
 /// What it shows.
 #[derive(Debug)]
-struct Page {
+pub(super) struct Page {
     status: u16,
     headers: HeaderMap,
-    text: String,
+    pub(super) text: String,
 }
 
 impl Browser {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let http = reqwest::Client::builder()
             .redirect(reqwest::redirect::Policy::none())
             .build();
@@ -86,7 +86,7 @@ impl Browser {
     }
 
     /// Opens a page, and those that it is led to.
-    async fn open(&mut self, url: &str) -> Page {
+    pub(super) async fn open(&mut self, url: &str) -> Page {
         let mut url = Url::parse(url).unwrap();
         for _ in 0..10 {
             let page = self.send(self.http.get(url.clone())).await;
@@ -99,7 +99,7 @@ impl Browser {
     }
 
     /// Presses a button of the one form.
-    async fn decide(&mut self, base: &str, page: &Page, decision: &str) -> Page {
+    pub(super) async fn decide(&mut self, base: &str, page: &Page, decision: &str) -> Page {
         let token = between(&page.text, "name=\"token\" value=\"", "\"");
         let form = format!("token={token}&decision={decision}");
         self.post(base, &form, base).await
@@ -116,7 +116,7 @@ impl Browser {
     }
 }
 
-fn between<'a>(text: &'a str, before: &str, after: &str) -> &'a str {
+pub(super) fn between<'a>(text: &'a str, before: &str, after: &str) -> &'a str {
     let rest = text.split_once(before);
     let (_, rest) = rest.unwrap_or_else(|| panic!("no {before} in {text}"));
     rest.split(after).next().unwrap()

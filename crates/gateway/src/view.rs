@@ -182,6 +182,17 @@ impl View {
         }
     }
 
+    /// The same of a skill, a JSON object.
+    pub(crate) fn skill(&self, entry: String) -> String {
+        let Self::Upstream(of) = self else {
+            return entry;
+        };
+        match links::in_skill(&of.source.name, &entry) {
+            Cow::Owned(edited) => edited,
+            Cow::Borrowed(_) => entry,
+        }
+    }
+
     /// The same of the result of a prompt or resource, a JSON object.
     pub(crate) fn given(&self, result: String) -> String {
         let Self::Upstream(of) = self else {

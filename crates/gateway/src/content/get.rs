@@ -15,6 +15,7 @@ use wardgate_rpc::client::{
 use wardgate_telemetry::names;
 
 use super::Method;
+use super::skill::{Reader, Undecided};
 use super::wish::{Named, PackedWish, Wish, named};
 use crate::Gateway;
 use crate::authority::Grant;
@@ -57,7 +58,7 @@ pub(super) async fn get(
 ) -> Result<Answer, RpcError> {
     let version = asker.version;
     let terms = match wish.wanted {
-        Wanted::Completion { .. } => Terms::deaf(version),
+        Wanted::Completion { .. } | Wanted::Skill | Wanted::Directory(_) => Terms::deaf(version),
         Wanted::Prompt(_) | Wanted::Resource => {
             Terms::of(gateway, post, request, &Meta::of(request)?, version)?
         }
@@ -148,7 +149,8 @@ impl Work for Wish {
     }
 
     fn pack(&self) -> Option<Packed> {
-        Some(Packed::Content(PackedWish::of(self)))
+        let is_packed = !matches!(self.wanted, Wanted::Skill | Wanted::Directory(_));
+        is_packed.then(|| Packed::Content(PackedWish::of(self)))
     }
 
     async fn run(
@@ -185,7 +187,10 @@ impl Work for Wish {
             Got::InputRequired(waits) => return Ok(End::InputRequired(waits)),
             Got::Nothing(_) if facts.error_kind == UNKNOWN => return Err(Stop::Unknown.into()),
             Got::Nothing(words) => Err(words),
-            Got::Result(result) => Ok(story.asker.view.given(result)),
+            Got::Result(result) => {
+                let shown = shown(story, found, result).await;
+                Ok(story.asker.view.given(shown.map_err(|_| UNDECIDED)?))
+            }
         };
         Ok(End::Given(Gotten { given, facts }))
     }
@@ -205,7 +210,11 @@ impl Work for Wish {
             Ok(result) => {
                 let mut members = inner(&downgrade::given(result, version)).to_owned();
                 // It depends on the caller, and may be another the next time.
-                if version.is_modern() && matches!(story.work.wanted, Wanted::Resource) {
+                let is_kept = matches!(
+                    story.work.wanted,
+                    Wanted::Resource | Wanted::Skill | Wanted::Directory(_)
+                );
+                if version.is_modern() && is_kept {
                     members += r#","ttlMs":0,"cacheScope":"private""#;
                 }
                 let meta = call_meta(call_id, receipt);
@@ -234,6 +243,29 @@ impl Work for Wish {
         }
     }
 }
+
+/// What of a result its caller may know, beyond what the right to it says.
+async fn shown(story: &Story<Wish>, found: &Found, result: String) -> Result<String, Undecided> {
+    let asker = &story.asker;
+    let reader = Reader {
+        gateway: &story.gateway,
+        caller: &asker.caller,
+        client_ip: &asker.client_ip,
+        facts: &found.facts,
+    };
+    match (&story.work.wanted, &story.work.of) {
+        (Wanted::Skill, _) => reader.got(result).await,
+        (Wanted::Directory(_), Named::Resource(uri)) => {
+            reader.directory((&asker.view, uri), result).await
+        }
+        _ => Ok(result),
+    }
+}
+
+const UNDECIDED: Stop = Stop::Failed {
+    kind: "policy_unavailable",
+    message: "It could not be decided what of it you may read. Try again later.",
+};
 
 fn refused(gateway: &Gateway, error: &CallError) -> Ran {
     match error.reason() {

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use wardgate_domain::{OfferKind, UriTemplate, source_uri};
-use wardgate_rpc::client::{Content, ContentEntry, ContentSource};
+use wardgate_rpc::client::{Content, ContentEntry, ContentSource, Skills};
 
 use crate::downgrade::{Definition, Kind};
 use crate::mcp::Version;
@@ -17,6 +17,7 @@ pub(crate) struct Index {
     pub(super) prompts: Vec<Entry>,
     pub(super) resources: Vec<Entry>,
     pub(super) templates: Vec<Entry>,
+    pub(super) skills: Vec<Entry>,
     /// Those of the catalogue's own file, each with its source. A URI of a server names the server itself.
     readable: Vec<(UriTemplate, String)>,
 }
@@ -70,6 +71,7 @@ impl Index {
             templates,
             prompts: entries(Kind::Prompt, listed.prompts),
             resources: entries(Kind::Resource, listed.resources),
+            skills: entries(Kind::Skill, listed.skills),
             sources,
         }
     }
@@ -78,6 +80,16 @@ impl Index {
     pub(crate) fn offers(&self, kind: OfferKind, view: &View) -> bool {
         let mut sources = self.sources(kind);
         sources.any(|source| !view.has_own_names() || view.has(source))
+    }
+
+    /// What there is of the skills extension in `view`.
+    pub(crate) fn skills(&self, view: &View) -> Option<Skills> {
+        let sources = self.sources(OfferKind::Resources);
+        let in_view = sources.filter(|source| view.has(source));
+        let all = in_view.filter_map(|source| source.skills);
+        all.reduce(|one, other| Skills {
+            directories: one.directories || other.directories,
+        })
     }
 
     /// Whether that source has resources.
@@ -197,6 +209,7 @@ mod tests {
                     toolsets: Vec::new(),
                     is_upstream,
                     is_missing: false,
+                    skills: None,
                 })
                 .to_vec(),
             ..Content::default()

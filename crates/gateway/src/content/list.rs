@@ -7,18 +7,24 @@ use std::sync::Arc;
 
 use futures::future::join_all;
 use wardgate_domain::{MemoryMethod, OfferKind};
+use wardgate_rpc::client::ContentSource;
 
 use super::cursor::Cursor;
 use super::index::Entry;
+use super::skill::{self, Reader, Undecided};
 use crate::Gateway;
 use crate::authority::Authorization;
 use crate::catalogue::Index as Catalogue;
 use crate::mcp::{MISSING_UPSTREAMS, Post, Request, Version, caching};
 use crate::memory;
 use crate::reply::{Answer, RpcError};
+use crate::view::View;
 
 /// Entries on a page.
 const PAGE: usize = 100;
+
+/// The same of skills, each of which may have many files.
+const PAGE_OF_SKILLS: usize = 20;
 
 /// Decisions asked for at a time.
 const AT_ONCE: usize = 8;
@@ -41,7 +47,7 @@ pub(super) async fn prompts(
     let cursor = after(request)?;
     let catalogue = gateway.catalogue().known()?;
     let entries = &catalogue.content().prompts;
-    let desk = Desk::of(gateway, post, &catalogue, OfferKind::Prompts).await?;
+    let desk = Desk::of(gateway, post, &catalogue, (OfferKind::Prompts, |_| true)).await?;
     let page = desk.page(entries, cursor, version).await?;
     Ok(page.answer(request, version, "prompts"))
 }
@@ -63,7 +69,7 @@ pub(super) async fn resources(
     };
     let catalogue = gateway.catalogue().known()?;
     let entries = &catalogue.content().resources;
-    let desk = Desk::of(gateway, post, &catalogue, OfferKind::Resources).await?;
+    let desk = Desk::of(gateway, post, &catalogue, (OfferKind::Resources, |_| true)).await?;
     let page = desk.page(entries, after, version).await?;
     if page.next.is_some() || !remembers {
         return Ok(page.answer(request, version, "resources"));
@@ -84,12 +90,34 @@ pub(super) async fn templates(
     let cursor = after(request)?;
     let catalogue = gateway.catalogue().known()?;
     let entries = &catalogue.content().templates;
-    let desk = Desk::of(gateway, post, &catalogue, OfferKind::Resources).await?;
+    let desk = Desk::of(gateway, post, &catalogue, (OfferKind::Resources, |_| true)).await?;
     let mut page = desk.page_of_templates(entries, cursor.as_deref(), version);
     if cursor.is_none() && super::offered(gateway, &post.view).conversations {
         page.entries.insert(0, memory::template().to_string());
     }
     Ok(page.answer(request, version, "resourceTemplates"))
+}
+
+pub(super) async fn skills(
+    gateway: &Arc<Gateway>,
+    post: &Post,
+    request: &Request<'_>,
+    version: Version,
+) -> Result<Answer, RpcError> {
+    let cursor = after(request)?;
+    let catalogue = gateway.catalogue().known()?;
+    let entries = &catalogue.content().skills;
+    let has_skills: fn(&ContentSource) -> bool = |source| source.skills.is_some();
+    let desk = Desk::of(
+        gateway,
+        post,
+        &catalogue,
+        (OfferKind::Resources, has_skills),
+    )
+    .await?;
+    let page = desk.page_of_skills(entries, cursor.as_deref(), version);
+    let page = page.await.map_err(|_| RpcError::policy_away())?;
+    Ok(page.answer(request, version, "skills"))
 }
 
 /// Behind which entry the list goes on, where there are no conversations in it.
@@ -111,6 +139,8 @@ struct Desk<'a> {
     post: &'a Post,
     catalogue: &'a Catalogue,
     kind: OfferKind,
+    /// Which sources are asked about at all.
+    is_asked: fn(&ContentSource) -> bool,
     /// The sources of which the caller may have anything.
     visible: Vec<String>,
 }
@@ -129,10 +159,10 @@ impl<'a> Desk<'a> {
         gateway: &'a Gateway,
         post: &'a Post,
         catalogue: &'a Catalogue,
-        kind: OfferKind,
+        (kind, is_asked): (OfferKind, fn(&ContentSource) -> bool),
     ) -> Result<Self, RpcError> {
         let facts = catalogue.content().sources(kind).filter_map(|source| {
-            let is_there = post.view.has(source);
+            let is_there = post.view.has(source) && is_asked(source);
             let source = catalogue.source(&source.name).filter(|_| is_there)?;
             let facts = source.facts.get(&kind)?;
             source.switches.allow(&post.caller).then_some(facts)
@@ -144,6 +174,7 @@ impl<'a> Desk<'a> {
             post,
             catalogue,
             kind,
+            is_asked,
             visible,
         })
     }
@@ -191,6 +222,55 @@ impl<'a> Desk<'a> {
         self.made_of(allowed, version)
     }
 
+    /// Each with those of its files that the caller may read.
+    async fn page_of_skills(
+        &self,
+        entries: &[Entry],
+        after: Option<&str>,
+        version: Version,
+    ) -> Result<Page, Undecided> {
+        let (mut shown, mut last, mut next) = (Vec::new(), None, None);
+        for entry in self.candidates(entries, after) {
+            let Some(skill) = self.skill(entry, version).await? else {
+                continue;
+            };
+            if shown.len() == PAGE_OF_SKILLS {
+                next = last.map(Cursor::After);
+                break;
+            }
+            last = Some(entry.name.clone());
+            shown.push(skill);
+        }
+        Ok(Page {
+            entries: shown,
+            next,
+            meta: self.missing(),
+            hints: self.hints(),
+        })
+    }
+
+    /// None where the caller may not read its SKILL.md, or not as it is.
+    async fn skill(&self, entry: &Entry, version: Version) -> Result<Option<String>, Undecided> {
+        let source = self.catalogue.source(&entry.source);
+        let Some(facts) = source.and_then(|source| source.facts.get(&self.kind)) else {
+            return Ok(None);
+        };
+        let reader = Reader {
+            gateway: self.gateway,
+            caller: &self.post.caller,
+            client_ip: &self.post.client_ip,
+            facts,
+        };
+        let right = reader.right(&entry.own_name).await?;
+        if !right.is_some_and(|grant| skill::sees_all(&grant, facts)) {
+            return Ok(None);
+        }
+        // Files are decided on by the names that all views have in common.
+        let whole = entry.definition(&View::Everything, version).into_owned();
+        let shown = reader.skill(whole).await?;
+        Ok(Some(self.post.view.skill(shown)))
+    }
+
     /// The page of the first of `allowed`; there is another if that is not all.
     fn made_of(&self, mut allowed: Vec<&Entry>, version: Version) -> Page {
         let has_more = allowed.len() > PAGE;
@@ -232,6 +312,7 @@ impl<'a> Desk<'a> {
     fn missing(&self) -> String {
         let sources = self.catalogue.content().sources(self.kind);
         let missing: Vec<_> = sources
+            .filter(|source| (self.is_asked)(source))
             .filter(|source| source.is_missing && self.visible.contains(&source.name))
             .map(|source| source.name.as_str())
             .collect();

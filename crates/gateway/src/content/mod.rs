@@ -1,4 +1,4 @@
-//! Prompts and resources that sources offer: listed as far as the caller may have them, given by decision and on record.
+//! Prompts, resources and skills that sources offer: listed as far as the caller may have them, given by decision and on record.
 //!
 //! ```text
 //!  tool-runner ──▶ index: every prompt, resource and template, by the names clients know
@@ -6,7 +6,8 @@
 //!  */list ─────────▶ list: what the policy lets the caller have, a page at a time
 //!  prompts/get    ─┐
 //!  resources/read ─┼▶ get: find ──▶ authorise ──▶ run ──▶ the record ──receipt──▶ answer
-//!  completion/*   ─┘
+//!  completion/*   ─┤
+//!  skills/get, … ──┘
 //! ```
 //!
 //! What a caller may not have is answered like what there is not.
@@ -16,6 +17,7 @@ mod get;
 mod index;
 mod list;
 mod resource;
+mod skill;
 mod wish;
 
 use std::sync::Arc;
@@ -23,6 +25,7 @@ use std::sync::Arc;
 use wardgate_concurrency::Slot;
 use wardgate_domain::{MemoryMethod, OfferKind};
 use wardgate_edge::CallerToken;
+use wardgate_rpc::client::Skills;
 
 pub(crate) use self::wish::PackedWish;
 use self::wish::Wish;
@@ -46,16 +49,22 @@ pub(crate) enum Method {
     ListTemplates,
     ReadResource,
     Complete,
+    ListSkills,
+    GetSkill,
+    ReadDirectory,
 }
 
 impl Method {
-    const ALL: [Self; 6] = [
+    const ALL: [Self; 9] = [
         Self::ListPrompts,
         Self::GetPrompt,
         Self::ListResources,
         Self::ListTemplates,
         Self::ReadResource,
         Self::Complete,
+        Self::ListSkills,
+        Self::GetSkill,
+        Self::ReadDirectory,
     ];
 
     /// The method of this name.
@@ -73,6 +82,9 @@ impl Method {
             Self::ListTemplates => "resources/templates/list",
             Self::ReadResource => "resources/read",
             Self::Complete => "completion/complete",
+            Self::ListSkills => "skills/list",
+            Self::GetSkill => "skills/get",
+            Self::ReadDirectory => "resources/directory/read",
         }
     }
 }
@@ -85,6 +97,7 @@ pub(crate) struct Offered {
     pub(crate) resources: bool,
     /// Conversations of the memory.
     pub(crate) conversations: bool,
+    pub(crate) skills: Option<Skills>,
 }
 
 /// What there is, as last heard.
@@ -98,6 +111,7 @@ pub(crate) fn offered(gateway: &Gateway, view: &View) -> Offered {
         prompts: offers(OfferKind::Prompts),
         resources: offers(OfferKind::Resources),
         conversations: gateway.memory().is_some() && view.has_conversations(),
+        skills: catalogue.as_ref().and_then(|it| it.content().skills(view)),
     }
 }
 
@@ -130,13 +144,28 @@ pub(crate) async fn answer(
         {
             memory::answer(gateway, post, request, version, MemoryMethod::Read).await
         }
+        Method::ListSkills | Method::GetSkill
+            if offered.skills.is_none() || !version.is_modern() =>
+        {
+            Err(unknown())
+        }
+        Method::ReadDirectory
+            if !offered.skills.is_some_and(|skills| skills.directories) || !version.is_modern() =>
+        {
+            Err(unknown())
+        }
+        Method::ListSkills => list::skills(gateway, post, request, version).await,
         Method::GetPrompt if !offered.prompts => Err(unknown()),
         Method::ReadResource if !offered.resources => Err(unknown()),
         Method::Complete if !(offered.prompts || offered.resources) => Err(unknown()),
-        Method::GetPrompt | Method::ReadResource | Method::Complete => {
+        Method::GetPrompt
+        | Method::ReadResource
+        | Method::Complete
+        | Method::GetSkill
+        | Method::ReadDirectory => {
             let asker = post.asker(request, version, slot.take());
             let of = (post.protocol(version), CallerToken::of(&post.headers));
-            let wish = Wish::read(method, request, of)?;
+            let wish = Wish::read(method, request, of)?.going_on(gateway, &asker)?;
             get::get(gateway, post, request, asker, wish).await
         }
         Method::ListPrompts | Method::ListResources | Method::ListTemplates => Err(unknown()),

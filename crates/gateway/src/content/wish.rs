@@ -13,8 +13,11 @@ use wardgate_rpc::client::Wanted;
 
 use super::Method;
 use super::index::{Found, Index};
+use super::skill;
+use crate::Gateway;
 use crate::mcp::{Message, Request, Version, object, text_of};
 use crate::reply::RpcError;
+use crate::story::Asker;
 use crate::view::View;
 
 /// Of what, by the name the client knows, and what of it.
@@ -148,6 +151,12 @@ impl Wish {
                 Wanted::Prompt(texts(params.arguments, "params.arguments")?),
             ),
             Method::ReadResource => (Named::Resource(text(params.uri, "uri")?), Wanted::Resource),
+            Method::GetSkill => (Named::Resource(text(params.uri, "uri")?), Wanted::Skill),
+            Method::ReadDirectory => {
+                let cursor = params.cursor.map(|_| text(params.cursor, "cursor"));
+                let uri = text(params.uri, "uri")?;
+                (Named::Resource(uri), Wanted::Directory(cursor.transpose()?))
+            }
             _ => completion(request.raw_params)?,
         };
         Ok(Self {
@@ -157,6 +166,26 @@ impl Wish {
             params: request.raw_params.map_or("{}", RawValue::get).to_owned(),
             of,
             wanted,
+        })
+    }
+}
+
+impl Wish {
+    /// The same, with the source's own cursor in the place of what its client was given.
+    pub(super) fn going_on(self, gateway: &Gateway, asker: &Asker) -> Result<Self, RpcError> {
+        let (Wanted::Directory(Some(given)), Named::Resource(uri)) = (&self.wanted, &self.of)
+        else {
+            return Ok(self);
+        };
+        let own = skill::cursor(gateway, &asker.caller, (&asker.view, uri), given);
+        let own = own.ok_or_else(|| {
+            RpcError::invalid_params(
+                "`params.cursor` is unknown: use the `nextCursor` of this directory, or none",
+            )
+        })?;
+        Ok(Self {
+            wanted: Wanted::Directory(Some(own)),
+            ..self
         })
     }
 }

@@ -17,6 +17,7 @@ pub(crate) enum Kind {
     Prompt,
     Resource,
     Template,
+    Skill,
 }
 
 impl Kind {
@@ -24,7 +25,7 @@ impl Kind {
     fn named_by(self) -> &'static str {
         match self {
             Self::Tool | Self::Prompt => "name",
-            Self::Resource => "uri",
+            Self::Resource | Self::Skill => "uri",
             Self::Template => "uriTemplate",
         }
     }

@@ -38,6 +38,7 @@ const OFFERED: Offered = Offered {
     prompts: false,
     resources: false,
     conversations: true,
+    skills: None,
 };
 const HOUR: Duration = Duration::from_secs(3_600);
 

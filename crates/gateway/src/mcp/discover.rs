@@ -28,6 +28,23 @@ pub(super) fn capabilities(gateway: &Gateway, view: &View) -> Value {
     capabilities
 }
 
+/// The same with the extensions of 2026-07-28.
+fn with_extensions(gateway: &Gateway, view: &View) -> Value {
+    let mut capabilities = capabilities(gateway, view);
+    if tasks::are_offered(gateway, view) {
+        capabilities["extensions"][tasks::EXTENSION] = json!({});
+    }
+    if let Some(skills) = content::offered(gateway, view).skills {
+        let settings = if skills.directories {
+            json!({ "directoryRead": true })
+        } else {
+            json!({})
+        };
+        capabilities["extensions"]["io.modelcontextprotocol/skills"] = settings;
+    }
+    capabilities
+}
+
 pub(super) async fn discover(
     gateway: &Gateway,
     post: &Post,
@@ -39,13 +56,9 @@ pub(super) async fn discover(
         .map(|version| version.as_str())
         .collect();
     let instructions = instructions(gateway, &post.caller, &post.view).await;
-    let mut capabilities = capabilities(gateway, &post.view);
-    if tasks::are_offered(gateway, &post.view) {
-        capabilities["extensions"][tasks::EXTENSION] = json!({});
-    }
     let result = json!({
         "supportedVersions": supported,
-        "capabilities": capabilities,
+        "capabilities": with_extensions(gateway, &post.view),
         "instructions": instructions.text,
     });
     // What is the same for every caller any cache may keep.

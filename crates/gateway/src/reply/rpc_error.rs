@@ -153,7 +153,15 @@ impl RpcError {
 
     /// A `requestState` that was made for another, for another request or by nobody, is too old or was used: all alike.
     pub(crate) fn unknown_state() -> Self {
-        Self::invalid_params("unknown `requestState`")
+        Self::invalid_params("unknown `requestState`").because("unknown_state")
+    }
+
+    /// Whether what the client goes on with is nothing that is known here.
+    pub(crate) fn is_of_unknown_handle(&self) -> bool {
+        matches!(
+            self.reason,
+            "unknown_session" | "unknown_event" | "unknown_state"
+        )
     }
 
     /// It can be done only for a client that can do more: what, says `required`, a JSON object.

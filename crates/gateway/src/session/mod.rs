@@ -73,6 +73,8 @@ pub(crate) enum Purpose {
     ConnectVisit,
     /// What a session is subscribed to.
     Subscriptions,
+    /// Where the list of a directory of resources goes on.
+    Directory,
 }
 
 impl Purpose {
@@ -92,6 +94,7 @@ impl Purpose {
             Self::ConnectLink => "wardgate connect link 1",
             Self::ConnectVisit => "wardgate connect visit 1",
             Self::Subscriptions => "wardgate subscriptions 1",
+            Self::Directory => "wardgate directory 1",
         }
     }
 
@@ -107,6 +110,7 @@ impl Purpose {
             | Self::UpstreamArguments
             | Self::Event
             | Self::Question
+            | Self::Directory
             | Self::RequestState => Duration::from_hours(1),
             Self::PendingCall => Duration::from_mins(10),
             Self::ConnectLink | Self::ConnectVisit => Duration::from_mins(15),

@@ -21,7 +21,7 @@ use serde_json::value::RawValue;
 use wardgate_rpc::client::{RelayContent, RelayHead};
 
 use super::answer::{self, SESSION};
-use super::{Knock, Visit, carry, errand, may_connect, refuse};
+use super::{Knock, Visit, carry, decline, errand, may_connect, refuse};
 use crate::Gateway;
 use crate::catalogue::Source;
 use crate::dialogue::{self, Out};
@@ -51,7 +51,7 @@ pub(super) async fn run(
 ) -> Response {
     let entries = match entries(gateway, &visit, body) {
         Ok(entries) => entries,
-        Err(error) => return refuse(gateway, &visit, None, &error),
+        Err(error) => return decline(gateway, &source, &visit, None, &error),
     };
     if let Err(error) = may_connect(gateway, &source, &visit).await {
         return refuse(gateway, &visit, None, &error);

@@ -1,11 +1,13 @@
 //! How errands end: on record first, and then for the client.
 
+use axum::response::Response;
 use serde_json::value::RawValue;
 use wardgate_domain::{CallFacts, Digest, Event, Outcome, Receipt, Status};
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_rpc::client::{CallError, RelayFailure, ResultFacts};
 use wardgate_telemetry::names;
 
+use super::Left;
 use super::errand::Subject;
 use super::right::{NoRight, Right};
 use super::story::Story;
@@ -155,6 +157,7 @@ impl Story {
 
     /// The upstream did not answer.
     pub(super) async fn failure(&mut self, failure: &RelayFailure) {
+        self.is_left = failure.uncarried;
         let facts = &failure.facts;
         let error = match facts.retry_after {
             Some(wait) if facts.error_kind == RATE_LIMITED => RpcError::rate_limited(wait),
@@ -193,7 +196,15 @@ impl Story {
             (Out::Speaking(_), Some(awaited)) => RawValue::from_string(awaited.id).ok(),
             (Out::Silent(_) | Out::Over, _) => self.errand.id.clone(),
         };
-        self.out.finish(Answer::error(id.as_deref(), error)).await;
+        let answer = Answer::error(id.as_deref(), error);
+        if self.is_left && matches!(self.out, Out::Silent(_)) {
+            // Whoever answers instead takes a place of its own.
+            self.slot = None;
+            let mut response = Response::from(answer);
+            response.extensions_mut().insert(Left);
+            return self.out.answer(response);
+        }
+        self.out.finish(answer).await;
     }
 
     pub(super) async fn denied(&mut self, no_right: NoRight) {

@@ -8,7 +8,9 @@
 //! ```
 //!
 //! Where messages of this client cannot be carried to that server, as they are of another era or it has no URL, the
-//! gateway answers itself as it does on `/mcp`: see [`View`]. Which of the two it is, [`is_carried`] alone says.
+//! gateway answers itself as it does on `/mcp`: see [`View`]. Which of the two it is, [`is_carried`] says; for a server that
+//! acts in its callers' names the tool-runner has the last word, since the caller may have to connect it first, and what
+//! the gateway began then it goes on with: see [`Left`].
 //!
 //! Where a session or an event has an id of the upstream's, the client gets it sealed: nothing is kept here, so any
 //! replica serves any request, and nobody can use what was handed to another.
@@ -67,6 +69,7 @@ impl Visit {
 }
 
 /// How it came.
+#[derive(Clone)]
 pub(crate) enum Knock {
     Post(Bytes),
     Get,
@@ -84,6 +87,14 @@ pub(crate) enum Way {
 /// Sends one request on its way.
 pub(crate) async fn enter(gateway: &Arc<Gateway>, visit: Visit) -> Way {
     match way(gateway, &visit).await {
+        Ok((source, None)) if source.acts_for_caller => {
+            let again = visit.with(visit.knock.clone());
+            let response = begin(gateway, Arc::clone(&source), visit).await;
+            match response.extensions().get::<Left>() {
+                Some(Left) => instead(gateway, source, again).await,
+                None => Way::Answered(response),
+            }
+        }
         Ok((source, None)) => Way::Answered(begin(gateway, source, visit).await),
         Ok((_, Some(view))) => Way::Viewed(view, visit),
         // Read all the same: what is wrong with it is wrong wherever it goes, and tells nobody which sources there are.
@@ -100,6 +111,23 @@ pub(crate) async fn enter(gateway: &Arc<Gateway>, visit: Visit) -> Way {
             };
             Way::Answered(refuse(gateway, &visit, id.as_deref(), &error))
         }
+    }
+}
+
+/// Marks the answer to what was not carried, and what the gateway can answer itself.
+#[derive(Clone, Copy)]
+struct Left;
+
+/// Has the gateway answer itself what was not carried.
+async fn instead(gateway: &Gateway, source: Arc<Source>, visit: Visit) -> Way {
+    let view = async {
+        may_connect(gateway, &source, &visit).await?;
+        let catalogue = gateway.catalogue().known()?;
+        Ok(View::of_upstream(Arc::clone(&source), &catalogue))
+    };
+    match view.await {
+        Ok(view) => Way::Viewed(view, visit),
+        Err(error) => Way::Answered(refuse(gateway, &visit, None, &error)),
     }
 }
 
@@ -191,8 +219,25 @@ async fn carry(
             };
             story::run(gateway, source, visit, errand, slot).await
         }
-        Err((id, error)) => refuse(gateway, &visit, id.as_deref(), &error),
+        Err((id, error)) => decline(gateway, &source, &visit, id.as_deref(), &error),
     }
+}
+
+/// Refuses what cannot be read. What goes on with something that was not begun with the server may have been begun with
+/// the gateway.
+fn decline(
+    gateway: &Gateway,
+    source: &Source,
+    visit: &Visit,
+    id: Option<&RawValue>,
+    error: &RpcError,
+) -> Response {
+    if source.acts_for_caller && error.is_of_unknown_handle() {
+        let mut response = Answer::error(id, error).into_response();
+        response.extensions_mut().insert(Left);
+        return response;
+    }
+    refuse(gateway, visit, id, error)
 }
 
 fn refuse(gateway: &Gateway, visit: &Visit, id: Option<&RawValue>, error: &RpcError) -> Response {

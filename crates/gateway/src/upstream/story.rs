@@ -10,6 +10,7 @@ use tokio::time::{Sleep, sleep};
 use tracing::Instrument;
 use wardgate_concurrency::Slot;
 use wardgate_domain::{CallFacts, CallId, Event, OfferKind, Status, ToolFacts};
+use wardgate_edge::CallerToken;
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_rpc::client::{
     CallError, Exchange, Relay, RelayContent, RelayEvent, RelayHead, Relayed,
@@ -65,6 +66,7 @@ pub(super) async fn run(
         out,
         started: Instant::now(),
         owed: None,
+        is_left: false,
     };
     // Its own task: whoever hangs up, the record is written.
     gateway.stories.spawn(story.tell().instrument(span));
@@ -88,7 +90,9 @@ pub(super) struct Story {
     /// The request whose answer is still to come.
     pub(super) awaited: Option<Awaited>,
     /// Its place among what is worked on.
-    slot: Option<Slot>,
+    pub(super) slot: Option<Slot>,
+    /// It was not carried, and the gateway can answer it itself.
+    pub(super) is_left: bool,
 }
 
 impl Story {
@@ -282,6 +286,7 @@ impl Story {
         let errand = &self.errand;
         let resumes = errand.resumes.as_ref();
         let awaited = self.awaited.as_ref().filter(|_| resumes.is_some());
+        let token = CallerToken::of(&self.visit.headers);
         let arguments = match (&errand.subject, &errand.exchange) {
             (Subject::Tool { .. }, Exchange::Post(_)) => Bytes::new(),
             _ => right.arguments.clone(),
@@ -299,6 +304,7 @@ impl Story {
             last_event_id: resumes.map(|place| place.event.as_str()),
             headers: &errand.repeated,
             governed_id: awaited.map(|awaited| awaited.id.as_str()),
+            caller_token: token.expose().filter(|_| self.source.needs_caller_token),
         });
         carried.await
     }

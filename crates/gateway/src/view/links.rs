@@ -28,6 +28,20 @@ struct Given<'a> {
     messages: Vec<Message<'a>>,
     #[serde(borrow, default)]
     contents: Vec<&'a RawValue>,
+    /// What lies in a directory.
+    #[serde(borrow, default)]
+    resources: Vec<&'a RawValue>,
+    #[serde(borrow, default)]
+    skill: Option<&'a RawValue>,
+}
+
+/// A skill; in the place of its files can be a word.
+#[derive(Deserialize)]
+struct Skill<'a> {
+    #[serde(borrow)]
+    uri: &'a RawValue,
+    #[serde(borrow)]
+    resources: &'a RawValue,
 }
 
 #[derive(Deserialize)]
@@ -49,9 +63,30 @@ pub(super) fn in_result<'t>(source: &str, result: &'t str) -> Cow<'t, str> {
     };
     let of_messages = given.messages.into_iter();
     let of_messages = of_messages.filter_map(|message| uri_of_block(message.content?));
-    let of_contents = given.contents.into_iter();
+    let of_contents = given.contents.into_iter().chain(given.resources);
     let of_contents = of_contents.filter_map(|contents| object::<Block<'_>>(contents.get())?.uri);
-    own(source, result, of_messages.chain(of_contents))
+    let of_skill = given.skill.map(|skill| uris_of_skill(skill.get()));
+    let of_skill = of_skill.into_iter().flatten();
+    own(
+        source,
+        result,
+        of_messages.chain(of_contents).chain(of_skill),
+    )
+}
+
+/// In a skill.
+pub(super) fn in_skill<'t>(source: &str, entry: &'t str) -> Cow<'t, str> {
+    own(source, entry, uris_of_skill(entry).into_iter())
+}
+
+fn uris_of_skill(entry: &str) -> Vec<&RawValue> {
+    let Some(Skill { uri, resources }) = object(entry) else {
+        return Vec::new();
+    };
+    let files: Vec<&RawValue> = serde_json::from_str(resources.get()).unwrap_or_default();
+    let files = files.into_iter();
+    let of_files = files.filter_map(|file| object::<Block<'_>>(file.get())?.uri);
+    [uri].into_iter().chain(of_files).collect()
 }
 
 /// In the definition of a tool.

@@ -40,6 +40,7 @@ mod resources;
 mod resumed;
 mod sessions;
 mod shapes;
+mod skills;
 mod sse;
 mod subscriptions;
 mod tasks;

@@ -20,6 +20,8 @@ pub struct Content {
     pub resources: Vec<ContentEntry>,
     /// In the order of their texts.
     pub templates: Vec<ContentEntry>,
+    /// In the order of the URIs of their SKILL.md.
+    pub skills: Vec<ContentEntry>,
 }
 
 /// A source of prompts or resources.
@@ -35,9 +37,18 @@ pub struct ContentSource {
     pub is_upstream: bool,
     /// It does not answer.
     pub is_missing: bool,
+    /// It has skills, and they are offered.
+    pub skills: Option<Skills>,
 }
 
-/// A prompt, resource or template.
+/// What a source has of the skills extension (SEP-2640).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Skills {
+    /// It reads directories of resources.
+    pub directories: bool,
+}
+
+/// A prompt, resource, template or skill.
 #[derive(Debug, Clone)]
 pub struct ContentEntry {
     /// Name of its source.
@@ -99,6 +110,10 @@ pub enum Wanted {
         /// One JSON object.
         known: Bytes,
     },
+    /// The entry of the skill whose SKILL.md the resource is.
+    Skill,
+    /// What is directly in the directory that the resource is, from the server's own cursor on.
+    Directory(Option<String>),
 }
 
 /// What came of it, redacted.
@@ -135,6 +150,7 @@ impl TryFrom<pb::ListContentResponse> for Content {
             prompts: entries(listed.prompts)?,
             resources: entries(listed.resources)?,
             templates: entries(listed.resource_templates)?,
+            skills: entries(listed.skills)?,
         })
     }
 }
@@ -153,6 +169,9 @@ impl From<pb::ContentSource> for ContentSource {
             toolsets: source.toolsets,
             is_upstream: source.is_upstream,
             is_missing: source.is_missing,
+            skills: source.skills.then_some(Skills {
+                directories: source.directories,
+            }),
         }
     }
 }
@@ -185,6 +204,8 @@ impl From<GetContent<'_>> for pb::GetContentRequest {
                 value,
                 known_json: known,
             }),
+            Wanted::Skill => of::Wanted::Skill(of::Skill {}),
+            Wanted::Directory(cursor) => of::Wanted::Directory(of::Directory { cursor }),
         };
         Self {
             call_id: get.call_id.to_string(),

@@ -26,7 +26,8 @@ pub use connections::{
     StartConnection, StartedConnection,
 };
 pub use content::{
-    Content, ContentEntry, ContentResult, ContentSource, GetContent, Given, Wanted, WatchResources,
+    Content, ContentEntry, ContentResult, ContentSource, GetContent, Given, Skills, Wanted,
+    WatchResources,
 };
 pub use interaction::{
     Besides, InputRequired, Interaction, LogMessage, Progress, Resumption, Task, TaskStep,

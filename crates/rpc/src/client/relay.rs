@@ -15,7 +15,8 @@ use super::{CallError, ResultFacts, read_out};
 const MAX_MESSAGE: u64 = 17 << 20;
 
 /// One exchange to carry.
-#[derive(Debug, Clone)]
+/// It is no `Debug`: it can hold the caller's token.
+#[derive(Clone)]
 pub struct Relay<'a> {
     /// Its id.
     pub call_id: CallId,
@@ -42,6 +43,8 @@ pub struct Relay<'a> {
     /// Where a stream is taken up again: the JSON-RPC id, as the client wrote it, of the request whose answer the
     /// permit governs. A message says itself which that is.
     pub governed_id: Option<&'a str>,
+    /// The caller's bearer token, only for a source that needs it.
+    pub caller_token: Option<&'a str>,
 }
 
 /// What an exchange is for, as the policy knows it.
@@ -134,6 +137,8 @@ pub struct RelayFailure {
     pub text: String,
     /// For the record.
     pub facts: ResultFacts,
+    /// The server did nothing, and the same can be asked for in other ways than carrying it.
+    pub uncarried: bool,
 }
 
 impl From<Relay<'_>> for pb::RelayRequest {
@@ -169,6 +174,7 @@ impl From<Relay<'_>> for pb::RelayRequest {
             last_event_id: text(relay.last_event_id),
             headers: relay.headers.iter().map(header).collect(),
             governed_id: text(relay.governed_id),
+            caller_token: text(relay.caller_token),
         }
     }
 }
@@ -235,6 +241,7 @@ fn begun(response: pb::RelayResponse) -> Result<(Relayed, u64), InvalidMessage> 
                 let facts = facts(failure.facts)?;
                 let failed = Relayed::Failed(RelayFailure {
                     text: failure.text,
+                    uncarried: failure.uncarried,
                     facts: facts
                         .ok_or_else(|| InvalidMessage::field("failure.facts", "is missing"))?,
                 });

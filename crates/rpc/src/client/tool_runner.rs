@@ -63,6 +63,8 @@ pub struct Source {
     pub instructions: String,
     /// What is got of it must bring the caller's bearer token.
     pub needs_caller_token: bool,
+    /// Its credentials stand for the caller, who may have to connect it first.
+    pub acts_for_caller: bool,
     /// How long an MCP server lets its lists be kept, by kind, where it says so.
     pub ttls: BTreeMap<OfferKind, Duration>,
 }
@@ -431,6 +433,7 @@ impl TryFrom<pb::Source> for Source {
             ttls,
             instructions: source.instructions,
             needs_caller_token: source.needs_caller_token,
+            acts_for_caller: source.acts_for_caller,
             name: source.name,
             prefix: source.prefix,
             facts,

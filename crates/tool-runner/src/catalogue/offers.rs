@@ -23,6 +23,8 @@ pub(crate) struct Offers {
     tools: BTreeMap<String, ToolName>,
     /// It exchanges the caller's token for one of its own.
     exchanges_token: bool,
+    /// Its credentials stand for the caller.
+    acts_for_caller: bool,
 }
 
 impl Offers {
@@ -40,6 +42,7 @@ impl Offers {
                     facts: kinds.map(|kind| facts_of_own(kind, &name, own)).collect(),
                     tools: BTreeMap::new(),
                     exchanges_token: false,
+                    acts_for_caller: false,
                 });
             }
             SourceKind::Sql(_) | SourceKind::Http(_) | SourceKind::Grpc(_) => return None,
@@ -56,6 +59,7 @@ impl Offers {
             facts: KINDS.map(|kind| facts(kind, &name, settings)).into(),
             tools: own_names,
             exchanges_token: settings.auth().is_some_and(AuthSettings::exchange_token),
+            acts_for_caller: settings.auth().is_some_and(AuthSettings::stand_for_caller),
         })
     }
 
@@ -124,6 +128,7 @@ impl From<&Offers> for pb::Source {
             switches: Vec::new(),
             carriage: pb::Carriage::Unspecified.into(),
             needs_caller_token: offers.exchanges_token,
+            acts_for_caller: offers.acts_for_caller,
         }
     }
 }

@@ -465,3 +465,17 @@ fn the_published_schema_knows_what_the_catalogue_knows() {
         assert!(!schema.is_valid(&value), "{to}");
     }
 }
+
+#[test]
+fn skills_are_offered_with_the_resources_they_are_made_of() {
+    let text = |more: &str| {
+        format!(
+            "sources:\n  up: {{ type: mcp, url: 'https://up.example/mcp', skills: all{more} }}\n"
+        )
+    };
+    let faults = shown(&parse(&text("")).expect_err("no resources"));
+    assert!(faults.contains("offers skills"), "{faults}");
+    assert!(faults.contains("resources: all"), "{faults}");
+    assert!(parse(&text(", resources: all")).is_ok());
+    assert!(parse(&text(", resources: ['skill://a/{file}']")).is_ok());
+}

@@ -114,8 +114,7 @@ impl Contents {
             prompts: own.kinds().any(|kind| kind == OfferKind::Prompts),
             resources: own.kinds().any(|kind| kind == OfferKind::Resources),
             toolsets: names(toolsets, &own.tags),
-            is_upstream: false,
-            is_missing: false,
+            ..pb::ContentSource::default()
         });
         let origin = Origin::Own(Arc::clone(own));
         self.origins.insert(source.to_owned(), origin);
@@ -140,7 +139,19 @@ impl Contents {
         self.list.resources.extend(resources);
         let templates = entries.templates(&listed.templates);
         self.list.resource_templates.extend(templates);
-        let missing = [following.prompts.missing(), following.resources.missing()];
+        let skills = following.skills.list(&source);
+        // Whether it has any is not known before it says so.
+        let may_have_skills =
+            of.skills != Offered::None && skills.as_ref().is_none_or(|it| it.0.is_some());
+        let (skills, listed) = skills.and_then(|skills| skills.0).unzip();
+        self.list
+            .skills
+            .extend(entries.skills(&listed.unwrap_or_default()));
+        let missing = [
+            following.prompts.missing(),
+            following.resources.missing(),
+            following.skills.missing(),
+        ];
         let mut tags = settings.tags.clone();
         tags.push(format!("upstream:{source}"));
         self.list.sources.push(pb::ContentSource {
@@ -150,6 +161,8 @@ impl Contents {
             toolsets: names(toolsets, &tags),
             is_upstream: true,
             is_missing: missing.iter().any(|missing| missing.contains(&source)),
+            skills: may_have_skills,
+            directories: skills.is_some_and(|skills| skills.directories),
         });
         self.origins.insert(source, Origin::Upstream(Arc::new(of)));
     }
@@ -160,6 +173,7 @@ impl Contents {
             &mut self.list.prompts,
             &mut self.list.resources,
             &mut self.list.resource_templates,
+            &mut self.list.skills,
         ];
         for list in lists {
             list.sort_by(|a, b| a.name.cmp(&b.name));

@@ -49,9 +49,25 @@ pub(crate) struct Asked {
 
 /// What is wanted, each by the source's own name for it.
 enum Wish {
-    Prompt { name: String, arguments: Bytes },
-    Resource { uri: String },
-    Completion { of: Named, wanted: Completion },
+    Prompt {
+        name: String,
+        arguments: Bytes,
+    },
+    Resource {
+        uri: String,
+    },
+    Completion {
+        of: Named,
+        wanted: Completion,
+    },
+    /// By the URI of its SKILL.md.
+    Skill {
+        uri: String,
+    },
+    Directory {
+        uri: String,
+        cursor: Option<String>,
+    },
 }
 
 /// What the policy decides on.
@@ -87,9 +103,12 @@ impl Wish {
                 arguments: wanted.arguments_json,
             },
             (Named::Resource(uri), Wanted::Resource(_)) => Self::Resource { uri },
-            (Named::Prompt(_), Wanted::Resource(_)) | (Named::Resource(_), Wanted::Prompt(_)) => {
-                return None;
-            }
+            (Named::Resource(uri), Wanted::Skill(_)) => Self::Skill { uri },
+            (Named::Resource(uri), Wanted::Directory(wanted)) => Self::Directory {
+                uri,
+                cursor: wanted.cursor,
+            },
+            (Named::Prompt(_), _) | (Named::Resource(_), Wanted::Prompt(_)) => return None,
         })
     }
 
@@ -102,6 +121,8 @@ impl Wish {
                 ..
             } => OfferKind::Prompts,
             Self::Resource { .. }
+            | Self::Skill { .. }
+            | Self::Directory { .. }
             | Self::Completion {
                 of: Named::Resource(_),
                 ..
@@ -198,6 +219,10 @@ impl Admitted {
         self.stopwatch.lap("execute");
         let answer = got.and_then(|found| match found {
             Found::Value(value) => self.release(value),
+            Found::Text { result, parts } => {
+                let phi = self.origin.class().is_phi();
+                self.released(result, parts, (0, phi))
+            }
             Found::Waits(waits) => Ok(waiting(waits)),
         });
         let mut answer = match answer {
@@ -234,6 +259,15 @@ impl Admitted {
             (Wish::Resource { uri }, Origin::Upstream(of)) => {
                 return of.read_resource(uri, talk).await;
             }
+            // Where not every text is shown as it is, what an entry says of them is not true.
+            (Wish::Skill { .. }, _) if self.is_restricted => return Err(GetError::Unknown),
+            (Wish::Skill { uri }, Origin::Upstream(of)) => return of.get_skill(uri).await,
+            (Wish::Directory { uri, cursor }, Origin::Upstream(of)) => {
+                return of.read_directory(uri, cursor.as_deref()).await;
+            }
+            (Wish::Skill { .. } | Wish::Directory { .. }, Origin::Own(_)) => {
+                return Err(GetError::Unknown);
+            }
             (Wish::Prompt { name, arguments }, Origin::Own(own)) => own.get_prompt(name, arguments),
             (Wish::Resource { uri }, Origin::Own(own)) => own.read_resource(uri),
             (Wish::Completion { of, wanted }, Origin::Own(own)) => complete(own, of, wanted),
@@ -249,11 +283,11 @@ impl Admitted {
         let Some(interaction) = &self.asked.interaction else {
             return Ok(None);
         };
-        let can_talk = !matches!(self.asked.wish, Wish::Completion { .. })
+        let can_talk = matches!(self.asked.wish, Wish::Prompt { .. } | Wish::Resource { .. })
             && matches!(self.origin, Origin::Upstream(_));
         let arguments = match &self.asked.wish {
             Wish::Prompt { arguments, .. } => arguments,
-            Wish::Resource { .. } | Wish::Completion { .. } => &Bytes::new(),
+            _ => &Bytes::new(),
         };
         let definition = self.permit.terms().definition_digest;
         let subject = [
@@ -301,15 +335,27 @@ impl Admitted {
                 let parts = count(&found["completion"], "values");
                 (censor.completion(found), parts, censor.phi())
             }
+            // What is said of files is given as it is.
+            (Wish::Skill { .. } | Wish::Directory { .. }, _) => (found, 1, false),
         };
+        let redacted = censor.redacted;
+        self.released(result.to_string(), parts, (redacted, phi && parts > 0))
+    }
+
+    /// A result of so many parts, with the number of fields that were redacted, and whether it is health information.
+    fn released(
+        &mut self,
+        result: String,
+        parts: u64,
+        (redacted, phi): (u64, bool),
+    ) -> Result<pb::GetContentResponse, GetError> {
         let facts = pb::ResultFacts {
             status: pb::OutcomeStatus::Ok.into(),
             rows: parts,
-            fields_redacted: censor.redacted,
-            phi: phi && parts > 0,
+            fields_redacted: redacted,
+            phi,
             ..pb::ResultFacts::default()
         };
-        let result = result.to_string();
         self.stopwatch.lap("redact");
         if result.len() > self.max_bytes {
             return Err(GetError::too_large());

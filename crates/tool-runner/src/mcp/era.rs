@@ -104,6 +104,15 @@ pub(super) struct Handshake {
     pub(super) task_extension: bool,
     /// A legacy server takes a level for its logs.
     pub(super) logs: bool,
+    /// It has skills.
+    pub(super) skills: Option<Skills>,
+}
+
+/// What a server says of its skills extension (SEP-2640).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Skills {
+    /// It reads directories too.
+    pub(crate) directories: bool,
 }
 
 impl Handshake {
@@ -136,6 +145,8 @@ pub(super) fn initialize(profile: Profile) -> Request<'static> {
     ];
     Request::new("initialize", members)
 }
+
+const SKILLS: &str = "io.modelcontextprotocol/skills";
 
 #[derive(Default, Deserialize)]
 struct Capabilities {
@@ -173,6 +184,13 @@ impl Capabilities {
     fn has_task_extension(&self) -> bool {
         let extensions = self.extensions.as_ref();
         extensions.is_some_and(|extensions| extensions.get(TASKS).is_some())
+    }
+
+    fn skills(&self) -> Option<Skills> {
+        let settings = self.extensions.as_ref()?.get(SKILLS)?;
+        settings.is_object().then(|| Skills {
+            directories: settings["directoryRead"] == true,
+        })
     }
 
     fn announce(&self) -> bool {
@@ -228,6 +246,7 @@ pub(super) fn read_probe(answer: Result<Box<RawValue>, RpcError>) -> Result<Prob
             task_extension: capabilities.has_task_extension(),
             // It is told with each request.
             logs: false,
+            skills: capabilities.skills(),
         }));
     }
     if is_legacy {
@@ -263,5 +282,7 @@ pub(super) fn read_initialize(result: &RawValue) -> Result<Handshake, UpstreamEr
         tasks: version == LATEST_LEGACY && initialized.capabilities.calls_as_tasks(),
         task_extension: false,
         logs: initialized.capabilities.logging.is_some(),
+        // Extensions are of 2026-07-28.
+        skills: None,
     })
 }

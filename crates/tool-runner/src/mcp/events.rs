@@ -39,7 +39,8 @@ pub(super) struct Events {
     pub(super) upstream: String,
     pub(super) ambient: Ambient,
     health: watch::Sender<Health>,
-    shown: watch::Sender<Shown>,
+    /// Of the server, whoever it is reached for.
+    shown: Arc<watch::Sender<Shown>>,
     /// Count the announced or suspected changes of each list.
     tools: watch::Sender<u64>,
     prompts: watch::Sender<u64>,
@@ -57,16 +58,24 @@ impl Events {
             upstream,
             ambient,
             health: watch::Sender::new(Health::Untried),
-            shown: watch::Sender::new(Shown {
+            shown: Arc::new(watch::Sender::new(Shown {
                 eras: Eras::Unknown,
                 has_tasks: false,
-            }),
+            })),
             tools: watch::Sender::new(0),
             prompts: watch::Sender::new(0),
             resources: watch::Sender::new(0),
             subscriptions: Arc::default(),
             instructions: Mutex::default(),
             warnings: Mutex::new(Quota::new(WARNINGS_PER_SECOND)),
+        }
+    }
+
+    /// Of the same server, reached for somebody else: what it speaks is the same.
+    pub(super) fn beside(&self) -> Self {
+        Self {
+            shown: Arc::clone(&self.shown),
+            ..Self::new(self.upstream.clone(), self.ambient.clone())
         }
     }
 

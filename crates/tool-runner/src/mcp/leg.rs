@@ -38,6 +38,13 @@ pub(crate) enum Wanted {
     Resource {
         uri: String,
     },
+    Skill {
+        uri: String,
+    },
+    Directory {
+        uri: String,
+        cursor: Option<String>,
+    },
 }
 
 /// Where a leg begins.
@@ -157,6 +164,12 @@ impl Wanted {
             ),
             Self::Resource { uri } => {
                 Request::new("resources/read", vec![("uri", Part::Text(uri))])
+            }
+            Self::Skill { uri } => Request::new("skills/get", vec![("uri", Part::Text(uri))]),
+            Self::Directory { uri, cursor } => {
+                let cursor = cursor.iter().map(|at| ("cursor", Part::Text(at)));
+                let members = [("uri", Part::Text(uri))].into_iter().chain(cursor);
+                Request::new("resources/directory/read", members.collect())
             }
         }
     }

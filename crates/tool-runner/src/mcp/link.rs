@@ -12,7 +12,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::era::Era;
+use super::era::{Era, Skills};
 use super::error::UpstreamError;
 use super::events::Events;
 use super::http::carry::{Answer, Carried, Outbound};
@@ -319,6 +319,14 @@ impl Connection {
         match self {
             Self::Stdio(connection) => connection.has_tasks(),
             Self::Http(connection) => connection.tasks,
+        }
+    }
+
+    /// What the server says of its skills, if it has any.
+    pub(super) fn skills(&self) -> Option<Skills> {
+        match self {
+            Self::Stdio(connection) => connection.skills(),
+            Self::Http(connection) => connection.skills,
         }
     }
 

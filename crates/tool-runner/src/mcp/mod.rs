@@ -40,7 +40,7 @@ mod upstream;
 
 #[expect(unused_imports, reason = "for the import of tools")]
 pub(crate) use definition::ToolDefinition;
-pub(crate) use era::{Eras, MISSING_CAPABILITY};
+pub(crate) use era::{Eras, MISSING_CAPABILITY, Skills};
 pub(crate) use error::{RpcError, UpstreamError};
 #[cfg(test)]
 pub(crate) use events::Health;

@@ -5,8 +5,9 @@
 use std::sync::Arc;
 
 use quick_cache::sync::Cache;
-use wardgate_domain::{Ambient, Caller, Digest};
+use wardgate_domain::{Caller, Digest};
 
+use super::events::Events;
 use super::{Transport, Upstream, UpstreamError};
 use crate::catalogue::HttpSettings;
 use crate::egress::{Auth, AuthSettings, Bound, EgressError, OpenAuth};
@@ -16,19 +17,18 @@ const PERSONS: usize = 1_024;
 
 /// The connections of a source, by person.
 pub(super) struct Personal {
-    name: String,
     settings: HttpSettings,
     auth: Arc<Auth>,
-    ambient: Ambient,
+    /// Of the server as nobody in particular reaches it.
+    events: Arc<Events>,
     persons: Cache<Digest, Arc<Upstream>>,
 }
 
 impl Personal {
     /// None where one connection serves everybody.
     pub(super) fn of(
-        name: &str,
         transport: &Transport,
-        ambient: &Ambient,
+        events: &Arc<Events>,
     ) -> Result<Option<Self>, EgressError> {
         let Transport::Http(settings) = transport else {
             return Ok(None);
@@ -36,12 +36,15 @@ impl Personal {
         if !settings.client.auth.stand_for_caller() {
             return Ok(None);
         }
-        let auth = Auth::open(&settings.client.auth, &settings.client.egress, ambient)?;
+        let auth = Auth::open(
+            &settings.client.auth,
+            &settings.client.egress,
+            &events.ambient,
+        )?;
         Ok(Some(Self {
-            name: name.to_owned(),
             settings: HttpSettings::clone(settings),
             auth: Arc::new(auth),
-            ambient: ambient.clone(),
+            events: Arc::clone(events),
             persons: Cache::new(PERSONS),
         }))
     }
@@ -83,10 +86,9 @@ impl Personal {
         let mut settings = self.settings.clone();
         settings.client.auth = AuthSettings::Open(OpenAuth::Bound(bound));
         let transport = Transport::Http(Box::new(settings));
-        Ok(Arc::new(Upstream::new(
-            &self.name,
+        Ok(Arc::new(Upstream::of_person(
             &transport,
-            &self.ambient,
+            self.events.beside(),
         )?))
     }
 }

@@ -25,7 +25,7 @@ impl Ttls {
         let methods: &[&str] = match kind {
             OfferKind::Tool => &["tools/list"],
             OfferKind::Prompts => &["prompts/list"],
-            OfferKind::Resources => &["resources/list", "resources/templates/list"],
+            OfferKind::Resources => &["resources/list", "resources/templates/list", "skills/list"],
             OfferKind::Connect => &[],
         };
         let ttls = self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use wardgate_domain::{Ambient, Caller, OfferKind};
 
 use super::definition::{self, MAX_ENTRIES, MAX_PAGES, Page, ToolDefinition};
-use super::era::{Era, HEADER_MISMATCH, Shown};
+use super::era::{self, Era, Eras, HEADER_MISMATCH, Shown, Skills};
 use super::error::UpstreamError;
 use super::events::{Events, Health};
 use super::http::carry::{Carried, Outbound};
@@ -43,6 +43,8 @@ pub(crate) struct Upstream {
     link: Arc<Link>,
     /// Where the credentials stand for the caller.
     personal: Option<Personal>,
+    /// It is one of those: nobody else finds out whose messages it takes.
+    is_of_person: bool,
     /// Further connections, where the server may ask clients something.
     profiles: Arc<Profiles>,
     /// How each tool is called, as last listed.
@@ -66,13 +68,26 @@ impl Upstream {
         ambient: &Ambient,
     ) -> Result<Self, EgressError> {
         let events = Arc::new(Events::new(name.to_owned(), ambient.clone()));
-        let personal = Personal::of(name, transport, ambient)?;
+        let personal = Personal::of(transport, &events)?;
         let shared = personal.as_ref().map(Personal::shared);
-        let transport = shared.as_ref().unwrap_or(transport);
+        let mut upstream = Self::open(shared.as_ref().unwrap_or(transport), events)?;
+        upstream.personal = personal;
+        Ok(upstream)
+    }
+
+    /// The same for one person, whose credentials `transport` has.
+    pub(super) fn of_person(transport: &Transport, events: Events) -> Result<Self, EgressError> {
+        let mut upstream = Self::open(transport, Arc::new(events))?;
+        upstream.is_of_person = true;
+        Ok(upstream)
+    }
+
+    fn open(transport: &Transport, events: Arc<Events>) -> Result<Self, EgressError> {
         Ok(Self {
             transport: transport.clone(),
             link: Arc::new(Link::new(transport, events, Profile::default())?),
-            personal,
+            personal: None,
+            is_of_person: false,
             profiles: Arc::new(Profiles::new(match transport {
                 Transport::Stdio(_) => PROGRAMS,
                 Transport::Http(_) => SESSIONS,
@@ -213,7 +228,7 @@ impl Upstream {
         let profile = client.capabilities.profile;
         let is_task = match wanted {
             Wanted::Tool { name, .. } => self.is_task(name, deadline).await?,
-            Wanted::Prompt { .. } | Wanted::Resource { .. } => false,
+            _ => false,
         };
         let is_modern = connection.era() == Era::Modern;
         if !is_modern {
@@ -309,6 +324,18 @@ impl Upstream {
         self.list("resources/templates/list", list, deadline).await
     }
 
+    /// The server's skills, each as it defines it, and what it says of them; none where it has no such extension.
+    pub(crate) async fn list_skills(
+        &self,
+        deadline: Instant,
+    ) -> Result<Option<(Skills, Vec<Box<RawValue>>)>, UpstreamError> {
+        let Some(skills) = self.link.connection_by(deadline).await?.skills() else {
+            return Ok(None);
+        };
+        let listed = self.list("skills/list", "skills", deadline).await?;
+        Ok(Some((skills, listed)))
+    }
+
     /// Asks for it, with nobody who could be asked anything.
     pub(crate) async fn get(
         &self,
@@ -354,6 +381,22 @@ impl Upstream {
     /// Whether it is behind a URL, so that exchanges of clients can be carried to it.
     pub(crate) fn is_over_http(&self) -> bool {
         matches!(self.transport, Transport::Http(_))
+    }
+
+    /// Whether messages of the era that `version` is of can be carried to it as they stand. Of a server that is reached for
+    /// one person alone nobody may know that yet, so it is connected to.
+    pub(crate) async fn takes(&self, version: Option<&HeaderValue>) -> Result<bool, UpstreamError> {
+        let eras = || self.link.events.shown().borrow().eras;
+        if !self.is_of_person || eras() != Eras::Unknown {
+            return Ok(true);
+        }
+        self.link.connection().await?;
+        let is_modern = version.is_some_and(|version| version == era::MODERN);
+        Ok(match eras() {
+            Eras::Unknown | Eras::Both => true,
+            Eras::Modern => is_modern,
+            Eras::Legacy => !is_modern,
+        })
     }
 
     /// Carries an exchange of a client's own to the server, as it stands. Dropping the future, or the stream it

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! The server gets the client's message byte for byte and nothing else of the client's: credentials are the
-//! source's own. What the server says goes on byte for byte too, unless the permit restricts what the answer can
+//! source's own, or what it has in the name of the caller. What the server says goes on byte for byte too, unless the permit restricts what the answer can
 //! hold; [`rule`] says what becomes of it then.
 
 mod governed;
@@ -104,7 +104,7 @@ pub(crate) fn admit(
 ) -> Result<AdmittedRelay, Error> {
     let mut stopwatch = Stopwatch::start();
     let (upstream, guard) = loaded.server(&call.source).ok_or(Error::UnknownTool)?;
-    let own = upstream.of(&call.caller, None);
+    let own = upstream.of(&call.caller, call.caller_token.as_deref());
     let upstream = own.map_err(|error| Error::HttpSource(error.to_string()))?;
     let offers = loaded.offers(&call.source).ok_or(Error::UnknownTool)?;
     let (tool, facts, classes, subject) = match &call.offer {

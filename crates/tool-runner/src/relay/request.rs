@@ -25,6 +25,8 @@ pub(crate) struct RelayCall {
     /// `Mcp-Param-*`.
     pub(super) params: Vec<(HeaderName, HeaderValue)>,
     pub(super) governed_id: Option<Box<RawValue>>,
+    /// What the caller called with, where credentials are made of it.
+    pub(super) caller_token: Option<String>,
 }
 
 /// What it is for.
@@ -95,6 +97,7 @@ impl TryFrom<pb::RelayRequest> for RelayCall {
                 .map(RawValue::from_string)
                 .transpose()
                 .map_err(|_| InvalidMessage::field("governed_id", "is no JSON-RPC id"))?,
+            caller_token: Some(request.caller_token).filter(|token| !token.is_empty()),
         })
     }
 }

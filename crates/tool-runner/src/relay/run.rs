@@ -29,6 +29,8 @@ const DECLINE_LIMIT: Duration = Duration::from_secs(5);
 /// The longest event id that goes on, in bytes. A stream cannot be taken up again at an event without one.
 const MAX_EVENT_ID: usize = 1024;
 
+const OTHER_ERA: &str = "it does not speak the version of this message";
+
 const NO_ANSWER: &str = "it does not answer the request";
 
 /// Why an exchange ended before its time.
@@ -39,6 +41,8 @@ enum Ended {
     Refused(Failure, Box<pb::ResultFacts>),
     /// The client does not take what there is.
     Slow,
+    /// The server would not understand the message.
+    OtherEra,
 }
 
 impl From<Slow> for Ended {
@@ -82,9 +86,20 @@ impl AdmittedRelay {
             Err(error) => Err(Ended::Failed(error)),
         };
         let limit = course.limit.unwrap_or_default();
+        let mut uncarried = false;
         let (failure, facts) = match outcome {
             Ok(()) => return,
+            Err(Ended::OtherEra) => {
+                uncarried = true;
+                let failure = Failure::new("other_era", OTHER_ERA.to_owned()).unrun();
+                let facts = course.rule.failed(&failure);
+                (failure, facts)
+            }
             Err(Ended::Failed(error)) => {
+                uncarried = matches!(
+                    error,
+                    GuardError::Failed(ExecutorError::NotConnected { .. })
+                );
                 if let GuardError::Failed(error) = &error {
                     // It holds nothing of what was said.
                     warn!({ names::CALL_ID } = %id, source, %error, "an exchange with an MCP server failed");
@@ -103,6 +118,7 @@ impl AdmittedRelay {
         let failure = pb::RelayFailure {
             text: failure.text,
             facts: Some(facts),
+            uncarried,
         };
         parts.fail(failure).await;
     }
@@ -116,9 +132,15 @@ impl Course {
         turn: &mut Turn<'_>,
         parts: &Parts,
     ) -> Result<(), Ended> {
-        let carrying = self.upstream.carry(outbound);
+        let carrying = async {
+            if !self.upstream.takes(outbound.version.as_ref()).await? {
+                return Ok(None);
+            }
+            self.upstream.carry(outbound).await.map(Some)
+        };
         let carried = match within(parts.deadline, carrying).await {
-            Ok(carried) => carried,
+            Ok(Some(carried)) => carried,
+            Ok(None) => return Err(Ended::OtherEra),
             Err(error) => return Err(told(turn, error)),
         };
         let Carried {

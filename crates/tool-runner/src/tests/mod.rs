@@ -21,6 +21,7 @@ mod relay;
 mod reload;
 mod results;
 mod rows;
+mod skills;
 mod snapshot;
 mod sources;
 mod statement_log;

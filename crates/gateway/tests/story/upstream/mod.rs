@@ -5,6 +5,7 @@
 //! ```
 
 mod access;
+mod acts;
 mod batch;
 mod ends;
 mod handles;

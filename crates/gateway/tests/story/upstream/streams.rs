@@ -129,6 +129,7 @@ async fn a_stream_that_breaks_ends_with_an_error_and_the_record_knows() {
                 error_kind: kind.to_owned(),
                 ..pb::ResultFacts::default()
             }),
+            ..pb::RelayFailure::default()
         })
     };
     let begins = || vec![head(200, pb::RelayContent::Events), event("1", PROGRESS)];
@@ -180,6 +181,7 @@ async fn a_failure_in_place_of_an_answer_is_told_in_its_words() {
                 error_kind: "source_unavailable".to_owned(),
                 ..pb::ResultFacts::default()
             }),
+            ..pb::RelayFailure::default()
         })
     };
     let begun = vec![head(200, pb::RelayContent::Json), failure()];
@@ -215,6 +217,7 @@ async fn nothing_follows_an_answer_that_has_passed_and_nobody_who_listens_is_tol
                 error_kind: "broken".to_owned(),
                 ..pb::ResultFacts::default()
             }),
+            ..pb::RelayFailure::default()
         })
     };
     let begins = || head(200, pb::RelayContent::Events);

@@ -210,6 +210,7 @@ async fn when_to_come_back_is_for_the_client_to_know() {
             retry_after: Some(std::time::Duration::from_millis(1_500).try_into().unwrap()),
             ..pb::ResultFacts::default()
         }),
+        ..pb::RelayFailure::default()
     };
     let parts = vec![pb::relay_response::Part::Failure(limited)];
     world.tool_runner.relays.next([Carry::Give(parts)]);

@@ -27,6 +27,8 @@ pub(crate) struct McpSettings {
     /// Which of its prompts and resources are offered under names of the catalogue. They are not pinned as tools are.
     pub(crate) prompts: Offered,
     pub(crate) resources: Offered,
+    /// Which of its skills are, by the URI of their SKILL.md; each file of one is a resource that is offered.
+    pub(crate) skills: Offered,
     pub(crate) pins: PinMode,
     /// Tags of every tool of its.
     pub(crate) tags: Vec<String>,
@@ -89,8 +91,8 @@ impl McpSettings {
             Some(node) => offered(node, "tools", expand).map(Some),
             None => Some(None),
         };
-        let [prompts, resources] =
-            ["prompts", "resources"].map(|what| match fields.optional(what) {
+        let [prompts, resources, skills] =
+            ["prompts", "resources", "skills"].map(|what| match fields.optional(what) {
                 Some(node) => offered(node, what, expand),
                 None => Some(Offered::None),
             });
@@ -102,6 +104,18 @@ impl McpSettings {
                 node.at,
                 format!("`{source}` cannot begin the URIs of its resources"),
                 "name the source with a-z, 0-9, - and ., beginning with a letter",
+            );
+        }
+        if let Some(node) = node.get("skills")
+            && resources.as_ref().is_some_and(|it| *it == Offered::None)
+            && skills.as_ref().is_some_and(|it| *it != Offered::None)
+        {
+            expand.faults.add(
+                node.at,
+                format!(
+                    "`{source}` offers skills, and none of the resources that they are made of"
+                ),
+                "offer those too: `resources: all`, or a list of URIs and templates",
             );
         }
         let tags = fields.optional("tags");
@@ -131,6 +145,7 @@ impl McpSettings {
             offered: tools?,
             prompts: prompts?,
             resources: resources?,
+            skills: skills?,
             pins: pins?,
             tags: tags.unwrap_or_default(),
             classes: classes.unwrap_or_default(),

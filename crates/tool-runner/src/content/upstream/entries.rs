@@ -8,6 +8,7 @@ use wardgate_domain::source_uri;
 use wardgate_proto::toolrunner::v1 as pb;
 
 use super::OfUpstream;
+use super::skills::Skill;
 use crate::catalogue::is_name;
 
 /// Most entries of one list of one server.
@@ -15,6 +16,9 @@ const MAX_ENTRIES: usize = 1_000;
 
 /// Most bytes of one definition.
 const MAX_BYTES: usize = 64 * 1024;
+
+/// Most bytes of the skills of one server, their lists of files included.
+const MAX_SKILLS_BYTES: usize = 4 * 1024 * 1024;
 
 /// Makes entries of the definitions of one server.
 pub(in crate::content) struct Entries<'a> {
@@ -37,6 +41,54 @@ impl Entries<'_> {
 
     pub(in crate::content) fn templates(&self, definitions: &[String]) -> Vec<pb::ContentEntry> {
         self.entries("uriTemplate", definitions, |own| self.shown(own))
+    }
+
+    /// Those that can be offered, and no more of them than there is room for.
+    pub(in crate::content) fn skills(&self, definitions: &[String]) -> Vec<pb::ContentEntry> {
+        let source = &self.of.source;
+        let mut room = MAX_SKILLS_BYTES;
+        let mut entries = Vec::new();
+        for definition in definitions.iter().take(MAX_ENTRIES) {
+            let is_offered = |uri: &str| self.of.offers_resource(uri);
+            let skill = match Skill::read(source, definition, is_offered) {
+                Ok(skill) if self.of.skills.has(&skill.own_uri) => skill,
+                Ok(_) => continue,
+                Err(why) => {
+                    self.of.kept_out(why);
+                    continue;
+                }
+            };
+            let Some(left) = room.checked_sub(skill.definition.len()) else {
+                self.of.kept_out("there is no room for it");
+                continue;
+            };
+            room = left;
+            entries.push(pb::ContentEntry {
+                source: source.clone(),
+                name: skill.uri,
+                own_name: skill.own_uri,
+                definition_json: skill.definition.into(),
+            });
+        }
+        entries
+    }
+
+    /// What lies in a directory, each as clients know it.
+    pub(super) fn children(&self, definitions: &[String]) -> Vec<String> {
+        let entries = self.entries("uri", definitions, |own| {
+            let is_offered = self.of.offers_resource(own);
+            source_uri::outward(&self.of.source, own).filter(|_| is_offered)
+        });
+        let whole = |entry: &pb::ContentEntry| {
+            let others = String::from_utf8_lossy(&entry.definition_json);
+            let others = others.trim_start_matches('{');
+            let comma = if others == "}" { "" } else { "," };
+            format!(
+                r#"{{"uri":{}{comma}{others}"#,
+                serde_json::json!(entry.name)
+            )
+        };
+        entries.iter().map(whole).collect()
     }
 
     fn shown(&self, own: &str) -> Option<String> {

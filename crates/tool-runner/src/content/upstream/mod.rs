@@ -1,4 +1,4 @@
-//! Prompts and resources of MCP servers, under names of the catalogue.
+//! Prompts, resources and skills of MCP servers, under names of the catalogue.
 //!
 //! ```text
 //!   following ─▶ lists ─▶ entries: prompts with the source's prefix, URIs that name the source
@@ -10,11 +10,13 @@
 
 mod entries;
 mod links;
+mod skills;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -29,11 +31,12 @@ use crate::catalogue::{McpSettings, Offered};
 use crate::executor::ExecutorError;
 use crate::following::{Followers, Listing, Roster};
 use crate::interaction::{Ended, Talk, TalkError, Waits};
-use crate::mcp::{News, Upstream, UpstreamError, Wanted};
+use crate::mcp::{self, News, Upstream, UpstreamError, Wanted};
 use crate::resilience::{Health, SourceGuard};
 
 pub(super) use self::entries::Entries;
 pub(crate) use self::links::{in_content, in_definition};
+use self::skills::Skill;
 
 /// JSON-RPC: there is no such method.
 const NOT_FOUND: i64 = -32601;
@@ -46,8 +49,10 @@ const NO_RESOURCE: i64 = -32002;
 pub(crate) struct Following {
     pub(super) prompts: Roster<Prompts>,
     pub(super) resources: Roster<Resources>,
+    pub(super) skills: Roster<Skills>,
     of_prompts: Followers<Prompts>,
     of_resources: Followers<Resources>,
+    of_skills: Followers<Skills>,
 }
 
 /// `prompts/list`: definitions as the server sent them.
@@ -61,20 +66,28 @@ pub(super) struct Resources {
     pub(super) templates: Arc<[String]>,
 }
 
+/// `skills/list`; none where the server has no such extension.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Skills(pub(super) Option<(mcp::Skills, Arc<[String]>)>);
+
 impl Following {
     pub(crate) fn new() -> Self {
         let (prompts, resources) = (Roster::default(), Roster::default());
+        let skills = Roster::default();
         Self {
             of_prompts: Followers::new(prompts.clone()),
             of_resources: Followers::new(resources.clone()),
+            of_skills: Followers::new(skills.clone()),
             prompts,
             resources,
+            skills,
         }
     }
 
     /// Change when a list does, and when a server goes away or comes back.
-    pub(crate) fn changes(&self) -> [watch::Receiver<u64>; 2] {
-        [self.prompts.changes(), self.resources.changes()]
+    pub(crate) fn changes(&self) -> [watch::Receiver<u64>; 3] {
+        let lists = (&self.prompts, &self.resources, &self.skills);
+        [lists.0.changes(), lists.1.changes(), lists.2.changes()]
     }
 
     /// Follows the servers that offer any of it, and no others.
@@ -82,6 +95,7 @@ impl Following {
         self.of_prompts.follow(&contents.servers(|of| &of.prompts));
         self.of_resources
             .follow(&contents.servers(|of| &of.resources));
+        self.of_skills.follow(&contents.servers(|of| &of.skills));
     }
 }
 
@@ -113,6 +127,26 @@ impl Listing for Resources {
     }
 }
 
+impl Listing for Skills {
+    type List = Self;
+
+    /// Their files are resources, and nothing else says that they changed.
+    fn changes(upstream: &Upstream) -> watch::Receiver<u64> {
+        upstream.resources_changed()
+    }
+
+    async fn ask(upstream: &Upstream, deadline: Instant) -> Result<Self, UpstreamError> {
+        let listed = upstream.list_skills(deadline).await?;
+        let texts = |entries: Vec<Box<RawValue>>| {
+            let entries = entries.iter();
+            entries.map(|entry| entry.get().to_owned()).collect()
+        };
+        Ok(Self(
+            listed.map(|(skills, entries)| (skills, texts(entries))),
+        ))
+    }
+}
+
 /// A server without a list of that kind has none of these.
 fn if_any(
     listed: Result<Vec<Box<RawValue>>, UpstreamError>,
@@ -133,6 +167,7 @@ pub(crate) struct OfUpstream {
     limit: Duration,
     pub(super) prompts: Offered,
     pub(super) resources: Offered,
+    pub(super) skills: Offered,
     /// What every text of it is.
     pub(super) class: ColumnClass,
 }
@@ -152,6 +187,7 @@ impl OfUpstream {
             limit,
             prompts: settings.prompts.clone(),
             resources: settings.resources.clone(),
+            skills: settings.skills.clone(),
             class: class.unwrap_or_else(ColumnClass::unclassified),
         }
     }
@@ -198,7 +234,7 @@ impl OfUpstream {
         };
         let mut got = match self.ask(wanted, talk).await? {
             Found::Value(got) => got,
-            waits @ Found::Waits(_) => return Ok(waits),
+            other => return Ok(other),
         };
         let mut result = json!({});
         if got["description"].is_string() {
@@ -230,6 +266,88 @@ impl OfUpstream {
         let mut contents = list(&mut read, "contents")?;
         links::in_contents(&self.source, &mut contents);
         Ok(Found::Value(json!({ "contents": contents })))
+    }
+
+    /// The result of `skills/get`, as JSON.
+    pub(super) async fn get_skill(&self, uri: &str) -> Result<Found, GetError> {
+        #[derive(Deserialize)]
+        struct Got<'a> {
+            #[serde(borrow)]
+            skill: &'a RawValue,
+        }
+        if !self.skills.has(uri) {
+            return Err(GetError::Unknown);
+        }
+        let uri = uri.to_owned();
+        let got = self.ask_plainly(Wanted::Skill { uri: uri.clone() }).await?;
+        let got: Got<'_> = serde_json::from_str(got.get()).map_err(|_| cannot_be_shown())?;
+        let is_offered = |uri: &str| self.offers_resource(uri);
+        let skill = Skill::read(&self.source, got.skill.get(), is_offered);
+        match skill.map_err(|why| self.kept_out(why)) {
+            Ok(skill) if skill.own_uri == uri => Ok(Found::Text {
+                result: format!(r#"{{"skill":{}}}"#, skill.whole()),
+                parts: 1,
+            }),
+            Ok(_) | Err(()) => Err(cannot_be_shown()),
+        }
+    }
+
+    fn kept_out(&self, why: &'static str) {
+        tracing::warn!(
+            source = self.source,
+            why,
+            "a skill of an upstream is kept out"
+        );
+    }
+
+    /// The result of `resources/directory/read`, as JSON.
+    pub(super) async fn read_directory(
+        &self,
+        uri: &str,
+        cursor: Option<&str>,
+    ) -> Result<Found, GetError> {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Read {
+            resources: Vec<Box<RawValue>>,
+            next_cursor: Option<String>,
+        }
+        if self.skills == Offered::None || !self.offers_resource(uri) {
+            return Err(GetError::Unknown);
+        }
+        let wanted = Wanted::Directory {
+            uri: uri.to_owned(),
+            cursor: cursor.map(ToOwned::to_owned),
+        };
+        let read = self.ask_plainly(wanted).await?;
+        let read: Read = serde_json::from_str(read.get()).map_err(|_| cannot_be_shown())?;
+        let definitions = read.resources.iter().map(|raw| raw.get().to_owned());
+        let entries = Entries {
+            of: self,
+            prefix: "",
+        };
+        let children = entries.children(&definitions.collect::<Vec<_>>());
+        let next = read
+            .next_cursor
+            .map(|at| format!(r#","nextCursor":{}"#, json!(at)));
+        Ok(Found::Text {
+            result: format!(
+                r#"{{"resources":[{}]{}}}"#,
+                children.join(","),
+                next.unwrap_or_default()
+            ),
+            parts: children.len() as u64,
+        })
+    }
+
+    /// Asks for what no client can take part in. What the server does not take there is not.
+    async fn ask_plainly(&self, wanted: Wanted) -> Result<Box<RawValue>, GetError> {
+        let deadline = Instant::now() + self.limit;
+        let asking = async { Ok(self.upstream.get(&wanted, deadline).await?) };
+        match self.guarded(Box::pin(asking)).await {
+            Err(GetError::Invalid(_)) => Err(GetError::Unknown),
+            outcome => outcome,
+        }
     }
 
     /// Asks for it, with the client where it can take part.
@@ -333,6 +451,11 @@ impl OfUpstream {
 /// What a server gave.
 pub(super) enum Found {
     Value(Value),
+    /// A result of so many parts, to be given as it is.
+    Text {
+        result: String,
+        parts: u64,
+    },
     /// Nothing yet: it waits for the client.
     Waits(Waits),
 }

@@ -18,7 +18,7 @@ use tracing::info;
 use url::Url;
 
 use self::exchange::{Exchange, SESSION_HEADER};
-use super::era::{self, Era, Handshake, Probe, UNSUPPORTED_VERSION, Verdict};
+use super::era::{self, Era, Handshake, Probe, Skills, UNSUPPORTED_VERSION, Verdict};
 use super::error::UpstreamError;
 use super::events::Events;
 use super::listen;
@@ -60,6 +60,7 @@ pub(super) struct Connection {
     pub(super) logging: Logging,
     /// Tools can be called as tasks.
     pub(super) tasks: bool,
+    pub(super) skills: Option<Skills>,
     since: Instant,
     /// The server no longer is what it was when this connection was made.
     lost: AtomicBool,
@@ -119,6 +120,7 @@ impl Dialer {
             exchange,
             logging: Logging::of(handshake),
             tasks: handshake.tasks,
+            skills: handshake.skills,
             since: Instant::now(),
             lost: AtomicBool::new(false),
             _stop: stop.drop_guard(),

@@ -16,7 +16,7 @@ use tracing::info;
 use self::channel::Channel;
 use self::process::Process;
 use super::backoff::Backoff;
-use super::era::{self, Era, Handshake, Probe, Verdict};
+use super::era::{self, Era, Handshake, Probe, Skills, Verdict};
 use super::error::UpstreamError;
 use super::events::Events;
 use super::listen::{self, Line};
@@ -236,6 +236,11 @@ impl Connection {
     /// Says something that has no answer.
     pub(super) async fn say(&self, message: Vec<u8>) -> Result<(), UpstreamError> {
         self.process.channel.say(message).await
+    }
+
+    /// What the server says of its skills, if it has any.
+    pub(super) fn skills(&self) -> Option<Skills> {
+        self.handshake.skills
     }
 
     /// Tools can be called as tasks.

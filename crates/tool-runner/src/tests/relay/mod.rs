@@ -1,6 +1,7 @@
 //! A server that says what a test tells it to, behind a running service.
 
 mod governed;
+mod personal;
 mod real;
 mod refused;
 mod streams;

@@ -135,6 +135,7 @@ async fn the_typed_client_says_and_hears_the_same() {
         last_event_id: None,
         headers: &[],
         governed_id: None,
+        caller_token: None,
     };
     let parts = client.relay(relay.clone()).await.unwrap();
     let parts: Vec<_> = parts.map(Result::unwrap).collect().await;

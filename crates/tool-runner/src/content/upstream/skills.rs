@@ -1,0 +1,271 @@
+//! Skills of servers (SEP-2640, a draft): entries that say of which files each is made, with their sizes and digests.
+//!
+//! One is offered only if all that it says can hold for whoever reads it: it is well formed, within the extension's
+//! limits, and every file of it is a resource that is offered.
+
+use std::collections::{BTreeMap, HashSet};
+
+use serde::Deserialize;
+use serde_json::json;
+use serde_json::value::RawValue;
+use wardgate_domain::source_uri;
+
+/// Of one skill.
+const MAX_FILES: usize = 512;
+const MAX_BYTES: u64 = 16 * 1024 * 1024;
+
+/// The file that a skill begins with, and is known by.
+const ENTRANCE: &str = "SKILL.md";
+
+/// An entry that can be offered.
+pub(super) struct Skill {
+    /// What the server calls it: the URI of its `SKILL.md`.
+    pub(super) own_uri: String,
+    /// What clients call it.
+    pub(super) uri: String,
+    /// The entry without its URI, a JSON object; its files have the URIs that clients know.
+    pub(super) definition: String,
+}
+
+#[derive(Deserialize)]
+struct Entry<'a> {
+    uri: String,
+    #[serde(borrow)]
+    frontmatter: &'a RawValue,
+    #[serde(borrow)]
+    resources: &'a RawValue,
+}
+
+#[derive(Deserialize)]
+struct Frontmatter {
+    name: String,
+    #[serde(rename = "description")]
+    _description: String,
+}
+
+#[derive(Deserialize)]
+struct File {
+    uri: String,
+    digest: String,
+    size: u64,
+}
+
+impl Skill {
+    /// Of `entry`, as the server `source` gives it; `is_offered` says which of its resources are. The error says what
+    /// keeps it out.
+    pub(super) fn read(
+        source: &str,
+        entry: &str,
+        is_offered: impl Fn(&str) -> bool,
+    ) -> Result<Self, &'static str> {
+        const UNREADABLE: &str = "it needs a `uri`, a `frontmatter` and `resources`";
+        let members: BTreeMap<String, &RawValue> =
+            serde_json::from_str(entry).map_err(|_| UNREADABLE)?;
+        let Entry {
+            uri: own_uri,
+            frontmatter,
+            resources,
+        } = serde_json::from_str(entry).map_err(|_| UNREADABLE)?;
+        let (root, name) = named_by(&own_uri).ok_or("its `uri` is not of a SKILL.md")?;
+        let said: Frontmatter = serde_json::from_str(frontmatter.get())
+            .map_err(|_| "its `frontmatter` needs a `name` and a `description`")?;
+        if said.name != name {
+            return Err("its `uri` does not end in its name");
+        }
+        if !is_offered(&own_uri) {
+            return Err("its SKILL.md is not among the resources that are offered");
+        }
+        let shown = match serde_json::from_str::<&str>(resources.get()) {
+            Ok("dynamic") => resources.get().to_owned(),
+            Ok(_) => return Err("its `resources` are neither a list nor dynamic"),
+            Err(_) => files(source, (&own_uri, root), resources, is_offered)?,
+        };
+        let others = members.iter().filter(|(member, _)| *member != "uri");
+        let others = others.map(|(member, value)| match member.as_str() {
+            "resources" => format!("{}:{shown}", json!(member)),
+            _ => format!("{}:{}", json!(member), value.get()),
+        });
+        Ok(Self {
+            uri: source_uri::outward(source, &own_uri).ok_or("its `uri` is no absolute one")?,
+            definition: format!("{{{}}}", others.collect::<Vec<_>>().join(",")),
+            own_uri,
+        })
+    }
+
+    /// The whole entry, as clients know it.
+    pub(super) fn whole(&self) -> String {
+        // A definition has at least its frontmatter.
+        format!(r#"{{"uri":{},{}"#, json!(self.uri), &self.definition[1..])
+    }
+}
+
+/// What lies around the SKILL.md of that URI, and the name of the skill.
+fn named_by(uri: &str) -> Option<(&str, &str)> {
+    let root = uri.strip_suffix(ENTRANCE)?;
+    let name = root.strip_suffix('/')?.rsplit('/').next()?;
+    (!name.is_empty() && !uri.contains(['?', '#'])).then_some((root, name))
+}
+
+/// The list of a skill's files, with the URIs that clients know.
+fn files(
+    source: &str,
+    (entrance, root): (&str, &str),
+    resources: &RawValue,
+    is_offered: impl Fn(&str) -> bool,
+) -> Result<String, &'static str> {
+    const UNREADABLE: &str = "each of its `resources` needs a `uri`, a `digest` and a `size`";
+    let listed: Vec<BTreeMap<String, &RawValue>> =
+        serde_json::from_str(resources.get()).map_err(|_| UNREADABLE)?;
+    if listed.len() > MAX_FILES {
+        return Err("it has more than 512 files");
+    }
+    let files: Vec<File> = serde_json::from_str(resources.get()).map_err(|_| UNREADABLE)?;
+    let sizes = files.iter().map(|file| file.size);
+    let whole = sizes.fold(0, u64::saturating_add);
+    if whole > MAX_BYTES {
+        return Err("it is larger than 16 MiB");
+    }
+    if !files.iter().any(|file| file.uri == entrance) {
+        return Err("its `resources` lack its SKILL.md");
+    }
+    let mut seen = HashSet::new();
+    let mut shown = Vec::with_capacity(files.len());
+    for (file, members) in files.iter().zip(&listed) {
+        if !is_within(root, &file.uri) || !seen.insert(&file.uri) {
+            return Err("one of its files is not in its directory, or stands there twice");
+        }
+        if !is_digest(&file.digest) {
+            return Err("a digest of its files is not sha256: and 64 lowercase hex digits");
+        }
+        if !is_offered(&file.uri) {
+            return Err("one of its files is not among the resources that are offered");
+        }
+        let uri = source_uri::outward(source, &file.uri).ok_or("a `uri` is no absolute one")?;
+        let members = members.iter().map(|(member, value)| match member.as_str() {
+            "uri" => format!(r#""uri":{}"#, json!(uri)),
+            _ => format!("{}:{}", json!(member), value.get()),
+        });
+        shown.push(format!("{{{}}}", members.collect::<Vec<_>>().join(",")));
+    }
+    Ok(format!("[{}]", shown.join(",")))
+}
+
+/// Whether `uri` is of a file below `root`, however a reader resolves it.
+fn is_within(root: &str, uri: &str) -> bool {
+    let Some(path) = uri.strip_prefix(root) else {
+        return false;
+    };
+    let is_plain = |segment: &str| {
+        let segment = segment.to_ascii_lowercase().replace("%2e", ".");
+        let leads_away = ["%2f", "%5c", "\\", "?", "#"];
+        !matches!(&*segment, "" | "." | "..") && !leads_away.iter().any(|it| segment.contains(it))
+    };
+    path.split('/').all(is_plain)
+}
+
+fn is_digest(text: &str) -> bool {
+    let hex = text.strip_prefix("sha256:").unwrap_or_default();
+    hex.len() == 64
+        && hex
+            .bytes()
+            .all(|it| matches!(it, b'0'..=b'9' | b'a'..=b'f'))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+
+    fn file(path: &str) -> Value {
+        json!({ "uri": format!("skill://acme/billing/{path}"), "digest": format!("sha256:{:064}", 1), "size": 7 })
+    }
+
+    fn entry(resources: &Value) -> Value {
+        json!({
+            "uri": "skill://acme/billing/SKILL.md",
+            "frontmatter": { "name": "billing", "description": "Invoices" },
+            "resources": resources,
+        })
+    }
+
+    fn read(entry: &Value) -> Result<Skill, &'static str> {
+        Skill::read("notes", &entry.to_string(), |uri| !uri.contains("secret"))
+    }
+
+    #[test]
+    fn its_files_name_the_source_and_everything_else_stays_as_it_was_written() {
+        let digest = format!("sha256:{:064}", 1);
+        let entry = format!(
+            r#"{{"uri":"skill://acme/billing/SKILL.md","frontmatter":{{"name":"billing","description":"d","version":1.10}},"resources":[{{"uri":"skill://acme/billing/SKILL.md","digest":"{digest}","size":7,"x":1.0}}],"_meta":{{"a":2.50}}}}"#
+        );
+        let skill = Skill::read("notes", &entry, |_| true).ok().unwrap();
+        assert_eq!(skill.own_uri, "skill://acme/billing/SKILL.md");
+        assert_eq!(skill.uri, "skill://notes/acme/billing/SKILL.md");
+        let whole: Value = serde_json::from_str(&skill.whole()).unwrap();
+        assert_eq!(whole["resources"][0]["uri"], skill.uri);
+        assert_eq!(whole["resources"][0]["digest"], digest);
+        for kept in [r#""version":1.10"#, r#""x":1.0"#, r#""a":2.50"#] {
+            assert!(skill.definition.contains(kept), "{kept}");
+        }
+        let dynamic = read(&self::entry(&json!("dynamic"))).ok().unwrap();
+        assert!(dynamic.whole().contains(r#""resources":"dynamic""#));
+    }
+
+    #[test]
+    fn what_breaks_a_rule_of_the_extension_is_kept_out() {
+        let with = |more: &[Value]| entry(&[&[file("SKILL.md")], more].concat().into());
+        assert!(read(&with(&[file("a/b.py"), file("..b")])).is_ok());
+        let most = (0..511).map(|n| file(&n.to_string())).collect::<Vec<_>>();
+        assert!(read(&with(&most)).is_ok());
+        let mut bad = vec![
+            (with(&[&most[..], &[file("one too many")]].concat()), "512"),
+            (with(&[file("SKILL.md")]), "twice"),
+            (with(&[file("secret")]), "offered"),
+            (entry(&json!([])), "lack"),
+            (entry(&json!("static")), "dynamic"),
+            (entry(&json!({})), "needs"),
+            (json!([]), "needs"),
+        ];
+        for path in [
+            "",
+            "../x",
+            "a/../../x",
+            "a//b",
+            "%2E%2e/x",
+            "a%2fb",
+            "a?b",
+            "a#b",
+            "./a",
+        ] {
+            bad.push((with(&[file(path)]), "directory"));
+        }
+        let elsewhere = json!({ "uri": "skill://acme/other", "digest": format!("sha256:{:064}", 1), "size": 1 });
+        bad.push((with(&[elsewhere]), "directory"));
+        for (member, value, why) in [
+            ("digest", json!(format!("sha256:{:A>64}", 1)), "digest"),
+            ("digest", json!("sha256:00"), "digest"),
+            ("size", json!(16 << 20), "16 MiB"),
+            ("size", json!(-1), "needs"),
+        ] {
+            let mut file = file("a");
+            file[member] = value;
+            bad.push((with(&[file]), why));
+        }
+        for (place, value, why) in [
+            ("/frontmatter/name", json!("bills"), "end in its name"),
+            ("/frontmatter/description", json!(7), "description"),
+            ("/uri", json!("skill://acme/billing/README.md"), "SKILL.md"),
+            ("/uri", json!("skill://acme/billing/SKILL.md?x"), "SKILL.md"),
+            ("/uri", json!("SKILL.md"), "SKILL.md"),
+        ] {
+            let mut entry = with(&[]);
+            *entry.pointer_mut(place).unwrap() = value;
+            bad.push((entry, why));
+        }
+        for (entry, why) in bad {
+            let refused = read(&entry).err().unwrap_or("it was taken");
+            assert!(refused.contains(why), "{refused}: {entry}");
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! The route of a source that acts in its callers' name: first the gateway asks its caller to connect it, then it carries
+//! what they send with a token of theirs.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use wardgate_testkit::{Reply, System, TestApp, until};
+
+use super::authorization::{AUDIENCE, CLIENT, Place};
+use super::connect::{Browser, between};
+use crate::{REPOSITORY, WARDGATE};
+
+const ROUTE: &str = "/mcp/upstream/notes";
+
+/// For what nobody in particular asks for.
+const LISTING: &str = "canary-access-listing";
+
+const CATALOGUE: &str = r#"
+sources:
+  notes:
+    type: mcp
+    url: "${NOTES_URL}"
+    auth: { type: authorization_code }
+    listing_auth: { type: bearer, token: canary-access-listing }
+    pins: first_use
+    private: [127.0.0.0/8]
+    tags: [clinic]
+    classes: { content: public }
+"#;
+
+const POLICIES: &str = r#"
+@id("doctor-uses")
+permit (
+  principal in Role::"Doctor",
+  action in [Action::"call_tool", Action::"connect"],
+  resource in Tag::"clinic"
+);
+@id("doctor-sees")
+permit (principal in Role::"Doctor", action == Action::"show_clear", resource);
+"#;
+
+async fn start() -> (Arc<Place>, TestApp) {
+    let place = Place::start().await;
+    let nobody = (LISTING.to_owned(), "nobody".to_owned());
+    place.tokens.lock().unwrap().extend([nobody]);
+    let dir = tempfile::tempdir().unwrap();
+    let policies = dir.path().join("policies");
+    std::fs::create_dir(&policies).unwrap();
+    let from = PathBuf::from(REPOSITORY).join("tests/conformance/policies/conformance.cedarschema");
+    std::fs::copy(from, policies.join("clinic.cedarschema")).unwrap();
+    std::fs::write(policies.join("clinic.cedar"), POLICIES).unwrap();
+    std::fs::write(dir.path().join("tools.yaml"), CATALOGUE).unwrap();
+    let issuer = place.at("");
+    let settings = json!({
+        "policy": { "policies": "policies" },
+        "tool_runner": { "catalogue": "tools.yaml" },
+        "gateway": {
+            "auth": { "issuers": [
+                { "issuer": issuer, "audience": AUDIENCE, "jwks": { "url": place.at("/jwks") } },
+            ] },
+            "sign_in": { "issuer": issuer, "client_id": CLIENT },
+        },
+    });
+    std::fs::write(dir.path().join("wardgate.yaml"), settings.to_string()).unwrap();
+    let url = place.at("/mcp");
+    let environment = [("NOTES_URL", url.as_str())];
+    let app = TestApp::start_example(WARDGATE, dir.path(), "clinic", &environment);
+    app.until_ready(true).await;
+    let ann = place.token("ann");
+    until("the server's tools are known", async || {
+        let names = app.client().tool_names(&ann).await;
+        (!names.is_empty()).then_some(())
+    })
+    .await;
+    (place, app)
+}
+
+/// A call on the route by a client that can show its user a page.
+async fn call(app: &TestApp, token: &str, further: Value) -> Reply {
+    let mut params = json!({
+        "name": "whoami",
+        "arguments": {},
+        "_meta": {
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientCapabilities": { "elicitation": { "url": {} } },
+        },
+    });
+    for (name, value) in further.as_object().unwrap() {
+        params[name] = value.clone();
+    }
+    let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params });
+    let headers = [
+        ("mcp-protocol-version", "2026-07-28"),
+        ("mcp-method", "tools/call"),
+        ("mcp-name", "whoami"),
+    ];
+    let client = app.client();
+    client
+        .post(ROUTE, Some(token), &headers, body.to_string())
+        .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_caller_connects_the_source_of_a_route_and_what_they_send_is_carried_as_theirs() {
+    let (place, app) = start().await;
+    let (ann, ben) = (place.token("ann"), place.token("ben"));
+    let asked = call(&app, &ann, json!({})).await.result();
+    assert_eq!(asked["resultType"], "input_required", "{asked}");
+    let request = &asked["inputRequests"]["connect"];
+    assert_eq!(request["params"]["mode"], "url");
+    let url = request["params"]["url"].as_str().unwrap();
+
+    "ann".clone_into(&mut place.login.lock().unwrap());
+    let mut browser = Browser::new();
+    let page = browser.open(url).await;
+    let base = app.client().base().to_owned();
+    let leaving = browser.decide(&base, &page, "allow").await;
+    let next = between(&leaving.text, "href=\"", "\"").replace("&amp;", "&");
+    let done = browser.open(&next).await;
+    assert!(done.text.contains("Connected"), "{done:?}");
+
+    // The call that waited goes on, and the next one is carried.
+    let back = json!({
+        "requestState": asked["requestState"],
+        "inputResponses": { "connect": { "action": "accept" } },
+    });
+    for further in [back, json!({})] {
+        let result = call(&app, &ann, further).await.result();
+        assert_eq!(result["content"][0]["text"], "you are ann", "{result}");
+    }
+    // What one granted is nobody else's.
+    let of_ben = call(&app, &ben, json!({})).await.result();
+    assert_eq!(of_ben["resultType"], "input_required", "{of_ben}");
+    let seen = place.seen.lock().unwrap().clone();
+    assert!(seen.iter().all(|token| token.starts_with("canary-access")));
+    assert!(!format!("{:?}", app.records()).contains("canary"));
+}
