@@ -116,7 +116,7 @@ pub(super) async fn skills(
     )
     .await?;
     let page = desk.page_of_skills(entries, cursor.as_deref(), version);
-    let page = page.await.map_err(|_| RpcError::policy_away())?;
+    let page = page.await.map_err(|Undecided| RpcError::not_decided())?;
     Ok(page.answer(request, version, "skills"))
 }
 

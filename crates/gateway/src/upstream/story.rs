@@ -18,7 +18,7 @@ use wardgate_rpc::client::{
 use wardgate_telemetry::names;
 
 use super::answer;
-use super::endings::{CUT, undecided};
+use super::endings::CUT;
 use super::errand::{Awaited, Errand, Place, Subject, no_arguments, within};
 use super::handles::{self, Unsealed};
 use super::lists::{self, Unlisted};

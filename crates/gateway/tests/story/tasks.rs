@@ -61,7 +61,7 @@ fn fails(world: &World, kind: &str) {
     failed.is_error = true;
     let facts = failed.facts.as_mut().unwrap();
     facts.status = pb::OutcomeStatus::ToolError.into();
-    facts.error_kind = kind.to_owned();
+    kind.clone_into(&mut facts.error_kind);
     let runs = world.tool_runner.live();
     runs.unbounded_send(Event::Result(failed)).unwrap();
 }
