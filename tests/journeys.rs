@@ -43,6 +43,7 @@ mod journeys {
     mod hospital;
     mod memory;
     mod migrations;
+    mod parked;
     mod postgres;
     mod promises {
         mod p1_permit;

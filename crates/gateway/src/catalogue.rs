@@ -58,8 +58,8 @@ pub(crate) struct Index {
     sources: BTreeMap<String, Arc<Source>>,
     missing_upstreams: Vec<String>,
     content: Content,
-    /// The tool-runner's word for all of this.
-    version: Bytes,
+    /// The tool-runner's word for all of this that clients are shown.
+    shown_version: Bytes,
 }
 
 impl Index {
@@ -102,7 +102,7 @@ impl From<Listed> for Index {
                 .into_iter()
                 .map(|source| (source.name.clone(), Arc::new(source)))
                 .collect(),
-            version: listed.version,
+            shown_version: listed.shown_version,
             ..Self::default()
         };
         for tool in listed.tools {
@@ -200,14 +200,14 @@ async fn until_lost(
         let listed = runner.list_tools().await?;
         let content = runner.list_content().await?;
         tracing::info!(tools = listed.tools.len(), "catalogue loaded");
-        let version = listed.version.clone();
+        let shown = listed.shown_version.clone();
         let index = Index {
             content: Content::new(content),
             ..listed.into()
         };
         let earlier = target.swap(Some(Arc::new(index)));
-        // A connection that comes back says its version once more.
-        if earlier.is_none_or(|earlier| earlier.version != version) {
+        // A connection that comes back says its version once more, and not all that is new is news to clients.
+        if earlier.is_none_or(|earlier| earlier.shown_version != shown) {
             changes.announce();
         }
         sender.send_replace(Readiness::Ready);

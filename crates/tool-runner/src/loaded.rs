@@ -109,6 +109,7 @@ pub(crate) struct Loaded {
     list: pb::ListToolsResponse,
     offers: BTreeMap<String, Offers>,
     version: Digest,
+    shown: Digest,
     contents: Contents,
     compiled: CompiledPermits,
     upstreams: BTreeMap<String, Arc<Upstream>>,
@@ -200,8 +201,11 @@ impl Loaded {
             .map(|of| (&of.tools_ttl, &of.prompts_ttl, &of.resources_ttl))
             .collect();
         let of_ttls = Digest::of(format!("{ttls:?}").as_bytes());
-        let parts = [&version, &of_contents, &of_ttls];
-        let version = Digest::of_parts(parts.map(|it| it.as_bytes().as_slice()));
+        let both = |one: &Digest, other: &Digest| {
+            Digest::of_parts([one, other].map(|it| it.as_bytes().as_slice()))
+        };
+        let shown = both(&version, &of_contents);
+        let version = both(&shown, &of_ttls);
         let toolsets_of = |tool: &Tool| -> Vec<String> {
             let toolsets = toolsets.iter();
             toolsets
@@ -220,6 +224,7 @@ impl Loaded {
                 .collect(),
             toolsets: toolsets.iter().cloned().map(pb::Toolset::from).collect(),
             catalogue_version: version.to_wire(),
+            shown_version: shown.to_wire(),
             missing_upstreams: missing,
             sources: offered,
         };
@@ -265,6 +270,7 @@ impl Loaded {
             sources,
             list,
             version,
+            shown,
             offers,
             contents,
             compiled: CompiledPermits::new(keys, config.pushdown),
@@ -345,8 +351,14 @@ impl Loaded {
         &self.list
     }
 
+    /// Differs where anything does that others learn of this.
     pub(crate) fn version(&self) -> Digest {
         self.version
+    }
+
+    /// Differs where anything does that callers are shown.
+    pub(crate) fn shown(&self) -> Digest {
+        self.shown
     }
 
     pub(crate) fn compiled(&self) -> &CompiledPermits {

@@ -172,6 +172,7 @@ impl ToolRunnerService for Runner {
         let loaded = self.loaded.load();
         let mut list = loaded.list().clone();
         list.catalogue_version = version(&loaded, Some(&switches)).to_wire();
+        list.shown_version = shown(&loaded, Some(&switches)).to_wire();
         for tool in &mut list.tools {
             let name = tool.facts.as_ref().map(|facts| facts.name.as_str());
             if let Some(tool_in_force) = name.and_then(|name| loaded.tool(name)) {
@@ -550,9 +551,8 @@ impl Runner {
     }
 }
 
-/// Whatever a list of the tools shows, this tells it from every other list.
+/// Whatever a list of the tools says, this tells it from every other list.
 fn version(loaded: &Loaded, switches: Option<&Switches>) -> Digest {
-    let switches = switches.map_or(0, Switches::version).to_be_bytes();
     let sources = loaded.list().sources.iter();
     let carriages: Vec<u8> = sources
         .flat_map(|source| i32::from(loaded.carriage(&source.name)).to_be_bytes())
@@ -564,8 +564,14 @@ fn version(loaded: &Loaded, switches: Option<&Switches>) -> Digest {
         .collect();
     Digest::of_parts([
         loaded.version().as_bytes().as_slice(),
-        &switches,
+        shown(loaded, switches).as_bytes(),
         &carriages,
         &have_tasks,
     ])
+}
+
+/// The same of what of it callers are shown.
+fn shown(loaded: &Loaded, switches: Option<&Switches>) -> Digest {
+    let switches = switches.map_or(0, Switches::version).to_be_bytes();
+    Digest::of_parts([loaded.shown().as_bytes().as_slice(), &switches])
 }

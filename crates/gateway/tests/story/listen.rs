@@ -167,6 +167,21 @@ async fn a_tool_runner_that_comes_back_unchanged_is_no_change() {
 }
 
 #[tokio::test]
+async fn what_no_client_is_shown_of_the_catalogue_is_no_change_for_them() {
+    let world = World::start().await;
+    let mut ear = Ear::on(get(&world, "/mcp", None)).await;
+    let listed = world.tool_runner.listed.count();
+    let mut slower = tool("same", &definition());
+    world.tool_runner.configure(vec![slower.clone()]);
+    assert_eq!(ear.hears().await, Some(changed()));
+    slower.time_limit = Some(Duration::from_secs(77).try_into().unwrap());
+    world.tool_runner.configure(vec![slower]);
+    world.tool_runner.listed.reaches(listed + 2).await;
+    let early = tokio::time::timeout(Duration::from_millis(500), ear.hears()).await;
+    assert!(early.is_err(), "{early:?}");
+}
+
+#[tokio::test]
 async fn a_gateway_that_is_told_to_stop_says_so_and_waits_for_no_listener() {
     let world = World::start().await;
     let mut modern = Ear::on(subscribe(&world, ALL)).await;

@@ -36,8 +36,8 @@ pub struct ToolRunnerClient {
 pub struct Catalogue {
     /// The tools, in configured order.
     pub tools: Vec<Tool>,
-    /// Changes whenever any definition changes.
-    pub version: Bytes,
+    /// Changes whenever something changes that callers are shown.
+    pub shown_version: Bytes,
     /// MCP servers whose tools are listed and that do not answer.
     pub missing_upstreams: Vec<String>,
     /// What offers more than these tools.
@@ -235,7 +235,11 @@ impl ToolRunnerClient {
                 .collect::<Result<_, _>>()?;
             Ok(Catalogue {
                 tools,
-                version: answer.catalogue_version,
+                shown_version: if answer.shown_version.is_empty() {
+                    answer.catalogue_version
+                } else {
+                    answer.shown_version
+                },
                 missing_upstreams: answer.missing_upstreams,
                 sources: answer
                     .sources

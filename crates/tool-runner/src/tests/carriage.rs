@@ -51,6 +51,8 @@ async fn what_a_server_speaks_is_told_once_it_is_known_and_changes_the_catalogue
         assert_eq!(next.catalogue_version, after.catalogue_version);
         assert_ne!(after.catalogue_version, before.catalogue_version);
         assert_eq!(carriage(&after), spoken, "{era}");
+        // Which no list that a caller sees depends on.
+        assert_eq!(after.shown_version, before.shown_version, "{era}");
     }
 }
 

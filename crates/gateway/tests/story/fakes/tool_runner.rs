@@ -293,6 +293,15 @@ fn version(tools: &[pb::Tool]) -> bytes::Bytes {
     Digest::of(format!("{tools:?}").as_bytes()).to_wire()
 }
 
+/// The same of what of them callers are shown.
+fn shown(tools: &[pb::Tool]) -> bytes::Bytes {
+    let shown = |tool: &pb::Tool| pb::Tool {
+        time_limit: None,
+        ..tool.clone()
+    };
+    version(&tools.iter().map(shown).collect::<Vec<_>>())
+}
+
 fn event(event: Event) -> pb::CallToolResponse {
     pb::CallToolResponse { event: Some(event) }
 }
@@ -319,6 +328,7 @@ impl ToolRunnerService for ToolRunner {
         let tools = tools.ok_or_else(|| failure(ErrorReason::Unavailable))?;
         Ok(Response::new(pb::ListToolsResponse {
             catalogue_version: version(&tools),
+            shown_version: shown(&tools),
             tools,
             missing_upstreams: self.missing.lock().unwrap().clone(),
             sources: self.content.lock().unwrap().0.clone(),

@@ -145,6 +145,7 @@ fn unknown() -> OAuthClient {
 const INSERTED: &str = "/.well-known/oauth-protected-resource/a/mcp";
 const ROOT: &str = "/.well-known/oauth-protected-resource";
 const SERVER: &str = "/.well-known/oauth-authorization-server/as";
+const ORIGIN: &str = "/.well-known/oauth-authorization-server";
 
 fn why(error: &EgressError) -> &'static str {
     match error {
@@ -214,6 +215,23 @@ async fn an_issuer_is_looked_up_in_all_three_forms() {
         assert_eq!(asked.form["client_secret"], "secret");
         assert_eq!(authorization_of(&asked.headers), "");
     }
+}
+
+#[tokio::test]
+async fn a_service_without_metadata_trusts_the_server_at_its_own_origin_or_none() {
+    let site = Site::start().await;
+    site.with_server();
+    let error = site.call(unknown()).await.unwrap_err();
+    assert_eq!(why(&error), "the source has no metadata (RFC 9728)");
+    let metadata = |issuer| json!({ "issuer": issuer, "token_endpoint": site.at("/as/token") });
+    site.json(ORIGIN, metadata(site.at("/as")));
+    let error = site.call(unknown()).await.unwrap_err();
+    assert_eq!(why(&error), "the source has no metadata (RFC 9728)");
+    site.json(ORIGIN, metadata(site.at("")));
+    assert_eq!(site.call(unknown()).await.unwrap(), 200);
+    let asked = site.asked();
+    let asked = asked.iter().find(|asked| asked.path == "/as/token");
+    assert_eq!(asked.unwrap().form["resource"], site.at("/a/mcp"));
 }
 
 #[tokio::test]

@@ -41,6 +41,8 @@ struct Server {
     asked_to_refresh: AtomicUsize,
     /// Members of the metadata that a test leaves out or sets.
     metadata: Mutex<Value>,
+    /// Whose tokens the service takes, where that is another server by now.
+    issuer: Mutex<Option<String>>,
     /// The answer to a refresh waits for this.
     slow: tokio::sync::RwLock<()>,
     /// The server knows the clients no longer that it registered.
@@ -59,6 +61,7 @@ impl Server {
             revoked: Mutex::default(),
             asked_to_refresh: AtomicUsize::new(0),
             metadata: Mutex::new(json!({})),
+            issuer: Mutex::default(),
             slow: tokio::sync::RwLock::default(),
             has_forgotten: AtomicBool::new(false),
         });
@@ -72,16 +75,21 @@ impl Server {
         format!("http://{}{path}", self.address)
     }
 
+    fn issuer(&self) -> String {
+        let moved = self.issuer.lock().unwrap().clone();
+        moved.unwrap_or_else(|| self.at(""))
+    }
+
     async fn serve(&self, request: Received) -> (StatusCode, String) {
         let (head, body) = request.into_parts();
         let body = axum::body::to_bytes(body, 1 << 20).await.unwrap();
         let answer = match head.uri.path() {
             "/.well-known/oauth-protected-resource/mcp" => Ok(json!({
-                "resource": self.at("/mcp"), "authorization_servers": [self.at("")], "scopes_supported": ["read"],
+                "resource": self.at("/mcp"), "authorization_servers": [self.issuer()], "scopes_supported": ["read"],
             })),
-            "/.well-known/oauth-authorization-server" => {
+            path if path.starts_with("/.well-known/oauth-authorization-server") => {
                 let mut metadata = json!({
-                    "issuer": self.at(""),
+                    "issuer": self.issuer(),
                     "authorization_endpoint": self.at("/authorize?tenant=1"),
                     "token_endpoint": self.at("/token"),
                     "registration_endpoint": self.at("/register"),
@@ -507,4 +515,62 @@ async fn what_a_service_needs_besides_the_person_is_asked_for_beside_what_they_g
     let described = described.unwrap();
     assert_eq!(described.scope.as_deref(), Some("read admin write"));
     assert_eq!(described.server, "127.0.0.1");
+}
+
+#[tokio::test]
+async fn nobody_is_asked_again_for_what_they_granted_already() {
+    let place = Place::new().await;
+    let one = place.replica().await;
+    one.connect("ann").await;
+    let auth = Auth::PerUser(Arc::clone(&one.grants));
+    let mut headers = HeaderMap::new();
+    let more = "Bearer error=insufficient_scope, scope=\"write read\"";
+    headers.insert(http::header::WWW_AUTHENTICATE, more.parse().unwrap());
+    let again = auth.may_do(Some(token("ann", 600)), StatusCode::FORBIDDEN, &headers);
+    assert!(!again.await.unwrap());
+}
+
+#[tokio::test]
+async fn a_service_that_trusts_another_server_now_gets_no_token_of_the_one_before() {
+    let place = Place::new().await;
+    let one = place.replica().await;
+    one.connect("ann").await;
+    let rejected = one.call("ann", None).await.unwrap();
+    let moved = place.server.at("/moved");
+    place
+        .server
+        .issuer
+        .lock()
+        .unwrap()
+        .clone_from(&Some(moved.clone()));
+    assert!(is_unconnected(&one.call("ann", Some(&rejected)).await));
+    assert_eq!(place.server.refreshes.load(Ordering::SeqCst), 0);
+    let (url, _) = one.begin("ann").await.unwrap();
+    let client = url.query_pairs().find(|(name, _)| name == "client_id");
+    // It is a client of its own there.
+    assert_eq!(client.unwrap().1, "client-2");
+}
+
+#[tokio::test]
+async fn another_replica_hears_within_a_minute_that_the_service_trusts_another_server() {
+    let place = Place::new().await;
+    let one = place.replica().await;
+    one.begin("ann").await.unwrap();
+    *place.server.issuer.lock().unwrap() = Some(place.server.at("/moved"));
+    one.begin("ann").await.unwrap();
+    assert_eq!(place.server.registered.load(Ordering::SeqCst), 1);
+    one.clock.0.fetch_add(60, Ordering::SeqCst);
+    one.begin("ann").await.unwrap();
+    assert_eq!(place.server.registered.load(Ordering::SeqCst), 2);
+}
+
+#[tokio::test]
+async fn a_refresh_token_is_asked_for_by_the_scope_that_the_server_has_for_it() {
+    let place = Place::new().await;
+    *place.server.metadata.lock().unwrap() =
+        json!({ "scopes_supported": ["read", "offline_access"] });
+    let (url, _) = place.replica().await.begin("ann").await.unwrap();
+    let query: BTreeMap<_, _> = url.query_pairs().into_owned().collect();
+    assert_eq!(query["scope"], "read offline_access write");
+    assert_eq!(query["prompt"], "consent");
 }
