@@ -34,14 +34,14 @@ const SOURCE: &str = r#"
     tools: []
 "#;
 
-const TOOL: &str = r#"
+const TOOL: &str = r"
   - name: ask_at_the_desk
     description: Asks for a name.
     tags: [clinical]
     input_schema: { type: object, properties: {} }
     execute: { type: mcp, source: desk, tool: ask }
     result: { classes: { content: public, structuredContent: public, error: public } }
-"#;
+";
 
 /// A server of 2025-11-25 with one tool: it asks for a name, on the stream of the call or on its own, and says it.
 #[derive(Default)]

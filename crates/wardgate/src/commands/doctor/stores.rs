@@ -63,7 +63,9 @@ async fn examine_one(store: &Store) -> Vec<Finding> {
 
 /// What to do about a database that says no. Poolers have ways of their own to.
 fn remedy(error: &sqlx::Error) -> &'static str {
-    let code = error.as_database_error().and_then(sqlx::error::DatabaseError::code);
+    let code = error
+        .as_database_error()
+        .and_then(sqlx::error::DatabaseError::code);
     match code.as_deref() {
         // A prepared statement that is not there, or there already: somebody else had the connection in between.
         Some("26000" | "42P05") => {
