@@ -43,7 +43,6 @@ mod journeys {
     mod hospital;
     mod memory;
     mod migrations;
-    mod parked;
     mod postgres;
     mod promises {
         mod p1_permit;

@@ -6,6 +6,7 @@ use wardgate_proto::common::v1::ErrorReason;
 use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_proto::toolrunner::v1::call_tool_response::Event;
 
+use crate::content;
 use crate::dialogue::done;
 use crate::fakes::{Run, Say};
 use crate::listen::{self, Ear};
@@ -167,7 +168,7 @@ async fn what_a_neighbour_turns_away_may_be_tried_again_and_is_on_record() {
 
 #[tokio::test]
 async fn a_list_that_nobody_has_time_to_decide_on_may_be_asked_for_again() {
-    let world = World::start().await;
+    let world = content::world().await;
     world.policy.says(Say::Fail(ErrorReason::Overloaded));
     for version in [MODERN, LEGACY] {
         for list in [
