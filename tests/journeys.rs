@@ -17,6 +17,7 @@ const REPOSITORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
 mod journeys {
     mod authorization;
+    mod clinic;
     mod collector;
     mod extra_tools;
     mod people;

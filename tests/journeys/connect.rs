@@ -1,7 +1,6 @@
 //! A tool that acts in its caller's name: from the first call by way of the caller's browser to the result.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use reqwest::Url;
@@ -11,7 +10,8 @@ use tempfile::TempDir;
 use wardgate_testkit::{Ended, Reply, System, TestApp, run};
 
 use super::authorization::{AUDIENCE, CLIENT, Place};
-use crate::{REPOSITORY, WARDGATE};
+use super::clinic;
+use crate::WARDGATE;
 
 const CATALOGUE: &str = r#"
 sources:
@@ -123,14 +123,8 @@ pub(super) fn between<'a>(text: &'a str, before: &str, after: &str) -> &'a str {
 }
 
 /// The files of a gateway whose callers the place's issuer knows.
-fn configuration(place: &Place) -> TempDir {
+pub(super) fn configuration(place: &Place, catalogue: &str, policies: &str) -> TempDir {
     let dir = tempfile::tempdir().unwrap();
-    let policies = dir.path().join("policies");
-    std::fs::create_dir(&policies).unwrap();
-    let from = PathBuf::from(REPOSITORY).join("tests/conformance/policies/conformance.cedarschema");
-    std::fs::copy(from, policies.join("clinic.cedarschema")).unwrap();
-    std::fs::write(policies.join("clinic.cedar"), POLICIES).unwrap();
-    std::fs::write(dir.path().join("tools.yaml"), CATALOGUE).unwrap();
     let issuer = place.at("");
     let settings = json!({
         "policy": { "policies": "policies" },
@@ -142,7 +136,7 @@ fn configuration(place: &Place) -> TempDir {
             "sign_in": { "issuer": issuer, "client_id": CLIENT },
         },
     });
-    std::fs::write(dir.path().join("wardgate.yaml"), settings.to_string()).unwrap();
+    clinic::configure(dir.path(), &settings.to_string(), catalogue, policies);
     dir
 }
 
@@ -150,7 +144,7 @@ async fn start() -> (Arc<Place>, TestApp) {
     let place = Place::start().await;
     let url = place.at("/mcp");
     let environment = [("NOTES_URL", url.as_str())];
-    let files = configuration(&place);
+    let files = configuration(&place, CATALOGUE, POLICIES);
     let app = TestApp::start_example(WARDGATE, files.path(), "clinic", &environment);
     app.until_ready(true).await;
     (place, app)

@@ -1,15 +1,14 @@
 //! The route of a source that acts in its callers' name: first the gateway asks its caller to connect it, then it carries
 //! what they send with a token of theirs.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 use wardgate_testkit::{Reply, System, TestApp, until};
 
-use super::authorization::{AUDIENCE, CLIENT, Place};
-use super::connect::{Browser, between};
-use crate::{REPOSITORY, WARDGATE};
+use super::authorization::Place;
+use super::connect::{Browser, between, configuration};
+use crate::WARDGATE;
 
 const ROUTE: &str = "/mcp/upstream/notes";
 
@@ -44,28 +43,10 @@ async fn start() -> (Arc<Place>, TestApp) {
     let place = Place::start().await;
     let nobody = (LISTING.to_owned(), "nobody".to_owned());
     place.tokens.lock().unwrap().extend([nobody]);
-    let dir = tempfile::tempdir().unwrap();
-    let policies = dir.path().join("policies");
-    std::fs::create_dir(&policies).unwrap();
-    let from = PathBuf::from(REPOSITORY).join("tests/conformance/policies/conformance.cedarschema");
-    std::fs::copy(from, policies.join("clinic.cedarschema")).unwrap();
-    std::fs::write(policies.join("clinic.cedar"), POLICIES).unwrap();
-    std::fs::write(dir.path().join("tools.yaml"), CATALOGUE).unwrap();
-    let issuer = place.at("");
-    let settings = json!({
-        "policy": { "policies": "policies" },
-        "tool_runner": { "catalogue": "tools.yaml" },
-        "gateway": {
-            "auth": { "issuers": [
-                { "issuer": issuer, "audience": AUDIENCE, "jwks": { "url": place.at("/jwks") } },
-            ] },
-            "sign_in": { "issuer": issuer, "client_id": CLIENT },
-        },
-    });
-    std::fs::write(dir.path().join("wardgate.yaml"), settings.to_string()).unwrap();
+    let files = configuration(&place, CATALOGUE, POLICIES);
     let url = place.at("/mcp");
     let environment = [("NOTES_URL", url.as_str())];
-    let app = TestApp::start_example(WARDGATE, dir.path(), "clinic", &environment);
+    let app = TestApp::start_example(WARDGATE, files.path(), "clinic", &environment);
     app.until_ready(true).await;
     let ann = place.token("ann");
     until("the server's tools are known", async || {

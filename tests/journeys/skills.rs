@@ -2,13 +2,14 @@
 //! sees what they may read.
 
 use std::fmt::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use aws_lc_rs::digest::{SHA256, digest};
 use serde_json::{Value, json};
 use wardgate_testkit::{Process, Reply, System, TestApp, until};
 
-use crate::{REPOSITORY, WARDGATE};
+use super::clinic;
+use crate::WARDGATE;
 
 const CATALOGUE: &str = r#"
 sources:
@@ -52,14 +53,8 @@ async fn start() -> (Process, TestApp) {
         .unwrap()
         .to_owned();
     let dir = tempfile::tempdir().unwrap();
-    let policies = dir.path().join("policies");
-    std::fs::create_dir(&policies).unwrap();
-    let from = PathBuf::from(REPOSITORY).join("tests/conformance/policies/conformance.cedarschema");
-    std::fs::copy(from, policies.join("clinic.cedarschema")).unwrap();
-    std::fs::write(policies.join("clinic.cedar"), POLICIES).unwrap();
-    std::fs::write(dir.path().join("tools.yaml"), CATALOGUE).unwrap();
     let settings = "policy: { policies: policies }\ntool_runner: { catalogue: tools.yaml }\n";
-    std::fs::write(dir.path().join("wardgate.yaml"), settings).unwrap();
+    clinic::configure(dir.path(), settings, CATALOGUE, POLICIES);
     let app = TestApp::start_example(WARDGATE, dir.path(), "clinic", &[("CLINIC_URL", &url)]);
     let doctor = app.token("dr.yenji", "Doctor", &[]);
     until("its skills are known", async || {

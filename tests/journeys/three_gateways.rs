@@ -8,7 +8,7 @@
 
 use std::collections::HashMap;
 use std::net::TcpListener as StdListener;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -20,8 +20,9 @@ use tokio::task::{LocalSet, spawn_local};
 use tokio::time::timeout;
 use wardgate_testkit::{Process, run, until};
 
+use super::clinic;
 use super::postgres::Database;
-use crate::{REPOSITORY, WARDGATE};
+use crate::WARDGATE;
 
 /// Asks for a name by an answer, and greets whoever gives one.
 const TOOL: &str = "clinic__test_input_required_result_elicitation";
@@ -169,13 +170,6 @@ impl Cluster {
 
 /// The files of every process.
 fn configure(dir: &Path) {
-    let policies = dir.join("policies");
-    std::fs::create_dir(&policies).unwrap();
-    let schema = "tests/conformance/policies/conformance.cedarschema";
-    let schema = PathBuf::from(REPOSITORY).join(schema);
-    std::fs::copy(schema, policies.join("clinic.cedarschema")).unwrap();
-    std::fs::write(policies.join("clinic.cedar"), POLICIES).unwrap();
-    std::fs::write(dir.join("tools.yaml"), CATALOGUE).unwrap();
     let (policy, tool_runner, audit) = (free_port(), free_port(), free_port());
     let tls = |name: &str| {
         format!(
@@ -220,7 +214,7 @@ audit:
         tls("tool-runner"),
         tls("audit"),
     );
-    std::fs::write(dir.join("wardgate.yaml"), settings).unwrap();
+    clinic::configure(dir, &settings, CATALOGUE, POLICIES);
 }
 
 /// Passes each connection on to the next gateway that takes it.
