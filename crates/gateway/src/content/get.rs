@@ -15,7 +15,8 @@ use wardgate_rpc::client::{
 use wardgate_telemetry::names;
 
 use super::Method;
-use super::skill::{Reader, Undecided};
+use super::reader::Reader;
+use super::skill;
 use super::wish::{Named, PackedWish, Wish, named};
 use crate::Gateway;
 use crate::authority::Grant;
@@ -189,7 +190,7 @@ impl Work for Wish {
             Got::Nothing(words) => Err(words),
             Got::Result(result) => {
                 let shown = shown(story, found, result).await;
-                Ok(story.asker.view.given(shown.map_err(|_| UNDECIDED)?))
+                Ok(story.asker.view.given(shown.map_err(Stop::NotTaken)?))
             }
         };
         Ok(End::Given(Gotten { given, facts }))
@@ -245,7 +246,7 @@ impl Work for Wish {
 }
 
 /// What of a result its caller may know, beyond what the right to it says.
-async fn shown(story: &Story<Wish>, found: &Found, result: String) -> Result<String, Undecided> {
+async fn shown(story: &Story<Wish>, found: &Found, result: String) -> Result<String, RpcError> {
     let asker = &story.asker;
     let reader = Reader {
         gateway: &story.gateway,
@@ -254,18 +255,13 @@ async fn shown(story: &Story<Wish>, found: &Found, result: String) -> Result<Str
         facts: &found.facts,
     };
     match (&story.work.wanted, &story.work.of) {
-        (Wanted::Skill, _) => reader.got(result).await,
+        (Wanted::Skill, _) => skill::got(&reader, result).await,
         (Wanted::Directory(_), Named::Resource(uri)) => {
-            reader.directory((&asker.view, uri), result).await
+            skill::directory(&reader, (&asker.view, uri), result).await
         }
         _ => Ok(result),
     }
 }
-
-const UNDECIDED: Stop = Stop::Failed {
-    kind: "policy_unavailable",
-    message: "It could not be decided what of it you may read. Try again later.",
-};
 
 fn refused(gateway: &Gateway, error: &CallError) -> Ran {
     match error.reason() {

@@ -5,15 +5,14 @@
 
 use std::sync::Arc;
 
-use futures::future::join_all;
 use wardgate_domain::{MemoryMethod, OfferKind};
 use wardgate_rpc::client::ContentSource;
 
 use super::cursor::Cursor;
 use super::index::Entry;
-use super::skill::{self, Reader, Undecided};
+use super::reader::{self, Reader};
+use super::skill;
 use crate::Gateway;
-use crate::authority::Authorization;
 use crate::catalogue::Index as Catalogue;
 use crate::mcp::{MISSING_UPSTREAMS, Post, Request, Version, caching};
 use crate::memory;
@@ -25,9 +24,6 @@ const PAGE: usize = 100;
 
 /// The same of skills, each of which may have many files.
 const PAGE_OF_SKILLS: usize = 20;
-
-/// Decisions asked for at a time.
-const AT_ONCE: usize = 8;
 
 /// What a page has before the first conversations are added to it.
 #[derive(Debug, Default)]
@@ -115,8 +111,9 @@ pub(super) async fn skills(
         (OfferKind::Resources, has_skills),
     )
     .await?;
-    let page = desk.page_of_skills(entries, cursor.as_deref(), version);
-    let page = page.await.map_err(|Undecided| RpcError::not_decided())?;
+    let page = desk
+        .page_of_skills(entries, cursor.as_deref(), version)
+        .await?;
     Ok(page.answer(request, version, "skills"))
 }
 
@@ -202,19 +199,8 @@ impl<'a> Desk<'a> {
         version: Version,
     ) -> Result<Page, RpcError> {
         let candidates: Vec<_> = self.candidates(entries, after.as_deref()).collect();
-        let mut allowed = Vec::new();
-        for some in candidates.chunks(AT_ONCE) {
-            let decided = join_all(some.iter().map(|entry| self.may_have(entry))).await;
-            for (entry, decided) in some.iter().zip(decided) {
-                if decided? {
-                    allowed.push(*entry);
-                }
-            }
-            if allowed.len() > PAGE {
-                break;
-            }
-        }
-        Ok(self.made_of(allowed, version))
+        let allowed = reader::allowed(&candidates, PAGE, |entry| self.may_have(entry));
+        Ok(self.made_of(allowed.await?, version))
     }
 
     fn page_of_templates(&self, entries: &[Entry], after: Option<&str>, version: Version) -> Page {
@@ -228,7 +214,7 @@ impl<'a> Desk<'a> {
         entries: &[Entry],
         after: Option<&str>,
         version: Version,
-    ) -> Result<Page, Undecided> {
+    ) -> Result<Page, RpcError> {
         let (mut shown, mut last, mut next) = (Vec::new(), None, None);
         for entry in self.candidates(entries, after) {
             let Some(skill) = self.skill(entry, version).await? else {
@@ -250,24 +236,17 @@ impl<'a> Desk<'a> {
     }
 
     /// None where the caller may not read its SKILL.md, or not as it is.
-    async fn skill(&self, entry: &Entry, version: Version) -> Result<Option<String>, Undecided> {
-        let source = self.catalogue.source(&entry.source);
-        let Some(facts) = source.and_then(|source| source.facts.get(&self.kind)) else {
+    async fn skill(&self, entry: &Entry, version: Version) -> Result<Option<String>, RpcError> {
+        let Some(reader) = self.reader(entry) else {
             return Ok(None);
         };
-        let reader = Reader {
-            gateway: self.gateway,
-            caller: &self.post.caller,
-            client_ip: &self.post.client_ip,
-            facts,
-        };
         let right = reader.right(&entry.own_name).await?;
-        if !right.is_some_and(|grant| skill::sees_all(&grant, facts)) {
+        if !right.is_some_and(|grant| skill::sees_all(&grant, reader.facts)) {
             return Ok(None);
         }
         // Files are decided on by the names that all views have in common.
         let whole = entry.definition(&View::Everything, version).into_owned();
-        let shown = reader.skill(whole).await?;
+        let shown = skill::shown(&reader, whole).await?;
         Ok(Some(self.post.view.skill(shown)))
     }
 
@@ -288,18 +267,25 @@ impl<'a> Desk<'a> {
     }
 
     async fn may_have(&self, entry: &Entry) -> Result<bool, RpcError> {
-        let source = self.catalogue.source(&entry.source);
-        let Some(facts) = source.and_then(|source| source.facts.get(&self.kind)) else {
+        let Some(reader) = self.reader(entry) else {
             return Ok(false);
         };
-        let named = super::wish::named(self.kind, &entry.own_name);
-        let authority = self.gateway.authority();
-        let asked = authority.authorize(&self.post.caller, facts, &named, &self.post.client_ip);
-        match asked.await {
-            Ok(Authorization::Allowed(_)) => Ok(true),
-            Ok(Authorization::Denied { .. }) => Ok(false),
-            Err(error) => Err(self.gateway.undecided(&error)),
-        }
+        Ok(reader.right(&entry.own_name).await?.is_some())
+    }
+
+    /// None where the source is there no more.
+    fn reader(&self, entry: &Entry) -> Option<Reader<'a>> {
+        let facts = self
+            .catalogue
+            .source(&entry.source)?
+            .facts
+            .get(&self.kind)?;
+        Some(Reader {
+            gateway: self.gateway,
+            caller: &self.post.caller,
+            client_ip: &self.post.client_ip,
+            facts,
+        })
     }
 
     fn hints(&self) -> String {

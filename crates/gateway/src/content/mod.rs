@@ -16,6 +16,7 @@ mod cursor;
 mod get;
 mod index;
 mod list;
+mod reader;
 mod resource;
 mod skill;
 mod wish;
