@@ -242,11 +242,11 @@ impl Work for ToolCall {
             let error = RpcError::rate_limited(wait).of_call(call_id, Some(receipt));
             return Answer::error(Some(id), &error);
         }
-        let takes_tasks = tasks::are_declared(story.dialogue.capabilities().as_deref());
+        let takes_tasks = || tasks::are_declared(story.dialogue.capabilities().as_deref());
         if story.asker.version.is_modern()
             && let Some(required) = undeclared(&result.facts.error_kind)
             // For another reason they were not offered.
-            && !(takes_tasks && required == tasks::NEEDED)
+            && !(required == tasks::NEEDED && takes_tasks())
         {
             let error = RpcError::missing_capability(required);
             return Answer::error(Some(id), &error.of_call(call_id, Some(receipt)));

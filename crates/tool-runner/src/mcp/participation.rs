@@ -221,12 +221,11 @@ impl ClientCapabilities {
             });
             RawValue::from_string(object(told)).map_err(|_| InvalidParticipation::Capabilities)
         };
-        let takes_tasks = members.iter().any(|(name, value)| {
-            let extensions = self::members(value.get()).unwrap_or_default();
-            let mut extensions = extensions.iter();
-            name == "extensions"
-                && extensions.any(|(name, value)| name == TASKS && value.get().starts_with('{'))
-        });
+        let extensions = members.iter().find(|(name, _)| name == "extensions");
+        let extensions = extensions.and_then(|(_, value)| self::members(value.get()).ok());
+        let mut extensions = extensions.iter().flatten();
+        let takes_tasks =
+            extensions.any(|(name, value)| name == TASKS && value.get().starts_with('{'));
         Ok(Self {
             told: told(false)?,
             told_with_tasks: takes_tasks.then(|| told(true)).transpose()?,

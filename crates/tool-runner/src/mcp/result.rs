@@ -95,10 +95,11 @@ pub(super) fn read_outcome(
         #[serde(default, rename = "requestState")]
         state: Option<String>,
     }
-    if may_be_task && kind(&result)?.as_deref() == Some("task") {
+    let kind = kind(&result)?;
+    if may_be_task && kind.as_deref() == Some("task") {
         return Ok(Outcome::Task(result));
     }
-    match check_complete(&result) {
+    match check_kind(kind.as_deref()) {
         Err(UpstreamError::InputRequired) => {}
         complete => return complete.map(|()| Outcome::Complete(result)),
     }
@@ -140,7 +141,11 @@ pub(super) fn check_asked(requests: &str, profile: Profile) -> Result<(), Upstre
 
 /// Refuses a result that is not the final one.
 pub(crate) fn check_complete(result: &RawValue) -> Result<(), UpstreamError> {
-    match kind(result)?.as_deref() {
+    check_kind(kind(result)?.as_deref())
+}
+
+fn check_kind(kind: Option<&str>) -> Result<(), UpstreamError> {
+    match kind {
         None | Some("complete") => Ok(()),
         Some("input_required") => Err(UpstreamError::InputRequired),
         Some(_) => Err(UpstreamError::BadResult(
