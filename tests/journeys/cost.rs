@@ -1,4 +1,4 @@
-//! What the route of an upstream costs: memory that is bounded by what is under way, and time.
+//! What the route of an upstream costs: one reading each way, memory that is bounded by what is under way, and time.
 
 use std::time::{Duration, Instant};
 
@@ -7,12 +7,13 @@ use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use futures::future::join_all;
 use futures::{StreamExt, stream};
+use reqwest::RequestBuilder;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use wardgate_testkit::{System, TestApp};
 
-use super::upstream::{doctor, gateway};
+use super::upstream::{doctor, gateway, gateway_with};
 
 const MIB: u64 = 1 << 20;
 
@@ -21,6 +22,9 @@ const AT_ONCE: u64 = 64;
 
 /// Text of a long answer: with what is around it, as much as a server's answer may be unless configured otherwise.
 const LONG: usize = 1_048_000;
+
+/// How long the long answers wait for one another: on a busy machine the gateway lets in fewer at a time.
+const TOGETHER: Duration = Duration::from_secs(5);
 
 /// A server whose tool answers as long as it is asked to, and with the long answers waits until all are wanted.
 async fn server() -> String {
@@ -52,7 +56,8 @@ async fn answer(State(wanted): State<watch::Sender<u64>>, request: Request) -> R
             if length == LONG {
                 wanted.send_modify(|wanted| *wanted += 1);
                 let mut all = wanted.subscribe();
-                all.wait_for(|wanted| *wanted >= AT_ONCE).await.unwrap();
+                let all = all.wait_for(|wanted| *wanted >= AT_ONCE);
+                let _ = tokio::time::timeout(TOGETHER, all).await;
             }
             let text = "x".repeat(length);
             json!({ "content": [{ "type": "text", "text": text }], "isError": false })
@@ -95,19 +100,32 @@ async fn call(http: &reqwest::Client, way: &Way, token: &str, length: usize) -> 
     }
 }
 
-async fn call_once(http: &reqwest::Client, way: &Way, token: &str, length: usize) -> Option<usize> {
-    let body = json!({
-        "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {
-            "name": way.tool,
-            "arguments": { "length": length },
-        },
-    });
-    let request = http
-        .post(&way.url)
+/// A call as clients of 2026-07-28 make it, which is carried to the server as it stands.
+fn request(http: &reqwest::Client, way: &Way, token: &str, arguments: &Value) -> RequestBuilder {
+    http.post(&way.url)
         .bearer_auth(token)
         .header("content-type", "application/json")
-        .header("mcp-protocol-version", "2025-11-25")
-        .body(body.to_string());
+        .header("accept", "application/json, text/event-stream")
+        .header("mcp-protocol-version", "2026-07-28")
+        .header("mcp-method", "tools/call")
+        .header("mcp-name", way.tool)
+        .body(message(way, arguments))
+}
+
+fn message(way: &Way, arguments: &Value) -> String {
+    let params = json!({
+        "name": way.tool,
+        "arguments": arguments,
+        "_meta": {
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientCapabilities": {},
+        },
+    });
+    json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params }).to_string()
+}
+
+async fn call_once(http: &reqwest::Client, way: &Way, token: &str, length: usize) -> Option<usize> {
+    let request = request(http, way, token, &json!({ "length": length }));
     let text = request.send().await.unwrap().text().await.unwrap();
     let answer: Value = serde_json::from_str(&text).unwrap();
     if answer["error"]["code"] == -32603 {
@@ -129,27 +147,92 @@ fn route(app: &TestApp) -> Way {
     }
 }
 
+fn mcp(app: &TestApp) -> Way {
+    Way {
+        url: format!("{}/mcp", app.client().base()),
+        tool: "clinic__read",
+        is_governed: true,
+    }
+}
+
 #[tokio::test]
 async fn long_answers_at_once_are_held_once_and_not_copied() {
-    let app = gateway(&server().await).await;
+    for way in [route, mcp] {
+        let app = gateway(&server().await).await;
+        let way = way(&app);
+        // A subject has 32 places.
+        let tokens = [doctor(&app), app.token("dr.minh", "Doctor", &[])];
+        let http = reqwest::Client::builder().no_proxy().build().unwrap();
+        let all_at_once = async |length: usize| {
+            let calls = (0..AT_ONCE).zip(tokens.iter().cycle());
+            let calls = calls.map(|(_, token)| call(&http, &way, token, length));
+            let all = tokio::time::timeout(Duration::from_secs(120), join_all(calls));
+            assert!(all.await.unwrap().iter().all(|told| *told == length));
+        };
+        // Connections, caches and threads are there.
+        all_at_once(1).await;
+        let before = peak(&app);
+        all_at_once(LONG).await;
+        let grown = (peak(&app) - before) / MIB;
+        println!(
+            "{AT_ONCE} answers of 1 MiB by {}: {grown} MiB more",
+            way.url
+        );
+        // A copy of each would be as much again.
+        assert!(grown < 2 * AT_ONCE, "{grown} MiB by {}", way.url);
+    }
+}
+
+/// A request and an answer that are told from everything else by their lengths.
+const ASKED: usize = 60_000;
+const TOLD: usize = 90_000;
+
+/// Of each service that decides on a call: what it read as JSON of messages that are as long as these two.
+const READERS: [&str; 2] = ["wardgate_gateway", "wardgate_tool_runner"];
+
+#[tokio::test]
+async fn a_call_on_the_route_is_read_once_each_way_by_whoever_decides_on_it() {
+    let levels = READERS.map(|reader| format!("{reader}=trace"));
+    let environment = [
+        ("WARDGATE_TELEMETRY__LOG", &*levels.join(",")),
+        ("WARDGATE_TELEMETRY__LOG_FORMAT", "json"),
+    ];
+    let mut app = gateway_with(&server().await, &environment).await;
     let route = route(&app);
-    // A subject has 32 places.
-    let tokens = [doctor(&app), app.token("dr.minh", "Doctor", &[])];
     let http = reqwest::Client::builder().no_proxy().build().unwrap();
-    let all_at_once = async |length: usize| {
-        let calls = (0..AT_ONCE).zip(tokens.iter().cycle());
-        let calls = calls.map(|(_, token)| call(&http, &route, token, length));
-        let all = tokio::time::timeout(Duration::from_secs(120), join_all(calls));
-        assert!(all.await.unwrap().iter().all(|told| *told == length));
+    let arguments = json!({ "length": TOLD, "notes": vec!["n"; ASKED / 4] });
+    let asked = message(&route, &arguments).len();
+    let request = request(&http, &route, &doctor(&app), &arguments);
+    let answer = request.send().await.unwrap().text().await.unwrap();
+    let told = {
+        let mut answer: Value = serde_json::from_str(&answer).unwrap();
+        let result = answer["result"].as_object_mut().unwrap();
+        assert!(result.remove("_meta").is_some(), "with its receipt");
+        answer.to_string().len()
     };
-    // Connections, caches and threads are there.
-    all_at_once(1).await;
-    let before = peak(&app);
-    all_at_once(LONG).await;
-    let grown = peak(&app) - before;
-    println!("{AT_ONCE} answers of 1 MiB: {} MiB more", grown / MIB);
-    // A copy of each would be as much again.
-    assert!(grown < 2 * AT_ONCE * MIB, "{} MiB", grown / MIB);
+    assert!(app.process.terminate().success());
+
+    let log = app.process.log();
+    let lines = log
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let mut read: Vec<(String, usize)> = lines
+        .filter_map(|line| {
+            let length = line.pointer("/fields/wardgate.json.read")?.as_u64()?;
+            let target = line["target"].as_str()?;
+            let crate_name = target.split("::").next()?.to_owned();
+            Some((crate_name, length.try_into().ok()?))
+        })
+        // Ids, names and `_meta` are read by themselves.
+        .filter(|(_, length)| *length > ASKED / 2)
+        .collect();
+    read.sort_unstable();
+    let mut expected: Vec<_> = READERS
+        .iter()
+        .flat_map(|reader| [asked, told].map(|length| ((*reader).to_owned(), length)))
+        .collect();
+    expected.sort_unstable();
+    assert_eq!(read, expected);
 }
 
 /// Calls in a row, and rounds of them; every way has its turn in each round.
@@ -170,12 +253,11 @@ async fn what_a_small_call_costs_directly_by_the_route_and_on_mcp() {
         tool: "read",
         is_governed: false,
     };
-    let mcp = Way {
-        url: format!("{}/mcp", app.client().base()),
-        tool: "clinic__read",
-        is_governed: true,
-    };
-    let ways = [("direct", direct), ("route", route(&app)), ("/mcp", mcp)];
+    let ways = [
+        ("direct", direct),
+        ("route", route(&app)),
+        ("/mcp", mcp(&app)),
+    ];
     let mut alone = [const { Vec::new() }; 3];
     let mut crowds = [const { Vec::new() }; 3];
     for round in 0..=ROUNDS {

@@ -101,7 +101,12 @@ pub(super) fn configuration() -> TempDir {
 
 /// A gateway in front of the server at `url`, whose tools it knows.
 pub(super) async fn gateway(url: &str) -> TestApp {
-    let environment = [("CLINIC_URL", url), ("CLINIC_TOKEN", SERVERS_OWN)];
+    gateway_with(url, &[]).await
+}
+
+pub(super) async fn gateway_with(url: &str, environment: &[(&str, &str)]) -> TestApp {
+    let mut environment = environment.to_vec();
+    environment.extend([("CLINIC_URL", url), ("CLINIC_TOKEN", SERVERS_OWN)]);
     let app = TestApp::start_example(WARDGATE, configuration().path(), "clinic", &environment);
     knows_tools(&app).await;
     app

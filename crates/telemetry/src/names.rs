@@ -39,6 +39,9 @@ pub const CALL_ID: &str = "wardgate.call.id";
 pub const CALLER: &str = "user.id";
 /// Canonical name of the tool (OpenTelemetry GenAI conventions).
 pub const TOOL: &str = "gen_ai.tool.name";
+/// Bytes of a message, or of a part of one, that was just read as JSON. At level trace: a call that is passed on is read once
+/// each way.
+pub const JSON_READ: &str = "wardgate.json.read";
 
 // === language models and agents: OpenTelemetry GenAI conventions, fields and labels ===
 

@@ -157,13 +157,13 @@ impl Wish {
                 let uri = text(params.uri, "uri")?;
                 (Named::Resource(uri), Wanted::Directory(cursor.transpose()?))
             }
-            _ => completion(request.raw_params)?,
+            _ => completion(request.raw_params())?,
         };
         Ok(Self {
             method,
             protocol,
             token,
-            params: request.raw_params.map_or("{}", RawValue::get).to_owned(),
+            params: request.raw_params().map_or("{}", RawValue::get).to_owned(),
             of,
             wanted,
         })

@@ -74,7 +74,7 @@ impl Subscription {
             )));
         }
         let wanted: Wanted = request
-            .raw_params
+            .raw_params()
             .and_then(|params| object::<Params<'_>>(params.get()))
             .and_then(|params| object(params.notifications.get()))
             .ok_or_else(|| {

@@ -1,9 +1,13 @@
 //! The JSON-RPC envelope, by reference into the body: nothing below it is parsed here.
 
 use std::borrow::Cow;
+use std::fmt;
 
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
+use wardgate_telemetry::names;
 
 use crate::reply::RpcError;
 
@@ -36,8 +40,20 @@ pub(crate) struct Request<'a> {
     pub(crate) id: &'a RawValue,
     pub(crate) method: Cow<'a, str>,
     pub(crate) params: Params<'a>,
-    /// All of them, an object as written.
-    pub(crate) raw_params: Option<&'a RawValue>,
+    /// The message it was read from.
+    text: &'a str,
+}
+
+impl<'a> Request<'a> {
+    /// All of `params`, an object as written: for the few methods that take more of them than [`Params`] has.
+    pub(crate) fn raw_params(&self) -> Option<&'a RawValue> {
+        #[derive(Deserialize)]
+        struct Whole<'a> {
+            #[serde(borrow)]
+            params: Option<&'a RawValue>,
+        }
+        object::<Whole<'_>>(self.text)?.params
+    }
 }
 
 /// The members of `params` that the gateway reads; each still raw.
@@ -87,12 +103,70 @@ struct Envelope<'a> {
     id: Option<&'a RawValue>,
     #[serde(borrow, default, deserialize_with = "present")]
     method: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "present")]
-    params: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    params: Given<'a>,
     #[serde(borrow, default, deserialize_with = "present")]
     result: Option<&'a RawValue>,
     #[serde(borrow, default, deserialize_with = "present")]
     error: Option<&'a RawValue>,
+}
+
+/// The member `params`, read in the same pass as what stands around it: arguments can be large.
+#[derive(Default)]
+enum Given<'a> {
+    #[default]
+    Nothing,
+    Object(Params<'a>),
+    Other,
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Given<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Reader;
+
+        impl<'de> Visitor<'de> for Reader {
+            type Value = Given<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("any JSON value")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
+                Params::deserialize(MapAccessDeserializer::new(map)).map(Given::Object)
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Self::Value, A::Error> {
+                while items.next_element::<IgnoredAny>()?.is_some() {}
+                Ok(Given::Other)
+            }
+
+            fn visit_unit<E>(self) -> Result<Self::Value, E> {
+                Ok(Given::Other)
+            }
+
+            fn visit_bool<E>(self, _: bool) -> Result<Self::Value, E> {
+                Ok(Given::Other)
+            }
+
+            fn visit_i64<E>(self, _: i64) -> Result<Self::Value, E> {
+                Ok(Given::Other)
+            }
+
+            fn visit_u64<E>(self, _: u64) -> Result<Self::Value, E> {
+                Ok(Given::Other)
+            }
+
+            fn visit_f64<E>(self, _: f64) -> Result<Self::Value, E> {
+                Ok(Given::Other)
+            }
+
+            fn visit_str<E>(self, _: &str) -> Result<Self::Value, E> {
+                Ok(Given::Other)
+            }
+        }
+
+        deserializer.deserialize_any(Reader)
+    }
 }
 
 /// Tells an explicit `null` from an absent member.
@@ -133,22 +207,27 @@ impl<'a> Message<'a> {
             return Ok(Self::Notification);
         };
         let params = match envelope.params {
-            None => Params::default(),
-            Some(params) => object(params.get())
-                .ok_or_else(|| wrong(RpcError::invalid_params("`params` must be an object")))?,
+            Given::Nothing => Params::default(),
+            Given::Object(params) => params,
+            Given::Other => {
+                return Err(wrong(RpcError::invalid_params(
+                    "`params` must be an object",
+                )));
+            }
         };
         Ok(Self::Request(Request {
             id,
             method,
             params,
-            raw_params: envelope.params,
+            text,
         }))
     }
 }
 
 /// The object that `text` is. For a struct serde would take an array as well, item by item, and a call
-/// could hide from whoever looks for its members by name.
+/// could hide from whoever looks for its members by name. Whatever is read of a message is read here.
 pub(crate) fn object<'a, T: Deserialize<'a>>(text: &'a str) -> Option<T> {
+    tracing::trace!({ names::JSON_READ } = text.len());
     let is_object = text.trim_ascii_start().starts_with('{');
     serde_json::from_str(text).ok().filter(|_| is_object)
 }
@@ -217,6 +296,8 @@ mod tests {
         assert_eq!(request.id.get(), "7");
         assert!(matches!(request.method, Cow::Borrowed("tools/call")));
         assert_eq!(request.params.arguments.unwrap().get(), r#"{ "a" : 1.10 }"#);
+        let whole = r#"{"name":"x","arguments":{ "a" : 1.10 }}"#;
+        assert_eq!(request.raw_params().unwrap().get(), whole);
     }
 
     #[test]
@@ -250,6 +331,22 @@ mod tests {
             ),
             (
                 r#"{"jsonrpc":"2.0","id":1,"method":"ping","params":null}"#,
+                "`params`",
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":1,"method":"ping","params":"{}"}"#,
+                "`params`",
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":1,"method":"ping","params":-1}"#,
+                "`params`",
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":1,"method":"ping","params":1e2}"#,
+                "`params`",
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":1,"method":"ping","params":true}"#,
                 "`params`",
             ),
         ];

@@ -423,7 +423,7 @@ async fn set_level(
         #[serde(borrow)]
         level: std::borrow::Cow<'a, str>,
     }
-    let params = request.raw_params;
+    let params = request.raw_params();
     let params = params.and_then(|params| object::<Params<'_>>(params.get()));
     let level = params.and_then(|params| LogLevel::named(&params.level));
     let level = level.ok_or_else(|| {

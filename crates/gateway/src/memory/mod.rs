@@ -179,7 +179,7 @@ struct Asked {
 impl Asked {
     fn of(gateway: &Arc<Gateway>, post: &Post, request: &Request<'_>, version: Version) -> Self {
         let call_id = CallId::new(gateway.ambient());
-        let params = request.raw_params.map_or("{}", RawValue::get);
+        let params = request.raw_params().map_or("{}", RawValue::get);
         Self {
             gateway: Arc::clone(gateway),
             id: request.id.to_owned(),
@@ -201,7 +201,7 @@ impl Asked {
         let Some(memory) = self.gateway.memory().cloned() else {
             return Err(RpcError::unknown_method(E::METHOD.as_str(), self.version));
         };
-        let endpoint = E::read(&Fields::of_params(request.raw_params)?)?;
+        let endpoint = E::read(&Fields::of_params(request.raw_params())?)?;
         Ok(self.carry_out(endpoint, memory).await)
     }
 

@@ -45,7 +45,7 @@ impl Subscribe {
         if !offered.conversations && !offered.resources {
             return Err(RpcError::unknown_method(&request.method, version));
         }
-        let params = Fields::of_params(request.raw_params)?;
+        let params = Fields::of_params(request.raw_params())?;
         let uri = params.required_text("uri")?;
         let memory = gateway.memory().filter(|_| offered.conversations);
         let is_of_memory = !offered.resources || super::is_uri(&uri);

@@ -47,7 +47,7 @@ struct Params<'a> {
 impl Declared {
     /// Of `initialize`, in the version that was agreed on.
     pub(crate) fn of(initialize: &Request<'_>, version: Version) -> Self {
-        let params = initialize.raw_params;
+        let params = initialize.raw_params();
         let params = params.and_then(|params| object::<Params<'_>>(params.get()));
         let capabilities = params.and_then(|params| object(params.capabilities.get()));
         let capabilities: Map<String, Value> = capabilities.unwrap_or_default();

@@ -8,6 +8,7 @@ use std::fmt;
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
+use wardgate_telemetry::names;
 
 /// The members that are objects somebody looks into, wherever they stand.
 const OPENED: [&str; 5] = ["params", "result", "_meta", "notifications", "ref"];
@@ -33,6 +34,7 @@ enum Member<'a> {
 impl<'a> Members<'a> {
     /// Those of `text`, if it is an object.
     pub(super) fn read(text: &'a str) -> Option<Self> {
+        tracing::trace!({ names::JSON_READ } = text.len());
         let mut deserializer = serde_json::Deserializer::from_str(text);
         let read = deserializer.deserialize_map(Reader { depth: DEPTH }).ok()?;
         deserializer.end().ok()?;
