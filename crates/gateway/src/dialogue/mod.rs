@@ -154,9 +154,14 @@ impl Terms {
 
     /// Those of a client that gets an answer and nothing else.
     pub(crate) fn deaf(version: Version) -> Self {
+        Self::told_later(version, None)
+    }
+
+    /// Those of a client with such `capabilities` that listens, and is told of the answer when it is there.
+    pub(crate) fn told_later(version: Version, capabilities: Option<Arc<str>>) -> Self {
         Self {
             version,
-            capabilities: None,
+            capabilities,
             log_level: None,
             progress_token: None,
             besides: Besides::default(),

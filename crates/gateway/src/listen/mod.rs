@@ -6,12 +6,14 @@
 //!  policy ─────┘    a number       ├▶ one stream ─┤
 //!  memory ────────▶ Conversations ─┤  per client  └──▶ GET /mcp, before
 //!                   by owner       │
-//!  sources ───────▶ Resources ─────┘
-//!                   by permits
+//!  sources ───────▶ Resources ─────┤
+//!                   by permits     │
+//!  calls ─────────▶ Followed ──────┘
+//!                   by story
 //! ```
 //!
 //! A stream says that something changed, never what, so it tells nobody of tools they may not see, and of
-//! conversations only to their owner. It is no session either: a client that lost its stream opens another, on any
+//! conversations only to their owner. Only how a task stands it tells, which is decided on and recorded each time. It is no session either: a client that lost its stream opens another, on any
 //! replica, and lists and reads again.
 
 mod changes;
@@ -40,6 +42,7 @@ use crate::Gateway;
 use crate::content;
 use crate::mcp::{LISTEN, Post, Request, Version};
 use crate::reply::{Answer, RpcError};
+use crate::tasks::{self, Followed, Told};
 
 pub(crate) use self::changes::Changes;
 pub(crate) use self::conversations::Conversations;
@@ -132,11 +135,13 @@ impl Listeners {
         let told = *changes.borrow();
         let first = script.first.clone();
         let resources = script.resources.take();
+        let tasks = script.tasks.take();
         let wants = script.conversations.take();
         let following = wants.zip(self.conversations.as_ref());
         let listener = Listener {
             following: following.map(|(wants, all)| Following::new(wants, caller, all)),
             resources,
+            tasks,
             changes,
             told,
             due: None,
@@ -187,6 +192,7 @@ struct Listener {
     silent_until: Instant,
     following: Option<Following>,
     resources: Option<Resources>,
+    tasks: Option<Followed>,
     draining: CancellationToken,
     token_ends: Pin<Box<Sleep>>,
     _place: Place,
@@ -211,6 +217,9 @@ impl Listener {
             uris = heard_of_resources(&mut self.resources) => {
                 let words = Words { list: false, uris };
                 Some((self.script.resources_changed(&words), Some(self)))
+            }
+            told = heard_of_tasks(&mut self.tasks) => {
+                Some((self.script.task_told(&told), Some(self)))
             }
             () = sleep(KEEP_ALIVE) => Some((Bytes::from_static(b":\n\n"), Some(self))),
         }
@@ -247,6 +256,14 @@ async fn heard_of_resources(resources: &mut Option<Resources>) -> Vec<String> {
     }
 }
 
+/// The same of tasks.
+async fn heard_of_tasks(tasks: &mut Option<Followed>) -> Told {
+    match tasks {
+        Some(tasks) => tasks.next().await,
+        None => std::future::pending().await,
+    }
+}
+
 /// Answers `subscriptions/listen` with a stream.
 pub(crate) async fn listen(
     gateway: &Arc<Gateway>,
@@ -265,7 +282,8 @@ pub(crate) async fn listen(
         let _place = place.ok_or_else(RpcError::too_many_streams)?;
         Some(Resources::chosen(Listens::of(gateway, post, LISTEN), uris).await)
     };
-    let script = Script::of_subscription(subscription, offered, resources);
+    let tasks = tasks::follow(gateway, post, request, subscription.tasks()).await?;
+    let script = Script::of_subscription(subscription, offered, resources, tasks);
     listeners.open(&post.caller, script, gateway.ambient())
 }
 

@@ -15,12 +15,16 @@ use crate::content::Offered;
 use crate::mcp::{Request, object};
 use crate::memory::{self, ConversationUri};
 use crate::reply::{RpcError, SERVER_INFO};
+use crate::tasks::{Followed, Told};
 
 /// Every message of a subscription repeats its id; the gateway keeps none longer than this.
 const ID_BYTES: usize = 256;
 
 /// Resources that one stream can be about.
 const MOST_RESOURCES: usize = 1_000;
+
+/// Tasks that one stream can be about. They are looked after one after the other.
+const MOST_TASKS: usize = 32;
 
 /// The messages of one stream, each a whole event.
 #[derive(Debug)]
@@ -33,16 +37,12 @@ pub(crate) struct Script {
     pub(super) conversations: Option<Wants>,
     /// What there is to hear of the resources of sources.
     pub(super) resources: Option<Resources>,
+    /// What there is to hear of tasks.
+    pub(super) tasks: Option<Followed>,
     /// When the gateway ends the stream.
     pub(super) last: Option<Bytes>,
     /// What every message repeats: the members of its `_meta`, of which older versions have none.
     meta: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct Params<'a> {
-    #[serde(borrow)]
-    notifications: &'a RawValue,
 }
 
 /// What a client asks for with `subscriptions/listen`.
@@ -64,6 +64,8 @@ struct Wanted {
     resources_list_changed: bool,
     #[serde(default)]
     resource_subscriptions: Vec<String>,
+    #[serde(default)]
+    task_ids: Vec<String>,
 }
 
 impl Subscription {
@@ -74,9 +76,9 @@ impl Subscription {
             )));
         }
         let wanted: Wanted = request
-            .raw_params()
-            .and_then(|params| object::<Params<'_>>(params.get()))
-            .and_then(|params| object(params.notifications.get()))
+            .params
+            .notifications
+            .and_then(|wanted| object(wanted.get()))
             .ok_or_else(|| {
                 RpcError::invalid_params(
                     "`params.notifications` must be an object, for example {\"toolsListChanged\":true,\"resourceSubscriptions\":[\"memory://conversation/1\"]}",
@@ -87,10 +89,20 @@ impl Subscription {
                 "`params.notifications.resourceSubscriptions` holds more than {MOST_RESOURCES} URIs"
             )));
         }
+        if wanted.task_ids.len() > MOST_TASKS {
+            return Err(RpcError::invalid_params(format!(
+                "`params.notifications.taskIds` holds more than {MOST_TASKS} ids"
+            )));
+        }
         Ok(Self {
             id: request.id.to_owned(),
             wanted,
         })
+    }
+
+    /// The tasks that it wants to hear of.
+    pub(super) fn tasks(&self) -> &[String] {
+        &self.wanted.task_ids
     }
 
     /// The resources that are no conversations.
@@ -115,6 +127,7 @@ impl Script {
                 .conversations
                 .then_some(Wants::Subscribed { session }),
             resources: None,
+            tasks: None,
             last: None,
             meta: None,
         }
@@ -142,11 +155,12 @@ impl Script {
     }
 
     /// Of `subscriptions/listen`; there is nothing to hear but of what is `offered`, and of those resources of sources
-    /// that are heard of.
+    /// and those tasks that are heard of.
     pub(super) fn of_subscription(
         subscription: Subscription,
         offered: Offered,
         resources: Option<(Resources, BTreeSet<String>)>,
+        tasks: Option<Followed>,
     ) -> Self {
         let Subscription { id, wanted } = subscription;
         let id = id.get();
@@ -174,6 +188,9 @@ impl Script {
         if !heard_of.is_empty() {
             accepted["resourceSubscriptions"] = heard_of.into();
         }
+        if let Some(tasks) = &tasks {
+            accepted["taskIds"] = tasks.ids().into();
+        }
         let list = offered.conversations && wanted.resources_list_changed;
         if list || list_of_sources {
             accepted["resourcesListChanged"] = true.into();
@@ -193,6 +210,7 @@ impl Script {
                 r#"{{"jsonrpc":"2.0","id":{id},"result":{{"resultType":"complete","_meta":{{{meta},"io.modelcontextprotocol/serverInfo":{SERVER_INFO}}}}}}}"#
             ))),
             resources: resources.filter(|_| !watched.is_empty()),
+            tasks,
             meta: Some(meta),
         }
     }
@@ -213,6 +231,15 @@ impl Script {
         let updated = updated.map(|uri| self.notification("resources/updated", Some(uri)));
         let all: Vec<_> = list.into_iter().chain(updated).collect();
         all.concat().into()
+    }
+
+    /// How a task stands by now.
+    pub(super) fn task_told(&self, told: &Told) -> Bytes {
+        let own = self.meta.as_deref().unwrap_or_default();
+        let (meta, members) = (told.meta(), told.members());
+        event(&format!(
+            r#"{{"jsonrpc":"2.0","method":"notifications/tasks","params":{{"_meta":{{{own},{meta}}},{members}}}}}"#
+        ))
     }
 
     fn notification(&self, method: &str, uri: Option<&str>) -> Bytes {

@@ -107,7 +107,26 @@ pub(crate) async fn tell<W: Work>(
         Some(matter) => Resumed::of(gateway, &asker, matter, request)?,
         None => Resumed::default(),
     };
+    Ok(begin(gateway, (asker, terms), work, resumed).await)
+}
+
+/// The same of what no request of its own asks for.
+pub(crate) async fn tell_unasked<W: Work>(
+    gateway: &Arc<Gateway>,
+    (asker, terms): (Asker, Terms),
+    work: W,
+) -> Answer {
+    begin(gateway, (asker, terms), work, Resumed::default()).await
+}
+
+async fn begin<W: Work>(
+    gateway: &Arc<Gateway>,
+    (asker, terms): (Asker, Terms),
+    work: W,
+    resumed: Resumed,
+) -> Answer {
     let trace = terms.trace.clone();
+    let id = asker.id.clone();
     let (dialogue, answer) = dialogue::open(terms);
     let (story, span) = Story::new(gateway, asker, work, dialogue, resumed);
     trace_context::adopt(&span, &trace);
@@ -115,10 +134,10 @@ pub(crate) async fn tell<W: Work>(
     gateway
         .stories
         .spawn(story.tell_to_its_end().instrument(span));
-    Ok(answer.await.unwrap_or_else(|_| {
+    answer.await.unwrap_or_else(|_| {
         let error = RpcError::internal("panic", "Internal error.").of_call(call_id, None);
-        Answer::error(Some(request.id), &error)
-    }))
+        Answer::error(Some(&id), &error)
+    })
 }
 
 fn unanswered(unanswered: Unanswered) -> Stop {

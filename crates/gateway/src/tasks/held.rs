@@ -21,7 +21,7 @@ use crate::session::Purpose;
 use crate::story::{Asker, Story};
 
 /// What a `taskId` stands for. It opens for the same caller, on the same path alone.
-#[derive(Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 pub(super) struct Held {
     /// What the view calls the tool.
     #[serde(rename = "n")]

@@ -34,6 +34,7 @@ pub(super) const UNKNOWN: &str = "unknown_task";
 const NOT_WAITING: &str = "not_waiting";
 
 /// One look, read but undecided.
+#[derive(Clone)]
 pub(super) struct Look {
     pub(super) method: Method,
     pub(super) held: Held,

@@ -5,11 +5,13 @@
 //!   tools/call ─▶ call_tool ─▶ the server makes a task of it ─▶ Held ─seal─▶ the `taskId` of the client's
 //!   tasks/get, tasks/update, tasks/cancel ─▶ Held ◀─open─ its `taskId`
 //!                                             └▶ story: decided anew ─▶ the step ─▶ outcome on record ─▶ answer
+//!   subscriptions/listen with `taskIds` ─▶ follow ┘   again and again, told where it is another than before
 //! ```
 //!
 //! Nothing of a task is kept here, so any replica serves it. It is there for whoever may make the call that it began
 //! with, by the rights of now; to others it is one that never was.
 
+mod follow;
 mod held;
 mod look;
 
@@ -30,6 +32,7 @@ use crate::reply::{Answer, RpcError};
 use crate::story;
 use crate::view::View;
 
+pub(crate) use self::follow::{Followed, Told, follow};
 pub(crate) use self::held::Begun;
 use self::held::Held;
 use self::look::Look;

@@ -9,6 +9,7 @@ use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_proto::toolrunner::v1::call_tool_response::Event;
 
 use crate::fakes::{Say, result, tool};
+use crate::listen::{Ear, SUBSCRIPTION};
 use crate::world::{LEGACY, MODERN, Reply, World, definition, until};
 
 const ABOUT: &str = r#"{"status":"working","ttlMs":null, "x":1.10}"#;
@@ -398,4 +399,100 @@ async fn long_arguments_are_kept_for_the_task_for_an_hour_and_no_gateway_reads_t
     assert!(is_unknown(
         &Reply::to(asking(&world, &token, "tasks/get", &id, "")).await
     ));
+}
+
+fn listening(world: &World, notifications: &str) -> RequestBuilder {
+    let request = world.message(MODERN, "subscriptions/listen", "");
+    let params = format!(r#""notifications":{{{notifications}}}"#);
+    request.body(body("subscriptions/listen", &params))
+}
+
+#[tokio::test]
+async fn whoever_listens_to_a_task_is_told_once_how_it_stands_and_each_time_on_record() {
+    let world = world().await;
+    let id = begun(&world, "reads", r#"{"n":1.10}"#).await;
+    let working = r#"{"status":"working","pollIntervalMs":1, "x":1.10}"#;
+    for _ in 0..2 {
+        gives(&world, task(working, "task_working"));
+    }
+    let done = pb::Task {
+        result: Some(result("the result", &json!({}))),
+        facts: result("", &json!({})).facts,
+        ..task(r#"{"status":"completed"}"#, "")
+    };
+    gives(&world, done);
+    let wanted = format!(r#""taskIds":["{id}","nobody's","A{id}"]"#);
+    let mut ear = Ear::on(listening(&world, &wanted)).await;
+    let acknowledged = ear.hears().await.unwrap();
+    let taken = &acknowledged["params"]["notifications"];
+    assert_eq!(taken, &json!({ "taskIds": [id] }));
+
+    let told = ear.hears().await.unwrap();
+    assert_eq!(told["method"], "notifications/tasks");
+    let params = &told["params"];
+    assert_eq!(
+        (&params["taskId"], &params["status"]),
+        (&json!(id), &json!("working"))
+    );
+    assert_eq!(params["_meta"][SUBSCRIPTION], 7);
+    assert!(
+        params["_meta"]["dev.wardgate/receipt"].is_object(),
+        "{told}"
+    );
+    assert!(params["resultType"].is_null(), "{told}");
+
+    // It stood as before, and then it was done.
+    let told = ear.hears().await.unwrap();
+    assert_eq!(told["params"]["status"], "completed");
+    assert_eq!(told["params"]["result"]["content"][0]["text"], "the result");
+    let looks = world.audit.outcomes.reaches(4).await;
+    let told = looks.iter().map(|look| (&*look.call.method, &*look.reason));
+    let told: Vec<_> = told.collect();
+    let working = ("tasks/get", "task_working");
+    assert_eq!(told[1..], [working, working, ("tasks/get", "")]);
+}
+
+#[tokio::test]
+async fn whoever_may_no_longer_make_the_call_hears_no_more_of_its_task() {
+    let world = world().await;
+    world.policy.says(Say::AllowThese);
+    let id = begun(&world, "reads", "{}").await;
+    let working = r#"{"status":"working","pollIntervalMs":1}"#;
+    gives(&world, task(working, "task_working"));
+    let wanted = format!(r#""toolsListChanged":true,"taskIds":["{id}"]"#);
+    let mut ear = Ear::on(listening(&world, &wanted)).await;
+    ear.hears().await.unwrap();
+    let told = ear.hears().await.unwrap();
+    assert_eq!(told["params"]["status"], "working", "{told}");
+    let ran = world.tool_runner.asked.count();
+    world.policy.says(Say::Deny {
+        reason: DenialReason::NotPermitted,
+        visible: true,
+    });
+    let ended = world.audit.outcomes.reaches(3).await.pop().unwrap();
+    assert_eq!(ended.status, Status::Denied);
+    // To be allowed again brings nothing back on this stream.
+    world.policy.says(Say::AllowThese);
+    configure_others(&world);
+    let told = ear.hears().await.unwrap();
+    assert_eq!(told["method"], "notifications/tools/list_changed");
+    assert_eq!(world.tool_runner.asked.count(), ran);
+}
+
+/// A catalogue with one tool more.
+fn configure_others(world: &World) {
+    let tools = ["reads", "writes", "others"].map(|name| tool(name, &definition()));
+    world.tool_runner.configure(tools.to_vec());
+}
+
+#[tokio::test]
+async fn tasks_are_listened_to_by_clients_that_declare_them_and_not_by_the_hundred() {
+    let world = world().await;
+    let params = r#""notifications":{"taskIds":["t"]}"#;
+    let undeclared = Reply::to(world.message(MODERN, "subscriptions/listen", params)).await;
+    assert_eq!((undeclared.status, undeclared.code()), (400, -32021));
+    let many = vec!["t"; 33];
+    let many = Reply::to(listening(&world, &format!(r#""taskIds":{}"#, json!(many)))).await;
+    assert_eq!(many.code(), -32602, "{many:?}");
+    assert!(many.text.contains("32 ids"), "{many:?}");
 }

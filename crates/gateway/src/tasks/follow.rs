@@ -1,0 +1,284 @@
+//! Tasks that a client listens to: each is looked after at the pace that its server asks for, and told of where it stands
+//! otherwise than before.
+//!
+//! ```text
+//!   taskIds ─▶ Held, Held, …  ─▶ the one that is due ─▶ story (decided anew, on record) ─▶ another than before? ─▶ Told
+//!                    ▲                                        │
+//!                    └──── its pollIntervalMs later ──────────┘ until it is over
+//! ```
+//!
+//! So it is with servers that tell of their tasks themselves and with those that do not, and nothing is told that a
+//! `tasks/get` of the same caller would not get at that moment.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep_until};
+use tokio_util::task::AbortOnDropHandle;
+use wardgate_domain::Caller;
+use wardgate_edge::CallerToken;
+use wardgate_rpc::client::TaskStep;
+
+use super::held::Held;
+use super::look::{Look, UNKNOWN};
+use super::{Method, NEEDED, are_declared};
+use crate::Gateway;
+use crate::asked::Away;
+use crate::dialogue::Terms;
+use crate::mcp::{Meta, Post, Request, Version, inner, object};
+use crate::reply::RpcError;
+use crate::scopes::Access;
+use crate::story::{self, Asker};
+use crate::view::View;
+
+/// How often a task is looked after whose server does not say.
+const PACE: Duration = Duration::from_secs(5);
+
+/// No task is looked after more often, whatever its server says, and none more rarely.
+const FASTEST: Duration = Duration::from_secs(1);
+const SLOWEST: Duration = Duration::from_mins(1);
+
+/// Words that wait for the stream to take them.
+const WAITING: usize = 4;
+
+/// The tasks of one stream, as long as it is open.
+#[derive(Debug)]
+pub(crate) struct Followed {
+    ids: Vec<String>,
+    told: mpsc::Receiver<Told>,
+    _task: AbortOnDropHandle<()>,
+}
+
+/// How one task stands by now.
+#[derive(Debug)]
+pub(crate) struct Told {
+    members: String,
+    meta: String,
+}
+
+impl Followed {
+    /// Those that are heard of.
+    pub(crate) fn ids(&self) -> &[String] {
+        &self.ids
+    }
+
+    /// The next word. None comes once all are over.
+    pub(crate) async fn next(&mut self) -> Told {
+        match self.told.recv().await {
+            Some(told) => told,
+            None => std::future::pending().await,
+        }
+    }
+}
+
+impl Told {
+    /// MCP `DetailedTask`: the members of an object.
+    pub(crate) fn members(&self) -> &str {
+        &self.members
+    }
+
+    /// Of its `_meta`, likewise: which call told it, and the receipt.
+    pub(crate) fn meta(&self) -> &str {
+        &self.meta
+    }
+}
+
+/// Follows those of the tasks `ids` that are this caller's; none where nobody asks for any.
+pub(crate) async fn follow(
+    gateway: &Arc<Gateway>,
+    post: &Post,
+    request: &Request<'_>,
+    ids: &[String],
+) -> Result<Option<Followed>, RpcError> {
+    if ids.is_empty() {
+        return Ok(None);
+    }
+    let meta = Meta::of(request)?;
+    if !are_declared(meta.capabilities()) {
+        return Err(RpcError::missing_capability(NEEDED));
+    }
+    let who = Who::of(gateway, post, request, &meta)?;
+    let mut looks = Vec::with_capacity(ids.len());
+    for id in ids {
+        let Some(held) = Held::open(gateway, post, id) else {
+            continue;
+        };
+        match held.arguments(gateway, &post.caller).await {
+            Ok(Some(arguments)) => looks.push(Look {
+                method: Method(TaskStep::Get),
+                held,
+                arguments,
+                responses: bytes::Bytes::new(),
+                protocol: post.protocol(who.version),
+                token: CallerToken::of(&post.headers),
+            }),
+            Ok(None) => {}
+            Err(Away) => return Err(RpcError::store_away()),
+        }
+    }
+    let ids = looks.iter().map(|look| look.held.sealed.clone()).collect();
+    let (sender, told) = mpsc::channel(WAITING);
+    let task = tokio::spawn(who.look_after(looks, sender));
+    Ok(Some(Followed {
+        ids,
+        told,
+        _task: AbortOnDropHandle::new(task),
+    }))
+}
+
+/// Who listens.
+struct Who {
+    gateway: Arc<Gateway>,
+    caller: Arc<Caller>,
+    access: Access,
+    client_ip: String,
+    view: View,
+    version: Version,
+    capabilities: Option<Arc<str>>,
+    /// Of its subscription.
+    id: Box<RawValue>,
+}
+
+/// A task, and when its turn is.
+struct Turn {
+    at: Instant,
+    look: Look,
+    /// What was told of it.
+    told: Option<String>,
+}
+
+/// What came of one look.
+enum Seen {
+    Stands {
+        told: Told,
+        pace: Duration,
+        is_over: bool,
+    },
+    /// It is not the caller's any more, or nobody knows it.
+    Unknown,
+    /// That cannot be said now.
+    Unseen,
+}
+
+impl Who {
+    fn of(
+        gateway: &Arc<Gateway>,
+        post: &Post,
+        request: &Request<'_>,
+        meta: &Meta<'_>,
+    ) -> Result<Self, RpcError> {
+        Ok(Self {
+            gateway: Arc::clone(gateway),
+            caller: Arc::clone(&post.caller),
+            access: post.access.clone(),
+            client_ip: post.client_ip.clone(),
+            view: post.view.clone(),
+            version: meta.version(request, None)?,
+            capabilities: meta.capabilities().map(Into::into),
+            id: request.id.to_owned(),
+        })
+    }
+
+    /// One after the other, whichever is due, until all are over or nobody hears of them.
+    async fn look_after(self, looks: Vec<Look>, sender: mpsc::Sender<Told>) {
+        let turn = |look| Turn {
+            at: Instant::now(),
+            look,
+            told: None,
+        };
+        let mut turns: Vec<Turn> = looks.into_iter().map(turn).collect();
+        while let Some(next) = turns.iter().enumerate().min_by_key(|(_, turn)| turn.at) {
+            let (next, at) = (next.0, next.1.at);
+            sleep_until(at).await;
+            let turn = &mut turns[next];
+            match self.look(turn.look.clone()).await {
+                Seen::Stands {
+                    told,
+                    pace,
+                    is_over,
+                } => {
+                    if turn.told.as_ref() != Some(&told.members) {
+                        turn.told = Some(told.members.clone());
+                        if sender.send(told).await.is_err() {
+                            return;
+                        }
+                    }
+                    turn.at = Instant::now() + pace;
+                    if is_over {
+                        turns.swap_remove(next);
+                    }
+                }
+                Seen::Unknown => {
+                    turns.swap_remove(next);
+                }
+                Seen::Unseen => turn.at = Instant::now() + PACE,
+            }
+        }
+    }
+
+    async fn look(&self, look: Look) -> Seen {
+        let Ok(slot) = self.gateway.enter(&self.caller).await else {
+            return Seen::Unseen;
+        };
+        let asker = Asker {
+            slot: Some(slot),
+            id: self.id.clone(),
+            version: self.version,
+            caller: Arc::clone(&self.caller),
+            client_ip: self.client_ip.clone(),
+            view: self.view.clone(),
+            access: self.access.clone(),
+        };
+        let terms = Terms::told_later(self.version, self.capabilities.clone());
+        let answer = story::tell_unasked(&self.gateway, (asker, terms), look).await;
+        answer
+            .into_text()
+            .and_then(|answer| seen(&answer))
+            .unwrap_or(Seen::Unseen)
+    }
+}
+
+/// What `answer` to a `tasks/get` says.
+fn seen(answer: &str) -> Option<Seen> {
+    #[derive(Deserialize)]
+    struct Answer<'a> {
+        #[serde(borrow)]
+        result: Option<&'a RawValue>,
+        error: Option<Refusal>,
+    }
+    #[derive(Deserialize)]
+    struct Refusal {
+        data: Option<Data>,
+    }
+    #[derive(Deserialize)]
+    struct Data {
+        reason: Option<String>,
+    }
+    let answer: Answer<'_> = object(answer)?;
+    if let Some(refusal) = answer.error {
+        let reason = refusal.data?.reason?;
+        return (reason == UNKNOWN).then_some(Seen::Unknown);
+    }
+    let mut members: BTreeMap<&str, &RawValue> = object(answer.result?.get())?;
+    members.remove("resultType");
+    let meta = members.remove("_meta")?;
+    let number = |name| members.get(name)?.get().parse().ok();
+    let pace = number("pollIntervalMs").map_or(PACE, Duration::from_millis);
+    let is_over = matches!(
+        members.get("status")?.get(),
+        r#""completed""# | r#""failed""# | r#""cancelled""#
+    );
+    let members = serde_json::to_string(&members).ok()?;
+    Some(Seen::Stands {
+        told: Told {
+            members: inner(&members).to_owned(),
+            meta: inner(meta.get()).to_owned(),
+        },
+        pace: pace.clamp(FASTEST, SLOWEST),
+        is_over,
+    })
+}
