@@ -17,6 +17,8 @@ pub(crate) struct Resource {
     pub(crate) facts: ToolFacts,
     /// What the policy decides on.
     pub(crate) decided: Bytes,
+    /// Its source makes credentials of the caller's token.
+    pub(crate) needs_caller_token: bool,
 }
 
 /// The resource at `uri` in `view`, unless its source is off for `caller`.
@@ -37,5 +39,6 @@ pub(crate) fn resource(
         source: found.source,
         own_uri: found.own_name,
         facts: facts.clone(),
+        needs_caller_token: source.needs_caller_token,
     })
 }

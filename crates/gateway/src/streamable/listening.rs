@@ -36,7 +36,7 @@ pub(crate) async fn listen(
     headers: &HeaderMap,
 ) -> Result<Answer, RpcError> {
     let offered = content::offered(gateway, view);
-    let who = Listens::follower(gateway, (caller, access), client_ip, view);
+    let who = Listens::follower(gateway, (caller, access), (client_ip, headers), view);
     let Some(session) = enter(gateway, view, caller, headers).await? else {
         let script = Script::of_get(None, offered).hearing(who.subscribed(None, offered, false));
         return gateway.listeners().open(caller, script, gateway.ambient());

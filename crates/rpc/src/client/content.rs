@@ -92,6 +92,8 @@ pub struct WatchResources<'a> {
     pub source: &'a str,
     /// What each permit was decided on, byte for byte `{"uri": …}`, with the right to read it.
     pub resources: Vec<(Bytes, &'a SignedPermit)>,
+    /// The caller's own, only where the source needs it.
+    pub caller_token: Option<&'a str>,
 }
 
 /// What is wanted of a prompt, resource or template.
@@ -231,6 +233,7 @@ impl From<WatchResources<'_>> for pb::WatchResourcesRequest {
             caller: Some(watch.caller.into()),
             source: watch.source.to_owned(),
             resources: resources.collect(),
+            caller_token: watch.caller_token.unwrap_or_default().to_owned(),
         }
     }
 }

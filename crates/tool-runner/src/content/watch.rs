@@ -44,6 +44,7 @@ pub(crate) struct WatchAsked {
     pub(crate) caller: Caller,
     pub(crate) source: String,
     resources: Vec<Wanted>,
+    token: Option<String>,
 }
 
 struct Wanted {
@@ -81,6 +82,7 @@ impl TryFrom<pb::WatchResourcesRequest> for WatchAsked {
                 .into_iter()
                 .map(wanted)
                 .collect::<Result<_, _>>()?,
+            token: Some(request.caller_token).filter(|token| !token.is_empty()),
         })
     }
 }
@@ -90,6 +92,8 @@ pub(crate) struct AdmittedWatch {
     caller: Caller,
     source: String,
     uris: BTreeSet<String>,
+    /// Where credentials are made of it.
+    token: Option<String>,
     until: Instant,
 }
 
@@ -122,6 +126,7 @@ pub(crate) fn admit(
         caller: asked.caller,
         source: asked.source,
         uris,
+        token: asked.token,
         until: Instant::now() + left,
     })
 }
@@ -217,8 +222,15 @@ impl Watching {
 
     /// What is to be said now, if anything: at first what is watched, then what changed.
     async fn look(&mut self, contents: &Contents) -> Option<BTreeSet<String>> {
-        let uris = &self.admitted.uris;
-        match (contents.origin(&self.admitted.source), &mut self.watched) {
+        let AdmittedWatch {
+            caller,
+            source,
+            uris,
+            token,
+            ..
+        } = &self.admitted;
+        let origin = contents.origin(source)?.of(caller, token.as_deref()).ok();
+        match (origin.as_ref(), &mut self.watched) {
             (Some(Origin::Own(own)), Some(Watched::Own(before))) => {
                 let changed = changes(own, before);
                 (!changed.is_empty()).then_some(changed)
@@ -242,7 +254,11 @@ impl Watching {
                 let offered = uris.iter().filter(|uri| of.offers_resource(uri)).cloned();
                 let mut ear = of.upstream.listen(offered.collect());
                 // One that does not say so in time tells of none.
-                let _ = timeout(PATIENCE, ear.settled()).await;
+                let settled = async {
+                    of.upstream.reach().await;
+                    ear.settled().await;
+                };
+                let _ = timeout(PATIENCE, settled).await;
                 let accepted = ear.keep_accepted();
                 *watched = Some(Watched::Server {
                     upstream: Arc::downgrade(&of.upstream),

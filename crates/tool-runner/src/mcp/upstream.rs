@@ -144,14 +144,15 @@ impl Upstream {
         self.ttls.of(kind)
     }
 
-    /// Hears from now on when these resources change. The server may refuse any of them. Where the credentials stand
-    /// for the caller it is asked for none: it would tell of what those that list may read, which the caller may not.
+    /// Hears from now on when these resources change. The server may refuse any of them. Where credentials stand for the
+    /// caller, ask the caller's own: see [`Self::of`].
     pub(crate) fn listen(&self, uris: BTreeSet<String>) -> Ear {
-        let uris = match self.personal {
-            Some(_) => BTreeSet::new(),
-            None => uris,
-        };
         self.link.events.subscriptions.listen(uris)
+    }
+
+    /// Connects to it where nobody did before. Whoever needs more of it learns why that failed.
+    pub(crate) async fn reach(&self) {
+        let _ = self.link.connection().await;
     }
 
     /// The server's tools, without those that cannot be offered.

@@ -30,3 +30,4 @@ mod switches;
 mod talks;
 mod upstream_content;
 mod watching;
+mod watching_own;

@@ -6,8 +6,8 @@ use serde_json::json;
 use tokio::time::timeout;
 use tonic::{Code, Status, Streaming};
 use wardgate_domain::{
-    ColumnTier, OfferKind, PermitTerms, SwitchAction, SwitchChange, SwitchKind, SwitchScope,
-    SwitchTarget,
+    Caller, ColumnTier, OfferKind, PermitTerms, SwitchAction, SwitchChange, SwitchKind,
+    SwitchScope, SwitchTarget,
 };
 use wardgate_proto::toolrunner::v1 as pb;
 
@@ -31,29 +31,41 @@ async fn watch(
     uris: &[&str],
     terms: Option<&PermitTerms>,
 ) -> Result<Ear, Status> {
+    watch_as(harness, (&harness.caller, ""), source, uris, terms).await
+}
+
+/// The same of anybody, by their token.
+pub(super) async fn watch_as(
+    harness: &Harness,
+    (caller, token): (&Caller, &str),
+    source: &str,
+    uris: &[&str],
+    terms: Option<&PermitTerms>,
+) -> Result<Ear, Status> {
     let resource = |uri: &&str| pb::WatchedResource {
         decided_json: json!({ "uri": uri }).to_string().into(),
         permit: terms.map(|terms| (&harness.signer.sign(terms)).into()),
     };
     let request = pb::WatchResourcesRequest {
-        caller: Some((&harness.caller).into()),
+        caller: Some(caller.into()),
         source: source.to_owned(),
         resources: uris.iter().map(resource).collect(),
+        caller_token: token.to_owned(),
     };
     let mut client = harness.client.clone();
     Ok(Ear(client.watch_resources(request).await?.into_inner()))
 }
 
-struct Ear(Streaming<pb::WatchResourcesResponse>);
+pub(super) struct Ear(Streaming<pb::WatchResourcesResponse>);
 
 impl Ear {
     /// None at the end.
-    async fn hears(&mut self) -> Option<Vec<String>> {
+    pub(super) async fn hears(&mut self) -> Option<Vec<String>> {
         let heard = timeout(Duration::from_secs(20), self.0.message()).await;
         Some(heard.expect("something is said").unwrap()?.uris)
     }
 
-    async fn hears_nothing(&mut self) {
+    pub(super) async fn hears_nothing(&mut self) {
         let heard = timeout(Duration::from_millis(300), self.0.message()).await;
         assert!(heard.is_err(), "{heard:?}");
     }

@@ -16,10 +16,12 @@ mod subscribed;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use axum::http::HeaderMap;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::task::AbortOnDropHandle;
 use wardgate_domain::{Caller, Digest, ToolFacts};
+use wardgate_edge::CallerToken;
 
 use self::sources::Sources;
 use super::PAUSE;
@@ -43,6 +45,7 @@ pub(crate) struct Listens {
     pub(crate) caller: Arc<Caller>,
     /// What the token is good for.
     pub(crate) access: Access,
+    token: CallerToken,
     /// By which the client chooses what it hears of.
     pub(crate) method: &'static str,
     pub(crate) client_ip: String,
@@ -71,13 +74,14 @@ impl Listens {
     pub(crate) fn follower(
         gateway: &Arc<Gateway>,
         (caller, access): (&Arc<Caller>, &Access),
-        client_ip: &str,
+        (client_ip, headers): (&str, &HeaderMap),
         view: &View,
     ) -> Self {
         Self {
             gateway: Arc::clone(gateway),
             caller: Arc::clone(caller),
             access: access.clone(),
+            token: CallerToken::of(headers),
             method: SUBSCRIBE,
             client_ip: client_ip.to_owned(),
             view: view.clone(),
@@ -89,6 +93,7 @@ impl Listens {
             gateway: Arc::clone(gateway),
             caller: Arc::clone(&post.caller),
             access: post.access.clone(),
+            token: CallerToken::of(&post.headers),
             method,
             client_ip: post.client_ip.clone(),
             view: post.view.clone(),

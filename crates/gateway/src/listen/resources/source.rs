@@ -240,12 +240,14 @@ impl Follower {
         if granted.is_empty() {
             return Ok(None);
         }
+        let needs_token = granted.iter().any(|it| it.resource.needs_caller_token);
         let resources = granted.iter();
         let resources = resources.map(|it| (it.resource.decided.clone(), &it.grant.permit));
         let watch = WatchResources {
             caller: &self.who.caller,
             source: &self.source,
             resources: resources.collect(),
+            caller_token: self.who.token.expose().filter(|_| needs_token),
         };
         let told = self.who.gateway.runner().watch_resources(watch).await?;
         let mut told: Told = told.boxed();
