@@ -20,4 +20,4 @@ mod processors;
 mod queue;
 
 pub use config::{Config, Invalid};
-pub use limiter::{Limiter, Refused, Slot};
+pub use limiter::{Epilogue, Limiter, Refused, Slot};

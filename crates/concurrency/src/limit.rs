@@ -9,8 +9,7 @@
 //! ```
 //!
 //! Strain alone takes the limit no lower than `min`: what calls wait for may be done for many at once, as the record
-//! is written. Where processors are busy too, calls at once only wait for each other, and it falls to one a processor, and
-//! one more for while another waits.
+//! is written. Where processors are busy too, calls at once only wait for each other, and it falls to one a processor.
 //!
 //! After the gradient of Netflix's concurrency-limits and Envoy's adaptive concurrency filter. Calm is when no more than
 //! an eighth of the limit is under way, and no more than there are processors. Where that does not come by itself while
@@ -273,7 +272,7 @@ impl Limit {
             }
         } else if strain > tolerance {
             let lowest = if busy {
-                min.min(self.processors.count() as f64 + 1.0)
+                min.min(self.processors.count() as f64)
             } else {
                 min
             };

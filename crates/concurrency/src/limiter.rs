@@ -40,6 +40,8 @@ struct Shared {
 struct State {
     limit: Limit,
     queue: Queue<Waiting>,
+    /// Calls that are done and wait to be recorded.
+    in_epilogue: usize,
     /// Spreads those who were turned away.
     turned_away: u32,
     /// When one was, unless nobody has had to wait since.
@@ -80,6 +82,7 @@ impl Limiter {
             state: Mutex::new(State {
                 limit: Limit::new(config, Processors::of_this_process(now), now),
                 queue: Queue::default(),
+                in_epilogue: 0,
                 turned_away: 0,
                 last_turned_away: None,
             }),
@@ -289,7 +292,7 @@ impl Slot {
     pub fn pause(&mut self) {
         let now = Instant::now();
         self.before += now.duration_since(self.since);
-        self.give_back(None, now);
+        self.give_back(now);
     }
 
     /// Takes a place again. What has begun is not turned away.
@@ -302,31 +305,66 @@ impl Slot {
         }
     }
 
-    /// The call, one of that `kind`, is done: it took as long as it should be compared with others of its kind.
-    pub fn done(mut self, kind: &str) {
-        self.give_back(Some(kind), Instant::now());
+    /// The call, one of that `kind`, is done: it took as long as it should be compared with others of its kind. Its place
+    /// is the next one's, also while [`Epilogue`] is kept, which is how long it waits for what others do.
+    pub fn done(mut self, kind: &str) -> Epilogue {
+        let now = Instant::now();
+        if !self.has_place {
+            return Epilogue(Kept::Nothing);
+        }
+        let shared = Arc::clone(&self.shared);
+        let mut state = shared.state();
+        let under_way = state.queue.under_way();
+        let is_calm = state.limit.is_calm(now, under_way) && self.began_in_calm;
+        let took = self.before + now.duration_since(self.since);
+        state.limit.learn(now, Of::Call(kind), took, is_calm);
+        if state.in_epilogue >= state.limit.current(now) {
+            drop(state);
+            return Epilogue(Kept::Place { _slot: self });
+        }
+        state.in_epilogue += 1;
+        drop(state);
+        self.give_back(now);
+        Epilogue(Kept::Apart(shared))
     }
 
-    fn give_back(&mut self, done: Option<&str>, now: Instant) {
+    fn give_back(&mut self, now: Instant) {
         if !self.has_place {
             return;
         }
         self.has_place = false;
         let mut state = self.shared.state();
-        if let Some(kind) = done {
-            let under_way = state.queue.under_way();
-            let is_calm = state.limit.is_calm(now, under_way) && self.began_in_calm;
-            let took = self.before + now.duration_since(self.since);
-            state.limit.learn(now, Of::Call(kind), took, is_calm);
-        }
         state.queue.end(&self.whose);
         self.shared.let_in(state, now);
     }
 }
 
+/// A call that is done, and waits to be recorded: others can be worked on meanwhile. As many wait so as there are places, for
+/// what waits for a slow neighbour is to be bounded; one more keeps its place. It ends when it is dropped.
+#[derive(Debug)]
+pub struct Epilogue(Kept);
+
+#[derive(Debug)]
+enum Kept {
+    /// It is one of those whose place is another's.
+    Apart(Arc<Shared>),
+    /// Its own, as there are enough of them.
+    Place { _slot: Slot },
+    /// It had given that back before.
+    Nothing,
+}
+
+impl Drop for Epilogue {
+    fn drop(&mut self) {
+        if let Kept::Apart(shared) = &self.0 {
+            shared.state().in_epilogue -= 1;
+        }
+    }
+}
+
 impl Drop for Slot {
     fn drop(&mut self) {
-        self.give_back(None, Instant::now());
+        self.give_back(Instant::now());
     }
 }
 

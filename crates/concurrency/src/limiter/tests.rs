@@ -53,6 +53,29 @@ async fn what_waits_gets_the_place_of_what_ends() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn while_a_call_is_recorded_the_next_has_its_place_but_no_more_wait_so_than_there_are_places()
+{
+    let limiter = limiter(1, 10);
+    let first = limiter.enter("t", "a").await.unwrap();
+    let second = waits(&limiter, "t");
+    settle().await;
+    let first = first.done("tool");
+    let second = second.await.unwrap().unwrap();
+    let third = waits(&limiter, "t");
+    settle().await;
+    let second = second.done("tool");
+    settle().await;
+    assert!(!third.is_finished(), "one call is being recorded already");
+    drop(second);
+    let third = third.await.unwrap().unwrap();
+    drop(first);
+    let third = third.done("tool");
+    assert_eq!(limiter.0.state().queue.under_way(), 0);
+    drop(third);
+    assert_eq!(limiter.0.state().in_epilogue, 0);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_full_queue_turns_away_at_once_whoever_waits_with_most() {
     let limiter = limiter(1, 2);
     let _first = limiter.enter("busy", "a").await.unwrap();

@@ -24,7 +24,7 @@ use bytes::Bytes;
 use serde_json::value::RawValue;
 use tokio::time::sleep;
 use tracing::{Instrument, Span};
-use wardgate_concurrency::Slot;
+use wardgate_concurrency::{Epilogue, Slot};
 use wardgate_domain::{CallFacts, CallId, Caller, Digest, Event, Outcome, Receipt, Status};
 use wardgate_rpc::client::{InputRequired, ResultFacts, Resumption};
 use wardgate_telemetry::{names, trace_context};
@@ -204,10 +204,9 @@ impl<W: Work> Story<W> {
         }
         let outcome = self.outcome(&ending, started.elapsed());
         self.work.report(&outcome);
+        // While it is recorded, others can be worked on.
+        let _epilogue = self.done(&ending);
         let appended = self.gateway.trail().append(Event::Outcome(outcome)).await;
-        if ending.is_ok() {
-            self.done();
-        }
         match appended {
             Ok(receipt) => self.release(receipt, ending),
             Err(_) if may_write => self.not_recorded(&Stop::Lost),
@@ -215,11 +214,10 @@ impl<W: Work> Story<W> {
         }
     }
 
-    /// It is done: how long it took tells how much there is to do.
-    fn done(&mut self) {
-        if let (Some(slot), Some(tool)) = (self.asker.slot.take(), &self.facts.tool) {
-            slot.done(tool.as_str());
-        }
+    /// How long what was done took tells how much there is to do.
+    fn done(&mut self, ending: &Result<Ending<W::Given>, Stop>) -> Option<Epilogue> {
+        let tool = self.facts.tool.as_ref().filter(|_| ending.is_ok())?;
+        Some(self.asker.slot.take()?.done(tool.as_str()))
     }
 
     /// It takes no place any more, whatever came of it.

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use futures::{Stream, StreamExt};
 use tokio::time::{Sleep, sleep};
 use tracing::Instrument;
-use wardgate_concurrency::Slot;
+use wardgate_concurrency::{Epilogue, Slot};
 use wardgate_domain::{CallFacts, CallId, Event, OfferKind, Status, ToolFacts};
 use wardgate_edge::CallerToken;
 use wardgate_proto::common::v1::ErrorReason;
@@ -415,25 +415,25 @@ impl Story {
         let Ok(message) = self.sealed(body.message) else {
             return self.failed(Status::Error, "bad_result", CUT).await;
         };
+        let epilogue = self.done();
         let text = match self.owed.take() {
             Some(owed) => self.release(*owed, message, body.result.as_ref()).await,
             None => self.unrecorded(message).await,
         };
-        self.done();
+        drop(epilogue);
         match text {
             Ok(text) => self.out.answer(answer::whole(head, session, Some(text))),
             Err(error) => self.refuse(&error).await,
         }
     }
 
-    /// It is done: how long it took tells how much there is to do.
-    fn done(&mut self) {
-        if let Some(slot) = self.slot.take() {
-            match &self.errand.subject {
-                Subject::Tool { name, .. } => slot.done(name),
-                _ => slot.done(&self.source.name),
-            }
-        }
+    /// It is done, but for the record: how long it took tells how much there is to do.
+    fn done(&mut self) -> Option<Epilogue> {
+        let kind = match &self.errand.subject {
+            Subject::Tool { name, .. } => name,
+            _ => &self.source.name,
+        };
+        Some(self.slot.take()?.done(kind))
     }
 
     /// One event. False when nothing may follow it.
@@ -450,10 +450,13 @@ impl Story {
             return true;
         }
         let owed = self.owed.take_if(|_| event.result.is_some());
+        let epilogue = event.result.as_ref().and_then(|_| self.done());
         let text = match owed {
             Some(owed) => self.release(*owed, message, event.result.as_ref()).await,
             None => self.unrecorded(message).await,
         };
+        // A client that reads slowly keeps nobody waiting.
+        drop(epilogue);
         let text = match text {
             Ok(text) => text,
             Err(error) => {
@@ -463,7 +466,6 @@ impl Story {
         };
         if event.result.is_some() {
             self.awaited = None;
-            self.done();
         }
         // What speaks before its answer may wait for a person, and nobody here knows.
         self.slot = None;
