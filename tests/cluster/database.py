@@ -5,6 +5,7 @@ import shutil
 import signal
 import subprocess
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from network import Namespace, sh
@@ -64,7 +65,9 @@ class Database:
         pid = self.pid()
         below = subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True).stdout.split()
         for victim in [pid, *map(int, below)]:
-            os.kill(victim, signal.SIGKILL)
+            # Some end by themselves in this moment.
+            with suppress(ProcessLookupError):
+                os.kill(victim, signal.SIGKILL)
         while self.pid():
             time.sleep(0.05)
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import yaml
 
 ROOT, SCRATCH, WARDGATE = Path(os.environ["ROOT"]), Path(os.environ["SCRATCH"]), os.environ["WARDGATE"]
-# The program that an upgrade begins with; empty: the same.
-FROM = os.environ.get("FROM", "")
+# The program that an upgrade begins with, and its commit; empty: the same program.
+FROM, FROM_COMMIT = os.environ.get("FROM", ""), os.environ.get("FROM_COMMIT", "")
 NEWEST, EARLIER = "newest", "earlier"
 # What is in an image, by its tag.
 IMAGES = {NEWEST: SCRATCH / "image", EARLIER: SCRATCH / ("image-from" if FROM else "image")}
@@ -145,14 +145,15 @@ def rendered(given_values, chart=CHART):
 
 
 def earlier_chart():
-    """The chart as it was before its last change, and the name of that commit; none where history does not reach back."""
+    """The chart that an upgrade begins with, and the name of its commit: that of the earlier program, else the one before the
+    chart's last change; none where history does not reach back."""
     git = ["git", "-C", ROOT]
     log = subprocess.run([*git, "log", "--format=%h", "-2", "--", CHART], capture_output=True, text=True)
-    commits = log.stdout.split()
-    if len(commits) < 2:
+    commit = FROM_COMMIT or "".join(log.stdout.split()[1:])
+    if not commit:
         return None, ""
     target = SCRATCH / "earlier"
     target.mkdir(exist_ok=True)
-    archive = subprocess.run([*git, "archive", commits[1], CHART.relative_to(ROOT)], check=True, capture_output=True).stdout
+    archive = subprocess.run([*git, "archive", commit, CHART.relative_to(ROOT)], check=True, capture_output=True).stdout
     subprocess.run(["tar", "-x", "-C", target], input=archive, check=True)
-    return target / CHART.relative_to(ROOT), commits[1]
+    return target / CHART.relative_to(ROOT), commit

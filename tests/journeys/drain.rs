@@ -88,11 +88,14 @@ async fn a_service_that_is_told_to_stop_says_so_to_its_neighbours_before_it_goes
         };
         let told = Instant::now();
         service.signal("TERM");
-        // The gateway does without the memory.
-        if name != "memory" {
-            system.until_ready(false).await;
-            assert!(told.elapsed() < DELAY, "{name} was gone before it said so");
-        }
+        let unready =
+            format!(r#"wardgate_link_endpoints{{neighbour="{name}",state="unready"}} 1"#);
+        until("the gateway hears of it", async || {
+            let metrics = system.client().get("/metrics").await.body;
+            metrics.lines().any(|line| line == unready).then_some(())
+        })
+        .await;
+        assert!(told.elapsed() < DELAY, "{name} was gone before it said so");
         let service = match name {
             "memory" => &mut system.memory,
             "policy" => &mut system.policy,
@@ -101,6 +104,10 @@ async fn a_service_that_is_told_to_stop_says_so_to_its_neighbours_before_it_goes
         };
         assert_eq!(service.ended().code(), Some(0), "{name}: {}", service.log());
         assert!(told.elapsed() >= DELAY, "{name}");
+        // The gateway does without the memory.
+        if name != "memory" {
+            system.until_ready(false).await;
+        }
         system.restart(name);
         system.until_ready(true).await;
     }

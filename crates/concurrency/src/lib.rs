@@ -18,6 +18,7 @@ mod limit;
 mod limiter;
 mod processors;
 mod queue;
+mod quota;
 
 pub use config::{Config, Invalid};
 pub use limiter::{Epilogue, Limiter, Refused, Slot};

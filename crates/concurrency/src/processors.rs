@@ -6,6 +6,8 @@ use nix::sys::resource::{Usage, UsageWho, getrusage};
 use nix::sys::time::{TimeVal, TimeValLike};
 use tokio::time::Instant;
 
+use crate::quota;
+
 /// With less than a tenth of their time left, processors are busy.
 const BUSY: f64 = 0.9;
 
@@ -14,27 +16,43 @@ type Used = Box<dyn Fn() -> Duration + Send>;
 
 /// Those that this process may run on.
 pub(crate) struct Processors {
+    /// Whole ones, at least one.
     count: usize,
+    /// How many of them there are time for: half a one where the container has no more.
+    share: f64,
     used: Used,
     last: (Instant, Duration),
 }
 
 impl std::fmt::Debug for Processors {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        out.debug_tuple("Processors").field(&self.count).finish()
+        out.debug_tuple("Processors").field(&self.share).finish()
     }
 }
 
 impl Processors {
     pub(crate) fn of_this_process(now: Instant) -> Self {
-        // It knows affinity and the quota of a container.
+        // It knows affinity and the quota of a container, in whole ones.
         let count = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        Self::new(count, Box::new(used_by_this_process), now)
+        let all = Self::new(count, Box::new(used_by_this_process), now);
+        match quota::of_this_process() {
+            // What was rounded off.
+            Some(quota) if quota < all.share + 1.0 => Self {
+                share: quota,
+                ..all
+            },
+            _ => all,
+        }
     }
 
+    #[expect(clippy::cast_precision_loss, reason = "no machine has so many")]
     pub(crate) fn new(count: usize, used: Used, now: Instant) -> Self {
-        let last = (now, used());
-        Self { count, used, last }
+        Self {
+            count,
+            share: count as f64,
+            last: (now, used()),
+            used,
+        }
     }
 
     pub(crate) fn count(&self) -> usize {
@@ -42,11 +60,10 @@ impl Processors {
     }
 
     /// Whether they were busy since this was last asked.
-    #[expect(clippy::cast_precision_loss, reason = "no machine has so many")]
     pub(crate) fn were_busy(&mut self, now: Instant) -> bool {
         let used = (self.used)();
         let (then, before) = std::mem::replace(&mut self.last, (now, used));
-        let there_was = now.duration_since(then).as_secs_f64() * self.count as f64;
+        let there_was = now.duration_since(then).as_secs_f64() * self.share;
         used.saturating_sub(before).as_secs_f64() >= there_was * BUSY
     }
 }
@@ -70,15 +87,25 @@ mod tests {
     fn they_are_busy_when_hardly_any_of_their_time_is_left() {
         let began = Instant::now();
         let second = Duration::from_secs(1);
-        for (used_a_second, busy) in [(1_700, false), (1_900, true)] {
+        for (share, used_a_second, busy) in [
+            (2.0, 1_700, false),
+            (2.0, 1_900, true),
+            (0.5, 400, false),
+            (0.5, 480, true),
+            (1.5, 1_000, false),
+            (1.5, 1_400, true),
+        ] {
             let calls = std::sync::atomic::AtomicU64::new(0);
             let used = move || {
                 let seconds = calls.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
                 Duration::from_millis(seconds * used_a_second)
             };
-            let mut two = Processors::new(2, Box::new(used), began);
-            assert_eq!(two.were_busy(began + second), busy);
-            assert_eq!(two.were_busy(began + 2 * second), busy);
+            let mut processors = Processors {
+                share,
+                ..Processors::new(2, Box::new(used), began)
+            };
+            assert_eq!(processors.were_busy(began + second), busy);
+            assert_eq!(processors.were_busy(began + 2 * second), busy);
         }
     }
 

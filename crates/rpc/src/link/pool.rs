@@ -13,15 +13,15 @@ use tokio_util::task::AbortOnDropHandle;
 use wardgate_telemetry::names;
 
 use super::Dial;
-use super::replica::{Bell, Replica, Standing, Taken};
+use super::replica::{Bell, LEAVING, Replica, Standing, Taken};
 use super::resolve::Lookup;
 use crate::readiness::Readiness;
 
 /// How often addresses are looked up, so that new replicas get calls within seconds.
 const LOOKUP_EVERY: Duration = Duration::from_secs(3);
-/// The same while there is no address at all, or some that are gone are still followed.
+/// The same while there is no address at all, some that are gone are still followed, or some are about to go.
 const LOOKUP_AGAIN: Duration = Duration::from_millis(500);
-/// Lost connections do not make for more lookups than this.
+/// Lost connections and the like do not make for more lookups than this.
 const LOOKUP_PAUSE: Duration = Duration::from_millis(200);
 /// A lookup that takes longer has failed.
 const LOOKUP_LIMIT: Duration = Duration::from_secs(5);
@@ -153,7 +153,9 @@ impl Pool {
             match timeout(LOOKUP_LIMIT, lookup()).await {
                 Ok(Ok(addresses)) => {
                     self.follow(&mut members, &addresses, name, dial);
-                    settled = !addresses.is_empty() && members.len() == addresses.len();
+                    settled = !addresses.is_empty()
+                        && members.len() == addresses.len()
+                        && !self.standings().contains(&Standing::Leaving);
                 }
                 // Those that are known stay: that DNS is away says nothing of them.
                 Ok(Err(error)) => {
@@ -229,10 +231,7 @@ impl Pool {
             counts: [0; 4],
         };
         loop {
-            let standings: Vec<_> = {
-                let replicas = self.replicas.read().unwrap_or_else(PoisonError::into_inner);
-                replicas.iter().map(|replica| replica.standing()).collect()
-            };
+            let standings = self.standings();
             measured.update(&standings);
             self.be_patient(&standings);
             if let Some(readiness) = readiness(&standings) {
@@ -242,10 +241,21 @@ impl Pool {
                     changed
                 });
             }
-            if changed.changed().await.is_err() {
+            let heard = if standings.contains(&Standing::Leaving) {
+                // Then it has stayed, and is not ready.
+                timeout(LEAVING, changed.changed()).await.unwrap_or(Ok(()))
+            } else {
+                changed.changed().await
+            };
+            if heard.is_err() {
                 return;
             }
         }
+    }
+
+    fn standings(&self) -> Vec<Standing> {
+        let replicas = self.replicas.read().unwrap_or_else(PoisonError::into_inner);
+        replicas.iter().map(|replica| replica.standing()).collect()
     }
 
     fn be_patient(&self, standings: &[Standing]) {
@@ -276,7 +286,7 @@ impl Measured {
             let state = match standing {
                 Standing::Ready => 0,
                 Standing::Ejected => 1,
-                Standing::Unheard | Standing::Unready(_) => 2,
+                Standing::Unheard | Standing::Unready(_) | Standing::Leaving => 2,
                 Standing::New | Standing::Lost | Standing::Away(_) => 3,
             };
             counts[state] += 1;
@@ -300,13 +310,19 @@ impl Drop for Measured {
     }
 }
 
-/// What callers hear; none while it is open whether a connection that was lost comes back at once.
+/// What callers hear; none while it is open whether a connection that was lost comes back at once, or others are in the
+/// place of those that leave.
 fn readiness(standings: &[Standing]) -> Option<Readiness> {
     let ready = |standing| matches!(standing, &Standing::Ready | &Standing::Ejected);
     if standings.iter().any(ready) {
         return Some(Readiness::Ready);
     }
-    let open = |standing| matches!(standing, &Standing::Lost | &Standing::Unheard);
+    let open = |standing| {
+        matches!(
+            standing,
+            &Standing::Lost | &Standing::Unheard | &Standing::Leaving
+        )
+    };
     if standings.iter().any(open) {
         return None;
     }

@@ -15,6 +15,9 @@ use crate::readiness::Readiness;
 
 /// Who loses a connection that lasted so long tries again at once.
 const LASTING: Duration = Duration::from_secs(1);
+/// So long a replica that is not ready any more may be one that was told to stop: it still serves, and others come in its
+/// place. No shorter than servers go on after they were told, nor than names take to tell of others.
+pub(super) const LEAVING: Duration = Duration::from_secs(5);
 
 /// One replica, for as long as its address is in the answer of the lookup.
 #[derive(Debug)]
@@ -42,8 +45,9 @@ enum Connection {
     Lost,
     /// It stands, and the replica has said nothing on it yet.
     Unheard(Channel),
-    /// It stands, and the replica says that it is not ready, or nothing that is understood.
-    Unready(Channel, String),
+    /// It stands, and the replica says that it is not ready, or nothing that is understood; since when, if it was ready
+    /// before.
+    Unready(Channel, String, Option<Instant>),
     /// It stands, and the replica is ready.
     Ready(Channel),
 }
@@ -58,6 +62,8 @@ pub(super) enum Standing {
     New,
     /// See [`Connection::Unready`].
     Unready(String),
+    /// The same, but it was ready a moment ago, and may only be about to stop.
+    Leaving,
     /// See [`Connection::Lost`].
     Lost,
     /// See [`Connection::Unheard`].
@@ -71,7 +77,7 @@ impl Standing {
     pub(super) fn is_connected(&self) -> bool {
         matches!(
             self,
-            Self::Ready | Self::Ejected | Self::Unheard | Self::Unready(_)
+            Self::Ready | Self::Ejected | Self::Unheard | Self::Unready(_) | Self::Leaving
         )
     }
 }
@@ -81,7 +87,7 @@ impl Standing {
 pub(super) struct Bell {
     /// Some replica stands elsewhere than before.
     pub(super) changed: watch::Sender<()>,
-    /// Some connection was lost.
+    /// Some connection was lost, or what is at its other end is ready no more.
     pub(super) lost: watch::Sender<()>,
 }
 
@@ -117,11 +123,12 @@ impl Replica {
             let told = |readiness| {
                 heard = true;
                 let channel = channel.clone();
-                let now = match readiness {
-                    Readiness::NotReady(why) => Connection::Unready(channel, why),
-                    Readiness::Ready | Readiness::Outdated(_) => Connection::Ready(channel),
-                };
-                self.turn(now);
+                match readiness {
+                    Readiness::NotReady(why) => self.is_unready(channel, why),
+                    Readiness::Ready | Readiness::Outdated(_) => {
+                        self.turn(Connection::Ready(channel));
+                    }
+                }
             };
             let why = health::follow(channel.clone(), name, told).await;
             if heard {
@@ -129,7 +136,7 @@ impl Replica {
                 self.turn(Connection::Lost);
                 self.bell.lost.send_replace(());
             } else {
-                self.turn(Connection::Unready(channel, why));
+                self.turn(Connection::Unready(channel, why, None));
             }
             if connected.elapsed() < LASTING {
                 tokio::time::sleep(pause.next()).await;
@@ -144,7 +151,10 @@ impl Replica {
         match &state.connection {
             Connection::Ready(_) if state.ejection.is_ejected() => Standing::Ejected,
             Connection::Ready(_) => Standing::Ready,
-            Connection::Unready(_, why) => Standing::Unready(why.clone()),
+            Connection::Unready(_, _, Some(since)) if since.elapsed() < LEAVING => {
+                Standing::Leaving
+            }
+            Connection::Unready(_, why, _) => Standing::Unready(why.clone()),
             Connection::New => Standing::New,
             Connection::Lost => Standing::Lost,
             Connection::Unheard(_) => Standing::Unheard,
@@ -175,7 +185,7 @@ impl Replica {
         let mut state = self.state();
         let (Connection::Ready(channel)
         | Connection::Unheard(channel)
-        | Connection::Unready(channel, _)) = &state.connection
+        | Connection::Unready(channel, ..)) = &state.connection
         else {
             if probe {
                 state.ejection.gave_up();
@@ -190,6 +200,18 @@ impl Replica {
             settled: false,
             replica: Arc::clone(self),
         })
+    }
+
+    fn is_unready(&self, channel: Channel, why: String) {
+        let since = match self.state().connection {
+            Connection::Ready(_) => Some(Instant::now()),
+            Connection::Unready(_, _, since) => since,
+            _ => None,
+        };
+        self.turn(Connection::Unready(channel, why, since));
+        if since.is_some() {
+            self.bell.lost.send_replace(());
+        }
     }
 
     fn turn(&self, connection: Connection) {

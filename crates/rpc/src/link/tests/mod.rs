@@ -385,6 +385,39 @@ async fn replicas_that_are_all_replaced_at_once_cost_no_call_and_no_moment_of_re
 }
 
 #[tokio::test]
+async fn replicas_told_to_stop_before_others_are_known_cost_no_call_and_no_moment_of_readiness() {
+    let leaving = [Running::audit(), Running::audit()];
+    let names = Names::of(&leaving);
+    let mut neighbour = names.link();
+    ready(&mut neighbour).await;
+    neighbour.readiness.mark_unchanged();
+    let get_calls = async |which: &[Running]| {
+        let before: Vec<_> = which.iter().map(Running::calls).collect();
+        for _ in 0..10 {
+            call_once(&neighbour.link).await.unwrap();
+        }
+        let mut both = which.iter().zip(before);
+        both.all(|(replica, before)| replica.calls() > before)
+    };
+    until("both are in use", async || get_calls(&leaving).await).await;
+    let stopping = Readiness::NotReady("it was told to stop".to_owned());
+    leaving[0].readiness.send_replace(stopping.clone());
+    until("one is left alone", async || {
+        !get_calls(&leaving[..1]).await
+    })
+    .await;
+    leaving[1].readiness.send_replace(stopping);
+    until("there is none better than the other", async || {
+        get_calls(&leaving).await
+    })
+    .await;
+    let others = [Running::audit(), Running::audit()];
+    names.set(&others);
+    until("the others are in use", async || get_calls(&others).await).await;
+    assert!(!neighbour.readiness.has_changed().unwrap());
+}
+
+#[tokio::test]
 async fn a_stream_stays_with_its_replica_when_that_leaves_the_name() {
     let mut replicas = vec![Running::start()];
     let names = Names::of(&replicas);
