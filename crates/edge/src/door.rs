@@ -1,4 +1,4 @@
-//! The way to the gateway: a router in this process, or HTTP.
+//! The way to another edge: a router in this process, or HTTP.
 
 use std::fmt;
 use std::time::Duration;
@@ -6,22 +6,28 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use http::{Request, Response, Uri};
-use reqwest::redirect;
+use reqwest::{Url, redirect};
 use tower::ServiceExt;
-use url::Url;
-
-use super::MCP_PATH;
-use super::fault::GatewayError;
-use crate::Error;
 
 /// How long a connection may take.
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 
-/// What a router in this process is asked as: every gateway serves loopback.
+/// What a router in this process is asked as: every edge serves loopback.
 const IN_PROCESS: &str = "http://localhost";
 
+/// Ends of URLs that are paths of an edge, and not where its paths begin.
+const PATHS: [(&str, &str); 3] = [
+    ("/mcp", "leave out /mcp: it is where the paths begin"),
+    ("/api", "leave out /api: it is where the paths begin"),
+    ("/v1", "leave out /v1: it is where the paths begin"),
+];
+
+/// How another edge is reached. Cheap to clone.
 #[derive(Clone)]
-pub(super) enum Door {
+pub struct Door(Way);
+
+#[derive(Clone)]
+enum Way {
     Router(Router),
     Http {
         client: reqwest::Client,
@@ -30,67 +36,80 @@ pub(super) enum Door {
     },
 }
 
+/// What to change about a URL that no edge can be reached by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct UnfitUrl(&'static str);
+
+/// Why there is no response.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum DoorError {
+    /// No such path can be.
+    #[error("the path cannot be written")]
+    Path,
+    /// Nobody answers.
+    #[error("it cannot be reached")]
+    Unreachable,
+}
+
 impl Door {
-    pub(super) fn router(router: Router) -> Self {
-        Self::Router(router)
+    /// An edge in this process: its router is called without a socket.
+    pub fn router(router: Router) -> Self {
+        Self(Way::Router(router))
     }
 
-    pub(super) fn http(url: &Url) -> Result<Self, Error> {
+    /// An edge elsewhere; `url` is where its paths begin, for example `https://mcp.example.org`. `client` is what it
+    /// is told who asks.
+    pub fn http(url: &Url, client: &'static str) -> Result<Self, UnfitUrl> {
+        let path = url.path().trim_end_matches('/');
         let problem = if !matches!(url.scheme(), "http" | "https") {
             Some("write a URL of http or https")
         } else if !url.username().is_empty() || url.password().is_some() {
             Some("leave credentials out: each caller brings a token")
         } else if url.query().is_some() || url.fragment().is_some() {
             Some("leave out what begins with ? or #")
-        } else if url.path().trim_end_matches('/').ends_with(MCP_PATH) {
-            Some("leave out /mcp: it is where the paths begin")
-        } else if url.path().trim_end_matches('/').ends_with("/api") {
-            Some("leave out /api: the gateway has no such path")
         } else {
-            None
+            let ends = PATHS.into_iter().find(|(end, _)| path.ends_with(end));
+            ends.map(|(_, problem)| problem)
         };
         if let Some(problem) = problem {
-            return Err(Error::GatewayUrl(problem));
+            return Err(UnfitUrl(problem));
         }
-        // A token goes to the gateway and nowhere else: not to where it redirects, nor to a proxy of the environment.
+        // A token goes to that edge and nowhere else: not to where it redirects, nor to a proxy of the environment.
         let client = reqwest::Client::builder()
             .redirect(redirect::Policy::none())
             .no_proxy()
             .connect_timeout(CONNECT_LIMIT)
-            .user_agent("wardgate-agent")
+            .user_agent(client)
             .build()
-            .map_err(|_| Error::GatewayUrl("no TLS: the system's certificates cannot be read"))?;
-        Ok(Self::Http {
+            .map_err(|_| UnfitUrl("no TLS: the system's certificates cannot be read"))?;
+        Ok(Self(Way::Http {
             client,
             base: url.as_str().trim_end_matches('/').to_owned(),
-        })
+        }))
     }
 
     /// Where `path` is.
-    pub(super) fn uri(&self, path: &str) -> Result<Uri, GatewayError> {
-        let base = match self {
-            Self::Router(_) => IN_PROCESS,
-            Self::Http { base, .. } => base,
+    pub fn uri(&self, path: &str) -> Result<Uri, DoorError> {
+        let base = match &self.0 {
+            Way::Router(_) => IN_PROCESS,
+            Way::Http { base, .. } => base,
         };
-        format!("{base}{path}")
-            .parse()
-            .map_err(|_| GatewayError::UnknownToolset)
+        format!("{base}{path}").parse().map_err(|_| DoorError::Path)
     }
 
-    pub(super) async fn send(
-        &self,
-        request: Request<String>,
-    ) -> Result<Response<Body>, GatewayError> {
-        match self {
-            Self::Router(router) => {
+    /// The head of the response, its body as it comes. There is no time limit but that of a connection.
+    pub async fn send(&self, request: Request<String>) -> Result<Response<Body>, DoorError> {
+        match &self.0 {
+            Way::Router(router) => {
                 let response = router.clone().oneshot(request.map(Body::from)).await;
                 response.map_err(|never| match never {})
             }
-            Self::Http { client, .. } => {
-                let request = request.try_into().map_err(|_| GatewayError::Unreachable)?;
+            Way::Http { client, .. } => {
+                let request = request.try_into().map_err(|_| DoorError::Unreachable)?;
                 let response = client.execute(request).await;
-                let response = response.map_err(|_| GatewayError::Unreachable)?;
-                Ok(http::Response::from(response).map(Body::new))
+                let response = response.map_err(|_| DoorError::Unreachable)?;
+                Ok(Response::from(response).map(Body::new))
             }
         }
     }
@@ -98,9 +117,9 @@ impl Door {
 
 impl fmt::Debug for Door {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Router(_) => f.write_str("in process"),
-            Self::Http { base, .. } => f.write_str(base),
+        match &self.0 {
+            Way::Router(_) => f.write_str("in process"),
+            Way::Http { base, .. } => f.write_str(base),
         }
     }
 }
