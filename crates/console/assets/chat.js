@@ -121,6 +121,7 @@ async function ask(path, body) {
 }
 
 if (form) {
+  at("unscripted").remove();
   form.addEventListener("submit", (event) => {
     event.preventDefault();
     const said = message.value.trim();

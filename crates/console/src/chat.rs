@@ -83,7 +83,8 @@ fn conversation(assistants: &[Model]) -> Markup {
     html! {
         h1 { "Chat" }
         p.quiet { "An assistant sees and does what you may see and do, and no more." }
-        noscript { p.notice.warn { "The chat needs JavaScript: answers come word by word. Everything else here works without." } }
+        // The script takes it away.
+        p.notice.warn #unscripted { "The chat needs JavaScript: answers come word by word. Everything else here works without." }
         @for assistant in &unready {
             p.notice.warn role="status" {
                 b { (assistant.id) } " has no model to answer with. Whoever runs it has to set "

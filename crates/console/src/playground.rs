@@ -138,7 +138,7 @@ fn of_tool(result: &Value) -> Markup {
     let contents = || contents.into_iter().flatten();
     html! {
         @if denied { p.notice.bad #outcome role="status" { "Refused by the policy." } }
-        @else if is_error { p.notice.bad #outcome role="status" { "The tool says that it failed." } }
+        @else if is_error { p.notice.bad #outcome role="status" { "It failed; the answer says why." } }
         @else { p.notice.good #outcome role="status" { "Done." } }
         @match table {
             Some(table) => {

@@ -13,6 +13,7 @@ use crate::fields::query;
 use crate::http::Answer;
 use crate::layout;
 use crate::mcp::Fault;
+use crate::output::cut;
 
 /// Why there is no page. Nothing of what was sent is in it.
 #[derive(Debug, thiserror::Error)]
@@ -38,6 +39,9 @@ pub(crate) enum Problem {
     Unknown,
     #[error("too many pages are worked on")]
     Busy,
+    /// The gateway does not let this person, in its own words.
+    #[error("the gateway refused")]
+    Refused(String),
     #[error("{0}")]
     Gateway(#[from] Fault),
     /// The policy does not let this person read the record.
@@ -56,7 +60,9 @@ impl Problem {
         match self {
             Self::SignedOut(_) => StatusCode::UNAUTHORIZED,
             Self::Token(refusal) => refusal.status(),
-            Self::Origin(_) | Self::Foreign | Self::NotForYou => StatusCode::FORBIDDEN,
+            Self::Origin(_) | Self::Foreign | Self::Refused(_) | Self::NotForYou => {
+                StatusCode::FORBIDDEN
+            }
             Self::Method(_) => StatusCode::METHOD_NOT_ALLOWED,
             Self::Body(refusal) => refusal.status(),
             Self::Input(_) => StatusCode::BAD_REQUEST,
@@ -78,6 +84,7 @@ impl Problem {
             Self::Input(_) => "invalid_form",
             Self::Unknown => "not_found",
             Self::Busy => "overloaded",
+            Self::Refused(_) => "gateway_refused",
             Self::Gateway(_) => "gateway_failed",
             Self::NotForYou => "record_denied",
             Self::NoRecord => "record_not_linked",
@@ -117,6 +124,7 @@ impl Problem {
                 "One moment",
                 html! { p { "Too many pages are being worked on, yours or those of others. Nothing was done; try again." } },
             ),
+            Self::Refused(what) => ("The gateway refused", html! { p { (cut(what, 500)) } }),
             Self::Gateway(fault) => (
                 "The gateway did not answer",
                 html! { p { (fault.words()) } },

@@ -7,10 +7,11 @@
 //!          audit: read, what is of their tenant ─▶ on record: how many ─▶ shown
 //! ```
 
+use std::borrow::Cow;
 use std::time::{Duration, Instant};
 
 use futures::{StreamExt, pin_mut};
-use serde_json::{Map, Value};
+use serde::Deserialize;
 use wardgate_domain::{
     Ambient, CallFacts, CallId, Caller, Event, Outcome, ReadDecision, Record as Entry, Status,
 };
@@ -56,16 +57,22 @@ pub(crate) struct Most {
 /// What was read.
 #[derive(Debug, Default)]
 pub(crate) struct Read {
-    pub(crate) records: Vec<Shown>,
+    pub(crate) records: Vec<StoredRecord>,
     /// There may be more: everything below this sequence number.
     pub(crate) more_before: Option<u64>,
 }
 
-/// One record, to be shown.
-#[derive(Debug)]
-pub(crate) struct Shown {
-    pub(crate) stored: StoredRecord,
-    pub(crate) members: Map<String, Value>,
+/// What of a record says whose it is.
+#[derive(Deserialize)]
+struct Whose<'a> {
+    #[serde(borrow, default)]
+    caller: Option<Of<'a>>,
+}
+
+#[derive(Deserialize)]
+struct Of<'a> {
+    #[serde(borrow, default)]
+    tenant: Cow<'a, str>,
 }
 
 impl Record {
@@ -145,23 +152,22 @@ impl Record {
             let stored = stored.map_err(away)?;
             let sequence = stored.sequence;
             looked_at += 1;
-            let members: Map<String, Value> =
-                serde_json::from_slice(&stored.record).map_err(|_| Problem::RecordAway)?;
-            let own = tenant.is_empty()
-                || members
-                    .get("caller")
-                    .is_some_and(|it| it["tenant"] == tenant);
-            if own {
+            let own = tenant.is_empty() || is_of(tenant, &stored)?;
+            if own && read.more_before.is_none() {
                 bytes += stored.record.len();
                 let full = read.records.len() == most.records;
                 if full || (bytes > most.bytes && !read.records.is_empty()) {
                     read.more_before = Some(sequence + 1);
-                    return Ok(read);
+                } else {
+                    read.records.push(stored);
                 }
-                read.records.push(Shown { stored, members });
+            }
+            // Otherwise the stream is about to end: HTTP/2 holds it against us if that is not waited for.
+            if read.more_before.is_some() && !tenant.is_empty() {
+                break;
             }
             if looked_at == MAX_LOOKED_AT {
-                read.more_before = Some(sequence);
+                read.more_before.get_or_insert(sequence);
             }
         }
         Ok(read)
@@ -184,6 +190,12 @@ impl Record {
             Problem::RecordAway
         })
     }
+}
+
+fn is_of(tenant: &str, stored: &StoredRecord) -> Result<bool, Problem> {
+    let whose: Whose<'_> =
+        serde_json::from_slice(&stored.record).map_err(|_| Problem::RecordAway)?;
+    Ok(whose.caller.is_some_and(|caller| caller.tenant == tenant))
 }
 
 /// A look at the record, while it is under way.

@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use wardgate_domain::{Status, Timestamp};
-use wardgate_rpc::client::AuditFilter;
+use wardgate_rpc::client::{AuditFilter, StoredRecord};
 
 use crate::Console;
 use crate::asked::Visit;
@@ -18,7 +18,7 @@ use crate::http::Answer;
 use crate::layout::{self, Part};
 use crate::output::cut;
 use crate::problem::Problem;
-use crate::record::{Most, Read, Record, Shown};
+use crate::record::{Most, Read, Record};
 
 /// One page.
 const ON_PAGE: Most = Most {
@@ -59,7 +59,7 @@ pub(crate) async fn list(console: Arc<Console>, visit: Visit) -> Answer {
         h1 { "Record" }
         p.quiet { "What everybody did here, newest first. That you look is on record too." }
         (form(&fields))
-        (table(&read))
+        (table(&read)?)
         nav.pages aria-label="Pages" {
             @if fields.filled("before").is_some() {
                 a href={ "/console/record?" (query(filter.iter().copied())) } { "Newest" }
@@ -94,8 +94,9 @@ pub(crate) async fn entry(console: Arc<Console>, mut visit: Visit) -> Answer {
     };
     let asked = format!("sequence={sequence}");
     let mut read = record(&console)?.read(&visit, &asked, filter, ONE).await?;
-    let shown = read.records.pop().ok_or(Problem::Unknown)?;
-    let call = shown.members.get("call_id").and_then(Value::as_str);
+    let stored = read.records.pop().ok_or(Problem::Unknown)?;
+    let members = members(&stored)?;
+    let call = members.get("call_id").and_then(Value::as_str);
     let title = format!("Record {sequence}");
     let content = html! {
         p { a href="/console/record" { "The whole record" } }
@@ -107,10 +108,10 @@ pub(crate) async fn entry(console: Arc<Console>, mut visit: Visit) -> Answer {
             table.members {
                 thead { tr { th scope="col" { "Member" } th scope="col" { "Value" } } }
                 tbody {
-                    @for (name, value) in flat(&shown.members) {
+                    @for (name, value) in flat(&members) {
                         tr { th scope="row" { (name) } td { code { (cut(&value, 4_000)) } } }
                     }
-                    tr { th scope="row" { "leaf hash" } td { code { (shown.stored.leaf_hash) } } }
+                    tr { th scope="row" { "leaf hash" } td { code { (stored.leaf_hash) } } }
                 }
             }
         }
@@ -132,7 +133,7 @@ pub(crate) async fn download(console: Arc<Console>, visit: Visit) -> Answer {
     let fields = visit.asked.query()?;
     let read = read(&console, &visit, &fields, IN_FILE).await?;
     let mut lines = String::new();
-    for Shown { stored, .. } in &read.records {
+    for stored in &read.records {
         let line = serde_json::from_slice(&stored.record).and_then(|record| {
             serde_json::to_string(&Line {
                 sequence: stored.sequence,
@@ -233,8 +234,10 @@ fn form(fields: &Fields) -> Markup {
     }
 }
 
-fn table(read: &Read) -> Markup {
-    html! {
+fn table(read: &Read) -> Result<Markup, Problem> {
+    let rows: Result<Vec<_>, _> = read.records.iter().map(row).collect();
+    let rows = rows?;
+    Ok(html! {
         @if read.records.is_empty() {
             p role="status" { @if read.more_before.is_some() { "None of the newest. Older ones may match." } @else { "No record matches." } }
         } @else {
@@ -245,15 +248,20 @@ fn table(read: &Read) -> Markup {
                         th scope="col" { "Outcome" } th.number scope="col" { "Rows" } th.number scope="col" { "Withheld" }
                         th.number scope="col" { "Masked" } th scope="col" { "Record" }
                     } }
-                    tbody { @for shown in &read.records { (row(shown)) } }
+                    tbody { @for row in &rows { (row) } }
                 }
             }
         }
-    }
+    })
 }
 
-fn row(shown: &Shown) -> Markup {
-    let Shown { stored, members } = shown;
+/// What a record holds.
+fn members(stored: &StoredRecord) -> Result<Map<String, Value>, Problem> {
+    serde_json::from_slice(&stored.record).map_err(|_| Problem::RecordAway)
+}
+
+fn row(stored: &StoredRecord) -> Result<Markup, Problem> {
+    let members = members(stored)?;
     let text = |name: &str| members.get(name).and_then(Value::as_str);
     let number = |name: &str| members.get(name).and_then(Value::as_u64);
     let caller = members.get("caller");
@@ -276,7 +284,7 @@ fn row(shown: &Shown) -> Markup {
         _ => "warn",
     };
     let time = text("time").unwrap_or_default();
-    html! {
+    Ok(html! {
         tr {
             td.time { time datetime=(time) { (time.get(..19).unwrap_or(time).replace('T', " ")) } }
             td { (subject.or_else(|| text("actor")).unwrap_or("–"))
@@ -284,13 +292,13 @@ fn row(shown: &Shown) -> Markup {
             td { (cut(what.unwrap_or(if method.is_some() { "" } else { "–" }), 128))
                 @if let Some(method) = method { " " span.quiet { (cut(method, 128)) } } }
             td { span class={ "badge " (kind) } { (status) }
-                @if let Some(reason) = text("reason") { " " span.quiet { (cut(reason, 64)) } } }
+                @if let Some(reason) = text("reason").filter(|reason| *reason != status) { " " span.quiet { (cut(reason, 64)) } } }
             td.number { @if let Some(rows) = number("rows").or_else(|| number("messages")) { (rows) } }
             td.number { @if let Some(rows) = number("rows_withheld").or_else(|| number("withheld")) { (rows) } }
             td.number { @if let Some(fields) = number("fields_redacted") { (fields) } }
             td { a href={ "/console/record/" (stored.sequence) } { (stored.sequence) } }
         }
-    }
+    })
 }
 
 /// Every member with its value; members of members by their path.

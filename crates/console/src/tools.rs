@@ -69,7 +69,9 @@ pub(crate) async fn all(gateway: &Gateway, token: &Token) -> Result<Vec<Tool>, P
             limit: ASK_LIMIT,
         };
         let exchange = gateway.ask(token, request).await?;
-        let result = exchange.outcome.map_err(|_| Fault::Unreadable)?;
+        let result = exchange
+            .outcome
+            .map_err(|error| Problem::Refused(error.message))?;
         let page: Page = serde_json::from_value(result).map_err(|_| Fault::Unreadable)?;
         // One that cannot be read is left out; the others can still be used.
         let readable = page.tools.into_iter();
