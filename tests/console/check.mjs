@@ -124,7 +124,7 @@ const checks = [
   ['arguments that the tool does not take are refused in its words, and kept in the form', async () => {
     await call(doctor, 'nugwi');
     assert.match(await doctor.locator('#outcome').innerText(), /failed/);
-    await doctor.getByText(/patient_id/).last().waitFor();
+    await doctor.getByRole('region', { name: 'Text' }).getByText(/patient_id/).waitFor();
     assert.equal(await doctor.getByLabel('patient_id').inputValue(), 'nugwi');
     await shot(doctor, 'refused');
   }],
