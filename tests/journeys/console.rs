@@ -68,7 +68,7 @@ impl Browser {
             value.map(|value| value.to_str().unwrap().to_owned())
         };
         if let Some(set) = header(SET_COOKIE) {
-            self.cookie = set.split(';').next().unwrap().to_owned();
+            set.split(';').next().unwrap().clone_into(&mut self.cookie);
         }
         Page {
             status: answer.status().as_u16(),

@@ -37,18 +37,20 @@ impl Asked {
     ) -> Result<Self, Problem> {
         let (parts, mut body) = request.into_parts();
         let admission = &console.admission;
-        // 1. Host: a web page that rebinds a name to this address gets no further.
-        let own_page = parts.method == Method::GET;
+        // 1. Host: a web page that rebinds a name to this address gets no further. Its origin is looked at below, where
+        // it matters, and more strictly.
+        let hosts = parts.headers.get_all(header::HOST).iter();
+        let hosts: HeaderMap = hosts.map(|host| (header::HOST, host.clone())).collect();
         admission
             .origins
-            .check(&parts.uri, &parts.headers)
-            .map_err(Problem::Origin)?;
+            .check(&parts.uri, &hosts)
+            .map_err(Problem::Host)?;
         // 2. The method.
         if !methods.contains(&parts.method) {
             return Err(Problem::Method(methods));
         }
         // 3. What changes anything comes from a page of ours, whatever cookies it has.
-        if !own_page && !is_own(console, &parts.uri, &parts.headers) {
+        if parts.method != Method::GET && !is_own(console, &parts.uri, &parts.headers) {
             wardgate_edge::drain(&parts.headers, body).await;
             return Err(Problem::Foreign);
         }
@@ -121,9 +123,7 @@ fn is_own(console: &Console, target: &Uri, headers: &HeaderMap) -> bool {
     }
     let host = target.authority().map(Authority::as_str);
     let host = host.or_else(|| text(header::HOST.as_str()));
-    let of_origin = ["http://", "https://"].into_iter();
-    let of_origin = of_origin
-        .filter_map(|scheme| origin.strip_prefix(scheme))
-        .next();
+    let mut schemes = ["http://", "https://"].into_iter();
+    let of_origin = schemes.find_map(|scheme| origin.strip_prefix(scheme));
     of_origin.is_some() && of_origin == host
 }

@@ -50,3 +50,41 @@ impl Drop for Place {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use wardgate_domain::{CallerClaims, Timestamp};
+
+    use super::*;
+
+    fn caller(subject: &str) -> Caller {
+        Caller::from_verified(CallerClaims {
+            issuer: "https://issuer.example".to_owned(),
+            subject: subject.to_owned(),
+            tenant: String::new(),
+            roles: Vec::new(),
+            attributes: BTreeMap::new(),
+            token_id: String::new(),
+            expires_at: Timestamp::from_seconds(0),
+        })
+    }
+
+    #[test]
+    fn one_person_leaves_places_to_others_and_all_have_no_more_than_there_are() {
+        let places = Places::default();
+        let take = |who: &str, count: usize| -> Vec<Place> {
+            let tries = (0..count).map(|_| places.take(&caller(who)));
+            tries.flatten().collect()
+        };
+        let mut own = take("anna", 20);
+        assert_eq!(own.len(), EACH);
+        own.pop();
+        assert_eq!(take("anna", 1).len(), 1);
+        let others: Vec<_> = (0..20).map(|who| take(&who.to_string(), EACH)).collect();
+        assert_eq!(others.iter().map(Vec::len).sum::<usize>(), ALL - own.len());
+        drop(others);
+        assert_eq!(take("bob", 1).len(), 1);
+    }
+}

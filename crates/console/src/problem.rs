@@ -24,7 +24,7 @@ pub(crate) enum Problem {
     #[error("{0}")]
     Token(TokenRefusal),
     #[error("{0}")]
-    Origin(String),
+    Host(String),
     /// What changes something did not come from a page of the console.
     #[error("the form was not sent from a page of this console")]
     Foreign,
@@ -60,7 +60,7 @@ impl Problem {
         match self {
             Self::SignedOut(_) => StatusCode::UNAUTHORIZED,
             Self::Token(refusal) => refusal.status(),
-            Self::Origin(_) | Self::Foreign | Self::Refused(_) | Self::NotForYou => {
+            Self::Host(_) | Self::Foreign | Self::Refused(_) | Self::NotForYou => {
                 StatusCode::FORBIDDEN
             }
             Self::Method(_) => StatusCode::METHOD_NOT_ALLOWED,
@@ -77,7 +77,7 @@ impl Problem {
         match self {
             Self::SignedOut(_) => "signed_out",
             Self::Token(refusal) => refusal.reason(),
-            Self::Origin(_) => "origin_refused",
+            Self::Host(_) => "host_refused",
             Self::Foreign => "foreign_form",
             Self::Method(_) => "method_not_allowed",
             Self::Body(refusal) => refusal.reason(),
@@ -105,7 +105,7 @@ impl Problem {
                 "Not now",
                 html! { p { "Nobody can be signed in: " (refusal.description()) "." } },
             ),
-            Self::Origin(what) => ("Not from here", html! { p { (what) } }),
+            Self::Host(what) => ("Not here", html! { p { (what) } }),
             Self::Foreign => (
                 "Not from here",
                 html! { p { "This form was not sent from a page of this console. Nothing was done." } },

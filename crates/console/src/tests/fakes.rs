@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Bytes;
+use axum::extract::Path;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use futures::{Stream, stream};
@@ -89,18 +90,21 @@ impl FakeGateway {
     }
 
     pub(crate) fn agent(&self) -> Router {
-        let here = self.clone();
-        let message = move |body: String| async move {
+        let answer = |body: String, here: &Self| {
             here.0.lock().unwrap().said.push(body);
-            (
-                [("content-type", "application/x-ndjson"), ("x-secret", "s")],
-                "{}\n",
-            )
+            let headers = [("content-type", "application/x-ndjson"), ("x-secret", "s")];
+            (headers, "{}\n").into_response()
+        };
+        let (chat, decisions) = (self.clone(), self.clone());
+        let message = move |body: String| async move { answer(body, &chat) };
+        let decide = move |Path(id): Path<String>, body: String| async move {
+            answer(format!("{id}: {body}"), &decisions)
         };
         let models =
             json!({ "data": [{ "id": "clinic", "wardgate": { "missing": ["LLM_BASE_URL"] } }] });
         Router::new()
             .route("/api/chat/message/", post(message))
+            .route("/api/chat/approvals/{id}", post(decide))
             .route("/v1/models", get(|| async move { models.to_string() }))
     }
 }

@@ -192,19 +192,28 @@ async fn chat_says_what_is_missing_and_passes_messages_and_events_and_no_more() 
         page.contains("LLM_BASE_URL") && page.contains("value=\"clinic\""),
         "{page}"
     );
-    let request = Request::post("/console/chat/message")
-        .header("origin", "http://localhost:8082")
-        .header("content-type", "application/json")
-        .header("cookie", &cookie);
-    let reply = stage
-        .send(request.body("{\"message\":\"hi\"}".into()).unwrap())
-        .await;
+    for (path, body) in [
+        ("/console/chat/message", r#"{"message":"hi"}"#),
+        (
+            "/console/chat/approvals/a-b%5Fc",
+            r#"{"decision":"approve"}"#,
+        ),
+    ] {
+        let request = Request::post(path)
+            .header("origin", "http://localhost:8082")
+            .header("content-type", "application/json")
+            .header("cookie", &cookie);
+        let reply = stage.send(request.body(body.into()).unwrap()).await;
+        assert_eq!(
+            (reply.status, reply.body.as_str()),
+            (StatusCode::OK, "{}\n")
+        );
+        assert_eq!(reply.header("x-secret"), "");
+    }
     assert_eq!(
-        (reply.status, reply.body.as_str()),
-        (StatusCode::OK, "{}\n")
+        stage.gateway.said(),
+        [r#"{"message":"hi"}"#, r#"a-b_c: {"decision":"approve"}"#]
     );
-    assert_eq!(reply.header("x-secret"), "");
-    assert_eq!(stage.gateway.said(), ["{\"message\":\"hi\"}"]);
     // A plain form of another page could not say that it is JSON.
     let reply = stage.post("/console/chat/message", &cookie, "{}").await;
     assert_eq!(reply.status, StatusCode::UNSUPPORTED_MEDIA_TYPE);
