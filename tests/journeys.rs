@@ -33,6 +33,7 @@ mod journeys {
     mod chat;
     mod connect;
     mod connect_route;
+    mod console;
     mod cost;
     mod direct_methods;
     mod doctor;

@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::REPOSITORY;
 
 /// Every crate and what it depends on, of this workspace, in what ships.
-const ARROWS: [(&str, &[&str]); 20] = [
+const ARROWS: [(&str, &[&str]); 21] = [
     ("proto", &[]),
     ("telemetry", &[]),
     ("store", &[]),
@@ -47,6 +47,8 @@ const ARROWS: [(&str, &[&str]); 20] = [
     ("memory", &["domain", "proto", "rpc", "store", "telemetry"]),
     // It reaches tools and conversations as any client of the gateway does.
     ("agent", &["arguments", "domain", "edge", "telemetry"]),
+    // The same; the record it reads itself, and asks the policy who may see it.
+    ("console", &["domain", "edge", "rpc", "telemetry"]),
     // A client of the gateway like any other.
     ("stdio", &[]),
     // The same, many times.
@@ -60,6 +62,7 @@ const ARROWS: [(&str, &[&str]); 20] = [
             "audit",
             "bench",
             "concurrency",
+            "console",
             "domain",
             "edge",
             "gateway",
@@ -79,7 +82,11 @@ const ARROWS: [(&str, &[&str]); 20] = [
 ];
 
 /// The same for tests alone.
-const TEST_ARROWS: [(&str, &[&str]); 1] = [("wardgate", &["proto", "testkit"])];
+const TEST_ARROWS: [(&str, &[&str]); 2] = [
+    // Its tests play the policy and the record.
+    ("console", &["proto"]),
+    ("wardgate", &["proto", "testkit"]),
+];
 
 type Arrows = BTreeMap<String, Vec<String>>;
 

@@ -23,6 +23,7 @@ pub(crate) struct Filter {
     pub(crate) since: Option<Timestamp>,
     pub(crate) until: Option<Timestamp>,
     pub(crate) from_sequence: u64,
+    pub(crate) before_sequence: Option<u64>,
     pub(crate) limit: Option<u64>,
     pub(crate) newest_first: bool,
 }
@@ -44,6 +45,7 @@ impl TryFrom<pb::QueryRequest> for Filter {
             since: request.since.map(TryInto::try_into).transpose()?,
             until: request.until.map(TryInto::try_into).transpose()?,
             from_sequence: request.from_sequence,
+            before_sequence: (request.before_sequence > 0).then_some(request.before_sequence),
             limit: (request.limit > 0).then_some(request.limit),
             newest_first: request.newest_first,
         })
@@ -61,7 +63,8 @@ impl TryFrom<AuditFilter> for Filter {
             status: filter.status,
             since: filter.since,
             until: filter.until,
-            from_sequence: 0,
+            from_sequence: filter.from_sequence,
+            before_sequence: filter.before_sequence,
             limit: filter.limit,
             newest_first: filter.newest_first,
         })
@@ -111,7 +114,7 @@ struct Rest {
 impl Rest {
     fn whole(filter: &Filter, size: u64) -> Self {
         Self {
-            range: filter.from_sequence..size,
+            range: filter.from_sequence..filter.before_sequence.map_or(size, |end| end.min(size)),
             limit: filter.limit.unwrap_or(u64::MAX),
         }
     }

@@ -62,9 +62,9 @@ pub struct ConversationFacts {
     pub tenant: String,
 }
 
-/// Whether a caller may read a conversation of somebody else.
+/// Whether a caller may read what no tool gives: a conversation of somebody else, or the record.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RecallDecision {
+pub struct ReadDecision {
     /// Its id.
     pub id: DecisionId,
     /// They may.

@@ -38,7 +38,7 @@ pub use conversation::{
     NewMessage, Role, Skeleton, Source, TurnId, TurnState,
 };
 pub use conversation_change::{Changed, ConversationChange, ConversationChanges};
-pub use decision::{ConversationFacts, Decision, DenialReason, RecallDecision, Verdict};
+pub use decision::{ConversationFacts, Decision, DenialReason, ReadDecision, Verdict};
 pub use digest::Digest;
 pub use ids::{CallId, ConversationKey, DecisionId, InvalidId, PermitId};
 pub use memory_access::{MemoryAccess, MemoryMethod};

@@ -53,7 +53,7 @@ pub struct CallFacts {
     pub token_id: String,
     /// Address the client called from; empty when unknown.
     pub client_ip: String,
-    /// MCP protocol version, or `jsonrpc` for the plain endpoint.
+    /// MCP protocol version, `jsonrpc` for the plain endpoint, or `console` for its pages.
     pub protocol: String,
     /// The name the client asked for; [`NOT_A_NAME`] where that is no tool name, since people type anything;
     /// empty where no tool is asked for.
@@ -72,7 +72,7 @@ pub struct CallFacts {
     pub policies: Vec<String>,
     /// The permit it ran under.
     pub permit_id: Option<PermitId>,
-    /// The MCP method, for example `resources/read`; empty: `tools/call`. With any other `tool` is the source, and
+    /// The MCP method, for example `resources/read`, or `record/read` of a look at the record; empty: `tools/call`. With any other `tool` is the source, and
     /// `requested_tool` the prompt asked for.
     pub method: String,
 }

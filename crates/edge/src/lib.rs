@@ -14,6 +14,7 @@ mod admission;
 mod auth;
 mod body;
 mod cors;
+mod door;
 mod error;
 mod listener;
 mod origins;
@@ -25,6 +26,7 @@ pub use auth::{
 };
 pub use body::{BodyLimits, BodyRefusal, drain, is_json, read};
 pub use cors::Grants;
+pub use door::{Door, DoorError, UnfitUrl};
 pub use error::Error;
 pub use listener::{Bound, ConnectionLimits};
 pub use origins::Origins;

@@ -152,6 +152,16 @@ impl Engine {
         })
     }
 
+    /// Rules on reading the record.
+    pub(crate) fn record(&self, caller: &Caller) -> Answer {
+        let caller = self.set.words.caller(caller);
+        let answer = caller.and_then(|caller| self.set.record(caller));
+        answer.unwrap_or_else(|fault| {
+            tracing::warn!(cause = %fault, "the record was denied because its policies cannot decide it");
+            Err(fault.denial())
+        })
+    }
+
     /// What the caller may see of the result; when that cannot be worked out, the denial that takes the
     /// place of any permission to call.
     pub(crate) fn view<'a>(&self, rights: &'a Rights) -> Result<&'a View, &'a Denial> {

@@ -25,6 +25,7 @@ mod fault;
 mod files;
 mod limits;
 mod recall;
+mod record;
 mod reload;
 mod residual;
 mod rows;

@@ -114,6 +114,16 @@ impl server::PolicyService for Policies {
         Ok(Response::new((&decision).into()))
     }
 
+    async fn authorize_record(
+        &self,
+        request: Request<pb::AuthorizeRecordRequest>,
+    ) -> Result<Response<pb::AuthorizeRecordResponse>, Status> {
+        let decided = checked::<_, Caller>(request.into_inner().caller, "caller")
+            .and_then(|caller| self.store.authorize_record(&caller));
+        let decision = decided.map_err(|error| wardgate_rpc::invalid(&error))?;
+        Ok(Response::new((&decision).into()))
+    }
+
     async fn watch_version(
         &self,
         _: Request<pb::WatchVersionRequest>,

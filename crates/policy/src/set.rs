@@ -40,6 +40,7 @@ pub struct PolicySet {
     pub(crate) read: BTreeMap<String, cedar::PolicySet>,
     pub(crate) show: [cedar::PolicySet; 4],
     pub(crate) recall: cedar::PolicySet,
+    pub(crate) read_record: cedar::PolicySet,
 }
 
 impl PolicySet {
@@ -335,12 +336,19 @@ fn slice(hash: Digest, words: Vocabulary, policies: &cedar::PolicySet) -> Policy
     let mut show: [Vec<Policy>; 4] = Default::default();
     let mut recall = Vec::new();
     let recalls = words.sharing.as_ref().map(|sharing| &sharing.recall);
+    let mut read_record = Vec::new();
+    let audits = words
+        .auditing
+        .as_ref()
+        .map(|auditing| &auditing.read_record);
     for policy in policies.policies() {
         for asked in policy.get_valid_request_envs(&words.schema) {
             if let Some(kind) = use_of(asked.action()) {
                 uses.entry(kind).or_default().push(policy.clone());
             } else if Some(asked.action()) == recalls {
                 recall.push(policy.clone());
+            } else if Some(asked.action()) == audits {
+                read_record.push(policy.clone());
             } else if *asked.action() == words.read {
                 if let Some(of_type) = read.get_mut(&asked.resource().to_string()) {
                     of_type.push(policy.clone());
@@ -371,6 +379,7 @@ fn slice(hash: Digest, words: Vocabulary, policies: &cedar::PolicySet) -> Policy
             .collect(),
         show: show.map(gather),
         recall: gather(recall),
+        read_record: gather(read_record),
         words,
     }
 }

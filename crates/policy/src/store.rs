@@ -7,12 +7,11 @@ use arc_swap::ArcSwap;
 use tokio::sync::watch;
 use wardgate_domain::{
     Ambient, Caller, ConversationFacts, Decision, DecisionId, DenialReason, Digest, InvalidMessage,
-    PermitId, PermitSigner, PermitTerms, RecallDecision, SignedPermit, ToolFacts, ToolName,
-    Verdict,
+    PermitId, PermitSigner, PermitTerms, ReadDecision, SignedPermit, ToolFacts, ToolName, Verdict,
 };
 use wardgate_telemetry::names;
 
-use crate::call::Denial;
+use crate::call::{Answer, Denial};
 use crate::engine::{Engine, Ruling, View};
 use crate::set::PolicySet;
 
@@ -114,17 +113,35 @@ impl PolicyStore {
         &self,
         caller: &Caller,
         conversation: &ConversationFacts,
-    ) -> Result<RecallDecision, InvalidMessage> {
+    ) -> Result<ReadDecision, InvalidMessage> {
         let started = Instant::now();
         let engine = self.in_force.load();
         self.current(caller)?;
         let answer = engine.recall(caller, conversation);
+        Ok(self.read_decision(&answer, engine.hash(), started))
+    }
+
+    /// Decides whether `caller` may read the record.
+    pub(crate) fn authorize_record(&self, caller: &Caller) -> Result<ReadDecision, InvalidMessage> {
+        let started = Instant::now();
+        let engine = self.in_force.load();
+        self.current(caller)?;
+        let answer = engine.record(caller);
+        Ok(self.read_decision(&answer, engine.hash(), started))
+    }
+
+    fn read_decision(
+        &self,
+        answer: &Answer,
+        policy_hash: Digest,
+        started: Instant,
+    ) -> ReadDecision {
         measure(answer.as_ref().err().map(|denial| denial.reason), started);
-        Ok(RecallDecision {
+        ReadDecision {
             id: DecisionId::new(&self.ambient),
             allowed: answer.is_ok(),
-            policy_hash: engine.hash(),
-        })
+            policy_hash,
+        }
     }
 
     /// Nothing is decided for a token that has ended.

@@ -193,6 +193,7 @@ impl Trial<'_> {
                 .answer(&principal, tool, &entities, &BTreeMap::new(), "")?;
         }
         self.set.column_tiers(&principal, tool, &entities)?;
+        let _decided = self.set.record(caller.clone())?;
         let _decided = self.set.recall(caller, &made_up_conversation()?)?;
         for name in words.rows.keys() {
             let rule = self.set.row_rule(&principal, name, &partial)?;

@@ -27,6 +27,8 @@ pub(crate) struct Vocabulary {
     pub(crate) rows: BTreeMap<String, RowType>,
     /// Absent where the schema does not speak of conversations; they are then never shared.
     pub(crate) sharing: Option<Sharing>,
+    /// Absent where the schema does not speak of the record; nobody then reads it but an operator.
+    pub(crate) auditing: Option<Auditing>,
     /// Absent where the schema does not speak of sources; nothing of them but tools is then ever used.
     pub(crate) using: Option<Using>,
 }
@@ -45,6 +47,13 @@ pub(crate) struct Using {
 pub(crate) struct Sharing {
     pub(crate) conversation: EntityTypeName,
     pub(crate) recall: EntityUid,
+}
+
+/// The words for reading the record.
+#[derive(Debug)]
+pub(crate) struct Auditing {
+    pub(crate) audit: EntityTypeName,
+    pub(crate) read_record: EntityUid,
 }
 
 /// The type of a tool's rows.
@@ -94,12 +103,18 @@ impl Vocabulary {
         }
         let row_shapes = lacks.rows();
         let shares = lacks.sharing(&row_shapes);
+        let audits = lacks.auditing(&row_shapes);
         let uses = lacks.using(&row_shapes, &context);
+        let spoken = Spoken {
+            shares,
+            audits,
+            uses,
+        };
 
         if !lacks.found.is_empty() {
             return Err(lacks.found);
         }
-        Self::name_them(schema, caller_attributes, row_shapes, shares, uses).ok_or_else(|| {
+        Self::name_them(schema, caller_attributes, row_shapes, &spoken).ok_or_else(|| {
             vec![Lack {
                 problem: "the schema declares its words in a namespace".to_owned(),
                 declare: "the entities and actions outside any namespace".to_owned(),
@@ -111,8 +126,7 @@ impl Vocabulary {
         schema: Schema,
         caller_attributes: Record,
         rows: BTreeMap<String, Record>,
-        shares: bool,
-        uses: bool,
+        spoken: &Spoken,
     ) -> Option<Self> {
         let entity = |name: &str| {
             let found = schema
@@ -156,7 +170,7 @@ impl Vocabulary {
                     ))
                 })
                 .collect::<Option<_>>()?,
-            sharing: if shares {
+            sharing: if spoken.shares {
                 Some(Sharing {
                     conversation: entity(CONVERSATION)?,
                     recall: action(RECALL)?,
@@ -164,7 +178,15 @@ impl Vocabulary {
             } else {
                 None
             },
-            using: if uses {
+            auditing: if spoken.audits {
+                Some(Auditing {
+                    audit: entity(AUDIT)?,
+                    read_record: action(READ_RECORD)?,
+                })
+            } else {
+                None
+            },
+            using: if spoken.uses {
                 Some(Using {
                     source: entity(SOURCE)?,
                     connect: action(CONNECT)?,
@@ -225,6 +247,10 @@ const CONVERSATION: &str = "Conversation";
 const RECALL: &str = "recall";
 
 /// Words that a schema may leave out, together.
+const AUDIT: &str = "Audit";
+const READ_RECORD: &str = "read_record";
+
+/// Words that a schema may leave out, together.
 const SOURCE: &str = "Source";
 const CONNECT: &str = "connect";
 const READ_RESOURCE: &str = "read_resource";
@@ -232,6 +258,13 @@ const GET_PROMPT: &str = "get_prompt";
 
 /// Attributes that every conversation has, besides [`TENANT`].
 pub(crate) const OWNER: &str = "owner";
+
+/// Of which of the things that a schema may leave out it speaks.
+struct Spoken {
+    shares: bool,
+    audits: bool,
+    uses: bool,
+}
 
 struct Lacks<'a> {
     declared: &'a Declarations,
@@ -431,6 +464,17 @@ impl Lacks<'_> {
             "entity Conversation { owner: User, tenant: String };",
         );
         self.action(RECALL, Some(CONVERSATION), &[]);
+        true
+    }
+
+    /// Whether the schema speaks of the record; when it begins to, it must offer both words as they are meant.
+    fn auditing(&mut self, rows: &BTreeMap<String, Record>) -> bool {
+        let named = self.declared.entity(AUDIT).is_some() && !rows.contains_key(AUDIT);
+        if !named && !self.declared.has_action(READ_RECORD) {
+            return false;
+        }
+        self.entity(AUDIT, &[], &[], None, "entity Audit;");
+        self.action(READ_RECORD, Some(AUDIT), &[]);
         true
     }
 

@@ -21,18 +21,21 @@ pub enum Peer {
     Audit,
     /// The conversations.
     Memory,
+    /// The web pages.
+    Console,
     /// A person at the command line.
     Operator,
 }
 
 impl Peer {
     /// Every peer.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Gateway,
         Self::Policy,
         Self::ToolRunner,
         Self::Audit,
         Self::Memory,
+        Self::Console,
         Self::Operator,
     ];
 
@@ -44,6 +47,7 @@ impl Peer {
             Self::ToolRunner => "tool-runner",
             Self::Audit => "audit",
             Self::Memory => "memory",
+            Self::Console => "console",
             Self::Operator => "operator",
         }
     }

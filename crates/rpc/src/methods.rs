@@ -58,6 +58,7 @@ pub(crate) const TABLE: &[Method] = methods! {
         Authorize:           Gateway | Memory,       Whole,  Always;
         ListVisible:         Gateway,                Whole,  Always;
         AuthorizeRecall:     Memory,                 Whole,  Always;
+        AuthorizeRecord:     Console,                Whole,  Always;
         WatchVersion:        Gateway,                Stream, Always;
     }
     "wardgate.toolrunner.v1.ToolRunnerService" {
@@ -80,8 +81,9 @@ pub(crate) const TABLE: &[Method] = methods! {
     }
     "wardgate.audit.v1.AuditService" {
         // Whoever appends does it again with `retry`, which also settles what has no call's id.
-        Append:              Gateway | ToolRunner | Memory, Whole,  Never;
-        Query:               Operator,               Stream, Always;
+        Append:              Gateway | ToolRunner | Memory | Console, Whole, Never;
+        // Whom the console shows it, it asks the policy.
+        Query:               Operator | Console,     Stream, Always;
     }
     "wardgate.memory.v1.MemoryService" {
         // Without an id each makes a new conversation.

@@ -102,6 +102,13 @@ impl PolicyService for Obedient {
         Err(Status::unimplemented("nobody here asks it"))
     }
 
+    async fn authorize_record(
+        &self,
+        _request: Request<pb::AuthorizeRecordRequest>,
+    ) -> Result<Response<pb::AuthorizeRecordResponse>, Status> {
+        Err(Status::unimplemented("nobody here asks it"))
+    }
+
     type WatchVersionStream = BoxStream<'static, Result<pb::WatchVersionResponse, Status>>;
 
     async fn watch_version(

@@ -190,6 +190,11 @@ pub const AGENT_REFUSED_CALLS: &str = "wardgate_agent_refused_calls_total";
 /// Counter: changed files of assistants by `outcome`, swapped or refused.
 pub const AGENT_RELOADS: &str = "wardgate_assistant_reloads_total";
 
+// === console ===
+
+/// Counter: pages of the console by `page`, one of few, and `status`, of HTTP.
+pub const CONSOLE_PAGES: &str = "wardgate_console_pages_total";
+
 // === links between services ===
 
 /// Gauge: replicas of a `neighbour` by `state`: ready, ejected, unready or connecting.

@@ -45,6 +45,8 @@ pub(crate) enum Command {
     Agent(Agent),
     /// Run the memory service alone.
     Memory(ConfigFile),
+    /// Run the console alone: web pages for people.
+    Console(ConfigFile),
     /// See, erase and hold the conversations of a running system, without a word of what was said.
     Conversations(Conversations),
     /// Be a stdio MCP server for a desktop client, whose requests go to a gateway.

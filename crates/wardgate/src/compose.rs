@@ -3,19 +3,22 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Router;
+use tokio::sync::watch;
 use wardgate_agent::{Agent, ApprovalKey, Endpoints};
+use wardgate_console::{Console, CookieKey, HttpLimits, RecordLinks};
 use wardgate_domain::{Ambient, PermitSigner, PermitVerifier};
-use wardgate_edge::{Admission, Authenticator, Origins};
+use wardgate_edge::{Admission, Authenticator, Door, Origins};
 use wardgate_gateway::{Gateway, Neighbours};
 use wardgate_redact::PseudonymKey;
 use wardgate_rpc::client::{AuditClient, MemoryClient, PolicyClient};
 use wardgate_rpc::link::TlsFiles;
 use wardgate_rpc::operator::Offered;
-use wardgate_rpc::{Neighbour, Peer, link};
+use wardgate_rpc::{Neighbour, Peer, Readiness, link};
 use wardgate_tool_runner::{Closing, SealingKey};
 
 use crate::Failure;
-use crate::config::{AgentWiring, GatewayWiring};
+use crate::config::{AgentWiring, ConsoleWiring, GatewayWiring};
 
 /// How long a reader of conversations waits for the policy.
 const RIGHTS_LIMIT: Duration = Duration::from_secs(1);
@@ -41,12 +44,20 @@ pub(crate) struct Parts {
     pub(crate) memory_key: wardgate_memory::MasterKey,
 }
 
-/// Every service in this process: for the gateway each behind a local link, and for the operator; and what ends
-/// what they started.
-pub(crate) async fn local(
-    parts: Parts,
-    ambient: &Ambient,
-) -> Result<(Neighbours, Offered, Closing), Failure> {
+/// Every service in this process.
+pub(crate) struct Local {
+    /// For the gateway, each behind a local link.
+    pub(crate) neighbours: Neighbours,
+    /// For the console.
+    pub(crate) record: RecordLinks,
+    /// For the operator.
+    pub(crate) offered: Offered,
+    /// What ends what they started.
+    pub(crate) closing: Closing,
+}
+
+/// Starts every service in this process.
+pub(crate) async fn local(parts: Parts, ambient: &Ambient) -> Result<Local, Failure> {
     let audit = wardgate_audit::service(parts.audit, parts.mac_key, ambient.clone()).await?;
     let policy =
         wardgate_policy::service(parts.policy, parts.permit_signer, ambient.clone()).await?;
@@ -76,13 +87,22 @@ pub(crate) async fn local(
         .with(tool_runner.clone())
         .with(audit.clone())
         .with(memory.clone());
+    let shown = RecordLinks {
+        policy: rights(link::local(policy.clone(), Peer::Console)),
+        audit: record(link::local(audit.clone(), Peer::Console)),
+    };
     let neighbours = Neighbours {
         policy: link::local(policy, Peer::Gateway),
         tool_runner: link::local(tool_runner, Peer::Gateway),
         audit: link::local(audit, Peer::Gateway),
         memory: Some(link::local(memory, Peer::Gateway)),
     };
-    Ok((neighbours, offered, closing))
+    Ok(Local {
+        neighbours,
+        record: shown,
+        offered,
+        closing,
+    })
 }
 
 /// Every service behind a socket.
@@ -139,6 +159,68 @@ pub(crate) async fn remote_agent(
     })
 }
 
+/// The console on the address of a gateway in this process, which it calls without a socket, as it does the agent.
+pub(crate) fn local_console(
+    gateway: &Arc<Gateway>,
+    agent: Option<Router>,
+    record: RecordLinks,
+    key: CookieKey,
+    public_url: Option<&str>,
+    ambient: &Ambient,
+) -> Arc<Console> {
+    let links = wardgate_console::Links {
+        gateway: Door::router(gateway.router()),
+        agent: agent.map(Door::router),
+        record: Some(record),
+    };
+    let admission = Admission {
+        body: HttpLimits::default().body(),
+        ..gateway.admission()
+    };
+    Console::new(links, admission, key, public_url, ambient.clone())
+}
+
+/// What the console says it is.
+const CONSOLE: &str = "wardgate-console";
+
+/// The console on an address of its own, and whether it knows whose tokens it takes.
+pub(crate) async fn remote_console(
+    wiring: ConsoleWiring,
+    key: CookieKey,
+    ambient: &Ambient,
+) -> Result<(Arc<Console>, watch::Receiver<Readiness>), Failure> {
+    let (links, tls) = (&wiring.links, wiring.tls.as_ref());
+    let unfit = |key: &str, error| format!("console.links.{key}: {error}");
+    let record_links = match (&links.policy, &links.audit) {
+        (Some(policy_url), Some(audit_url)) => Some(RecordLinks {
+            policy: remote_rights(policy_url, tls)?,
+            audit: remote_record(audit_url, tls)?,
+        }),
+        (None, None) => None,
+        _ => {
+            return Err(
+                "console.links: name both policy and audit, or neither: the one says who may read the other".into(),
+            );
+        }
+    };
+    let agent = links.agent.as_ref().map(|url| Door::http(url, CONSOLE));
+    let links = wardgate_console::Links {
+        gateway: Door::http(&links.gateway, CONSOLE).map_err(|error| unfit("gateway", error))?,
+        agent: agent.transpose().map_err(|error| unfit("agent", error))?,
+        record: record_links,
+    };
+    let auth = Arc::new(Authenticator::new(wiring.auth, None, ambient.clone()).await?);
+    let keys = auth.readiness();
+    let public_url = wiring.public_url.as_deref();
+    let admission = Admission {
+        origins: Origins::new("console", public_url, wiring.allowed_hosts, Vec::new())?,
+        auth,
+        body: wiring.limits.body(),
+    };
+    let console = Console::new(links, admission, key, public_url, ambient.clone());
+    Ok((console, keys))
+}
+
 /// The policy behind a socket, for the rights of readers.
 pub(crate) fn remote_rights(url: &str, tls: Option<&TlsFiles>) -> Result<PolicyClient, Failure> {
     Ok(rights(policy(url, tls)?))
@@ -176,7 +258,7 @@ pub(crate) fn proto_name(peer: Peer) -> &'static str {
         Peer::ToolRunner => "wardgate.toolrunner.v1.ToolRunnerService",
         Peer::Audit => "wardgate.audit.v1.AuditService",
         Peer::Memory => "wardgate.memory.v1.MemoryService",
-        Peer::Gateway | Peer::Operator => "",
+        Peer::Gateway | Peer::Console | Peer::Operator => "",
     }
 }
 

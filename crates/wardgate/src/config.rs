@@ -3,6 +3,8 @@
 //! Defaults, then the file, then the environment (`WARDGATE_GATEWAY__LISTEN` is `gateway.listen`). Relative
 //! paths are relative to the file. A key nobody knows is an error.
 
+mod console;
+
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
@@ -20,8 +22,10 @@ use wardgate_rpc::link::TlsFiles;
 use wardgate_rpc::server::ListenConfig;
 use wardgate_store::DatabaseSettings;
 
+pub(crate) use console::ConsoleWiring;
+
 /// Sections a file can have.
-pub(crate) const SECTIONS: [&str; 9] = [
+pub(crate) const SECTIONS: [&str; 10] = [
     "telemetry",
     "local_issuer",
     "gateway",
@@ -30,6 +34,7 @@ pub(crate) const SECTIONS: [&str; 9] = [
     "audit",
     "agent",
     "memory",
+    "console",
     "operator",
 ];
 /// What a service's section holds for this binary rather than for the service.

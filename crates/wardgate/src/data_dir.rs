@@ -11,6 +11,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use wardgate_agent::ApprovalKey;
 use wardgate_audit::MacKey;
+use wardgate_console::CookieKey;
 use wardgate_domain::{Ambient, PermitSigner, PermitVerifier};
 use wardgate_gateway::SessionKey;
 use wardgate_memory::MasterKey;
@@ -126,6 +127,10 @@ impl DataDir {
         self.keys().join("session.key")
     }
 
+    pub(crate) fn console_key(&self) -> PathBuf {
+        self.keys().join("console.key")
+    }
+
     pub(crate) fn memory_key(&self) -> PathBuf {
         self.keys().join("memory.key")
     }
@@ -149,6 +154,7 @@ impl DataDir {
             self.memory_key(),
             self.approval_key(),
             self.session_key(),
+            self.console_key(),
         ] {
             if !path.exists() {
                 write_new(&path, hex(&ambient.random::<32>()).as_bytes())?;
@@ -234,6 +240,11 @@ pub(crate) fn session_key(path: &Path) -> Result<SessionKey, Error> {
 /// The key that calls waiting for a person are sealed under.
 pub(crate) fn approval_key(path: &Path) -> Result<ApprovalKey, Error> {
     read_32_bytes(path).map(|bytes| ApprovalKey::from_bytes(&bytes))
+}
+
+/// The key that the console's sessions are sealed under.
+pub(crate) fn cookie_key(path: &Path) -> Result<CookieKey, Error> {
+    read_32_bytes(path).map(|bytes| CookieKey::from_bytes(&bytes))
 }
 
 /// The key that wraps the keys of conversations.

@@ -1,9 +1,9 @@
 //! `wardgate`: every service and every tool of an operator, as subcommands of one binary.
 //!
 //! ```text
-//!  main ─▶ cli ─▶ commands/up ────────▶ compose: policy · tool-runner · audit · memory by local links ─▶ gateway (─▶ agent)
+//!  main ─▶ cli ─▶ commands/up ────────▶ compose: policy · tool-runner · audit · memory by local links ─▶ gateway (─▶ agent) ─▶ console
 //!            ├──▶ commands/serve ─────▶ one service behind a socket, or the gateway with its links
-//!            ├──▶ commands/agent ─────▶ the agent, with its gateway over HTTP
+//!            ├──▶ commands/{agent, console} ─▶ the agent or the console, with its gateway over HTTP
 //!            ├──▶ commands/{token, stdio, call, bench, audit, tools, policy, certs, config, doctor, migrate, health}
 //!            └──▶ launch: becomes a program of a tool, within its limits
 //! ```
@@ -58,6 +58,7 @@ async fn run(command: Command) -> Result<(), Failure> {
         Command::Audit(arguments) => commands::audit::run(arguments).await,
         Command::Agent(arguments) => commands::agent::run(arguments).await,
         Command::Memory(arguments) => commands::serve::memory(&arguments).await,
+        Command::Console(arguments) => commands::console::run(&arguments).await,
         Command::Conversations(arguments) => commands::conversations::run(arguments).await,
         Command::Stdio(arguments) => commands::stdio::run(arguments).await,
         Command::Token(arguments) => commands::token::run(&arguments),

@@ -6,9 +6,9 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
+use wardgate_edge::Door;
 
 use super::MCP_PATH;
-use super::door::Door;
 use super::exchange::{Request, exchange};
 use super::fault::{GatewayError, RpcFault};
 use crate::request::BearerToken;

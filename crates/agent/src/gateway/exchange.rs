@@ -17,9 +17,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use sse_stream::SseStream;
+use wardgate_edge::Door;
 use wardgate_telemetry::trace_context;
 
-use super::door::Door;
 use super::fault::{FaultData, GatewayError, RpcFault};
 use crate::request::BearerToken;
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::Value;
+use wardgate_edge::DoorError;
 
 /// Why there is no answer. The texts are fit for people and models; nothing of a request or a token is in them.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -24,6 +25,15 @@ pub(crate) enum GatewayError {
     UnknownToolset,
     #[error("{0}")]
     Refused(Box<RpcFault>),
+}
+
+impl From<DoorError> for GatewayError {
+    fn from(error: DoorError) -> Self {
+        match error {
+            DoorError::Path => Self::UnknownToolset,
+            DoorError::Unreachable => Self::Unreachable,
+        }
+    }
 }
 
 /// A JSON-RPC error of the gateway.

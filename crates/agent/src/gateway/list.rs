@@ -6,8 +6,8 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
+use wardgate_edge::Door;
 
-use super::door::Door;
 use super::exchange::{Request, exchange};
 use super::fault::GatewayError;
 use super::{MCP_PATH, TIME_LIMIT};

@@ -10,8 +10,8 @@ use http_body_util::Limited;
 use serde::Deserialize;
 use serde_json::{Map, json};
 use sse_stream::SseStream;
+use wardgate_edge::Door;
 
-use super::door::Door;
 use super::exchange::{self, Request};
 use super::fault::GatewayError;
 use super::{MCP_PATH, TIME_LIMIT};

@@ -10,7 +10,6 @@
 //! Dropping a future hangs up, and in this version of the protocol that cancels what it asked for.
 
 mod call;
-mod door;
 mod exchange;
 mod fault;
 mod list;
@@ -25,10 +24,10 @@ use std::time::Duration;
 use axum::Router;
 use serde_json::Value;
 use url::Url;
+use wardgate_edge::Door;
 
 use crate::Error;
 use crate::request::BearerToken;
-use door::Door;
 use exchange::Request;
 use tool_cache::ToolCache;
 
@@ -59,7 +58,7 @@ impl Gateway {
 
     /// A gateway elsewhere; `url` is where its paths begin, for example `https://mcp.example.org`.
     pub fn over_http(url: &Url) -> Result<Self, Error> {
-        Ok(Self::through(Door::http(url)?))
+        Ok(Self::through(Door::http(url, "wardgate-agent")?))
     }
 
     fn through(door: Door) -> Self {

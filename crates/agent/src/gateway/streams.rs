@@ -14,8 +14,8 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use wardgate_domain::Digest;
+use wardgate_edge::Door;
 
-use super::door::Door;
 use super::listen;
 use crate::request::BearerToken;
 

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 use wardgate_domain::Digest;
+use wardgate_edge::Door;
 
-use super::door::Door;
 use super::list::ToolList;
 use super::streams::{Mark, Streams};
 use crate::request::BearerToken;

@@ -108,6 +108,15 @@ async fn every_filter_selects_what_it_says(store: &TestStore) {
         &[4, 3],
     )
     .await;
+    selects(&|filter| filter.before_sequence = Some(2), &[0, 1]).await;
+    selects(
+        &|filter| {
+            (filter.from_sequence, filter.before_sequence) = (1, Some(99));
+            filter.newest_first = true;
+        },
+        &[4, 3, 2, 1],
+    )
+    .await;
     let together = |filter: &mut AuditFilter| {
         filter.subject = Some("dr.yenji".to_owned());
         filter.status = Some(Status::Ok);

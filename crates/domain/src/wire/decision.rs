@@ -5,7 +5,7 @@ use wardgate_proto::{common, policy};
 use super::{optional_digest, parse, required};
 use crate::{
     AttributeType, ColumnClass, ColumnTier, ConversationFacts, Decision, DenialReason, Digest,
-    InvalidMessage, PermitTerms, RecallDecision, RowRule, SignedPermit, Verdict,
+    InvalidMessage, PermitTerms, ReadDecision, RowRule, SignedPermit, Verdict,
 };
 
 impl TryFrom<policy::v1::SignedPermit> for SignedPermit {
@@ -234,24 +234,32 @@ impl From<&ConversationFacts> for policy::v1::ConversationFacts {
     }
 }
 
-impl TryFrom<policy::v1::AuthorizeRecallResponse> for RecallDecision {
-    type Error = InvalidMessage;
+/// The two questions about reading are answered alike.
+macro_rules! read_decision {
+    ($answer:ident) => {
+        impl TryFrom<policy::v1::$answer> for ReadDecision {
+            type Error = InvalidMessage;
 
-    fn try_from(decision: policy::v1::AuthorizeRecallResponse) -> Result<Self, Self::Error> {
-        Ok(Self {
-            id: parse(&decision.decision_id, "decision_id")?,
-            allowed: decision.allowed,
-            policy_hash: Digest::from_wire(&decision.policy_hash, "policy_hash")?,
-        })
-    }
-}
-
-impl From<&RecallDecision> for policy::v1::AuthorizeRecallResponse {
-    fn from(decision: &RecallDecision) -> Self {
-        Self {
-            allowed: decision.allowed,
-            decision_id: decision.id.to_string(),
-            policy_hash: decision.policy_hash.to_wire(),
+            fn try_from(decision: policy::v1::$answer) -> Result<Self, Self::Error> {
+                Ok(Self {
+                    id: parse(&decision.decision_id, "decision_id")?,
+                    allowed: decision.allowed,
+                    policy_hash: Digest::from_wire(&decision.policy_hash, "policy_hash")?,
+                })
+            }
         }
-    }
+
+        impl From<&ReadDecision> for policy::v1::$answer {
+            fn from(decision: &ReadDecision) -> Self {
+                Self {
+                    allowed: decision.allowed,
+                    decision_id: decision.id.to_string(),
+                    policy_hash: decision.policy_hash.to_wire(),
+                }
+            }
+        }
+    };
 }
+
+read_decision!(AuthorizeRecallResponse);
+read_decision!(AuthorizeRecordResponse);

@@ -89,6 +89,13 @@ impl PolicyService for Answers {
         Err(Status::unimplemented("not needed here"))
     }
 
+    async fn authorize_record(
+        &self,
+        _: Request<pb::AuthorizeRecordRequest>,
+    ) -> Result<Response<pb::AuthorizeRecordResponse>, Status> {
+        Err(Status::unimplemented("nobody here asks it"))
+    }
+
     type WatchVersionStream =
         Pin<Box<dyn Stream<Item = Result<pb::WatchVersionResponse, Status>> + Send>>;
 

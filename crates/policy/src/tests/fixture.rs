@@ -25,6 +25,12 @@ entity Conversation { owner: User, tenant: String };
 action recall appliesTo { principal: [User], resource: [Conversation] };
 ";
 
+/// The words for the record, which a schema may leave out.
+pub(crate) const AUDITING: &str = "
+entity Audit;
+action read_record appliesTo { principal: [User], resource: [Audit] };
+";
+
 /// The words for what sources offer besides tools, which a schema may leave out.
 pub(crate) const USING: &str = "
 entity Source in [Tag];

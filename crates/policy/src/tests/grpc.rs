@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tonic::{Code, Request};
 use wardgate_domain::{
-    Ambient, Caller, CallerClaims, Decision, Digest, RecallDecision, Timestamp, Verdict,
+    Ambient, Caller, CallerClaims, Decision, Digest, ReadDecision, Timestamp, Verdict,
 };
 use wardgate_proto::common::v1 as pb;
 use wardgate_proto::policy::v1::policy_service_client::PolicyServiceClient;
@@ -220,7 +220,7 @@ async fn recall_is_answered_and_a_question_without_a_conversation_is_refused() {
         }),
     };
     let answer = client.authorize_recall(request.clone()).await.unwrap();
-    let decision: RecallDecision = answer.into_inner().try_into().unwrap();
+    let decision: ReadDecision = answer.into_inner().try_into().unwrap();
     assert!(!decision.allowed);
 
     request.conversation = None;

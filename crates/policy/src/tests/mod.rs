@@ -6,6 +6,7 @@ mod grpc;
 mod loading;
 mod partial_evaluation;
 mod recall;
+mod record;
 mod reloading;
 pub(crate) mod samples;
 mod using;

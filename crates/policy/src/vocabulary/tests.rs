@@ -1,7 +1,7 @@
 //! Which schemas have the words, and which are told what they lack.
 
 use super::*;
-use crate::tests::fixture::{SCHEMA, SHARING, USING};
+use crate::tests::fixture::{AUDITING, SCHEMA, SHARING, USING};
 
 fn lacks(schema: &str) -> Vec<Lack> {
     let (fragment, _) = cedar_policy::SchemaFragment::from_cedarschema_str(schema).unwrap();
@@ -95,6 +95,30 @@ fn words_for_sharing_are_offered_together_and_as_meant_or_not_at_all() {
     for (word, bent, named) in cases {
         assert!(SHARING.contains(word), "{word}");
         let found = lacks(&format!("{SCHEMA}{}", SHARING.replace(word, bent)));
+        assert!(
+            found.iter().any(|lack| lack.problem.contains(named)),
+            "{bent}: {found:?}"
+        );
+    }
+}
+
+#[test]
+fn words_for_the_record_are_offered_together_and_as_meant_or_not_at_all() {
+    assert_eq!(lacks(&format!("{SCHEMA}{AUDITING}")), []);
+    let cases = [
+        (
+            "entity Audit;",
+            "entity Audit { day: Long };",
+            "`day`, which nothing",
+        ),
+        ("[Audit]", "[Tool]", "resource of action `read_record`"),
+        ("[User]", "[Role]", "principal of action `read_record`"),
+        ("read_record", "look", "no action `read_record`"),
+        ("Audit", "Log", "no entity `Audit`"),
+    ];
+    for (word, bent, named) in cases {
+        assert!(AUDITING.contains(word), "{word}");
+        let found = lacks(&format!("{SCHEMA}{}", AUDITING.replace(word, bent)));
         assert!(
             found.iter().any(|lack| lack.problem.contains(named)),
             "{bent}: {found:?}"

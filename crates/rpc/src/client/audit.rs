@@ -33,6 +33,10 @@ pub struct AuditFilter {
     pub since: Option<Timestamp>,
     /// Before.
     pub until: Option<Timestamp>,
+    /// At or above this sequence number.
+    pub from_sequence: u64,
+    /// Below this sequence number.
+    pub before_sequence: Option<u64>,
     /// At most so many; none: all.
     pub limit: Option<u64>,
     /// Newest first instead of oldest first.
@@ -91,6 +95,8 @@ impl AuditClient {
             call_id: filter.call_id.unwrap_or_default(),
             since: filter.since.map(Into::into),
             until: filter.until.map(Into::into),
+            from_sequence: filter.from_sequence,
+            before_sequence: filter.before_sequence.unwrap_or(0),
             limit: filter.limit.unwrap_or(0),
             newest_first: filter.newest_first,
             ..pb::QueryRequest::default()

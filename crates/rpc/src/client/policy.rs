@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::{Stream, StreamExt, TryStreamExt};
 use wardgate_domain::{
-    Caller, ConversationFacts, Decision, Digest, InvalidMessage, RecallDecision, ToolFacts,
+    Caller, ConversationFacts, Decision, Digest, InvalidMessage, ReadDecision, ToolFacts,
 };
 use wardgate_proto::policy::v1 as pb;
 use wardgate_proto::policy::v1::policy_service_client::PolicyServiceClient;
@@ -83,7 +83,7 @@ impl PolicyClient {
         &self,
         caller: &Caller,
         conversation: &ConversationFacts,
-    ) -> Result<RecallDecision, CallError> {
+    ) -> Result<ReadDecision, CallError> {
         let message = pb::AuthorizeRecallRequest {
             caller: Some(caller.into()),
             conversation: Some(conversation.into()),
@@ -92,6 +92,22 @@ impl PolicyClient {
         within(self.limit, async move {
             let answer = client
                 .authorize_recall(request(message, self.limit))
+                .await?
+                .into_inner();
+            Ok(answer.try_into()?)
+        })
+        .await
+    }
+
+    /// Whether `caller` may read the record of what everybody did.
+    pub async fn authorize_record(&self, caller: &Caller) -> Result<ReadDecision, CallError> {
+        let message = pb::AuthorizeRecordRequest {
+            caller: Some(caller.into()),
+        };
+        let mut client = self.client.clone();
+        within(self.limit, async move {
+            let answer = client
+                .authorize_record(request(message, self.limit))
                 .await?
                 .into_inner();
             Ok(answer.try_into()?)

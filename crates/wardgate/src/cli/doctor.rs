@@ -32,17 +32,19 @@ pub(crate) enum Part {
     Audit,
     Memory,
     Agent,
+    Console,
     Operator,
 }
 
 impl Part {
-    pub(crate) const ALL: [Self; 7] = [
+    pub(crate) const ALL: [Self; 8] = [
         Self::Gateway,
         Self::Policy,
         Self::ToolRunner,
         Self::Audit,
         Self::Memory,
         Self::Agent,
+        Self::Console,
         Self::Operator,
     ];
 
@@ -55,6 +57,7 @@ impl Part {
             Self::Audit => "audit",
             Self::Memory => "memory",
             Self::Agent => "agent",
+            Self::Console => "console",
             Self::Operator => "operator",
         }
     }

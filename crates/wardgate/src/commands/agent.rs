@@ -35,7 +35,10 @@ async fn serve(config: &Path) -> Result<(), Failure> {
     let stop = shutdown::shutdown(wiring.drain)?;
     let bound = Bound::bind(wiring.listen).await?;
     let (connections, listen) = (wiring.limits.connections(), wiring.probes);
-    let gateway = follow(&wiring.links.gateway)?;
+    let gateway = follow(
+        &wiring.links.gateway,
+        "the gateway does not answer; chats fail until it does. See agent.links.gateway",
+    )?;
     let agent = compose::remote_agent(&config, approvals, wiring, &Ambient::system()).await?;
     let (_goes_on, own) = watch::channel(Readiness::Ready);
     let parts = vec![
@@ -55,8 +58,9 @@ async fn serve(config: &Path) -> Result<(), Failure> {
 /// How often the gateway is looked for.
 const INTERVAL: Duration = Duration::from_secs(5);
 
-/// Whether the gateway answers, followed for as long as somebody asks. A gateway that is away ends nothing.
-fn follow(url: &Url) -> Result<watch::Receiver<Readiness>, Failure> {
+/// Whether the gateway answers, followed for as long as somebody asks. A gateway that is away ends nothing; `lost` says
+/// what that means.
+pub(super) fn follow(url: &Url, lost: &'static str) -> Result<watch::Receiver<Readiness>, Failure> {
     let url = format!("{}/health", url.as_str().trim_end_matches('/'));
     let client = Client::builder().no_proxy().timeout(INTERVAL).build()?;
     let (tell, told) = watch::channel(Readiness::NotReady("not asked yet".to_owned()));
@@ -76,9 +80,7 @@ fn follow(url: &Url) -> Result<watch::Receiver<Readiness>, Failure> {
             });
             match (changed, now.is_ready()) {
                 (true, true) => tracing::info!("the gateway answers"),
-                (true, false) => tracing::warn!(
-                    "the gateway does not answer; chats fail until it does. See agent.links.gateway"
-                ),
+                (true, false) => tracing::warn!("{lost}"),
                 (false, _) => {}
             }
         }

@@ -32,6 +32,7 @@ async fn print_records(arguments: AuditQuery) -> Result<(), Failure> {
         until: arguments.until,
         limit: arguments.limit,
         newest_first: arguments.newest_first,
+        ..AuditFilter::default()
     })?;
     pin_mut!(records);
     let mut out = BufWriter::new(std::io::stdout().lock());

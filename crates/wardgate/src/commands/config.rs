@@ -7,7 +7,8 @@ use serde_json::{Map, Value};
 use crate::Failure;
 use crate::cli::{Config, ConfigCommand, SchemaOf};
 use crate::config::{
-    AgentWiring, GatewayWiring, LocalIssuer, OperatorWiring, ServiceWiring, Settings, concurrency,
+    AgentWiring, ConsoleWiring, GatewayWiring, LocalIssuer, OperatorWiring, ServiceWiring,
+    Settings, concurrency,
 };
 
 pub(crate) fn run(arguments: &Config) -> Result<(), Failure> {
@@ -61,6 +62,7 @@ fn configuration() -> Value {
             "agent",
             merged([of::<wardgate_agent::Config>(), of::<AgentWiring>()]),
         ),
+        ("console", of::<ConsoleWiring>()),
         ("operator", of::<OperatorWiring>()),
     ];
     let sections = sections.map(|(name, section)| (name.to_owned(), section));
@@ -109,6 +111,9 @@ pub(crate) fn check(settings: &Settings) -> Result<(), Failure> {
             let none = "sqlite:memory.sqlite".to_owned();
             section.entry("store".to_owned()).or_insert(none.into());
         })?;
+    }
+    if settings.has("console") {
+        settings.wiring::<ConsoleWiring>("console")?;
     }
     if settings.has("operator") {
         settings.wiring::<OperatorWiring>("operator")?;

@@ -6,6 +6,7 @@ pub(crate) mod calls;
 pub(crate) mod certs;
 pub(crate) mod config;
 pub(crate) mod connections;
+pub(crate) mod console;
 pub(crate) mod conversations;
 pub(crate) mod doctor;
 pub(crate) mod extract;

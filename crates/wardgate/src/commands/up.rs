@@ -13,7 +13,7 @@ use wardgate_rpc::operator::{Offered, OperatorSocket};
 
 use crate::Failure;
 use crate::cli::{Demo, Up};
-use crate::compose::{self, Parts};
+use crate::compose::{self, Local, Parts};
 use crate::config::Settings;
 use crate::data_dir::{self, DataDir};
 use crate::demo::{self, Unpacked};
@@ -47,17 +47,29 @@ pub(crate) async fn run(arguments: Up) -> Result<(), Failure> {
     let address = bound.address();
     let starting = async {
         let parts = parts(&settings, &dir, demo.as_ref())?;
-        let (neighbours, offered, closing) = Box::pin(compose::local(parts, &ambient)).await?;
+        let local = Box::pin(compose::local(parts, &ambient)).await?;
+        let Local {
+            neighbours,
+            record,
+            offered,
+            closing,
+        } = local;
+        let public_url = config.public_url.clone();
         let metrics = telemetry.metrics();
         let key = data_dir::session_key(&dir.session_key())?;
         let gateway =
             Gateway::new(config, &bound, neighbours, &key, metrics, ambient.clone()).await?;
         gateway.ready().await;
         let agent = agent(&settings, &dir, &gateway, &ambient).await?;
-        Ok::<_, Failure>((gateway, agent, offered, closing))
+        let agent = agent.map(Endpoints::router);
+        let key = data_dir::cookie_key(&dir.console_key())?;
+        let public_url = public_url.as_deref();
+        let console =
+            compose::local_console(&gateway, agent.clone(), record, key, public_url, &ambient);
+        Ok::<_, Failure>((gateway, agent, console, offered, closing))
     };
     // What it waits for may never come: a signal ends the wait too.
-    let (gateway, agent, offered, closing) = tokio::select! {
+    let (gateway, agent, console, offered, closing) = tokio::select! {
         started = starting => started?,
         () = stop.clone().is_told() => return Ok(()),
     };
@@ -69,12 +81,15 @@ pub(crate) async fn run(arguments: Up) -> Result<(), Failure> {
         None => String::new(),
     };
     println!(
-        "ready {url}/mcp (also {url}/message, {chats}{url}/ready, {url}/metrics; record in {})",
+        "ready {url}/mcp (also {url}/console, {url}/message, {chats}{url}/ready, {url}/metrics; record in {})",
         dir.path().display()
     );
-    let mut router = gateway.router().merge(gateway.probes());
+    let mut router = gateway
+        .router()
+        .merge(gateway.probes())
+        .merge(console.router());
     if let Some(agent) = agent {
-        router = router.merge(agent.router());
+        router = router.merge(agent);
     }
     if let Some(demo) = &demo {
         introduce(demo, &url, &dir, &ambient)?;
@@ -191,6 +206,7 @@ fn introduce(demo: &Unpacked, url: &str, dir: &DataDir, ambient: &Ambient) -> Re
         .first()
         .map(|person| person.role.to_uppercase())
         .unwrap_or_default();
+    println!("\nIn a browser, with one of the tokens above: {url}/console");
     println!("\nA first call, once the tokens above are pasted into a shell:");
     println!(
         "curl -s {url}/message -H \"Authorization: Bearer ${role}\" -H 'Content-Type: application/json' -d '{request}'"

@@ -52,21 +52,24 @@ Every service of the release, as JSON: what is the same for all, and then
   files    what else it gets: tools, policies, assistants
   store    whether it has one
   advertise  how replicas reach each other, where they do
+  links    false: it has no certificate, since it calls no service over gRPC
 */}}
 {{- define "wardgate.services" -}}
 {{- $table := list
   (dict "name" "gateway" "key" "gateway" "section" "gateway" "port" 8080 "speaks" "http" "open" true
     "callers" (list) "keys" (list "session.key") "files" (list) "store" true "advertise" "http")
   (dict "name" "policy" "key" "policy" "section" "policy" "port" 7001 "speaks" "grpc"
-    "callers" (list "gateway" "memory") "keys" (list "permit.pem") "files" (list "policies") "store" false)
+    "callers" (list "gateway" "memory" "console") "keys" (list "permit.pem") "files" (list "policies") "store" false)
   (dict "name" "tool-runner" "key" "toolRunner" "section" "tool_runner" "port" 7002 "speaks" "grpc"
     "callers" (list "gateway" "tool-runner") "keys" (list "permit.pub" "pseudonym.key") "files" (list "tools") "store" true "advertise" "https")
   (dict "name" "audit" "key" "audit" "section" "audit" "port" 7003 "speaks" "grpc"
-    "callers" (list "gateway" "tool-runner" "memory") "keys" (list "audit-mac.key") "files" (list) "store" true)
+    "callers" (list "gateway" "tool-runner" "memory" "console") "keys" (list "audit-mac.key") "files" (list) "store" true)
   (dict "name" "memory" "key" "memory" "section" "memory" "port" 7004 "speaks" "grpc"
     "callers" (list "gateway" "tool-runner") "keys" (list "memory.key") "files" (list) "store" true)
   (dict "name" "agent" "key" "agent" "section" "agent" "port" 8081 "speaks" "http" "open" true
-    "callers" (list) "keys" (list "approval.key") "files" (list "assistants") "store" false)
+    "callers" (list) "keys" (list "approval.key") "files" (list "assistants") "store" false "links" false)
+  (dict "name" "console" "key" "console" "section" "console" "port" 8082 "speaks" "http" "open" true
+    "callers" (list) "keys" (list "console.key") "files" (list) "store" false)
 -}}
 {{- $there := list -}}
 {{- range $service := $table -}}
@@ -166,6 +169,18 @@ Every service of the release, as JSON: what is the same for all, and then
 {{- $_ := set $config "agent" (dict "listen" "0.0.0.0:8081" "probes" $probes "approval_key_file" "keys/approval.key" "assistants" "../assistants"
     "allowed_hosts" (list (printf "%s-agent" $full)) "auth" .Values.config.gateway.auth
     "links" (dict "gateway" (printf "http://%s-gateway:%d" $full (int .Values.service.port)))) -}}
+{{- end -}}
+{{- if $at.console -}}
+{{- $ofConsole := dict "gateway" (printf "http://%s-gateway:%d" $full (int .Values.service.port)) "policy" $at.policy "audit" $at.audit -}}
+{{- if $at.agent -}}
+{{- $_ := set $ofConsole "agent" (printf "http://%s-agent:%d" $full (int .Values.service.port)) -}}
+{{- end -}}
+{{- $console := dict "listen" "0.0.0.0:8082" "probes" $probes "tls" $tls "cookie_key_file" "keys/console.key"
+    "allowed_hosts" (list (printf "%s-console" $full)) "auth" .Values.config.gateway.auth "links" $ofConsole -}}
+{{- with .Values.config.gateway.public_url -}}
+{{- $_ := set $console "public_url" . -}}
+{{- end -}}
+{{- $_ := set $config "console" $console -}}
 {{- end -}}
 {{- range $section, $database := (include "wardgate.databases" . | fromJson) -}}
 {{- $_ := set (index $config $section) "database" $database -}}

@@ -217,6 +217,13 @@ impl PolicyService for Policy {
         Err(Status::unimplemented("nobody here asks it"))
     }
 
+    async fn authorize_record(
+        &self,
+        _request: Request<pb::AuthorizeRecordRequest>,
+    ) -> Result<Response<pb::AuthorizeRecordResponse>, Status> {
+        Err(Status::unimplemented("nobody here asks it"))
+    }
+
     type WatchVersionStream = BoxStream<'static, Result<pb::WatchVersionResponse, Status>>;
 
     async fn watch_version(

@@ -85,6 +85,13 @@ impl PolicyService for Replying {
         Err(Status::unimplemented("nobody here asks it"))
     }
 
+    async fn authorize_record(
+        &self,
+        _: tonic::Request<pb::AuthorizeRecordRequest>,
+    ) -> Result<tonic::Response<pb::AuthorizeRecordResponse>, Status> {
+        Err(Status::unimplemented("nobody here asks it"))
+    }
+
     type WatchVersionStream = BoxStream<'static, Result<pb::WatchVersionResponse, Status>>;
 
     async fn watch_version(

@@ -19,7 +19,9 @@ use crate::Failure;
 use crate::cli::{Doctor, Part};
 use crate::commands::config;
 use crate::compose;
-use crate::config::{AgentWiring, Error, GatewayWiring, OperatorWiring, ServiceWiring, Settings};
+use crate::config::{
+    AgentWiring, ConsoleWiring, Error, GatewayWiring, OperatorWiring, ServiceWiring, Settings,
+};
 use crate::data_dir::DataDir;
 
 #[derive(Debug, Default)]
@@ -79,6 +81,7 @@ impl Deployment {
             Part::Audit => self.add_service(Peer::Audit, settings),
             Part::Memory => self.add_service(Peer::Memory, settings),
             Part::Agent => self.add_agent(settings),
+            Part::Console => self.add_console(settings),
             Part::Operator => {
                 let OperatorWiring { links, tls } = settings.wiring("operator")?;
                 self.link(
@@ -165,6 +168,44 @@ impl Deployment {
         Ok(())
     }
 
+    fn add_console(&mut self, settings: &Settings) -> Result<(), Error> {
+        let wiring: ConsoleWiring = settings.wiring("console")?;
+        self.key(
+            "console.cookie_key_file",
+            wiring.cookie_key_file,
+            Kind::Secret,
+        );
+        self.edge(
+            ["console", "probes of the console"],
+            wiring.public_url.clone(),
+            wiring.listen,
+            wiring.probes,
+        );
+        self.issuers.push(Issuers {
+            name: "console",
+            auth: wiring.auth,
+            public_url: None,
+        });
+        let links = wiring.links;
+        let edges = [
+            ("gateway of the console", Some(links.gateway)),
+            ("agent of the console", links.agent),
+        ];
+        self.edges
+            .extend(edges.into_iter().filter_map(|(name, url)| {
+                Some(Edge {
+                    name,
+                    url: url?.to_string(),
+                    tells: ALIVE,
+                })
+            }));
+        for (peer, url) in [(Peer::Policy, links.policy), (Peer::Audit, links.audit)] {
+            self.link(Peer::Console, peer, url.as_ref(), wiring.tls.as_ref());
+        }
+        self.certificate(Peer::Console, wiring.tls);
+        Ok(())
+    }
+
     fn add_service(&mut self, peer: Peer, settings: &Settings) -> Result<(), Error> {
         let section = match peer {
             Peer::ToolRunner => "tool_runner",
@@ -207,7 +248,7 @@ impl Deployment {
                 );
                 self.store("memory.store", store, &wardgate_memory::LAYOUT);
             }
-            Peer::Gateway | Peer::Operator => {}
+            Peer::Gateway | Peer::Console | Peer::Operator => {}
         }
         self.link(
             peer,
@@ -242,6 +283,7 @@ impl Deployment {
             ("memory.key", dir.memory_key()),
             ("approval.key", dir.approval_key()),
             ("session.key", dir.session_key()),
+            ("console.key", dir.console_key()),
         ] {
             deployment.key(name, Some(path), Kind::Secret);
         }

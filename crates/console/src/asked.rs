@@ -1,0 +1,129 @@
+//! What a request passes before a page looks at it.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::extract::{FromRequestParts, Path, Request};
+use bytes::Bytes;
+use http::request::Parts;
+use http::uri::Authority;
+use http::{HeaderMap, Method, Uri, header};
+use wardgate_domain::Caller;
+
+use crate::Console;
+use crate::fields::Fields;
+use crate::problem::Problem;
+use crate::session::{self, Token};
+
+/// A request that may be read: of our own page where it changes anything, and whole.
+pub(crate) struct Asked {
+    pub(crate) parts: Parts,
+    pub(crate) body: Bytes,
+}
+
+/// A person who is signed in, and what they ask.
+pub(crate) struct Visit {
+    pub(crate) caller: Arc<Caller>,
+    pub(crate) token: Token,
+    pub(crate) asked: Asked,
+}
+
+impl Asked {
+    /// The ordered list. Each step costs more than the one before, and trusts what that one checked.
+    pub(crate) async fn read(
+        console: &Console,
+        methods: &'static [Method],
+        request: Request,
+    ) -> Result<Self, Problem> {
+        let (parts, mut body) = request.into_parts();
+        let admission = &console.admission;
+        // 1. Host: a web page that rebinds a name to this address gets no further. Its origin is looked at below, where
+        // it matters, and more strictly.
+        let hosts = parts.headers.get_all(header::HOST).iter();
+        let hosts: HeaderMap = hosts.map(|host| (header::HOST, host.clone())).collect();
+        admission
+            .origins
+            .check(&parts.uri, &hosts)
+            .map_err(Problem::Host)?;
+        // 2. The method.
+        if !methods.contains(&parts.method) {
+            return Err(Problem::Method(methods));
+        }
+        // 3. What changes anything comes from a page of ours, whatever cookies it has.
+        if parts.method != Method::GET && !is_own(console, &parts.uri, &parts.headers) {
+            wardgate_edge::drain(&parts.headers, body).await;
+            return Err(Problem::Foreign);
+        }
+        // 4. The body: bounded in size and time.
+        let read = wardgate_edge::read(&mut body, admission.body).await;
+        let body = match read {
+            Ok(read) => read,
+            Err(refusal) => {
+                wardgate_edge::drain(&parts.headers, body).await;
+                return Err(Problem::Body(refusal));
+            }
+        };
+        Ok(Self { parts, body })
+    }
+
+    /// Whose session it is.
+    pub(crate) async fn visit(self, console: &Console) -> Result<Visit, Problem> {
+        let peer = self.parts.extensions.get::<SocketAddr>().copied();
+        let back = (self.parts.method == Method::GET)
+            .then(|| self.parts.uri.path_and_query().map(ToString::to_string))
+            .flatten();
+        let signed_out = || Problem::SignedOut(back.clone());
+        let token = session::resume(&console.key, &self.parts.headers, peer);
+        let token = token.ok_or_else(signed_out)?;
+        let caller = match token.verify(&console.admission.auth).await {
+            Ok(caller) => caller,
+            Err(refusal) if refusal.status().is_server_error() => {
+                return Err(Problem::Token(refusal));
+            }
+            Err(_) => return Err(signed_out()),
+        };
+        Ok(Visit {
+            caller,
+            token,
+            asked: self,
+        })
+    }
+
+    pub(crate) fn is_post(&self) -> bool {
+        self.parts.method == Method::POST
+    }
+
+    pub(crate) fn query(&self) -> Result<Fields, Problem> {
+        Fields::of_query(self.parts.uri.query())
+    }
+
+    pub(crate) fn form(&self) -> Result<Fields, Problem> {
+        Fields::of_form(&self.parts.headers, &self.body)
+    }
+
+    /// The one variable of the path.
+    pub(crate) async fn name(&mut self) -> Result<String, Problem> {
+        let path = Path::<String>::from_request_parts(&mut self.parts, &()).await;
+        path.map(|Path(name)| name).map_err(|_| Problem::Unknown)
+    }
+}
+
+/// Whether a page of the console sent it: browsers say so, and no page can make them say otherwise.
+fn is_own(console: &Console, target: &Uri, headers: &HeaderMap) -> bool {
+    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    if headers.contains_key("sec-fetch-site") && text("sec-fetch-site") != Some("same-origin") {
+        return false;
+    }
+    // Older browsers, and newer ones on plain HTTP, say it by the origin alone.
+    let Some(origin) = text(header::ORIGIN.as_str()) else {
+        return false;
+    };
+    if console.origin.as_deref() == Some(origin) {
+        return true;
+    }
+    let host = target.authority().map(Authority::as_str);
+    let host = host.or_else(|| text(header::HOST.as_str()));
+    let mut schemes = ["http://", "https://"].into_iter();
+    let of_origin = schemes.find_map(|scheme| origin.strip_prefix(scheme));
+    of_origin.is_some() && of_origin == host
+}

@@ -1,0 +1,202 @@
+//! The chat: a page, and the way of its messages to the agent and back.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::response::{IntoResponse, Response};
+use http::header::{AUTHORIZATION, CONTENT_TYPE};
+use http::{HeaderValue, StatusCode, header};
+use http_body_util::{BodyExt, Limited};
+use maud::{Markup, html};
+use serde::Deserialize;
+use serde_json::Value;
+use wardgate_edge::Door;
+use wardgate_telemetry::trace_context;
+
+use crate::Console;
+use crate::asked::Visit;
+use crate::fields::segment;
+use crate::http::{Answer, CONTENT_WITH_SCRIPT};
+use crate::layout::{self, Part};
+use crate::output::cut;
+use crate::session::Token;
+
+/// How long the agent may take to begin an answer; from then on it keeps the stream alive itself.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Bytes of the list of assistants.
+const MAX_LIST: usize = 1 << 20;
+
+/// The list of assistants, as far as it is needed.
+#[derive(Deserialize)]
+struct Models {
+    #[serde(default)]
+    data: Vec<Model>,
+}
+
+#[derive(Deserialize)]
+struct Model {
+    id: String,
+    #[serde(default)]
+    wardgate: Value,
+}
+
+impl Model {
+    /// What has to be set before it can answer.
+    fn missing(&self) -> Vec<&str> {
+        let missing = self.wardgate["missing"].as_array();
+        missing
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str)
+            .collect()
+    }
+}
+
+/// The page.
+pub(crate) async fn page(console: Arc<Console>, visit: Visit) -> Answer {
+    let content = match &console.agent {
+        None => nothing("This deployment has no agent, and so nobody to talk to."),
+        Some(agent) => match assistants(agent, &visit.token).await {
+            Err(()) => nothing("The agent does not answer. Try again, or tell whoever runs it."),
+            Ok(assistants) if assistants.is_empty() => nothing("The agent has no assistants."),
+            Ok(assistants) => conversation(&assistants),
+        },
+    };
+    let mut response = layout::page_with_script(&visit.caller, Part::Chat, "Chat", &content);
+    let policy = HeaderValue::from_static(CONTENT_WITH_SCRIPT);
+    response
+        .headers_mut()
+        .insert(header::CONTENT_SECURITY_POLICY, policy);
+    Ok(response)
+}
+
+fn nothing(why: &str) -> Markup {
+    html! { h1 { "Chat" } p role="status" { (why) } }
+}
+
+fn conversation(assistants: &[Model]) -> Markup {
+    let unready: Vec<_> = assistants
+        .iter()
+        .filter(|it| !it.missing().is_empty())
+        .collect();
+    html! {
+        h1 { "Chat" }
+        p.quiet { "An assistant sees and does what you may see and do, and no more." }
+        // The script takes it away.
+        p.notice.warn #unscripted { "The chat needs JavaScript: answers come word by word. Everything else here works without." }
+        @for assistant in &unready {
+            p.notice.warn role="status" {
+                b { (assistant.id) } " has no model to answer with. Whoever runs it has to set "
+                (cut(&assistant.missing().join(", "), 400)) "."
+            }
+        }
+        form #ask {
+            div.bar {
+                label for="assistant" { "Assistant" }
+                select #assistant {
+                    @for assistant in assistants {
+                        option value=(assistant.id) title=[assistant.wardgate["description"].as_str()] { (assistant.id) }
+                    }
+                }
+                span.quiet { "Conversation " output #conversation { "new" } }
+                button.plain #anew type="button" { "New conversation" }
+            }
+            div #talk role="log" aria-label="Conversation" {}
+            label for="message" { "Your message" }
+            textarea #message rows="3" required {}
+            div.bar {
+                button #send { "Send" }
+                button.plain #stop type="button" disabled { "Stop" }
+                span #state role="status" {}
+            }
+        }
+    }
+}
+
+async fn assistants(agent: &Door, token: &Token) -> Result<Vec<Model>, ()> {
+    let request = to_agent(agent, token, http::Method::GET, "/v1/models", String::new());
+    let asked = async {
+        let response = agent.send(request?).await.map_err(drop)?;
+        if !response.status().is_success() {
+            return Err(());
+        }
+        let body = Limited::new(response.into_body(), MAX_LIST).collect().await;
+        let models: Models =
+            serde_json::from_slice(&body.map_err(drop)?.to_bytes()).map_err(drop)?;
+        Ok(models.data)
+    };
+    tokio::time::timeout(LIMIT, asked).await.unwrap_or(Err(()))
+}
+
+/// A message on its way to an assistant, and the events of its answer on their way back.
+pub(crate) async fn message(console: Arc<Console>, visit: Visit) -> Answer {
+    Ok(passed(&console, &visit, "/api/chat/message/").await)
+}
+
+/// A decision about a call that waits for one.
+pub(crate) async fn approval(console: Arc<Console>, mut visit: Visit) -> Answer {
+    let id = visit.asked.name().await?;
+    Ok(passed(
+        &console,
+        &visit,
+        &format!("/api/chat/approvals/{}", segment(&id)),
+    )
+    .await)
+}
+
+/// What the script reads where the agent does not answer, in the agent's own words for errors.
+fn failed(status: StatusCode, message: &str) -> Response {
+    let body = serde_json::json!({ "error": { "message": message } }).to_string();
+    (status, [(CONTENT_TYPE, "application/json")], body).into_response()
+}
+
+async fn passed(console: &Console, visit: &Visit, path: &str) -> Response {
+    let Some(agent) = &console.agent else {
+        return failed(StatusCode::NOT_FOUND, "This deployment has no agent.");
+    };
+    if !wardgate_edge::is_json(&visit.asked.parts.headers) {
+        return failed(StatusCode::UNSUPPORTED_MEDIA_TYPE, "Send application/json.");
+    }
+    let Ok(body) = String::from_utf8(visit.asked.body.to_vec()) else {
+        return failed(StatusCode::BAD_REQUEST, "Send UTF-8.");
+    };
+    let Ok(request) = to_agent(agent, &visit.token, http::Method::POST, path, body) else {
+        return failed(StatusCode::BAD_REQUEST, "This cannot be sent to the agent.");
+    };
+    let sent = tokio::time::timeout(LIMIT, agent.send(request)).await;
+    let Ok(Ok(response)) = sent else {
+        return failed(StatusCode::BAD_GATEWAY, "The agent does not answer.");
+    };
+    let (head, body) = response.into_parts();
+    // Of its headers only what the body is: the others are the agent's to its own clients.
+    let media = head.headers.get(CONTENT_TYPE).cloned();
+    let media = media.unwrap_or(HeaderValue::from_static("application/octet-stream"));
+    let mut passed = Response::new(body);
+    *passed.status_mut() = head.status;
+    passed.headers_mut().insert(CONTENT_TYPE, media);
+    passed
+        .headers_mut()
+        .insert("x-accel-buffering", HeaderValue::from_static("no"));
+    passed
+}
+
+fn to_agent(
+    agent: &Door,
+    token: &Token,
+    method: http::Method,
+    path: &str,
+    body: String,
+) -> Result<http::Request<String>, ()> {
+    let request = http::Request::builder().method(method);
+    let request = request.uri(agent.uri(path).map_err(drop)?).body(body);
+    let mut request = request.map_err(drop)?;
+    if let Some(peer) = token.peer() {
+        request.extensions_mut().insert(peer);
+    }
+    trace_context::inject(request.headers_mut());
+    let headers = request.headers_mut();
+    headers.insert(AUTHORIZATION, token.header().ok_or(())?);
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    Ok(request)
+}

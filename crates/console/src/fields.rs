@@ -1,0 +1,69 @@
+//! The fields of a form or a query.
+
+use bytes::Bytes;
+use http::{HeaderMap, header};
+
+use crate::problem::Problem;
+
+/// More fields than any form of ours has.
+const MOST: usize = 512;
+
+/// Names and values, as they were sent.
+#[derive(Clone, Default)]
+pub(crate) struct Fields(Vec<(String, String)>);
+
+impl Fields {
+    pub(crate) fn of_query(query: Option<&str>) -> Result<Self, Problem> {
+        Self::read(query.unwrap_or_default().as_bytes())
+    }
+
+    pub(crate) fn of_form(headers: &HeaderMap, body: &Bytes) -> Result<Self, Problem> {
+        let media = headers.get(header::CONTENT_TYPE);
+        let media = media
+            .and_then(|value| value.to_str().ok())
+            .unwrap_or_default();
+        let media = media.split(';').next().unwrap_or_default().trim();
+        if !media.eq_ignore_ascii_case("application/x-www-form-urlencoded") {
+            return Err(Problem::Input(
+                "Send the form as application/x-www-form-urlencoded.".to_owned(),
+            ));
+        }
+        Self::read(body)
+    }
+
+    fn read(bytes: &[u8]) -> Result<Self, Problem> {
+        let fields: Vec<_> = url::form_urlencoded::parse(bytes)
+            .take(MOST + 1)
+            .map(|(name, value)| (name.into_owned(), value.into_owned()))
+            .collect();
+        if fields.len() > MOST {
+            return Err(Problem::Input(format!("Send at most {MOST} fields.")));
+        }
+        Ok(Self(fields))
+    }
+
+    /// The value of a field; the first, where it came several times.
+    pub(crate) fn get(&self, name: &str) -> Option<&str> {
+        let mut values = self.0.iter().filter(|(own, _)| own == name);
+        values.next().map(|(_, value)| value.as_str())
+    }
+
+    /// What of it is not blank.
+    pub(crate) fn filled(&self, name: &str) -> Option<&str> {
+        self.get(name)
+            .map(str::trim)
+            .filter(|value| !value.is_empty())
+    }
+}
+
+/// `pairs` as a query, to stand behind a `?`.
+pub(crate) fn query<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
+    url::form_urlencoded::Serializer::new(String::new())
+        .extend_pairs(pairs)
+        .finish()
+}
+
+/// `text` as one segment of a path.
+pub(crate) fn segment(text: &str) -> String {
+    percent_encoding::utf8_percent_encode(text, percent_encoding::NON_ALPHANUMERIC).to_string()
+}

@@ -1,0 +1,361 @@
+//! A form for the arguments of a tool, made from its input schema; and the arguments that a form was filled with.
+//!
+//! What has no field of its own kind is written as JSON. Numbers and JSON go to the tool as they were written.
+
+use maud::{Markup, html};
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use crate::fields::Fields;
+use crate::output::{cut, pretty};
+
+/// Before the name of an argument, in the form: our own fields have no such names.
+const PREFIX: &str = "argument.";
+
+/// All arguments at once, in the place of the fields.
+const WHOLE: &str = "arguments";
+
+/// Fields in one form; further arguments are written as JSON.
+const MOST: usize = 60;
+
+/// Characters of a description.
+const IN_FORM: usize = 500;
+
+/// What an argument is filled in with.
+#[derive(Debug, Clone, PartialEq)]
+enum Kind {
+    Text,
+    Integer,
+    Number,
+    Boolean,
+    Choice(Vec<String>),
+    Json,
+}
+
+/// An argument of a tool.
+#[derive(Debug, Clone)]
+struct Argument {
+    name: String,
+    kind: Kind,
+    required: bool,
+    description: String,
+    default: Option<Value>,
+    /// Further rules, in words.
+    rules: Vec<String>,
+}
+
+/// The form of one tool.
+pub(crate) struct Form {
+    arguments: Vec<Argument>,
+    /// Some arguments have no field.
+    is_cut: bool,
+}
+
+/// What was filled in: arguments as JSON, or what is wrong with which field.
+pub(crate) type Filled = Result<Box<RawValue>, Vec<(String, &'static str)>>;
+
+impl Form {
+    pub(crate) fn of(schema: &Value) -> Self {
+        let required: Vec<&str> = schema["required"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str)
+            .collect();
+        let properties = schema["properties"].as_object();
+        let all = properties.map_or(0, serde_json::Map::len);
+        let arguments = properties.into_iter().flatten().take(MOST);
+        let arguments = arguments.map(|(name, of)| Argument {
+            name: name.clone(),
+            kind: kind(of),
+            required: required.contains(&name.as_str()),
+            description: of["description"].as_str().unwrap_or_default().to_owned(),
+            default: of.get("default").cloned(),
+            rules: rules(of),
+        });
+        Self {
+            arguments: arguments.collect(),
+            is_cut: all > MOST,
+        }
+    }
+
+    /// The arguments that the fields hold.
+    pub(crate) fn filled(&self, fields: &Fields) -> Filled {
+        if let Some(whole) = fields.filled(WHOLE) {
+            let wrong = |what| Err(vec![(WHOLE.to_owned(), what)]);
+            return match serde_json::from_str::<Value>(whole) {
+                Ok(Value::Object(_)) => json(whole).map_or_else(|| wrong("is not JSON"), Ok),
+                Ok(_) => wrong("is not a JSON object"),
+                Err(_) => wrong("is not JSON"),
+            };
+        }
+        let mut members = Vec::new();
+        let mut wrong = Vec::new();
+        for argument in &self.arguments {
+            let given = fields.get(&format!("{PREFIX}{}", argument.name));
+            match argument.value(given.unwrap_or_default()) {
+                Ok(None) => {}
+                Ok(Some(value)) => {
+                    members.push(format!("{}:{value}", Value::from(argument.name.as_str())));
+                }
+                Err(what) => wrong.push((argument.name.clone(), what)),
+            }
+        }
+        let whole = format!("{{{}}}", members.join(","));
+        match json(&whole) {
+            Some(whole) if wrong.is_empty() => Ok(whole),
+            Some(_) => Err(wrong),
+            None => Err(vec![(WHOLE.to_owned(), "cannot be written as JSON")]),
+        }
+    }
+
+    /// The fields, with what was filled in; `wrong` is what is to be mended.
+    pub(crate) fn fields(
+        &self,
+        filled: Option<&Fields>,
+        wrong: &[(String, &'static str)],
+    ) -> Markup {
+        let fault = |name: &str| {
+            let mut wrong = wrong.iter();
+            wrong.find(|(own, _)| own == name).map(|(_, what)| *what)
+        };
+        let whole = filled.and_then(|filled| filled.filled(WHOLE));
+        html! {
+            @for (index, argument) in self.arguments.iter().enumerate() {
+                (argument.field(index, filled, fault(&argument.name)))
+            }
+            @if self.arguments.is_empty() && !self.is_cut { p.quiet { "It takes no arguments of its own." } }
+            details open[whole.is_some() || self.is_cut || fault(WHOLE).is_some()] {
+                summary { "Arguments as JSON" }
+                div.field {
+                    label for="whole" { "A JSON object, in the place of the fields" }
+                    textarea #whole name=(WHOLE) rows="4" spellcheck="false"
+                        aria-invalid=[fault(WHOLE).map(|_| "true")] { (whole.unwrap_or_default()) }
+                    @if let Some(what) = fault(WHOLE) { p.fault role="alert" { "It " (what) "." } }
+                }
+            }
+        }
+    }
+}
+
+impl Argument {
+    /// What is sent for `given`; nothing for what was left empty and need not be there.
+    fn value(&self, given: &str) -> Result<Option<String>, &'static str> {
+        if given.trim().is_empty() && (!self.required || self.kind != Kind::Text) {
+            return if self.required {
+                Err("has to be filled in")
+            } else {
+                Ok(None)
+            };
+        }
+        let text = given.trim();
+        match &self.kind {
+            Kind::Text | Kind::Choice(_) => Ok(Some(Value::from(given).to_string())),
+            Kind::Boolean if matches!(text, "true" | "false") => Ok(Some(text.to_owned())),
+            Kind::Boolean => Err("is neither true nor false"),
+            Kind::Integer if is_number(text) && !text.contains(['.', 'e', 'E']) => {
+                Ok(Some(text.to_owned()))
+            }
+            Kind::Integer => Err("is not a whole number"),
+            Kind::Number if is_number(text) => Ok(Some(text.to_owned())),
+            Kind::Number => Err("is not a number"),
+            Kind::Json => match json(text) {
+                Some(value) => Ok(Some(value.get().to_owned())),
+                None => Err("is not JSON"),
+            },
+        }
+    }
+
+    fn field(&self, index: usize, filled: Option<&Fields>, fault: Option<&'static str>) -> Markup {
+        let (id, about) = (format!("argument-{index}"), format!("about-{index}"));
+        let name = format!("{PREFIX}{}", self.name);
+        let value = match filled {
+            Some(filled) => filled.get(&name).unwrap_or_default().to_owned(),
+            None => self.default.as_ref().map(shown).unwrap_or_default(),
+        };
+        let invalid = fault.map(|_| "true");
+        html! {
+            div.field {
+                label for=(id) {
+                    (self.name)
+                    @if self.required { span.required title="Has to be filled in" { " (required)" } }
+                }
+                @match &self.kind {
+                    Kind::Choice(options) => {
+                        select #(id) name=(name) required[self.required] aria-describedby=(about) aria-invalid=[invalid] {
+                            option value="" { "–" }
+                            @for option in options { option value=(option) selected[*option == value] { (option) } }
+                        }
+                    }
+                    Kind::Boolean => {
+                        select #(id) name=(name) required[self.required] aria-describedby=(about) aria-invalid=[invalid] {
+                            @for option in ["", "true", "false"] {
+                                option value=(option) selected[option == value] { (if option.is_empty() { "–" } else { option }) }
+                            }
+                        }
+                    }
+                    Kind::Json => {
+                        textarea #(id) name=(name) rows="3" required[self.required] spellcheck="false"
+                            aria-describedby=(about) aria-invalid=[invalid] { (value) }
+                    }
+                    kind => {
+                        input #(id) type="text" name=(name) value=(value) required[self.required] autocomplete="off" spellcheck="false"
+                            inputmode=[(matches!(kind, Kind::Integer | Kind::Number)).then_some("decimal")]
+                            aria-describedby=(about) aria-invalid=[invalid];
+                    }
+                }
+                @if let Some(fault) = fault { p.fault role="alert" { "It " (fault) "." } }
+                p.quiet id=(about) {
+                    (cut(&self.description, IN_FORM))
+                    @if !self.description.is_empty() { " " }
+                    span.rules { (self.rules.join(" · ")) }
+                }
+            }
+        }
+    }
+}
+
+fn kind(of: &Value) -> Kind {
+    let options = of["enum"].as_array();
+    let words = options.and_then(|options| {
+        let words = options
+            .iter()
+            .map(|option| option.as_str().map(ToOwned::to_owned));
+        words.collect::<Option<Vec<_>>>()
+    });
+    match (of["type"].as_str(), words) {
+        (Some("string") | None, Some(words)) => Kind::Choice(words),
+        (Some("string"), None) => Kind::Text,
+        (Some("integer"), _) => Kind::Integer,
+        (Some("number"), _) => Kind::Number,
+        (Some("boolean"), _) => Kind::Boolean,
+        _ => Kind::Json,
+    }
+}
+
+/// What else the schema says of it.
+fn rules(of: &Value) -> Vec<String> {
+    let words = [
+        ("pattern", "matches"),
+        ("format", "format"),
+        ("minimum", "at least"),
+        ("maximum", "at most"),
+        ("minLength", "characters at least"),
+        ("maxLength", "characters at most"),
+        ("default", "left out:"),
+    ];
+    let mut rules: Vec<String> = words
+        .iter()
+        .filter_map(|(key, words)| {
+            let value = of.get(*key)?;
+            Some(format!("{words} {}", cut(&shown(value), 120)))
+        })
+        .collect();
+    if kind(of) == Kind::Json {
+        rules.insert(0, "JSON".to_owned());
+    }
+    rules
+}
+
+/// A value as it is written into a field: texts without quotes.
+fn shown(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Array(_) | Value::Object(_) => pretty(value),
+        other => other.to_string(),
+    }
+}
+
+fn is_number(text: &str) -> bool {
+    matches!(serde_json::from_str(text), Ok(Value::Number(_)))
+}
+
+fn json(text: &str) -> Option<Box<RawValue>> {
+    RawValue::from_string(text.to_owned()).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn schema() -> Value {
+        json!({
+            "type": "object",
+            "properties": {
+                "code": { "type": "string", "pattern": "^[A-Z]+$" },
+                "limit": { "type": "integer", "default": 100 },
+                "share": { "type": "number" },
+                "all": { "type": "boolean" },
+                "tone": { "type": "string", "enum": ["plain", "<b>"] },
+                "tags": { "type": "array" },
+            },
+            "required": ["code"],
+        })
+    }
+
+    fn filled(query: &str) -> Result<String, Vec<(String, &'static str)>> {
+        let fields = Fields::of_query(Some(query)).unwrap();
+        let filled = Form::of(&schema()).filled(&fields);
+        filled.map(|filled| filled.get().to_owned())
+    }
+
+    #[test]
+    fn what_is_filled_in_goes_as_it_was_written_and_what_is_empty_does_not() {
+        let query = "argument.code=A%22B&argument.limit=12345678901234567890123&argument.share=1.50&argument.all=&argument.tags=%5B1.0%2C%20%7B%7D%5D";
+        assert_eq!(
+            filled(query).unwrap(),
+            r#"{"code":"A\"B","limit":12345678901234567890123,"share":1.50,"tags":[1.0, {}]}"#
+        );
+        assert_eq!(filled("argument.code=").unwrap(), r#"{"code":""}"#);
+    }
+
+    #[test]
+    fn what_does_not_fit_is_named_by_its_field() {
+        let wrong = filled(
+            "argument.code=A&argument.limit=1.5&argument.share=x&argument.all=yes&argument.tags=%5B",
+        );
+        let names: Vec<String> = wrong
+            .unwrap_err()
+            .into_iter()
+            .map(|(name, _)| name)
+            .collect();
+        assert_eq!(names, ["limit", "share", "all", "tags"]);
+    }
+
+    #[test]
+    fn a_whole_object_takes_the_place_of_the_fields() {
+        assert_eq!(
+            filled("argument.code=A&arguments=%7B%22b%22%3A1%7D").unwrap(),
+            r#"{"b":1}"#
+        );
+        for wrong in ["%5B%5D", "%7B", "1"] {
+            let wrong = filled(&format!("argument.code=A&arguments={wrong}")).unwrap_err();
+            assert_eq!(wrong[0].0, "arguments");
+        }
+    }
+
+    #[test]
+    fn a_hostile_schema_is_text_in_the_form() {
+        let hostile = "\"><script>alert(1)</script>";
+        let schema = json!({
+            "properties": {
+                hostile: { "type": "string", "description": hostile, "default": hostile, "pattern": hostile },
+                "choice": { "enum": [hostile] },
+                "json": { "default": { hostile: hostile } },
+            },
+            "required": [hostile],
+        });
+        let form = Form::of(&schema).fields(None, &[]).into_string();
+        assert!(!form.contains("<script"), "{form}");
+        for odd in [
+            json!(null),
+            json!(7),
+            json!({ "properties": 7, "required": "x" }),
+            json!([]),
+        ] {
+            assert!(Form::of(&odd).arguments.is_empty());
+        }
+    }
+}

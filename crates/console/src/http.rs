@@ -1,0 +1,127 @@
+//! From a request to a response with the headers that every one has.
+
+use std::sync::Arc;
+
+use axum::extract::Request;
+use axum::response::Response;
+use axum::routing::{MethodRouter, any};
+use http::header::HeaderName;
+use http::{HeaderValue, Method, header};
+use metrics::counter;
+use tracing::Instrument;
+use wardgate_telemetry::{names, trace_context};
+
+use crate::Console;
+use crate::asked::{Asked, Visit};
+use crate::problem::Problem;
+
+/// What a page answers with.
+pub(crate) type Answer = Result<Response, Problem>;
+
+/// What pages may load: our own stylesheet and picture. No script but where a page says so itself.
+const CONTENT: &str = "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
+
+/// The same with our script, and what it asks.
+pub(crate) const CONTENT_WITH_SCRIPT: &str = "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'; script-src 'self'; connect-src 'self'";
+
+/// What every response has, unless it says otherwise itself. The referrer goes to our own pages only: without any,
+/// browsers would not say either which page sent a form.
+const HEADERS: [(HeaderName, &str); 7] = [
+    (header::CONTENT_SECURITY_POLICY, CONTENT),
+    (header::CACHE_CONTROL, "no-store"),
+    (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    (header::X_FRAME_OPTIONS, "DENY"),
+    (header::REFERRER_POLICY, "same-origin"),
+    (
+        HeaderName::from_static("cross-origin-opener-policy"),
+        "same-origin",
+    ),
+    (
+        HeaderName::from_static("cross-origin-resource-policy"),
+        "same-origin",
+    ),
+];
+
+/// A response with the headers that every one has.
+pub(crate) fn protected(mut response: Response) -> Response {
+    for (name, value) in HEADERS {
+        let headers = response.headers_mut();
+        if !headers.contains_key(&name) {
+            headers.insert(name, HeaderValue::from_static(value));
+        }
+    }
+    response
+}
+
+/// A path for anybody.
+pub(crate) fn open<W, A>(
+    console: &Arc<Console>,
+    page: &'static str,
+    methods: &'static [Method],
+    work: W,
+) -> MethodRouter
+where
+    W: Fn(Arc<Console>, Asked) -> A + Clone + Send + Sync + 'static,
+    A: Future<Output = Answer> + Send + 'static,
+{
+    served(console, page, methods, work)
+}
+
+/// A path for whoever is signed in.
+pub(crate) fn signed_in<W, A>(
+    console: &Arc<Console>,
+    page: &'static str,
+    methods: &'static [Method],
+    work: W,
+) -> MethodRouter
+where
+    W: Fn(Arc<Console>, Visit) -> A + Clone + Send + Sync + 'static,
+    A: Future<Output = Answer> + Send + 'static,
+{
+    served(
+        console,
+        page,
+        methods,
+        move |console: Arc<Console>, asked: Asked| {
+            let work = work.clone();
+            async move {
+                let visit = asked.visit(&console).await?;
+                let place = console.places.take(&visit.caller);
+                let _place = place.ok_or(Problem::Busy)?;
+                work(Arc::clone(&console), visit).await
+            }
+        },
+    )
+}
+
+fn served<W, A>(
+    console: &Arc<Console>,
+    page: &'static str,
+    methods: &'static [Method],
+    work: W,
+) -> MethodRouter
+where
+    W: Fn(Arc<Console>, Asked) -> A + Clone + Send + Sync + 'static,
+    A: Future<Output = Answer> + Send + 'static,
+{
+    let console = Arc::clone(console);
+    any(move |request: Request| {
+        let span = tracing::debug_span!("http", http.request.method = %request.method(), page);
+        trace_context::adopt(&span, request.headers());
+        let answered = async move {
+            let asked = Asked::read(&console, methods, request).await;
+            let answer = match asked {
+                Ok(asked) => work(console, asked).await,
+                Err(problem) => Err(problem),
+            };
+            let response = answer.unwrap_or_else(|problem| {
+                counter!(names::REFUSED_REQUESTS, "reason" => problem.reason()).increment(1);
+                problem.into_page()
+            });
+            let status = response.status().as_u16().to_string();
+            counter!(names::CONSOLE_PAGES, "page" => page, "status" => status).increment(1);
+            protected(response)
+        };
+        answered.instrument(span)
+    })
+}

@@ -1,0 +1,41 @@
+//! The web pages: what a person may use, one call of it, a chat, and the record for whom the policy lets read it.
+//!
+//! ```text
+//!  browser ─▶ http: host, origin, own page ─▶ session: sealed cookie → token → Caller ─▶ pages
+//!                                                                                       │ with the person's token
+//!        tools · playground ─▶ mcp ─▶ gateway /mcp         chat ─▶ agent /api/chat ◀────┤
+//!        record ─▶ policy: may they? ─▶ audit: read, and put the look on record ◀───────┘
+//! ```
+//!
+//! One job: to show. It holds no privilege over tools: they are reached through the gateway with the person's own token,
+//! as by any other client. The record it may read itself, and asks the policy for every look who may see it. Whatever
+//! came from tools, models, people or the record is text, never markup.
+
+mod asked;
+mod assets;
+mod chat;
+mod config;
+mod console;
+mod fields;
+mod form;
+mod http;
+mod layout;
+mod mcp;
+mod output;
+mod places;
+mod playground;
+mod problem;
+mod record;
+mod record_pages;
+mod session;
+mod sign_in;
+mod tools;
+mod yourself;
+
+#[cfg(test)]
+mod tests;
+
+pub use config::HttpLimits;
+pub use console::{Console, Links};
+pub use record::RecordLinks;
+pub use session::CookieKey;

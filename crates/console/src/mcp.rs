@@ -1,0 +1,283 @@
+//! The gateway, as an MCP client sees it (protocol 2026-07-28): each request is one POST with the person's own token.
+
+use std::time::Duration;
+
+use axum::body::Body;
+use futures::StreamExt;
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE};
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
+use sse_stream::SseStream;
+use wardgate_edge::{Door, DoorError};
+use wardgate_telemetry::trace_context;
+
+use crate::session::Token;
+
+const VERSION: &str = "2026-07-28";
+
+/// Bytes of an answer.
+const MAX_ANSWER: usize = 4 * 1024 * 1024;
+
+/// How long anything but a call of a tool may take.
+pub(crate) const ASK_LIMIT: Duration = Duration::from_secs(30);
+
+/// The gateway ends every call within 5 minutes itself; this catches one that does not.
+pub(crate) const CALL_LIMIT: Duration = Duration::from_secs(310);
+
+/// How the gateway is reached.
+#[derive(Debug, Clone)]
+pub(crate) struct Gateway(Door);
+
+/// A request that is not written yet.
+pub(crate) struct Request<'r> {
+    pub(crate) method: &'r str,
+    /// What the method is about, for the header `Mcp-Name`.
+    pub(crate) name: Option<&'r str>,
+    pub(crate) params: Map<String, Value>,
+    /// `params.arguments`, which go as they are written.
+    pub(crate) arguments: Option<&'r RawValue>,
+    /// Further members of `params._meta`.
+    pub(crate) meta: &'r [(&'r str, &'r str)],
+    pub(crate) limit: Duration,
+}
+
+/// What went to and fro, and what it means.
+#[derive(Debug)]
+pub(crate) struct Exchange {
+    pub(crate) request: String,
+    pub(crate) answer: String,
+    pub(crate) outcome: Result<Value, RpcError>,
+}
+
+/// A JSON-RPC error of the gateway.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub(crate) struct RpcError {
+    pub(crate) code: i64,
+    #[serde(default)]
+    pub(crate) message: String,
+    #[serde(default)]
+    pub(crate) data: Value,
+}
+
+/// Why there is no answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Fault {
+    #[error("the gateway cannot be reached")]
+    Unreachable,
+    #[error("the gateway did not answer in time")]
+    Late,
+    #[error("the gateway's answer is too large")]
+    TooLarge,
+    #[error("the gateway's answer cannot be read")]
+    Unreadable,
+    /// The token is no longer, or not there, a caller's.
+    #[error("the gateway does not accept the token")]
+    Unauthorized,
+    /// It has no room for it now, or the person no right to more.
+    #[error("the gateway is busy")]
+    Busy,
+}
+
+impl Fault {
+    pub(crate) fn status(self) -> StatusCode {
+        match self {
+            Self::Unreachable | Self::TooLarge | Self::Unreadable => StatusCode::BAD_GATEWAY,
+            Self::Late => StatusCode::GATEWAY_TIMEOUT,
+            Self::Unauthorized => StatusCode::UNAUTHORIZED,
+            Self::Busy => StatusCode::SERVICE_UNAVAILABLE,
+        }
+    }
+
+    /// What a person reads.
+    pub(crate) fn words(self) -> &'static str {
+        match self {
+            Self::Unreachable => "It cannot be reached. Try again, or tell whoever runs it.",
+            Self::Late => {
+                "It did not answer in time. What you asked for may have been done; the record knows."
+            }
+            Self::TooLarge => "Its answer is larger than 4 MiB, which a page does not show.",
+            Self::Unreadable => "Its answer cannot be read.",
+            Self::Unauthorized => "It does not accept your token any more. Sign in again.",
+            Self::Busy => "It has more to do than it can. Nothing was done; try again.",
+        }
+    }
+}
+
+impl From<DoorError> for Fault {
+    fn from(_: DoorError) -> Self {
+        Self::Unreachable
+    }
+}
+
+#[derive(Serialize)]
+struct Envelope<'r> {
+    jsonrpc: &'static str,
+    id: u32,
+    method: &'r str,
+    params: Params<'r>,
+}
+
+#[derive(Serialize)]
+struct Params<'r> {
+    #[serde(flatten)]
+    members: Map<String, Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    arguments: Option<&'r RawValue>,
+    _meta: Map<String, Value>,
+}
+
+#[derive(Deserialize)]
+struct Message {
+    #[serde(default)]
+    id: Value,
+    #[serde(default)]
+    result: Option<Value>,
+    #[serde(default)]
+    error: Option<RpcError>,
+}
+
+/// There is one request a connection's stream, so that one id does for all.
+const ID: u32 = 1;
+
+impl Gateway {
+    pub(crate) fn new(door: Door) -> Self {
+        Self(door)
+    }
+
+    /// Sends `request` and waits for what comes of it. Dropping the future cancels it.
+    pub(crate) async fn ask(&self, token: &Token, request: Request<'_>) -> Result<Exchange, Fault> {
+        let limit = request.limit;
+        let work = async {
+            let post = self.write(token, request)?;
+            let body = post.body().clone();
+            let response = self.0.send(post).await?;
+            let (answer, outcome) = read(response).await?;
+            Ok(Exchange {
+                request: body,
+                answer,
+                outcome,
+            })
+        };
+        let answered = tokio::time::timeout(limit, work).await;
+        answered.unwrap_or(Err(Fault::Late))
+    }
+
+    fn write(&self, token: &Token, request: Request<'_>) -> Result<http::Request<String>, Fault> {
+        let mut meta = Map::new();
+        for (name, value) in [
+            ("protocolVersion", json!(VERSION)),
+            ("clientCapabilities", json!({})),
+            (
+                "clientInfo",
+                json!({ "name": "wardgate-console", "version": env!("CARGO_PKG_VERSION") }),
+            ),
+        ] {
+            meta.insert(format!("io.modelcontextprotocol/{name}"), value);
+        }
+        for (name, value) in request.meta {
+            meta.insert((*name).to_owned(), json!(value));
+        }
+        let body = serde_json::to_string(&Envelope {
+            jsonrpc: "2.0",
+            id: ID,
+            method: request.method,
+            params: Params {
+                members: request.params,
+                arguments: request.arguments,
+                _meta: meta,
+            },
+        })
+        .map_err(|_| Fault::Unreadable)?;
+        let post = http::Request::post(self.0.uri("/mcp")?).body(body);
+        let mut post = post.map_err(|_| Fault::Unreachable)?;
+        // As the listener says it of a client behind a socket; without one, this is the only way to tell.
+        if let Some(peer) = token.peer() {
+            post.extensions_mut().insert(peer);
+        }
+        let headers = post.headers_mut();
+        trace_context::inject(headers);
+        headers.insert(AUTHORIZATION, token.header().ok_or(Fault::Unauthorized)?);
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        let both = HeaderValue::from_static("application/json, text/event-stream");
+        headers.insert(ACCEPT, both);
+        headers.insert("mcp-protocol-version", HeaderValue::from_static(VERSION));
+        headers.insert("mcp-method", plain(request.method)?);
+        if let Some(name) = request.name {
+            headers.insert("mcp-name", plain(name)?);
+        }
+        Ok(post)
+    }
+}
+
+/// `text` as a header's value. Tools that the gateway lists have names that fit.
+fn plain(text: &str) -> Result<HeaderValue, Fault> {
+    HeaderValue::from_str(text).map_err(|_| Fault::Unreadable)
+}
+
+/// Waits for the answer, as it was written and as what it means.
+async fn read(response: Response<Body>) -> Result<(String, Result<Value, RpcError>), Fault> {
+    let (head, body) = response.into_parts();
+    match head.status {
+        StatusCode::UNAUTHORIZED => return Err(Fault::Unauthorized),
+        StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => return Err(Fault::Busy),
+        _ => {}
+    }
+    let body = Limited::new(body, MAX_ANSWER).map_err(broken);
+    if is_event_stream(&head.headers) {
+        let mut events = SseStream::new(body);
+        while let Some(event) = events.next().await {
+            let event = event.map_err(|error| match error {
+                sse_stream::Error::Body(error) => {
+                    error.downcast().map_or(Fault::Unreachable, |fault| *fault)
+                }
+                _ => Fault::Unreadable,
+            })?;
+            let data = event.data.unwrap_or_default();
+            // What comes before it are notifications.
+            if let Some(outcome) = message(data.as_bytes()) {
+                return Ok((data, outcome));
+            }
+        }
+        return Err(Fault::Unreachable);
+    }
+    let bytes = body.collect().await?.to_bytes();
+    let outcome = message(&bytes).ok_or(Fault::Unreadable)?;
+    let text = String::from_utf8(bytes.into()).map_err(|_| Fault::Unreadable)?;
+    Ok((text, outcome))
+}
+
+fn broken(error: Box<dyn std::error::Error + Send + Sync>) -> Fault {
+    match error.downcast::<LengthLimitError>() {
+        Ok(_) => Fault::TooLarge,
+        Err(_) => Fault::Unreachable,
+    }
+}
+
+fn is_event_stream(headers: &HeaderMap) -> bool {
+    let media = headers.get(CONTENT_TYPE);
+    let media = media.and_then(|value| value.to_str().ok());
+    let media = media.unwrap_or_default().split(';').next();
+    media.is_some_and(|media| media.trim().eq_ignore_ascii_case("text/event-stream"))
+}
+
+/// The answer that `bytes` hold; none where they hold another message.
+fn message(bytes: &[u8]) -> Option<Result<Value, RpcError>> {
+    let message: Message = serde_json::from_slice(bytes).ok()?;
+    match message {
+        // A request that was refused unread is answered without its id.
+        Message {
+            error: Some(error),
+            id,
+            ..
+        } if id.is_null() || id == json!(ID) => Some(Err(error)),
+        Message {
+            result: Some(result),
+            id,
+            ..
+        } if id == json!(ID) => Some(Ok(result)),
+        _ => None,
+    }
+}

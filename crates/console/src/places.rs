@@ -1,0 +1,90 @@
+//! How many pages are worked on at once: each may hold an answer of the gateway in memory.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use wardgate_domain::{Caller, Digest};
+
+/// Of everybody together.
+const ALL: usize = 64;
+
+/// Of one person.
+const EACH: usize = 8;
+
+/// Who has how many.
+#[derive(Default)]
+pub(crate) struct Places(Arc<Mutex<HashMap<Digest, usize>>>);
+
+/// One page's, until it is dropped.
+pub(crate) struct Place {
+    taken: Arc<Mutex<HashMap<Digest, usize>>>,
+    person: Digest,
+}
+
+impl Places {
+    /// A place for a page of `caller`, while there is one.
+    pub(crate) fn take(&self, caller: &Caller) -> Option<Place> {
+        let person = caller.person();
+        let mut taken = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let all: usize = taken.values().sum();
+        if all >= ALL || taken.get(&person).is_some_and(|own| *own >= EACH) {
+            return None;
+        }
+        *taken.entry(person).or_default() += 1;
+        Some(Place {
+            taken: Arc::clone(&self.0),
+            person,
+        })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Entry::Occupied(mut count) = taken.entry(self.person) {
+            *count.get_mut() -= 1;
+            if *count.get() == 0 {
+                count.remove();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use wardgate_domain::{CallerClaims, Timestamp};
+
+    use super::*;
+
+    fn caller(subject: &str) -> Caller {
+        Caller::from_verified(CallerClaims {
+            issuer: "https://issuer.example".to_owned(),
+            subject: subject.to_owned(),
+            tenant: String::new(),
+            roles: Vec::new(),
+            attributes: BTreeMap::new(),
+            token_id: String::new(),
+            expires_at: Timestamp::from_seconds(0),
+        })
+    }
+
+    #[test]
+    fn one_person_leaves_places_to_others_and_all_have_no_more_than_there_are() {
+        let places = Places::default();
+        let take = |who: &str, count: usize| -> Vec<Place> {
+            let tries = (0..count).map(|_| places.take(&caller(who)));
+            tries.flatten().collect()
+        };
+        let mut own = take("anna", 20);
+        assert_eq!(own.len(), EACH);
+        own.pop();
+        assert_eq!(take("anna", 1).len(), 1);
+        let others: Vec<_> = (0..20).map(|who| take(&who.to_string(), EACH)).collect();
+        assert_eq!(others.iter().map(Vec::len).sum::<usize>(), ALL - own.len());
+        drop(others);
+        assert_eq!(take("bob", 1).len(), 1);
+    }
+}

@@ -1,0 +1,142 @@
+//! The session: a person's own token, sealed into a cookie.
+//!
+//! Nothing is kept here, so any replica serves any request, and a session ends with its token: the token is verified
+//! again at every request.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use http::header::{AUTHORIZATION, COOKIE};
+use http::{HeaderMap, HeaderValue};
+use wardgate_domain::{About, Ambient, Caller, SealKey};
+use wardgate_edge::{Authenticator, TokenRefusal};
+
+/// The cookie.
+const NAME: &str = "wardgate_console";
+
+/// Where browsers send it.
+const PATH: &str = "/console";
+
+/// The longest token that fits: browsers keep 4,096 bytes of a cookie, and sealing and Base64 take theirs.
+pub(crate) const MAX_TOKEN: usize = 3_000;
+
+/// What is sealed, so that nothing else of this key could pass for it.
+const SEALED: &str = "wardgate console session 1";
+
+/// The key that sessions are sealed under; every replica has the same one.
+#[derive(Clone)]
+pub struct CookieKey(Arc<SealKey>);
+
+impl CookieKey {
+    /// A key of 32 random bytes.
+    pub fn from_bytes(bytes: &[u8; 32]) -> Self {
+        Self(Arc::new(SealKey::from_bytes(bytes)))
+    }
+}
+
+impl fmt::Debug for CookieKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("CookieKey")
+    }
+}
+
+/// A person's token, passed on to the gateway and the agent and shown nowhere; and where they called from.
+#[derive(Clone)]
+pub(crate) struct Token {
+    text: Arc<str>,
+    peer: Option<SocketAddr>,
+}
+
+impl Token {
+    pub(crate) fn new(text: &str, peer: Option<SocketAddr>) -> Self {
+        Self {
+            text: Arc::from(text),
+            peer,
+        }
+    }
+
+    /// As the listener of a gateway in this process would say it.
+    pub(crate) fn peer(&self) -> Option<SocketAddr> {
+        self.peer
+    }
+
+    /// The one header it belongs in. None for what no token is written with.
+    pub(crate) fn header(&self) -> Option<HeaderValue> {
+        let mut value = HeaderValue::try_from(format!("Bearer {}", self.text)).ok()?;
+        value.set_sensitive(true);
+        Some(value)
+    }
+
+    /// Whose it is, now. It goes on to the gateway's `/mcp`, so it must be good there.
+    pub(crate) async fn verify(&self, auth: &Authenticator) -> Result<Arc<Caller>, TokenRefusal> {
+        let value = self.header().ok_or(TokenRefusal::TokenMalformed)?;
+        let headers = HeaderMap::from_iter([(AUTHORIZATION, value)]);
+        let verified = auth.verify_request(&headers, &["/mcp"]).await?;
+        Ok(verified.caller)
+    }
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Token")
+    }
+}
+
+/// `Set-Cookie` that begins a session of `caller`. None for a token that no cookie holds.
+pub(crate) fn begin(
+    key: &CookieKey,
+    token: &Token,
+    caller: &Caller,
+    is_secure: bool,
+    ambient: &Ambient,
+) -> Option<HeaderValue> {
+    if token.text.len() > MAX_TOKEN {
+        return None;
+    }
+    let sealed = key
+        .0
+        .seal(&About::new(SEALED), token.text.as_bytes(), ambient)
+        .ok()?;
+    let left = caller.expires_at().since(ambient.now());
+    cookie(&URL_SAFE_NO_PAD.encode(sealed), left, is_secure)
+}
+
+/// `Set-Cookie` that ends one.
+pub(crate) fn end(is_secure: bool) -> Option<HeaderValue> {
+    cookie("", Duration::ZERO, is_secure)
+}
+
+fn cookie(value: &str, left: Duration, is_secure: bool) -> Option<HeaderValue> {
+    let secure = if is_secure { "; Secure" } else { "" };
+    let left = left.as_secs();
+    let text =
+        format!("{NAME}={value}; Path={PATH}; Max-Age={left}; HttpOnly; SameSite=Strict{secure}");
+    let mut value = HeaderValue::try_from(text).ok()?;
+    value.set_sensitive(true);
+    Some(value)
+}
+
+/// The token of the one session that a request has. Of two cookies of the name one is somebody else's doing.
+pub(crate) fn resume(
+    key: &CookieKey,
+    headers: &HeaderMap,
+    peer: Option<SocketAddr>,
+) -> Option<Token> {
+    let cookies = headers.get_all(COOKIE).iter();
+    let mut values = cookies
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(';'))
+        .filter_map(|pair| pair.trim().split_once('='))
+        .filter(|(name, _)| *name == NAME)
+        .map(|(_, value)| value);
+    let (Some(value), None) = (values.next(), values.next()) else {
+        return None;
+    };
+    let sealed = URL_SAFE_NO_PAD.decode(value).ok()?;
+    let text = key.0.open(&About::new(SEALED), sealed).ok()?;
+    Some(Token::new(std::str::from_utf8(&text).ok()?, peer))
+}

@@ -1,0 +1,185 @@
+//! The record is shown to whom the policy lets, and every look is on record first.
+
+use http::StatusCode;
+use serde_json::{Value, json};
+use wardgate_proto::audit::v1::Status;
+
+use super::Stage;
+
+fn call(subject: &str, tenant: &str) -> Value {
+    json!({
+        "event": "outcome", "status": "ok", "time": "2027-01-15T08:00:00.000000Z", "tool": "look_up", "rows": 2,
+        "rows_withheld": 3, "call_id": "0192d1a0-0000-7000-8000-000000000001",
+        "caller": { "subject": subject, "tenant": tenant, "roles": ["<i>Nurse"] },
+    })
+}
+
+#[tokio::test]
+async fn whom_the_policy_does_not_let_sees_nothing_and_that_is_on_record() {
+    let stage = Stage::new().await;
+    stage.record.holds(call("canary", ""));
+    let cookie = stage.sign_in("dr.yenji").await;
+    for path in [
+        "/console/record",
+        "/console/record/0",
+        "/console/record/7",
+        "/console/record.jsonl",
+    ] {
+        let reply = stage.get(path, &cookie).await;
+        assert_eq!(reply.status, StatusCode::FORBIDDEN, "{path}");
+        assert!(!reply.body.contains("canary"), "{path}");
+    }
+    let looks = stage.record.looks();
+    assert_eq!(looks.len(), 4);
+    let facts = looks[0].call.as_ref().unwrap();
+    assert_eq!(
+        (facts.subject.as_str(), facts.method.as_str()),
+        ("dr.yenji", "record/read")
+    );
+    assert_eq!(
+        (facts.protocol.as_str(), facts.client_ip.as_str()),
+        ("console", "192.0.2.7")
+    );
+    assert_eq!(looks[0].status(), Status::Denied);
+    let you = stage.get("/console/policy", &cookie).await.body;
+    assert!(you.contains("not yours to read"), "{you}");
+}
+
+#[tokio::test]
+async fn who_may_read_it_sees_it_newest_first_as_text_and_that_is_on_record() {
+    let stage = Stage::new().await;
+    for at in 0..60 {
+        stage.record.holds(call(&format!("person-{at}"), ""));
+    }
+    stage
+        .record
+        .holds(json!({ "event": "refusals", "time": "x", "<b>": { "<i>": ["<script>"] } }));
+    stage.record.lets("lee");
+    let cookie = stage.sign_in("lee").await;
+    let page = stage.get("/console/record?status=ok", &cookie).await.body;
+    let (newest, older) = (
+        page.find("person-59").unwrap(),
+        page.find("person-58").unwrap(),
+    );
+    assert!(newest < older && !page.contains("person-10 "), "{page}");
+    assert!(
+        page.contains("&lt;i&gt;Nurse") && !page.contains("<i>"),
+        "{page}"
+    );
+    assert!(page.contains("before=11"), "{page}");
+    let rest = stage.get("/console/record?before=11", &cookie).await.body;
+    assert!(
+        rest.contains("person-10 ") && rest.contains("person-0 ") && !rest.contains("person-11 "),
+        "{rest}"
+    );
+    let one = stage.get("/console/record/60", &cookie).await.body;
+    assert!(
+        one.contains("&lt;b&gt;.&lt;i&gt;") && !one.contains("<script>"),
+        "{one}"
+    );
+    assert!(one.contains("leaf hash"), "{one}");
+    let rows: Vec<u64> = stage.record.looks().iter().map(|look| look.rows).collect();
+    assert_eq!(rows, [50, 11, 1]);
+}
+
+#[tokio::test]
+async fn a_caller_of_a_tenant_is_shown_that_tenants_part() {
+    let stage = Stage::new().await;
+    for at in 0..120 {
+        stage.record.holds(call(
+            &format!("person-{at}"),
+            if at % 2 == 0 { "north" } else { "south" },
+        ));
+    }
+    stage
+        .record
+        .holds(json!({ "event": "admin_change", "actor": "canary" }));
+    stage.record.lets("lee");
+    let token = stage.token(
+        "lee",
+        &json!({ "iss": "https://tenants.example", "tenant": "north" }),
+    );
+    let reply = stage
+        .post("/console/sign-in", "", &format!("token={token}"))
+        .await;
+    let cookie = reply.cookie();
+    let page = stage.get("/console/record", &cookie).await.body;
+    assert!(
+        page.contains("person-118 ") && page.contains("person-20 "),
+        "{page}"
+    );
+    assert!(
+        !page.contains("person-119 ") && !page.contains("canary"),
+        "{page}"
+    );
+    assert!(page.contains("before=19"), "{page}");
+    for hidden in ["/console/record/119", "/console/record/120"] {
+        assert_eq!(
+            stage.get(hidden, &cookie).await.status,
+            StatusCode::NOT_FOUND
+        );
+    }
+    let file = stage.get("/console/record.jsonl", &cookie).await.body;
+    assert_eq!(file.lines().count(), 60);
+    assert!(!file.contains("south"));
+}
+
+#[tokio::test]
+async fn a_download_has_each_record_as_it_is_stored() {
+    let stage = Stage::new().await;
+    stage.record.holds(call("anna", ""));
+    stage.record.lets("lee");
+    let cookie = stage.sign_in("lee").await;
+    let reply = stage.get("/console/record.jsonl", &cookie).await;
+    assert_eq!(
+        reply.header("content-disposition"),
+        "attachment; filename=\"record.jsonl\""
+    );
+    assert!(
+        reply
+            .body
+            .contains(&format!("\"record\":{}}}", call("anna", ""))),
+        "{}",
+        reply.body
+    );
+}
+
+#[tokio::test]
+async fn what_cannot_be_put_on_record_is_not_shown() {
+    let stage = Stage::new().await;
+    stage.record.holds(call("canary", ""));
+    stage.record.lets("lee");
+    stage.record.breaks();
+    for subject in ["lee", "mallory"] {
+        let cookie = stage.sign_in(subject).await;
+        let reply = stage.get("/console/record", &cookie).await;
+        assert_eq!(reply.status, StatusCode::SERVICE_UNAVAILABLE, "{subject}");
+        assert!(!reply.body.contains("canary"), "{}", reply.body);
+    }
+}
+
+#[tokio::test]
+async fn a_filter_that_cannot_be_says_what_to_mend() {
+    let stage = Stage::new().await;
+    stage.record.lets("lee");
+    let cookie = stage.sign_in("lee").await;
+    for (filter, says) in [
+        ("since=yesterday", "in UTC"),
+        ("status=fine", "from the list"),
+        ("call_id=x", "a UUID"),
+    ] {
+        let reply = stage
+            .get(&format!("/console/record?{filter}"), &cookie)
+            .await;
+        assert_eq!(reply.status, StatusCode::BAD_REQUEST);
+        assert!(reply.body.contains(says), "{filter}: {}", reply.body);
+    }
+    for good in [
+        "since=2027-01-15T08:00",
+        "until=2027-01-15T08:00:00Z",
+        "subject=&tool=",
+    ] {
+        let reply = stage.get(&format!("/console/record?{good}"), &cookie).await;
+        assert_eq!(reply.status, StatusCode::OK, "{good}");
+    }
+}

@@ -1,0 +1,181 @@
+//! The tools that this person may see.
+
+use std::sync::Arc;
+
+use maud::{Markup, html};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use crate::Console;
+use crate::asked::Visit;
+use crate::fields::{query, segment};
+use crate::http::Answer;
+use crate::layout::{self, Part};
+use crate::mcp::{ASK_LIMIT, Fault, Gateway, Request};
+use crate::output::cut;
+use crate::problem::Problem;
+use crate::session::Token;
+
+/// A gateway with more is not listed further.
+const MAX_PAGES: usize = 100;
+
+/// The same for tools.
+const MAX_TOOLS: usize = 10_000;
+
+/// Tools on one page.
+const ON_PAGE: usize = 40;
+
+/// Characters of a description in the list.
+const IN_LIST: usize = 280;
+
+/// A tool as the gateway lists it. All of it may be somebody else's words.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Tool {
+    pub(crate) name: String,
+    #[serde(default)]
+    pub(crate) title: Option<String>,
+    #[serde(default)]
+    pub(crate) description: String,
+    #[serde(default)]
+    pub(crate) input_schema: Value,
+    #[serde(default)]
+    pub(crate) annotations: Map<String, Value>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Page {
+    tools: Vec<Value>,
+    #[serde(default)]
+    next_cursor: Option<String>,
+}
+
+/// Every tool that the gateway lists for this person.
+pub(crate) async fn all(gateway: &Gateway, token: &Token) -> Result<Vec<Tool>, Problem> {
+    let mut tools = Vec::new();
+    let mut cursor: Option<String> = None;
+    for _ in 0..MAX_PAGES {
+        let mut params = Map::new();
+        if let Some(cursor) = &cursor {
+            params.insert("cursor".to_owned(), json!(cursor));
+        }
+        let request = Request {
+            method: "tools/list",
+            name: None,
+            params,
+            arguments: None,
+            meta: &[],
+            limit: ASK_LIMIT,
+        };
+        let exchange = gateway.ask(token, request).await?;
+        let result = exchange
+            .outcome
+            .map_err(|error| Problem::Refused(error.message))?;
+        let page: Page = serde_json::from_value(result).map_err(|_| Fault::Unreadable)?;
+        // One that cannot be read is left out; the others can still be used.
+        let readable = page.tools.into_iter();
+        tools.extend(readable.filter_map(|tool| serde_json::from_value(tool).ok()));
+        match page.next_cursor {
+            None => return Ok(tools),
+            next if next == cursor || tools.len() > MAX_TOOLS => break,
+            next => cursor = next,
+        }
+    }
+    Err(Fault::TooLarge.into())
+}
+
+impl Tool {
+    /// What people call it.
+    pub(crate) fn title(&self) -> Option<&str> {
+        let given = self.title.as_deref();
+        given.or_else(|| self.annotations.get("title")?.as_str())
+    }
+
+    pub(crate) fn path(&self) -> String {
+        format!("/console/tools/{}", segment(&self.name))
+    }
+
+    fn mentions(&self, wanted: &str) -> bool {
+        let texts = [
+            Some(self.name.as_str()),
+            self.title(),
+            Some(&self.description),
+        ];
+        let mut texts = texts.into_iter().flatten();
+        texts.any(|text| text.to_lowercase().contains(wanted))
+    }
+
+    /// What it says of itself: hints, no more.
+    pub(crate) fn badges(&self) -> Markup {
+        let hints = [
+            ("readOnlyHint", true, "only reads", "good"),
+            ("destructiveHint", true, "may destroy", "bad"),
+            ("idempotentHint", true, "twice is as once", ""),
+            ("openWorldHint", true, "reaches outside", ""),
+            ("readOnlyHint", false, "may change things", "warn"),
+        ];
+        let said = hints
+            .into_iter()
+            .filter(|(name, value, ..)| self.annotations.get(*name) == Some(&Value::Bool(*value)));
+        html! {
+            @for (name, value, words, kind) in said {
+                span class={ "badge " (kind) } title={ "The tool says of itself: " (name) " " (value) } { (words) }
+            }
+        }
+    }
+}
+
+/// The list, searched.
+pub(crate) async fn list(console: Arc<Console>, visit: Visit) -> Answer {
+    let fields = visit.asked.query()?;
+    let sought = fields.filled("q").unwrap_or_default().to_owned();
+    let mut tools = all(&console.gateway, &visit.token).await?;
+    let of_all = tools.len();
+    let wanted = sought.to_lowercase();
+    tools.retain(|tool| tool.mentions(&wanted));
+    let pages = tools.len().div_ceil(ON_PAGE).max(1);
+    let page = fields.get("page").and_then(|page| page.parse().ok());
+    let page = page.unwrap_or(1).clamp(1, pages);
+    let shown = tools.iter().skip((page - 1) * ON_PAGE).take(ON_PAGE);
+    let to = |page: usize| {
+        let page = page.to_string();
+        format!(
+            "/console/tools?{}",
+            query([("q", sought.as_str()), ("page", page.as_str())])
+        )
+    };
+    let content = html! {
+        h1 { "Tools" }
+        p.quiet { "What you may call. What you may not, you do not see." }
+        form.search method="get" action="/console/tools" role="search" {
+            label for="q" { "Find" }
+            input #q type="search" name="q" value=(sought);
+            button { "Find" }
+            @if !sought.is_empty() { a href="/console/tools" { "Show all" } }
+        }
+        p #count role="status" {
+            @if of_all == 0 { "There is no tool for you." }
+            @else if sought.is_empty() { (of_all) " tools" }
+            @else { (tools.len()) " of " (of_all) " tools" }
+        }
+        ul.cards {
+            @for tool in shown {
+                li {
+                    h2 { a href=(tool.path()) { (tool.name) } }
+                    @if let Some(title) = tool.title() { p.title { (title) } }
+                    p { (cut(&tool.description, IN_LIST)) }
+                    p { (tool.badges()) }
+                }
+            }
+        }
+        @if pages > 1 {
+            nav.pages aria-label="Pages" {
+                @if page > 1 { a href=(to(page - 1)) rel="prev" { "Previous" } }
+                span { "Page " (page) " of " (pages) }
+                @if page < pages { a href=(to(page + 1)) rel="next" { "Next" } }
+            }
+        }
+    };
+    Ok(layout::page(&visit.caller, Part::Tools, "Tools", &content))
+}

@@ -1,0 +1,57 @@
+//! What Wardgate knows of this person, and what follows from it.
+
+use std::sync::Arc;
+
+use maud::html;
+use wardgate_domain::AttributeValue;
+
+use crate::Console;
+use crate::asked::Visit;
+use crate::http::Answer;
+use crate::layout::{self, Part};
+use crate::tools;
+
+/// The page. What one call would be allowed, only the call itself tells: rights can depend on its arguments and rows.
+pub(crate) async fn page(console: Arc<Console>, visit: Visit) -> Answer {
+    let caller = &visit.caller;
+    let tools = tools::all(&console.gateway, &visit.token).await?;
+    let reads = match &console.record {
+        Some(record) => Some(record.may_be_read(caller).await?),
+        None => None,
+    };
+    let content = html! {
+        h1 { "Your rights" }
+        p.quiet { "Policies decide by what your token says of you. Whether one call is allowed, and which rows and columns it \
+                   gives, can depend on its arguments: a call tells." }
+        h2 { "Who you are here" }
+        dl.facts {
+            dt { "Subject" } dd { (caller.subject()) }
+            dt { "Issuer" } dd { (caller.issuer()) }
+            @if !caller.tenant().is_empty() { dt { "Tenant" } dd { (caller.tenant()) } }
+            dt { "Roles" } dd { @if caller.roles().is_empty() { "none" } @else { (caller.roles().join(", ")) } }
+            @for (name, value) in caller.attributes() { dt { (name) } dd { (words(value)) } }
+            dt { "Token ends" } dd { (caller.expires_at()) }
+        }
+        h2 { "What you may" }
+        dl.facts {
+            dt { "Tools" }
+            dd { @if tools.is_empty() { "none" } @else { a href="/console/tools" { (tools.len()) " that you may call" } } }
+            dt { "Record" }
+            dd { @match reads {
+                Some(true) => { a href="/console/record" { "you may read it" } }
+                Some(false) => { "not yours to read" }
+                None => { "not linked to this console" }
+            } }
+        }
+    };
+    Ok(layout::page(caller, Part::Policy, "Your rights", &content))
+}
+
+fn words(value: &AttributeValue) -> String {
+    match value {
+        AttributeValue::Text(text) => text.clone(),
+        AttributeValue::Integer(number) => number.to_string(),
+        AttributeValue::Boolean(truth) => truth.to_string(),
+        AttributeValue::List(items) => items.join(", "),
+    }
+}

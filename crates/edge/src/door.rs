@@ -1,0 +1,125 @@
+//! The way to another edge: a router in this process, or HTTP.
+
+use std::fmt;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use http::{Request, Response, Uri};
+use reqwest::{Url, redirect};
+use tower::ServiceExt;
+
+/// How long a connection may take.
+const CONNECT_LIMIT: Duration = Duration::from_secs(5);
+
+/// What a router in this process is asked as: every edge serves loopback.
+const IN_PROCESS: &str = "http://localhost";
+
+/// Ends of URLs that are paths of an edge, and not where its paths begin.
+const PATHS: [(&str, &str); 3] = [
+    ("/mcp", "leave out /mcp: it is where the paths begin"),
+    ("/api", "leave out /api: it is where the paths begin"),
+    ("/v1", "leave out /v1: it is where the paths begin"),
+];
+
+/// How another edge is reached. Cheap to clone.
+#[derive(Clone)]
+pub struct Door(Way);
+
+#[derive(Clone)]
+enum Way {
+    Router(Router),
+    Http {
+        client: reqwest::Client,
+        /// Without a slash at its end.
+        base: String,
+    },
+}
+
+/// What to change about a URL that no edge can be reached by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct UnfitUrl(&'static str);
+
+/// Why there is no response.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum DoorError {
+    /// No such path can be.
+    #[error("the path cannot be written")]
+    Path,
+    /// Nobody answers.
+    #[error("it cannot be reached")]
+    Unreachable,
+}
+
+impl Door {
+    /// An edge in this process: its router is called without a socket.
+    pub fn router(router: Router) -> Self {
+        Self(Way::Router(router))
+    }
+
+    /// An edge elsewhere; `url` is where its paths begin, for example `https://mcp.example.org`. `client` is what it
+    /// is told who asks.
+    pub fn http(url: &Url, client: &'static str) -> Result<Self, UnfitUrl> {
+        let path = url.path().trim_end_matches('/');
+        let problem = if !matches!(url.scheme(), "http" | "https") {
+            Some("write a URL of http or https")
+        } else if !url.username().is_empty() || url.password().is_some() {
+            Some("leave credentials out: each caller brings a token")
+        } else if url.query().is_some() || url.fragment().is_some() {
+            Some("leave out what begins with ? or #")
+        } else {
+            let ends = PATHS.into_iter().find(|(end, _)| path.ends_with(end));
+            ends.map(|(_, problem)| problem)
+        };
+        if let Some(problem) = problem {
+            return Err(UnfitUrl(problem));
+        }
+        // A token goes to that edge and nowhere else: not to where it redirects, nor to a proxy of the environment.
+        let client = reqwest::Client::builder()
+            .redirect(redirect::Policy::none())
+            .no_proxy()
+            .connect_timeout(CONNECT_LIMIT)
+            .user_agent(client)
+            .build()
+            .map_err(|_| UnfitUrl("no TLS: the system's certificates cannot be read"))?;
+        Ok(Self(Way::Http {
+            client,
+            base: url.as_str().trim_end_matches('/').to_owned(),
+        }))
+    }
+
+    /// Where `path` is.
+    pub fn uri(&self, path: &str) -> Result<Uri, DoorError> {
+        let base = match &self.0 {
+            Way::Router(_) => IN_PROCESS,
+            Way::Http { base, .. } => base,
+        };
+        format!("{base}{path}").parse().map_err(|_| DoorError::Path)
+    }
+
+    /// The head of the response, its body as it comes. There is no time limit but that of a connection.
+    pub async fn send(&self, request: Request<String>) -> Result<Response<Body>, DoorError> {
+        match &self.0 {
+            Way::Router(router) => {
+                let response = router.clone().oneshot(request.map(Body::from)).await;
+                response.map_err(|never| match never {})
+            }
+            Way::Http { client, .. } => {
+                let request = request.try_into().map_err(|_| DoorError::Unreachable)?;
+                let response = client.execute(request).await;
+                let response = response.map_err(|_| DoorError::Unreachable)?;
+                Ok(Response::from(response).map(Body::new))
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Door {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Way::Router(_) => f.write_str("in process"),
+            Way::Http { base, .. } => f.write_str(base),
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! `wardgate console`: the web pages, on an address of their own.
+
+use tokio::sync::watch;
+use wardgate_domain::Ambient;
+use wardgate_edge::Bound;
+use wardgate_rpc::{Readiness, probes};
+
+use crate::Failure;
+use crate::cli::ConfigFile;
+use crate::commands::{agent, serve};
+use crate::compose;
+use crate::config::{ConsoleWiring, Settings};
+use crate::data_dir;
+use crate::shutdown;
+
+pub(crate) async fn run(arguments: &ConfigFile) -> Result<(), Failure> {
+    let settings = Settings::load(&arguments.config)?;
+    let wiring: ConsoleWiring = settings.wiring("console")?;
+    let telemetry = wardgate_telemetry::init(&settings.optional("telemetry")?, "console")?;
+    let file = serve::required(wiring.cookie_key_file.as_ref(), "console.cookie_key_file")?;
+    let key = data_dir::cookie_key(file)?;
+    let stop = shutdown::shutdown(wiring.drain)?;
+    let bound = Bound::bind(wiring.listen).await?;
+    let (connections, listen) = (wiring.limits.connections(), wiring.probes);
+    let gateway = agent::follow(
+        &wiring.links.gateway,
+        "the gateway does not answer; no page has anything to show until it does. See console.links.gateway",
+    )?;
+    let (console, keys) = compose::remote_console(wiring, key, &Ambient::system()).await?;
+    let (_goes_on, own) = watch::channel(Readiness::Ready);
+    // Not the record: without it, all other pages work.
+    let parts = vec![
+        ("console", stop.over(own)),
+        ("keys", keys),
+        ("gateway", gateway),
+    ];
+    let probes = probes::router(parts, telemetry.metrics());
+    let router = console.alone(serve::beside(listen, probes).await?);
+    // It serves before its gateway is there: the probes tell.
+    println!("ready http://{}/console", bound.address());
+    bound.serve(router, connections, stop, async {}).await;
+    Ok(())
+}

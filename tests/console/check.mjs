@@ -1,0 +1,237 @@
+// The console in a real browser, as people use it. With SHOTS=DIR pictures of the pages are left there.
+
+import assert from 'node:assert/strict';
+import process from 'node:process';
+import { chromium } from 'playwright-core';
+import { report } from './report.mjs';
+
+const { WARDGATE_URL, DOCTOR, NURSE, BILLING, AUDITOR, CHROMIUM, SHOTS } = process.env;
+const CONSOLE = `${WARDGATE_URL}/console`;
+
+const browser = await chromium.launch({
+  executablePath: CHROMIUM,
+  args: ['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking', '--disable-component-update', '--disable-sync'],
+});
+
+// What no page may ever do: open a dialog, break, or load what its policy forbids.
+const wrong = [];
+
+async function visitor(options = {}) {
+  const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, ...options });
+  context.setDefaultTimeout(20_000);
+  const page = await context.newPage();
+  page.on('dialog', dialog => { wrong.push(`dialog: ${dialog.message()}`); dialog.dismiss(); });
+  page.on('pageerror', error => wrong.push(`${page.url()}: ${error.message}`));
+  page.on('console', message => { if (/Content.Security.Policy|Refused to/i.test(message.text())) wrong.push(`${page.url()}: ${message.text()}`); });
+  return page;
+}
+
+// By the form, as a person.
+async function signedIn(token, options) {
+  const page = await visitor(options);
+  await page.goto(CONSOLE);
+  await page.getByLabel('Bearer token').fill(token);
+  await page.getByRole('button', { name: 'Sign in' }).click();
+  await page.waitForURL('**/console/tools');
+  return page;
+}
+
+async function shot(page, name) {
+  if (SHOTS) await page.screenshot({ path: `${SHOTS}/${name}.png`, fullPage: true });
+}
+
+async function call(page, patient = 'NUGWI') {
+  await page.goto(`${CONSOLE}/tools/get_medical_records`);
+  await page.getByLabel('patient_id').fill(patient);
+  await page.getByRole('button', { name: 'Call', exact: true }).click();
+  await page.locator('#outcome').waitFor();
+}
+
+// What every page owes whoever cannot see it, or uses no mouse.
+async function accessible(page) {
+  const faults = await page.evaluate(() => {
+    const faults = [];
+    if (document.documentElement.lang !== 'en') faults.push('no language');
+    if (document.querySelectorAll('h1').length !== 1) faults.push('not one heading of the first level');
+    if (!document.querySelector('main')) faults.push('no main part');
+    for (const field of document.querySelectorAll('input:not([type=hidden]), select, textarea')) {
+      if (!field.labels.length) faults.push(`${field.id || field.name} has no label`);
+    }
+    for (const table of document.querySelectorAll('table')) {
+      if (!table.querySelector('th[scope]')) faults.push('a table without headers');
+    }
+    for (const button of document.querySelectorAll('button, a')) {
+      if (!button.textContent.trim()) faults.push('a button or link without words');
+    }
+    return faults;
+  });
+  assert.deepEqual(faults, [], page.url());
+}
+
+let doctor, auditor;
+const checks = [
+  ['signing in takes a keyboard and nothing else', async () => {
+    const page = await visitor();
+    await page.goto(CONSOLE);
+    await accessible(page);
+    await shot(page, 'sign-in');
+    // The field has the focus already.
+    await page.keyboard.insertText(NURSE);
+    await page.keyboard.press('Enter');
+    await page.waitForURL('**/console/tools');
+    await page.keyboard.press('Tab');
+    assert.equal(await page.evaluate(() => document.activeElement.textContent), 'Skip to content');
+    await page.keyboard.press('Enter');
+    assert.equal(await page.evaluate(() => document.activeElement.id), 'main');
+    await page.context().close();
+  }],
+  ['a token that is none says so and keeps nobody out for good', async () => {
+    const page = await visitor();
+    await page.goto(CONSOLE);
+    await page.getByLabel('Bearer token').fill('not.a.token');
+    await page.getByRole('button', { name: 'Sign in' }).click();
+    await page.getByRole('alert').getByText('Not signed in').waitFor();
+    await page.context().close();
+  }],
+  ['tools are searched, and one is called by its form', async () => {
+    doctor = await signedIn(DOCTOR);
+    await accessible(doctor);
+    await shot(doctor, 'tools');
+    await doctor.getByLabel('Find').fill('medical');
+    await doctor.keyboard.press('Enter');
+    await doctor.getByText(/\d+ of \d+ tools/).waitFor();
+    await doctor.getByRole('link', { name: 'get_medical_records' }).click();
+    await accessible(doctor);
+    await doctor.getByLabel('patient_id').fill('NUGWI');
+    await doctor.getByLabel('limit').fill('5');
+    await doctor.getByRole('button', { name: 'Call', exact: true }).click();
+    await doctor.locator('#outcome', { hasText: 'Done.' }).waitFor();
+    await accessible(doctor);
+    assert.equal(await doctor.getByRole('cell', { name: 'NUGWI', exact: true }).count(), 2);
+    assert.equal(await doctor.getByLabel('patient_id').inputValue(), 'NUGWI');
+    await doctor.getByText('JSON-RPC', { exact: true }).click();
+    await doctor.getByRole('region', { name: 'Request' }).getByText('"tools/call"').waitFor();
+    await shot(doctor, 'call');
+  }],
+  ['a nurse sees masked what a doctor sees', async () => {
+    const page = await signedIn(NURSE);
+    await call(page);
+    assert.equal(await page.getByRole('cell', { name: '•••WI', exact: true }).count(), 2);
+    assert.ok(!(await page.locator('table').innerText()).includes('NUGWI'));
+    await shot(page, 'masked');
+    await page.context().close();
+  }],
+  ['arguments that the tool does not take are refused in its words, and kept in the form', async () => {
+    await call(doctor, 'nugwi');
+    assert.match(await doctor.locator('#outcome').innerText(), /failed/);
+    await doctor.getByRole('region', { name: 'Text' }).getByText(/patient_id/).waitFor();
+    assert.equal(await doctor.getByLabel('patient_id').inputValue(), 'nugwi');
+    await shot(doctor, 'refused');
+  }],
+  ['to whom a tool is hidden it is as if it were not there', async () => {
+    const page = await signedIn(BILLING);
+    const texts = [];
+    for (const name of ['get_medical_records', 'no_such_tool']) {
+      assert.equal((await page.goto(`${CONSOLE}/tools/${name}`)).status(), 404);
+      texts.push(await page.content());
+    }
+    assert.equal(texts[0], texts[1]);
+    await page.context().close();
+  }],
+  ['the record is not a doctor\'s to read', async () => {
+    const response = await doctor.goto(`${CONSOLE}/record`);
+    assert.equal(response.status(), 403);
+    await accessible(doctor);
+    await shot(doctor, 'record-refused');
+  }],
+  ['an auditor reads who did what, and that the doctor tried to look', async () => {
+    auditor = await signedIn(AUDITOR);
+    await auditor.getByText('There is no tool for you.').waitFor();
+    await auditor.getByRole('link', { name: 'Record', exact: true }).click();
+    await accessible(auditor);
+    await shot(auditor, 'record');
+    const refused = auditor.getByRole('row').filter({ hasText: 'dr.yenji' }).filter({ hasText: 'record/read' });
+    assert.match(await refused.first().innerText(), /denied/);
+    await auditor.getByLabel('Who').fill('nurse.joy');
+    await auditor.getByLabel('Outcome').selectOption('ok');
+    await auditor.getByRole('button', { name: 'Show' }).click();
+    const row = auditor.getByRole('row').filter({ hasText: 'get_medical_records' }).first();
+    await row.waitFor();
+    await row.getByRole('link').click();
+    await auditor.getByRole('heading', { name: /^Record \d+$/ }).waitFor();
+    await accessible(auditor);
+    await shot(auditor, 'record-entry');
+    await auditor.getByRole('link', { name: 'Everything about this call' }).click();
+    await auditor.waitForURL('**/console/record?call_id=*');
+    assert.equal(await auditor.locator('tbody tr').count(), 1);
+    const [file] = await Promise.all([auditor.waitForEvent('download'), auditor.getByRole('link', { name: /JSON Lines/ }).click()]);
+    const text = await (await file.createReadStream()).toArray();
+    assert.equal(JSON.parse(Buffer.concat(text).toString()).record.caller.subject, 'nurse.joy');
+  }],
+  ['what tools say and give does not run', async () => {
+    await doctor.goto(`${CONSOLE}/tools?q=hostile`);
+    await doctor.getByText('<script>document.title = "owned"').waitFor();
+    await doctor.getByRole('link', { name: 'hostile_tool' }).click();
+    await doctor.getByRole('button', { name: 'Call', exact: true }).click();
+    await doctor.getByRole('cell', { name: '<img src=x onerror=alert(1)>' }).waitFor();
+    assert.equal(await doctor.title(), 'hostile_tool · Wardgate');
+    assert.equal(await doctor.locator('img, main script').count(), 0);
+    await shot(doctor, 'hostile');
+  }],
+  ['a chat tells its calls and its answer, and what a model says does not run either', async () => {
+    await doctor.goto(`${CONSOLE}/chat`);
+    await accessible(doctor);
+    await doctor.getByLabel('Your message').fill('What is on record of NUGWI?');
+    await doctor.keyboard.press('Enter');
+    const talk = doctor.getByRole('log');
+    await talk.getByText('get_patient_records answered').waitFor();
+    await talk.getByText('Two records. <img src=x onerror=alert(1)><script>document.title = "owned"</script>').waitFor();
+    await talk.getByText('get_patient_records answered').click();
+    await talk.getByText(/NUGWI/).last().waitFor();
+    await doctor.locator('#send:enabled').waitFor();
+    assert.notEqual(await doctor.locator('#conversation').innerText(), 'new');
+    assert.equal(await doctor.title(), 'Chat · Wardgate');
+    assert.equal(await talk.locator('img, script').count(), 0);
+    await shot(doctor, 'chat');
+  }],
+  ['everything but the chat works without a script', async () => {
+    const page = await signedIn(DOCTOR, { javaScriptEnabled: false });
+    await page.goto(`${CONSOLE}/tools/get_medical_records`);
+    await page.getByLabel('patient_id').fill('NUGWI');
+    await page.getByRole('button', { name: 'Call', exact: true }).click();
+    await page.locator('#outcome', { hasText: 'Done.' }).waitFor();
+    await page.goto(`${CONSOLE}/chat`);
+    await page.getByText('The chat needs JavaScript').waitFor();
+    await page.context().close();
+  }],
+  ['pages fit a telephone and the dark', async () => {
+    const page = await signedIn(DOCTOR, { viewport: { width: 375, height: 700 }, colorScheme: 'dark' });
+    for (const path of ['tools', 'tools/get_medical_records', 'chat', 'policy', 'record']) {
+      await page.goto(`${CONSOLE}/${path}`);
+      const wide = await page.evaluate(() => document.scrollingElement.scrollWidth);
+      assert.ok(wide <= 375, `${path} is ${wide} wide`);
+    }
+    await call(page);
+    const ground = await page.evaluate(() => getComputedStyle(document.documentElement).backgroundColor);
+    assert.equal(ground, 'rgb(18, 22, 28)');
+    await shot(page, 'narrow-dark');
+    await page.goto(`${CONSOLE}/policy`);
+    await shot(page, 'rights-dark');
+    await page.context().close();
+  }],
+  ['who signs out is out', async () => {
+    await doctor.goto(`${CONSOLE}/tools`);
+    await doctor.getByRole('button', { name: 'Sign out' }).click();
+    await doctor.waitForURL('**/console/sign-in');
+    await doctor.goto(`${CONSOLE}/tools/get_medical_records`);
+    assert.match(doctor.url(), /sign-in\?next=/);
+    // And back where they were going.
+    await doctor.getByLabel('Bearer token').fill(DOCTOR);
+    await doctor.getByRole('button', { name: 'Sign in' }).click();
+    await doctor.waitForURL('**/console/tools/get_medical_records');
+  }],
+  ['no page opened a dialog, broke, or asked for what its policy forbids', async () => assert.deepEqual(wrong, [])],
+];
+
+await report('console: ', checks);
+await browser.close();

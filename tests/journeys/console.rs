@@ -1,0 +1,196 @@
+//! The console: what a browser asks, and what people get who may do different things.
+
+use reqwest::header::{COOKIE, LOCATION, SET_COOKIE};
+use wardgate_testkit::{Process, Separate, System, TestApp, until};
+
+use super::people::{auditor, billing, doctor, nurse};
+use crate::{REPOSITORY, WARDGATE};
+
+/// A browser of few words: it goes where it is told and keeps one cookie.
+struct Browser {
+    http: reqwest::Client,
+    base: String,
+    cookie: String,
+}
+
+/// What it got.
+struct Page {
+    status: u16,
+    /// Where it leads.
+    to: String,
+    body: String,
+}
+
+impl Browser {
+    fn new(base: &str) -> Self {
+        let http = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none());
+        Self {
+            http: http.build().unwrap(),
+            base: base.to_owned(),
+            cookie: String::new(),
+        }
+    }
+
+    /// Somebody's, signed in.
+    async fn of(base: &str, token: &str) -> Self {
+        let mut browser = Self::new(base);
+        let page = browser.post("/console/sign-in", &[("token", token)]).await;
+        assert_eq!(
+            (page.status, page.to.as_str()),
+            (303, "/console/tools"),
+            "{}",
+            page.body
+        );
+        browser
+    }
+
+    async fn get(&mut self, path: &str) -> Page {
+        let request = self.http.get(format!("{}{path}", self.base));
+        self.send(request).await
+    }
+
+    async fn post(&mut self, path: &str, fields: &[(&str, &str)]) -> Page {
+        let form = reqwest::Url::parse_with_params("http://form", fields).unwrap();
+        let request = self
+            .http
+            .post(format!("{}{path}", self.base))
+            .header("content-type", "application/x-www-form-urlencoded")
+            .header("origin", &self.base)
+            .header("sec-fetch-site", "same-origin")
+            .body(form.query().unwrap_or_default().to_owned());
+        self.send(request).await
+    }
+
+    async fn send(&mut self, request: reqwest::RequestBuilder) -> Page {
+        let answer = request.header(COOKIE, &self.cookie).send().await.unwrap();
+        let header = |name| {
+            let value = answer.headers().get(name);
+            value.map(|value| value.to_str().unwrap().to_owned())
+        };
+        if let Some(set) = header(SET_COOKIE) {
+            set.split(';').next().unwrap().clone_into(&mut self.cookie);
+        }
+        Page {
+            status: answer.status().as_u16(),
+            to: header(LOCATION).unwrap_or_default(),
+            body: answer.text().await.unwrap(),
+        }
+    }
+
+    /// Calls the demo's tool for NUGWI's records.
+    async fn call(&mut self) -> Page {
+        let fields = [("argument.patient_id", "NUGWI"), ("argument.limit", "100")];
+        self.post("/console/tools/get_medical_records", &fields)
+            .await
+    }
+}
+
+/// What is between `before` and the next `after`.
+fn between<'a>(text: &'a str, before: &str, after: &str) -> &'a str {
+    let rest = text
+        .split_once(before)
+        .unwrap_or_else(|| panic!("no {before} in {text}"))
+        .1;
+    rest.split_once(after).unwrap().0
+}
+
+#[tokio::test]
+async fn people_see_in_the_console_what_they_may_and_the_auditor_sees_that() {
+    let app = TestApp::start(WARDGATE);
+    let base = app.client().base().to_owned();
+    let mut stranger = Browser::new(&base);
+    assert_eq!(
+        stranger.get("/console/record").await.to,
+        "/console/sign-in?next=%2Fconsole%2Frecord"
+    );
+
+    let mut doctor = Browser::of(&base, &doctor(&app)).await;
+    let tools = doctor.get("/console/tools?q=records").await;
+    assert!(tools.body.contains("get_medical_records"), "{}", tools.body);
+    let clear = doctor.call().await;
+    assert!(clear.body.contains("<td>NUGWI</td>"), "{}", clear.body);
+    let call = between(&clear.body, "call_id=", "\"").to_owned();
+    assert_eq!(doctor.get("/console/record").await.status, 403);
+
+    let mut nurse = Browser::of(&base, &nurse(&app)).await;
+    let masked = nurse.call().await;
+    assert!(
+        masked.body.contains("<td>•••WI</td>") && !masked.body.contains("<td>NUGWI"),
+        "{}",
+        masked.body
+    );
+
+    let mut billing = Browser::of(&base, &billing(&app)).await;
+    let hidden = billing.get("/console/tools/get_medical_records").await;
+    let unknown = billing.get("/console/tools/no_such_tool").await;
+    assert_eq!((hidden.status, &hidden.body), (404, &unknown.body));
+    assert_eq!(billing.call().await.body, unknown.body);
+
+    let mut auditor = Browser::of(&base, &auditor(&app)).await;
+    let one = auditor
+        .get(&format!("/console/record?call_id={call}"))
+        .await;
+    assert!(
+        one.body.contains("dr.yenji") && one.body.contains("get_medical_records"),
+        "{}",
+        one.body
+    );
+    let looks = auditor
+        .get("/console/record?subject=dr.yenji&status=denied")
+        .await;
+    assert!(looks.body.contains("record/read"), "{}", looks.body);
+    // Its own looks are there too, and whole in the download.
+    let file = auditor
+        .get("/console/record.jsonl?subject=auditor.lee")
+        .await
+        .body;
+    let lines: Vec<serde_json::Value> = file
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(lines.len(), 2, "{file}");
+    assert!(
+        lines
+            .iter()
+            .all(|line| line["record"]["method"] == "record/read"),
+        "{file}"
+    );
+}
+
+#[tokio::test]
+async fn a_console_of_its_own_reaches_gateway_and_record_over_their_links() {
+    let separate = Separate::start(WARDGATE, REPOSITORY.as_ref()).await;
+    let config = separate.config();
+    let environment = [
+        ("WARDGATE_CONSOLE__LISTEN", "127.0.0.1:0"),
+        ("WARDGATE_CONSOLE__LINKS__AGENT", "http://127.0.0.1:9"),
+    ];
+    let config = config.to_str().unwrap().to_owned();
+    let process = Process::start(
+        WARDGATE.as_ref(),
+        &["console", "--config", &config],
+        &environment,
+    );
+    let ready = process.ready_line();
+    let base = between(ready, "ready ", "/console").to_owned();
+
+    until("the console is ready", async || {
+        let answer = reqwest::get(format!("{base}/ready")).await.ok()?;
+        answer.status().is_success().then_some(())
+    })
+    .await;
+    let mut nurse = Browser::of(&base, &nurse(&separate)).await;
+    let masked = nurse.call().await;
+    assert!(masked.body.contains("<td>•••WI</td>"), "{}", masked.body);
+    assert_eq!(nurse.get("/console/record").await.status, 403);
+    let mut auditor = Browser::of(&base, &auditor(&separate)).await;
+    let record = auditor.get("/console/record").await;
+    assert!(record.body.contains("nurse.joy"), "{}", record.body);
+    // Nobody talks to an agent that does not run; the page says so.
+    let chat = auditor.get("/console/chat").await;
+    assert!(
+        chat.body.contains("The agent does not answer"),
+        "{}",
+        chat.body
+    );
+}
