@@ -320,7 +320,9 @@ impl Slot {
         state.limit.learn(now, Of::Call(kind), took, is_calm);
         if state.in_epilogue >= state.limit.current(now) {
             drop(state);
-            return Epilogue(Kept::Place { _slot: self });
+            return Epilogue(Kept::Place {
+                _slot: Box::new(self),
+            });
         }
         state.in_epilogue += 1;
         drop(state);
@@ -349,7 +351,7 @@ enum Kept {
     /// It is one of those whose place is another's.
     Apart(Arc<Shared>),
     /// Its own, as there are enough of them.
-    Place { _slot: Slot },
+    Place { _slot: Box<Slot> },
     /// It had given that back before.
     Nothing,
 }
