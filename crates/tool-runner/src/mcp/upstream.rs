@@ -144,9 +144,14 @@ impl Upstream {
         self.ttls.of(kind)
     }
 
-    /// Hears from now on when these resources change. The server may refuse any of them. Where credentials stand for the
-    /// caller, ask the caller's own: see [`Self::of`].
+    /// Hears from now on when these resources change. The server may refuse any of them. Where the credentials stand for
+    /// the caller, the caller's own (see [`Self::of`]) is asked, and this one for none: it would tell of what those that
+    /// list may read, which the caller may not.
     pub(crate) fn listen(&self, uris: BTreeSet<String>) -> Ear {
+        let uris = match self.personal {
+            Some(_) => BTreeSet::new(),
+            None => uris,
+        };
         self.link.events.subscriptions.listen(uris)
     }
 
