@@ -13,8 +13,8 @@
 //! ```
 //!
 //! A stream says that something changed, never what, so it tells nobody of tools they may not see, and of
-//! conversations only to their owner. Only how a task stands it tells, which is decided on and recorded each time. It is no session either: a client that lost its stream opens another, on any
-//! replica, and lists and reads again.
+//! conversations only to their owner. Only how a task stands it tells, which is decided on and recorded each time. It is no
+//! session either: a client that lost its stream opens another, on any replica, and lists and reads again.
 
 mod changes;
 mod conversations;

@@ -263,7 +263,8 @@ fn seen(answer: &str) -> Option<Seen> {
         let reason = refusal.data?.reason?;
         return (reason == UNKNOWN).then_some(Seen::Unknown);
     }
-    let mut members: BTreeMap<&str, &RawValue> = object(answer.result?.get())?;
+    // A server may have written names with escapes.
+    let mut members: BTreeMap<String, &RawValue> = object(answer.result?.get())?;
     members.remove("resultType");
     let meta = members.remove("_meta")?;
     let number = |name| members.get(name)?.get().parse().ok();

@@ -411,7 +411,7 @@ fn listening(world: &World, notifications: &str) -> RequestBuilder {
 async fn whoever_listens_to_a_task_is_told_once_how_it_stands_and_each_time_on_record() {
     let world = world().await;
     let id = begun(&world, "reads", r#"{"n":1.10}"#).await;
-    let working = r#"{"status":"working","pollIntervalMs":1, "x":1.10}"#;
+    let working = r#"{"status":"working","pollIntervalMs":1, "a\"b":1.10}"#;
     for _ in 0..2 {
         gives(&world, task(working, "task_working"));
     }
@@ -440,6 +440,7 @@ async fn whoever_listens_to_a_task_is_told_once_how_it_stands_and_each_time_on_r
         "{told}"
     );
     assert!(params["resultType"].is_null(), "{told}");
+    assert_eq!(params["a\"b"], 1.10);
 
     // It stood as before, and then it was done.
     let told = ear.hears().await.unwrap();
