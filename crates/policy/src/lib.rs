@@ -24,6 +24,7 @@ mod error;
 mod fault;
 mod files;
 mod limits;
+mod reading;
 mod recall;
 mod record;
 mod reload;

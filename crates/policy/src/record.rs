@@ -1,48 +1,32 @@
 //! May the caller read the record of what everybody did?
 
-use cedar_policy::{Authorizer, Context, Entities, Entity, Request};
-use wardgate_domain::DenialReason;
+use cedar_policy::Entity;
 
-use crate::call::{Answer, Denial, decided, failing, ids};
+use crate::call::Answer;
 use crate::fault::Fault;
+use crate::reading::{Reading, no_words};
 use crate::set::PolicySet;
 use crate::vocabulary::uid;
 
 /// There is one record.
 const RECORD: &str = "record";
 
+/// The question, for faults.
+const WHAT: &str = "the question whether the record may be read";
+
 impl PolicySet {
     /// Decides for `caller`, an entity that knows its roles. Without words for it the answer is no.
     pub(crate) fn record(&self, caller: Entity) -> Result<Answer, Fault> {
-        let words = &self.words;
-        let Some(auditing) = &words.auditing else {
-            return Ok(Err(Denial {
-                reason: DenialReason::NotPermitted,
-                policies: Vec::new(),
-            }));
+        let Some(auditing) = &self.words.auditing else {
+            return Ok(no_words());
         };
-        let refused = || Fault::Refused("the question whether the record may be read");
-        let principal = caller.uid();
-        let resource = uid(&auditing.audit, RECORD);
-        let record = Entity::new(resource.clone(), [].into(), [].into()).map_err(|_| refused())?;
-        let entities = Entities::from_entities([caller, record], Some(&words.schema))
-            .map_err(|_| refused())?;
-        let request = Request::new(
-            principal,
-            auditing.read_record.clone(),
-            resource,
-            Context::empty(),
-            Some(&words.schema),
-        )
-        .map_err(|_| refused())?;
-        let response = Authorizer::new().is_authorized(&request, &self.read_record, &entities);
-        let failing = failing(response.diagnostics());
-        if !failing.is_empty() {
-            return Err(Fault::Policies(failing));
-        }
-        Ok(decided(
-            response.decision(),
-            ids(response.diagnostics().reason()),
-        ))
+        let record = Entity::new(uid(&auditing.audit, RECORD), [].into(), [].into());
+        let reading = Reading {
+            action: &auditing.read_record,
+            resource: record.map_err(|_| Fault::Refused(WHAT))?,
+            policies: &self.read_record,
+            what: WHAT,
+        };
+        self.decide_reading(caller, reading)
     }
 }
