@@ -161,8 +161,13 @@ impl Limit {
         match &self.making_calm {
             // It ends in time, also where no call comes to its end meanwhile.
             Some(calm) if now < calm.until => self.calm(),
-            Some(_) | None => self.current as usize,
+            Some(_) | None => self.lasting(),
         }
+    }
+
+    /// The same, also while calm is made.
+    pub(crate) fn lasting(&self) -> usize {
+        self.current as usize
     }
 
     /// So many at once are calm.

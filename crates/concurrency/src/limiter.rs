@@ -15,8 +15,11 @@ use crate::queue::{Number, Order, Queue, Whose};
 
 /// Whoever is turned away comes back no sooner.
 const SOONEST: Duration = Duration::from_millis(100);
-/// While calls are turned away, others wait for no more than this part of what they may.
+/// While calls are turned away, others wait for no more than this part of what they may,
 const SHORT: u32 = 10;
+/// and only so many times the limit: the next is there all the same, and whoever makes room for a call that comes hears of it
+/// while the service is at work on that one, where a wait that ends by itself would wake it once more.
+const FEW: usize = 8;
 /// Overload is over when for so long no call was turned away.
 const OVER: Duration = Duration::from_secs(1);
 /// Whoever has nothing under way may exceed the limit, all of them together by this part of it.
@@ -131,14 +134,16 @@ impl Limiter {
             return Ok(slot);
         }
         state.limit.has_to_wait(now, under_way);
-        let wait = if state.is_overloaded(now) {
-            self.0.config.wait() / SHORT
+        let config = &self.0.config;
+        let (wait, room) = if state.is_overloaded(now) {
+            let few = state.limit.lasting() * FEW;
+            (config.wait() / SHORT, config.queue.min(few))
         } else {
-            self.0.config.wait()
+            (config.wait(), config.queue)
         };
         let (wake, woken) = oneshot::channel();
         let number = state.queue.push(&whose, Waiting { since: now, wake });
-        if state.queue.waiting() > self.0.config.queue {
+        while state.queue.waiting() > room {
             drop(state.queue.evict());
         }
         self.0.show(&state, now);

@@ -29,6 +29,10 @@ use cli::{Cli, Command};
 /// Anything a command can fail with; shown to a person, so it says what to do.
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
+/// Most of a request is small pieces of memory, taken by one thread and given back by another.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 fn main() -> ExitCode {
     let mut words = std::env::args_os().skip(1);
     if words

@@ -181,6 +181,29 @@ async fn while_calls_are_turned_away_the_newest_is_next_and_waits_are_short() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn while_calls_are_turned_away_few_wait_and_whoever_comes_takes_the_place_of_the_oldest_at_once()
+{
+    let limiter = limiter(1, 512);
+    let _held = limiter.enter("t", "a").await.unwrap();
+    let before: Vec<_> = (0..20).map(|_| waits(&limiter, "t")).collect();
+    settle().await;
+    assert_eq!(limiter.0.state().queue.waiting(), 20, "there is room");
+    // One waits for too long, and so it is known that there is more to do than can be done.
+    tokio::time::sleep(Config::default().wait()).await;
+    settle().await;
+    drop(before);
+
+    let mut crowd: Vec<_> = (0..FEW).map(|_| waits(&limiter, "t")).collect();
+    settle().await;
+    assert_eq!(limiter.0.state().queue.waiting(), FEW);
+    crowd.push(waits(&limiter, "t"));
+    settle().await;
+    let oldest = crowd.remove(0).now_or_never().unwrap().unwrap();
+    assert!(oldest.is_err(), "no time has passed");
+    assert!(crowd.iter().all(|waiting| !waiting.is_finished()));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_call_that_waits_for_a_person_holds_no_place() {
     let limiter = limiter(1, 10);
     let mut asks = limiter.enter("t", "a").await.unwrap();
