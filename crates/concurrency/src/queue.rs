@@ -64,10 +64,15 @@ impl<W> Default for Queue<W> {
 }
 
 impl<W> Caller<W> {
+    /// Which of its calls has waited for longest.
+    fn oldest(&self) -> Option<Number> {
+        self.waiting.front().map(|(number, _)| *number)
+    }
+
     /// Smaller is more urgent.
     fn urgency(&self, order: Order) -> Option<i128> {
         Some(match order {
-            Order::OldestFirst => i128::from(self.waiting.front()?.0),
+            Order::OldestFirst => i128::from(self.oldest()?),
             Order::NewestFirst => -i128::from(self.waiting.back()?.0),
         })
     }
@@ -163,7 +168,7 @@ impl<W> Queue<W> {
                     .is_none_or(|best| rank < (best.0, best.1, best.2))
                 {
                     let number = match order {
-                        Order::OldestFirst => caller.waiting.front()?.0,
+                        Order::OldestFirst => caller.oldest()?,
                         Order::NewestFirst => caller.waiting.back()?.0,
                     };
                     let whose = Whose {
@@ -196,14 +201,17 @@ impl<W> Queue<W> {
     /// Takes out whoever has to make room: of those that wait with most, the oldest.
     pub(crate) fn evict(&mut self) -> Option<(Whose, W)> {
         let tenants = self.tenants.iter();
-        let (tenant_name, tenant) = tenants.max_by_key(|(_, tenant)| tenant.waiting)?;
+        let most = |(_, tenant): &(&Arc<str>, &Tenant<W>)| {
+            let oldest = tenant.callers.values().filter_map(Caller::oldest).min();
+            (tenant.waiting, Reverse(oldest))
+        };
+        let (tenant_name, tenant) = tenants.max_by_key(most)?;
         let callers = tenant.callers.iter();
         let most = |(_, caller): &(&Arc<str>, &Caller<W>)| {
-            let oldest = caller.waiting.front().map(|(number, _)| *number);
-            (caller.waiting.len(), Reverse(oldest))
+            (caller.waiting.len(), Reverse(caller.oldest()))
         };
         let (caller_name, caller) = callers.max_by_key(most)?;
-        let number = caller.waiting.front()?.0;
+        let number = caller.oldest()?;
         let whose = Whose {
             tenant: Arc::clone(tenant_name),
             caller: Arc::clone(caller_name),
@@ -297,6 +305,17 @@ mod tests {
         assert_eq!(queue.evict().unwrap().1, "2");
         assert_eq!(queue.evict().unwrap().1, "1");
         assert_eq!(queue.waiting(), 2);
+    }
+
+    #[test]
+    fn among_tenants_that_wait_with_as_many_the_oldest_call_makes_room_whatever_their_names() {
+        let mut queue = Queue::default();
+        for (tenant, waker) in [("b", "1"), ("a", "2"), ("c", "3")] {
+            queue.push(&whose(tenant, "x"), waker);
+        }
+        let order: Vec<_> = std::iter::from_fn(|| queue.evict()).collect();
+        let order: Vec<_> = order.into_iter().map(|(_, waker)| waker).collect();
+        assert_eq!(order, ["1", "2", "3"]);
     }
 
     #[test]

@@ -14,7 +14,6 @@
 mod asked;
 mod assets;
 mod chat;
-mod config;
 mod console;
 mod fields;
 mod form;
@@ -35,7 +34,6 @@ mod yourself;
 #[cfg(test)]
 mod tests;
 
-pub use config::HttpLimits;
 pub use console::{Console, Links};
 pub use record::RecordLinks;
 pub use session::CookieKey;

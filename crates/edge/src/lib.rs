@@ -16,6 +16,7 @@ mod body;
 mod cors;
 mod door;
 mod error;
+mod limits;
 mod listener;
 mod origins;
 
@@ -28,5 +29,6 @@ pub use body::{BodyLimits, BodyRefusal, drain, is_json, read};
 pub use cors::Grants;
 pub use door::{Door, DoorError, UnfitUrl};
 pub use error::Error;
+pub use limits::HttpLimits;
 pub use listener::{Bound, ConnectionLimits};
 pub use origins::Origins;

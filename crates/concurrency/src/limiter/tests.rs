@@ -181,8 +181,7 @@ async fn while_calls_are_turned_away_the_newest_is_next_and_waits_are_short() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn while_calls_are_turned_away_few_wait_and_whoever_comes_takes_the_place_of_the_oldest_at_once()
-{
+async fn while_calls_are_turned_away_few_wait_and_the_oldest_makes_room_at_once() {
     let limiter = limiter(1, 512);
     let _held = limiter.enter("t", "a").await.unwrap();
     let before: Vec<_> = (0..20).map(|_| waits(&limiter, "t")).collect();

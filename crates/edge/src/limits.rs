@@ -1,9 +1,10 @@
-//! What one request may cost where the agent has an address of its own.
+//! What one request may cost a service that has an address of its own.
 
 use serde::{Deserialize, Serialize};
-use wardgate_edge::{BodyLimits, ConnectionLimits};
 
-/// What one request may cost.
+use crate::{BodyLimits, ConnectionLimits};
+
+/// What an operator may set.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct HttpLimits {
