@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::extract::{Request, State};
@@ -23,8 +23,8 @@ use super::upstream::{doctor, gateway};
 
 const REQUESTS: u64 = 10_000;
 const AT_ONCE: usize = 32;
-/// No answer takes so long, however busy the machine is.
-const LIMIT: Duration = Duration::from_secs(60);
+/// Of all of them; a busy machine needs more than a minute.
+pub(super) const LIMIT: Duration = Duration::from_mins(2);
 
 /// In every value that must not arrive.
 pub(super) const MARK: &str = "smuggled";
@@ -304,32 +304,8 @@ async fn arrived(State(server): State<Arc<Server>>, request: Request) -> Respons
     (headers, answer).into_response()
 }
 
-/// How often a request is sent whose record was not durable in time, as on a machine with much to do.
-const TRIES: u32 = 5;
-
-/// Sends what was made up, until it is answered; gives the answer's id.
+/// Sends what was made up; gives the answer's id.
 async fn send(http: &reqwest::Client, url: &str, token: &str, session: &str, made: &Made) -> Value {
-    for _ in 1..TRIES {
-        let answer = send_once(http, url, token, session, made).await;
-        if answer["error"]["data"]["reason"] != "not_durable" {
-            return answered(made, &answer);
-        }
-    }
-    answered(made, &send_once(http, url, token, session, made).await)
-}
-
-fn answered(made: &Made, answer: &Value) -> Value {
-    assert!(answer["result"].is_object(), "{} {answer}", made.body);
-    answer["id"].clone()
-}
-
-async fn send_once(
-    http: &reqwest::Client,
-    url: &str,
-    token: &str,
-    session: &str,
-    made: &Made,
-) -> Value {
     let mut request = http
         .post(url)
         .bearer_auth(token)
@@ -356,7 +332,9 @@ async fn send_once(
         assert!(!value.contains(MARK), "{name}: {value} came back");
     }
     let text = response.text().await.unwrap();
-    serde_json::from_str(&text).unwrap_or_else(|_| panic!("{text}"))
+    let answer: Value = serde_json::from_str(&text).unwrap_or_else(|_| panic!("{text}"));
+    assert!(answer["result"].is_object(), "{} {answer}", made.body);
+    answer["id"].clone()
 }
 
 /// Nothing arrived but what must, and all of that.
@@ -417,14 +395,16 @@ async fn of_what_a_client_sends_its_message_arrives_byte_for_byte_and_nothing_el
     let token = doctor(&app);
     let url = format!("{}/mcp/upstream/clinic", app.client().base());
     let session = session(&app, &url, &token).await;
-    let http = reqwest::Client::builder().no_proxy().timeout(LIMIT);
-    let http = http.build().unwrap();
+    let http = reqwest::Client::builder().no_proxy().build().unwrap();
+    let began = Instant::now();
     let sent = futures::stream::iter(1..=REQUESTS).map(async |seed| {
         let made = Made::by(seed);
         assert_eq!(send(&http, &url, &token, &session, &made).await, seed);
         made
     });
     let all: Vec<Made> = sent.buffer_unordered(AT_ONCE).collect().await;
+    let took = began.elapsed();
+    assert!(took < LIMIT, "{took:?}");
     let arrived = server.0.lock().unwrap();
     assert_eq!(arrived.len(), all.len());
     for made in &all {

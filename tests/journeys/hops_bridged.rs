@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use axum::Router;
 use axum::extract::{Request, State};
@@ -14,13 +14,12 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use wardgate_testkit::System;
 
-use super::hops::{MARK, NOT_PASSED, Numbers, OF_THE_HOP};
+use super::hops::{LIMIT, MARK, NOT_PASSED, Numbers, OF_THE_HOP};
 use super::upstream::{doctor, gateway};
 
 /// Of each era.
 const REQUESTS: u64 = 5_000;
 const AT_ONCE: usize = 32;
-const LIMIT: Duration = Duration::from_mins(2);
 
 /// One in so many goes on to the server; the gateway answers the others by itself.
 const CALLS: u64 = 10;

@@ -14,6 +14,7 @@
 mod asked;
 mod assets;
 mod chat;
+mod config;
 mod console;
 mod fields;
 mod form;
@@ -34,6 +35,7 @@ mod yourself;
 #[cfg(test)]
 mod tests;
 
+pub use config::HttpLimits;
 pub use console::{Console, Links};
 pub use record::RecordLinks;
 pub use session::CookieKey;

@@ -16,7 +16,6 @@ mod body;
 mod cors;
 mod door;
 mod error;
-mod limits;
 mod listener;
 mod origins;
 
@@ -29,6 +28,5 @@ pub use body::{BodyLimits, BodyRefusal, drain, is_json, read};
 pub use cors::Grants;
 pub use door::{Door, DoorError, UnfitUrl};
 pub use error::Error;
-pub use limits::HttpLimits;
 pub use listener::{Bound, ConnectionLimits};
 pub use origins::Origins;

@@ -12,6 +12,7 @@ mod approvals;
 mod chat;
 mod completions;
 mod fields;
+mod limits;
 mod models;
 mod ndjson;
 mod outflow;
@@ -32,6 +33,7 @@ use wardgate_edge::{Admission, Grants};
 
 use crate::Agent;
 use admission::endpoint;
+pub use limits::HttpLimits;
 use problem::Problem;
 
 /// What pages of a welcome origin may do. OpenAI's client for browsers sends many headers of its own.

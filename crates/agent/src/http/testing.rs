@@ -13,11 +13,9 @@ use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use tower::ServiceExt;
 use wardgate_domain::{Ambient, Clock, SystemEntropy, Timestamp};
-use wardgate_edge::{
-    Admission, AuthConfig, Authenticator, HttpLimits, IssuerConfig, JwksSource, Origins,
-};
+use wardgate_edge::{Admission, AuthConfig, Authenticator, IssuerConfig, JwksSource, Origins};
 
-use super::Endpoints;
+use super::{Endpoints, HttpLimits};
 use crate::{
     Agent, AgentEvent, ApprovalKey, Config, EventBody, EventStream, FinishReason, Gateway,
 };

@@ -19,9 +19,9 @@ use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use tower::ServiceExt;
 use wardgate_domain::{Ambient, Clock, SystemEntropy, Timestamp};
-use wardgate_edge::{Admission, Authenticator, Door, HttpLimits, Origins};
+use wardgate_edge::{Admission, Authenticator, Door, Origins};
 
-use crate::{Console, CookieKey, Links};
+use crate::{Console, CookieKey, HttpLimits, Links};
 pub(crate) use fakes::{FakeGateway, FakeRecord};
 
 /// 2027-01-15T08:00:00Z.

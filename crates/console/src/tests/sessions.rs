@@ -2,7 +2,6 @@
 
 use http::{Request, StatusCode};
 use serde_json::json;
-use wardgate_edge::HttpLimits;
 
 use super::Stage;
 
@@ -183,7 +182,7 @@ async fn a_form_is_bounded_and_of_its_kind() {
         .gateway
         .has(json!({ "name": "look_up", "inputSchema": {} }));
     let cookie = stage.sign_in("anna").await;
-    let large = format!("arguments={}", "x".repeat(HttpLimits::default().body_bytes));
+    let large = format!("arguments={}", "x".repeat(300_000));
     let reply = stage.post("/console/tools/look_up", &cookie, &large).await;
     assert_eq!(reply.status, StatusCode::PAYLOAD_TOO_LARGE);
     let many = "a=b&".repeat(600);

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 
 use reqwest::Url;
 use serde::{Deserialize, Deserializer};
-use wardgate_edge::{AuthConfig, HttpLimits};
+use wardgate_console::HttpLimits;
+use wardgate_edge::AuthConfig;
 use wardgate_rpc::Drain;
 use wardgate_rpc::link::TlsFiles;
 

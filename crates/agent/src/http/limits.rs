@@ -1,10 +1,9 @@
-//! What one request may cost a service that has an address of its own.
+//! What one request may cost where the agent has an address of its own.
 
 use serde::{Deserialize, Serialize};
+use wardgate_edge::{BodyLimits, ConnectionLimits};
 
-use crate::{BodyLimits, ConnectionLimits};
-
-/// What an operator may set.
+/// What one request may cost.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct HttpLimits {

@@ -1,0 +1,47 @@
+//! What one request may cost where the console has an address of its own.
+
+use serde::{Deserialize, Serialize};
+use wardgate_edge::{BodyLimits, ConnectionLimits};
+
+/// What one request may cost.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct HttpLimits {
+    /// Largest body, bytes.
+    pub body_bytes: usize,
+    /// Seconds to send the header of a request.
+    pub header_seconds: u64,
+    /// Seconds to send the body of a request.
+    pub body_seconds: u64,
+    /// Open connections; further ones wait.
+    pub connections: usize,
+}
+
+impl Default for HttpLimits {
+    fn default() -> Self {
+        Self {
+            body_bytes: 256 * 1024,
+            header_seconds: 10,
+            body_seconds: 30,
+            connections: 1_024,
+        }
+    }
+}
+
+impl HttpLimits {
+    /// Those of a body.
+    pub fn body(&self) -> BodyLimits {
+        BodyLimits {
+            bytes: self.body_bytes,
+            seconds: self.body_seconds,
+        }
+    }
+
+    /// Those of connections.
+    pub fn connections(&self) -> ConnectionLimits {
+        ConnectionLimits {
+            connections: self.connections,
+            header_seconds: self.header_seconds,
+        }
+    }
+}
