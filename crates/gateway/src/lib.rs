@@ -79,6 +79,9 @@ use trail::Trail;
 /// How often a start that waits says what for.
 const TELL: Duration = Duration::from_secs(5);
 
+/// Requests of one caller to upstreams that are under way at the same time. A call that waits for a person is one of them.
+const EACH_VISITS: usize = 64;
+
 /// No answer of the policy service, and no list of the tool-runner, takes longer.
 const NEIGHBOUR_LIMIT: Duration = Duration::from_millis(900);
 
@@ -138,6 +141,9 @@ pub struct Gateway {
     stories: TaskTracker,
     /// Requests to upstreams that are under way.
     visits: Places,
+    /// Messages to upstreams that nobody waits for: answers to what a server asks, cancellations, pings. They have places
+    /// of their own, since what holds the others may be waiting for them.
+    replies: Places,
     parts: Vec<(&'static str, watch::Receiver<Readiness>)>,
     /// Whether it goes on: the part of its readiness that is its own.
     goes_on: watch::Sender<Readiness>,
@@ -209,7 +215,8 @@ impl Gateway {
             mailbox: Mailbox::new(&store),
             heart: Heart::new(&store, &ambient),
             store,
-            visits: Places::new(config.limits.connections),
+            visits: Places::of_each(config.limits.connections, EACH_VISITS),
+            replies: Places::of_each(config.limits.connections, EACH_VISITS),
             streams: Streams::default(),
             relay: Relay::new()?,
             _recorder: AbortOnDropHandle::new(tokio::spawn(recorder)),

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Map, Value};
-use tokio::sync::Semaphore;
 use wardgate_arguments::integral;
 use wardgate_domain::{
     Ambient, ColumnClass, Digest, OfferKind, PermitVerifier, SwitchKind, SwitchTarget, ToolSwitches,
@@ -22,7 +21,7 @@ use crate::executor::{Beyond, Caps, Executor, Sources};
 use crate::interaction::Parking;
 use crate::mcp::{Eras, Upstream};
 use crate::platform::{KnownTool, Overview, Platform};
-use crate::relay;
+use crate::relay::RelayPlaces;
 use crate::replicas::Replicas;
 use crate::resilience::{Guard, RateLimiter, ResultCache, SourceGuard, ToolLimits};
 use crate::store::Store;
@@ -124,7 +123,7 @@ pub(crate) struct Shared {
     pub(crate) results: Arc<ResultCache<pb::ToolResult>>,
     pub(crate) store: Store,
     /// Places for exchanges with upstream servers that are carried as they stand.
-    pub(crate) relays: Arc<Semaphore>,
+    pub(crate) relays: Arc<RelayPlaces>,
     /// Prompts and resources of MCP servers.
     pub(crate) following: Arc<Following>,
     /// How long results that are too large for an answer are kept.
@@ -150,7 +149,7 @@ impl Shared {
             platform: Arc::new(Platform::new()),
             rates: Arc::new(RateLimiter::new()),
             results: Arc::new(results),
-            relays: Arc::new(Semaphore::new(relay::MOST_OPEN)),
+            relays: Arc::new(RelayPlaces::new()),
             following: Arc::new(Following::new()),
             store,
             kept_for: config.kept_for,

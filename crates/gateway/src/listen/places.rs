@@ -38,7 +38,7 @@ impl Places {
     }
 
     /// Of which a subject takes no more than `each`.
-    pub(super) fn of_each(all: usize, each: usize) -> Self {
+    pub(crate) fn of_each(all: usize, each: usize) -> Self {
         Self {
             all,
             each,

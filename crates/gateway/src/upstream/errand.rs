@@ -151,6 +151,15 @@ impl Errand {
         self.version.is_some_and(Version::is_modern)
     }
 
+    /// Nobody waits long for it: an answer to what the server asks, a notification, the end of a session, a ping.
+    pub(super) fn is_prompt(&self) -> bool {
+        match self.exchange {
+            Exchange::Post(_) => self.id.is_none() || self.method == "ping",
+            Exchange::Delete => true,
+            Exchange::Get => false,
+        }
+    }
+
     /// It stays open until somebody ends it.
     pub(super) fn is_open_ended(&self) -> bool {
         matches!(self.exchange, Exchange::Get) || matches!(self.subject, Subject::Listen { .. })

@@ -248,7 +248,12 @@ impl Story {
             (place, RpcError::too_many_streams())
         } else {
             // The upstream has only so many places for all of its callers.
-            let place = self.gateway.visits.take(subject);
+            let places = if self.errand.is_prompt() {
+                &self.gateway.replies
+            } else {
+                &self.gateway.visits
+            };
+            let place = places.take(subject);
             (place, RpcError::too_many_visits())
         };
         let Some(_place) = place else {

@@ -65,7 +65,8 @@ impl ExecutorError {
     /// What it says of the source.
     pub(crate) fn health(&self) -> Health {
         match self {
-            Self::Unreachable(_) | Self::Timeout | Self::Broken(_) => Health::Down,
+            Self::Unreachable(_) | Self::Broken(_) => Health::Down,
+            Self::Timeout => Health::TimedOut,
             Self::Busy(pause) => Health::Busy(*pause),
             Self::Unavailable { pause, .. } => pause.map_or(Health::Down, Health::Busy),
             Self::Refused { .. }

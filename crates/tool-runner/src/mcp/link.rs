@@ -181,8 +181,12 @@ impl Link {
         let Connector::Http(dialer) = &self.connector else {
             return Err(UpstreamError::Unreachable("it has no URL".to_owned()));
         };
-        let place = Arc::clone(&self.carried).try_acquire_owned();
-        let place = place.map_err(|_| UpstreamError::Busy)?;
+        let place = if outbound.is_one_way {
+            None
+        } else {
+            let place = Arc::clone(&self.carried).try_acquire_owned();
+            Some(place.map_err(|_| UpstreamError::Busy)?)
+        };
         let outcome = {
             let _turn = self.turns.acquire().await;
             dialer.carry(outbound).await
@@ -196,7 +200,7 @@ impl Link {
                     self.events.down(&UpstreamError::Status(status).to_string());
                 }
                 if let Answer::Events(events) = &mut carried.answer {
-                    events.place = Some(place);
+                    events.place = place;
                 }
                 Ok(carried)
             }

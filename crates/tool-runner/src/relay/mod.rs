@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::HeaderValue;
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use wardgate_domain::{CallId, CallToRun, Caller, ColumnClass, Timestamp};
 
 use crate::Error;
@@ -39,9 +39,38 @@ use message::{Asked, Subject};
 use request::{Method, Offer};
 use rule::Rule;
 
-/// Exchanges with all servers together that are open at the same time, streams among them. Each is a stream of the
+/// Exchanges with all servers together that wait for an answer or for changes at the same time. Each is a stream of the
 /// gateway's connection too, on which calls need room.
-pub(crate) const MOST_OPEN: usize = 512;
+pub(crate) const MOST_OPEN: usize = 640;
+
+/// Exchanges that wait for nothing: answers of clients, notifications, the end of a session. They have places of their own,
+/// since the exchanges that hold the others may be waiting for them.
+const MOST_ONE_WAY: usize = 128;
+
+/// The places of exchanges with all servers together.
+pub(crate) struct RelayPlaces {
+    waiting: Arc<Semaphore>,
+    one_way: Arc<Semaphore>,
+}
+
+impl RelayPlaces {
+    pub(crate) fn new() -> Self {
+        Self {
+            waiting: Arc::new(Semaphore::new(MOST_OPEN)),
+            one_way: Arc::new(Semaphore::new(MOST_ONE_WAY)),
+        }
+    }
+
+    fn take(&self, is_one_way: bool) -> Result<OwnedSemaphorePermit, Error> {
+        let places = if is_one_way {
+            &self.one_way
+        } else {
+            &self.waiting
+        };
+        let place = Arc::clone(places).try_acquire_owned();
+        place.map_err(|_| Error::TooManyRelays)
+    }
+}
 
 /// An exchange that may take place. Only [`admit`] makes one.
 pub(crate) struct AdmittedRelay {
@@ -121,6 +150,7 @@ pub(crate) fn admit(
         }
     };
     let listens = call.listens();
+    let resumes = call.governed_id.is_some();
     let (content, asked) = match call.method {
         Method::Post(message) => message::read(&message, subject, &call.arguments)?,
         Method::Get => (Content::Get, Asked::default()),
@@ -153,10 +183,10 @@ pub(crate) fn admit(
     if let Some(why) = asked.unruled.filter(|_| governed.is_restricted()) {
         return Err(why.into());
     }
-    let place = Arc::clone(&shared.relays).try_acquire_owned();
-    let place = place.map_err(|_| Error::TooManyRelays)?;
     let is_endless = listens || asked.listens;
     let asks = asked.id.is_some();
+    let is_one_way = !(is_endless || asks || resumes);
+    let place = shared.relays.take(is_one_way)?;
     // Whatever the gateway says, what a permit lets a client ask for is answered under that permit. A stream of changes
     // may end without an answer.
     let own_id = asked.id.filter(|_| !asked.listens);
@@ -182,6 +212,7 @@ pub(crate) fn admit(
             session: call.session,
             last_event: call.last_event,
             params: call.params,
+            is_one_way,
         },
         place,
     })

@@ -21,8 +21,17 @@ const LAST_WORD: Duration = Duration::from_secs(1);
 /// Takes parts.
 pub(super) struct Parts {
     sender: mpsc::Sender<pb::RelayResponse>,
-    /// When the last one must be taken; none where there is no hurry.
-    pub(super) deadline: Option<Instant>,
+    /// None where there is no hurry.
+    time_limit: Option<TimeLimit>,
+}
+
+/// How long the exchange may take, and until when that is.
+#[derive(Clone, Copy)]
+struct TimeLimit {
+    limit: Duration,
+    deadline: Instant,
+    /// What was left of the server's own time when it first asked the client something.
+    own_left: Option<Duration>,
 }
 
 /// The client did not take a part in time.
@@ -30,6 +39,37 @@ pub(super) struct Parts {
 pub(super) struct Slow;
 
 impl Parts {
+    /// Limits the whole exchange to `limit`, from now on.
+    pub(super) fn limit_to(&mut self, limit: Option<Duration>) {
+        self.time_limit = limit.map(|limit| TimeLimit {
+            limit,
+            deadline: Instant::now() + limit,
+            own_left: None,
+        });
+    }
+
+    /// When the last part must be taken.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.time_limit.map(|time| time.deadline)
+    }
+
+    /// The limit that holds now; zero where there is none.
+    pub(super) fn limit(&self) -> Duration {
+        self.time_limit.map(|time| time.limit).unwrap_or_default()
+    }
+
+    /// Gives the client `answer_limit` for its answer, and the server after it what was left of its own time. Nobody here
+    /// sees the answer, which may pass another replica, so both times run as one.
+    pub(super) fn wait_for_answer(&mut self, answer_limit: Duration) {
+        let Some(time) = &mut self.time_limit else {
+            return;
+        };
+        let now = Instant::now();
+        let left = time.deadline.saturating_duration_since(now);
+        time.limit = answer_limit + *time.own_left.get_or_insert(left);
+        time.deadline = now + time.limit;
+    }
+
     /// Sends `part`, its message in pieces where that is long.
     pub(super) async fn send(&self, mut part: Part) -> Result<(), Slow> {
         let mut rest = rest(&mut part);
@@ -43,7 +83,7 @@ impl Parts {
 
     async fn send_one(&self, part: Part) -> Result<(), Slow> {
         let sending = self.sender.send(response(part));
-        let sent = match self.deadline {
+        let sent = match self.deadline() {
             Some(deadline) => timeout_at(deadline, sending).await,
             None => Ok(sending.await),
         };
@@ -83,7 +123,7 @@ where
     let (sender, mut sent) = mpsc::channel(1);
     let parts = Parts {
         sender,
-        deadline: None,
+        time_limit: None,
     };
     let mut running = Some(Box::pin(run(parts)));
     stream::poll_fn(move |context| {

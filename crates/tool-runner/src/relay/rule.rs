@@ -22,6 +22,9 @@ use crate::mcp::own_answer;
 
 const UNREADABLE: &str = "the server's answer cannot be read";
 
+/// Asks whether the other side is there. Clients answer it without a person.
+const PING: &str = "ping";
+
 const PROGRESS: &str = "notifications/progress";
 
 /// Where a message on a stream of changes says which stream that is.
@@ -37,6 +40,8 @@ const MAX_ELICITATION_ID: usize = 64;
 pub(super) enum Verdict {
     /// It goes on as it is.
     Pass(Bytes),
+    /// It goes on, and the server waits for what the client or the person answers.
+    Ask(Bytes),
     /// It is the answer to the request, or stands in its place.
     Answer(Bytes, pb::ResultFacts),
     /// The client gets nothing of it.
@@ -114,9 +119,15 @@ impl Rule {
                 let is_own = answers(id, answered, self.id.as_deref());
                 self.answer(message, is_own, answered)
             }
+            Said::Request { method, .. } if !self.is_restricted && method != PING => {
+                Verdict::Ask(message)
+            }
             _ if !self.is_restricted => Verdict::Pass(message),
-            Said::Request { id, method } if is_wordless(&method) => {
+            Said::Request { id, method } if method == PING => {
                 Verdict::Pass(without_words(Some(id), &method, &members))
+            }
+            Said::Request { id, method } if is_wordless(&method) => {
+                Verdict::Ask(without_words(Some(id), &method, &members))
             }
             Said::Request { id, method } => Verdict::Decline(own_answer(id, &method).ok()?.into()),
             Said::Notification { method } if is_wordless(&method) => {
@@ -247,8 +258,7 @@ fn answers(id: Option<&RawValue>, answered: Answered, asked: Option<&RawValue>) 
 fn is_wordless(method: &str) -> bool {
     matches!(
         method,
-        "ping"
-            | "roots/list"
+        PING | "roots/list"
             | "notifications/tools/list_changed"
             | "notifications/prompts/list_changed"
             | "notifications/resources/list_changed"

@@ -23,6 +23,9 @@ use crate::resilience::{GuardError, Health, Turn};
 /// How long an exchange without a time limit may wait for its turn.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// How long a person may take to answer what the server asks in the middle of an exchange.
+const ANSWER_LIMIT: Duration = Duration::from_mins(10);
+
 /// How long the server may take to hear that it gets no answer.
 const DECLINE_LIMIT: Duration = Duration::from_secs(5);
 
@@ -57,6 +60,25 @@ impl From<UpstreamError> for Ended {
     }
 }
 
+/// What goes on of one event.
+struct JudgedEvent {
+    message: Bytes,
+    /// Of the governed answer.
+    result: Option<pb::ResultFacts>,
+    /// The server waits for the client's answer to it.
+    asks: bool,
+}
+
+impl JudgedEvent {
+    fn message(message: Bytes) -> Self {
+        Self {
+            message,
+            result: None,
+            asks: false,
+        }
+    }
+}
+
 impl AdmittedRelay {
     /// Carries it. Dropping the stream ends the exchange with the server.
     pub(crate) fn run(self) -> impl Stream<Item = Result<pb::RelayResponse, Status>> {
@@ -75,17 +97,19 @@ impl AdmittedRelay {
             place: _place,
         } = self;
         info!({ names::CALL_ID } = %id, source, "Relaying to an MCP server");
-        parts.deadline = course.limit.map(|limit| Instant::now() + limit);
-        let patience = parts.deadline.unwrap_or_else(|| Instant::now() + PATIENCE);
+        parts.limit_to(course.limit);
+        let patience = parts
+            .deadline()
+            .unwrap_or_else(|| Instant::now() + PATIENCE);
         let turn = match &tool {
             Some(tool) => tool.guard().enter(&caller, patience).await,
-            None => guard.enter(),
+            None => guard.enter(Some(caller.digest())),
         };
         let outcome = match turn {
-            Ok(mut turn) => course.take(outbound, &mut turn, &parts).await,
+            Ok(turn) => course.take(outbound, turn, &mut parts).await,
             Err(error) => Err(Ended::Failed(error)),
         };
-        let limit = course.limit.unwrap_or_default();
+        let limit = parts.limit();
         let mut uncarried = false;
         let (failure, facts) = match outcome {
             Ok(()) => return,
@@ -129,8 +153,8 @@ impl Course {
     async fn take(
         &mut self,
         outbound: Outbound,
-        turn: &mut Turn<'_>,
-        parts: &Parts,
+        mut turn: Turn<'_>,
+        parts: &mut Parts,
     ) -> Result<(), Ended> {
         let carrying = async {
             if !self.upstream.takes(outbound.version.as_ref()).await? {
@@ -138,10 +162,10 @@ impl Course {
             }
             self.upstream.carry(outbound).await.map(Some)
         };
-        let carried = match within(parts.deadline, carrying).await {
+        let carried = match within(parts.deadline(), carrying).await {
             Ok(Some(carried)) => carried,
             Ok(None) => return Err(Ended::OtherEra),
-            Err(error) => return Err(told(turn, error)),
+            Err(error) => return Err(told(&mut turn, error)),
         };
         let Carried {
             status,
@@ -211,29 +235,39 @@ impl Course {
     async fn follow(
         &mut self,
         mut events: Box<Events>,
-        turn: &mut Turn<'_>,
-        parts: &Parts,
+        mut turn: Turn<'_>,
+        parts: &mut Parts,
     ) -> Result<(), Ended> {
         let mut has_id = false;
         loop {
-            let event = match within(parts.deadline, events.next()).await {
+            let event = match within(parts.deadline(), events.next()).await {
                 Ok(Some(event)) => event,
                 Ok(None) if self.rule.waits() && !(self.is_legacy && has_id) => {
                     let cause = "it ended the stream before the answer".to_owned();
-                    return Err(told(turn, UpstreamError::Broken(cause)));
+                    return Err(told(&mut turn, UpstreamError::Broken(cause)));
                 }
                 Ok(None) => {
                     turn.shows(Health::Up);
                     return Ok(());
                 }
-                Err(error) => return Err(told(turn, error)),
+                Err(error) => return Err(told(&mut turn, error)),
             };
             let Event { id, retry, data } = event;
             let id = id.filter(|id| id.len() <= MAX_EVENT_ID);
             has_id |= id.is_some();
-            let (message, result) = self.judge(data).await?;
-            if result.is_some() {
+            let JudgedEvent {
+                message,
+                result,
+                asks,
+            } = self.judge(data).await?;
+            if result.is_some() || asks {
                 turn.shows(Health::Up);
+            }
+            if asks {
+                // What a person takes to answer is no time of the server's: it is neither limited by the tool's time
+                // limit nor does the wait hold a place among the tool's running calls.
+                turn.leave();
+                parts.wait_for_answer(ANSWER_LIMIT);
             }
             if id.is_none() && retry.is_none() && message.is_empty() {
                 continue;
@@ -250,18 +284,25 @@ impl Course {
     }
 
     /// What goes on of the data of one event.
-    async fn judge(&mut self, data: Vec<u8>) -> Result<(Bytes, Option<pb::ResultFacts>), Ended> {
+    async fn judge(&mut self, data: Vec<u8>) -> Result<JudgedEvent, Ended> {
         Ok(match self.rule.judge(data.into()) {
-            Some(Verdict::Pass(message)) => (message, None),
-            Some(Verdict::Answer(message, facts)) => (message, Some(facts)),
+            Some(Verdict::Pass(message)) => JudgedEvent::message(message),
+            Some(Verdict::Ask(message)) => JudgedEvent {
+                asks: true,
+                ..JudgedEvent::message(message)
+            },
+            Some(Verdict::Answer(message, facts)) => JudgedEvent {
+                result: Some(facts),
+                ..JudgedEvent::message(message)
+            },
             Some(Verdict::Fail(failure, facts)) => {
                 return Err(Ended::Refused(failure, Box::new(facts)));
             }
             Some(Verdict::Decline(answer)) => {
                 self.decline(answer).await;
-                (Bytes::new(), None)
+                JudgedEvent::message(Bytes::new())
             }
-            Some(Verdict::Withhold) | None => (Bytes::new(), None),
+            Some(Verdict::Withhold) | None => JudgedEvent::message(Bytes::new()),
         })
     }
 
@@ -276,6 +317,7 @@ impl Course {
             session: self.session.clone(),
             last_event: None,
             params: Vec::new(),
+            is_one_way: true,
         };
         // Whether the server takes it is the server's affair.
         let _ = timeout(DECLINE_LIMIT, self.upstream.carry(outbound)).await;

@@ -8,13 +8,14 @@
 //!      └───────────────────────────────────────────── it answered ─────────┘
 //! ```
 
+use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use metrics::{counter, gauge};
 use tokio::time::Instant;
 use tracing::{info, warn};
-use wardgate_domain::{Ambient, Timestamp};
+use wardgate_domain::{Ambient, Digest, Timestamp};
 use wardgate_telemetry::names;
 
 use super::jitter;
@@ -22,7 +23,7 @@ use super::jitter;
 /// `breaker` of a source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct BreakerSettings {
-    /// So many failures in a row open it, at least one.
+    /// So many failures in a row open it, at least one. Of time-outs, one caller contributes half of them at most.
     pub(crate) failures: u32,
     /// At most so long after it opened, one call is let through.
     pub(crate) probe_after: Duration,
@@ -54,6 +55,23 @@ pub(super) struct Open {
     pub(super) retry_after: Duration,
 }
 
+/// Why an attempt failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum FailureCause {
+    /// The source could not be reached, broke off, or said that it cannot work.
+    Source,
+    /// The source did not answer in time. That may be the work that this caller asks for: a healthy source is not
+    /// closed to everybody because of one caller's requests.
+    Timeout { caller: Digest },
+}
+
+impl FailureCause {
+    /// A time-out, of `caller` where the source was used for one.
+    pub(super) fn timeout(caller: Option<Digest>) -> Self {
+        caller.map_or(Self::Source, |caller| Self::Timeout { caller })
+    }
+}
+
 /// The breaker of one source.
 #[derive(Debug)]
 pub(super) struct Breaker {
@@ -65,9 +83,7 @@ pub(super) struct Breaker {
 
 #[derive(Debug)]
 enum State {
-    Closed {
-        failures: u32,
-    },
+    Closed(FailureCount),
     /// The next call after the wait probes.
     Open {
         since: Timestamp,
@@ -81,6 +97,29 @@ enum State {
     },
 }
 
+/// The failures since the last success.
+#[derive(Debug, Default)]
+struct FailureCount {
+    counted: u32,
+    /// The time-outs among them, by caller. Each entry stands for at least one counted failure, so there are never
+    /// more entries than the settings allow failures.
+    timeouts: HashMap<Digest, u32>,
+}
+
+impl FailureCount {
+    /// Counts one failure, unless it is a time-out of a caller that has used up its share.
+    fn add(&mut self, cause: FailureCause, threshold: u32) {
+        if let FailureCause::Timeout { caller } = cause {
+            let of_caller = self.timeouts.entry(caller).or_default();
+            if *of_caller >= threshold.div_ceil(2) {
+                return;
+            }
+            *of_caller += 1;
+        }
+        self.counted = self.counted.saturating_add(1);
+    }
+}
+
 impl Breaker {
     pub(super) fn new(source: String, settings: BreakerSettings, ambient: Ambient) -> Self {
         gauge!(names::BREAKER_OPEN, "source" => source.clone()).set(0);
@@ -88,13 +127,13 @@ impl Breaker {
             source,
             settings,
             ambient,
-            state: Mutex::new(State::Closed { failures: 0 }),
+            state: Mutex::new(State::Closed(FailureCount::default())),
         }
     }
 
     pub(super) fn state(&self) -> BreakerState {
         match *self.lock() {
-            State::Closed { .. } => BreakerState::Closed,
+            State::Closed(_) => BreakerState::Closed,
             State::Open { since, .. } => BreakerState::Open { since },
             State::HalfOpen { since, .. } => BreakerState::HalfOpen { since },
         }
@@ -104,7 +143,7 @@ impl Breaker {
     pub(super) fn admit(&self) -> Result<Trial<'_>, Open> {
         let mut state = self.lock();
         let (since, retry_after) = match *state {
-            State::Closed { .. } => return Ok(self.trial(false)),
+            State::Closed(_) => return Ok(self.trial(false)),
             State::Open {
                 since,
                 waits_from,
@@ -135,9 +174,9 @@ impl Breaker {
     fn succeeded(&self, is_probe: bool) {
         let mut state = self.lock();
         match &mut *state {
-            State::Closed { failures } => *failures = 0,
+            State::Closed(failures) => *failures = FailureCount::default(),
             State::Open { .. } | State::HalfOpen { .. } if is_probe => {
-                *state = State::Closed { failures: 0 };
+                *state = State::Closed(FailureCount::default());
                 gauge!(names::BREAKER_OPEN, "source" => self.source.clone()).set(0);
                 info!("the source `{}` answers again", self.source);
             }
@@ -146,12 +185,12 @@ impl Breaker {
         }
     }
 
-    fn failed(&self, is_probe: bool) {
+    fn failed(&self, is_probe: bool, cause: FailureCause) {
         let mut state = self.lock();
         match &mut *state {
-            State::Closed { failures } => {
-                *failures += 1;
-                if *failures >= self.settings.failures {
+            State::Closed(failures) => {
+                failures.add(cause, self.settings.failures);
+                if failures.counted >= self.settings.failures {
                     *state = self.open(self.ambient.now());
                     counter!(names::BREAKER_OPENED, "source" => self.source.clone()).increment(1);
                     gauge!(names::BREAKER_OPEN, "source" => self.source.clone()).set(1);
@@ -216,8 +255,8 @@ impl Trial<'_> {
     }
 
     /// The source did not do its work.
-    pub(super) fn failed(mut self) {
-        self.breaker.failed(self.is_probe);
+    pub(super) fn failed(mut self, cause: FailureCause) {
+        self.breaker.failed(self.is_probe, cause);
         self.is_probe = false;
     }
 }

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use metrics::{counter, histogram};
 use tokio::time::{Instant, sleep, timeout_at};
-use wardgate_domain::{Ambient, Caller};
+use wardgate_domain::{Ambient, Caller, Digest};
 use wardgate_telemetry::{labels, names};
 
-use super::breaker::{Breaker, BreakerSettings, BreakerState, Open, Trial};
+use super::breaker::{Breaker, BreakerSettings, BreakerState, FailureCause, Open, Trial};
 use super::budget::RetryBudget;
 use super::limits::{LimitReached, Slot, ToolLimits};
 use super::retry::RetrySettings;
@@ -44,8 +44,10 @@ pub(crate) trait Attempt {
 /// What a failed attempt says about its source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Health {
-    /// It did not do its work: unreachable, timed out, broken midway.
+    /// It did not do its work: unreachable, or broken midway.
     Down,
+    /// It did not answer in time. The caller may have asked for too much work.
+    TimedOut,
     /// It is up, and asks not to be called again before this long.
     Busy(Duration),
     /// It is up: it answered, and would answer the same again.
@@ -76,8 +78,10 @@ pub(crate) enum GuardError<E> {
 
 /// The right to use a source once, until dropped; for work that is more than one attempt can hold.
 pub(crate) struct Turn<'a> {
-    _slot: Option<Slot<'a>>,
+    slot: Option<Slot<'a>>,
     trial: Option<(Trial<'a>, Measured<'a>)>,
+    /// The caller that the source is used for, if it is for one.
+    caller: Option<Digest>,
 }
 
 /// One use of a source, under way.
@@ -95,6 +99,11 @@ impl Measured<'_> {
 }
 
 impl Turn<'_> {
+    /// Gives the place among the tool's running calls to another call.
+    pub(crate) fn leave(&mut self) {
+        self.slot = None;
+    }
+
     /// What the use says about the source. Only the first word counts.
     pub(crate) fn shows(&mut self, health: Health) {
         let Some((trial, measured)) = self.trial.take() else {
@@ -103,7 +112,11 @@ impl Turn<'_> {
         match health {
             Health::Down => {
                 measured.ended("down");
-                trial.failed();
+                trial.failed(FailureCause::Source);
+            }
+            Health::TimedOut => {
+                measured.ended("timeout");
+                trial.failed(FailureCause::timeout(self.caller));
             }
             Health::Up => {
                 measured.ended("ok");
@@ -130,10 +143,14 @@ impl<'a> Guard<'a> {
         deadline: Instant,
     ) -> Result<Turn<'a>, GuardError<E>> {
         let slot = self.slot(caller, deadline).await?;
-        let turn = self.source.map(SourceGuard::enter).transpose()?;
+        let turn = self
+            .source
+            .map(|source| source.enter(Some(caller.digest())));
+        let turn = turn.transpose()?;
         Ok(Turn {
-            _slot: slot,
+            slot,
             trial: turn.and_then(|turn| turn.trial),
+            caller: Some(caller.digest()),
         })
     }
 
@@ -198,11 +215,12 @@ impl SourceGuard {
     }
 
     /// Lets a use of the source in that is no call of a tool.
-    pub(crate) fn enter<E>(&self) -> Result<Turn<'_>, GuardError<E>> {
+    pub(crate) fn enter<E>(&self, caller: Option<Digest>) -> Result<Turn<'_>, GuardError<E>> {
         let trial = self.admit()?;
         Ok(Turn {
-            _slot: None,
+            slot: None,
             trial: Some((trial, self.measured())),
+            caller,
         })
     }
 
@@ -228,6 +246,7 @@ impl SourceGuard {
         mut attempt: A,
     ) -> Result<A::Done, GuardError<A::Error>> {
         let mut trial = self.admit()?;
+        let timeout = || FailureCause::timeout(Some(call.caller.digest()));
         let mut made = 0;
         loop {
             let measured = self.measured();
@@ -240,7 +259,7 @@ impl SourceGuard {
                 Ok(Err(failed)) => failed,
                 Err(_elapsed) => {
                     measured.ended("timeout");
-                    trial.failed();
+                    trial.failed(timeout());
                     return Err(GuardError::TimedOut);
                 }
             };
@@ -248,7 +267,11 @@ impl SourceGuard {
             match failed.health {
                 Health::Down => {
                     measured.ended("down");
-                    trial.failed();
+                    trial.failed(FailureCause::Source);
+                }
+                Health::TimedOut => {
+                    measured.ended("timeout");
+                    trial.failed(timeout());
                 }
                 Health::Busy(_) => {
                     measured.ended("busy");
@@ -278,7 +301,7 @@ impl SourceGuard {
         failed: &Failed<E>,
     ) -> Option<Duration> {
         let asked_for = match failed.health {
-            Health::Down => Duration::ZERO,
+            Health::Down | Health::TimedOut => Duration::ZERO,
             Health::Busy(asked_for) => asked_for,
             Health::Up => return None,
         };

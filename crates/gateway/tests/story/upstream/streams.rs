@@ -6,11 +6,11 @@ use wardgate_domain::Status;
 use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_proto::toolrunner::v1::relay_response::Part;
 
-use super::{CALL_ID, answer, call, carried, request, world};
+use super::{CALL_ID, UP, answer, call, carried, post, request, world};
 use crate::fakes::relay::{Carry, event, head, last_event};
 use crate::fakes::{Append, PATIENCE};
 use crate::listen::Ear;
-use crate::world::{LEGACY, MODERN};
+use crate::world::{LEGACY, MODERN, Reply};
 
 const PROGRESS: &str = r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":1.10 ,"progressToken":"\u0061"}}"#;
 
@@ -84,6 +84,37 @@ async fn events_pass_as_they_come_with_their_ids_sealed() {
         assert_eq!(next(&mut ear).await, None);
     }
     assert_eq!(world.audit.outcomes.reaches(2).await.len(), 2);
+}
+
+#[tokio::test]
+async fn answers_cancellations_and_pings_pass_while_as_many_calls_wait_as_may() {
+    let world = world().await;
+    let mut waiting = Vec::new();
+    for _ in 0..64 {
+        let upstream = world.tool_runner.relays.live();
+        let asks = r#"{"jsonrpc":"2.0","id":1,"method":"elicitation/create","params":{}}"#;
+        for part in [head(200, pb::RelayContent::Events), event("1", asks)] {
+            upstream.unbounded_send(part).unwrap();
+        }
+        let mut ear = Ear::on(call(&world, LEGACY, "read")).await;
+        assert_eq!(
+            hears(&mut ear).await.unwrap()["method"],
+            "elicitation/create"
+        );
+        waiting.push((upstream, ear));
+    }
+    let refused = Reply::to(call(&world, LEGACY, "read")).await;
+    assert_eq!(refused.status, 429, "{refused:?}");
+    for message in [
+        r#"{"jsonrpc":"2.0","id":1,"result":{"action":"decline"}}"#,
+        r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}"#,
+        r#"{"jsonrpc":"2.0","id":8,"method":"ping"}"#,
+    ] {
+        let passed = post(&world, UP, message).header("mcp-protocol-version", LEGACY);
+        let passed = Reply::to(passed).await;
+        assert_ne!(passed.status, 429, "{passed:?}");
+        assert_eq!(carried(&world).message, message);
+    }
 }
 
 #[tokio::test]

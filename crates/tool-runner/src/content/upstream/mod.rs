@@ -21,7 +21,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::Instant;
-use wardgate_domain::{Caller, ColumnClass, UriTemplate};
+use wardgate_domain::{Caller, ColumnClass, Digest, UriTemplate};
 use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_proto::toolrunner::v1::get_content_request::Completion;
 
@@ -164,6 +164,8 @@ pub(crate) struct OfUpstream {
     pub(super) source: String,
     pub(super) upstream: Arc<Upstream>,
     guard: Arc<SourceGuard>,
+    /// The caller that the server is asked for; none before [`Self::of`].
+    caller: Option<Digest>,
     limit: Duration,
     pub(super) prompts: Offered,
     pub(super) resources: Offered,
@@ -184,6 +186,7 @@ impl OfUpstream {
             source: source.to_owned(),
             upstream,
             guard,
+            caller: None,
             limit,
             prompts: settings.prompts.clone(),
             resources: settings.resources.clone(),
@@ -196,6 +199,7 @@ impl OfUpstream {
     pub(super) fn of(&self, caller: &Caller, token: Option<&str>) -> Result<Self, UpstreamError> {
         Ok(Self {
             upstream: self.upstream.of(caller, token)?,
+            caller: Some(caller.digest()),
             ..self.clone()
         })
     }
@@ -421,7 +425,7 @@ impl OfUpstream {
         &self,
         asking: impl Future<Output = Result<T, TalkError>>,
     ) -> Result<T, GetError> {
-        let Ok(mut turn) = self.guard.enter::<ExecutorError>() else {
+        let Ok(mut turn) = self.guard.enter::<ExecutorError>(self.caller) else {
             return Err(GetError::failed(
                 "source_unavailable",
                 "The source has been failing and is left alone for now. Try again later.",

@@ -33,6 +33,9 @@ pub(crate) struct Outbound {
     pub(crate) last_event: Option<HeaderValue>,
     /// `Mcp-Param-*`.
     pub(crate) params: Vec<(HeaderName, HeaderValue)>,
+    /// No request waits for its answer. The places of a server may all be held by requests that wait for such a message,
+    /// so it needs none; how many there are at the same time is bounded where they are admitted.
+    pub(crate) is_one_way: bool,
 }
 
 /// What it is about.

@@ -14,7 +14,7 @@ fn breaker(ambient: Ambient) -> Breaker {
 
 fn fail(breaker: &Breaker, times: usize) {
     for _ in 0..times {
-        breaker.admit().unwrap().failed();
+        breaker.admit().unwrap().failed(FailureCause::Source);
     }
 }
 
@@ -31,6 +31,24 @@ async fn seven_failures_in_a_row_open_it_and_six_do_not() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn timeouts_of_one_caller_do_not_open_it_and_those_of_two_do() {
+    let breaker = breaker(testing::lowest_chance());
+    let time_out = |caller: &str, times| {
+        let caller = testing::caller(caller).digest();
+        for _ in 0..times {
+            let trial = breaker.admit().unwrap();
+            trial.failed(FailureCause::Timeout { caller });
+        }
+    };
+    time_out("ada", 100);
+    assert_eq!(breaker.state(), BreakerState::Closed);
+    time_out("bob", 2);
+    assert_eq!(breaker.state(), BreakerState::Closed);
+    time_out("bob", 1);
+    assert_ne!(breaker.state(), BreakerState::Closed);
+}
+
+#[tokio::test(start_paused = true)]
 async fn it_tells_since_when_the_source_is_away_until_it_is_back() {
     let (ambient, clock) = testing::set_clock();
     let breaker = breaker(ambient);
@@ -42,7 +60,7 @@ async fn it_tells_since_when_the_source_is_away_until_it_is_back() {
     advance(PROBE_AFTER).await;
     let probe = breaker.admit().unwrap();
     assert_eq!(breaker.state(), BreakerState::HalfOpen { since });
-    probe.failed();
+    probe.failed(FailureCause::Source);
     assert_eq!(breaker.state(), BreakerState::Open { since });
     advance(PROBE_AFTER).await;
     breaker.admit().unwrap().succeeded();
@@ -57,7 +75,7 @@ async fn of_a_hundred_callers_one_at_a_time_probes() {
         advance(PROBE_AFTER).await;
         let mut probes: Vec<_> = (0..100).filter_map(|_| breaker.admit().ok()).collect();
         assert_eq!(probes.len(), 1);
-        probes.remove(0).failed();
+        probes.remove(0).failed(FailureCause::Source);
     }
 }
 
@@ -113,7 +131,7 @@ async fn a_probe_that_hangs_does_not_hide_that_the_source_is_back() {
     advance(retry_after).await;
     let answered = breaker.admit().unwrap();
     assert!(breaker.admit().is_err());
-    hanging.failed();
+    hanging.failed(FailureCause::Source);
     answered.succeeded();
     assert_eq!(breaker.state(), BreakerState::Closed);
 }
@@ -139,7 +157,7 @@ async fn answers_from_before_it_opened_change_nothing() {
     assert!(breaker.admit().is_err());
     advance(PROBE_AFTER).await;
     let probe = breaker.admit().unwrap();
-    failure.failed();
+    failure.failed(FailureCause::Source);
     assert!(matches!(breaker.state(), BreakerState::HalfOpen { .. }));
     probe.succeeded();
     assert_eq!(breaker.state(), BreakerState::Closed);

@@ -335,9 +335,15 @@ async fn no_retry_outlives_the_deadline() {
 async fn a_source_that_hangs_is_left_at_the_deadline_and_opens_the_breaker() {
     let (tool, mut upstream) = (default_tool(), Upstream::new(None));
     upstream.latency = Duration::from_hours(1);
-    for _ in 0..7 {
+    let callers = ["ada", "bob"].map(testing::caller);
+    for caller in callers.iter().cycle().take(7) {
         let began = Instant::now();
-        assert_eq!(tool.ask(&upstream).await, Err(GuardError::TimedOut));
+        let call = GuardedCall {
+            caller,
+            ..tool.call(true)
+        };
+        let outcome = tool.run(&call, || upstream.answer()).await;
+        assert_eq!(outcome, Err(GuardError::TimedOut));
         assert_eq!(began.elapsed(), TIME_LIMIT);
     }
     let refused = tool.ask(&upstream).await;
@@ -381,6 +387,28 @@ async fn a_refused_call_never_reaches_the_source() {
     }
     assert_eq!(limited, [Limit::Rate, Limit::Rate]);
     assert_eq!(upstream.reached(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn timeouts_of_one_caller_leave_a_healthy_source_open_to_others() {
+    let tool = default_tool();
+    let mut upstream = Upstream::new(None);
+    upstream.latency = TIME_LIMIT * 2;
+    for _ in 0..20 {
+        let outcome = tool.ask(&upstream).await;
+        assert_eq!(outcome, Err(GuardError::TimedOut));
+    }
+    upstream.latency = Duration::from_millis(20);
+    let other = testing::caller("bob");
+    let call = GuardedCall {
+        caller: &other,
+        ..tool.call(true)
+    };
+    assert_eq!(
+        tool.run(&call, || upstream.answer()).await,
+        Ok("rows"),
+        "the breaker is open"
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -195,6 +195,10 @@ async fn there_is_an_end_to_what_may_be_open_at_once() {
     }
     let refused = world.relay(get.clone()).await.err().unwrap();
     assert_eq!(wardgate_rpc::reason_of(&refused), ErrorReason::Unavailable);
+    // What a server waits for passes all the same.
+    let answers = r#"{"jsonrpc":"2.0","id":"srv-1","result":{"action":"decline"}}"#;
+    let answers = connect(&world.harness, answers).await;
+    assert!(world.relay(answers).await.is_ok());
     open.clear();
     assert!(world.relay(get).await.is_ok());
 }

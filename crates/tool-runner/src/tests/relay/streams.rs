@@ -68,6 +68,27 @@ async fn a_server_asks_and_is_answered_in_a_legacy_session() {
 }
 
 #[tokio::test]
+async fn the_time_limit_does_not_run_while_a_person_answers() {
+    let limit = Duration::from_secs(2);
+    let world = World::with("", |config| config.time_limit = limit).await;
+    let (sender, answer) = live_events();
+    world.says(answer);
+    let mut relayed = world.relay(call(&world.harness, "{}").await).await.unwrap();
+    relayed.next().await.unwrap();
+    let asks = r#"{"jsonrpc":"2.0","id":"srv-1","method":"elicitation/create","params":{"message":"who?"}}"#;
+    sender.unbounded_send(format!("data: {asks}\n\n")).unwrap();
+    assert_eq!(event(&relayed.next().await.unwrap()).message, asks);
+
+    // The person takes longer than the tool may.
+    let late = tokio::time::timeout(limit + Duration::from_millis(200), relayed.next()).await;
+    assert!(late.is_err(), "{late:?}");
+    sender
+        .unbounded_send(format!("data: {RESULT}\n\n"))
+        .unwrap();
+    assert_eq!(event(&relayed.next().await.unwrap()).message, RESULT);
+}
+
+#[tokio::test]
 async fn a_legacy_stream_that_breaks_off_is_taken_up_again_where_it_was() {
     let world = World::start().await;
     let mut calling = call(&world.harness, "{}").await;
