@@ -39,7 +39,7 @@ pub use conversation::{
     NewMessage, Role, Skeleton, Source, TurnId, TurnState,
 };
 pub use conversation_change::{Changed, ConversationChange, ConversationChanges};
-pub use decision::{ConversationFacts, Decision, DenialReason, ReadDecision, Verdict};
+pub use decision::{ConversationFacts, Decision, DenialReason, ReadDecision, RecordScope, Verdict};
 pub use digest::Digest;
 pub use ids::{CallId, ConversationKey, DecisionId, InvalidId, PermitId};
 pub use invisible::{
