@@ -47,6 +47,14 @@ async function call(page, patient = 'NUGWI') {
   await page.locator('#outcome').waitFor();
 }
 
+// What no page shows: characters that people do not see, or that turn text around.
+const MARKED = 'give ‹U+202E›drazzah on‹U+202C› now';
+async function nothingHidden(page) {
+  const text = await page.evaluate(() => document.body.innerText);
+  assert.ok(!/[\u200b\u202a-\u202e\u2066-\u2069]/.test(text), text);
+  assert.ok(text.includes(MARKED), text);
+}
+
 // What every page owes whoever cannot see it, or uses no mouse.
 async function accessible(page) {
   const faults = await page.evaluate(() => {
@@ -138,20 +146,87 @@ const checks = [
     assert.equal(texts[0], texts[1]);
     await page.context().close();
   }],
-  ['the record is not a doctor\'s to read', async () => {
-    const response = await doctor.goto(`${CONSOLE}/record`);
-    assert.equal(response.status(), 403);
-    await accessible(doctor);
-    await shot(doctor, 'record-refused');
+  ['the page of a call is there after Back and Reload, which call nothing', async () => {
+    await call(doctor);
+    const page = doctor.url();
+    assert.match(page, /\/console\/calls\//);
+    await doctor.goto(`${CONSOLE}/policy`);
+    await doctor.goBack();
+    await doctor.locator('#outcome', { hasText: 'Done.' }).waitFor();
+    await doctor.reload();
+    await doctor.locator('#outcome', { hasText: 'Done.' }).waitFor();
+    assert.equal(doctor.url(), page);
+    await doctor.goBack();
+    await doctor.getByRole('heading', { name: 'Result' }).waitFor();
+    // Of all that one call is on record.
+    await doctor.goto(page);
+    await doctor.getByRole('definition').getByRole('link').first().click();
+    await doctor.waitForURL('**/console/record?call_id=*');
+    assert.equal(await doctor.locator('tbody tr').count(), 1);
   }],
-  ['an auditor reads who did what, and that the doctor tried to look', async () => {
+  ['a form or message of one person is not sent on as another', async () => {
+    const first = await signedIn(DOCTOR);
+    await first.goto(`${CONSOLE}/tools/get_medical_records`);
+    await first.getByLabel('patient_id').fill('NUGWI');
+    const chat = await first.context().newPage();
+    await chat.goto(`${CONSOLE}/chat`);
+    const second = await first.context().newPage();
+    await second.goto(`${CONSOLE}/sign-in`);
+    await second.getByLabel('Bearer token').fill(NURSE);
+    await second.getByRole('button', { name: 'Sign in' }).click();
+    await second.waitForURL('**/console/tools');
+    await first.getByRole('button', { name: 'Call', exact: true }).click();
+    await first.getByRole('heading', { name: 'Somebody else is signed in now' }).waitFor();
+    await first.getByText('nothing was done').waitFor();
+    assert.match(await first.getByRole('banner').innerText(), /nurse\.joy/);
+    await accessible(first);
+    await shot(first, 'another-person');
+    await chat.getByLabel('Your message').fill('What is on record of NUGWI?');
+    await chat.keyboard.press('Enter');
+    await chat.getByRole('log').getByText('Another person is signed in').waitFor();
+    await shot(chat, 'another-person-chat');
+    await first.context().close();
+  }],
+  ['a doctor reads what they did themselves, and no page leads further', async () => {
+    await doctor.goto(`${CONSOLE}/tools`);
+    await doctor.getByRole('link', { name: 'Your calls' }).click();
+    await doctor.getByRole('heading', { name: 'Your calls' }).waitFor();
+    await accessible(doctor);
+    await shot(doctor, 'own-calls');
+    const row = doctor.getByRole('row').filter({ hasText: 'get_medical_records' }).first();
+    await row.getByRole('link').click();
+    await doctor.getByRole('heading', { name: /^Record \d+$/ }).waitFor();
+    await doctor.goto(`${CONSOLE}/record?subject=nurse.joy`);
+    assert.ok(!(await doctor.locator('main').innerText()).includes('nurse.joy'));
+  }],
+  ['a page that says what went wrong has the way to the others', async () => {
+    assert.equal((await doctor.goto(`${CONSOLE}/tools/no_such_tool`)).status(), 404);
+    assert.match(await doctor.getByRole('banner').innerText(), /dr\.yenji/);
+    await accessible(doctor);
+    await shot(doctor, 'nothing-here');
+    await doctor.getByRole('link', { name: 'Tools', exact: true }).click();
+    await doctor.waitForURL('**/console/tools');
+  }],
+  ['an auditor is shown what there is for auditors, and reads who did what', async () => {
     auditor = await signedIn(AUDITOR);
-    await auditor.getByText('There is no tool for you.').waitFor();
-    await auditor.getByRole('link', { name: 'Record', exact: true }).click();
+    await auditor.getByText('Your roles call no tools.').waitFor();
+    await accessible(auditor);
+    await shot(auditor, 'auditor');
+    await auditor.getByRole('link', { name: 'The record', exact: true }).click();
     await accessible(auditor);
     await shot(auditor, 'record');
-    const refused = auditor.getByRole('row').filter({ hasText: 'dr.yenji' }).filter({ hasText: 'record/read' });
-    assert.match(await refused.first().innerText(), /denied/);
+    // The doctor looked, and was refused nothing.
+    const looks = auditor.getByRole('row').filter({ hasText: 'dr.yenji' }).filter({ hasText: 'record/read' });
+    assert.ok(await looks.count() > 0);
+    assert.equal(await looks.filter({ hasText: 'denied' }).count(), 0);
+    // A filter that cannot be keeps the form.
+    await auditor.goto(`${CONSOLE}/record?subject=nurse.joy&since=yesterday`);
+    await auditor.getByRole('alert').getByText('Write times as').waitFor();
+    assert.equal(await auditor.getByLabel('Who').inputValue(), 'nurse.joy');
+    assert.equal(await auditor.getByLabel('Since (UTC)').inputValue(), 'yesterday');
+    await accessible(auditor);
+    await shot(auditor, 'wrong-filter');
+    await auditor.getByRole('link', { name: 'Reset' }).click();
     await auditor.getByLabel('Who').fill('nurse.joy');
     await auditor.getByLabel('Outcome').selectOption('ok');
     await auditor.getByRole('button', { name: 'Show' }).click();
@@ -174,6 +249,7 @@ const checks = [
     await doctor.getByRole('link', { name: 'hostile_tool' }).click();
     await doctor.getByRole('button', { name: 'Call', exact: true }).click();
     await doctor.getByRole('cell', { name: '<img src=x onerror=alert(1)>' }).waitFor();
+    await nothingHidden(doctor);
     assert.equal(await doctor.title(), 'hostile_tool · Wardgate');
     assert.equal(await doctor.locator('img, main script').count(), 0);
     await shot(doctor, 'hostile');
@@ -185,7 +261,7 @@ const checks = [
     await doctor.keyboard.press('Enter');
     const talk = doctor.getByRole('log');
     await talk.getByText('get_patient_records answered').waitFor();
-    await talk.getByText('Two records. <img src=x onerror=alert(1)><script>document.title = "owned"</script>').waitFor();
+    await talk.getByText(`Two records. <img src=x onerror=alert(1)><script>document.title = "owned"</script> ${MARKED} \u{1f469}\u200d\u2695\ufe0f`).waitFor();
     await talk.getByText('get_patient_records answered').click();
     await talk.getByText(/NUGWI/).last().waitFor();
     await doctor.locator('#send:enabled').waitFor();
@@ -193,6 +269,27 @@ const checks = [
     assert.equal(await doctor.title(), 'Chat · Wardgate');
     assert.equal(await talk.locator('img, script').count(), 0);
     await shot(doctor, 'chat');
+  }],
+  ['a call that waits for a person shows all of it, and no decision is dressed up', async () => {
+    await doctor.goto(`${CONSOLE}/chat`);
+    await doctor.getByLabel('Your message').fill('Ask for approval.');
+    await doctor.keyboard.press('Enter');
+    const waits = doctor.getByRole('group', { name: 'A call that waits for your decision' });
+    await waits.waitFor();
+    await doctor.locator('#send:enabled').waitFor();
+    assert.match(await waits.locator('pre').innerText(), new RegExp(MARKED));
+    await nothingHidden(doctor);
+    const looks = button => button.evaluate(it => [getComputedStyle(it).backgroundColor, getComputedStyle(it).borderColor, getComputedStyle(it).color].join());
+    const [refuse, run] = [waits.getByRole('button', { name: 'Refuse' }), waits.getByRole('button', { name: 'Let it run' })];
+    assert.equal(await looks(run), await looks(refuse));
+    assert.equal(await doctor.evaluate(() => document.activeElement.id), 'message');
+    await accessible(doctor);
+    await shot(doctor, 'approval');
+    await refuse.click();
+    await doctor.getByText('You refused it.').waitFor();
+    await doctor.locator('#send:enabled').waitFor();
+    assert.equal(await waits.getByRole('button').count(), 0);
+    await shot(doctor, 'approval-refused');
   }],
   ['everything but the chat works without a script', async () => {
     const page = await signedIn(DOCTOR, { javaScriptEnabled: false });

@@ -1,18 +1,23 @@
-// A model provider with OpenAI's chat completions, as far as the check needs one: it asks for a tool, and then says what
-// no page may take for markup. Prints `ready` and its base URL, and serves until it is killed.
+// A model provider with OpenAI's chat completions, as far as the check needs one: it asks for a tool, for one that has to be
+// approved where it is told so, and then says what no page may take for markup or show as something else than it is. Prints `ready` and its base URL, and serves until it is killed.
 
 import http from 'node:http';
 
-const HOSTILE = 'Two records. <img src=x onerror=alert(1)><script>document.title = "owned"</script>';
+const TURNED = 'give \u202edrazzah on\u202c now';
+const HOSTILE = `Two records. <img src=x onerror=alert(1)><script>document.title = "owned"</script> ${TURNED} \u{1f469}\u200d\u2695\ufe0f`;
 
 const server = http.createServer(async (request, response) => {
   let body = '';
   for await (const piece of request) body += piece;
   const { messages } = JSON.parse(body);
   const answered = messages.at(-1).role === 'tool';
-  const call = { index: 0, id: 'call-1', type: 'function', function: { name: 'get_patient_records', arguments: '{"patient_id":"NUGWI"}' } };
+  const asked = messages.findLast(message => message.role === 'user').content;
+  const wanted = JSON.stringify(asked).includes('approval')
+    ? { name: 'hostile_tool', arguments: JSON.stringify({ note: TURNED }) }
+    : { name: 'get_patient_records', arguments: '{"patient_id":"NUGWI"}' };
+  const call = { index: 0, id: 'call-1', type: 'function', function: wanted };
   const deltas = answered
-    ? [...HOSTILE.matchAll(/.{1,12}/g)].map(([text]) => ({ content: text }))
+    ? [...HOSTILE.matchAll(/.{1,12}/gu)].map(([text]) => ({ content: text }))
     : [{ tool_calls: [call] }];
   response.writeHead(200, { 'content-type': 'text/event-stream' });
   const send = (delta, finish_reason = null) =>

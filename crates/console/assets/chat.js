@@ -6,20 +6,49 @@ const [form, talk, message, state, send, stop] = ["ask", "talk", "message", "sta
 let conversation = null;
 let running = null;
 
+// Characters that people do not see, or that change what they see, shown as marks such as ‹U+202E›. The console fills
+// in the classes from the definition that its own pages use; the first alternatives belong to ordinary writing.
+const [INVISIBLE, PICTOGRAPH, JOINING] = ["{{INVISIBLE}}", "{{PICTOGRAPH}}", "{{JOINING}}"];
+const MARKED = new RegExp([
+  "\\r(?=\\n)",
+  `(?<=[${PICTOGRAPH}])[\\u{fe0e}\\u{fe0f}]`,
+  "(?<=[#*0-9])[\\u{fe0e}\\u{fe0f}](?=\\u{20e3})",
+  `(?<=[${JOINING}])[\\u{200c}\\u{200d}](?=[${JOINING}])`,
+  `(?<=[${PICTOGRAPH}]\\u{fe0f}?)\\u{200d}(?=[${PICTOGRAPH}])`,
+  `([${INVISIBLE}])`,
+].join("|"), "gu");
+
+function mark(text) {
+  const name = (found) => found.codePointAt(0).toString(16).toUpperCase().padStart(4, "0");
+  return String(text).replace(MARKED, (whole, found) => found === undefined ? whole : `‹U+${name(found)}›`);
+}
+
+// An event of the stream. Numbers keep the digits that they were sent with, where the browser can tell.
+function parse(line) {
+  return JSON.parse(line, (_, value, context) => {
+    const isExact = typeof value !== "number" || context?.source === undefined || String(value) === context.source;
+    return isExact || !JSON.rawJSON ? value : JSON.rawJSON(context.source);
+  });
+}
+
 function add(parent, tag, text, kind) {
   const made = document.createElement(tag);
-  made.textContent = text;
+  made.textContent = mark(text);
   if (kind) made.className = kind;
   parent.append(made);
   talk.scrollTop = talk.scrollHeight;
   return made;
 }
 
+function shown(content) {
+  return typeof content === "string" ? content : JSON.stringify(content, null, 2) ?? "";
+}
+
 // What a call was made with, or gave: shut until somebody wants to see it.
 function box(title, content) {
   const made = document.createElement("details");
   add(made, "summary", title);
-  add(made, "pre", typeof content === "string" ? content : JSON.stringify(content, null, 2));
+  add(made, "pre", shown(content));
   talk.append(made);
   talk.scrollTop = talk.scrollHeight;
 }
@@ -35,16 +64,22 @@ function busy(is) {
   if (!is) running = null;
 }
 
-// A call that waits for this person: two buttons, of which one is pressed once.
+// A call that waits for this person: all of it open, and two buttons alike, of which one is pressed once.
 function decide(event) {
-  box(`${event.tool_name} waits for you, until ${event.expires_at}`, event.arguments);
-  const bar = add(talk, "div", "", "bar");
-  for (const [decision, words] of [["approve", "Let it run"], ["refuse", "Refuse"]]) {
-    const button = add(bar, "button", words, decision === "approve" ? "" : "plain");
+  const asked = add(talk, "section", "", "approval");
+  asked.setAttribute("role", "group");
+  asked.setAttribute("aria-label", "A call that waits for your decision");
+  add(asked, "p", `${event.tool_name} waits for your decision`, "title");
+  add(asked, "p", "It runs with these arguments and no others:", "quiet");
+  add(asked, "pre", shown(event.arguments)).tabIndex = 0;
+  add(asked, "p", `Undecided, it does not run. You can decide until ${new Date(event.expires_at).toLocaleString()}.`, "quiet");
+  const bar = add(asked, "div", "", "bar");
+  for (const [decision, words] of [["refuse", "Refuse"], ["approve", "Let it run"]]) {
+    const button = add(bar, "button", words, "plain");
     button.type = "button";
     button.addEventListener("click", () => {
       bar.remove();
-      add(talk, "p", words, "quiet");
+      add(asked, "p", decision === "approve" ? "You let it run." : "You refused it.", "title");
       ask(`/console/chat/approvals/${encodeURIComponent(event.approval_id)}`, { decision });
     });
   }
@@ -61,12 +96,14 @@ const reasons = {
 // Makes what the stream says visible. The answer so far is one element, begun anew after each call of a tool.
 function teller() {
   let answer = null;
+  let said = "";
   return (event) => {
     if (event.type !== "token") answer = null;
     switch (event.type) {
       case "token":
-        answer ??= add(talk, "article", "");
-        answer.textContent += event.text;
+        if (!answer) [answer, said] = [add(talk, "article", ""), ""];
+        said += event.text;
+        answer.textContent = mark(said);
         talk.scrollTop = talk.scrollHeight;
         break;
       case "tool_call": box(`Calls ${event.tool_name}`, event.arguments); break;
@@ -90,7 +127,7 @@ async function ask(path, body) {
   try {
     const response = await fetch(path, {
       method: "POST",
-      headers: { "Content-Type": "application/json" },
+      headers: { "Content-Type": "application/json", "Wardgate-Person": form.dataset.person },
       body: JSON.stringify(body),
       signal: running.signal,
     });
@@ -108,7 +145,7 @@ async function ask(path, body) {
       const lines = (rest + value).split("\n");
       rest = lines.pop();
       // An empty line only says that the stream lives.
-      for (const line of lines) if (line) tell(JSON.parse(line));
+      for (const line of lines) if (line) tell(parse(line));
     }
     if (state.textContent === "Working…") state.textContent = "The answer broke off.";
   } catch (error) {

@@ -13,6 +13,7 @@ use wardgate_domain::Caller;
 use crate::Console;
 use crate::fields::Fields;
 use crate::problem::Problem;
+use crate::record::RecordAccess;
 use crate::session::{self, Token};
 
 /// A request that may be read: of our own page where it changes anything, and whole.
@@ -21,11 +22,40 @@ pub(crate) struct Asked {
     pub(crate) body: Bytes,
 }
 
+/// Whom a page is for.
+pub(crate) struct Viewer {
+    pub(crate) caller: Arc<Caller>,
+    /// What of the record there is for them to read.
+    pub(crate) record: RecordAccess,
+}
+
 /// A person who is signed in, and what they ask.
 pub(crate) struct Visit {
-    pub(crate) caller: Arc<Caller>,
+    pub(crate) viewer: Viewer,
     pub(crate) token: Token,
     pub(crate) asked: Asked,
+}
+
+impl Viewer {
+    /// Whoever sent a request with these headers, if anybody is signed in: for the header of a page that says what
+    /// went wrong.
+    pub(crate) async fn of(
+        console: &Console,
+        headers: &HeaderMap,
+        peer: Option<SocketAddr>,
+    ) -> Option<Self> {
+        let token = session::resume(&console.key, headers, peer)?;
+        let caller = token.verify(&console.admission.auth).await.ok()?;
+        let record = console.record_access(&caller).await;
+        Some(Self { caller, record })
+    }
+}
+
+impl Visit {
+    /// Refuses what a page of somebody else sends: it was filled in by another person than the one it would be done as.
+    pub(crate) fn is_of_own_page(&self, person: Option<&str>) -> bool {
+        person == Some(self.viewer.caller.person().to_string().as_str())
+    }
 }
 
 impl Asked {
@@ -82,8 +112,14 @@ impl Asked {
             }
             Err(_) => return Err(signed_out()),
         };
+        // What is sent is answered without a page around it.
+        let record = if self.is_post() {
+            RecordAccess::None
+        } else {
+            console.record_access(&caller).await
+        };
         Ok(Visit {
-            caller,
+            viewer: Viewer { caller, record },
             token,
             asked: self,
         })

@@ -7,17 +7,21 @@ use http::header;
 use wardgate_domain::Digest;
 
 use crate::http::protected;
+use crate::marking::with_character_classes;
 
 const STYLE: &str = include_str!("../assets/style.css");
-const SCRIPT: &str = include_str!("../assets/chat.js");
 const ICON: &str = include_str!("../assets/icon.svg");
+
+/// The script, with the characters that it marks.
+static SCRIPT: LazyLock<String> =
+    LazyLock::new(|| with_character_classes(include_str!("../assets/chat.js")));
 
 /// Where the stylesheet of this version is.
 pub(crate) static STYLE_URL: LazyLock<String> =
     LazyLock::new(|| versioned("/console/style.css", STYLE));
 /// Where the script is.
 pub(crate) static SCRIPT_URL: LazyLock<String> =
-    LazyLock::new(|| versioned("/console/chat.js", SCRIPT));
+    LazyLock::new(|| versioned("/console/chat.js", &SCRIPT));
 
 fn versioned(path: &str, text: &str) -> String {
     let digest = Digest::of(text.as_bytes()).to_string();
@@ -29,7 +33,7 @@ pub(crate) async fn style() -> Response {
 }
 
 pub(crate) async fn script() -> Response {
-    asset("text/javascript; charset=utf-8", SCRIPT)
+    asset("text/javascript; charset=utf-8", SCRIPT.as_str())
 }
 
 pub(crate) async fn icon() -> Response {

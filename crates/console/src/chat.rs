@@ -1,5 +1,6 @@
 //! The chat: a page, and the way of its messages to the agent and back.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use http_body_util::{BodyExt, Limited};
 use maud::{Markup, html};
 use serde::Deserialize;
 use serde_json::Value;
+use wardgate_domain::{Caller, mark_invisible};
 use wardgate_edge::Door;
 use wardgate_telemetry::trace_context;
 
@@ -23,6 +25,9 @@ use crate::session::Token;
 
 /// How long the agent may take to begin an answer; from then on it keeps the stream alive itself.
 const LIMIT: Duration = Duration::from_secs(60);
+
+/// The header that says whose page a message was written on: [`Caller::person`], as the page has it.
+const PERSON: &str = "wardgate-person";
 
 /// Bytes of the list of assistants.
 const MAX_LIST: usize = 1 << 20;
@@ -42,6 +47,11 @@ struct Model {
 }
 
 impl Model {
+    /// What it is for. An attribute holds it, which is not marked with the page.
+    fn description(&self) -> Option<Cow<'_, str>> {
+        self.wardgate["description"].as_str().map(mark_invisible)
+    }
+
     /// What has to be set before it can answer.
     fn missing(&self) -> Vec<&str> {
         let missing = self.wardgate["missing"].as_array();
@@ -60,10 +70,10 @@ pub(crate) async fn page(console: Arc<Console>, visit: Visit) -> Answer {
         Some(agent) => match assistants(agent, &visit.token).await {
             Err(()) => nothing("The agent does not answer. Try again, or tell whoever runs it."),
             Ok(assistants) if assistants.is_empty() => nothing("The agent has no assistants."),
-            Ok(assistants) => conversation(&assistants),
+            Ok(assistants) => conversation(&visit.viewer.caller, &assistants),
         },
     };
-    let mut response = layout::page_with_script(&visit.caller, Part::Chat, "Chat", &content);
+    let mut response = layout::page_with_script(&visit.viewer, Part::Chat, "Chat", &content);
     let policy = HeaderValue::from_static(CONTENT_WITH_SCRIPT);
     response
         .headers_mut()
@@ -75,7 +85,7 @@ fn nothing(why: &str) -> Markup {
     html! { h1 { "Chat" } p role="status" { (why) } }
 }
 
-fn conversation(assistants: &[Model]) -> Markup {
+fn conversation(caller: &Caller, assistants: &[Model]) -> Markup {
     let unready: Vec<_> = assistants
         .iter()
         .filter(|it| !it.missing().is_empty())
@@ -91,12 +101,12 @@ fn conversation(assistants: &[Model]) -> Markup {
                 (cut(&assistant.missing().join(", "), 400)) "."
             }
         }
-        form #ask {
+        form #ask data-person=(caller.person()) {
             div.bar {
                 label for="assistant" { "Assistant" }
                 select #assistant {
                     @for assistant in assistants {
-                        option value=(assistant.id) title=[assistant.wardgate["description"].as_str()] { (assistant.id) }
+                        option value=(assistant.id) title=[assistant.description()] { (assistant.id) }
                     }
                 }
                 span.quiet { "Conversation " output #conversation { "new" } }
@@ -155,7 +165,17 @@ async fn passed(console: &Console, visit: &Visit, path: &str) -> Response {
     let Some(agent) = &console.agent else {
         return failed(StatusCode::NOT_FOUND, "This deployment has no agent.");
     };
-    if !wardgate_edge::is_json(&visit.asked.parts.headers) {
+    let headers = &visit.asked.parts.headers;
+    let person = headers.get(PERSON).and_then(|value| value.to_str().ok());
+    if !visit.is_of_own_page(person) {
+        metrics::counter!(wardgate_telemetry::names::REFUSED_REQUESTS, "reason" => "form_of_another_person")
+            .increment(1);
+        return failed(
+            StatusCode::CONFLICT,
+            "Another person is signed in in this browser now. Nothing was sent. Load this page again to go on as that person.",
+        );
+    }
+    if !wardgate_edge::is_json(headers) {
         return failed(StatusCode::UNSUPPORTED_MEDIA_TYPE, "Send application/json.");
     }
     let Ok(body) = String::from_utf8(visit.asked.body.to_vec()) else {

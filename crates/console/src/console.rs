@@ -5,13 +5,14 @@ use std::sync::Arc;
 use axum::Router;
 use axum::routing::get;
 use http::Method;
-use wardgate_domain::Ambient;
+use wardgate_domain::{Ambient, Caller};
 use wardgate_edge::{Admission, Door};
 
 use crate::http::{open, signed_in};
 use crate::mcp::Gateway;
 use crate::places::Places;
-use crate::record::{Record, RecordLinks};
+use crate::record::{Record, RecordAccess, RecordLinks};
+use crate::results::CallResults;
 use crate::session::CookieKey;
 use crate::{assets, chat, playground, problem, record_pages, sign_in, tools, yourself};
 
@@ -35,6 +36,7 @@ pub struct Console {
     /// Where browsers reach it, where that is configured: `https://host`, without a path.
     pub(crate) origin: Option<String>,
     pub(crate) places: Places,
+    pub(crate) results: CallResults,
     pub(crate) ambient: Ambient,
 }
 
@@ -63,6 +65,7 @@ impl Console {
             key,
             origin: origin.map(|url| url.origin().ascii_serialization()),
             places: Places::default(),
+            results: CallResults::new(ambient.clone()),
             ambient,
         })
     }
@@ -84,6 +87,10 @@ impl Console {
             .route(
                 "/console/tools/{name}",
                 signed_in(self, "tool", BOTH, playground::page),
+            )
+            .route(
+                "/console/calls/{id}",
+                signed_in(self, "call", GET, playground::call),
             )
             .route("/console/chat", signed_in(self, "chat", GET, chat::page))
             .route(
@@ -127,6 +134,15 @@ impl Console {
             .route("/", home)
             .merge(probes)
             .fallback_service(elsewhere)
+    }
+
+    /// What of the record this person may read. Nothing while it is not linked or the policy does not answer: the pages
+    /// of the record say so, and the others do without it.
+    pub(crate) async fn record_access(&self, caller: &Caller) -> RecordAccess {
+        match &self.record {
+            Some(record) => record.access(caller).await.unwrap_or(RecordAccess::None),
+            None => RecordAccess::None,
+        }
     }
 
     /// Whether browsers reach it over https.

@@ -5,6 +5,7 @@
 use maud::{Markup, html};
 use serde_json::Value;
 use serde_json::value::RawValue;
+use wardgate_domain::find_invisible;
 
 use crate::fields::Fields;
 use crate::output::{cut, pretty};
@@ -171,8 +172,15 @@ impl Argument {
         let name = format!("{PREFIX}{}", self.name);
         let value = match filled {
             Some(filled) => filled.get(&name).unwrap_or_default().to_owned(),
-            None => self.default.as_ref().map(shown).unwrap_or_default(),
+            // What nobody sees is not filled in for anybody; left out, the default holds all the same.
+            None => self
+                .default
+                .as_ref()
+                .map(shown)
+                .filter(|text| find_invisible(text).next().is_none())
+                .unwrap_or_default(),
         };
+        let marked = find_invisible(&value).next().is_some();
         let invalid = fault.map(|_| "true");
         html! {
             div.field {
@@ -205,6 +213,7 @@ impl Argument {
                     }
                 }
                 @if let Some(fault) = fault { p.fault role="alert" { "It " (fault) "." } }
+                @if marked { p.notice.warn { "It holds invisible characters: " (cut(&value, IN_FORM)) } }
                 p.quiet id=(about) {
                     (cut(&self.description, IN_FORM))
                     @if !self.description.is_empty() { " " }

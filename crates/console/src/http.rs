@@ -1,5 +1,6 @@
 //! From a request to a response with the headers that every one has.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::extract::Request;
@@ -12,7 +13,7 @@ use tracing::Instrument;
 use wardgate_telemetry::{names, trace_context};
 
 use crate::Console;
-use crate::asked::{Asked, Visit};
+use crate::asked::{Asked, Viewer, Visit};
 use crate::problem::Problem;
 
 /// What a page answers with.
@@ -86,7 +87,7 @@ where
             let work = work.clone();
             async move {
                 let visit = asked.visit(&console).await?;
-                let place = console.places.take(&visit.caller);
+                let place = console.places.take(&visit.viewer.caller);
                 let _place = place.ok_or(Problem::Busy)?;
                 work(Arc::clone(&console), visit).await
             }
@@ -108,16 +109,26 @@ where
     any(move |request: Request| {
         let span = tracing::debug_span!("http", http.request.method = %request.method(), page);
         trace_context::adopt(&span, request.headers());
+        let headers = request.headers().clone();
+        let peer = request.extensions().get::<SocketAddr>().copied();
         let answered = async move {
             let asked = Asked::read(&console, methods, request).await;
             let answer = match asked {
-                Ok(asked) => work(console, asked).await,
+                Ok(asked) => work(Arc::clone(&console), asked).await,
                 Err(problem) => Err(problem),
             };
-            let response = answer.unwrap_or_else(|problem| {
-                counter!(names::REFUSED_REQUESTS, "reason" => problem.reason()).increment(1);
-                problem.into_page()
-            });
+            let response = match answer {
+                Ok(response) => response,
+                Err(problem) => {
+                    counter!(names::REFUSED_REQUESTS, "reason" => problem.reason()).increment(1);
+                    let viewer = if problem.has_header() {
+                        Viewer::of(&console, &headers, peer).await
+                    } else {
+                        None
+                    };
+                    problem.into_page(viewer.as_ref())
+                }
+            };
             let status = response.status().as_u16().to_string();
             counter!(names::CONSOLE_PAGES, "page" => page, "status" => status).increment(1);
             protected(response)

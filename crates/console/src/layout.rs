@@ -3,9 +3,11 @@
 use axum::response::{Html, IntoResponse, Response};
 use http::StatusCode;
 use maud::{DOCTYPE, Markup, html};
-use wardgate_domain::Caller;
 
+use crate::asked::Viewer;
 use crate::assets::{SCRIPT_URL, STYLE_URL};
+use crate::marking::mark_text_nodes;
+use crate::record::RecordAccess;
 
 /// The parts of the console.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,43 +18,59 @@ pub(crate) enum Part {
     Policy,
 }
 
-const PARTS: [(Part, &str, &str); 4] = [
-    (Part::Tools, "/console/tools", "Tools"),
-    (Part::Chat, "/console/chat", "Chat"),
-    (Part::Record, "/console/record", "Record"),
-    (Part::Policy, "/console/policy", "Your rights"),
-];
-
-/// A page for somebody who is signed in.
-pub(crate) fn page(caller: &Caller, part: Part, title: &str, content: &Markup) -> Response {
-    whole(
-        StatusCode::OK,
-        title,
-        &header(Some((caller, part))),
-        content,
-        false,
-    )
+/// The parts that there are for this person, with their paths and names.
+fn parts(record: RecordAccess) -> impl Iterator<Item = (Part, &'static str, &'static str)> {
+    let record = match record {
+        RecordAccess::None => None,
+        RecordAccess::Own => Some((Part::Record, "/console/record", "Your calls")),
+        RecordAccess::All => Some((Part::Record, "/console/record", "Record")),
+    };
+    [
+        Some((Part::Tools, "/console/tools", "Tools")),
+        Some((Part::Chat, "/console/chat", "Chat")),
+        record,
+        Some((Part::Policy, "/console/policy", "Your rights")),
+    ]
+    .into_iter()
+    .flatten()
 }
 
-/// The same with our script.
-pub(crate) fn page_with_script(
-    caller: &Caller,
+/// A page for somebody who is signed in.
+pub(crate) fn page(viewer: &Viewer, part: Part, title: &str, content: &Markup) -> Response {
+    page_with_status(StatusCode::OK, viewer, part, title, content)
+}
+
+/// The same where not all is well.
+pub(crate) fn page_with_status(
+    status: StatusCode,
+    viewer: &Viewer,
     part: Part,
     title: &str,
     content: &Markup,
 ) -> Response {
-    whole(
-        StatusCode::OK,
-        title,
-        &header(Some((caller, part))),
-        content,
-        true,
-    )
+    let header = header(Some(viewer), Some(part));
+    whole(status, title, &header, content, false)
 }
 
-/// A page for anybody.
-pub(crate) fn plain(status: StatusCode, title: &str, content: &Markup) -> Response {
-    whole(status, title, &header(None), content, false)
+/// The same with our script.
+pub(crate) fn page_with_script(
+    viewer: &Viewer,
+    part: Part,
+    title: &str,
+    content: &Markup,
+) -> Response {
+    let header = header(Some(viewer), Some(part));
+    whole(StatusCode::OK, title, &header, content, true)
+}
+
+/// A page that is no part of the console, for anybody: who is signed in still has the way to its parts.
+pub(crate) fn plain(
+    status: StatusCode,
+    viewer: Option<&Viewer>,
+    title: &str,
+    content: &Markup,
+) -> Response {
+    whole(status, title, &header(viewer, None), content, false)
 }
 
 fn whole(
@@ -81,17 +99,17 @@ fn whole(
             }
         }
     };
-    (status, Html(page.into_string())).into_response()
+    (status, Html(mark_text_nodes(page.into_string()))).into_response()
 }
 
-fn header(visit: Option<(&Caller, Part)>) -> Markup {
+fn header(viewer: Option<&Viewer>, here: Option<Part>) -> Markup {
     html! {
         header.top {
             a.brand href="/console" { "Wardgate" }
-            @if let Some((caller, here)) = visit {
+            @if let Some(Viewer { caller, record }) = viewer {
                 nav aria-label="Console" {
-                    @for (part, path, name) in PARTS {
-                        a href=(path) aria-current=[(part == here).then_some("page")] { (name) }
+                    @for (part, path, name) in parts(*record) {
+                        a href=(path) aria-current=[(Some(part) == here).then_some("page")] { (name) }
                     }
                 }
                 div.who {

@@ -52,6 +52,21 @@ pub(crate) struct Exchange {
     pub(crate) outcome: Result<Value, RpcError>,
 }
 
+impl Exchange {
+    /// The `_meta` of the result, or the `data` of the error: where the gateway says what is on record of the call.
+    pub(crate) fn meta(&self) -> &Value {
+        match &self.outcome {
+            Ok(result) => &result["_meta"],
+            Err(error) => &error.data,
+        }
+    }
+
+    /// What it holds, about: the outcome is the answer again, as values.
+    pub(crate) fn bytes(&self) -> usize {
+        self.request.len() + 3 * self.answer.len()
+    }
+}
+
 /// A JSON-RPC error of the gateway.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub(crate) struct RpcError {

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use maud::{Markup, html};
 use serde_json::{Map, Value};
+use wardgate_domain::mark_invisible;
 
 /// Rows and columns of one table; what is more is counted.
 const MAX_ROWS: usize = 200;
@@ -79,7 +80,7 @@ fn table(caption: &str, rows: &[&Map<String, Value>]) -> Markup {
         }
     }
     html! {
-        div.scroll tabindex="0" role="region" aria-label=(caption) {
+        div.scroll tabindex="0" role="region" aria-label=(mark_invisible(caption)) {
             table {
                 caption { (caption) span.quiet { " · " (rows.len()) @if rows.len() == 1 { " row" } @else { " rows" } } }
                 thead { tr { @for name in &columns { th scope="col" { (name) } } } }

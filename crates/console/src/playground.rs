@@ -1,72 +1,186 @@
-//! One tool: what it is, a form for a call of it, and what came of that.
+//! One tool: what it is, a form for a call of it, and the page of each call, which says what came of it.
 
 use std::sync::Arc;
 
+use http::{HeaderValue, StatusCode, header};
 use maud::{Markup, html};
+use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use wardgate_domain::CallId;
 
 use crate::Console;
-use crate::asked::Visit;
-use crate::fields::{Fields, query, segment};
+use crate::asked::{Viewer, Visit};
+use crate::fields::{Fields, query};
 use crate::form::Form;
 use crate::http::Answer;
 use crate::layout::{self, Part};
-use crate::mcp::{CALL_LIMIT, Exchange, Request, RpcError};
+use crate::mcp::{CALL_LIMIT, Exchange, Fault, Request, RpcError};
 use crate::output::{pretty, pretty_text, structured, text};
-use crate::problem::Problem;
+use crate::problem::{Problem, see_other};
+use crate::record::RecordAccess;
+use crate::results::{CallOutcome, StoredCall, SubmittedCall, result_id};
 use crate::tools::{self, Tool};
 
-/// Under one key a tool that may write runs once: a page that is loaded again does not repeat its call.
+/// In the form, what tells it from every other: sent twice, it calls once.
 const KEY: &str = "key";
 
-/// The page, and the call of its form.
+/// In the form, whose page it is.
+const PERSON: &str = "person";
+
+/// Seconds after which the page of a call that runs looks again.
+const LOOK_AGAIN: HeaderValue = HeaderValue::from_static("2");
+
+/// The page with an empty form, and the call of its form.
 pub(crate) async fn page(console: Arc<Console>, mut visit: Visit) -> Answer {
     let name = visit.asked.name().await?;
-    let mut tools = tools::all(&console.gateway, &visit.token)
-        .await?
-        .into_iter();
-    // One that is not there and one that this person may not see are one and the same.
-    let tool = tools
-        .find(|tool| tool.name == name)
-        .ok_or(Problem::Unknown)?;
-    let form = Form::of(&tool.input_schema);
-    if !visit.asked.is_post() {
-        let content = whole(&console, &tool, &form.fields(None, &[]), None);
-        return Ok(layout::page(
-            &visit.caller,
-            Part::Tools,
-            &tool.name,
-            &content,
-        ));
+    if visit.asked.is_post() {
+        return submit(&console, &visit, &name).await;
     }
-    let fields = visit.asked.form()?;
-    let (wrong, outcome) = match form.filled(&fields) {
-        Err(wrong) => (wrong, None),
-        Ok(arguments) => {
-            let mut params = Map::new();
-            params.insert("name".to_owned(), json!(tool.name));
-            let key = own_key(&fields).unwrap_or_else(|| new_key(&console));
-            let request = Request {
-                method: "tools/call",
-                name: Some(&tool.name),
-                params,
-                arguments: Some(&arguments),
-                meta: &[("dev.wardgate/idempotencyKey", &key)],
-                limit: CALL_LIMIT,
-            };
-            let exchange = console.gateway.ask(&visit.token, request).await?;
-            (Vec::new(), Some(result(&exchange)))
-        }
-    };
-    let fields = form.fields(Some(&fields), &wrong);
-    let content = whole(&console, &tool, &fields, outcome.as_ref());
+    let tool = tool(&console, &visit, &name).await?;
+    let content = whole(
+        &console,
+        &visit.viewer,
+        &tool,
+        &Form::of(&tool.input_schema).fields(None, &[]),
+        None,
+    );
     Ok(layout::page(
-        &visit.caller,
+        &visit.viewer,
         Part::Tools,
         &tool.name,
         &content,
     ))
+}
+
+/// The tool of this name. One that is not there and one that this person may not see are one and the same.
+async fn tool(console: &Console, visit: &Visit, name: &str) -> Result<Tool, Problem> {
+    let tools = tools::all(&console.gateway, &visit.token).await?;
+    let mut tools = tools.into_iter();
+    tools.find(|tool| tool.name == name).ok_or(Problem::Unknown)
+}
+
+/// Calls the tool once for the form, and leads to the page of the call.
+async fn submit(console: &Console, visit: &Visit, name: &str) -> Answer {
+    let fields = visit.asked.form()?;
+    let person = fields.filled(PERSON);
+    let is_own = visit.is_of_own_page(person);
+    // Somebody else's page may have a tool that is hidden from whoever is signed in now.
+    if person.is_some() && !is_own {
+        return Err(Problem::OtherPerson);
+    }
+    let tool = &tool(console, visit, name).await?;
+    if !is_own {
+        return Err(Problem::OtherPerson);
+    }
+    let caller = &visit.viewer.caller;
+    let key = own_key(&fields).unwrap_or_else(|| new_key(console));
+    let id = result_id(caller, &tool.name, &key, &visit.asked.body);
+    let filled = Form::of(&tool.input_schema).filled(&fields);
+    let call = SubmittedCall {
+        tool: tool.name.clone(),
+        fields,
+        at: console.ambient.now(),
+    };
+    let path = format!("/console/calls/{id}");
+    // The same form once more: what it called runs, or has run.
+    let Some(running) = console.results.begin(id.clone(), caller, call) else {
+        return Ok(see_other(&format!("{path}#result")));
+    };
+    let outcome = match filled {
+        Err(wrong) => CallOutcome::Invalid(wrong),
+        Ok(arguments) => match ask(console, visit, tool, &arguments, &id).await {
+            Ok(exchange) => CallOutcome::Answered(exchange),
+            Err(fault) => CallOutcome::Failed(fault),
+        },
+    };
+    let call = match &outcome {
+        CallOutcome::Answered(exchange) => exchange.meta()["dev.wardgate/callId"]
+            .as_str()
+            .and_then(|id| id.parse::<CallId>().ok()),
+        _ => None,
+    };
+    running.finish(outcome);
+    let call = call.map(|call| format!("?call={call}")).unwrap_or_default();
+    Ok(see_other(&format!("{path}{call}#result")))
+}
+
+/// Calls `tool`, which runs once for one key if it may write.
+async fn ask(
+    console: &Console,
+    visit: &Visit,
+    tool: &Tool,
+    arguments: &RawValue,
+    key: &str,
+) -> Result<Exchange, Fault> {
+    let mut params = Map::new();
+    params.insert("name".to_owned(), json!(tool.name));
+    let request = Request {
+        method: "tools/call",
+        name: Some(&tool.name),
+        params,
+        arguments: Some(arguments),
+        meta: &[("dev.wardgate/idempotencyKey", key)],
+        limit: CALL_LIMIT,
+    };
+    console.gateway.ask(&visit.token, request).await
+}
+
+/// The page of a call: what came of it, and its form for another one. It calls nothing, however often it is loaded.
+pub(crate) async fn call(console: Arc<Console>, mut visit: Visit) -> Answer {
+    let id = visit.asked.name().await?;
+    let stored = console.results.get(&id, &visit.viewer.caller);
+    let Some(StoredCall { call, outcome }) = stored else {
+        let call = visit.asked.query()?.get("call").map(str::parse);
+        return Err(Problem::NoResult(call.and_then(Result::ok)));
+    };
+    let tool = tool(&console, &visit, &call.tool).await?;
+    let (shown, wrong, status) = match outcome.as_deref() {
+        None => (running(), &[][..], StatusCode::OK),
+        Some(CallOutcome::Invalid(wrong)) => (
+            invalid(),
+            wrong.as_slice(),
+            StatusCode::UNPROCESSABLE_ENTITY,
+        ),
+        Some(CallOutcome::Answered(exchange)) => (
+            result(exchange, visit.viewer.record),
+            &[][..],
+            StatusCode::OK,
+        ),
+        Some(CallOutcome::Failed(fault)) => (failed(*fault), &[][..], StatusCode::OK),
+        Some(CallOutcome::Interrupted) => (interrupted(), &[][..], StatusCode::OK),
+    };
+    let shown = html! {
+        (shown)
+        p.quiet { "Called by you at " time datetime=(call.at) { (call.at) } ". Loading this page again calls nothing." }
+    };
+    let fields = Form::of(&tool.input_schema).fields(Some(&call.fields), wrong);
+    let content = whole(&console, &visit.viewer, &tool, &fields, Some(&shown));
+    let mut page =
+        layout::page_with_status(status, &visit.viewer, Part::Tools, &tool.name, &content);
+    if outcome.is_none() {
+        page.headers_mut().insert(header::REFRESH, LOOK_AGAIN);
+    }
+    Ok(page)
+}
+
+fn running() -> Markup {
+    html! { p.notice.warn role="status" { "The call runs. This page looks again every two seconds." } }
+}
+
+fn invalid() -> Markup {
+    html! { p.notice.bad #outcome role="status" { "Nothing was called: the form says what has to be mended." } }
+}
+
+fn failed(fault: Fault) -> Markup {
+    html! { p.notice.bad #outcome role="status" { "The gateway did not answer. " (fault.words()) } }
+}
+
+fn interrupted() -> Markup {
+    html! {
+        p.notice.bad #outcome role="status" {
+            "The browser went away before there was an answer, which cancelled the call. What came of it is on record."
+        }
+    }
 }
 
 fn new_key(console: &Console) -> String {
@@ -79,7 +193,13 @@ fn own_key(fields: &Fields) -> Option<String> {
     Some(key.to_string())
 }
 
-fn whole(console: &Console, tool: &Tool, fields: &Markup, result: Option<&Markup>) -> Markup {
+fn whole(
+    console: &Console,
+    viewer: &Viewer,
+    tool: &Tool,
+    fields: &Markup,
+    result: Option<&Markup>,
+) -> Markup {
     html! {
         p { a href="/console/tools" { "All tools" } }
         h1 { (tool.name) }
@@ -89,8 +209,9 @@ fn whole(console: &Console, tool: &Tool, fields: &Markup, result: Option<&Markup
         div.two {
             section aria-labelledby="call" {
                 h2 #call { "Call it" }
-                form method="post" action={ (tool.path()) "#result" } {
+                form method="post" action=(tool.path()) {
                     input type="hidden" name=(KEY) value=(new_key(console));
+                    input type="hidden" name=(PERSON) value=(viewer.caller.person());
                     (fields)
                     button { "Call" }
                 }
@@ -109,14 +230,14 @@ fn whole(console: &Console, tool: &Tool, fields: &Markup, result: Option<&Markup
 }
 
 /// What came of a call.
-fn result(exchange: &Exchange) -> Markup {
-    let (told, meta) = match &exchange.outcome {
-        Ok(result) => (of_tool(result), &result["_meta"]),
-        Err(error) => (refused(error), &error.data),
+fn result(exchange: &Exchange, access: RecordAccess) -> Markup {
+    let told = match &exchange.outcome {
+        Ok(result) => of_tool(result),
+        Err(error) => refused(error),
     };
     html! {
         (told)
-        (on_record(meta))
+        (on_record(exchange.meta(), access))
         details {
             summary { "JSON-RPC" }
             h3 { "Request" }
@@ -174,8 +295,9 @@ fn refused(error: &RpcError) -> Markup {
     }
 }
 
-/// Where the call is on record.
-fn on_record(meta: &Value) -> Markup {
+/// Where the call is on record, with links for whom there is something behind them.
+fn on_record(meta: &Value, access: RecordAccess) -> Markup {
+    let is_linked = access != RecordAccess::None;
     let call = meta["dev.wardgate/callId"].as_str();
     let sequence = meta["dev.wardgate/receipt"]["sequence"].as_u64();
     html! {
@@ -183,11 +305,17 @@ fn on_record(meta: &Value) -> Markup {
             dl.facts {
                 @if let Some(call) = call {
                     dt { "Call" }
-                    dd { a href={ "/console/record?" (query([("call_id", call)])) } { code { (call) } } }
+                    dd {
+                        @if is_linked { a href={ "/console/record?" (query([("call_id", call)])) } { code { (call) } } }
+                        @else { code { (call) } }
+                    }
                 }
                 @if let Some(sequence) = sequence {
                     dt { "Receipt" }
-                    dd { a href={ "/console/record/" (segment(&sequence.to_string())) } { "record " (sequence) } }
+                    dd {
+                        @if is_linked { a href={ "/console/record/" (sequence) } { "record " (sequence) } }
+                        @else { "record " (sequence) }
+                    }
                 }
                 @if let Some(decision) = meta["dev.wardgate/decisionId"].as_str() {
                     dt { "Decision" }

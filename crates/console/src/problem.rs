@@ -5,15 +5,18 @@ use std::sync::Arc;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, Method, StatusCode, header};
 use maud::{Markup, html};
+use wardgate_domain::CallId;
 use wardgate_edge::{BodyRefusal, TokenRefusal};
 
 use crate::Console;
-use crate::asked::Asked;
+use crate::asked::{Asked, Viewer};
 use crate::fields::query;
 use crate::http::Answer;
 use crate::layout;
 use crate::mcp::Fault;
 use crate::output::cut;
+use crate::record::RecordAccess;
+use crate::results::KEPT;
 
 /// Why there is no page. Nothing of what was sent is in it.
 #[derive(Debug, thiserror::Error)]
@@ -28,6 +31,12 @@ pub(crate) enum Problem {
     /// What changes something did not come from a page of the console.
     #[error("the form was not sent from a page of this console")]
     Foreign,
+    /// The form was opened by another person than the one who is signed in now.
+    #[error("the form is another person's")]
+    OtherPerson,
+    /// A result that is kept no more, or not here, or not for this person; and the call, where the link names it.
+    #[error("the result is not kept")]
+    NoResult(Option<CallId>),
     #[error("the method is not served here")]
     Method(&'static [Method]),
     #[error("the body cannot be read")]
@@ -56,6 +65,14 @@ pub(crate) enum Problem {
 }
 
 impl Problem {
+    /// Whether its page says who is signed in: not where nobody can be, or where that would be more work under load.
+    pub(crate) fn has_header(&self) -> bool {
+        !matches!(
+            self,
+            Self::SignedOut(_) | Self::Token(_) | Self::Host(_) | Self::Busy
+        )
+    }
+
     fn status(&self) -> StatusCode {
         match self {
             Self::SignedOut(_) => StatusCode::UNAUTHORIZED,
@@ -63,10 +80,11 @@ impl Problem {
             Self::Host(_) | Self::Foreign | Self::Refused(_) | Self::NotForYou => {
                 StatusCode::FORBIDDEN
             }
+            Self::OtherPerson => StatusCode::CONFLICT,
             Self::Method(_) => StatusCode::METHOD_NOT_ALLOWED,
             Self::Body(refusal) => refusal.status(),
             Self::Input(_) => StatusCode::BAD_REQUEST,
-            Self::Unknown | Self::NoRecord => StatusCode::NOT_FOUND,
+            Self::Unknown | Self::NoResult(_) | Self::NoRecord => StatusCode::NOT_FOUND,
             Self::Busy | Self::RecordAway => StatusCode::SERVICE_UNAVAILABLE,
             Self::Gateway(fault) => fault.status(),
         }
@@ -79,6 +97,8 @@ impl Problem {
             Self::Token(refusal) => refusal.reason(),
             Self::Host(_) => "host_refused",
             Self::Foreign => "foreign_form",
+            Self::OtherPerson => "form_of_another_person",
+            Self::NoResult(_) => "result_not_kept",
             Self::Method(_) => "method_not_allowed",
             Self::Body(refusal) => refusal.reason(),
             Self::Input(_) => "invalid_form",
@@ -92,7 +112,7 @@ impl Problem {
         }
     }
 
-    fn words(&self) -> (&'static str, Markup) {
+    fn words(&self, viewer: Option<&Viewer>) -> (&'static str, Markup) {
         match self {
             Self::SignedOut(_) => (
                 "Signed out",
@@ -109,6 +129,29 @@ impl Problem {
             Self::Foreign => (
                 "Not from here",
                 html! { p { "This form was not sent from a page of this console. Nothing was done." } },
+            ),
+            Self::OtherPerson => (
+                "Somebody else is signed in now",
+                html! {
+                    p { "This form was opened by another person than the one who is signed in in this browser now"
+                        @if let Some(viewer) = viewer { ", " b { (viewer.caller.subject()) } }
+                        ". It was not sent on: nothing was done." }
+                    p { "To do it as the person who is signed in now, open the page again and fill in the form." }
+                },
+            ),
+            Self::NoResult(call) => (
+                "The result is not kept here",
+                html! {
+                    p { "A result can be looked at again for " (KEPT.as_secs() / 60) " minutes, by whom it was given to, with the \
+                         rights they had then. This one is not kept any more, or by another replica of the console. Opening \
+                         this page called nothing." }
+                    @if let (Some(call), Some(viewer)) = (call, viewer) {
+                        @if viewer.record != RecordAccess::None {
+                            p { a href={ "/console/record?" (query([("call_id", call.to_string().as_str())])) } { "The call on record" } }
+                        }
+                    }
+                    p { a href="/console/tools" { "All tools" } }
+                },
             ),
             Self::Method(_) => (
                 "Not like that",
@@ -132,8 +175,9 @@ impl Problem {
             Self::NotForYou => (
                 "The record is not yours to read",
                 html! {
-                    p { "The policy does not let you read the record of what everybody did." }
-                    p.quiet { "A policy that permits " code { "Action::\"read_record\"" } " decides who may. That you asked is on record." }
+                    p { "The policy lets you read neither the record of what everybody did nor that of what you did." }
+                    p.quiet { "Policies that permit " code { "Action::\"read_record\"" } " and " code { "Action::\"read_own_record\"" }
+                        " decide who may." }
                 },
             ),
             Self::NoRecord => (
@@ -151,14 +195,14 @@ impl Problem {
     }
 
     /// The page that says so.
-    pub(crate) fn into_page(self) -> Response {
+    pub(crate) fn into_page(self, viewer: Option<&Viewer>) -> Response {
         if let Self::SignedOut(Some(back)) = &self {
             let to = format!("/console/sign-in?{}", query([("next", back.as_str())]));
             return see_other(&to);
         }
-        let (title, words) = self.words();
+        let (title, words) = self.words(viewer);
         let content = html! { h1 { (title) } (words) p { a href="/console" { "To the console" } } };
-        let mut response = layout::plain(self.status(), title, &content);
+        let mut response = layout::plain(self.status(), viewer, title, &content);
         if let Self::Method(methods) = self {
             let methods: Vec<_> = methods.iter().map(Method::as_str).collect();
             if let Ok(methods) = HeaderValue::try_from(methods.join(", ")) {

@@ -1,10 +1,10 @@
 //! The record, for whom the policy lets read it; and every look at it on record itself.
 //!
 //! ```text
-//!  look ─▶ policy: may they? ── no ──▶ on record: denied ─▶ refused
-//!              │ yes
-//!              ▼
-//!          audit: read, what is of their tenant ─▶ on record: how many ─▶ shown
+//!  look ─▶ policy: read_record? ── no ──▶ read_own_record? ── no ──▶ refused; no link led there
+//!              │ yes                          │ yes
+//!              ▼                              ▼
+//!          audit: what their tenant did │ what they did themselves ─▶ on record: how many ─▶ shown
 //! ```
 
 use std::borrow::Cow;
@@ -13,7 +13,8 @@ use std::time::{Duration, Instant};
 use futures::{StreamExt, pin_mut};
 use serde::Deserialize;
 use wardgate_domain::{
-    Ambient, CallFacts, CallId, Caller, Event, Outcome, ReadDecision, Record as Entry, Status,
+    Ambient, CallFacts, CallId, Caller, Event, Outcome, ReadDecision, Record as Entry, RecordScope,
+    Status,
 };
 use wardgate_rpc::client::{AuditClient, AuditFilter, PolicyClient, StoredRecord};
 
@@ -62,17 +63,68 @@ pub(crate) struct Read {
     pub(crate) more_before: Option<u64>,
 }
 
+/// What of the record a person may read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RecordAccess {
+    /// Nothing.
+    None,
+    /// What they did themselves.
+    Own,
+    /// What everybody did; for a caller of a tenant, everybody of that tenant.
+    All,
+}
+
 /// What of a record says whose it is.
 #[derive(Deserialize)]
-struct Whose<'a> {
+struct RecordOwner<'a> {
     #[serde(borrow, default)]
-    caller: Option<Of<'a>>,
+    caller: Option<RecordedCaller<'a>>,
+    #[serde(borrow, default)]
+    method: Cow<'a, str>,
 }
 
 #[derive(Deserialize)]
-struct Of<'a> {
+struct RecordedCaller<'a> {
+    #[serde(borrow, default)]
+    issuer: Cow<'a, str>,
+    #[serde(borrow, default)]
+    subject: Cow<'a, str>,
     #[serde(borrow, default)]
     tenant: Cow<'a, str>,
+}
+
+/// Whose records are shown.
+enum RecordFilter<'a> {
+    /// Everybody's: a caller without a tenant belongs to whoever runs the whole.
+    All,
+    /// One tenant's.
+    Tenant(&'a str),
+    /// One caller's.
+    Caller(&'a Caller),
+}
+
+impl RecordFilter<'_> {
+    /// Whether this record may be shown. Callers are shown what they called, without their looks at it.
+    fn includes(&self, stored: &StoredRecord) -> Result<bool, Problem> {
+        if matches!(self, Self::All) {
+            return Ok(true);
+        }
+        let owner: RecordOwner<'_> =
+            serde_json::from_slice(&stored.record).map_err(|_| Problem::RecordAway)?;
+        let Some(recorded) = owner.caller else {
+            return Ok(false);
+        };
+        Ok(match self {
+            Self::All => true,
+            Self::Tenant(tenant) => recorded.tenant == *tenant,
+            Self::Caller(caller) => {
+                recorded.subject == caller.subject()
+                    && recorded.issuer == caller.issuer()
+                    && recorded.tenant == caller.tenant()
+                    && owner.method != METHOD
+            }
+        })
+    }
 }
 
 impl Record {
@@ -80,9 +132,10 @@ impl Record {
         Self { links, ambient }
     }
 
-    /// Whether this person may read it. Puts nothing on record: nothing is read.
-    pub(crate) async fn may_be_read(&self, caller: &Caller) -> Result<bool, Problem> {
-        Ok(self.decision(caller).await?.allowed)
+    /// What of it this person may read. Puts nothing on record: nothing is read.
+    pub(crate) async fn access(&self, caller: &Caller) -> Result<RecordAccess, Problem> {
+        let (access, _) = self.authorize(caller).await?;
+        Ok(access)
     }
 
     /// The newest records that match, for whom they may be shown. `asked` is what the look is for, as a digest keeps it.
@@ -94,40 +147,55 @@ impl Record {
         most: Most,
     ) -> Result<Read, Problem> {
         let started = Instant::now();
-        let caller = &visit.caller;
-        let decision = self.decision(caller).await?;
+        let caller = &visit.viewer.caller;
+        let (access, decision) = self.authorize(caller).await?;
+        let shown = match access {
+            // No link led here, and nothing is read: there is nothing to put on record.
+            RecordAccess::None => return Err(Problem::NotForYou),
+            RecordAccess::Own => RecordFilter::Caller(caller),
+            RecordAccess::All if caller.tenant().is_empty() => RecordFilter::All,
+            RecordAccess::All => RecordFilter::Tenant(caller.tenant()),
+        };
         let look = Look {
             visit,
             asked,
             decision: &decision,
             started,
         };
-        if !decision.allowed {
-            self.put_on_record(look.ended(Status::Denied, 0, &self.ambient))
-                .await?;
-            return Err(Problem::NotForYou);
-        }
-        let reading = self.matching(caller.tenant(), filter, most);
+        let reading = self.matching(&shown, filter, most);
         let read = tokio::time::timeout(LIMIT, reading).await;
         let read = read.unwrap_or(Err(Problem::RecordAway))?;
         let rows = read.records.len() as u64;
-        self.put_on_record(look.ended(Status::Ok, rows, &self.ambient))
-            .await?;
+        self.put_on_record(look.ended(rows, &self.ambient)).await?;
         Ok(read)
     }
 
-    async fn decision(&self, caller: &Caller) -> Result<ReadDecision, Problem> {
-        let decided = self.links.policy.authorize_record(caller).await;
+    /// The most that the policy lets this person read, and the decision that says so.
+    async fn authorize(&self, caller: &Caller) -> Result<(RecordAccess, ReadDecision), Problem> {
+        let all = self.decide(caller, RecordScope::All).await?;
+        if all.allowed {
+            return Ok((RecordAccess::All, all));
+        }
+        let own = self.decide(caller, RecordScope::Own).await?;
+        let access = if own.allowed {
+            RecordAccess::Own
+        } else {
+            RecordAccess::None
+        };
+        Ok((access, own))
+    }
+
+    async fn decide(&self, caller: &Caller, scope: RecordScope) -> Result<ReadDecision, Problem> {
+        let decided = self.links.policy.authorize_record(caller, scope).await;
         decided.map_err(|error| {
             tracing::warn!(%error, "the policy does not say who may read the record");
             Problem::RecordAway
         })
     }
 
-    /// What of the record is `tenant`'s; a caller without one belongs to whoever runs the whole, and is shown all.
     async fn matching(
         &self,
-        tenant: &str,
+        shown: &RecordFilter<'_>,
         filter: AuditFilter,
         most: Most,
     ) -> Result<Read, Problem> {
@@ -135,13 +203,18 @@ impl Record {
             tracing::warn!(%error, "the record cannot be read");
             Problem::RecordAway
         };
+        let is_all = matches!(shown, RecordFilter::All);
         let filter = AuditFilter {
-            limit: Some(if tenant.is_empty() {
+            limit: Some(if is_all {
                 most.records as u64 + 1
             } else {
                 MAX_LOOKED_AT
             }),
             newest_first: true,
+            subject: match shown {
+                RecordFilter::Caller(caller) => Some(caller.subject().to_owned()),
+                RecordFilter::All | RecordFilter::Tenant(_) => filter.subject,
+            },
             ..filter
         };
         let stream = self.links.audit.query(filter).await.map_err(away)?;
@@ -152,8 +225,7 @@ impl Record {
             let stored = stored.map_err(away)?;
             let sequence = stored.sequence;
             looked_at += 1;
-            let own = tenant.is_empty() || is_of(tenant, &stored)?;
-            if own && read.more_before.is_none() {
+            if read.more_before.is_none() && shown.includes(&stored)? {
                 bytes += stored.record.len();
                 let full = read.records.len() == most.records;
                 if full || (bytes > most.bytes && !read.records.is_empty()) {
@@ -163,7 +235,7 @@ impl Record {
                 }
             }
             // Otherwise the stream is about to end: HTTP/2 holds it against us if that is not waited for.
-            if read.more_before.is_some() && !tenant.is_empty() {
+            if read.more_before.is_some() && !is_all {
                 break;
             }
             if looked_at == MAX_LOOKED_AT {
@@ -192,12 +264,6 @@ impl Record {
     }
 }
 
-fn is_of(tenant: &str, stored: &StoredRecord) -> Result<bool, Problem> {
-    let whose: Whose<'_> =
-        serde_json::from_slice(&stored.record).map_err(|_| Problem::RecordAway)?;
-    Ok(whose.caller.is_some_and(|caller| caller.tenant == tenant))
-}
-
 /// A look at the record, while it is under way.
 struct Look<'a> {
     visit: &'a Visit,
@@ -207,29 +273,24 @@ struct Look<'a> {
 }
 
 impl Look<'_> {
-    fn ended(&self, status: Status, rows: u64, ambient: &Ambient) -> Outcome {
+    fn ended(&self, rows: u64, ambient: &Ambient) -> Outcome {
         let address = self.visit.token.peer();
         let address = address.map(|peer| peer.ip().to_canonical().to_string());
         let call = CallFacts::without_tool(
             CallId::new(ambient),
-            &self.visit.caller,
+            &self.visit.viewer.caller,
             address.unwrap_or_default(),
             PROTOCOL,
             self.asked.as_bytes(),
         );
-        let reason = if status == Status::Denied {
-            "not_permitted"
-        } else {
-            ""
-        };
         Outcome {
             call: CallFacts {
                 decision_id: Some(self.decision.id),
                 policy_hash: Some(self.decision.policy_hash),
                 ..call.by_method(METHOD)
             },
-            status,
-            reason: reason.to_owned(),
+            status: Status::Ok,
+            reason: String::new(),
             rows,
             rows_withheld: 0,
             fields_redacted: 0,

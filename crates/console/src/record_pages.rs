@@ -1,14 +1,14 @@
-//! The record: newest first, filtered; one record with all it holds; and a download.
+//! The record, or a person's own part of it: newest first, filtered; one record with all it holds; and a download.
 
 use std::sync::Arc;
 
 use axum::response::{IntoResponse, Response};
-use http::header;
+use http::{StatusCode, header};
 use maud::{Markup, html};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
-use wardgate_domain::{Status, Timestamp};
+use wardgate_domain::{CallId, Status, Timestamp};
 use wardgate_rpc::client::{AuditFilter, StoredRecord};
 
 use crate::Console;
@@ -18,7 +18,7 @@ use crate::http::Answer;
 use crate::layout::{self, Part};
 use crate::output::cut;
 use crate::problem::Problem;
-use crate::record::{Most, Read, Record};
+use crate::record::{Most, Read, Record, RecordAccess};
 
 /// One page.
 const ON_PAGE: Most = Most {
@@ -44,9 +44,30 @@ const FILTER: [&str; 6] = ["subject", "tool", "call_id", "status", "since", "unt
 /// The list.
 pub(crate) async fn list(console: Arc<Console>, visit: Visit) -> Answer {
     let fields = visit.asked.query()?;
-    let read = read(&console, &visit, &fields, ON_PAGE).await?;
+    let record = record(&console)?;
+    let access = visit.viewer.record;
+    let filter = match filter(&fields) {
+        Ok(filter) => filter,
+        // Nothing is read; the form keeps what was filled in.
+        Err(faults) if access != RecordAccess::None => {
+            let content = html! { (heading(access)) (form(&fields, access, &faults)) };
+            let (status, title) = (StatusCode::BAD_REQUEST, title(access));
+            return Ok(layout::page_with_status(
+                status,
+                &visit.viewer,
+                Part::Record,
+                title,
+                &content,
+            ));
+        }
+        Err(_) => return Err(Problem::NotForYou),
+    };
+    let read = record
+        .read(&visit, &asked(&fields), filter, ON_PAGE)
+        .await?;
     let filter: Vec<_> = FILTER
         .iter()
+        .filter(|name| access == RecordAccess::All || **name != "subject")
         .filter_map(|name| Some((*name, fields.filled(name)?)))
         .collect();
     let older = read.more_before.map(|before| {
@@ -56,10 +77,9 @@ pub(crate) async fn list(console: Arc<Console>, visit: Visit) -> Answer {
     });
     let download = format!("/console/record.jsonl?{}", query(filter.iter().copied()));
     let content = html! {
-        h1 { "Record" }
-        p.quiet { "What everybody did here, newest first. That you look is on record too." }
-        (form(&fields))
-        (table(&read)?)
+        (heading(access))
+        (form(&fields, access, &[]))
+        (table(&read, access)?)
         nav.pages aria-label="Pages" {
             @if fields.filled("before").is_some() {
                 a href={ "/console/record?" (query(filter.iter().copied())) } { "Newest" }
@@ -72,11 +92,28 @@ pub(crate) async fn list(console: Arc<Console>, visit: Visit) -> Answer {
         }
     };
     Ok(layout::page(
-        &visit.caller,
+        &visit.viewer,
         Part::Record,
-        "Record",
+        title(access),
         &content,
     ))
+}
+
+fn title(access: RecordAccess) -> &'static str {
+    match access {
+        RecordAccess::All => "Record",
+        RecordAccess::Own | RecordAccess::None => "Your calls",
+    }
+}
+
+fn heading(access: RecordAccess) -> Markup {
+    html! {
+        h1 { (title(access)) }
+        p.quiet { @match access {
+            RecordAccess::All => "What everybody did here, newest first. That you look is on record too.",
+            RecordAccess::Own | RecordAccess::None => "What you did here, newest first, as it is on record. What others did is not shown.",
+        } }
+    }
 }
 
 /// All that one record holds.
@@ -99,7 +136,10 @@ pub(crate) async fn entry(console: Arc<Console>, mut visit: Visit) -> Answer {
     let call = members.get("call_id").and_then(Value::as_str);
     let title = format!("Record {sequence}");
     let content = html! {
-        p { a href="/console/record" { "The whole record" } }
+        p { a href="/console/record" { @match visit.viewer.record {
+            RecordAccess::All => "The whole record",
+            RecordAccess::Own | RecordAccess::None => "All your calls",
+        } } }
         h1 { (title) }
         @if let Some(call) = call {
             p { a href={ "/console/record?" (query([("call_id", call)])) } { "Everything about this call" } }
@@ -117,7 +157,7 @@ pub(crate) async fn entry(console: Arc<Console>, mut visit: Visit) -> Answer {
         }
         p.quiet { "The leaf hash is SHA-256 over a zero byte and the record as it is stored (RFC 6962)." }
     };
-    Ok(layout::page(&visit.caller, Part::Record, &title, &content))
+    Ok(layout::page(&visit.viewer, Part::Record, &title, &content))
 }
 
 /// One line of a download: the record's bytes as they are stored, so that the leaf hash can be checked.
@@ -131,7 +171,13 @@ struct Line<'a> {
 /// What the filter shows, as a file.
 pub(crate) async fn download(console: Arc<Console>, visit: Visit) -> Answer {
     let fields = visit.asked.query()?;
-    let read = read(&console, &visit, &fields, IN_FILE).await?;
+    let filter = filter(&fields).map_err(|faults| {
+        let fault = faults.into_iter().next();
+        Problem::Input(fault.map_or_else(String::new, |fault| fault.problem.to_owned()))
+    })?;
+    let read = record(&console)?
+        .read(&visit, &asked(&fields), filter, IN_FILE)
+        .await?;
     let mut lines = String::new();
     for stored in &read.records {
         let line = serde_json::from_slice(&stored.record).and_then(|record| {
@@ -158,51 +204,78 @@ fn record(console: &Console) -> Result<&Record, Problem> {
     console.record.as_ref().ok_or(Problem::NoRecord)
 }
 
-async fn read(
-    console: &Console,
-    visit: &Visit,
-    fields: &Fields,
-    most: Most,
-) -> Result<Read, Problem> {
-    let record = record(console)?;
-    let filter = filter(fields)?;
-    let asked = FILTER.iter().chain(&["before"]);
-    let asked = query(asked.filter_map(|name| Some((*name, fields.filled(name)?))));
-    record.read(visit, &asked, filter, most).await
+/// The filter as it was asked for, as the record of the look keeps its digest.
+fn asked(fields: &Fields) -> String {
+    let names = FILTER.iter().chain(&["before"]);
+    query(names.filter_map(|name| Some((*name, fields.filled(name)?))))
 }
 
-fn filter(fields: &Fields) -> Result<AuditFilter, Problem> {
-    let wrong = |what: &str| Problem::Input(what.to_owned());
+/// A field of the filter that cannot be understood, and what would be.
+#[derive(Debug, Clone, Copy)]
+struct FilterFault {
+    field: &'static str,
+    problem: &'static str,
+}
+
+/// The filter that `fields` hold, or everything that is wrong with it.
+fn filter(fields: &Fields) -> Result<AuditFilter, Vec<FilterFault>> {
+    let mut faults = Vec::new();
     let text = |name| fields.filled(name).map(ToOwned::to_owned);
-    let status = fields.filled("status").map(|word| {
-        let known = Status::ALL
-            .into_iter()
-            .find(|status| status.as_str() == word);
-        known.ok_or_else(|| wrong("Choose an outcome from the list."))
-    });
-    let time = |name| {
-        let given = fields.filled(name).map(time);
-        let wrong = || wrong("Write times as 2026-01-31T08:00, in UTC.");
-        given.map(|time| time.ok_or_else(wrong)).transpose()
+    let status = |word: &str| {
+        let mut known = Status::ALL.into_iter();
+        known.find(|status| status.as_str() == word)
     };
-    let before = fields.filled("before").map(str::parse);
-    Ok(AuditFilter {
+    let call_id = |id: &str| id.parse().ok().map(|id: CallId| id.to_string());
+    let filter = AuditFilter {
         subject: text("subject"),
         tool: text("tool"),
-        call_id: match fields.filled("call_id") {
-            Some(id) => {
-                let id: Result<wardgate_domain::CallId, _> = id.parse();
-                let id = id.map_err(|_| wrong("A call's id is a UUID."))?;
-                Some(id.to_string())
-            }
-            None => None,
-        },
-        status: status.transpose()?,
-        since: time("since")?,
-        until: time("until")?,
-        before_sequence: before.transpose().map_err(|_| Problem::Unknown)?,
+        call_id: parsed(
+            fields,
+            "call_id",
+            call_id,
+            "A call's id is a UUID.",
+            &mut faults,
+        ),
+        status: parsed(
+            fields,
+            "status",
+            status,
+            "Choose an outcome from the list.",
+            &mut faults,
+        ),
+        since: parsed(fields, "since", time, WRITE_TIMES, &mut faults),
+        until: parsed(fields, "until", time, WRITE_TIMES, &mut faults),
+        before_sequence: parsed(
+            fields,
+            "before",
+            |number| number.parse().ok(),
+            "The address of this page is not whole: `before` is the number of a record.",
+            &mut faults,
+        ),
         ..AuditFilter::default()
-    })
+    };
+    if faults.is_empty() {
+        Ok(filter)
+    } else {
+        Err(faults)
+    }
+}
+
+const WRITE_TIMES: &str = "Write times as 2026-01-31T08:00, in UTC.";
+
+fn parsed<T>(
+    fields: &Fields,
+    field: &'static str,
+    parse: impl Fn(&str) -> Option<T>,
+    problem: &'static str,
+    faults: &mut Vec<FilterFault>,
+) -> Option<T> {
+    let given = fields.filled(field)?;
+    let parsed = parse(given);
+    if parsed.is_none() {
+        faults.push(FilterFault { field, problem });
+    }
+    parsed
 }
 
 /// A time as browsers write it (without a zone, taken as UTC), or whole.
@@ -211,31 +284,66 @@ fn time(text: &str) -> Option<Timestamp> {
     whole.iter().find_map(|text| text.parse().ok())
 }
 
-fn form(fields: &Fields) -> Markup {
+fn form(fields: &Fields, access: RecordAccess, faults: &[FilterFault]) -> Markup {
     let value = |name| fields.filled(name).unwrap_or_default();
+    let fault = |name: &str| faults.iter().find(|fault| fault.field == name);
+    // A browser shows nothing of a time that it cannot read, in a field for times.
+    let time = |name: &str| {
+        if fault(name).is_some() {
+            "text"
+        } else {
+            "datetime-local"
+        }
+    };
+    let invalid = |name: &str| fault(name).map(|_| "true");
+    let problem = |name: &str| {
+        html! { @if let Some(fault) = fault(name) { p.fault role="alert" { (fault.problem) } } }
+    };
     html! {
+        (problem("before"))
         form.filter method="get" action="/console/record" role="search" {
-            div { label for="subject" { "Who" } input #subject name="subject" value=(value("subject")) autocomplete="off"; }
+            @if access == RecordAccess::All {
+                div { label for="subject" { "Who" } input #subject name="subject" value=(value("subject")) autocomplete="off"; }
+            }
             div { label for="tool" { "Tool" } input #tool name="tool" value=(value("tool")) autocomplete="off"; }
             div {
                 label for="status" { "Outcome" }
-                select #status name="status" {
+                select #status name="status" aria-invalid=[invalid("status")] {
                     option value="" { "any" }
                     @for status in Status::ALL {
                         option value=(status.as_str()) selected[value("status") == status.as_str()] { (status.as_str()) }
                     }
                 }
+                (problem("status"))
             }
-            div { label for="since" { "Since (UTC)" } input #since type="datetime-local" name="since" value=(value("since")); }
-            div { label for="until" { "Until (UTC)" } input #until type="datetime-local" name="until" value=(value("until")); }
-            div { label for="call_id" { "Call" } input #call_id name="call_id" value=(value("call_id")) autocomplete="off" spellcheck="false"; }
+            div {
+                label for="since" { "Since (UTC)" }
+                input #since type=(time("since")) name="since" value=(value("since")) aria-invalid=[invalid("since")];
+                (problem("since"))
+            }
+            div {
+                label for="until" { "Until (UTC)" }
+                input #until type=(time("until")) name="until" value=(value("until")) aria-invalid=[invalid("until")];
+                (problem("until"))
+            }
+            div {
+                label for="call_id" { "Call" }
+                input #call_id name="call_id" value=(value("call_id")) autocomplete="off" spellcheck="false"
+                    aria-invalid=[invalid("call_id")];
+                (problem("call_id"))
+            }
             div.act { button { "Show" } a href="/console/record" { "Reset" } }
         }
     }
 }
 
-fn table(read: &Read) -> Result<Markup, Problem> {
-    let rows: Result<Vec<_>, _> = read.records.iter().map(row).collect();
+fn table(read: &Read, access: RecordAccess) -> Result<Markup, Problem> {
+    let is_all = access == RecordAccess::All;
+    let rows: Result<Vec<_>, _> = read
+        .records
+        .iter()
+        .map(|stored| row(stored, is_all))
+        .collect();
     let rows = rows?;
     Ok(html! {
         @if read.records.is_empty() {
@@ -244,7 +352,7 @@ fn table(read: &Read) -> Result<Markup, Problem> {
             div.scroll tabindex="0" role="region" aria-label="Records" {
                 table {
                     thead { tr {
-                        th scope="col" { "Time (UTC)" } th scope="col" { "Who" } th scope="col" { "What" }
+                        th scope="col" { "Time (UTC)" } @if is_all { th scope="col" { "Who" } } th scope="col" { "What" }
                         th scope="col" { "Outcome" } th.number scope="col" { "Rows" } th.number scope="col" { "Withheld" }
                         th.number scope="col" { "Masked" } th scope="col" { "Record" }
                     } }
@@ -260,7 +368,7 @@ fn members(stored: &StoredRecord) -> Result<Map<String, Value>, Problem> {
     serde_json::from_slice(&stored.record).map_err(|_| Problem::RecordAway)
 }
 
-fn row(stored: &StoredRecord) -> Result<Markup, Problem> {
+fn row(stored: &StoredRecord, with_caller: bool) -> Result<Markup, Problem> {
     let members = members(stored)?;
     let text = |name: &str| members.get(name).and_then(Value::as_str);
     let number = |name: &str| members.get(name).and_then(Value::as_u64);
@@ -287,8 +395,10 @@ fn row(stored: &StoredRecord) -> Result<Markup, Problem> {
     Ok(html! {
         tr {
             td.time { time datetime=(time) { (time.get(..19).unwrap_or(time).replace('T', " ")) } }
-            td { (subject.or_else(|| text("actor")).unwrap_or("–"))
-                @if !roles.is_empty() { " " span.quiet { (roles.join(", ")) } } }
+            @if with_caller {
+                td { (subject.or_else(|| text("actor")).unwrap_or("–"))
+                    @if !roles.is_empty() { " " span.quiet { (roles.join(", ")) } } }
+            }
             td { (cut(what.unwrap_or(if method.is_some() { "" } else { "–" }), 128))
                 @if let Some(method) = method { " " span.quiet { (cut(method, 128)) } } }
             td { span class={ "badge " (kind) } { (status) }

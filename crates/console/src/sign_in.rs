@@ -82,7 +82,7 @@ fn bare(pasted: &str) -> &str {
 }
 
 fn form(status: StatusCode, next: Option<&str>, refused: Option<&str>) -> Response {
-    layout::plain(status, "Sign in", &content(next, refused))
+    layout::plain(status, None, "Sign in", &content(next, refused))
 }
 
 fn content(next: Option<&str>, refused: Option<&str>) -> Markup {

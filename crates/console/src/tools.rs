@@ -1,6 +1,7 @@
 //! The tools that this person may see.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use maud::{Markup, html};
 use serde::Deserialize;
@@ -14,6 +15,7 @@ use crate::layout::{self, Part};
 use crate::mcp::{ASK_LIMIT, Fault, Gateway, Request};
 use crate::output::cut;
 use crate::problem::Problem;
+use crate::record::RecordAccess;
 use crate::session::Token;
 
 /// A gateway with more is not listed further.
@@ -24,6 +26,9 @@ const MAX_TOOLS: usize = 10_000;
 
 /// Tools on one page.
 const ON_PAGE: usize = 40;
+
+/// How far back the short way to the record of late goes.
+const DAY: Duration = Duration::from_hours(24);
 
 /// Characters of a description in the list.
 const IN_LIST: usize = 280;
@@ -147,17 +152,19 @@ pub(crate) async fn list(console: Arc<Console>, visit: Visit) -> Answer {
     };
     let content = html! {
         h1 { "Tools" }
-        p.quiet { "What you may call. What you may not, you do not see." }
-        form.search method="get" action="/console/tools" role="search" {
-            label for="q" { "Find" }
-            input #q type="search" name="q" value=(sought);
-            button { "Find" }
-            @if !sought.is_empty() { a href="/console/tools" { "Show all" } }
-        }
-        p #count role="status" {
-            @if of_all == 0 { "There is no tool for you." }
-            @else if sought.is_empty() { (of_all) " tools" }
-            @else { (tools.len()) " of " (of_all) " tools" }
+        @if of_all == 0 { (without_tools(&console, visit.viewer.record)) }
+        @else {
+            p.quiet { "What you may call. What you may not, you do not see." }
+            form.search method="get" action="/console/tools" role="search" {
+                label for="q" { "Find" }
+                input #q type="search" name="q" value=(sought);
+                button { "Find" }
+                @if !sought.is_empty() { a href="/console/tools" { "Show all" } }
+            }
+            p #count role="status" {
+                @if sought.is_empty() { (of_all) @if of_all == 1 { " tool" } @else { " tools" } }
+                @else { (tools.len()) " of " (of_all) " tools" }
+            }
         }
         ul.cards {
             @for tool in shown {
@@ -177,5 +184,46 @@ pub(crate) async fn list(console: Arc<Console>, visit: Visit) -> Answer {
             }
         }
     };
-    Ok(layout::page(&visit.caller, Part::Tools, "Tools", &content))
+    Ok(layout::page(&visit.viewer, Part::Tools, "Tools", &content))
+}
+
+/// What somebody who calls no tools can do here: an auditor, most of the time.
+fn without_tools(console: &Console, access: RecordAccess) -> Markup {
+    let of = |filter: &[(&str, &str)]| format!("/console/record?{}", query(filter.iter().copied()));
+    let day_ago = console.ambient.now().minus(DAY).to_string();
+    let since = day_ago.get(..16).unwrap_or_default();
+    html! {
+        p #count role="status" { "Your roles call no tools. This is what there is for you:" }
+        ul.cards {
+            @match access {
+                RecordAccess::All => {
+                    li {
+                        h2 { a href="/console/record" { "The record" } }
+                        p { "Who called what and what came of it, newest first, with filters and a download." }
+                    }
+                    li {
+                        h2 { a href=(of(&[("status", "denied")])) { "Refused calls" } }
+                        p { "What the policy did not allow." }
+                    }
+                    li {
+                        h2 { a href=(of(&[("status", "error")])) { "Failed calls" } }
+                        p { "What was allowed and went wrong." }
+                    }
+                    li {
+                        h2 { a href=(of(&[("since", since)])) { "The last 24 hours" } }
+                        p { "Everything since " (since.replace('T', " ")) " UTC." }
+                    }
+                }
+                RecordAccess::Own => li {
+                    h2 { a href="/console/record" { "Your calls" } }
+                    p { "What you did here, as it is on record." }
+                },
+                RecordAccess::None => {}
+            }
+            li {
+                h2 { a href="/console/policy" { "Your rights" } }
+                p { "What your token says of you, and what follows from it. Tools come with a role that may call them." }
+            }
+        }
+    }
 }

@@ -9,16 +9,13 @@ use crate::Console;
 use crate::asked::Visit;
 use crate::http::Answer;
 use crate::layout::{self, Part};
+use crate::record::RecordAccess;
 use crate::tools;
 
 /// The page. What one call would be allowed, only the call itself tells: rights can depend on its arguments and rows.
 pub(crate) async fn page(console: Arc<Console>, visit: Visit) -> Answer {
-    let caller = &visit.caller;
+    let (caller, access) = (&visit.viewer.caller, visit.viewer.record);
     let tools = tools::all(&console.gateway, &visit.token).await?;
-    let reads = match &console.record {
-        Some(record) => Some(record.may_be_read(caller).await?),
-        None => None,
-    };
     let content = html! {
         h1 { "Your rights" }
         p.quiet { "Policies decide by what your token says of you. Whether one call is allowed, and which rows and columns it \
@@ -37,14 +34,20 @@ pub(crate) async fn page(console: Arc<Console>, visit: Visit) -> Answer {
             dt { "Tools" }
             dd { @if tools.is_empty() { "none" } @else { a href="/console/tools" { (tools.len()) " that you may call" } } }
             dt { "Record" }
-            dd { @match reads {
-                Some(true) => { a href="/console/record" { "you may read it" } }
-                Some(false) => { "not yours to read" }
-                None => { "not linked to this console" }
+            dd { @match access {
+                RecordAccess::All => { a href="/console/record" { "what everybody did" } }
+                RecordAccess::Own => { a href="/console/record" { "what you did yourself" } }
+                RecordAccess::None if console.record.is_none() => { "not linked to this console" }
+                RecordAccess::None => { "not yours to read" }
             } }
         }
     };
-    Ok(layout::page(caller, Part::Policy, "Your rights", &content))
+    Ok(layout::page(
+        &visit.viewer,
+        Part::Policy,
+        "Your rights",
+        &content,
+    ))
 }
 
 fn words(value: &AttributeValue) -> String {

@@ -62,6 +62,15 @@ pub struct ConversationFacts {
     pub tenant: String,
 }
 
+/// Which part of the record a caller wants to read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RecordScope {
+    /// What everybody did; of a caller of a tenant, everybody of that tenant.
+    All,
+    /// What the caller did.
+    Own,
+}
+
 /// Whether a caller may read what no tool gives: a conversation of somebody else, or the record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReadDecision {

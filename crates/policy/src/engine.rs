@@ -7,8 +7,8 @@ use std::sync::{Arc, OnceLock};
 use cedar_policy::{Entities, EntityUid, PartialEntities};
 use quick_cache::sync::Cache;
 use wardgate_domain::{
-    Caller, ColumnClass, ColumnTier, ConversationFacts, Digest, InvalidMessage, RowRule, ToolFacts,
-    ToolName,
+    Caller, ColumnClass, ColumnTier, ConversationFacts, Digest, InvalidMessage, RecordScope,
+    RowRule, ToolFacts, ToolName,
 };
 
 use crate::arguments;
@@ -153,9 +153,9 @@ impl Engine {
     }
 
     /// Rules on reading the record.
-    pub(crate) fn record(&self, caller: &Caller) -> Answer {
+    pub(crate) fn record(&self, caller: &Caller, scope: RecordScope) -> Answer {
         let caller = self.set.words.caller(caller);
-        let answer = caller.and_then(|caller| self.set.record(caller));
+        let answer = caller.and_then(|caller| self.set.record(caller, scope));
         answer.unwrap_or_else(|fault| {
             tracing::warn!(cause = %fault, "the record was denied because its policies cannot decide it");
             Err(fault.denial())

@@ -1,6 +1,7 @@
-//! May the caller read the record of what everybody did?
+//! May the caller read the record of what everybody did, or of what they did themselves?
 
 use cedar_policy::Entity;
+use wardgate_domain::RecordScope;
 
 use crate::call::Answer;
 use crate::fault::Fault;
@@ -16,15 +17,22 @@ const WHAT: &str = "the question whether the record may be read";
 
 impl PolicySet {
     /// Decides for `caller`, an entity that knows its roles. Without words for it the answer is no.
-    pub(crate) fn record(&self, caller: Entity) -> Result<Answer, Fault> {
+    pub(crate) fn record(&self, caller: Entity, scope: RecordScope) -> Result<Answer, Fault> {
         let Some(auditing) = &self.words.auditing else {
+            return Ok(no_words());
+        };
+        let (action, policies) = match scope {
+            RecordScope::All => (Some(&auditing.read_record), &self.read_record),
+            RecordScope::Own => (auditing.read_own_record.as_ref(), &self.read_own_record),
+        };
+        let Some(action) = action else {
             return Ok(no_words());
         };
         let record = Entity::new(uid(&auditing.audit, RECORD), [].into(), [].into());
         let reading = Reading {
-            action: &auditing.read_record,
+            action,
             resource: record.map_err(|_| Fault::Refused(WHAT))?,
-            policies: &self.read_record,
+            policies,
             what: WHAT,
         };
         self.decide_reading(caller, reading)

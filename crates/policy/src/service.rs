@@ -8,7 +8,7 @@ use tokio_stream::wrappers::WatchStream;
 use tokio_stream::{Stream, StreamExt};
 use tonic::{Request, Response, Status};
 use wardgate_domain::{
-    Ambient, Caller, ConversationFacts, InvalidMessage, PermitSigner, ToolFacts,
+    Ambient, Caller, ConversationFacts, InvalidMessage, PermitSigner, RecordScope, ToolFacts,
 };
 use wardgate_proto::policy::v1::{self as pb, policy_service_server as server};
 use wardgate_rpc::Readiness;
@@ -118,8 +118,10 @@ impl server::PolicyService for Policies {
         &self,
         request: Request<pb::AuthorizeRecordRequest>,
     ) -> Result<Response<pb::AuthorizeRecordResponse>, Status> {
-        let decided = checked::<_, Caller>(request.into_inner().caller, "caller")
-            .and_then(|caller| self.store.authorize_record(&caller));
+        let request = request.into_inner();
+        let scope = RecordScope::try_from(request.scope());
+        let decided = checked::<_, Caller>(request.caller, "caller")
+            .and_then(|caller| self.store.authorize_record(&caller, scope?));
         let decision = decided.map_err(|error| wardgate_rpc::invalid(&error))?;
         Ok(Response::new((&decision).into()))
     }

@@ -41,6 +41,7 @@ pub struct PolicySet {
     pub(crate) show: [cedar::PolicySet; 4],
     pub(crate) recall: cedar::PolicySet,
     pub(crate) read_record: cedar::PolicySet,
+    pub(crate) read_own_record: cedar::PolicySet,
 }
 
 impl PolicySet {
@@ -337,10 +338,10 @@ fn slice(hash: Digest, words: Vocabulary, policies: &cedar::PolicySet) -> Policy
     let mut recall = Vec::new();
     let recalls = words.sharing.as_ref().map(|sharing| &sharing.recall);
     let mut read_record = Vec::new();
-    let audits = words
-        .auditing
-        .as_ref()
-        .map(|auditing| &auditing.read_record);
+    let mut read_own_record = Vec::new();
+    let auditing = words.auditing.as_ref();
+    let audits = auditing.map(|auditing| &auditing.read_record);
+    let audits_own = auditing.and_then(|auditing| auditing.read_own_record.as_ref());
     for policy in policies.policies() {
         for asked in policy.get_valid_request_envs(&words.schema) {
             if let Some(kind) = use_of(asked.action()) {
@@ -349,6 +350,8 @@ fn slice(hash: Digest, words: Vocabulary, policies: &cedar::PolicySet) -> Policy
                 recall.push(policy.clone());
             } else if Some(asked.action()) == audits {
                 read_record.push(policy.clone());
+            } else if Some(asked.action()) == audits_own {
+                read_own_record.push(policy.clone());
             } else if *asked.action() == words.read {
                 if let Some(of_type) = read.get_mut(&asked.resource().to_string()) {
                     of_type.push(policy.clone());
@@ -380,6 +383,7 @@ fn slice(hash: Digest, words: Vocabulary, policies: &cedar::PolicySet) -> Policy
         show: show.map(gather),
         recall: gather(recall),
         read_record: gather(read_record),
+        read_own_record: gather(read_own_record),
         words,
     }
 }

@@ -7,7 +7,8 @@ use arc_swap::ArcSwap;
 use tokio::sync::watch;
 use wardgate_domain::{
     Ambient, Caller, ConversationFacts, Decision, DecisionId, DenialReason, Digest, InvalidMessage,
-    PermitId, PermitSigner, PermitTerms, ReadDecision, SignedPermit, ToolFacts, ToolName, Verdict,
+    PermitId, PermitSigner, PermitTerms, ReadDecision, RecordScope, SignedPermit, ToolFacts,
+    ToolName, Verdict,
 };
 use wardgate_telemetry::names;
 
@@ -121,12 +122,16 @@ impl PolicyStore {
         Ok(self.read_decision(&answer, engine.hash(), started))
     }
 
-    /// Decides whether `caller` may read the record.
-    pub(crate) fn authorize_record(&self, caller: &Caller) -> Result<ReadDecision, InvalidMessage> {
+    /// Decides whether `caller` may read this part of the record.
+    pub(crate) fn authorize_record(
+        &self,
+        caller: &Caller,
+        scope: RecordScope,
+    ) -> Result<ReadDecision, InvalidMessage> {
         let started = Instant::now();
         let engine = self.in_force.load();
         self.current(caller)?;
-        let answer = engine.record(caller);
+        let answer = engine.record(caller, scope);
         Ok(self.read_decision(&answer, engine.hash(), started))
     }
 

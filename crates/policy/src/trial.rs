@@ -8,7 +8,7 @@ use cedar_policy::{
     PartialEntities, Policy, PolicyId, Request, RestrictedExpression,
 };
 use wardgate_domain::{
-    ColumnClass, ConversationFacts, Digest, OfferKind, RowRule, ToolFacts, ToolName,
+    ColumnClass, ConversationFacts, Digest, OfferKind, RecordScope, RowRule, ToolFacts, ToolName,
 };
 
 use crate::call::{Access, failing};
@@ -193,7 +193,9 @@ impl Trial<'_> {
                 .answer(&principal, tool, &entities, &BTreeMap::new(), "")?;
         }
         self.set.column_tiers(&principal, tool, &entities)?;
-        let _decided = self.set.record(caller.clone())?;
+        for scope in [RecordScope::All, RecordScope::Own] {
+            let _decided = self.set.record(caller.clone(), scope)?;
+        }
         let _decided = self.set.recall(caller, &made_up_conversation()?)?;
         for name in words.rows.keys() {
             let rule = self.set.row_rule(&principal, name, &partial)?;

@@ -54,6 +54,8 @@ pub(crate) struct Sharing {
 pub(crate) struct Auditing {
     pub(crate) audit: EntityTypeName,
     pub(crate) read_record: EntityUid,
+    /// Absent where the schema does not offer it; then nobody reads what they did themselves by this alone.
+    pub(crate) read_own_record: Option<EntityUid>,
 }
 
 /// The type of a tool's rows.
@@ -182,6 +184,7 @@ impl Vocabulary {
                 Some(Auditing {
                     audit: entity(AUDIT)?,
                     read_record: action(READ_RECORD)?,
+                    read_own_record: action(READ_OWN_RECORD),
                 })
             } else {
                 None
@@ -249,6 +252,9 @@ const RECALL: &str = "recall";
 /// Words that a schema may leave out, together.
 const AUDIT: &str = "Audit";
 const READ_RECORD: &str = "read_record";
+
+/// With those two, or left out as well.
+const READ_OWN_RECORD: &str = "read_own_record";
 
 /// Words that a schema may leave out, together.
 const SOURCE: &str = "Source";
@@ -467,14 +473,19 @@ impl Lacks<'_> {
         true
     }
 
-    /// Whether the schema speaks of the record; when it begins to, it must offer both words as they are meant.
+    /// Whether the schema speaks of the record; when it begins to, it must offer both words as they are meant, and the
+    /// third where it is there.
     fn auditing(&mut self, rows: &BTreeMap<String, Record>) -> bool {
         let named = self.declared.entity(AUDIT).is_some() && !rows.contains_key(AUDIT);
-        if !named && !self.declared.has_action(READ_RECORD) {
+        let own = self.declared.has_action(READ_OWN_RECORD);
+        if !named && !own && !self.declared.has_action(READ_RECORD) {
             return false;
         }
         self.entity(AUDIT, &[], &[], None, "entity Audit;");
         self.action(READ_RECORD, Some(AUDIT), &[]);
+        if own {
+            self.action(READ_OWN_RECORD, Some(AUDIT), &[]);
+        }
         true
     }
 

@@ -20,7 +20,7 @@ macro_rules! file {
     };
 }
 
-const HOSPITAL: [(&str, &str); 13] = [
+const HOSPITAL: [(&str, &str); 14] = [
     file!("wardgate.yaml"),
     file!("assistants.yaml"),
     file!("tools.yaml"),
@@ -34,6 +34,7 @@ const HOSPITAL: [(&str, &str); 13] = [
     file!("policies/billing.cedar"),
     file!("policies/patient.cedar"),
     file!("policies/auditor.cedar"),
+    file!("policies/everyone.cedar"),
 ];
 
 /// A demo, unpacked.

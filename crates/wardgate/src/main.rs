@@ -46,7 +46,9 @@ fn main() -> ExitCode {
     match run(command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("wardgate: {}", with_causes(failure.as_ref()));
+            // A cause may repeat what an upstream or a file said.
+            let failure = with_causes(failure.as_ref());
+            eprintln!("wardgate: {}", wardgate_domain::mark_invisible(&failure));
             ExitCode::FAILURE
         }
     }

@@ -117,6 +117,8 @@ pub(crate) struct FakeRecord(Arc<Mutex<Record>>);
 struct Record {
     /// Who may read it.
     readers: Vec<String>,
+    /// Who may read what they did themselves.
+    own_readers: Vec<String>,
     stored: Vec<Value>,
     appended: Vec<audit::Outcome>,
     fails: bool,
@@ -125,6 +127,10 @@ struct Record {
 impl FakeRecord {
     pub(crate) fn lets(&self, subject: &str) {
         self.0.lock().unwrap().readers.push(subject.to_owned());
+    }
+
+    pub(crate) fn lets_own(&self, subject: &str) {
+        self.0.lock().unwrap().own_readers.push(subject.to_owned());
     }
 
     pub(crate) fn holds(&self, record: Value) {
@@ -186,7 +192,7 @@ impl AuditService for FakeRecord {
 
     type QueryStream = Streamed<audit::QueryResponse>;
 
-    /// Newest first, by sequence alone.
+    /// Newest first, by sequence and subject alone.
     async fn query(
         &self,
         request: Request<audit::QueryRequest>,
@@ -206,6 +212,9 @@ impl AuditService for FakeRecord {
             .map(|(at, it)| (at as u64, it));
         let matching = stored
             .filter(|(at, _)| (asked.from_sequence..before).contains(at))
+            .filter(|(_, it)| {
+                asked.subject.is_empty() || it["caller"]["subject"] == json!(asked.subject)
+            })
             .take(usize::try_from(asked.limit).unwrap())
             .map(|(sequence, record)| {
                 let record = record.to_string();
@@ -247,9 +256,17 @@ impl PolicyService for FakeRecord {
         &self,
         request: Request<policy::AuthorizeRecordRequest>,
     ) -> Result<Reply<policy::AuthorizeRecordResponse>, Status> {
-        let subject = request.into_inner().caller.unwrap().subject;
+        let request = request.into_inner();
+        let scope = request.scope();
+        let subject = request.caller.unwrap().subject;
+        let record = self.0.lock().unwrap();
+        let readers = match scope {
+            policy::RecordScope::All => &record.readers,
+            policy::RecordScope::Own => &record.own_readers,
+            policy::RecordScope::Unspecified => return Err(Status::invalid_argument("scope")),
+        };
         Ok(Reply::new(policy::AuthorizeRecordResponse {
-            allowed: self.0.lock().unwrap().readers.contains(&subject),
+            allowed: readers.contains(&subject),
             decision_id: DecisionId::new(&Ambient::system()).to_string(),
             policy_hash: Digest::of(b"").to_wire(),
         }))

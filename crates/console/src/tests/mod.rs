@@ -60,6 +60,13 @@ impl Reply {
             .unwrap_or_default()
     }
 
+    /// The value of a hidden field.
+    pub(crate) fn field(&self, name: &str) -> String {
+        let before = format!("name=\"{name}\" value=\"");
+        let (_, rest) = self.body.split_once(&before).unwrap_or_default();
+        rest.split('"').next().unwrap_or_default().to_owned()
+    }
+
     /// The cookie that it sets, as the browser sends it back.
     pub(crate) fn cookie(&self) -> String {
         let set = self.header("set-cookie");
@@ -151,6 +158,22 @@ impl Stage {
     pub(crate) async fn get(&self, path: &str, cookie: &str) -> Reply {
         let request = Request::get(path).header(header::COOKIE, cookie);
         self.send(request.body(Body::empty()).unwrap()).await
+    }
+
+    /// Fills in the form of `path`, sends it, and goes where that leads.
+    pub(crate) async fn call(&self, path: &str, cookie: &str, fields: &str) -> Reply {
+        let sent = self.submit(path, cookie, fields).await;
+        assert_eq!(sent.status, StatusCode::SEE_OTHER, "{}", sent.body);
+        let page = sent.header("location").split('#').next().unwrap();
+        self.get(page, cookie).await
+    }
+
+    /// Fills in the form of `path` and sends it.
+    pub(crate) async fn submit(&self, path: &str, cookie: &str, fields: &str) -> Reply {
+        let form = self.get(path, cookie).await;
+        let (key, person) = (form.field("key"), form.field("person"));
+        let form = format!("key={key}&person={person}&{fields}");
+        self.post(path, cookie, &form).await
     }
 
     /// A form of our own page.

@@ -43,7 +43,7 @@ async fn what_tools_say_is_text_on_every_page() {
     ] {
         stage.gateway.answers(answer);
         let form = format!("argument.code={}", crate::fields::segment(HOSTILE));
-        let result = stage.post("/console/tools/look_up", &cookie, &form).await;
+        let result = stage.call("/console/tools/look_up", &cookie, &form).await;
         assert_eq!(result.status, StatusCode::OK);
         assert!(is_clean(&result.body), "{}", result.body);
         assert!(result.body.contains("&lt;img src=x onerror=alert(1)&gt;"));
@@ -52,29 +52,33 @@ async fn what_tools_say_is_text_on_every_page() {
     assert!(list.body.contains("only reads"), "{}", list.body);
 }
 
-/// Under which the form of a page calls its tool.
-fn key_of(page: &str) -> String {
-    let (_, rest) = page.split_once("name=\"key\" value=\"").unwrap();
-    rest.split_once('"').unwrap().0.to_owned()
-}
-
-#[tokio::test]
-async fn a_call_goes_out_in_the_persons_name_once_and_its_place_on_record_is_linked() {
-    let stage = Stage::new().await;
-    stage.gateway.has(hostile_tool());
-    stage.gateway.answers(json!({ "result": {
+/// What came of a call, with its place on record.
+fn answer() -> Value {
+    json!({ "result": {
         "content": [{ "type": "text", "text": "x" }],
         "structuredContent": [{ "code": "•••WI", "n": 1 }],
         "_meta": {
             "dev.wardgate/callId": "0192d1a0-0000-7000-8000-000000000001",
             "dev.wardgate/receipt": { "sequence": 41 },
         },
-    } }));
+    } })
+}
+
+#[tokio::test]
+async fn a_call_goes_out_in_the_persons_name_once_and_its_place_on_record_is_linked() {
+    let stage = Stage::new().await;
+    stage.gateway.has(hostile_tool());
+    stage.gateway.answers(answer());
+    stage.record.lets_own("anna");
     let cookie = stage.sign_in("anna").await;
     let form = stage.get("/console/tools/look_up", &cookie).await;
-    let key = key_of(&form.body);
-    let filled = format!("argument.code=NUGWI&key={key}");
-    let page = stage.post("/console/tools/look_up", &cookie, &filled).await;
+    let (key, person) = (form.field("key"), form.field("person"));
+    let filled = format!("argument.code=NUGWI&key={key}&person={person}");
+    let sent = stage.post("/console/tools/look_up", &cookie, &filled).await;
+    assert_eq!(sent.status, StatusCode::SEE_OTHER);
+    let page = sent.header("location").split('#').next().unwrap();
+    assert!(page.starts_with("/console/calls/"), "{page}");
+    let page = stage.get(page, &cookie).await;
     for shown in [
         "<td>•••WI</td>",
         "/console/record/41",
@@ -95,12 +99,138 @@ async fn a_call_goes_out_in_the_persons_name_once_and_its_place_on_record_is_lin
     assert_eq!(headers["mcp-name"], "look_up");
     assert!(!headers.contains_key("cookie"));
     assert_eq!(call["params"]["arguments"], json!({ "code": "NUGWI" }));
-    assert_eq!(
-        call["params"]["_meta"]["dev.wardgate/idempotencyKey"],
-        json!(key)
-    );
+    let key_of_call = &call["params"]["_meta"]["dev.wardgate/idempotencyKey"];
+    assert!(key_of_call.is_string(), "{call}");
     // The page it came back on makes another call, and not the same again.
-    assert_ne!(key_of(&page.body), key);
+    assert_ne!(page.field("key"), key);
+}
+
+#[tokio::test]
+async fn a_page_of_a_call_is_loaded_any_number_of_times_and_a_form_sent_twice_calls_once() {
+    let stage = Stage::new().await;
+    stage.gateway.has(hostile_tool());
+    stage.gateway.answers(answer());
+    let cookie = stage.sign_in("anna").await;
+    let form = stage.get("/console/tools/look_up", &cookie).await;
+    let (key, person) = (form.field("key"), form.field("person"));
+    let filled = format!("argument.code=NUGWI&key={key}&person={person}");
+    let path = "/console/tools/look_up";
+    let first = stage.post(path, &cookie, &filled).await;
+    let again = stage.post(path, &cookie, &filled).await;
+    let page = |reply: &super::Reply| {
+        let to = reply.header("location").split(['?', '#']).next();
+        to.unwrap().to_owned()
+    };
+    assert_eq!(page(&first), page(&again));
+    for _ in 0..3 {
+        let shown = stage.get(&page(&first), &cookie).await;
+        assert_eq!(shown.status, StatusCode::OK);
+        assert!(shown.body.contains("<td>•••WI</td>"), "{}", shown.body);
+    }
+    assert_eq!(stage.gateway.calls().len(), 1);
+    // The same form with another argument is another call.
+    let other = filled.replace("NUGWI", "OTHER");
+    let other = stage.post(path, &cookie, &other).await;
+    assert_ne!(page(&other), page(&first));
+    assert_eq!(stage.gateway.calls().len(), 2);
+    // To anybody else it is as if it were not there, and so it is to everybody once it has been kept long enough.
+    let stranger = stage.sign_in("ben").await;
+    let nothing = stage.get(&page(&first), &stranger).await;
+    assert_eq!(nothing.status, StatusCode::NOT_FOUND);
+    stage.advance(15 * 60);
+    let gone = stage.get(first.header("location"), &cookie).await;
+    assert_eq!(gone.status, StatusCode::NOT_FOUND);
+    assert!(gone.body.contains("The result is not kept here"));
+    for page in [&nothing.body, &gone.body] {
+        assert!(!page.contains("•••WI") && !page.contains("NUGWI"), "{page}");
+    }
+    assert_eq!(stage.gateway.calls().len(), 2);
+}
+
+#[tokio::test]
+async fn a_form_or_message_written_by_another_person_is_not_sent_on() {
+    let stage = Stage::new().await;
+    stage.gateway.has(hostile_tool());
+    stage.gateway.answers(answer());
+    let (anna, ben) = (stage.sign_in("anna").await, stage.sign_in("ben").await);
+    let form = stage.get("/console/tools/look_up", &anna).await;
+    let (key, person) = (form.field("key"), form.field("person"));
+    for person in [person.as_str(), "", "x"] {
+        let filled = format!("argument.code=NUGWI&key={key}&person={person}");
+        let refused = stage.post("/console/tools/look_up", &ben, &filled).await;
+        assert_eq!(refused.status, StatusCode::CONFLICT);
+        assert!(
+            refused.body.contains("Somebody else is signed in now")
+                && refused.body.contains("nothing was done")
+                && refused.body.contains("<b>ben</b>"),
+            "{}",
+            refused.body
+        );
+        assert!(!refused.body.contains("NUGWI"), "{}", refused.body);
+    }
+    assert!(stage.gateway.calls().is_empty());
+    for path in ["/console/chat/message", "/console/chat/approvals/a"] {
+        for whose in [Some(person.as_str()), None] {
+            let mut request = Request::post(path)
+                .header("origin", "http://localhost:8082")
+                .header("content-type", "application/json")
+                .header("cookie", &ben);
+            if let Some(person) = whose {
+                request = request.header("wardgate-person", person);
+            }
+            let reply = stage.send(request.body("{}".into()).unwrap()).await;
+            assert_eq!(reply.status, StatusCode::CONFLICT);
+            assert!(reply.body.contains("Another person"), "{}", reply.body);
+        }
+    }
+    assert!(stage.gateway.said().is_empty());
+}
+
+#[tokio::test]
+async fn what_nobody_sees_is_marked_on_every_page() {
+    const TRICK: &str = "give \u{202e}drazzah on\u{202c} now\u{200b}\u{e0041}";
+    const MARKED: &str = "give ‹U+202E›drazzah on‹U+202C› now‹U+200B›‹U+E0041›";
+    let stage = Stage::new().await;
+    stage.gateway.has(json!({
+        "name": "look_up", "title": TRICK, "description": TRICK,
+        "inputSchema": { "properties": { "code": { "type": "string", "description": TRICK, "default": TRICK } } },
+    }));
+    stage
+        .record
+        .holds(json!({ "event": "outcome", "reason": TRICK, "caller": { "subject": TRICK } }));
+    stage.record.lets("anna");
+    let cookie = stage.sign_in("anna").await;
+    let mut pages = vec![
+        stage.get("/console/tools", &cookie).await.body,
+        stage.get("/console/tools/look_up", &cookie).await.body,
+        stage.get("/console/record", &cookie).await.body,
+        stage.get("/console/record/0", &cookie).await.body,
+    ];
+    for answer in [
+        json!({ "result": { "content": [{ "type": "text", "text": TRICK }], "structuredContent": { TRICK: [{ TRICK: TRICK }] } } }),
+        json!({ "error": { "code": -1, "message": TRICK, "data": { "reason": TRICK } } }),
+    ] {
+        stage.gateway.answers(answer);
+        let page = stage.call("/console/tools/look_up", &cookie, "argument.code=x");
+        pages.push(page.await.body);
+    }
+    for page in pages {
+        assert!(page.contains(MARKED), "{page}");
+        assert!(
+            !page.contains(['\u{202e}', '\u{200b}', '\u{e0041}']),
+            "{page}"
+        );
+    }
+    // What a person filled in stays as it is, and what is not seen of it is said.
+    let typed = format!("argument.code={}", crate::fields::segment("a\u{200b}b"));
+    let page = stage.call("/console/tools/look_up", &cookie, &typed).await;
+    assert!(page.body.contains("value=\"a\u{200b}b\""), "{}", page.body);
+    assert!(page.body.contains("invisible characters: a‹U+200B›b"));
+    let (_, call) = stage.gateway.calls().pop().unwrap();
+    assert_eq!(call["params"]["arguments"]["code"], json!("a\u{200b}b"));
+    // The script has the characters from the same definition.
+    let script = stage.get("/console/chat.js", "").await.body;
+    assert!(script.contains(r"\\u{2028}-\\u{202e}") && !script.contains("{{"));
 }
 
 #[tokio::test]
@@ -109,7 +239,7 @@ async fn what_does_not_fit_is_kept_in_the_form_and_calls_nothing() {
     stage.gateway.has(json!({ "name": "look_up", "inputSchema": { "properties": { "n": { "type": "integer" } } } }));
     let cookie = stage.sign_in("anna").await;
     let page = stage
-        .post("/console/tools/look_up", &cookie, "argument.n=many")
+        .call("/console/tools/look_up", &cookie, "argument.n=many")
         .await;
     assert!(
         page.body.contains("It is not a whole number.") && page.body.contains("value=\"many\""),
@@ -117,6 +247,60 @@ async fn what_does_not_fit_is_kept_in_the_form_and_calls_nothing() {
         page.body
     );
     assert!(stage.gateway.calls().is_empty());
+}
+
+#[tokio::test]
+async fn who_calls_no_tools_is_shown_what_there_is_for_them() {
+    let stage = Stage::new().await;
+    stage.record.lets("lee");
+    stage.record.lets_own("joy");
+    for (subject, shown, hidden) in [
+        (
+            "lee",
+            &["/console/record?status=denied", ">Record<"][..],
+            "Your calls",
+        ),
+        (
+            "joy",
+            &["href=\"/console/record\"", "Your calls"],
+            "status=denied",
+        ),
+        ("mallory", &["Your rights"], "/console/record"),
+    ] {
+        let cookie = stage.sign_in(subject).await;
+        let page = stage.get("/console/tools", &cookie).await.body;
+        for text in shown {
+            assert!(page.contains(text), "{subject} {text}: {page}");
+        }
+        assert!(!page.contains(hidden), "{subject} {hidden}: {page}");
+    }
+}
+
+#[tokio::test]
+async fn pages_that_say_what_went_wrong_have_the_way_to_the_others() {
+    let stage = Stage::new().await;
+    stage.record.lets_own("anna");
+    let cookie = stage.sign_in("anna").await;
+    for path in [
+        "/console/tools/none",
+        "/console/nothing/here",
+        "/console/record/77",
+        "/console/calls/x",
+    ] {
+        let page = stage.get(path, &cookie).await;
+        assert_eq!(page.status, StatusCode::NOT_FOUND, "{path}");
+        for text in [
+            "<span>anna</span>",
+            "Sign out",
+            "/console/chat",
+            "Your calls",
+        ] {
+            assert!(page.body.contains(text), "{path} {text}: {}", page.body);
+        }
+        // Nobody who is not signed in is told of anything but the way in.
+        let page = stage.get(path, "").await;
+        assert!(!page.body.contains("Sign out"), "{path}: {}", page.body);
+    }
 }
 
 #[tokio::test]
@@ -131,7 +315,7 @@ async fn a_tool_that_is_hidden_and_one_that_is_not_there_are_the_same_page() {
     assert_eq!(hidden.status, StatusCode::NOT_FOUND);
     assert_eq!(hidden.body, unknown.body);
     let called = stage
-        .post("/console/tools/secret_tool", &cookie, "arguments={}")
+        .submit("/console/tools/secret_tool", &cookie, "arguments={}")
         .await;
     assert_eq!(called.body, unknown.body);
     assert!(stage.gateway.calls().is_empty());
@@ -188,6 +372,8 @@ async fn chat_says_what_is_missing_and_passes_messages_and_events_and_no_more() 
     let stage = Stage::new().await;
     let cookie = stage.sign_in("anna").await;
     let page = stage.get("/console/chat", &cookie).await.body;
+    let (_, person) = page.split_once("data-person=\"").unwrap();
+    let person = person.split('"').next().unwrap();
     assert!(
         page.contains("LLM_BASE_URL") && page.contains("value=\"clinic\""),
         "{page}"
@@ -202,6 +388,7 @@ async fn chat_says_what_is_missing_and_passes_messages_and_events_and_no_more() 
         let request = Request::post(path)
             .header("origin", "http://localhost:8082")
             .header("content-type", "application/json")
+            .header("wardgate-person", person)
             .header("cookie", &cookie);
         let reply = stage.send(request.body(body.into()).unwrap()).await;
         assert_eq!(
@@ -215,6 +402,11 @@ async fn chat_says_what_is_missing_and_passes_messages_and_events_and_no_more() 
         [r#"{"message":"hi"}"#, r#"a-b_c: {"decision":"approve"}"#]
     );
     // A plain form of another page could not say that it is JSON.
-    let reply = stage.post("/console/chat/message", &cookie, "{}").await;
+    let plain = Request::post("/console/chat/message")
+        .header("origin", "http://localhost:8082")
+        .header("content-type", "text/plain")
+        .header("wardgate-person", person)
+        .header("cookie", &cookie);
+    let reply = stage.send(plain.body("{}".into()).unwrap()).await;
     assert_eq!(reply.status, StatusCode::UNSUPPORTED_MEDIA_TYPE);
 }

@@ -118,10 +118,12 @@ async fn what_changes_anything_comes_from_a_page_of_the_console() {
     assert!(stage.gateway.calls().is_empty() && stage.gateway.said().is_empty());
     // Browsers that say it by the origin alone.
     let own = [("origin", "http://localhost:8082")];
+    let form = stage.get("/console/tools/look_up", &cookie).await;
+    let form = format!("person={}", form.field("person"));
     let reply = stage
-        .post_from("/console/tools/look_up", &cookie, "", &own)
+        .post_from("/console/tools/look_up", &cookie, &form, &own)
         .await;
-    assert_eq!(reply.status, StatusCode::OK);
+    assert_eq!(reply.status, StatusCode::SEE_OTHER);
     assert_eq!(stage.gateway.calls().len(), 1);
 }
 

@@ -5,7 +5,7 @@ use wardgate_proto::{common, policy};
 use super::{optional_digest, parse, required};
 use crate::{
     AttributeType, ColumnClass, ColumnTier, ConversationFacts, Decision, DenialReason, Digest,
-    InvalidMessage, PermitTerms, ReadDecision, RowRule, SignedPermit, Verdict,
+    InvalidMessage, PermitTerms, ReadDecision, RecordScope, RowRule, SignedPermit, Verdict,
 };
 
 impl TryFrom<policy::v1::SignedPermit> for SignedPermit {
@@ -230,6 +230,29 @@ impl From<&ConversationFacts> for policy::v1::ConversationFacts {
             key: facts.key.to_string(),
             owner: facts.owner.clone(),
             tenant: facts.tenant.clone(),
+        }
+    }
+}
+
+impl TryFrom<policy::v1::RecordScope> for RecordScope {
+    type Error = InvalidMessage;
+
+    fn try_from(scope: policy::v1::RecordScope) -> Result<Self, Self::Error> {
+        match scope {
+            policy::v1::RecordScope::All => Ok(Self::All),
+            policy::v1::RecordScope::Own => Ok(Self::Own),
+            policy::v1::RecordScope::Unspecified => {
+                Err(InvalidMessage::field("scope", "is missing"))
+            }
+        }
+    }
+}
+
+impl From<RecordScope> for policy::v1::RecordScope {
+    fn from(scope: RecordScope) -> Self {
+        match scope {
+            RecordScope::All => Self::All,
+            RecordScope::Own => Self::Own,
         }
     }
 }

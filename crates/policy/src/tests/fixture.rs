@@ -31,6 +31,11 @@ entity Audit;
 action read_record appliesTo { principal: [User], resource: [Audit] };
 ";
 
+/// The word for reading what one did oneself, which a schema may leave out besides.
+pub(crate) const AUDITING_OWN: &str = "
+action read_own_record appliesTo { principal: [User], resource: [Audit] };
+";
+
 /// The words for what sources offer besides tools, which a schema may leave out.
 pub(crate) const USING: &str = "
 entity Source in [Tag];

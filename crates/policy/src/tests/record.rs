@@ -1,8 +1,8 @@
 //! The record is read by nobody whom the policies do not let.
 
-use wardgate_domain::Caller;
+use wardgate_domain::{Caller, RecordScope};
 
-use super::fixture::{AUDITING, Desk, Dir, SCHEMA};
+use super::fixture::{AUDITING, AUDITING_OWN, Desk, Dir, SCHEMA};
 use super::samples::caller;
 
 const BY_AUDITORS: &str = r#"
@@ -17,7 +17,38 @@ fn desk(policies: &str) -> Desk {
 }
 
 fn may(desk: &Desk, caller: &Caller) -> bool {
-    desk.store.authorize_record(caller).unwrap().allowed
+    may_read(desk, caller, RecordScope::All)
+}
+
+fn may_read(desk: &Desk, caller: &Caller, scope: RecordScope) -> bool {
+    desk.store.authorize_record(caller, scope).unwrap().allowed
+}
+
+#[test]
+fn what_callers_did_themselves_is_a_question_of_its_own() {
+    const OWN: &str = r#"
+@id("own") permit(principal, action == Action::"read_own_record", resource);
+@id("not-billing") forbid(principal in Role::"Billing", action == Action::"read_own_record", resource);
+"#;
+    let dir = Dir::with(&format!("{BY_AUDITORS}{OWN}"));
+    dir.write(
+        "s.cedarschema",
+        &format!("{SCHEMA}{AUDITING}{AUDITING_OWN}"),
+    );
+    let desk = Desk::over(dir.load().unwrap());
+    let doctor = caller("dr.yenji", &["Doctor"]);
+    assert!(may_read(&desk, &doctor, RecordScope::Own));
+    assert!(!may_read(&desk, &doctor, RecordScope::All));
+    let billing = caller("ruiz", &["Billing"]);
+    assert!(!may_read(&desk, &billing, RecordScope::Own));
+}
+
+#[test]
+fn a_schema_without_the_third_word_opens_nobody_their_own_records() {
+    let desk = desk(BY_AUDITORS);
+    let auditor = caller("lee", &["Auditor"]);
+    assert!(!may_read(&desk, &auditor, RecordScope::Own));
+    assert!(may_read(&desk, &auditor, RecordScope::All));
 }
 
 #[test]

@@ -5,7 +5,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::{Stream, StreamExt, TryStreamExt};
 use wardgate_domain::{
-    Caller, ConversationFacts, Decision, Digest, InvalidMessage, ReadDecision, ToolFacts,
+    Caller, ConversationFacts, Decision, Digest, InvalidMessage, ReadDecision, RecordScope,
+    ToolFacts,
 };
 use wardgate_proto::policy::v1 as pb;
 use wardgate_proto::policy::v1::policy_service_client::PolicyServiceClient;
@@ -99,10 +100,15 @@ impl PolicyClient {
         .await
     }
 
-    /// Whether `caller` may read the record of what everybody did.
-    pub async fn authorize_record(&self, caller: &Caller) -> Result<ReadDecision, CallError> {
+    /// Whether `caller` may read this part of the record.
+    pub async fn authorize_record(
+        &self,
+        caller: &Caller,
+        scope: RecordScope,
+    ) -> Result<ReadDecision, CallError> {
         let message = pb::AuthorizeRecordRequest {
             caller: Some(caller.into()),
+            scope: pb::RecordScope::from(scope).into(),
         };
         let mut client = self.client.clone();
         within(self.limit, async move {

@@ -23,6 +23,8 @@ mod writer;
 
 use std::fmt;
 
+use wardgate_domain::mark_invisible;
+
 use crate::catalogue::Fault;
 
 pub use document::MAX_DOCUMENT;
@@ -52,17 +54,9 @@ pub struct Note {
 impl fmt::Display for Note {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { about, text } = self;
-        // Both can repeat what was imported, and a terminal obeys control characters.
-        let line = format!("{about}: {text}");
-        for c in line.chars() {
-            let shown = if c.is_control() || text::is_hidden(c) {
-                ' '
-            } else {
-                c
-            };
-            fmt::Write::write_char(f, shown)?;
-        }
-        Ok(())
+        // Both can repeat what was imported, and a note is one line.
+        let line = format!("{about}: {text}").replace(['\n', '\t'], " ");
+        f.write_str(&mark_invisible(&line))
     }
 }
 

@@ -3,6 +3,8 @@
 
 use std::collections::HashSet;
 
+use wardgate_domain::remove_invisible;
+
 /// Clients cut or refuse longer names.
 const MAX_NAME: usize = 64;
 
@@ -72,27 +74,6 @@ fn cut(text: &str, most: usize) -> &str {
     &text[..text.floor_char_boundary(most)]
 }
 
-/// Whether a character cannot be seen, or changes how others are seen: those of Unicode's category Cf that
-/// occur in texts, line separators, and what is kept for private use.
-pub(super) fn is_hidden(c: char) -> bool {
-    matches!(
-        c,
-        '\u{ad}'
-            | '\u{61c}'
-            | '\u{180e}'
-            | '\u{200b}'..='\u{200f}'
-            | '\u{2028}'..='\u{202e}'
-            | '\u{2060}'..='\u{206f}'
-            | '\u{e000}'..='\u{f8ff}'
-            | '\u{feff}'
-            | '\u{fff0}'..='\u{fffb}'
-            | '\u{fffe}'
-            | '\u{ffff}'
-            | '\u{e0000}'..='\u{e0fff}'
-            | '\u{f0000}'..='\u{10ffff}'
-    )
-}
-
 /// A description for people and models.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Description {
@@ -106,12 +87,11 @@ impl Description {
     /// `text` without hidden characters, blanks at the ends of lines and lines without a word in a row, no
     /// longer than `most` characters.
     pub(super) fn of(text: &str, most: usize) -> Self {
-        let is_unseen = |c: char| c != '\n' && (c.is_control() || is_hidden(c));
         let text = text.replace("\r\n", "\n").replace(['\r', '\t'], " ");
-        let had_hidden = text.contains(is_unseen);
+        let visible = remove_invisible(&text);
         let mut clean = String::new();
         let mut blank_lines = 0;
-        for line in text.replace(is_unseen, "").lines() {
+        for line in visible.lines() {
             let line = line.trim_end();
             blank_lines = if line.is_empty() { blank_lines + 1 } else { 0 };
             if blank_lines < 2 {
@@ -126,7 +106,7 @@ impl Description {
                 None => clean.to_owned(),
                 Some(end) => format!("{}…", clean[..end].trim_end()),
             },
-            had_hidden,
+            had_hidden: visible.len() < text.len(),
             is_cut: end.is_some(),
         }
     }

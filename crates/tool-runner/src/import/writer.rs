@@ -4,8 +4,7 @@
 //! see are escaped, so that they can be seen.
 
 use serde_json::{Map, Number, Value};
-
-use super::text::is_hidden;
+use wardgate_domain::{find_invisible, is_invisible};
 
 /// Longer lines are broken where YAML lets them.
 const WIDTH: usize = 110;
@@ -56,7 +55,7 @@ impl YamlWriter {
             .chars()
             .take(MAX_COMMENT)
             .map(|c| {
-                if c.is_control() || is_hidden(c) {
+                if c.is_control() || is_invisible(c) {
                     ' '
                 } else {
                     c
@@ -236,7 +235,7 @@ fn quoted(text: &str) -> String {
             '\\' => quoted.push_str("\\\\"),
             '\n' => quoted.push_str("\\n"),
             '\t' => quoted.push_str("\\t"),
-            c if c.is_control() || is_hidden(c) => {
+            c if c.is_control() || is_invisible(c) => {
                 quoted.push_str(&format!("\\U{:08X}", u32::from(c)));
             }
             c => quoted.push(c),
@@ -252,9 +251,8 @@ fn is_literal(text: &str) -> bool {
     body.contains('\n')
         && !body.starts_with([' ', '\n'])
         && !body.ends_with('\n')
-        && !text
-            .chars()
-            .any(|c| c != '\n' && (c.is_control() || is_hidden(c)))
+        && !text.contains(|c: char| c != '\n' && c.is_control())
+        && find_invisible(text).next().is_none()
         && body
             .lines()
             .all(|line| line.is_empty() || !line.trim().is_empty())
@@ -265,7 +263,8 @@ fn is_foldable(text: &str) -> bool {
     !text.is_empty()
         && !text.contains("  ")
         && text.trim() == text
-        && !text.chars().any(|c| c.is_control() || is_hidden(c))
+        && !text.contains(char::is_control)
+        && find_invisible(text).next().is_none()
 }
 
 fn wrapped(text: &str, width: usize) -> Vec<String> {

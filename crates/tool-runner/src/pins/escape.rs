@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write as _};
 
-use super::characters;
+use wardgate_domain::is_invisible;
 
 /// Longest piece that a report shows, in characters.
 const SHORT: usize = 160;
@@ -34,8 +34,8 @@ impl fmt::Display for Escape<'_> {
                 '\n' => f.write_str("\\n")?,
                 '\r' => f.write_str("\\r")?,
                 '\t' => f.write_str("\\t")?,
-                _ if characters::shows(character) => f.write_char(character)?,
-                _ => write!(f, "\\u{{{:x}}}", u32::from(character))?,
+                _ if is_invisible(character) => write!(f, "\\u{{{:x}}}", u32::from(character))?,
+                _ => f.write_char(character)?,
             }
         }
         Ok(())

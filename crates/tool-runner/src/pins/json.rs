@@ -11,6 +11,7 @@ use std::fmt;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::Value;
 use serde_json::value::RawValue;
+use wardgate_domain::is_invisible;
 
 use super::escape::Escape;
 
@@ -242,13 +243,13 @@ impl Json {
 pub(crate) fn visible(json: &str) -> String {
     let mut out = String::with_capacity(json.len());
     for character in json.chars() {
-        if super::characters::shows(character) {
-            out.push(character);
-        } else {
+        if character.is_control() || is_invisible(character) {
             let mut units = [0; 2];
             for unit in character.encode_utf16(&mut units) {
                 out.push_str(&format!("\\u{unit:04x}"));
             }
+        } else {
+            out.push(character);
         }
     }
     out

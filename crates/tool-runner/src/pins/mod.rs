@@ -9,7 +9,6 @@
 //! One job: nothing that an upstream says of a tool, or of itself (its `instructions`), reaches a model before a person saw it. A definition is
 //! pinned whole, by the SHA-256 of its canonical form; whoever changes any of it offers another tool.
 
-mod characters;
 mod definition;
 mod diff;
 mod escape;

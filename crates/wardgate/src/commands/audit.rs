@@ -5,11 +5,13 @@ use std::io::{BufWriter, Write};
 use futures::{StreamExt, pin_mut};
 use serde_json::Value;
 use wardgate_audit::{Reader, access_view, record_line};
+use wardgate_domain::mark_invisible;
 use wardgate_rpc::client::AuditFilter;
 
 use crate::Failure;
 use crate::cli::{Audit, AuditCommand, AuditQuery, RecordSource, View};
 use crate::commands::serve;
+use crate::commands::terminal::cell;
 use crate::config::Settings;
 use crate::data_dir::DataDir;
 
@@ -78,13 +80,13 @@ fn store(source: &RecordSource) -> Result<String, Failure> {
 /// One line of the table; of the memory its method, and messages for rows. What a client typed is shown as a quoted string where it is not plain.
 fn row(record: &Value) -> String {
     let text = |key: &str| match &record[key] {
-        Value::String(text) if text.chars().all(|c| c.is_ascii_graphic()) => text.clone(),
+        Value::String(text) => cell(text).into_owned(),
         Value::Null => "-".to_owned(),
-        other => other.to_string(),
+        other => mark_invisible(&other.to_string()).into_owned(),
     };
     let of_outcome = || match record["action"].as_str() {
         // Another method than a tool's call.
-        Some(method) if method.contains('/') => format!("{} {method}", text("record_id")),
+        Some(method) if method.contains('/') => format!("{} {}", text("record_id"), cell(method)),
         _ => text("record_id"),
     };
     let (status, what, rows) = match record["event"].as_str() {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use wardgate_bench::{Client, Load, Pace, Settings, Tool};
+use wardgate_domain::escape_invisible_json;
 
 use super::TOKEN;
 use crate::Failure;
@@ -14,7 +15,7 @@ use crate::cli::{Bench, Call, Caller, Era};
 pub(crate) async fn call(arguments: Call) -> Result<(), Failure> {
     let tool = Tool::new(&arguments.tool, &arguments.arguments)?;
     let result = client(arguments.caller)?.call(1, &tool).await?;
-    println!("{result}");
+    println!("{}", escape_invisible_json(result.get()));
     Ok(())
 }
 

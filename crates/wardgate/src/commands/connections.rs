@@ -7,6 +7,7 @@ use crate::Failure;
 use crate::cli::{Disconnect, RunningSystem};
 
 use super::running::tool_runner;
+use super::terminal::cell;
 
 pub(crate) async fn list(system: &RunningSystem, json: bool) -> Result<(), Failure> {
     for connection in tool_runner(system)?.list_connections().await? {
@@ -24,7 +25,10 @@ pub(crate) async fn list(system: &RunningSystem, json: bool) -> Result<(), Failu
         } else {
             println!(
                 "{:<24} {:<32} {:<40} {}",
-                connection.source, person.subject, person.issuer, connection.connected_at
+                cell(&connection.source),
+                cell(&person.subject),
+                cell(&person.issuer),
+                connection.connected_at
             );
         }
     }

@@ -13,6 +13,7 @@ use crate::compose;
 use crate::config::{OperatorWiring, Settings};
 
 use super::running::operator_socket;
+use super::terminal::cell;
 
 /// Longer than any part of the way may take, the record and the store included.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -87,20 +88,11 @@ fn row(skeleton: &Skeleton) -> String {
     format!(
         "{}  {:<16}  {:<16}  {:>8}  {:<27}  {state}",
         skeleton.key,
-        shown(&skeleton.subject),
-        shown(&skeleton.tenant),
+        cell(&skeleton.subject),
+        cell(&skeleton.tenant),
         skeleton.messages,
         skeleton.updated_at.to_string(),
     )
-}
-
-/// A word from a token: as it is where it is plain, quoted otherwise.
-fn shown(text: &str) -> String {
-    match text {
-        "" => "-".to_owned(),
-        text if text.chars().all(|c| c.is_ascii_graphic()) => text.to_owned(),
-        text => Value::from(text).to_string(),
-    }
 }
 
 fn line(skeleton: &Skeleton) -> Value {
@@ -138,7 +130,12 @@ async fn holds(system: &RunningSystem, json: bool) -> Result<(), Failure> {
         if json {
             println!("{}", hold_line(&hold));
         } else {
-            println!("{} {} by {}", words(&hold.target), hold.set_at, hold.set_by);
+            println!(
+                "{} {} by {}",
+                words(&hold.target),
+                hold.set_at,
+                cell(&hold.set_by)
+            );
         }
     }
     Ok(())
@@ -148,13 +145,13 @@ fn words(target: &HoldTarget) -> String {
     match target {
         HoldTarget::Conversation(key) => format!("conversation {key}"),
         HoldTarget::Person { tenant, subject } if tenant.is_empty() => {
-            format!("everything of user {}", shown(subject))
+            format!("everything of user {}", cell(subject))
         }
         HoldTarget::Person { tenant, subject } => {
-            let (subject, tenant) = (shown(subject), shown(tenant));
+            let (subject, tenant) = (cell(subject), cell(tenant));
             format!("everything of user {subject} of tenant {tenant}")
         }
-        HoldTarget::Tenant(tenant) => format!("everything of tenant {}", shown(tenant)),
+        HoldTarget::Tenant(tenant) => format!("everything of tenant {}", cell(tenant)),
     }
 }
 

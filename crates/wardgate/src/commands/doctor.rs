@@ -21,6 +21,7 @@ use std::io::Write;
 
 use deployment::Deployment;
 use finding::{Finding, Verdict};
+use wardgate_domain::mark_invisible;
 
 use crate::Failure;
 use crate::cli::Doctor;
@@ -51,7 +52,7 @@ fn print(findings: &[Finding], json: bool) -> Result<(), Failure> {
         if json {
             writeln!(out, "{}", serde_json::to_string(finding)?)?;
         } else {
-            writeln!(out, "{finding}")?;
+            writeln!(out, "{}", mark_invisible(&finding.to_string()))?;
         }
     }
     Ok(())

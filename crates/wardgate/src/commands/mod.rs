@@ -19,6 +19,7 @@ mod running;
 pub(crate) mod serve;
 pub(crate) mod stdio;
 pub(crate) mod switches;
+mod terminal;
 pub(crate) mod token;
 pub(crate) mod tools;
 pub(crate) mod up;

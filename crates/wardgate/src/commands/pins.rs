@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::json;
-use wardgate_domain::Ambient;
+use wardgate_domain::{Ambient, mark_invisible};
 use wardgate_tool_runner::{Judged, Review, ReviewedUpstream, Selection};
 
 use crate::Failure;
@@ -50,7 +50,7 @@ async fn review(catalogue: &CatalogueFile, ambient: &Ambient) -> Result<Review, 
 fn print_report(upstream: &ReviewedUpstream) {
     let source = &upstream.source;
     if let Some(why) = &upstream.unreachable {
-        println!("{source}: {why}");
+        println!("{source}: {}", mark_invisible(why));
         return;
     }
     let is_approved = |judged: &Judged| *judged == Judged::Approved;
@@ -64,7 +64,7 @@ fn print_report(upstream: &ReviewedUpstream) {
         others.len()
     );
     for tool in others {
-        print!("{tool}");
+        print!("{}", mark_invisible(&tool.to_string()));
     }
 }
 

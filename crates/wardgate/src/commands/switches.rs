@@ -1,11 +1,14 @@
 //! `wardgate tools enable | disable | reset | switches`: the switches of a running system.
 
-use wardgate_domain::{Switch, SwitchAction, SwitchKind, SwitchScope, SwitchTarget};
+use wardgate_domain::{
+    Switch, SwitchAction, SwitchKind, SwitchScope, SwitchTarget, mark_invisible,
+};
 
 use crate::Failure;
 use crate::cli::{RunningSystem, SwitchChange};
 
 use super::running::tool_runner;
+use super::terminal::cell;
 
 pub(crate) async fn set(action: SwitchAction, arguments: SwitchChange) -> Result<(), Failure> {
     let kind = match (arguments.toolset, arguments.upstream) {
@@ -50,10 +53,10 @@ pub(crate) async fn list(system: &RunningSystem, json: bool) -> Result<(), Failu
                 "{:<3} {:<8} {:<32} {:<32} {} by {}",
                 position(&switch),
                 switch.target.kind.as_str(),
-                switch.target.name,
-                switch.scope.to_string(),
+                cell(&switch.target.name),
+                mark_invisible(&switch.scope.to_string()),
                 switch.set_at,
-                switch.set_by
+                cell(&switch.set_by)
             );
         }
     }

@@ -4,11 +4,12 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use wardgate_domain::{SwitchAction, ToolName};
+use wardgate_domain::{SwitchAction, ToolName, mark_invisible};
 use wardgate_tool_runner::Catalogue;
 
 use crate::Failure;
 use crate::cli::{Tools, ToolsCommand};
+use crate::commands::terminal::cell;
 use crate::commands::{connections, import, pins, switches, validate};
 
 pub(crate) async fn run(arguments: Tools) -> Result<(), Failure> {
@@ -37,8 +38,8 @@ pub(crate) async fn run(arguments: Tools) -> Result<(), Failure> {
                 } else {
                     println!(
                         "{:<32} {access:<10} {}",
-                        facts.name.as_str(),
-                        names(tool.aliases()).join(", ")
+                        cell(facts.name.as_str()),
+                        mark_invisible(&names(tool.aliases()).join(", "))
                     );
                 }
             }

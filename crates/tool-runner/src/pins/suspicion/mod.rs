@@ -19,8 +19,8 @@ use std::fmt;
 use serde::{Serialize, Serializer};
 use unicode_security::MixedScript;
 use unicode_security::is_potential_mixed_script_confusable_char;
+use wardgate_domain::{InvisibleKind, find_invisible};
 
-use super::characters::{self, Trick};
 use super::escape::Escape;
 use super::json::Json;
 use super::pointer::Pointer;
@@ -252,22 +252,17 @@ impl<'a> Scan<'a> {
 
     fn characters(&mut self, at: &Pointer<'_>, text: &str) {
         let mut seen = Vec::new();
-        let mut before = None;
-        for (start, character) in text.char_indices() {
-            let joins = characters::joins_emoji(before.replace(character), character);
-            let Some(trick) = characters::trick(character).filter(|_| !joins) else {
-                continue;
-            };
-            if seen.contains(&trick) {
+        for found in find_invisible(text) {
+            if seen.contains(&found.kind) {
                 continue;
             }
-            seen.push(trick);
-            let kind = match trick {
-                Trick::Hidden => Kind::HiddenCharacters,
-                Trick::Bidi => Kind::BidiControls,
-                Trick::Control => Kind::ControlCharacters,
+            seen.push(found.kind);
+            let kind = match found.kind {
+                InvisibleKind::Hidden => Kind::HiddenCharacters,
+                InvisibleKind::Bidi => Kind::BidiControls,
+                InvisibleKind::Control => Kind::ControlCharacters,
             };
-            self.add(at, kind, text, start, start);
+            self.add(at, kind, text, found.offset, found.offset);
         }
     }
 

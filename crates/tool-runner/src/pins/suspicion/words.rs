@@ -2,8 +2,7 @@
 
 use unicode_normalization::UnicodeNormalization;
 use unicode_security::skeleton;
-
-use crate::pins::characters;
+use wardgate_domain::is_invisible;
 
 /// A word, folded: lower case, compatibility forms and look-alike letters replaced by their plain ones,
 /// apostrophes and characters that do not show left out.
@@ -58,7 +57,7 @@ fn split(part: &str, offset: usize, is_name: bool, words: &mut Vec<Word>) {
     let mut small = false;
     for (at, character) in part.char_indices() {
         let apostrophe = open && matches!(character, '\'' | '’' | '`');
-        if apostrophe || characters::trick(character).is_some() {
+        if apostrophe || is_invisible(character) {
             continue;
         }
         if !character.is_alphanumeric() {
