@@ -19,6 +19,7 @@ mod decision;
 mod digest;
 pub mod duration;
 mod ids;
+mod invisible;
 mod memory_access;
 mod permit;
 mod record;
@@ -41,6 +42,10 @@ pub use conversation_change::{Changed, ConversationChange, ConversationChanges};
 pub use decision::{ConversationFacts, Decision, DenialReason, ReadDecision, Verdict};
 pub use digest::Digest;
 pub use ids::{CallId, ConversationKey, DecisionId, InvalidId, PermitId};
+pub use invisible::{
+    InvisibleCharacter, InvisibleKind, escape_invisible_json, find_invisible, invisible_kind,
+    is_invisible, is_joining, is_pictograph, mark_invisible, remove_invisible,
+};
 pub use memory_access::{MemoryAccess, MemoryMethod};
 pub use permit::{
     AttributeType, CallToRun, Permit, PermitKeyError, PermitRefusal, PermitSigner, PermitTerms,
