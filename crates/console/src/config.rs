@@ -1,7 +1,7 @@
 //! What one request may cost where the console has an address of its own.
 
 use serde::{Deserialize, Serialize};
-use wardgate_edge::{BodyLimits, ConnectionLimits};
+use wardgate_edge::{BodyLimits, ConnectionLimits, ListenerLimits};
 
 /// What one request may cost.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
@@ -13,8 +13,10 @@ pub struct HttpLimits {
     pub header_seconds: u64,
     /// Seconds to send the body of a request.
     pub body_seconds: u64,
-    /// Open connections; further ones wait.
+    /// Open connections; further ones are refused, but for probes.
     pub connections: usize,
+    /// How long one connection lasts, and what one client may take.
+    pub listener: ListenerLimits,
 }
 
 impl Default for HttpLimits {
@@ -24,6 +26,7 @@ impl Default for HttpLimits {
             header_seconds: 10,
             body_seconds: 30,
             connections: 1_024,
+            listener: ListenerLimits::default(),
         }
     }
 }
@@ -42,6 +45,7 @@ impl HttpLimits {
         ConnectionLimits {
             connections: self.connections,
             header_seconds: self.header_seconds,
+            listener: self.listener,
         }
     }
 }

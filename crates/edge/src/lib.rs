@@ -28,5 +28,5 @@ pub use body::{BodyLimits, BodyRefusal, drain, is_json, read};
 pub use cors::Grants;
 pub use door::{Door, DoorError, UnfitUrl};
 pub use error::Error;
-pub use listener::{Bound, ConnectionLimits};
+pub use listener::{Bound, ConnectionLimits, ListenerLimits};
 pub use origins::Origins;

@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
 use wardgate_concurrency::Config as Concurrency;
-use wardgate_edge::{AuthConfig, BodyLimits};
+use wardgate_edge::{AuthConfig, BodyLimits, ConnectionLimits, ListenerLimits};
 use wardgate_store::DatabaseSettings;
 
 use crate::connect::SignInConfig;
@@ -79,8 +79,10 @@ pub struct Limits {
     pub header_seconds: u64,
     /// Seconds to send the body of a request.
     pub body_seconds: u64,
-    /// Open connections; further ones wait.
+    /// Open connections; further ones are refused, but for probes.
     pub connections: usize,
+    /// How long one connection lasts, and what one client may take.
+    pub listener: ListenerLimits,
     /// Open streams of changes, never more than half of `connections`: calls must get through.
     pub streams: usize,
 }
@@ -93,6 +95,7 @@ impl Default for Limits {
             header_seconds: 10,
             body_seconds: 30,
             connections: 4_096,
+            listener: ListenerLimits::default(),
             streams: 2_048,
         }
     }
@@ -102,6 +105,15 @@ impl Limits {
     /// Streams of changes there may really be.
     pub(crate) fn streams(&self) -> usize {
         self.streams.min(self.connections / 2)
+    }
+
+    /// Those of connections.
+    pub(crate) fn connections(&self) -> ConnectionLimits {
+        ConnectionLimits {
+            connections: self.connections,
+            header_seconds: self.header_seconds,
+            listener: self.listener,
+        }
     }
 
     /// Those of a body.

@@ -53,7 +53,7 @@ use tokio::sync::watch;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 use wardgate_concurrency::Limiter;
 use wardgate_domain::{Ambient, Caller};
-use wardgate_edge::{Admission, Authenticator, Bound, ConnectionLimits, Origins};
+use wardgate_edge::{Admission, Authenticator, Bound, Origins};
 use wardgate_rpc::client::{MemoryClient, PolicyClient, ToolRunnerClient};
 use wardgate_rpc::{Neighbour, Readiness, Shutdown, probes};
 use wardgate_telemetry::Metrics;
@@ -273,10 +273,7 @@ impl Gateway {
     /// Serves `router`, which is the gateway's and whatever else has the same address, until `shutdown` closes. Then
     /// finishes what is in flight and records what was only counted. From when it is told to stop it is not ready.
     pub async fn serve(self: Arc<Self>, bound: Bound, router: Router, shutdown: Shutdown) {
-        let limits = ConnectionLimits {
-            connections: self.config.limits.connections,
-            header_seconds: self.config.limits.header_seconds,
-        };
+        let limits = self.config.limits.connections();
         let (told, closes) = (shutdown.clone().is_told(), shutdown.clone().closes());
         let ending = async {
             told.await;

@@ -39,6 +39,11 @@ pub fn router(parts: Vec<Part>, metrics: Metrics) -> Router {
         .route("/metrics", get(render))
 }
 
+/// Whether a probe is served at `path`.
+pub fn is_probe(path: &str) -> bool {
+    ["/health", "/healthz", "/ready", "/readyz", "/metrics"].contains(&path)
+}
+
 /// Whether the process answers, and nothing else.
 pub fn alive() -> Router {
     let alive = || async { json(StatusCode::OK, r#"{"status":"ok"}"#.to_owned()) };

@@ -114,7 +114,9 @@ impl Authenticator {
         headers: &HeaderMap,
         paths: &[&str],
     ) -> Result<Verified, TokenRefusal> {
-        self.verify(bearer::bearer(headers)?, paths).await
+        let verified = self.verify(bearer::bearer(headers)?, paths).await?;
+        crate::listener::credit_known_caller();
+        Ok(verified)
     }
 
     /// The same of a token. Waits only for a key that is not there yet, 5 s at most.

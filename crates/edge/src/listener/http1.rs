@@ -1,0 +1,409 @@
+//! Where HTTP/1 messages begin and end, and which of them cannot be read in one way only (RFC 9112 §2.2, §6.3).
+//!
+//! hyper is lenient where proxies in front of it may read otherwise: a message with two lengths, a coding that it does not
+//! undo, a line that ends without CR. What is followed here is only the framing; everything else hyper reads.
+
+use super::refused::Fault;
+
+/// The longest head that is looked at; hyper refuses a longer one.
+pub(super) const MAX_HEAD: usize = 64 * 1024;
+/// Hexadecimal digits of a chunk's size that fit a `u64`, less one.
+const MAX_SIZE_DIGITS: u32 = 15;
+
+/// Follows what a client sends.
+#[derive(Debug, Default)]
+pub(super) struct MessageFollower(Part);
+
+/// Where in a message it is.
+#[derive(Debug)]
+enum Part {
+    Head(Head),
+    /// A body of which so many bytes are left.
+    Body(u64),
+    Chunked(Chunk),
+    /// Too long a head came; hyper refuses it and reads no further.
+    TooLong,
+}
+
+impl Default for Part {
+    fn default() -> Self {
+        Self::Head(Head::default())
+    }
+}
+
+/// What the lines of a head say so far.
+#[derive(Debug, Default)]
+struct Head {
+    /// Bytes of whole lines.
+    read: usize,
+    /// Whether the request line was among them.
+    has_begun: bool,
+    content_length: Option<u64>,
+    transfer_encoding: Option<TransferEncoding>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum TransferEncoding {
+    Chunked,
+    Other,
+}
+
+/// Where in a chunked body it is (RFC 9112 §7.1).
+#[derive(Debug)]
+enum Chunk {
+    Size {
+        digits: u32,
+        size: u64,
+        rest: SizeRest,
+    },
+    Data(u64),
+    /// The line break after the data.
+    DataEnd {
+        has_cr: bool,
+    },
+    /// Trailer fields; how many bytes the current line has, and whether the last one was CR.
+    Trailers {
+        bytes: usize,
+        has_cr: bool,
+    },
+}
+
+/// What follows the digits of a chunk's size.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum SizeRest {
+    Digits,
+    Extension,
+    Cr,
+}
+
+/// A message that is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Refused {
+    pub(super) fault: Fault,
+    /// Bytes before it that are fine.
+    pub(super) at: usize,
+}
+
+impl MessageFollower {
+    /// How many of `bytes` may be read on: all but the beginning of a head whose rest has not come. That beginning is
+    /// given again with what comes next.
+    pub(super) fn follow(&mut self, bytes: &[u8]) -> Result<usize, Refused> {
+        let mut at = 0;
+        loop {
+            let rest = bytes.get(at..).unwrap_or_default();
+            if rest.is_empty() {
+                return Ok(at);
+            }
+            let refused = |fault| Refused { fault, at };
+            let next = match &mut self.0 {
+                Part::TooLong => return Ok(bytes.len()),
+                Part::Head(head) => match head.read_lines(rest).map_err(refused)? {
+                    Some(part) => {
+                        at += head.read;
+                        part
+                    }
+                    None if rest.len() > MAX_HEAD => Part::TooLong,
+                    None => return Ok(at),
+                },
+                Part::Body(left) => {
+                    let taken = usize::try_from(*left).unwrap_or(rest.len()).min(rest.len());
+                    *left -= taken as u64;
+                    at += taken;
+                    if *left > 0 {
+                        return Ok(at);
+                    }
+                    Part::default()
+                }
+                Part::Chunked(chunk) => {
+                    let (taken, is_whole) = chunk.read(rest).map_err(refused)?;
+                    at += taken;
+                    if !is_whole {
+                        return Ok(at);
+                    }
+                    Part::default()
+                }
+            };
+            self.0 = next;
+        }
+    }
+}
+
+impl Head {
+    /// Reads the lines that are whole. What comes after the head, once that is.
+    fn read_lines(&mut self, bytes: &[u8]) -> Result<Option<Part>, Fault> {
+        while let Some(rest) = bytes.get(self.read..)
+            && let Some(end) = rest.iter().position(|byte| *byte == b'\n')
+        {
+            let line = rest.get(..end).unwrap_or_default();
+            let line = line.strip_suffix(b"\r").ok_or(Fault::BareLineFeed)?;
+            self.read += end + 1;
+            match (line, self.has_begun) {
+                // Empty lines before a request are passed over (RFC 9112 §2.2).
+                ([], false) => {}
+                ([], true) => return self.body().map(Some),
+                (_, false) => self.has_begun = true,
+                (line, true) => self.read_field(line)?,
+            }
+        }
+        Ok(None)
+    }
+
+    fn read_field(&mut self, line: &[u8]) -> Result<(), Fault> {
+        let Some(colon) = line.iter().position(|byte| *byte == b':') else {
+            // hyper refuses it.
+            return Ok(());
+        };
+        let (name, value) = line.split_at(colon);
+        let value = value.get(1..).unwrap_or_default().trim_ascii();
+        if name.eq_ignore_ascii_case(b"content-length") {
+            let length = decimal(value).ok_or(Fault::ContentLength)?;
+            if self.content_length.replace(length).is_some() {
+                return Err(Fault::ContentLength);
+            }
+        } else if name.eq_ignore_ascii_case(b"transfer-encoding") {
+            let coding = if value.eq_ignore_ascii_case(b"chunked") {
+                TransferEncoding::Chunked
+            } else {
+                TransferEncoding::Other
+            };
+            let is_second = self.transfer_encoding.is_some();
+            self.transfer_encoding = Some(if is_second {
+                TransferEncoding::Other
+            } else {
+                coding
+            });
+        }
+        Ok(())
+    }
+
+    fn body(&self) -> Result<Part, Fault> {
+        match (self.content_length, self.transfer_encoding) {
+            (Some(_), Some(_)) => Err(Fault::TwoLengths),
+            (None, Some(TransferEncoding::Other)) => Err(Fault::TransferEncoding),
+            (None, Some(TransferEncoding::Chunked)) => Ok(Part::Chunked(Chunk::first())),
+            (Some(length), None) if length > 0 => Ok(Part::Body(length)),
+            (_, None) => Ok(Part::default()),
+        }
+    }
+}
+
+impl Chunk {
+    fn first() -> Self {
+        Self::Size {
+            digits: 0,
+            size: 0,
+            rest: SizeRest::Digits,
+        }
+    }
+
+    /// Reads on; how many bytes, and whether the body ended with the last of them.
+    fn read(&mut self, bytes: &[u8]) -> Result<(usize, bool), Fault> {
+        let mut at = 0;
+        while let Some(rest) = bytes.get(at..)
+            && let Some(first) = rest.first()
+        {
+            if let Self::Data(left) = self {
+                let taken = usize::try_from(*left).unwrap_or(rest.len()).min(rest.len());
+                *left -= taken as u64;
+                at += taken;
+                if *left == 0 {
+                    *self = Self::DataEnd { has_cr: false };
+                }
+                continue;
+            }
+            at += 1;
+            if self.read_byte(*first)? {
+                return Ok((at, true));
+            }
+        }
+        Ok((at, false))
+    }
+
+    /// Reads a byte that is not of the data; whether the body ended with it.
+    fn read_byte(&mut self, byte: u8) -> Result<bool, Fault> {
+        match self {
+            Self::Size { digits, size, rest } => match (*rest, byte) {
+                (SizeRest::Digits, _) if byte.is_ascii_hexdigit() => {
+                    if *digits == MAX_SIZE_DIGITS {
+                        return Err(Fault::Chunk);
+                    }
+                    *digits += 1;
+                    let digit = char::from(byte).to_digit(16).unwrap_or_default();
+                    *size = *size * 16 + u64::from(digit);
+                }
+                (SizeRest::Digits | SizeRest::Extension, b'\r') if *digits > 0 => {
+                    *rest = SizeRest::Cr;
+                }
+                (SizeRest::Cr, b'\n') => {
+                    *self = match *size {
+                        0 => Self::Trailers {
+                            bytes: 0,
+                            has_cr: false,
+                        },
+                        size => Self::Data(size),
+                    };
+                }
+                (_, b'\n') => return Err(Fault::BareLineFeed),
+                (SizeRest::Digits, b';' | b' ' | b'\t') if *digits > 0 => {
+                    *rest = SizeRest::Extension;
+                }
+                (SizeRest::Extension, _) => {}
+                _ => return Err(Fault::Chunk),
+            },
+            Self::DataEnd { has_cr } => match (*has_cr, byte) {
+                (false, b'\r') => *has_cr = true,
+                (true, b'\n') => *self = Self::first(),
+                _ => return Err(Fault::Chunk),
+            },
+            Self::Trailers { bytes, has_cr } => match (byte, *has_cr) {
+                (b'\n', true) if *bytes == 1 => return Ok(true),
+                (b'\n', true) => (*bytes, *has_cr) = (0, false),
+                (b'\n', false) => return Err(Fault::BareLineFeed),
+                (byte, _) => (*bytes, *has_cr) = (bytes.saturating_add(1), byte == b'\r'),
+            },
+            // Taken in whole pieces by `read`.
+            Self::Data(_) => {}
+        }
+        Ok(false)
+    }
+}
+
+/// A number of decimal digits and nothing else.
+fn decimal(text: &[u8]) -> Option<u64> {
+    if text.is_empty() || !text.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    std::str::from_utf8(text).ok()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn follow(text: &str) -> Result<usize, Refused> {
+        MessageFollower::default().follow(text.as_bytes())
+    }
+
+    /// What is read on when the text comes in pieces, as the stream gives it.
+    fn follow_in_pieces(text: &str, piece: usize) -> Result<usize, Fault> {
+        let mut follower = MessageFollower::default();
+        let (mut passed, mut come) = (0, 0);
+        for piece in text.as_bytes().chunks(piece) {
+            come += piece.len();
+            let held = &text.as_bytes()[passed..come];
+            passed += follower.follow(held).map_err(|refused| refused.fault)?;
+        }
+        Ok(passed)
+    }
+
+    const POST: &str = "POST /mcp HTTP/1.1\r\nHost: a\r\n";
+
+    #[test]
+    fn messages_that_can_be_read_in_one_way_pass_whole_in_any_pieces() {
+        for bodies in [
+            "\r\n".to_owned(),
+            "Content-Length: 0\r\n\r\n".to_owned(),
+            "content-length:  5 \r\n\r\nhello".to_owned(),
+            "Transfer-Encoding: Chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n".to_owned(),
+            "Transfer-Encoding: chunked\r\n\r\n5;a=\"b\"\r\nhel\nl\r\nA \r\n0123456789\r\n0\r\nExpires: never\r\nA: b\r\n\r\n"
+                .to_owned(),
+        ] {
+            // A second message right after it, after an empty line.
+            let text = format!("{POST}{bodies}\r\n{POST}{bodies}");
+            for piece in 1..=text.len() {
+                let passed = follow_in_pieces(&text, piece);
+                assert_eq!(passed, Ok(text.len()), "{text:?} by {piece}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_beginning_of_a_head_is_held_back() {
+        assert_eq!(follow(POST), Ok(0));
+        let first = format!("{POST}Content-Length: 2\r\n\r\nab");
+        assert_eq!(follow(&format!("{first}{POST}")), Ok(first.len()));
+    }
+
+    #[test]
+    fn ambiguous_messages_are_refused_in_any_pieces_even_behind_a_good_one() {
+        for (fields, fault) in [
+            (
+                "Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+                Fault::TwoLengths,
+            ),
+            (
+                "Transfer-Encoding: chunked\r\ncontent-length: 3\r\n\r\n",
+                Fault::TwoLengths,
+            ),
+            (
+                "Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
+                Fault::TransferEncoding,
+            ),
+            (
+                "Transfer-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n\r\n",
+                Fault::TransferEncoding,
+            ),
+            (
+                "Transfer-Encoding: identity\r\n\r\n",
+                Fault::TransferEncoding,
+            ),
+            (
+                "Transfer-Encoding: chunked, chunked\r\n\r\n",
+                Fault::TransferEncoding,
+            ),
+            ("Transfer-Encoding:\r\n\r\n", Fault::TransferEncoding),
+            (
+                "Content-Length: 3\r\nContent-Length: 3\r\n\r\nabc",
+                Fault::ContentLength,
+            ),
+            ("Content-Length: 3, 3\r\n\r\nabc", Fault::ContentLength),
+            ("Content-Length: +3\r\n\r\nabc", Fault::ContentLength),
+            (
+                "Content-Length: 99999999999999999999\r\n\r\n",
+                Fault::ContentLength,
+            ),
+            ("A: b\n\r\n", Fault::BareLineFeed),
+            ("A: b\r\n\n", Fault::BareLineFeed),
+            (
+                "Transfer-Encoding: chunked\r\n\r\n1\na\r\n",
+                Fault::BareLineFeed,
+            ),
+            (
+                "Transfer-Encoding: chunked\r\n\r\n0\r\nA: b\n\r\n",
+                Fault::BareLineFeed,
+            ),
+            (
+                "Transfer-Encoding: chunked\r\n\r\n1\r\nab\r\n",
+                Fault::Chunk,
+            ),
+            ("Transfer-Encoding: chunked\r\n\r\n-1\r\n", Fault::Chunk),
+            ("Transfer-Encoding: chunked\r\n\r\n\r\n", Fault::Chunk),
+            (
+                "Transfer-Encoding: chunked\r\n\r\n10000000000000000\r\n",
+                Fault::Chunk,
+            ),
+        ] {
+            let good = format!("{POST}Content-Length: 2\r\n\r\nab");
+            for before in ["", &good] {
+                let text = format!("{before}{POST}{fields}");
+                for piece in 1..=text.len() {
+                    let told = follow_in_pieces(&text, piece);
+                    assert_eq!(told, Err(fault), "{text:?} by {piece}");
+                }
+            }
+        }
+        assert_eq!(
+            follow("POST / HTTP/1.1\nHost: a\r\n\r\n"),
+            Err(Refused {
+                fault: Fault::BareLineFeed,
+                at: 0
+            })
+        );
+    }
+
+    #[test]
+    fn a_head_that_is_too_long_is_left_to_hyper() {
+        let text = format!("{POST}A: {}", "b".repeat(MAX_HEAD));
+        assert_eq!(follow(&text), Ok(text.len()));
+    }
+}

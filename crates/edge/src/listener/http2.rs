@@ -1,0 +1,297 @@
+//! What an HTTP/2 connection's frames cost: only their headers are read (RFC 9113 §4.1), never what is in them.
+
+use tokio::time::Instant;
+
+/// What a client sends first (RFC 9113 §3.4).
+pub(super) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+/// An empty SETTINGS frame, which is what a server sends first.
+pub(super) const EMPTY_SETTINGS: [u8; HEADER] = [0, 0, 0, SETTINGS, 0, 0, 0, 0, 0];
+
+const HEADER: usize = 9;
+const DATA: u8 = 0;
+const HEADERS: u8 = 1;
+const SETTINGS: u8 = 4;
+const PUSH_PROMISE: u8 = 5;
+const GOAWAY: u8 = 7;
+const CONTINUATION: u8 = 9;
+const END_STREAM: u8 = 1;
+/// Error code `ENHANCE_YOUR_CALM` (RFC 9113 §7).
+const ENHANCE_YOUR_CALM: u32 = 0xb;
+
+/// A header block costs as much as so many control frames, and one more for so many of its bytes: a field may be one
+/// byte, which is then as much work as a whole frame of another kind.
+const BLOCK_FRAMES: u64 = 8;
+const BLOCK_BYTES: u64 = 64;
+/// DATA frames smaller than this cost as much as a control frame, unless they end their stream.
+const SMALL_DATA: u64 = 256;
+/// Bytes sent to the client that pay for one of its frames, since it answers them by window updates.
+const SENT_BYTES: u64 = 128;
+/// A connection may save up what so many seconds allow, and so many frames if its requests accounted for them.
+const BURST_SECONDS: u64 = 2;
+const MOST_CREDIT: u64 = 65_536;
+/// The unit of the account: a thousandth of a frame.
+const MILLI: u64 = 1_000;
+
+/// One frame's header.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Frame {
+    length: u64,
+    kind: u8,
+    flags: u8,
+    stream: u32,
+}
+
+impl Frame {
+    fn read(bytes: [u8; HEADER]) -> Self {
+        let [a, b, c, kind, flags, s1, s2, s3, s4] = bytes;
+        Self {
+            length: u64::from(u32::from_be_bytes([0, a, b, c])),
+            kind,
+            flags,
+            stream: u32::from_be_bytes([s1, s2, s3, s4]) & (u32::MAX >> 1),
+        }
+    }
+
+    /// What it costs, in control frames.
+    fn cost(self) -> u64 {
+        match self.kind {
+            DATA if self.length >= SMALL_DATA || self.flags & END_STREAM != 0 => 0,
+            HEADERS | CONTINUATION | PUSH_PROMISE => BLOCK_FRAMES + self.length / BLOCK_BYTES,
+            _ => 1,
+        }
+    }
+}
+
+/// Finds the frames in one direction of a connection, however the bytes are cut.
+#[derive(Debug, Default)]
+pub(super) struct FrameFollower {
+    header: [u8; HEADER],
+    header_bytes: usize,
+    payload_left: u64,
+}
+
+impl FrameFollower {
+    /// Calls `found` for the header of each frame that begins in `bytes`, which come next.
+    fn follow(&mut self, mut bytes: &[u8], mut found: impl FnMut(Frame)) {
+        while !bytes.is_empty() {
+            let length = bytes.len() as u64;
+            if self.payload_left >= length {
+                self.payload_left -= length;
+                return;
+            }
+            let skipped = usize::try_from(self.payload_left).unwrap_or(bytes.len());
+            bytes = bytes.get(skipped..).unwrap_or_default();
+            self.payload_left = 0;
+            let wanted = (HEADER - self.header_bytes).min(bytes.len());
+            let (taken, rest) = bytes.split_at(wanted);
+            let end = self.header_bytes + wanted;
+            if let Some(place) = self.header.get_mut(self.header_bytes..end) {
+                place.copy_from_slice(taken);
+            }
+            self.header_bytes = end;
+            bytes = rest;
+            if self.header_bytes == HEADER {
+                let frame = Frame::read(self.header);
+                self.header_bytes = 0;
+                self.payload_left = frame.length;
+                found(frame);
+            }
+        }
+    }
+
+    /// Follows bytes whose frames are of no interest.
+    pub(super) fn skip(&mut self, bytes: &[u8]) {
+        self.follow(bytes, |_| ());
+    }
+
+    /// Whether the next byte begins a frame.
+    pub(super) fn is_between_frames(&self) -> bool {
+        self.header_bytes == 0 && self.payload_left == 0
+    }
+}
+
+/// The account of what one client sends.
+#[derive(Debug)]
+pub(super) struct FrameBudget {
+    follower: FrameFollower,
+    /// Frames in a second.
+    rate: u64,
+    /// Thousandths of frames that may still come.
+    left: u64,
+    refilled: Instant,
+    last_stream: u32,
+}
+
+/// More frames came than the budget has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct BudgetExceeded;
+
+impl FrameBudget {
+    pub(super) fn new(frames_per_second: u32) -> Self {
+        let rate = u64::from(frames_per_second.max(1));
+        Self {
+            follower: FrameFollower::default(),
+            rate,
+            left: rate * BURST_SECONDS * MILLI,
+            refilled: Instant::now(),
+            last_stream: 0,
+        }
+    }
+
+    /// Charges for the frames that begin in `bytes`. `sent` bytes went to the client, and `credit` frames were accounted
+    /// for by its requests, since the last time.
+    pub(super) fn charge(
+        &mut self,
+        bytes: &[u8],
+        sent: u64,
+        credit: u32,
+    ) -> Result<(), BudgetExceeded> {
+        let (mut cost, mut last_stream) = (0, self.last_stream);
+        self.follower.follow(bytes, |frame| {
+            cost += frame.cost();
+            if frame.kind == HEADERS {
+                last_stream = last_stream.max(frame.stream);
+            }
+        });
+        self.last_stream = last_stream;
+        self.left += sent * MILLI / SENT_BYTES + u64::from(credit) * MILLI;
+        self.left = self.left.min(MOST_CREDIT.max(self.burst()) * MILLI);
+        if cost == 0 {
+            return Ok(());
+        }
+        self.refill();
+        match self.left.checked_sub(cost * MILLI) {
+            Some(left) => {
+                self.left = left;
+                Ok(())
+            }
+            None => Err(BudgetExceeded),
+        }
+    }
+
+    fn burst(&self) -> u64 {
+        self.rate * BURST_SECONDS
+    }
+
+    fn refill(&mut self) {
+        let now = Instant::now();
+        let micros = now.duration_since(self.refilled).as_micros();
+        let earned = u64::try_from(micros)
+            .unwrap_or(u64::MAX)
+            .saturating_mul(self.rate)
+            / 1_000;
+        if earned == 0 {
+            return;
+        }
+        self.refilled = now;
+        let most = self.burst() * MILLI;
+        if self.left < most {
+            self.left = self.left.saturating_add(earned).min(most);
+        }
+    }
+
+    /// The frame that ends the connection and says why. Requests of later streams than it names were not worked on.
+    pub(super) fn goaway(&self) -> Vec<u8> {
+        goaway(self.last_stream, b"too many control frames")
+    }
+}
+
+/// GOAWAY with `ENHANCE_YOUR_CALM`.
+pub(super) fn goaway(last_stream: u32, why: &[u8]) -> Vec<u8> {
+    let length = u8::try_from(8 + why.len()).unwrap_or(8);
+    let why = if length == 8 { &[] } else { why };
+    let mut frame = vec![0, 0, length, GOAWAY, 0, 0, 0, 0, 0];
+    frame.extend(last_stream.to_be_bytes());
+    frame.extend(ENHANCE_YOUR_CALM.to_be_bytes());
+    frame.extend(why);
+    frame
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    const PING: u8 = 6;
+
+    fn frame(kind: u8, flags: u8, stream: u32, payload: usize) -> Vec<u8> {
+        let length = u32::try_from(payload).unwrap().to_be_bytes();
+        let mut frame = vec![length[1], length[2], length[3], kind, flags];
+        frame.extend(stream.to_be_bytes());
+        frame.resize(HEADER + payload, 0xff);
+        frame
+    }
+
+    #[test]
+    fn frames_are_found_however_the_bytes_are_cut() {
+        let bytes: Vec<u8> = [
+            frame(SETTINGS, 0, 0, 0),
+            frame(HEADERS, 4, 1, 300),
+            frame(DATA, 1, 1, 20),
+            frame(PING, 0, 0, 8),
+        ]
+        .concat();
+        for piece in 1..=bytes.len() {
+            let mut follower = FrameFollower::default();
+            let mut kinds = Vec::new();
+            for piece in bytes.chunks(piece) {
+                follower.follow(piece, |frame| kinds.push((frame.kind, frame.length)));
+            }
+            let expected = [(SETTINGS, 0), (HEADERS, 300), (DATA, 20), (PING, 8)];
+            assert_eq!(kinds, expected, "in pieces of {piece}");
+            assert!(follower.is_between_frames());
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn control_frames_above_the_budget_end_it_and_time_fills_it() {
+        let mut budget = FrameBudget::new(10);
+        let ping = frame(PING, 0, 0, 8);
+        for _ in 0..20 {
+            budget.charge(&ping, 0, 0).unwrap();
+        }
+        assert_eq!(budget.charge(&ping, 0, 0), Err(BudgetExceeded));
+        tokio::time::advance(Duration::from_millis(100)).await;
+        budget.charge(&ping, 0, 0).unwrap();
+        assert_eq!(budget.charge(&ping, 0, 0), Err(BudgetExceeded));
+        tokio::time::advance(Duration::from_secs(60)).await;
+        budget.charge(&ping.repeat(20), 0, 0).unwrap();
+        assert_eq!(budget.charge(&ping, 0, 0), Err(BudgetExceeded));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_header_block_costs_by_its_size_and_whole_bodies_cost_nothing() {
+        let mut budget = FrameBudget::new(1_000);
+        budget
+            .charge(&frame(DATA, 0, 1, 16_384).repeat(5_000), 0, 0)
+            .unwrap();
+        budget.charge(&frame(DATA, END_STREAM, 1, 1), 0, 0).unwrap();
+        // Seven blocks of the largest frame, of which each byte may be a field.
+        budget
+            .charge(&frame(HEADERS, 4, 1, 16_384).repeat(7), 0, 0)
+            .unwrap();
+        let eighth = budget.charge(&frame(CONTINUATION, 4, 1, 16_384), 0, 0);
+        assert_eq!(eighth, Err(BudgetExceeded));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_sent_and_what_known_callers_ask_pays_for_frames() {
+        let mut budget = FrameBudget::new(1);
+        let updates = frame(8, 0, 0, 4).repeat(100);
+        assert_eq!(budget.charge(&updates, 0, 0), Err(BudgetExceeded));
+        budget.charge(&updates, 100 * SENT_BYTES, 0).unwrap();
+        budget.charge(&updates, 0, 100).unwrap();
+        assert_eq!(budget.charge(&updates, 0, 50), Err(BudgetExceeded));
+    }
+
+    #[test]
+    fn goaway_names_the_last_stream_and_the_reason() {
+        let mut budget = FrameBudget::new(1);
+        let _ = budget.charge(&frame(HEADERS, 4, 7, 1), 0, 0);
+        let frame = budget.goaway();
+        assert_eq!(frame[..5], [0, 0, 31, GOAWAY, 0]);
+        assert_eq!(frame[9..17], [0, 0, 0, 7, 0, 0, 0, 0xb]);
+        assert_eq!(&frame[17..], b"too many control frames");
+    }
+}

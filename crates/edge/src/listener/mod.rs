@@ -1,0 +1,296 @@
+//! The socket: bounded connections, bounded headers, a graceful end.
+//!
+//! ```text
+//!  accept ─▶ places: a share for each client ─▶ stream: frames charged, messages followed ─▶ hyper ─▶ router
+//!                                                                                 │
+//!                                   idle, old, replaced, or the process stops ────┴──▶ GOAWAY, then closed
+//! ```
+
+mod connection;
+mod http1;
+mod http2;
+mod limits;
+mod places;
+mod refused;
+mod stream;
+
+#[cfg(test)]
+mod tests;
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use http::{HeaderValue, Request, Response, Version, header};
+use hyper::body::Incoming;
+use hyper::service::{Service, service_fn};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto::{self, Builder};
+use metrics::counter;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tower::ServiceExt;
+use wardgate_rpc::{Shutdown, probes};
+use wardgate_telemetry::names;
+
+use crate::Error;
+
+pub(crate) use connection::credit_known_caller;
+pub use limits::{ConnectionLimits, ListenerLimits};
+
+use connection::{AnswerBody, Connection};
+use places::{Place, Places, Use};
+use stream::WatchedStream;
+
+/// How long an ended connection without a request in flight stays open, for its client to hear of it.
+const CLOSING: Duration = Duration::from_secs(1);
+/// The same of one whose place another connection has.
+const REPLACED: Duration = Duration::from_millis(100);
+/// How long a connection lasts that is only kept for a probe.
+const PROBE: Duration = Duration::from_secs(5);
+
+/// A connection as hyper serves it.
+type Served<S> = auto::Connection<'static, TokioIo<WatchedStream<TcpStream>>, S, TokioExecutor>;
+
+/// A listener, not yet serving.
+#[derive(Debug)]
+pub struct Bound {
+    listener: TcpListener,
+    address: SocketAddr,
+}
+
+impl Bound {
+    /// Takes the address.
+    pub async fn bind(listen: SocketAddr) -> Result<Self, Error> {
+        let failed = |source| Error::Listen { listen, source };
+        let listener = TcpListener::bind(listen).await.map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        Ok(Self { listener, address })
+    }
+
+    /// The address it listens on, with the port the system chose if 0 was asked for.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Serves `router` until `shutdown` closes, then lets what is in flight end and waits for `finish`, both together
+    /// within its grace. From when it is told to stop, connections of HTTP/1 end with their next answer, so that their
+    /// clients come back elsewhere.
+    pub async fn serve(
+        self,
+        router: Router,
+        limits: ConnectionLimits,
+        shutdown: Shutdown,
+        finish: impl Future<Output = ()>,
+    ) {
+        let places = Places::new(limits.connections, limits.per_address());
+        let server = Arc::new(Server {
+            router,
+            builder: builder(&limits),
+            limits,
+            shutdown: shutdown.clone(),
+            closing: CancellationToken::new(),
+        });
+        let open = TaskTracker::new();
+        let mut closes = pin!(shutdown.clone().closes());
+        loop {
+            let accepted = tokio::select! {
+                accepted = self.accept() => accepted,
+                () = &mut closes => break,
+            };
+            if let Some((stream, peer)) = accepted {
+                let place = places.admit(peer);
+                open.spawn(Arc::clone(&server).serve(stream, peer, place));
+            }
+        }
+        drop(self.listener);
+        server.closing.cancel();
+        open.close();
+        let finished = async {
+            open.wait().await;
+            finish.await;
+        };
+        if tokio::time::timeout(shutdown.grace(), finished)
+            .await
+            .is_err()
+        {
+            tracing::warn!("some requests did not end in time");
+        }
+    }
+
+    async fn accept(&self) -> Option<(TcpStream, SocketAddr)> {
+        match self.listener.accept().await {
+            Ok((stream, peer)) => {
+                // An answer is one small write; waiting to fill a segment would only delay it.
+                let _ = stream.set_nodelay(true);
+                Some((stream, peer))
+            }
+            Err(error) => {
+                // Out of descriptors, usually: let some connections end first.
+                tracing::warn!(%error, "a connection could not be accepted");
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                None
+            }
+        }
+    }
+}
+
+fn builder(limits: &ConnectionLimits) -> Builder<TokioExecutor> {
+    let mut builder = Builder::new(TokioExecutor::new());
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        // Against slow-loris: a header arrives in time or not at all.
+        .header_read_timeout(limits.header())
+        .max_buf_size(http1::MAX_HEAD);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_header_list_size(32 * 1024)
+        .max_concurrent_streams(256)
+        .keep_alive_interval(Some(Duration::from_secs(20)));
+    builder
+}
+
+/// What all connections of a listener share.
+struct Server {
+    router: Router,
+    builder: Builder<TokioExecutor>,
+    limits: ConnectionLimits,
+    shutdown: Shutdown,
+    /// Cancelled when nothing new is taken.
+    closing: CancellationToken,
+}
+
+impl Server {
+    /// Serves one connection to its end.
+    async fn serve(self: Arc<Self>, stream: TcpStream, peer: SocketAddr, place: Place) {
+        let (connection, use_for) = (Arc::clone(&place.connection), place.use_for);
+        let stream = WatchedStream::new(stream, place, self.limits.listener.control_frames);
+        let (server, shared) = (Arc::clone(&self), Arc::clone(&connection));
+        let service = service_fn(move |request: Request<Incoming>| {
+            let (server, connection) = (Arc::clone(&server), Arc::clone(&shared));
+            async move { server.answer(request, peer, connection, use_for).await }
+        });
+        let served = self
+            .builder
+            .serve_connection(TokioIo::new(stream), service)
+            .into_owned();
+        match use_for {
+            Use::Everything => self.drive(pin!(served), &connection).await,
+            Use::Probes => {
+                tokio::select! {
+                    _ = served => {}
+                    () = connection.replaced.cancelled() => {}
+                    () = tokio::time::sleep(PROBE) => {}
+                }
+            }
+        }
+    }
+
+    /// Answers one request.
+    async fn answer(
+        &self,
+        mut request: Request<Incoming>,
+        peer: SocketAddr,
+        connection: Arc<Connection>,
+        use_for: Use,
+    ) -> Result<Response<AnswerBody>, Infallible> {
+        let in_flight = connection.begin_request();
+        let is_http1 = request.version() < Version::HTTP_2;
+        let path = request.uri().path();
+        let mut response = match refused::answer_to_stand_in(request.method(), path) {
+            Some(refusal) => refusal,
+            None if use_for == Use::Probes && !probes::is_probe(path) => refused::no_place(),
+            None => {
+                request.extensions_mut().insert(peer);
+                let answer = self.router.clone().oneshot(request.map(Body::new));
+                connection.scope(answer).await?
+            }
+        };
+        if is_http1 && (use_for == Use::Probes || self.shutdown.was_told()) {
+            let close = HeaderValue::from_static("close");
+            response.headers_mut().insert(header::CONNECTION, close);
+        }
+        Ok(response.map(|body| AnswerBody {
+            body,
+            _request: in_flight,
+        }))
+    }
+
+    /// Lets a connection go on until it ends by itself or has to: without a request for too long, at its greatest age,
+    /// when another one has its place, or when the process stops.
+    async fn drive<S>(&self, mut served: Pin<&mut Served<S>>, connection: &Connection)
+    where
+        S: Service<Request<Incoming>, Response = Response<AnswerBody>, Error = Infallible>,
+        S::Future: Send + 'static,
+    {
+        let oldest = connection.opened() + self.limits.age();
+        let reason = loop {
+            // Requests begin and end meanwhile, so it is looked again after the shortest time that one may be idle.
+            let soon = Instant::now() + self.limits.idle();
+            let wake = self.idle_end(connection).map_or(soon, |end| end.min(soon));
+            tokio::select! {
+                ended = served.as_mut() => return note_end(ended),
+                () = self.closing.cancelled() => break None,
+                () = connection.replaced.cancelled() => break Some("no_place"),
+                () = tokio::time::sleep_until(wake.min(oldest)) => {}
+            }
+            let now = Instant::now();
+            if self.idle_end(connection).is_some_and(|end| end <= now) {
+                break Some("idle");
+            }
+            if oldest <= now {
+                break Some("age");
+            }
+        };
+        if let Some(reason) = reason {
+            counter!(names::ENDED_CONNECTIONS, "reason" => reason).increment(1);
+        }
+        served.as_mut().graceful_shutdown();
+        let patience = if reason == Some("no_place") {
+            REPLACED
+        } else {
+            CLOSING
+        };
+        let began = Instant::now();
+        let end = |now: Instant| {
+            let idle_since = connection.idle_since();
+            idle_since.map_or(now, |since| since.max(began)) + patience
+        };
+        loop {
+            tokio::select! {
+                ended = served.as_mut() => return note_end(ended),
+                () = tokio::time::sleep_until(end(Instant::now())) => {}
+            }
+            let now = Instant::now();
+            if end(now) <= now {
+                return;
+            }
+        }
+    }
+
+    /// When a connection has been without a request for too long; none while there is one. The first has as long as a
+    /// header may take.
+    fn idle_end(&self, connection: &Connection) -> Option<Instant> {
+        let patience = if connection.is_used() {
+            self.limits.idle()
+        } else {
+            self.limits.header()
+        };
+        connection.idle_since().map(|since| since + patience)
+    }
+}
+
+fn note_end(ended: Result<(), Box<dyn std::error::Error + Send + Sync>>) {
+    if let Err(error) = ended {
+        tracing::debug!(error, "a connection ended early");
+    }
+}

@@ -1,0 +1,303 @@
+//! The bytes of one connection, watched on their way to hyper: what HTTP/2 frames cost, and where HTTP/1 messages begin.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::{Buf, BytesMut};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::Sleep;
+use tokio_util::io::poll_read_buf;
+
+use super::http1::MessageFollower;
+use super::http2::{EMPTY_SETTINGS, FrameBudget, FrameFollower, PREFACE, goaway};
+use super::places::{Place, Use};
+
+/// How long a connection that was ended for its frames is left open and unread, so that its client finds GOAWAY before
+/// the connection is gone, and cannot send on.
+const LINGER: Duration = Duration::from_secs(1);
+/// Bytes read at once where they are kept back first.
+const READ: usize = 8 * 1024;
+
+/// A watched stream.
+pub(super) struct WatchedStream<S> {
+    stream: S,
+    protocol: Protocol,
+    /// Read and not yet handed on.
+    held: BytesMut,
+    /// How many of them may be.
+    released: usize,
+    place: Place,
+    control_frames: u32,
+}
+
+enum Protocol {
+    /// Too little has come to know.
+    Unknown,
+    /// HTTP/2, not read before then.
+    Waiting(Pin<Box<Sleep>>),
+    Http2(Box<Http2>),
+    Http1(MessageFollower),
+    /// What was refused is the last; what the client sends behind it is read, lest it lose the refusal, and discarded.
+    Discarding,
+    /// The client has sent all.
+    Ended,
+    /// Ended for its frames; what hyper still writes goes nowhere.
+    Lingering(Pin<Box<Sleep>>),
+}
+
+struct Http2 {
+    budget: FrameBudget,
+    /// Of what is sent to the client: GOAWAY fits between frames alone.
+    outgoing: FrameFollower,
+    /// Bytes sent since frames were charged for.
+    sent: u64,
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> WatchedStream<S> {
+    pub(super) fn new(stream: S, place: Place, control_frames: u32) -> Self {
+        Self {
+            stream,
+            protocol: Protocol::Unknown,
+            held: BytesMut::new(),
+            released: 0,
+            place,
+            control_frames,
+        }
+    }
+
+    /// Hands on what is released; whether that was anything.
+    fn hand_on(&mut self, buffer: &mut ReadBuf<'_>) -> bool {
+        let length = self.released.min(buffer.remaining());
+        if length == 0 {
+            return false;
+        }
+        if let Some(bytes) = self.held.get(..length) {
+            buffer.put_slice(bytes);
+        }
+        self.held.advance(length);
+        self.released -= length;
+        if self.held.is_empty() {
+            self.held = BytesMut::new();
+        }
+        true
+    }
+
+    /// Reads more into `held`; none at the end of the stream.
+    fn poll_more(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        self.held.reserve(READ);
+        poll_read_buf(Pin::new(&mut self.stream), context, &mut self.held)
+    }
+
+    /// Which protocol the bytes held so far are of; still unknown while they are the beginning of HTTP/2's preface.
+    fn decide(&mut self, context: &mut Context<'_>) -> io::Result<()> {
+        let length = self.held.len().min(PREFACE.len());
+        if self.held.get(..length) != PREFACE.get(..length) {
+            self.protocol = Protocol::Http1(MessageFollower::default());
+            self.follow_http1();
+            return Ok(());
+        }
+        if length < PREFACE.len() {
+            return Ok(());
+        }
+        if self.place.use_for == Use::Probes {
+            let mut frames = EMPTY_SETTINGS.to_vec();
+            frames.extend(goaway(0, b"too many connections"));
+            self.try_write(context, &frames);
+            return Err(io::ErrorKind::ConnectionAborted.into());
+        }
+        if let Some(end) = self.place.penalty() {
+            self.protocol = Protocol::Waiting(Box::pin(tokio::time::sleep_until(end)));
+            return Ok(());
+        }
+        self.begin_http2(context);
+        Ok(())
+    }
+
+    fn begin_http2(&mut self, context: &mut Context<'_>) {
+        let mut http2 = Http2 {
+            budget: FrameBudget::new(self.control_frames),
+            outgoing: FrameFollower::default(),
+            sent: 0,
+        };
+        let frames = self.held.get(PREFACE.len()..).unwrap_or_default();
+        let within = http2.budget.charge(frames, 0, 0);
+        self.released = self.held.len();
+        self.protocol = Protocol::Http2(Box::new(http2));
+        if within.is_err() {
+            self.end_for_frames(context);
+        }
+    }
+
+    fn follow_http1(&mut self) {
+        let Protocol::Http1(follower) = &mut self.protocol else {
+            return;
+        };
+        let new = self.held.get(self.released..).unwrap_or_default();
+        match follower.follow(new) {
+            Ok(length) => self.released += length,
+            Err(refused) => {
+                self.held.truncate(self.released + refused.at);
+                self.held
+                    .extend_from_slice(refused.fault.stand_in().as_bytes());
+                self.released = self.held.len();
+                self.protocol = Protocol::Discarding;
+            }
+        }
+    }
+
+    /// Reads what comes next of HTTP/2 right into `buffer`, and charges for it; whether that ended the connection.
+    fn poll_http2(
+        &mut self,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<bool>> {
+        let before = buffer.filled().len();
+        ready!(Pin::new(&mut self.stream).poll_read(context, buffer))?;
+        let new = buffer.filled().get(before..).unwrap_or_default();
+        let Protocol::Http2(http2) = &mut self.protocol else {
+            return Poll::Ready(Ok(false));
+        };
+        let sent = std::mem::take(&mut http2.sent);
+        let credit = self.place.connection.take_credit();
+        let is_exceeded = http2.budget.charge(new, sent, credit).is_err();
+        if is_exceeded {
+            buffer.set_filled(before);
+            self.end_for_frames(context);
+        }
+        Poll::Ready(Ok(is_exceeded))
+    }
+
+    fn end_for_frames(&mut self, context: &mut Context<'_>) {
+        let Protocol::Http2(http2) = &self.protocol else {
+            return;
+        };
+        tracing::debug!("a connection sent too many control frames");
+        let mut frames = Vec::new();
+        if http2.outgoing.is_between_frames() {
+            frames = http2.budget.goaway();
+        }
+        self.held.clear();
+        self.released = 0;
+        self.place.penalise();
+        self.try_write(context, &frames);
+        self.protocol = Protocol::Lingering(Box::pin(tokio::time::sleep(LINGER)));
+    }
+
+    /// Writes the last that the client gets, if the socket takes it at once, and says that nothing more comes.
+    fn try_write(&mut self, context: &mut Context<'_>, bytes: &[u8]) {
+        let mut stream = Pin::new(&mut self.stream);
+        let _ = stream.as_mut().poll_write(context, bytes);
+        let _ = stream.poll_shutdown(context);
+    }
+
+    /// Counts what hyper sent.
+    fn note_sent(&mut self, bytes: &[u8]) {
+        if let Protocol::Http2(http2) = &mut self.protocol {
+            http2.sent += bytes.len() as u64;
+            http2.outgoing.skip(bytes);
+        }
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for WatchedStream<S> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        loop {
+            if this.hand_on(buffer) {
+                return Poll::Ready(Ok(()));
+            }
+            match &mut this.protocol {
+                Protocol::Unknown => {
+                    if ready!(this.poll_more(context))? == 0 {
+                        // The rest of whatever it was.
+                        this.released = this.held.len();
+                        this.protocol = Protocol::Ended;
+                    } else {
+                        this.decide(context)?;
+                    }
+                }
+                Protocol::Waiting(wait) => {
+                    ready!(wait.as_mut().poll(context));
+                    this.begin_http2(context);
+                }
+                Protocol::Http2(_) => {
+                    if !ready!(this.poll_http2(context, buffer))? {
+                        return Poll::Ready(Ok(()));
+                    }
+                }
+                Protocol::Http1(_) => {
+                    if ready!(this.poll_more(context))? == 0 {
+                        this.released = this.held.len();
+                        this.protocol = Protocol::Ended;
+                    } else {
+                        this.follow_http1();
+                    }
+                }
+                Protocol::Discarding => {
+                    if ready!(this.poll_more(context))? == 0 {
+                        this.protocol = Protocol::Ended;
+                    }
+                    this.held.clear();
+                }
+                Protocol::Ended => return Poll::Ready(Ok(())),
+                Protocol::Lingering(wait) => {
+                    ready!(wait.as_mut().poll(context));
+                    return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
+                }
+            }
+        }
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for WatchedStream<S> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        if matches!(this.protocol, Protocol::Lingering(_)) {
+            return Poll::Ready(Ok(bytes.len()));
+        }
+        let length = ready!(Pin::new(&mut this.stream).poll_write(context, bytes))?;
+        this.note_sent(bytes.get(..length).unwrap_or_default());
+        Poll::Ready(Ok(length))
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        if matches!(this.protocol, Protocol::Lingering(_)) {
+            return Poll::Ready(Ok(slices.iter().map(|slice| slice.len()).sum()));
+        }
+        let length = ready!(Pin::new(&mut this.stream).poll_write_vectored(context, slices))?;
+        let mut left = length;
+        for slice in slices {
+            let sent = left.min(slice.len());
+            this.note_sent(slice.get(..sent).unwrap_or_default());
+            left -= sent;
+        }
+        Poll::Ready(Ok(length))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_shutdown(context)
+    }
+}
