@@ -1,13 +1,11 @@
 //! One value, brought to one of its declared types where nothing is lost.
 
+use serde_json::Value;
 use serde_json::value::RawValue;
-use serde_json::{Number, Value};
 
+use crate::number::{MAX_DIGITS, decimal, whole};
 use crate::schema::JsonType;
 use crate::strict::Strict;
-
-/// Whole numbers up to here are exact in double precision (RFC 8259, section 6).
-const MAX_EXACT: u64 = 1 << 53;
 
 /// Reads one value and brings it to one of `types` where nothing is lost; no type means any.
 pub(crate) fn read_value(raw: &str, types: &[JsonType]) -> Result<Value, String> {
@@ -30,59 +28,33 @@ pub(crate) fn read_value(raw: &str, types: &[JsonType]) -> Result<Value, String>
     }
 }
 
-/// A JSON number. It is read from its digits, so that none is lost on the way.
+/// A JSON number. It keeps its digits, so that none is lost on the way.
 fn number(raw: &str, types: &[JsonType]) -> Result<Value, String> {
     let has = |kind| types.contains(&kind);
-    let is_whole = !raw.contains(['.', 'e', 'E']);
-    let as_written = || {
-        if is_whole {
-            whole(raw)
-        } else {
-            fractional(raw)
-        }
+    let takes_any_number = types.is_empty() || has(JsonType::Number);
+    if !takes_any_number && !has(JsonType::Integer) {
+        let as_text = has(JsonType::String).then(|| Value::from(raw));
+        return as_text.ok_or_else(|| wanted(types));
+    }
+    if decimal(raw).is_none() {
+        return Err(format!(
+            "has more than {MAX_DIGITS} digits, written out without an exponent"
+        ));
+    }
+    let read = if takes_any_number && raw.contains(['.', 'e', 'E']) {
+        raw.parse().ok()
+    } else {
+        whole(raw)
     };
-    let value = match (has(JsonType::Integer), has(JsonType::Number)) {
-        (true, true) => as_written(),
-        (true, false) if is_whole => whole(raw),
-        (true, false) => fractional(raw).and_then(|value| rounded(&value)),
-        (false, true) => as_written().filter(|value| value.as_i64().is_none_or(is_exact)),
-        (false, false) if has(JsonType::String) => Some(Value::from(raw)),
-        (false, false) if types.is_empty() => as_written(),
-        (false, false) => None,
-    };
-    value.ok_or_else(|| wanted(types))
-}
-
-/// A whole number of at most 64 bits.
-fn whole(digits: &str) -> Option<Value> {
-    digits.parse::<i64>().ok().map(Value::from)
-}
-
-fn fractional(digits: &str) -> Option<Value> {
-    let number: f64 = digits.parse().ok()?;
-    Number::from_f64(number).map(Value::Number)
-}
-
-/// A whole number, also where a default is written as 10.0.
-pub fn integral(value: &Value) -> Option<i64> {
-    value.as_i64().or_else(|| rounded(value)?.as_i64())
-}
-
-/// 10.0 is 10; 10.5 is no whole number, and neither is one that may have been rounded.
-fn rounded(value: &Value) -> Option<Value> {
-    let number = value.as_f64().filter(|number| number.fract() == 0.0)?;
-    let number = format!("{number:.0}").parse::<i64>().ok()?;
-    (is_exact(number) && number.unsigned_abs() < MAX_EXACT).then(|| Value::from(number))
-}
-
-fn is_exact(number: i64) -> bool {
-    number.unsigned_abs() <= MAX_EXACT
+    read.map(Value::Number).ok_or_else(|| wanted(types))
 }
 
 /// A text where the schema wants something else.
 fn from_text(text: &str, types: &[JsonType]) -> Result<Value, String> {
     let coerced = types.iter().find_map(|kind| match kind {
-        JsonType::Integer if is_json_number(text) && !text.contains(['.', 'e', 'E']) => whole(text),
+        JsonType::Integer if is_json_number(text) && !text.contains(['.', 'e', 'E']) => {
+            number(text, &[JsonType::Integer]).ok()
+        }
         JsonType::Number if is_json_number(text) => number(text, &[JsonType::Number]).ok(),
         JsonType::Boolean => match text {
             "true" => Some(Value::Bool(true)),
@@ -105,7 +77,7 @@ pub(crate) fn wanted(types: &[JsonType]) -> String {
         .map(|kind| match kind {
             JsonType::Null => "null",
             JsonType::Boolean => "true or false",
-            JsonType::Integer => "a whole number of at most 64 bits",
+            JsonType::Integer => "a whole number",
             JsonType::Number => "a number",
             JsonType::String => "a text",
             JsonType::Array => "a list",

@@ -9,8 +9,8 @@
 //! One job: say whether arguments fit, and if not, what to mend. Complaints name the argument and the rule; no value
 //! ever shows in one, so they may be logged and told to a model.
 //!
-//! - `"10"` is 10 and `10.0` is 10 where a whole number is wanted; `10.5` and `"1O"` are not. A number keeps its
-//!   digits where a text is wanted. Whatever would lose something is refused.
+//! - `"10"` is 10 and `10.0` is 10 where a whole number is wanted; `10.5` and `"1O"` are not. Numbers keep
+//!   their digits, however many, also where a text is wanted. Whatever would lose something is refused.
 //! - Schemas are JSON Schema 2020-12. A `$ref` points inside its schema only; nothing is ever fetched.
 //!
 //! ```
@@ -35,10 +35,11 @@
 mod arguments;
 mod coerce;
 mod compiled;
+mod number;
 mod schema;
 mod strict;
 
 pub use arguments::{Arguments, Complaint, InvalidArguments, as_seen};
-pub use coerce::integral;
+pub use number::{MAX_DIGITS, decimal, decimal_of, integral, number_of};
 pub use schema::{InputSchema, JsonType, Property, UnusableSchema, default_fits};
 pub use strict::{Members, Strict, is_strict};

@@ -45,6 +45,8 @@ pub struct Property {
     pub name: String,
     /// Declared types; empty when any will do.
     pub types: Vec<JsonType>,
+    /// Declared types of the elements, where it is a list; empty when any will do.
+    pub items: Vec<JsonType>,
     /// What holds where the argument is left out.
     pub default: Option<Value>,
 }
@@ -52,10 +54,22 @@ pub struct Property {
 impl Property {
     /// The one type, `null` aside, that its values are bound as.
     pub fn scalar(&self) -> Option<JsonType> {
-        let mut types = self.types.iter().filter(|&&kind| kind != JsonType::Null);
-        let only = types.next().filter(|_| types.next().is_none())?;
-        (!matches!(only, JsonType::Array | JsonType::Object)).then_some(*only)
+        only_type(&self.types)
+            .filter(|only| !matches!(only, JsonType::Array | JsonType::Object))
     }
+
+    /// The one type, `null` aside, that the elements of its lists are bound as.
+    pub fn list_of(&self) -> Option<JsonType> {
+        only_type(&self.types).filter(|only| *only == JsonType::Array)?;
+        only_type(&self.items)
+            .filter(|only| !matches!(only, JsonType::Array | JsonType::Object))
+    }
+}
+
+/// The one type among `types`, `null` aside.
+fn only_type(types: &[JsonType]) -> Option<JsonType> {
+    let mut types = types.iter().filter(|&&kind| kind != JsonType::Null);
+    types.next().filter(|_| types.next().is_none()).copied()
 }
 
 /// Why arguments cannot be checked against a schema.
@@ -115,6 +129,7 @@ impl InputSchema {
             .map(|(name, property)| Property {
                 name: name.clone(),
                 types: types(property.get("type")),
+                items: types(property.get("items").and_then(|items| items.get("type"))),
                 default: property
                     .get("default")
                     .filter(|default| keep_default(property, default))

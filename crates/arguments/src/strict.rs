@@ -1,4 +1,5 @@
-//! JSON that means the same to every reader: no NUL, no half surrogate pair, no member given twice.
+//! JSON that means the same to every reader: no NUL, no half surrogate pair, no member given twice. Numbers keep
+//! their digits.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -7,7 +8,7 @@ use std::fmt;
 use serde::Deserialize;
 use serde::de::{self, DeserializeSeed, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
-use serde_json::{Map, Value};
+use serde_json::{Map, Number, Value};
 
 /// The members of a JSON object in their order, names given twice included, their values unread.
 #[derive(Debug)]
@@ -50,6 +51,38 @@ pub struct Strict(
 impl<'de> Deserialize<'de> for Strict {
     fn deserialize<D: de::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(StrictSeed).map(Self)
+    }
+}
+
+/// The only member of what `serde_json` hands on in place of a number that neither 64 bits nor a double is sure to
+/// hold (its feature `arbitrary_precision`).
+const NUMBER: &str = "$serde_json::private::Number";
+
+/// Reads the digits of such a number. The parser hands them on as a text of its own; a document that has a member of
+/// this name has a text that is borrowed or copied, and is refused.
+struct DigitsSeed;
+
+impl<'de> DeserializeSeed<'de> for DigitsSeed {
+    type Value = Number;
+
+    fn deserialize<D: de::Deserializer<'de>>(self, deserializer: D) -> Result<Number, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl Visitor<'_> for DigitsSeed {
+    type Value = Number;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the digits of a number")
+    }
+
+    fn visit_string<E: de::Error>(self, digits: String) -> Result<Number, E> {
+        digits.parse().map_err(E::custom)
+    }
+
+    fn visit_str<E: de::Error>(self, _: &str) -> Result<Number, E> {
+        Err(E::custom("a member has a reserved name"))
     }
 }
 
@@ -115,6 +148,9 @@ impl<'de> Visitor<'de> for StrictSeed {
         let mut seen = HashSet::new();
         let mut members = Map::new();
         while let Some(name) = access.next_key::<String>()? {
+            if name == NUMBER {
+                return access.next_value_seed(DigitsSeed).map(Value::Number);
+            }
             without_nul(&name)?;
             if !seen.insert(name.clone()) {
                 return Err(de::Error::custom("member"));
@@ -180,9 +216,13 @@ impl<'de> Visitor<'de> for CheckSeed {
 
     fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<(), A::Error> {
         #[derive(Deserialize)]
+        #[serde(transparent)]
         struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
         let mut seen = HashSet::new();
         while let Some(Name(name)) = access.next_key()? {
+            if name == NUMBER {
+                return access.next_value_seed(DigitsSeed).map(drop);
+            }
             without_nul(&name)?;
             if !seen.insert(name) {
                 return Err(de::Error::custom("member"));
@@ -206,7 +246,10 @@ mod tests {
             (r#"{"\u0000":1}"#, false),
             (r#""\u0000""#, false),
             (r#""\ud800""#, false),
-            ("1e999", false),
+            ("[1e999,-0.10,12345678901234567890123]", true),
+            (r#"{"$serde_json::private::Number":"1"}"#, false),
+            (r#"{"$serde_json::private::\u004eumber":"1"}"#, false),
+            (r#"{"a":1,"$serde_json::private::Number":1}"#, false),
             ("{} {}", false),
             ("", false),
         ] {
@@ -214,5 +257,12 @@ mod tests {
             let read = serde_json::from_str::<Strict>(text);
             assert_eq!(read.is_ok(), expected, "{text}");
         }
+    }
+
+    #[test]
+    fn numbers_keep_their_digits() {
+        let text = r#"[12345678901234567890123,0.10,-99999999999999.99,{"a":18446744073709551616}]"#;
+        let Strict(read) = serde_json::from_str(text).unwrap();
+        assert_eq!(read.to_string(), text);
     }
 }

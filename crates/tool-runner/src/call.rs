@@ -29,7 +29,7 @@ use crate::Error;
 use crate::compiled::CompiledPermit;
 use crate::digest;
 use crate::executor::{Audience, Executor, ExecutorError, Invocation, Kept, Output, Said};
-use crate::failure::{Failure, Ran};
+use crate::failure::{FailedCall, Failure, Ran};
 use crate::interaction::{Interaction, Talk, Waits};
 use crate::kept_results::{self, KeptResults};
 use crate::loaded::{Loaded, RunnableTool, Shared};
@@ -247,7 +247,9 @@ impl AdmittedCall {
             repeatable: tool.tool.is_repeatable() && !talk.as_ref().is_some_and(Talk::resumes),
             deadline,
         };
+        let mut attempts = 0;
         let attempt = Execution {
+            attempts: &mut attempts,
             executor: tool.executor.as_ref(),
             invocation: Invocation {
                 talk: talk.as_ref(),
@@ -270,13 +272,14 @@ impl AdmittedCall {
         {
             return match &task.standing {
                 Some(Standing::Completed(_)) => {
-                    let ended = self.conclude(Ok(()), kept, arguments, shared);
+                    let ended = self.conclude(Ok(()), kept, attempts, arguments, shared);
                     ended.await.of_task(task)
                 }
                 _ => self.stands(task),
             };
         }
-        self.conclude(outcome, kept, arguments, shared).await
+        self.conclude(outcome, kept, attempts, arguments, shared)
+            .await
     }
 
     /// Makes a result of what came out.
@@ -284,6 +287,7 @@ impl AdmittedCall {
         self,
         outcome: Result<(), GuardError<ExecutorError>>,
         mut kept: Kept,
+        attempts: u32,
         arguments: &Map<String, Value>,
         shared: &Shared,
     ) -> Ended {
@@ -303,7 +307,12 @@ impl AdmittedCall {
                     // It holds no value of a row or an argument.
                     warn!({ names::CALL_ID } = %self.id, %error, "a tool failed in its source");
                 }
-                Failure::guarded(&error, self.tool.time_limit)
+                let call = FailedCall {
+                    limit: self.tool.time_limit,
+                    source: self.tool.tool.source(),
+                    attempts,
+                };
+                Failure::guarded(&error, &call)
             }
         };
         self.fail(&failure, kept.withheld)
@@ -522,6 +531,8 @@ fn sorted(arguments: &Map<String, Value>) -> String {
 
 /// What a guard runs, once or more often.
 struct Execution<'a, 'o> {
+    /// How often it was made.
+    attempts: &'a mut u32,
     executor: &'a dyn Executor,
     invocation: Invocation<'a>,
     output: &'a mut Output<'o>,
@@ -532,6 +543,7 @@ impl Attempt for Execution<'_, '_> {
     type Error = ExecutorError;
 
     async fn make(&mut self) -> Result<(), Failed<ExecutorError>> {
+        *self.attempts += 1;
         let run = self.executor.run(&self.invocation, self.output).await;
         run.map_err(|error| Failed {
             health: error.health(),

@@ -2,12 +2,24 @@
 
 use std::time::Duration;
 
+use wardgate_domain::duration;
 use wardgate_proto::toolrunner::v1 as pb;
 
-use crate::executor::ExecutorError;
+use crate::executor::{ExecutorError, TimeLimit};
 use crate::resilience::{GuardError, Limit, LimitReached};
 use crate::result;
 use crate::store::keyed::Begun;
+
+/// What is said of a call in its failure.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct FailedCall<'a> {
+    /// Its own time limit.
+    pub(crate) limit: Duration,
+    /// Name of the source that it was made to.
+    pub(crate) source: Option<&'a str>,
+    /// How often that was called.
+    pub(crate) attempts: u32,
+}
 
 /// A failure as the client may know it.
 pub(crate) struct Failure {
@@ -69,6 +81,32 @@ impl Failure {
         }
     }
 
+    /// Names the limit that ended: a source's is for each of the attempts that were made.
+    fn timed_out(limit: TimeLimit, call: &FailedCall<'_>) -> Self {
+        let source = match call.source {
+            Some(name) => format!("the source `{name}`"),
+            None => "its source".to_owned(),
+        };
+        let text = match limit {
+            TimeLimit::Call => return Self::timeout(call.limit),
+            TimeLimit::Source(limit) => {
+                let within = duration::show(limit);
+                let attempts = match call.attempts {
+                    0 | 1 => String::new(),
+                    attempts => format!(", in {attempts} attempts"),
+                };
+                format!("Timeout: {source} did not answer within {within}{attempts}")
+            }
+            TimeLimit::Unstated => {
+                format!("Timeout: {source} stopped at a time limit of its own")
+            }
+        };
+        Self {
+            text,
+            ..Self::timeout(call.limit)
+        }
+    }
+
     pub(crate) fn too_large() -> Self {
         Self::tool(
             "result_too_large",
@@ -109,9 +147,9 @@ impl Failure {
         Self::unavailable("idempotency keys cannot be kept now, so nothing was run").unrun()
     }
 
-    pub(crate) fn guarded(error: &GuardError<ExecutorError>, limit: Duration) -> Self {
+    pub(crate) fn guarded(error: &GuardError<ExecutorError>, call: &FailedCall<'_>) -> Self {
         match error {
-            GuardError::TimedOut => Self::timeout(limit),
+            GuardError::TimedOut => Self::timeout(call.limit),
             GuardError::Limited(LimitReached { limit, retry_after }) => Self {
                 retry_after: Some(*retry_after),
                 ..match limit {
@@ -125,7 +163,7 @@ impl Failure {
                 ..Self::unavailable("the data source has been failing and is left alone for now")
                     .unrun()
             },
-            GuardError::Failed(error) => Self::executor(error, limit),
+            GuardError::Failed(error) => Self::executor(error, call),
         }
     }
 
@@ -142,9 +180,9 @@ impl Failure {
         Self::tool("source_unavailable", text)
     }
 
-    pub(crate) fn executor(error: &ExecutorError, limit: Duration) -> Self {
+    pub(crate) fn executor(error: &ExecutorError, call: &FailedCall<'_>) -> Self {
         match error {
-            ExecutorError::Timeout => Self::timeout(limit),
+            ExecutorError::Timeout(limit) => Self::timed_out(*limit, call),
             ExecutorError::NotConnected { .. } => Self::tool(
                 "not_connected",
                 "its source acts in your name, and you have not allowed that yet",
@@ -166,6 +204,7 @@ impl Failure {
                 "bad_result",
                 "the data source gave a result that cannot be shown",
             ),
+            ExecutorError::Misshapen(text) => Self::tool("bad_result", text),
             ExecutorError::TooLarge => {
                 Self::tool("result_too_large", "the result is larger than it may be")
             }

@@ -5,8 +5,10 @@
 
 use std::fmt;
 
-use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
-use serde_json::{Map, Value};
+use serde::de::{
+    Deserialize, DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor,
+};
+use serde_json::{Map, Number, Value};
 
 /// Reads one JSON object.
 pub(super) fn object(bytes: &[u8]) -> Result<Map<String, Value>, serde_json::Error> {
@@ -69,6 +71,9 @@ impl<'de> Visitor<'de> for StrictVisitor {
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
         let mut object = Map::new();
         while let Some(key) = entries.next_key::<String>()? {
+            if key == NUMBER {
+                return entries.next_value_seed(DigitsSeed).map(Value::Number);
+            }
             without_nul(&key)?;
             let Strict(value) = entries.next_value()?;
             if object.insert(key, value).is_some() {
@@ -76,6 +81,38 @@ impl<'de> Visitor<'de> for StrictVisitor {
             }
         }
         Ok(Value::Object(object))
+    }
+}
+
+/// The only member of what `serde_json` hands on in place of a number that no 64 bits hold (its feature
+/// `arbitrary_precision`).
+const NUMBER: &str = "$serde_json::private::Number";
+
+/// Reads the digits of such a number. The parser hands them on as a text of its own; a document that has a member of
+/// this name has a text that is borrowed or copied, and is refused.
+struct DigitsSeed;
+
+impl<'de> DeserializeSeed<'de> for DigitsSeed {
+    type Value = Number;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Number, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl Visitor<'_> for DigitsSeed {
+    type Value = Number;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the digits of a number")
+    }
+
+    fn visit_string<E: Error>(self, digits: String) -> Result<Number, E> {
+        digits.parse().map_err(E::custom)
+    }
+
+    fn visit_str<E: Error>(self, _: &str) -> Result<Number, E> {
+        Err(E::custom("a key is reserved"))
     }
 }
 
@@ -93,7 +130,7 @@ mod tests {
     #[test]
     fn an_object_reads_as_serde_json_reads_it() {
         let text =
-            br#" {"a": [1, -2, 2.5, true, null, "\u00e4"], "b": {"c": 18446744073709551615}} "#;
+            br#" {"a": [1, -2, 2.5, true, null, "\u00e4"], "b": {"c": 18446744073709551616}} "#;
         assert_eq!(
             Value::Object(object(text).unwrap()),
             serde_json::from_slice::<Value>(text).unwrap()
@@ -106,6 +143,7 @@ mod tests {
             r#"{"a": 1, "a": 2}"#,
             r#"{"a": 1, "\u0061": 2}"#,
             r#"{"a": {"b": 1, "b": 1}}"#,
+            r#"{"a": {"$serde_json::private::Number": "1"}}"#,
             r#"[{"a": 1}]"#,
             r#""text""#,
             r#"{"a": "x\u0000y"}"#,

@@ -93,6 +93,10 @@ pub(crate) struct Params<'a> {
         deserialize_with = "present"
     )]
     pub(crate) protocol_version: Option<&'a RawValue>,
+    /// Present when it is no object but a number: `serde_json` hands those on that no 64 bits hold as the one member
+    /// of a map (its feature `arbitrary_precision`).
+    #[serde(default, rename = "$serde_json::private::Number")]
+    number: Option<IgnoredAny>,
 }
 
 #[derive(Deserialize)]
@@ -132,7 +136,13 @@ impl<'de: 'a, 'a> Deserialize<'de> for Given<'a> {
             }
 
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
-                Params::deserialize(MapAccessDeserializer::new(map)).map(Given::Object)
+                Params::deserialize(MapAccessDeserializer::new(map)).map(|params| {
+                    if params.number.is_some() {
+                        Given::Other
+                    } else {
+                        Given::Object(params)
+                    }
+                })
             }
 
             fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Self::Value, A::Error> {

@@ -6,16 +6,15 @@
 //!   SELECT … WHERE id = $1 AND TRUE            PostgreSQL;  ?1 for SQLite, ? for MySQL
 //! ```
 //!
-//! No value ever becomes part of the text: what an argument or a row rule brings is bound. A `{name}` is one of the
-//! identifiers that the author listed, quoted.
+//! No value ever becomes part of the text: what an argument or a row rule brings is bound (`values`), a list as an
+//! array or as many placeholders (`lists`). A `{name}` is one of the identifiers that the author listed, quoted.
 //!
 //! The text is read with the eyes of the server. MySQL has several, by `sql_mode`; the sessions of a source
 //! have the one mode that is assumed here: `"` quotes names and a backslash is a character like any other.
 
+mod lists;
 mod named;
-
-use std::fmt::Write;
-use std::sync::Arc;
+mod values;
 
 /// The marker that stands for the pushed-down row rule.
 const ROW_RULE: &str = "row_rule";
@@ -183,43 +182,6 @@ impl Statement {
     /// True when it has the `:row_rule` marker.
     pub(crate) fn has_row_rule(&self) -> bool {
         self.segments.contains(&Segment::RowRule)
-    }
-
-    /// The text for the database. `identifiers` stand for its names; `row_rule` is a condition whose placeholders
-    /// are numbered behind the parameters, without one every row passes.
-    pub(crate) fn render(&self, identifiers: &[&str], row_rule: Option<&str>) -> Arc<str> {
-        let mut sql = String::new();
-        for segment in &self.segments {
-            match segment {
-                Segment::Text(text) => sql.push_str(text),
-                Segment::Param(index) => sql.push_str(&self.dialect.placeholder(index + 1)),
-                Segment::Name(index) => sql.push_str(identifiers.get(*index).unwrap_or(&"")),
-                Segment::RowRule => {
-                    // Writing to a `String` does not fail.
-                    let _ = write!(sql, "({})", row_rule.unwrap_or("TRUE"));
-                }
-            }
-        }
-        sql.into()
-    }
-
-    /// The values to bind, in the order of the placeholders of [`Self::render`]: `params` are those of the
-    /// parameters, `row_rule` those of the condition.
-    pub(crate) fn arrange<V: Clone>(&self, params: Vec<V>, row_rule: &[V]) -> Vec<V> {
-        if self.dialect != Dialect::Mysql {
-            let mut values = params;
-            values.extend_from_slice(row_rule);
-            return values;
-        }
-        let mut values = Vec::new();
-        for segment in &self.segments {
-            match segment {
-                Segment::Text(_) | Segment::Name(_) => {}
-                Segment::Param(index) => values.extend(params.get(*index).cloned()),
-                Segment::RowRule => values.extend_from_slice(row_rule),
-            }
-        }
-        values
     }
 }
 
@@ -496,6 +458,10 @@ fn is_word_start(c: char) -> bool {
     c == '_' || c.is_alphabetic()
 }
 
+fn is_word_part(c: char) -> bool {
+    c == '_' || c.is_alphanumeric()
+}
+
 /// Length of the first line of `text`.
 fn line(text: &str) -> usize {
     text.find('\n').unwrap_or(text.len())
@@ -509,7 +475,7 @@ fn numbered(text: &str) -> usize {
 
 /// The word at the beginning of `text`.
 fn word(text: &str) -> &str {
-    let end = text.find(|c: char| !(c == '_' || c.is_alphanumeric()));
+    let end = text.find(|c: char| !is_word_part(c));
     &text[..end.unwrap_or(text.len())]
 }
 

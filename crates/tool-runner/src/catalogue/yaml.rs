@@ -1,6 +1,7 @@
 //! YAML as nodes that know where they stand, so that a fault can name line and column.
 
 use std::fmt;
+use std::ops::Range;
 
 use serde::Deserialize;
 use serde::de::{self, MapAccess, SeqAccess, Visitor};
@@ -30,6 +31,8 @@ impl Mark {
 pub(crate) struct Node {
     pub(crate) at: Mark,
     pub(crate) value: Yaml,
+    /// Where its text is in the document, in bytes.
+    text: Range<usize>,
 }
 
 /// A value of the JSON schema of YAML 1.2, maps in the author's order.
@@ -38,7 +41,8 @@ pub(crate) enum Yaml {
     Null,
     Boolean(bool),
     Integer(i64),
-    Float(f64),
+    /// Any other number, with the digits it is written with.
+    Decimal(Number),
     Text(String),
     List(Vec<Node>),
     Map(Vec<(Key, Node)>),
@@ -72,10 +76,33 @@ impl Node {
             strict_booleans: true,
             with_snippet: false,
         };
-        serde_saphyr::from_str_with_options(text, options).map_err(|error| NotYaml {
+        let node = serde_saphyr::from_str_with_options(text, options);
+        let mut node: Self = node.map_err(|error| NotYaml {
             at: error.location().map_or(Mark::START, Mark::of),
             problem: without_place(&error.to_string()),
-        })
+        })?;
+        node.restore_digits(text);
+        Ok(node)
+    }
+
+    /// The parser reads numbers as doubles: gives each the digits that it has in `document`.
+    fn restore_digits(&mut self, document: &str) {
+        match &mut self.value {
+            Yaml::Decimal(number) => {
+                let written = document.get(self.text.clone());
+                let written = written.and_then(|text| text.trim().parse::<Number>().ok());
+                if let Some(written) = written.filter(|it| it.as_f64() == number.as_f64()) {
+                    *number = written;
+                }
+            }
+            Yaml::List(items) => items
+                .iter_mut()
+                .for_each(|item| item.restore_digits(document)),
+            Yaml::Map(entries) => entries
+                .iter_mut()
+                .for_each(|(_, node)| node.restore_digits(document)),
+            Yaml::Null | Yaml::Boolean(_) | Yaml::Integer(_) | Yaml::Text(_) => {}
+        }
     }
 
     /// What it is, for people.
@@ -83,7 +110,7 @@ impl Node {
         match self.value {
             Yaml::Null => "empty",
             Yaml::Boolean(_) => "a boolean",
-            Yaml::Integer(_) | Yaml::Float(_) => "a number",
+            Yaml::Integer(_) | Yaml::Decimal(_) => "a number",
             Yaml::Text(_) => "a text",
             Yaml::List(_) => "a list",
             Yaml::Map(_) => "a map",
@@ -162,8 +189,7 @@ impl Node {
             Yaml::Null => Value::Null,
             Yaml::Boolean(truth) => Value::Bool(*truth),
             Yaml::Integer(number) => Value::from(*number),
-            // Only finite numbers are parsed.
-            Yaml::Float(number) => Number::from_f64(*number).map_or(Value::Null, Value::Number),
+            Yaml::Decimal(number) => Value::Number(number.clone()),
             Yaml::Text(text) => Value::from(text.as_str()),
             Yaml::List(items) => items.iter().map(Self::to_value).collect(),
             Yaml::Map(entries) => entries
@@ -187,9 +213,14 @@ fn without_place(message: &str) -> String {
 impl<'de> Deserialize<'de> for Node {
     fn deserialize<D: de::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let spanned = Spanned::<Yaml>::deserialize(deserializer)?;
+        let span = spanned.defined.span();
+        let start = span.byte_offset().and_then(|at| usize::try_from(at).ok());
+        let length = span.byte_len().and_then(|it| usize::try_from(it).ok());
+        let (start, length) = start.zip(length).unwrap_or_default();
         Ok(Self {
             at: Mark::of(spanned.referenced),
             value: spanned.value,
+            text: start..start.saturating_add(length),
         })
     }
 }
@@ -232,13 +263,14 @@ impl<'de> Visitor<'de> for YamlVisitor {
     }
 
     fn visit_u64<E: de::Error>(self, number: u64) -> Result<Yaml, E> {
-        i64::try_from(number)
-            .map(Yaml::Integer)
-            .map_err(|_| E::custom("the number does not fit 64 bits"))
+        Ok(i64::try_from(number).map_or_else(|_| Yaml::Decimal(number.into()), Yaml::Integer))
     }
 
     fn visit_f64<E: de::Error>(self, number: f64) -> Result<Yaml, E> {
-        Ok(Yaml::Float(number))
+        let number = Number::from_f64(number);
+        number
+            .map(Yaml::Decimal)
+            .ok_or_else(|| E::custom("the number is not finite"))
     }
 
     fn visit_str<E: de::Error>(self, text: &str) -> Result<Yaml, E> {
@@ -299,13 +331,23 @@ mod tests {
     }
 
     #[test]
+    fn numbers_keep_their_digits() {
+        let node = Node::parse(
+            "é: [99999999999999.99, 0.10, -12345678901234567890123, 18446744073709551615]\nb: &x 1.50\nc: *x\n",
+        );
+        assert_eq!(
+            node.unwrap().to_json(KeyOrder::Author),
+            r#"{"é":[99999999999999.99,0.10,-12345678901234567890123,18446744073709551615],"b":1.50,"c":1.50}"#
+        );
+    }
+
+    #[test]
     fn what_is_not_yaml_says_where() {
         for (text, line) in [
             ("a: [1, 2\nb: 3\n", 2),
             ("a: 1\na: 2\n", 2),
             ("a: .nan\n", 1),
             ("a: *nothing\n", 1),
-            ("a: 18446744073709551615\n", 1),
         ] {
             let error = Node::parse(text).unwrap_err();
             assert_eq!(error.at.line, line, "{text:?}: {error:?}");

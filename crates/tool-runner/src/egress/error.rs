@@ -1,9 +1,10 @@
 //! Why a request to a service gave no response.
 
 use std::error::Error as _;
+use std::time::Duration;
 
 use super::auth::AuthError;
-use crate::executor::ExecutorError;
+use crate::executor::{ExecutorError, TimeLimit};
 
 /// Shown in logs: names hosts, never a path, a query, a header or a body.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -29,8 +30,8 @@ pub(crate) enum EgressError {
     #[error("no connection: {0}")]
     Unreachable(String),
     /// It took too long; whether the service acted is open.
-    #[error("no complete response within the time limit")]
-    Timeout,
+    #[error("no complete response within {0:?}; see `timeout` of the source")]
+    Timeout(Duration),
     /// The connection broke; whether the service acted is open.
     #[error("the connection broke: {0}")]
     Broken(String),
@@ -85,7 +86,7 @@ impl From<EgressError> for ExecutorError {
             EgressError::Unreachable(_) | EgressError::Auth(AuthError::Endpoint(_)) => {
                 Self::Unreachable(cause)
             }
-            EgressError::Timeout => Self::Timeout,
+            EgressError::Timeout(limit) => Self::Timeout(TimeLimit::Source(limit)),
             EgressError::Broken(_) => Self::Broken(cause),
             EgressError::TooLarge(_) => Self::TooLarge,
             EgressError::Encoded => Self::BadResult(cause),

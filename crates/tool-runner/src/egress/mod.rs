@@ -117,8 +117,7 @@ impl Egress {
     /// Sends a request and follows its redirects. Any status is a response.
     pub(crate) async fn send(&self, request: Request) -> Result<Response, EgressError> {
         let open_ended = request.open_ended;
-        // A limit beyond the clock's reach is none.
-        let deadline = Instant::now().checked_add(self.timeout);
+        let deadline = Deadline::after(self.timeout);
         let response = within(deadline, self.follow(request)).await?;
         Ok(Response::new(
             response,
@@ -149,9 +148,24 @@ impl Egress {
     }
 }
 
+/// When the time limit of a service ends.
+#[derive(Debug, Clone, Copy)]
+struct Deadline {
+    at: Instant,
+    limit: Duration,
+}
+
+impl Deadline {
+    /// `None` for a limit beyond the clock's reach.
+    fn after(limit: Duration) -> Option<Self> {
+        let at = Instant::now().checked_add(limit)?;
+        Some(Self { at, limit })
+    }
+}
+
 /// Waits for `work`, until `deadline` where there is one.
 async fn within<T, E>(
-    deadline: Option<Instant>,
+    deadline: Option<Deadline>,
     work: impl Future<Output = Result<T, E>>,
 ) -> Result<T, EgressError>
 where
@@ -160,9 +174,9 @@ where
     let Some(deadline) = deadline else {
         return Ok(work.await?);
     };
-    match timeout_at(deadline, work).await {
+    match timeout_at(deadline.at, work).await {
         Ok(outcome) => Ok(outcome?),
-        Err(_elapsed) => Err(EgressError::Timeout),
+        Err(_elapsed) => Err(EgressError::Timeout(deadline.limit)),
     }
 }
 

@@ -2,9 +2,8 @@
 
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, StatusCode};
-use tokio::time::Instant;
 
-use super::{EgressError, within};
+use super::{Deadline, EgressError, within};
 
 /// What a service answered, of whatever status. Not shown: it can hold anything.
 pub(crate) struct Response {
@@ -16,7 +15,7 @@ pub(crate) struct Response {
 impl Response {
     pub(super) fn new(
         mut response: reqwest::Response,
-        deadline: Option<Instant>,
+        deadline: Option<Deadline>,
         limit: usize,
         open_ended: bool,
     ) -> Self {
@@ -37,7 +36,7 @@ impl Response {
 /// A body as it comes in. Dropping it before its end closes the connection.
 pub(crate) struct Body {
     response: reqwest::Response,
-    deadline: Option<Instant>,
+    deadline: Option<Deadline>,
     limit: usize,
     /// Chunks are given without end.
     open_ended: bool,

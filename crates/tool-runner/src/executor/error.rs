@@ -5,6 +5,20 @@ use std::time::Duration;
 use crate::catalogue::UnfitValue;
 use crate::resilience::Health;
 
+/// The time limit that ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum TimeLimit {
+    /// That of the call, which is its tool's.
+    #[error("the time limit of the call ended")]
+    Call,
+    /// That of the source, for one attempt.
+    #[error("the source did not answer within {0:?}")]
+    Source(Duration),
+    /// One that the source sets itself.
+    #[error("the source stopped at a time limit of its own")]
+    Unstated,
+}
+
 /// A failure of one run. What is meant for the log holds no value of a row or an argument; what the caller
 /// reads besides holds no internals.
 #[derive(Debug, thiserror::Error)]
@@ -19,9 +33,9 @@ pub(crate) enum ExecutorError {
     /// these scopes besides those they granted.
     #[error("the caller has not connected the source yet")]
     NotConnected { scope: Option<String> },
-    /// The source gave up at the time limit.
-    #[error("the source stopped at its time limit")]
-    Timeout,
+    /// It took too long.
+    #[error("{0}")]
+    Timeout(TimeLimit),
     /// It failed midway: whether anything happened is open.
     #[error("the source failed midway: {0}")]
     Broken(String),
@@ -49,6 +63,10 @@ pub(crate) enum ExecutorError {
     /// What came back cannot be shown.
     #[error("the result cannot be shown: {0}")]
     BadResult(String),
+    /// What came back is not what the tool's configuration says of it. The text is for the caller too: it names columns
+    /// and places of the configuration, never a value.
+    #[error("{0}")]
+    Misshapen(String),
     /// What came back is larger than a result may be.
     #[error("the result is larger than a result may be")]
     TooLarge,
@@ -66,13 +84,14 @@ impl ExecutorError {
     pub(crate) fn health(&self) -> Health {
         match self {
             Self::Unreachable(_) | Self::Broken(_) => Health::Down,
-            Self::Timeout => Health::TimedOut,
+            Self::Timeout(_) => Health::TimedOut,
             Self::Busy(pause) => Health::Busy(*pause),
             Self::Unavailable { pause, .. } => pause.map_or(Health::Down, Health::Busy),
             Self::Refused { .. }
             | Self::NotConnected { .. }
             | Self::BadArgument { .. }
             | Self::BadResult(_)
+            | Self::Misshapen(_)
             | Self::TooLarge
             | Self::NotWaiting
             | Self::Reported(_) => Health::Up,

@@ -44,7 +44,7 @@ use crate::resilience::SourceGuard;
 use crate::sql::Database;
 use crate::store::Store;
 
-pub(crate) use error::ExecutorError;
+pub(crate) use error::{ExecutorError, TimeLimit};
 pub(crate) use http::HttpSource;
 pub(crate) use mcp::tool as mcp_tool;
 pub(crate) use output::{Audience, Beyond, Caps, Flow, Kept, Output, Progress, Said};

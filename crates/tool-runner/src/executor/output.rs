@@ -194,7 +194,10 @@ impl<'a> Output<'a> {
             return Err(error);
         }
         let rows = match &self.shape.rows {
-            Some(rows) => rows.rows(&document),
+            Some(rows) => rows.rows(&document).ok_or_else(|| {
+                let problem = format!("the answer has nothing at `{rows}`, where `result.rows` says its rows are");
+                ExecutorError::Misshapen(problem)
+            })?,
             None => match document {
                 Value::Array(items) => items,
                 single => {

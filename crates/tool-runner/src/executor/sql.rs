@@ -10,13 +10,13 @@ use std::sync::Arc;
 use cedar_policy::PolicySet;
 use futures::future::BoxFuture;
 use serde_json::{Map, Value};
-use wardgate_arguments::{JsonType, integral};
+use wardgate_arguments::JsonType;
 
 use super::{Executor, ExecutorError, Invocation, Kind, Output, Plan, Sources};
 use crate::Error;
 use crate::catalogue::{Derived, Dialect, Fields, Node, Scope, SourceKind, Statement};
 use crate::pushdown;
-use crate::sql::{Bound, Database};
+use crate::sql::{Database, Parameter, ParameterType};
 
 pub(crate) use crate::pushdown::Pushed;
 
@@ -30,7 +30,7 @@ struct SqlPlan {
     source: String,
     statement: Arc<Statement>,
     /// Each parameter with the type its values are bound as.
-    params: Vec<(String, JsonType)>,
+    params: Vec<(String, ParameterType)>,
     names: Vec<Name>,
 }
 
@@ -56,14 +56,22 @@ fn read(fields: &mut Fields<'_>, scope: &mut Scope<'_, '_>) -> Option<Box<dyn Pl
     let node = statement?;
     let sql = scope.faults.text(node, "statement");
     let ((source, dialect), sql) = (source?, sql?);
-    let statement = Statement::parse(dialect, sql)
+    let mut statement = Statement::parse(dialect, sql)
         .map_err(|bad| scope.faults.add(node.at, bad.problem, bad.fix))
         .ok()?;
-    let params = statement
+    let params: Vec<_> = statement
         .params()
         .iter()
         .filter_map(|name| Some((name.clone(), param(name, node, scope)?)))
         .collect();
+    for (name, kind) in &params {
+        if matches!(kind, ParameterType::List(_)) {
+            statement
+                .set_list(name)
+                .map_err(|bad| scope.faults.add(node.at, bad.problem, bad.fix))
+                .ok()?;
+        }
+    }
     let names: Vec<_> = statement
         .names()
         .iter()
@@ -79,23 +87,27 @@ fn read(fields: &mut Fields<'_>, scope: &mut Scope<'_, '_>) -> Option<Box<dyn Pl
 }
 
 /// The type that values of the parameter are bound as.
-fn param(name: &str, node: &Node, scope: &mut Scope<'_, '_>) -> Option<JsonType> {
+fn param(name: &str, node: &Node, scope: &mut Scope<'_, '_>) -> Option<ParameterType> {
     if scope.derive.get(name).is_some() {
-        return Some(JsonType::String);
+        return Some(ParameterType::One(JsonType::String));
     }
     let Some(property) = scope.input?.property(name) else {
         scope.unknown_value(node.at, &format!(":{name}"));
         return None;
     };
-    let scalar = property.scalar();
-    if scalar.is_none() {
+    let kind = match property.scalar() {
+        Some(kind) => Some(ParameterType::One(kind)),
+        None => property.list_of().map(ParameterType::List),
+    };
+    if kind.is_none() {
         scope.faults.add(
             node.at,
             format!("`:{name}` has no single type that can be bound"),
-            "give the property one type of string, integer, number or boolean",
+            "give the property one type of string, integer, number or boolean, or the type array and its `items` one \
+             of those",
         );
     }
-    scalar
+    kind
 }
 
 /// The identifiers that may stand for `{name}`.
@@ -188,12 +200,10 @@ impl Executor for SqlExecutor {
         } = &self.plan;
         Box::pin(async move {
             let identifiers = self.plan.identifiers(call.arguments)?;
-            let (rule, rule_values) = match call.pushed {
-                Some(pushed) => (Some(pushed.sql.as_str()), pushed.values.as_slice()),
-                None => (None, &[][..]),
-            };
-            let sql = statement.render(&identifiers, rule);
-            let values = statement.arrange(bind(params, call.arguments), rule_values);
+            let rule = call.pushed;
+            let rule = rule.map(|pushed| (pushed.sql.as_str(), pushed.values.as_slice()));
+            let params = bind(params, call.arguments, statement.dialect())?;
+            let (sql, values) = statement.with_values(&identifiers, rule, &params);
             self.database
                 .query(call.read_only, sql, &values, &mut |row| out.row(row))
                 .await
@@ -216,16 +226,17 @@ impl Executor for SqlExecutor {
 }
 
 /// The values for the parameters, in order.
-fn bind(params: &[(String, JsonType)], arguments: &Map<String, Value>) -> Vec<Bound> {
-    let bound = |(name, kind): &(String, JsonType)| {
-        let value = arguments.get(name);
-        match kind {
-            JsonType::Integer => Bound::Integer(value.and_then(integral)),
-            JsonType::Number => Bound::Number(value.and_then(Value::as_f64)),
-            JsonType::Boolean => Bound::Boolean(value.and_then(Value::as_bool)),
-            // No other type is bound.
-            _ => Bound::Text(value.and_then(Value::as_str).map(str::to_owned)),
-        }
+fn bind(
+    params: &[(String, ParameterType)],
+    arguments: &Map<String, Value>,
+    dialect: Dialect,
+) -> Result<Vec<Parameter>, ExecutorError> {
+    let bound = |(name, kind): &(String, ParameterType)| {
+        Parameter::of(*kind, arguments.get(name), dialect).map_err(|why| {
+            ExecutorError::BadArgument {
+                text: format!("`{name}` {why}"),
+            }
+        })
     };
     params.iter().map(bound).collect()
 }

@@ -3,7 +3,7 @@
 //! What is written reads back as the same values, whatever characters they hold; characters that nobody would
 //! see are escaped, so that they can be seen.
 
-use serde_json::{Map, Number, Value};
+use serde_json::{Map, Value};
 use wardgate_domain::{find_invisible, is_invisible};
 
 /// Longer lines are broken where YAML lets them.
@@ -188,7 +188,7 @@ fn inline(value: &Value) -> String {
     match value {
         Value::Null => "null".to_owned(),
         Value::Bool(truth) => truth.to_string(),
-        Value::Number(number) => decimal(number),
+        Value::Number(number) => number.to_string(),
         Value::String(text) if is_plain(text) => text.clone(),
         Value::String(text) => quoted(text),
         Value::Array(items) => {
@@ -208,14 +208,6 @@ fn flow(members: &Map<String, Value>) -> String {
         .map(|(key, value)| format!("{}: {}", inline(&Value::from(key.as_str())), inline(value)))
         .collect();
     format!("{{ {} }}", members.join(", "))
-}
-
-/// A whole number beyond 64 bits with a sign is written as the nearest one in double precision.
-fn decimal(number: &Number) -> String {
-    match (number.is_u64() && !number.is_i64(), number.as_f64()) {
-        (true, Some(rounded)) => format!("{rounded:e}"),
-        _ => number.to_string(),
-    }
 }
 
 /// Whether a text needs no quotes, also within `[]` and `{}`.

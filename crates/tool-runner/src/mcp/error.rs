@@ -1,5 +1,7 @@
 //! What can go wrong with an upstream server. No text of the server's is ever part of a message.
 
+use std::time::Duration;
+
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -28,6 +30,9 @@ pub(crate) enum UpstreamError {
     Busy,
     #[error("the upstream server did not answer in time")]
     Timeout,
+    /// The time limit of the source ended; whether the request had an effect is open.
+    #[error("the upstream server did not answer within {0:?}; see `timeout` of the source")]
+    SourceTimeout(Duration),
     /// Whether the request had an effect is open.
     #[error("the connection to the upstream server broke: {0}")]
     Broken(String),
@@ -77,7 +82,7 @@ impl From<EgressError> for UpstreamError {
         match error {
             EgressError::Auth(AuthError::NotConnected { scope }) => Self::NotConnected { scope },
             EgressError::Auth(AuthError::NoCallerToken) => Self::NoCallerToken,
-            EgressError::Timeout => Self::Timeout,
+            EgressError::Timeout(limit) => Self::SourceTimeout(limit),
             EgressError::Broken(cause) => Self::Broken(cause),
             EgressError::TooLarge(_) => Self::TooLarge,
             EgressError::Encoded => Self::BadResult("it is compressed, though nobody asked for it"),

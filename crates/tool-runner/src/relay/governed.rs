@@ -15,7 +15,7 @@ use wardgate_redact::{RedactionCounts, Row};
 use crate::call::ERROR;
 use crate::compiled::CompiledPermit;
 use crate::executor::ExecutorError;
-use crate::failure::Failure;
+use crate::failure::{FailedCall, Failure};
 use crate::mcp::{CallResult, UpstreamError, check_complete};
 use crate::platform::Counted;
 use crate::result::{self, CONTENT, STRUCTURED_CONTENT, Stopwatch};
@@ -97,7 +97,7 @@ impl Governed {
         let (row, is_error) = match self.row(result) {
             Ok(read) => read,
             Err(error) => {
-                let failure = Failure::executor(&error, Duration::ZERO);
+                let failure = Failure::executor(&error, &FailedCall::default());
                 return Released {
                     facts: self.ended(facts_of(&failure)),
                     json: Err(failure),

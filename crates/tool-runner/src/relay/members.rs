@@ -13,6 +13,10 @@ use wardgate_telemetry::names;
 /// The members that are objects somebody looks into, wherever they stand.
 const OPENED: [&str; 5] = ["params", "result", "_meta", "notifications", "ref"];
 
+/// The only member of what `serde_json` hands on in place of a number that no 64 bits hold (its feature
+/// `arbitrary_precision`).
+const NUMBER: &str = "$serde_json::private::Number";
+
 /// How far below the message they can be.
 const DEPTH: usize = 2;
 
@@ -98,9 +102,15 @@ impl<'de> Visitor<'de> for Reader {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
         #[derive(Deserialize)]
+        #[serde(transparent)]
         struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
         let mut members = Vec::new();
         while let Some(Name(name)) = map.next_key()? {
+            if name == NUMBER {
+                map.next_value::<IgnoredAny>()?;
+                members.push((name, Member::Other));
+                continue;
+            }
             let value = match self.depth.checked_sub(1) {
                 Some(depth) if OPENED.contains(&&*name) => map.next_value_seed(Inner { depth })?,
                 _ => Member::Unread(map.next_value()?),
@@ -133,7 +143,13 @@ impl<'de> Visitor<'de> for Inner {
 
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
         let depth = self.depth;
-        Reader { depth }.visit_map(map).map(Member::Object)
+        let members = Reader { depth }.visit_map(map)?;
+        let is_number = matches!(members.0.as_slice(), [(name, Member::Other)] if name == NUMBER);
+        Ok(if is_number {
+            Member::Other
+        } else {
+            Member::Object(members)
+        })
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
@@ -212,6 +228,9 @@ mod tests {
         assert_eq!(message.has("result"), Ok(true));
         assert!(message.object("result").unwrap().is_none());
         assert!(message.object("error").unwrap().is_none());
+        let number = Members::read(r#"{"params":1.5,"result":18446744073709551616}"#).unwrap();
+        assert!(number.object("params").unwrap().is_none());
+        assert!(number.object("result").unwrap().is_none());
         assert!(Members::read(r#"{"params":{}} {}"#).is_none());
         let deep = format!("{{{}1{}", r#""params":{"#.repeat(200), "}".repeat(200));
         assert!(Members::read(&deep).is_none());

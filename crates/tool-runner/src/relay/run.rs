@@ -16,7 +16,7 @@ use super::parts::{self, Parts, Slow};
 use super::rule::Verdict;
 use super::{AdmittedRelay, Course};
 use crate::executor::ExecutorError;
-use crate::failure::Failure;
+use crate::failure::{FailedCall, Failure};
 use crate::mcp::{Answer, Carried, Content, Event, Events, Outbound, UpstreamError};
 use crate::resilience::{GuardError, Health, Turn};
 
@@ -128,7 +128,12 @@ impl AdmittedRelay {
                     // It holds nothing of what was said.
                     warn!({ names::CALL_ID } = %id, source, %error, "an exchange with an MCP server failed");
                 }
-                let failure = Failure::guarded(&error, limit);
+                let call = FailedCall {
+                    limit,
+                    source: Some(&source),
+                    attempts: 1,
+                };
+                let failure = Failure::guarded(&error, &call);
                 let facts = course.rule.failed(&failure);
                 (failure, facts)
             }

@@ -48,6 +48,9 @@ pub(super) trait Backend: Send + Sync + 'static {
     fn refusal(error: &dyn DatabaseError) -> SourceError;
 }
 
+/// A list came to a database without lists: its elements are bound one by one.
+pub(super) const NO_LISTS: &str = "this database has no lists to bind";
+
 /// The names of the columns, which must differ: they become the members of one object.
 pub(super) fn distinct<'n>(
     names: impl Iterator<Item = &'n str>,

@@ -6,6 +6,7 @@
 //! ```
 
 mod backend;
+mod bound;
 mod mysql;
 mod pool;
 mod postgres;
@@ -20,8 +21,9 @@ use tokio::time::timeout;
 use wardgate_redact::Row;
 
 use crate::catalogue::{Dialect, SqlSettings};
-use crate::executor::{ExecutorError, Flow};
+use crate::executor::{ExecutorError, Flow, TimeLimit};
 use backend::Backend;
+pub(crate) use bound::{Bound, BoundList, Parameter, ParameterType};
 use mysql::Mysql;
 use pool::Pool;
 use postgres::Postgres;
@@ -38,15 +40,6 @@ pub(crate) async fn postgres_reader(
     statement_limit: Duration,
 ) -> Result<sqlx::PgConnection, sqlx::Error> {
     Postgres::reader(url, statement_limit)?.open().await
-}
-
-/// A value bound to a placeholder. `None` is NULL of that type.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Bound {
-    Text(Option<String>),
-    Integer(Option<i64>),
-    Number(Option<f64>),
-    Boolean(Option<bool>),
 }
 
 /// Why a source gave no result.
@@ -170,7 +163,7 @@ impl From<SourceError> for ExecutorError {
             SourceError::Unreachable(_) => Self::Unreachable(cause),
             // It has waited already.
             SourceError::Busy(_) => Self::Busy(Duration::ZERO),
-            SourceError::Timeout => Self::Timeout,
+            SourceError::Timeout => Self::Timeout(TimeLimit::Unstated),
             SourceError::Broken(_) => Self::Broken(cause),
             SourceError::Refused(_) => Self::Refused {
                 kind: "sql_error",
@@ -179,7 +172,7 @@ impl From<SourceError> for ExecutorError {
             },
             SourceError::ColumnType { .. }
             | SourceError::Value { .. }
-            | SourceError::DuplicateColumn(_) => Self::BadResult(cause),
+            | SourceError::DuplicateColumn(_) => Self::Misshapen(cause),
         }
     }
 }

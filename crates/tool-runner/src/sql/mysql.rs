@@ -24,7 +24,7 @@ use time::{Date, OffsetDateTime};
 use tracing::warn;
 use wardgate_redact::Row;
 
-use super::backend::{Backend, base64, date, distinct, float, is_here, single, timestamp};
+use super::backend::{Backend, NO_LISTS, base64, date, distinct, float, is_here, single, timestamp};
 use super::{Bound, Refusal, SourceError};
 
 /// The one mode that `catalogue::statement` reads statements in, and strict: a value that does not fit its
@@ -175,8 +175,10 @@ impl Backend for Mysql {
         let bound = values.iter().try_for_each(|value| match value {
             Bound::Text(text) => arguments.add(text.as_deref()),
             Bound::Integer(number) => arguments.add(*number),
-            Bound::Number(number) => arguments.add(*number),
+            Bound::BigInteger(number) => arguments.add(number),
+            Bound::Decimal(number) => arguments.add(number.as_ref()),
             Bound::Boolean(truth) => arguments.add(*truth),
+            Bound::List(_) => Err(NO_LISTS.into()),
         });
         match bound {
             Ok(()) => {
@@ -188,17 +190,14 @@ impl Backend for Mysql {
 
     fn layout(row: &MySqlRow) -> Result<Self::Layout, SourceError> {
         let names = distinct(row.columns().iter().map(Column::name))?;
-        names
+        Ok(names
             .into_iter()
             .zip(row.columns())
-            .map(|(name, column)| match reader(column.type_info()) {
-                Some(read) => Ok(MysqlColumn { name, read }),
-                None => Err(SourceError::ColumnType {
-                    column: name,
-                    type_name: column.type_info().name().to_owned(),
-                }),
+            .map(|(name, column)| MysqlColumn {
+                name,
+                read: reader(column.type_info()),
             })
-            .collect()
+            .collect())
     }
 
     fn read(layout: &Self::Layout, row: &MySqlRow) -> Result<Row, SourceError> {
@@ -259,7 +258,8 @@ type Read = fn(MySqlValueRef<'_>) -> Result<Value, BoxDynError>;
 
 pub(super) struct MysqlColumn {
     name: Arc<str>,
-    read: Read,
+    /// `None` for a type without a form in JSON.
+    read: Option<Read>,
 }
 
 impl MysqlColumn {
@@ -269,9 +269,16 @@ impl MysqlColumn {
         if raw.is_null() {
             return Ok(Value::Null);
         }
-        (self.read)(raw).map_err(|_| SourceError::Value {
+        let type_name = || row.column(position).type_info().name().to_owned();
+        let Some(read) = self.read else {
+            return Err(SourceError::ColumnType {
+                column: Arc::clone(&self.name),
+                type_name: type_name(),
+            });
+        };
+        read(raw).map_err(|_| SourceError::Value {
             column: Arc::clone(&self.name),
-            type_name: row.column(position).type_info().name().to_owned(),
+            type_name: type_name(),
         })
     }
 }

@@ -4,9 +4,10 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use bigdecimal::BigDecimal;
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
-use serde_json::Value;
+use serde_json::{Number, Value};
 use sqlx::error::{BoxDynError, DatabaseError};
 use sqlx::sqlite::{
     SqliteArguments, SqliteConnectOptions, SqliteConnection, SqliteRow, SqliteValueRef,
@@ -15,9 +16,10 @@ use sqlx::{
     Arguments, AssertSqlSafe, Column, ConnectOptions, Connection, Decode, Row as _, TypeInfo,
     ValueRef,
 };
+use wardgate_arguments::decimal_of;
 use wardgate_redact::Row;
 
-use super::backend::{Backend, base64, distinct, float};
+use super::backend::{Backend, NO_LISTS, base64, distinct, float};
 use super::{Bound, Refusal, SourceError};
 
 /// Instructions of the virtual machine between two looks at the flag: some tens of microseconds.
@@ -98,8 +100,11 @@ impl Backend for Sqlite {
         let bound = values.iter().try_for_each(|value| match value {
             Bound::Text(text) => arguments.add(text.clone()),
             Bound::Integer(number) => arguments.add(*number),
-            Bound::Number(number) => arguments.add(*number),
+            Bound::BigInteger(number) => arguments.add(number.to_plain_string()),
+            Bound::Decimal(None) => arguments.add(None::<f64>),
+            Bound::Decimal(Some(number)) => add_decimal(&mut arguments, number),
             Bound::Boolean(truth) => arguments.add(*truth),
+            Bound::List(_) => Err(NO_LISTS.into()),
         });
         match bound {
             Ok(()) => {
@@ -140,6 +145,23 @@ impl Backend for Sqlite {
             code: format!("SQLite error {code}"),
             message: is_safe.then(|| error.message().to_owned()),
         })
+    }
+}
+
+/// Adds a number without losing a digit. SQLite has no decimals: it is a REAL where the shortest decimal that reads as
+/// that double is the number itself, else an INTEGER where 64 bits hold it, else a TEXT.
+fn add_decimal(arguments: &mut SqliteArguments, number: &BigDecimal) -> Result<(), BoxDynError> {
+    let text = number.to_plain_string();
+    let double: f64 = text.parse()?;
+    let is_exact = Number::from_f64(double)
+        .and_then(|double| decimal_of(&double))
+        .is_some_and(|double| double == *number);
+    if is_exact {
+        return arguments.add(double);
+    }
+    match text.parse::<i64>() {
+        Ok(whole) => arguments.add(whole),
+        Err(_) => arguments.add(text),
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use tokio::net::TcpListener;
+
 use super::harness::{DOCTOR_ONE, Database, Harness, rule};
 
 const GUARDED: &str = r#"
@@ -64,6 +66,39 @@ async fn a_caller_who_calls_too_often_is_told_when_to_come_back() {
     );
     let lines = harness.call("counted", "{}").await;
     assert_eq!(lines.column("lines"), [2], "and the third was not written");
+}
+
+#[tokio::test]
+async fn a_source_that_does_not_answer_in_its_own_time_is_named_with_its_limit() {
+    // It takes connections and never answers.
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = silent.local_addr().unwrap();
+    for (attempts, suffix) in [(1, ""), (3, ", in 3 attempts")] {
+        let tools = format!(
+            "sources:
+  silent:
+    type: http
+    base_url: \"http://{address}\"
+    private: [127.0.0.1/32]
+    timeout: 50ms
+    retry: {{ attempts: {attempts} }}
+tools:
+  - name: ask
+    description: Never answered.
+    annotations: {{ readOnlyHint: true }}
+    time_limit: 1m
+    input_schema: {{ type: object }}
+    execute: {{ type: http, source: silent }}
+"
+        );
+        let harness = Harness::with(&Database::sqlite().await, &tools, |_| ()).await;
+        let answer = harness.call("ask", "{}").await;
+        assert_eq!(answer.facts().error_kind, "timeout");
+        assert_eq!(
+            answer.text(),
+            format!("Timeout: the source `silent` did not answer within 50ms{suffix}")
+        );
+    }
 }
 
 #[tokio::test]

@@ -143,10 +143,8 @@ async fn postgresql_values_keep_what_they_are() {
         'infinity'::date AS nodate, '10:00:00.5'::time AS time, '24:00'::time AS midnight, \
         '2025-11-10T10:00:00Z'::timestamptz AS zoned, '2025-11-10 10:00:00.25'::timestamp AS local, \
         '0001-01-01 00:00:00'::timestamp AS early, '-infinity'::timestamptz AS never, \
-        ARRAY['a', NULL] AS texts, ARRAY[1, 2] AS numbers, NULL::interval AS nothing_known, \
-        NULL::text AS nothing";
-    let known = statement.replace("NULL::interval AS nothing_known, ", "");
-    let harness = Harness::with(&database, &one_statement(&known), |_| ()).await;
+        ARRAY['a', NULL] AS texts, ARRAY[1, 2] AS numbers, NULL::text AS nothing";
+    let harness = Harness::with(&database, &one_statement(statement), |_| ()).await;
     assert_eq!(
         harness.call("one", "{}").await.rows(),
         [json!({
@@ -163,7 +161,6 @@ async fn postgresql_values_keep_what_they_are() {
         })]
     );
     for (statement, column) in [
-        (statement, "nothing_known"),
         ("SELECT '12000-01-01'::date AS beyond", "beyond"),
         (
             "SELECT '200000-01-01 BC'::timestamp AS beyond",

@@ -1,10 +1,14 @@
 use proptest::prelude::*;
 
+use wardgate_arguments::JsonType;
+
 use super::*;
+use crate::sql::{Bound, BoundList, Parameter};
 
 fn rendered(dialect: Dialect, sql: &str) -> (String, Vec<String>) {
     let statement = Statement::parse(dialect, sql).unwrap();
-    (statement.render(&[], None).to_string(), statement.params)
+    let (text, _) = statement.with_values(&[], None, &[]);
+    (text.to_string(), statement.params)
 }
 
 #[test]
@@ -40,8 +44,94 @@ fn values_are_bound_in_the_order_of_their_placeholders() {
         (Dialect::Mysql, &["b", "a", "b", "r", "s", "c"]),
     ] {
         let statement = Statement::parse(dialect, sql).unwrap();
-        let params = statement.params().iter().map(String::as_str).collect();
-        assert_eq!(statement.arrange(params, &["r", "s"]), order);
+        let params: Vec<_> = statement.params().iter().map(|it| one(it)).collect();
+        let (_, values) = statement.with_values(&[], Some(("", &[text("r"), text("s")])), &params);
+        let order: Vec<_> = order.iter().map(|it| text(it)).collect();
+        assert_eq!(values, order);
+    }
+}
+
+fn text(text: &str) -> Bound {
+    Bound::Text(Some(text.to_owned()))
+}
+
+fn one(value: &str) -> Parameter {
+    Parameter::One(text(value))
+}
+
+fn whole(numbers: impl IntoIterator<Item = i64>) -> Vec<Bound> {
+    let bound = |number| Bound::Integer(Some(number));
+    numbers.into_iter().map(bound).collect()
+}
+
+#[test]
+fn a_list_is_an_array_or_as_many_placeholders() {
+    let sql = "SELECT 1 FROM t WHERE a = :a AND id NOT IN ( :ids ) AND id=any(:ids) AND :row_rule";
+    let array = Bound::List(BoundList::Integers(vec![Some(7), Some(8), Some(9)]));
+    let with = |lists: &[&[i64]]| {
+        let lists = lists.iter().flat_map(|list| whole(list.iter().copied()));
+        lists.collect::<Vec<_>>()
+    };
+    for (dialect, rendered, values) in [
+        (
+            Dialect::Postgres,
+            "SELECT 1 FROM t WHERE a = $1 AND id  <> ALL ($2 ) AND id = ANY ($2) AND ($3)",
+            vec![text("x"), array, text("r")],
+        ),
+        (
+            Dialect::Sqlite,
+            "SELECT 1 FROM t WHERE a = ?1 AND id  NOT IN (?4, ?5, ?6, ?7 ) AND id IN (?8, ?9, ?10, ?11) AND (?3)",
+            [
+                vec![text("x"), Bound::Integer(None), text("r")],
+                with(&[&[7, 8, 9, 9], &[7, 8, 9, 9]]),
+            ]
+            .concat(),
+        ),
+        (
+            Dialect::Mysql,
+            "SELECT 1 FROM t WHERE a = ? AND id  NOT IN (?, ?, ?, ? ) AND id IN (?, ?, ?, ?) AND (?)",
+            [
+                vec![text("x")],
+                with(&[&[7, 8, 9, 9], &[7, 8, 9, 9]]),
+                vec![text("r")],
+            ]
+            .concat(),
+        ),
+    ] {
+        let mut statement = Statement::parse(dialect, sql).unwrap();
+        statement.set_list("ids").unwrap();
+        let params = [
+            one("x"),
+            Parameter::List(JsonType::Integer, whole([7, 8, 9])),
+        ];
+        let rule = dialect.placeholder(3);
+        let rule_values = [text("r")];
+        let found = statement.with_values(&[], Some((&rule, &rule_values)), &params);
+        assert_eq!((&*found.0, found.1), (rendered, values));
+    }
+}
+
+#[test]
+fn a_list_stands_where_several_values_may() {
+    for sql in [
+        "SELECT :ids",
+        "SELECT 1 WHERE id = :ids",
+        "SELECT 1 WHERE id IN (1, :ids)",
+        "SELECT 1 WHERE id IN (:ids, 1)",
+        "SELECT 1 FROM a join (:ids) b",
+        "SELECT 1 WHERE id > ANY (:ids)",
+        "SELECT 1 WHERE id >= ANY (:ids)",
+    ] {
+        for dialect in [Dialect::Sqlite, Dialect::Mysql] {
+            let mut statement = Statement::parse(dialect, sql).unwrap();
+            let bad = statement.set_list("ids").unwrap_err();
+            assert_eq!(bad.fix, "write `… IN (:ids)` or `… = ANY (:ids)`", "{sql}");
+        }
+        let mut statement = Statement::parse(Dialect::Postgres, sql).unwrap();
+        statement.set_list("ids").unwrap();
+        let params = [Parameter::List(JsonType::Integer, Vec::new())];
+        let (rendered, _) = statement.with_values(&[], None, &params);
+        assert_eq!(*rendered, sql.replace(":ids", "$1"), "an array may stand anywhere");
     }
 }
 
@@ -142,7 +232,7 @@ fn a_name_is_an_identifier_whatever_it_holds() {
         assert_eq!(statement.names(), ["b", "a"]);
         let identifiers = ["x", "a\"`b"].map(|name| dialect.identifier(name));
         let identifiers = [identifiers[0].as_str(), identifiers[1].as_str()];
-        assert_eq!(&*statement.render(&identifiers, None), rendered);
+        assert_eq!(&*statement.with_values(&identifiers, None, &[]).0, rendered);
     }
     for sql in [
         "SELECT {}",
@@ -256,7 +346,7 @@ proptest! {
     fn what_is_not_a_parameter_is_kept_to_the_letter(text in "[a-z '\"()/*-]{0,40}") {
         let sql = format!("SELECT {text}");
         if let Ok(statement) = Statement::parse(Dialect::Postgres, &sql) {
-            prop_assert_eq!(statement.render(&[], None).to_string(), sql);
+            prop_assert_eq!(statement.with_values(&[], None, &[]).0.to_string(), sql);
         }
     }
 }

@@ -483,7 +483,7 @@ fn told(error: &UpstreamError) -> GetError {
             "input_required",
             "The source asks for input in the middle of a request, and its caller may not be asked.",
         ),
-        UpstreamError::Timeout => GetError::Failed {
+        UpstreamError::Timeout | UpstreamError::SourceTimeout(_) => GetError::Failed {
             status: pb::OutcomeStatus::Timeout,
             kind: "timeout",
             words: "The source took too long.",

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use tonic::Code;
 use wardgate_rpc::code_name;
 
-use super::{Executor, ExecutorError, Flow, Invocation, Kind, Output, Plan, Sources};
+use super::{Executor, ExecutorError, Flow, Invocation, Kind, Output, Plan, Sources, TimeLimit};
 use crate::Error;
 use crate::catalogue::{Fields, JsonTemplate, Scope, SourceKind, UnfitValue};
 use crate::egress::OnBehalf;
@@ -160,7 +160,7 @@ fn failure(error: GrpcError, out: &Output<'_>) -> ExecutorError {
         GrpcError::Unreachable(cause) | GrpcError::Setup(cause) => {
             ExecutorError::Unreachable(cause)
         }
-        GrpcError::Timeout => ExecutorError::Timeout,
+        GrpcError::Timeout => ExecutorError::Timeout(TimeLimit::Call),
         GrpcError::Broken(cause) => ExecutorError::Broken(cause),
         GrpcError::TooLarge => ExecutorError::TooLarge,
         GrpcError::BadAnswer(problem) => ExecutorError::BadResult(problem.to_owned()),

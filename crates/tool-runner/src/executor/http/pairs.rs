@@ -95,7 +95,7 @@ impl Headers {
 /// A template; numbers and booleans need no quotes.
 fn text(node: &Node, what: &str, scope: &mut Scope<'_, '_>) -> Option<Template> {
     match &node.value {
-        Yaml::Boolean(_) | Yaml::Integer(_) | Yaml::Float(_) => {
+        Yaml::Boolean(_) | Yaml::Integer(_) | Yaml::Decimal(_) => {
             Some(Template::parse(&node.to_value().to_string(), node.at))
         }
         _ => scope.template(node, what),

@@ -10,7 +10,7 @@ use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value, json};
 
 use super::http::json;
-use super::{Executor, ExecutorError, Invocation, Kind, Output, Plan, Sources};
+use super::{Executor, ExecutorError, Invocation, Kind, Output, Plan, Sources, TimeLimit};
 use crate::Error;
 use crate::catalogue::{
     Fields, JsonTemplate, McpSettings, Offered, Scope, Shape, SourceKind, Template,
@@ -430,7 +430,8 @@ impl From<UpstreamError> for ExecutorError {
                 cause,
             },
             UpstreamError::Busy => Self::Busy(Duration::ZERO),
-            UpstreamError::Timeout => Self::Timeout,
+            UpstreamError::Timeout => Self::Timeout(TimeLimit::Call),
+            UpstreamError::SourceTimeout(limit) => Self::Timeout(TimeLimit::Source(limit)),
             UpstreamError::Broken(_) => Self::Broken(cause),
             UpstreamError::Status(401 | 403) => Self::Refused {
                 kind: UNAUTHORIZED,

@@ -12,7 +12,7 @@ use wardgate_rpc::client::{Addition, CallError, MemoryClient, OnBehalfOf};
 
 use super::{Interface, unanswered};
 use crate::Error;
-use crate::executor::{ExecutorError, Invocation, Output, Sources};
+use crate::executor::{ExecutorError, Invocation, Output, Sources, TimeLimit};
 
 /// Conversations and their messages.
 pub(super) struct Memory;
@@ -220,7 +220,7 @@ fn failed(error: &CallError) -> ExecutorError {
         ErrorReason::InvalidMessage | ErrorReason::Conflict | ErrorReason::Held => {
             bad(&error.to_string())
         }
-        ErrorReason::DeadlineExceeded => ExecutorError::Timeout,
+        ErrorReason::DeadlineExceeded => ExecutorError::Timeout(TimeLimit::Call),
         _ => ExecutorError::Unreachable(error.to_string()),
     }
 }

@@ -2,8 +2,10 @@
 //!
 //! Everything here works on redacted rows, so no filter can tell what its caller may not see.
 
-use std::cmp::Ordering;
-use std::collections::BTreeMap;
+mod aggregate;
+mod column;
+mod filter;
+
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
@@ -14,6 +16,9 @@ use wardgate_redact::Row;
 use super::{Interface, unanswered};
 use crate::executor::{ExecutorError, Invocation, Output, Sources};
 use crate::result::json_size;
+use aggregate::{Aggregate, figures, groups};
+use column::{ColumnType, Columns, compare};
+use filter::Condition;
 
 /// Rows of a page where the call does not say.
 const PAGE: usize = 100;
@@ -45,13 +50,19 @@ impl Interface for Results {
                 .map_err(|error| bad(error.to_string()))?;
             query.check()?;
             let (rows, counts) = call.kept_results.read(&query.handle, call.caller).await?;
-            let mut truncated = false;
-            let rows = rows.map(|rows| {
-                let (page, cut) = within(query.of(rows), out.max_bytes());
-                truncated = cut;
-                page
+            let mut outcome = Ok(false);
+            let rows = rows.map(|rows| match query.answer(rows) {
+                Ok(rows) => {
+                    let (page, cut) = within(rows, out.max_bytes());
+                    outcome = Ok(cut);
+                    page
+                }
+                Err(refused) => {
+                    outcome = Err(refused);
+                    Vec::new()
+                }
             });
-            out.released(rows, counts, truncated);
+            out.released(rows, counts, outcome?);
             Ok(())
         })
     }
@@ -81,38 +92,6 @@ struct Query {
     group_by: Option<String>,
 }
 
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Condition {
-    column: String,
-    op: Op,
-    #[serde(default)]
-    value: Value,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum Op {
-    Eq,
-    Ne,
-    Lt,
-    Le,
-    Gt,
-    Ge,
-    Contains,
-    IsNull,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum Aggregate {
-    Count,
-    Sum,
-    Avg,
-    Min,
-    Max,
-}
-
 fn bad(text: String) -> ExecutorError {
     ExecutorError::BadArgument { text }
 }
@@ -128,18 +107,21 @@ impl Query {
         Err(bad(complaint.to_owned()))
     }
 
-    /// The rows of the answer.
-    fn of(&self, rows: Vec<Row>) -> Vec<Row> {
-        let mut rows: Vec<_> = rows
-            .into_iter()
-            .filter(|row| self.filter.iter().all(|condition| condition.holds(row)))
-            .collect();
+    /// The rows of the answer. What names no column, or compares what cannot be compared, is refused.
+    fn answer(&self, mut rows: Vec<Row>) -> Result<Vec<Row>, ExecutorError> {
+        let mut columns = Columns::of(&rows);
+        for condition in &self.filter {
+            let kind = condition.check(&columns)?;
+            rows.retain(|row| condition.holds(kind, row));
+        }
         if let Some(aggregate) = self.aggregate {
-            rows = self.figures(aggregate, &rows);
+            rows = self.figures(aggregate, &columns, &rows)?;
+            columns = Columns::of(&rows);
         }
         if let Some(column) = &self.order_by {
+            let kind = columns.get("order_by", column)?;
             rows.sort_by(|a, b| {
-                let order = compare(a.get(column), b.get(column));
+                let order = compare(kind, a.get(column), b.get(column));
                 if self.descending {
                     order.reverse()
                 } else {
@@ -147,10 +129,12 @@ impl Query {
                 }
             });
         }
+        for column in &self.columns {
+            columns.get("columns", column)?;
+        }
         let page = rows.into_iter().skip(self.offset);
-        page.take(self.limit.unwrap_or(PAGE))
-            .map(|row| self.project(row))
-            .collect()
+        let page = page.take(self.limit.unwrap_or(PAGE));
+        Ok(page.map(|row| self.project(row)).collect())
     }
 
     fn project(&self, row: Row) -> Row {
@@ -163,102 +147,35 @@ impl Query {
             .collect()
     }
 
-    fn figures(&self, aggregate: Aggregate, rows: &[Row]) -> Vec<Row> {
-        let mut groups: BTreeMap<String, (Value, Vec<&Row>)> = BTreeMap::new();
-        for row in rows {
-            let group = self.group_by.as_deref().and_then(|column| row.get(column));
-            let group = group.cloned().unwrap_or(Value::Null);
-            let entry = groups.entry(group.to_string());
-            entry.or_insert_with(|| (group, Vec::new())).1.push(row);
-        }
-        if groups.is_empty() && self.group_by.is_none() {
-            groups.insert(String::new(), (Value::Null, Vec::new()));
-        }
-        let figure = |(group, rows): (Value, Vec<&Row>)| {
-            let mut fields = Vec::new();
-            if let Some(column) = &self.group_by {
-                fields.push((Arc::from(column.as_str()), group));
-            }
-            let column = self.of.as_deref();
-            let values = rows.iter().filter_map(|row| row.get(column?));
-            let figure = aggregate.of(rows.len(), values.filter(|value| !value.is_null()));
-            fields.push((Arc::from(aggregate.name()), figure));
-            Row::new(fields)
+    fn figures(
+        &self,
+        aggregate: Aggregate,
+        columns: &Columns,
+        rows: &[Row],
+    ) -> Result<Vec<Row>, ExecutorError> {
+        let group_by = match self.group_by.as_deref() {
+            Some(name) => Some((name, columns.get("group_by", name)?)),
+            None => None,
         };
-        groups.into_values().map(figure).collect()
-    }
-}
-
-impl Condition {
-    fn holds(&self, row: &Row) -> bool {
-        let found = row.get(&self.column).filter(|value| !value.is_null());
-        let Some(value) = found else {
-            return self.op == Op::IsNull;
-        };
-        let order = compare(Some(value), Some(&self.value));
-        match self.op {
-            Op::Eq => order == Ordering::Equal,
-            Op::Ne => order != Ordering::Equal,
-            Op::Lt => order == Ordering::Less,
-            Op::Le => order != Ordering::Greater,
-            Op::Gt => order == Ordering::Greater,
-            Op::Ge => order != Ordering::Less,
-            Op::Contains => text(value).contains(&text(&self.value)),
-            Op::IsNull => false,
+        let of = self.of.as_deref();
+        let kind = of.map(|name| columns.get("of", name)).transpose()?;
+        let kind = kind.unwrap_or(ColumnType::Null);
+        if !aggregate.takes(kind) {
+            return Err(bad(format!(
+                "`{}` cannot be taken of `{}`, which holds {}",
+                aggregate.name(),
+                of.unwrap_or_default(),
+                kind.name()
+            )));
         }
-    }
-}
-
-impl Aggregate {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Count => "count",
-            Self::Sum => "sum",
-            Self::Avg => "avg",
-            Self::Min => "min",
-            Self::Max => "max",
-        }
-    }
-
-    /// The figure of one group of `rows` rows. What is no number counts for nothing in sums.
-    fn of<'v>(self, rows: usize, values: impl Iterator<Item = &'v Value>) -> Value {
-        let ordered = |a: &&Value, b: &&Value| compare(Some(a), Some(b));
-        match self {
-            Self::Count => rows.into(),
-            Self::Min => values.min_by(ordered).cloned().unwrap_or_default(),
-            Self::Max => values.max_by(ordered).cloned().unwrap_or_default(),
-            Self::Sum | Self::Avg => {
-                let numbers: Vec<f64> = values.filter_map(Value::as_f64).collect();
-                let sum: f64 = numbers.iter().sum();
-                let count = numbers.iter().map(|_| 1.0).sum::<f64>();
-                match self {
-                    Self::Avg if numbers.is_empty() => Value::Null,
-                    Self::Avg => Value::from(sum / count),
-                    _ => Value::from(sum),
-                }
-            }
-        }
-    }
-}
-
-/// Numbers by size, everything else by its text; what is absent comes first.
-fn compare(a: Option<&Value>, b: Option<&Value>) -> Ordering {
-    match (a, b) {
-        (None, None) => Ordering::Equal,
-        (None, Some(_)) => Ordering::Less,
-        (Some(_), None) => Ordering::Greater,
-        (Some(a), Some(b)) => match (a.as_i64(), b.as_i64(), a.as_f64(), b.as_f64()) {
-            (Some(a), Some(b), ..) => a.cmp(&b),
-            (_, _, Some(a), Some(b)) => a.total_cmp(&b),
-            _ => text(a).cmp(&text(b)),
-        },
-    }
-}
-
-fn text(value: &Value) -> String {
-    match value {
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
+        let groups = groups(group_by, rows).into_iter().map(|(value, rows)| {
+            let values = rows.iter().filter_map(|row| row.get(of?));
+            let values = values.filter(|value| !value.is_null());
+            let figure = aggregate.of(rows.len(), kind, values);
+            let group = group_by.map(|(name, _)| (Arc::from(name), value));
+            figures(group, aggregate.name(), figure)
+        });
+        Ok(groups.collect())
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use jsonschema::PatternOptions;
-use serde_json::{Map, Number, Value, json};
+use serde_json::{Map, Value, json};
 
 use super::Api;
 use crate::import::text::Description;
@@ -189,7 +189,6 @@ impl<'d> Schemas<'d> {
                 self.review(format!("`{keyword}` of a schema is not carried over"));
             }
         }
-        bound_integers(&mut schema);
         self.check_default(&mut schema);
         schema
     }
@@ -367,17 +366,4 @@ fn merge(schema: &mut Map<String, Value>, parts: Vec<Value>) {
         }
     }
     *schema = merged;
-}
-
-/// Whole numbers beyond 64 bits with a sign are bounds that no argument reaches; as values they are rounded.
-fn bound_integers(schema: &mut Map<String, Value>) {
-    for value in schema.values_mut() {
-        if let Value::Number(number) = value
-            && number.is_u64()
-            && !number.is_i64()
-            && let Some(rounded) = number.as_f64().and_then(Number::from_f64)
-        {
-            *number = rounded;
-        }
-    }
 }

@@ -2,9 +2,11 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use bigdecimal::BigDecimal;
 use http::{HeaderName, HeaderValue};
-use serde_json::Value;
 use serde_json::value::RawValue;
+use serde_json::{Number, Value};
+use wardgate_arguments::decimal_of;
 
 /// The largest whole number, either way, that a header may repeat.
 const MAX_INTEGER: u64 = (1 << 53) - 1;
@@ -76,14 +78,12 @@ pub(in crate::mcp) fn of_arguments(
 }
 
 /// A whole number in decimal digits, however it was written.
-fn whole(number: &serde_json::Number) -> Option<String> {
+fn whole(number: &Number) -> Option<String> {
     if number.is_i64() || number.is_u64() {
         return Some(number.to_string());
     }
-    let float = number.as_f64()?;
-    #[expect(clippy::cast_precision_loss, reason = "2^53 - 1 is exact in a double")]
-    let limit = MAX_INTEGER as f64;
-    (float.fract() == 0.0 && float.abs() <= limit).then(|| format!("{float:.0}"))
+    let value = decimal_of(number).filter(BigDecimal::is_integer)?;
+    (value.abs() <= BigDecimal::from(MAX_INTEGER)).then(|| value.with_scale(0).to_plain_string())
 }
 
 /// Looks for marks in `schema`; `path` leads to it through `properties` alone, or is none.

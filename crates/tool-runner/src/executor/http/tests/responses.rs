@@ -55,6 +55,36 @@ async fn what_is_no_json_is_a_bad_result_that_quotes_nothing() {
 }
 
 #[tokio::test]
+async fn an_answer_without_the_place_of_its_rows_is_an_error_that_names_it() {
+    for (rows, body, found) in [
+        ("/items", r#"{"items":[]}"#, Some(0)),
+        ("/items", r#"{"items":[{"a":1}]}"#, Some(1)),
+        ("/items", r#"{"data":[]}"#, None),
+        ("/items", "[]", None),
+        ("/a/0", r#"{"a":[]}"#, None),
+        ("$.items[*]", r#"{"items":[]}"#, Some(0)),
+        ("$.items[?@.open]", r#"{"items":[{"open":null}]}"#, Some(1)),
+        ("$.items[?@.a > 1]", r#"{"items":[{"a":1}]}"#, Some(0)),
+        ("$.items[?@.a > 1]", r#"{"data":[{"a":1}]}"#, None),
+        ("$.items", r#"{"data":[]}"#, None),
+        ("$..items", r#"{"data":[]}"#, Some(0)),
+    ] {
+        let recorder = Recorder::answering(200, "application/json", body).await;
+        let tool = recorder.tool("{ type: http, source: api }", &format!("{{ rows: '{rows}' }}"));
+        match (tool.run(json!({})).await, found) {
+            (Ok(out), Some(found)) => assert_eq!(out.rows.len(), found, "{rows} of {body}"),
+            (Err(error), None) => assert_eq!(
+                error.to_string(),
+                format!(
+                    "the answer has nothing at `{rows}`, where `result.rows` says its rows are"
+                )
+            ),
+            (outcome, _) => panic!("{rows} of {body}: {outcome:?}"),
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_status_that_is_no_success_is_named_and_nothing_else() {
     for (status, health) in [
         (302, Health::Up),

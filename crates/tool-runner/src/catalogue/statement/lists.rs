@@ -1,0 +1,71 @@
+//! Parameters that are lists: `id IN (:ids)` and `id = ANY (:ids)`, in every dialect.
+
+use super::{BadStatement, Dialect, Segment, Statement, is_word_part};
+
+impl Statement {
+    /// Lets the parameter `name` be a list. PostgreSQL binds it as an array, wherever it stands; the others have as many
+    /// placeholders as it has elements, so there it stands where several values may.
+    pub(crate) fn set_list(&mut self, name: &str) -> Result<(), BadStatement> {
+        let Some(index) = self.params.iter().position(|it| it == name) else {
+            return Ok(());
+        };
+        for at in 0..self.segments.len() {
+            if self.segments[at] != Segment::Param(index) {
+                continue;
+            }
+            let before = match at.checked_sub(1).map(|before| &self.segments[before]) {
+                Some(Segment::Text(text)) => text.as_str(),
+                _ => "",
+            };
+            let is_alone = matches!(
+                self.segments.get(at + 1),
+                Some(Segment::Text(text)) if text.trim_start().starts_with(')')
+            );
+            match membership(before).filter(|_| is_alone) {
+                Some((operand, is_negated)) => {
+                    let operator = match (self.dialect, is_negated) {
+                        (Dialect::Postgres, false) => "= ANY (",
+                        (Dialect::Postgres, true) => "<> ALL (",
+                        (_, false) => "IN (",
+                        (_, true) => "NOT IN (",
+                    };
+                    self.segments[at - 1] = Segment::Text(format!("{operand} {operator}"));
+                }
+                None if self.dialect == Dialect::Postgres => {}
+                None => {
+                    return Err(BadStatement {
+                        problem: format!("`:{name}` is a list, and stands where one value does"),
+                        fix: format!("write `… IN (:{name})` or `… = ANY (:{name})`"),
+                    });
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What stands before the operator that `text` ends with, opening bracket included: `IN` or `= ANY`, or their negation,
+/// `NOT IN` or `<> ALL`.
+fn membership(text: &str) -> Option<(&str, bool)> {
+    let text = text.trim_end().strip_suffix('(')?.trim_end();
+    if let Some(operand) = without_word(text, "IN") {
+        let negated = without_word(operand.trim_end(), "NOT");
+        return Some(negated.map_or((operand, false), |operand| (operand, true)));
+    }
+    if let Some(operand) = without_word(text, "ANY").or_else(|| without_word(text, "SOME")) {
+        let operand = operand.trim_end().strip_suffix('=')?;
+        return (!operand.ends_with(['<', '>', '!', ':', '='])).then_some((operand, false));
+    }
+    let operand = without_word(text, "ALL")?.trim_end();
+    let operand = operand
+        .strip_suffix("<>")
+        .or_else(|| operand.strip_suffix("!="))?;
+    Some((operand, true))
+}
+
+/// `text` without the word that it ends with.
+fn without_word<'t>(text: &'t str, word: &str) -> Option<&'t str> {
+    let (before, last) = text.split_at_checked(text.len().checked_sub(word.len())?)?;
+    let is_word = last.eq_ignore_ascii_case(word) && !before.ends_with(is_word_part);
+    is_word.then_some(before)
+}

@@ -1,0 +1,189 @@
+//! The columns of a kept result: which there are, what they hold, and how two of their values compare.
+
+use std::cmp::Ordering;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use bigdecimal::BigDecimal;
+use serde_json::{Number, Value};
+use wardgate_arguments::{decimal, decimal_of};
+use wardgate_redact::Row;
+
+use crate::executor::ExecutorError;
+
+/// What the values of a column are, NULL aside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ColumnType {
+    /// There is none but NULL.
+    Null,
+    Boolean,
+    Number,
+    /// Texts of which each is a number: databases give exact decimals so.
+    Decimal,
+    Text,
+    /// Lists, objects, or values of several types.
+    Json,
+}
+
+impl ColumnType {
+    fn of(value: &Value) -> Self {
+        match value {
+            Value::Null => Self::Null,
+            Value::Bool(_) => Self::Boolean,
+            Value::Number(number) if decimal_of(number).is_some() => Self::Number,
+            Value::String(text) if decimal_of_text(text).is_some() => Self::Decimal,
+            Value::String(_) => Self::Text,
+            Value::Number(_) | Value::Array(_) | Value::Object(_) => Self::Json,
+        }
+    }
+
+    /// The type of a column that holds values of both.
+    fn join(self, other: Self) -> Self {
+        match (self, other) {
+            (same, other) if same == other => same,
+            (Self::Null, known) | (known, Self::Null) => known,
+            (Self::Decimal | Self::Text, Self::Decimal | Self::Text) => Self::Text,
+            _ => Self::Json,
+        }
+    }
+
+    /// For people.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Null => "NULL only",
+            Self::Boolean => "true and false",
+            Self::Number | Self::Decimal => "numbers",
+            Self::Text => "texts",
+            Self::Json => "lists, objects or values of several types",
+        }
+    }
+
+    pub(super) fn is_number(self) -> bool {
+        matches!(self, Self::Number | Self::Decimal)
+    }
+}
+
+/// The columns of some rows by name, in their order.
+pub(super) struct Columns {
+    names: Vec<Arc<str>>,
+    types: HashMap<Arc<str>, ColumnType>,
+}
+
+impl Columns {
+    pub(super) fn of(rows: &[Row]) -> Self {
+        let mut names = Vec::new();
+        let mut types: HashMap<Arc<str>, ColumnType> = HashMap::new();
+        for (name, value) in rows.iter().flat_map(Row::fields) {
+            let kind = ColumnType::of(value);
+            match types.get_mut(name) {
+                Some(known) => *known = known.join(kind),
+                None => {
+                    names.push(Arc::clone(name));
+                    types.insert(Arc::clone(name), kind);
+                }
+            }
+        }
+        Self { names, types }
+    }
+
+    /// The type of the column that `member` of the question names. Rows that are not there have no columns, and every
+    /// name is taken.
+    pub(super) fn get(&self, member: &str, name: &str) -> Result<ColumnType, ExecutorError> {
+        if self.names.is_empty() {
+            return Ok(ColumnType::Null);
+        }
+        self.types.get(name).copied().ok_or_else(|| {
+            let known: Vec<_> = self.names.iter().map(|name| format!("`{name}`")).collect();
+            ExecutorError::BadArgument {
+                text: format!(
+                    "`{member}` names no column of this result; there are {}",
+                    known.join(", ")
+                ),
+            }
+        })
+    }
+}
+
+/// The number that a text is, written as JSON writes numbers.
+fn decimal_of_text(text: &str) -> Option<BigDecimal> {
+    let number: Number = text.parse().ok()?;
+    // The parser takes white space around a number.
+    let is_plain = !text.contains(|c: char| c.is_ascii_whitespace());
+    decimal(number.as_str()).filter(|_| is_plain)
+}
+
+/// The exact value of a number, or of a text that is one.
+pub(super) fn number(value: &Value) -> Option<BigDecimal> {
+    match value {
+        Value::Number(number) => decimal_of(number),
+        Value::String(text) => decimal_of_text(text),
+        _ => None,
+    }
+}
+
+/// Compares two values of a column: numbers exactly, texts by their characters, false before true. NULL, and what is
+/// absent, comes first; lists and objects are compared as their JSON, behind everything else.
+pub(super) fn compare(kind: ColumnType, a: Option<&Value>, b: Option<&Value>) -> Ordering {
+    let (a, b) = (a.unwrap_or(&Value::Null), b.unwrap_or(&Value::Null));
+    if let (Some(a), Some(b)) = (a.as_i64(), b.as_i64()) {
+        return a.cmp(&b);
+    }
+    if kind.is_number()
+        && let (Some(a), Some(b)) = (number(a), number(b))
+    {
+        return a.cmp(&b);
+    }
+    let rank = |value: &Value| match value {
+        Value::Null => 0,
+        Value::Bool(_) => 1,
+        Value::Number(_) => 2,
+        Value::String(_) => 3,
+        Value::Array(_) | Value::Object(_) => 4,
+    };
+    match (a, b) {
+        (Value::Bool(a), Value::Bool(b)) => a.cmp(b),
+        (Value::Number(a), Value::Number(b)) => a.as_str().cmp(b.as_str()),
+        (Value::String(a), Value::String(b)) => a.cmp(b),
+        _ => rank(a)
+            .cmp(&rank(b))
+            .then_with(|| a.to_string().cmp(&b.to_string())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn type_of(values: &[Value]) -> ColumnType {
+        let rows: Vec<_> = values
+            .iter()
+            .map(|value| Row::new(vec![(Arc::from("c"), value.clone())]))
+            .collect();
+        Columns::of(&rows).get("of", "c").unwrap()
+    }
+
+    #[test]
+    fn a_column_has_the_type_of_its_values() {
+        assert_eq!(type_of(&[json!(1), json!(null), json!(2.5)]), ColumnType::Number);
+        assert_eq!(type_of(&[json!("1.50"), json!("-2")]), ColumnType::Decimal);
+        assert_eq!(type_of(&[json!("1.50"), json!("007")]), ColumnType::Text);
+        assert_eq!(type_of(&[json!("1"), json!(" 2")]), ColumnType::Text);
+        assert_eq!(type_of(&[json!("1"), json!(1)]), ColumnType::Json);
+        assert_eq!(type_of(&[json!(null)]), ColumnType::Null);
+    }
+
+    #[test]
+    fn numbers_compare_exactly() {
+        let number = |text: &str| serde_json::from_str::<Value>(text).unwrap();
+        let (a, b) = (
+            number("12345678901234567890123"),
+            number("12345678901234567890124"),
+        );
+        assert_eq!(compare(ColumnType::Number, Some(&a), Some(&b)), Ordering::Less);
+        let (a, b) = (json!("9.50"), json!("10.0"));
+        assert_eq!(compare(ColumnType::Decimal, Some(&a), Some(&b)), Ordering::Less);
+        assert_eq!(compare(ColumnType::Text, Some(&a), Some(&b)), Ordering::Greater);
+    }
+}

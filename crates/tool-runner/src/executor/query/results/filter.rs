@@ -1,0 +1,96 @@
+//! Conditions on the rows of a kept result.
+
+use std::cmp::Ordering;
+
+use serde::Deserialize;
+use serde_json::Value;
+use wardgate_redact::Row;
+
+use super::column::{ColumnType, Columns, compare, number};
+use crate::executor::ExecutorError;
+
+/// One condition that rows must meet.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Condition {
+    column: String,
+    op: Operator,
+    #[serde(default)]
+    value: Value,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Operator {
+    Eq,
+    Ne,
+    Lt,
+    Le,
+    Gt,
+    Ge,
+    Contains,
+    IsNull,
+}
+
+impl Condition {
+    /// The type of its column, where its value can be compared with those of the column.
+    pub(super) fn check(&self, columns: &Columns) -> Result<ColumnType, ExecutorError> {
+        let kind = columns.get("filter", &self.column)?;
+        let fits = match (self.op, kind) {
+            (Operator::IsNull, _) => return Ok(kind),
+            _ if self.value.is_null() => {
+                return Err(ExecutorError::BadArgument {
+                    text: format!(
+                        "the filter on `{}` has no `value`; use the op `is_null` for NULL",
+                        self.column
+                    ),
+                });
+            }
+            (Operator::Contains, ColumnType::Text | ColumnType::Decimal) => {
+                self.value.is_string()
+            }
+            (Operator::Contains, kind) => matches!(kind, ColumnType::Json | ColumnType::Null),
+            (_, ColumnType::Null) => true,
+            (_, ColumnType::Boolean) => self.value.is_boolean(),
+            (_, ColumnType::Number | ColumnType::Decimal) => number(&self.value).is_some(),
+            (_, ColumnType::Text) => self.value.is_string(),
+            (op, ColumnType::Json) => matches!(op, Operator::Eq | Operator::Ne),
+        };
+        if fits {
+            return Ok(kind);
+        }
+        Err(ExecutorError::BadArgument {
+            text: format!(
+                "the filter compares `{}`, which holds {}, with something else, or in a way they cannot be",
+                self.column,
+                kind.name()
+            ),
+        })
+    }
+
+    /// Whether `row`, whose column is of type `kind`, meets it.
+    pub(super) fn holds(&self, kind: ColumnType, row: &Row) -> bool {
+        let found = row.get(&self.column).filter(|value| !value.is_null());
+        let Some(value) = found else {
+            return self.op == Operator::IsNull;
+        };
+        let order = compare(kind, Some(value), Some(&self.value));
+        match self.op {
+            Operator::Eq => order == Ordering::Equal,
+            Operator::Ne => order != Ordering::Equal,
+            Operator::Lt => order == Ordering::Less,
+            Operator::Le => order != Ordering::Greater,
+            Operator::Gt => order == Ordering::Greater,
+            Operator::Ge => order != Ordering::Less,
+            Operator::Contains => text(value).contains(&text(&self.value)),
+            Operator::IsNull => false,
+        }
+    }
+}
+
+fn text(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
