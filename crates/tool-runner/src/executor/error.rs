@@ -19,6 +19,9 @@ pub(crate) enum ExecutorError {
     /// these scopes besides those they granted.
     #[error("the caller has not connected the source yet")]
     NotConnected { scope: Option<String> },
+    /// Nothing was sent: the MCP server offers another tool under this name than the one that was approved.
+    #[error("the upstream server offers another tool under this name than was approved")]
+    ToolChanged,
     /// The source gave up at the time limit.
     #[error("the source stopped at its time limit")]
     Timeout,
@@ -70,6 +73,7 @@ impl ExecutorError {
             Self::Unavailable { pause, .. } => pause.map_or(Health::Down, Health::Busy),
             Self::Refused { .. }
             | Self::NotConnected { .. }
+            | Self::ToolChanged
             | Self::BadArgument { .. }
             | Self::BadResult(_)
             | Self::TooLarge

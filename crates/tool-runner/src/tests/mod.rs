@@ -15,6 +15,7 @@ mod imports;
 mod kept;
 mod mysql;
 mod permits;
+mod pinned;
 mod queries;
 pub(crate) mod record;
 mod relay;

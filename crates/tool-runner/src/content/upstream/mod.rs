@@ -495,7 +495,11 @@ fn told(error: &UpstreamError) -> GetError {
             "no_credentials",
             "The source needs your own token, and it did not come with the request.",
         ),
-        UpstreamError::Unreachable(_) | UpstreamError::Gone | UpstreamError::Broken(_) => failed(
+        UpstreamError::Unreachable(_)
+        | UpstreamError::Gone
+        | UpstreamError::Broken(_)
+        // Of calls of tools alone.
+        | UpstreamError::ToolChanged => failed(
             "source_unavailable",
             "The source cannot be reached. Try again later.",
         ),

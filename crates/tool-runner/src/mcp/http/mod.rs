@@ -22,6 +22,7 @@ use super::era::{self, Era, Handshake, Probe, Skills, UNSUPPORTED_VERSION, Verdi
 use super::error::UpstreamError;
 use super::events::Events;
 use super::listen;
+use super::listing::ConnectionTools;
 use super::logging::Logging;
 use super::message::Request;
 use super::news::Listener;
@@ -58,6 +59,7 @@ pub(super) struct Dialer {
 pub(super) struct Connection {
     exchange: Arc<Exchange>,
     pub(super) logging: Logging,
+    pub(super) listing: ConnectionTools,
     /// Tools can be called as tasks.
     pub(super) tasks: bool,
     pub(super) skills: Option<Skills>,
@@ -119,6 +121,7 @@ impl Dialer {
         Ok(Connection {
             exchange,
             logging: Logging::of(handshake),
+            listing: ConnectionTools::default(),
             tasks: handshake.tasks,
             skills: handshake.skills,
             since: Instant::now(),
@@ -232,6 +235,11 @@ impl Connection {
 
     pub(super) fn era(&self) -> Era {
         self.exchange.era
+    }
+
+    /// Whether the server shows by a session that it is the one that this connection was made to.
+    pub(super) fn has_session(&self) -> bool {
+        self.exchange.session.is_some()
     }
 
     /// Says something that has no answer.

@@ -20,6 +20,7 @@ use super::era::{self, Era, Handshake, Probe, Skills, Verdict};
 use super::error::UpstreamError;
 use super::events::Events;
 use super::listen::{self, Line};
+use super::listing::ConnectionTools;
 use super::logging::Logging;
 use super::message::Request;
 use super::news::Listener;
@@ -68,6 +69,7 @@ pub(super) struct Connection {
     process: Process,
     handshake: Handshake,
     pub(super) logging: Logging,
+    pub(super) listing: ConnectionTools,
     _listening: Option<DropGuard>,
 }
 
@@ -116,6 +118,7 @@ impl Launcher {
             process,
             handshake,
             logging: Logging::of(handshake),
+            listing: ConnectionTools::default(),
             _listening: listening,
         })
     }
