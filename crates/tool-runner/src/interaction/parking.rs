@@ -13,8 +13,8 @@ use super::state::Place;
 use crate::mcp::OpenExchange;
 
 /// Parked at the same time, in all and of one person.
-const MOST: usize = 256;
-const MOST_OF_ONE: usize = 8;
+const MOST: usize = 1_024;
+const MOST_OF_ONE: usize = 64;
 
 /// How long a person may take.
 const PATIENCE: Duration = Duration::from_mins(10);

@@ -43,6 +43,9 @@ pub(crate) enum UpstreamError {
     BadResult(&'static str),
     #[error("the upstream server gave an answer that is too large")]
     TooLarge,
+    /// The server asks its client in the middle of a request, in a version of MCP in which it gets no answer.
+    #[error("the upstream server asks its client in the middle of a request of 2026-07-28")]
+    AsksOutOfTurn,
     /// The server wants something of the user's before it goes on.
     #[error(
         "the upstream server asks for input in the middle of a request, and its client may not be asked"

@@ -12,7 +12,7 @@ use tokio::time::{Instant, timeout_at};
 use wardgate_domain::{Ambient, Caller, OfferKind};
 
 use super::definition::{Pages, ToolDefinition};
-use super::era::{self, Era, Eras, HEADER_MISMATCH, Shown, Skills};
+use super::era::{self, Era, Eras, HEADER_MISMATCH, Shown, Skills, Verdict};
 use super::error::UpstreamError;
 use super::events::{Events, Health};
 use super::http::carry::{Carried, Outbound};
@@ -49,6 +49,8 @@ pub(crate) struct Upstream {
     /// Further connections, where the server may ask clients something.
     profiles: Arc<Profiles>,
     ttls: Ttls,
+    /// Of a program that names no legacy version: it does not take `initialize`.
+    refuses_initialize: Verdict,
 }
 
 impl Upstream {
@@ -84,6 +86,7 @@ impl Upstream {
                 Transport::Http(_) => SESSIONS,
             })),
             ttls: Ttls::default(),
+            refuses_initialize: Verdict::default(),
         })
     }
 
@@ -204,16 +207,17 @@ impl Upstream {
         let profile = client.capabilities.profile;
         let is_task = self.runs_as_task(wanted, deadline).await?;
         let is_modern = connection.era() == Era::Modern;
-        if !is_modern {
-            if goes_on {
-                // It has no state of its own, so it cannot have given us any.
-                return Err(UpstreamError::BadResult("it forgot what it waited for"));
-            }
-            if let Some(link) = self.link_for(profile)? {
-                let client = Arc::clone(client);
-                let begun = OpenExchange::begin(link, wanted.clone(), is_task, client);
-                return begun.leg(None, deadline, &mut wants).await;
-            }
+        if !is_modern && goes_on {
+            // It has no state of its own, so it cannot have given us any.
+            return Err(UpstreamError::BadResult("it forgot what it waited for"));
+        }
+        let is_legacy = !is_modern || client.is_legacy && !goes_on;
+        if is_legacy && let Some(link) = self.legacy_link(profile, deadline).await? {
+            // The tasks of one era are not those of the other.
+            let client = Arc::clone(client);
+            let is_task = is_task && !is_modern;
+            let begun = OpenExchange::begin(link, wanted.clone(), is_task, client);
+            return begun.leg(None, deadline, &mut wants).await;
         }
         let mut request = wanted.request().with(client).task_if(is_task);
         if let Some((state, responses)) = answers.as_ref().filter(|_| is_modern) {
@@ -242,6 +246,28 @@ impl Upstream {
             Step::Get => ServerTask::looked_at(&answer, id, client).map(Some),
             Step::Update(_) | Step::Cancel => Ok(None),
         }
+    }
+
+    /// Where the server takes `initialize`, and knows by it that it may ask so much; none where it does not take it.
+    async fn legacy_link(
+        &self,
+        profile: Profile,
+        deadline: Instant,
+    ) -> Result<Option<Arc<Link>>, UpstreamError> {
+        let shown = self.link.events.shown().borrow().eras;
+        // Of a server behind a URL it is known. A program that names no legacy version is asked once.
+        let is_open = shown == Eras::Modern && !self.is_over_http();
+        if shown == Eras::Modern && !(is_open && !self.refuses_initialize.holds()) {
+            return Ok(None);
+        }
+        let Some(link) = self.link_for(profile)? else {
+            return Ok(None);
+        };
+        if is_open && link.connection_by(deadline).await.is_err() {
+            self.refuses_initialize.note(true);
+            return Ok(None);
+        }
+        Ok(Some(link))
     }
 
     /// Where a legacy server knows that it may ask so much. Without room for that it is not told, and asks nothing.

@@ -475,7 +475,7 @@ fn told(error: &UpstreamError) -> GetError {
         UpstreamError::Rpc(_) | UpstreamError::Status(_) => {
             failed("tool_error", "The source reported an error.")
         }
-        UpstreamError::InputRequired => failed(
+        UpstreamError::InputRequired | UpstreamError::AsksOutOfTurn => failed(
             "input_required",
             "The source asks for input in the middle of a request, and its caller may not be asked.",
         ),

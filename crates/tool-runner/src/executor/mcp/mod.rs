@@ -492,6 +492,12 @@ impl From<UpstreamError> for ExecutorError {
             UpstreamError::Rpc(error) => Self::Reported(error.message),
             UpstreamError::BadResult(_) => Self::BadResult(cause),
             UpstreamError::TooLarge => Self::TooLarge,
+            UpstreamError::AsksOutOfTurn => Self::Refused {
+                kind: "input_required",
+                text: "the tool asks its client in the middle of a call in a way that MCP 2026-07-28 does not have; a client of an earlier version that can be asked may call it"
+                    .to_owned(),
+                cause,
+            },
             UpstreamError::InputRequired => Self::Refused {
                 kind: "input_required",
                 text: "the tool asks for input in the middle of a call, and its caller may not be asked"

@@ -22,8 +22,8 @@ use super::{at_once, call, raw, soon, text, told, tool_call, until, upstream};
 use crate::catalogue::HttpSettings;
 use crate::egress::{AuthSettings, ClientSettings, EgressSettings, PrivateAddresses};
 use crate::mcp::{
-    CallResult, ClientCapabilities, Health, Leg, News, Others, Participation, Responses, Start,
-    Then, Transport, UpstreamError,
+    CallResult, ClientCapabilities, Eras, Health, Leg, News, Others, Participation, Responses,
+    Start, Then, Transport, UpstreamError,
 };
 
 pub(super) fn settings(url: &str) -> Transport {
@@ -393,6 +393,7 @@ async fn real_servers_of_both_eras_ask_their_client_and_go_on() {
             capabilities: ClientCapabilities::read(br#"{"roots":{}}"#).unwrap(),
             log_level: None,
             others: Others::default(),
+            is_legacy: false,
         });
         let wanted = tool_call("ask", "{}");
         let mut deaf = |_: News| false;
@@ -421,5 +422,46 @@ async fn real_servers_of_both_eras_ask_their_client_and_go_on() {
             said.starts_with(state) && said.contains("file:///a"),
             "{said}"
         );
+    }
+}
+
+#[tokio::test]
+async fn the_eras_of_a_server_are_those_it_serves_whatever_it_names() {
+    for (era, shown) in [
+        ("unnamed", Eras::Both),
+        ("both", Eras::Both),
+        ("modern", Eras::Modern),
+        ("legacy", Eras::Legacy),
+    ] {
+        let (_, url) = fixture(era, false).await;
+        let upstream = upstream(&settings(&url));
+        upstream.list_tools(soon()).await.unwrap();
+        assert_eq!(upstream.shown().borrow().eras, shown, "{era}");
+    }
+}
+
+#[tokio::test]
+async fn a_legacy_client_is_asked_over_the_legacy_session_of_a_server_of_both_eras() {
+    for (is_legacy, key) in [(true, "1"), (false, "who")] {
+        let (_, url) = fixture("unnamed", false).await;
+        let upstream = upstream(&settings(&url));
+        let client = Arc::new(Participation {
+            capabilities: ClientCapabilities::read(br#"{"roots":{}}"#).unwrap(),
+            log_level: None,
+            others: Others::default(),
+            is_legacy,
+        });
+        let wanted = tool_call("ask", "{}");
+        let mut deaf = |_: News| false;
+        let leg = upstream.leg(&wanted, &client, Start::Beginning, soon(), &mut deaf);
+        let Leg::Waits {
+            requests,
+            then: _then,
+        } = leg.await.unwrap()
+        else {
+            panic!("it asks");
+        };
+        let requests: Value = serde_json::from_str(&requests).unwrap();
+        assert_eq!(requests[key]["method"], "roots/list");
     }
 }

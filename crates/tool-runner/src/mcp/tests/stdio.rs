@@ -346,6 +346,7 @@ fn participation() -> Arc<Participation> {
         capabilities: ClientCapabilities::read(br#"{"elicitation":{}}"#).unwrap(),
         log_level: Some("debug".parse().unwrap()),
         others: Others::default(),
+        is_legacy: false,
     })
 }
 
@@ -394,4 +395,29 @@ async fn a_question_is_of_the_only_call_and_of_nobody_where_there_are_more() {
     };
     let first = done(leg(&upstream, start, &mut logged).await);
     assert!(first.contains("accept"), "{first}");
+}
+
+#[tokio::test]
+async fn a_legacy_client_is_asked_by_a_program_of_both_eras_that_names_one() {
+    for (kind, key) in [("rmcp-unnamed", "1"), ("rmcp-modern", "who")] {
+        let upstream = upstream(&settings(kind));
+        let client = Arc::new(Participation {
+            capabilities: ClientCapabilities::read(br#"{"roots":{}}"#).unwrap(),
+            log_level: None,
+            others: Others::default(),
+            is_legacy: true,
+        });
+        let wanted = tool_call("ask", "{}");
+        let mut deaf = |_: News| false;
+        let leg = upstream.leg(&wanted, &client, Start::Beginning, soon(), &mut deaf);
+        let Leg::Waits {
+            requests,
+            then: _then,
+        } = leg.await.unwrap()
+        else {
+            panic!("it asks");
+        };
+        let requests: Value = serde_json::from_str(&requests).unwrap();
+        assert_eq!(requests[key]["method"], "roots/list", "{kind}");
+    }
 }
