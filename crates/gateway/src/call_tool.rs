@@ -183,6 +183,7 @@ impl Work for ToolCall {
                 log_level: story.dialogue.log_level(),
                 resumption,
                 besides: story.dialogue.besides(),
+                is_legacy: story.dialogue.is_legacy(),
             },
             caller_token: call.token.expose().filter(|_| tool.needs_caller_token),
             // The tool-runner ends the work at the limit itself; this catches one that does not answer.

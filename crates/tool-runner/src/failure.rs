@@ -188,6 +188,11 @@ impl Failure {
                 "its source acts in your name, and you have not allowed that yet",
             )
             .unrun(),
+            ExecutorError::ToolChanged => Self::tool(
+                "tool_changed",
+                "the upstream server changed this tool after it was approved, so it was not called; `wardgate tools diff` shows the change",
+            )
+            .unrun(),
             ExecutorError::Unreachable(_) => {
                 Self::unavailable("the data source cannot be reached").unrun()
             }

@@ -178,6 +178,7 @@ impl Work for Wish {
                 log_level: None,
                 resumption,
                 besides: story.dialogue.besides(),
+                is_legacy: story.dialogue.is_legacy(),
             },
         };
         let getting = Box::pin(story.gateway.runner().get_content(get, LIMIT));

@@ -254,6 +254,11 @@ impl Dialogue {
         self.terms.capabilities.clone()
     }
 
+    /// Whether the client speaks a version before 2026-07-28.
+    pub(crate) fn is_legacy(&self) -> bool {
+        !self.terms.version.is_modern()
+    }
+
     /// What its request says besides.
     pub(crate) fn besides(&self) -> Besides {
         self.terms.besides.clone()

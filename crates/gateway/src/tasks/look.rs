@@ -132,6 +132,7 @@ impl Work for Look {
                     unasked: Bytes::new(),
                     ..story.dialogue.besides()
                 },
+                is_legacy: story.dialogue.is_legacy(),
             },
             caller_token: look.token.expose().filter(|_| tool.needs_caller_token),
             limit: tool.time_limit + Duration::from_secs(1),

@@ -19,6 +19,8 @@ pub struct Interaction<'a> {
     pub resumption: Option<Resumption>,
     /// What it says besides.
     pub besides: Besides,
+    /// It speaks a version before 2026-07-28.
+    pub is_legacy: bool,
 }
 
 /// What a request says besides what it asks for: for an MCP server, each as the client wrote it.
@@ -139,6 +141,7 @@ impl From<Interaction<'_>> for pb::Interaction {
             }),
             meta_json: interaction.besides.meta,
             unasked_responses_json: interaction.besides.unasked,
+            legacy: interaction.is_legacy,
         }
     }
 }

@@ -2,6 +2,7 @@
 
 mod imported;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -19,6 +20,7 @@ use super::schema;
 use super::statement::Statement;
 use super::yaml::{KeyOrder, Mark, Node, Yaml};
 use crate::executor::Plan;
+use crate::pins::ToolFingerprint;
 use crate::resilience::LimitSettings;
 
 /// Longest time one call may take. The audit service must wait longer than this before it calls a call lost.
@@ -44,6 +46,8 @@ pub struct Tool {
     result: ResultShape,
     /// Of a tool that an MCP server defines: the server's name for it.
     own_name: Option<String>,
+    /// Of the same: the definition that was approved.
+    pin: Option<Arc<ToolFingerprint>>,
 }
 
 impl Tool {
@@ -80,6 +84,11 @@ impl Tool {
     /// The same, where the server is `source`.
     pub(crate) fn own_name_at(&self, source: &str) -> Option<&str> {
         self.own_name().filter(|_| self.source() == Some(source))
+    }
+
+    /// The approved definition of a tool that an MCP server defines.
+    pub(crate) fn pin(&self) -> Option<&Arc<ToolFingerprint>> {
+        self.pin.as_ref()
     }
 
     /// Whether running it twice does what running it once does.
@@ -222,6 +231,7 @@ impl Tool {
             plan,
             result,
             own_name: None,
+            pin: None,
         })
     }
 }

@@ -36,6 +36,9 @@ pub(crate) enum ExecutorError {
     /// It took too long.
     #[error("{0}")]
     Timeout(TimeLimit),
+    /// Nothing was sent: the MCP server offers another tool under this name than the one that was approved.
+    #[error("the upstream server offers another tool under this name than was approved")]
+    ToolChanged,
     /// It failed midway: whether anything happened is open.
     #[error("the source failed midway: {0}")]
     Broken(String),
@@ -89,6 +92,7 @@ impl ExecutorError {
             Self::Unavailable { pause, .. } => pause.map_or(Health::Down, Health::Busy),
             Self::Refused { .. }
             | Self::NotConnected { .. }
+            | Self::ToolChanged
             | Self::BadArgument { .. }
             | Self::BadResult(_)
             | Self::Misshapen(_)

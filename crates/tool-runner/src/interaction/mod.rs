@@ -51,6 +51,7 @@ impl Interaction {
             capabilities,
             log_level,
             others,
+            is_legacy: _,
         } = &*self.participation;
         let is_silent = others.is_empty() && self.unasked.is_none() && !capabilities.take_tasks();
         capabilities.ask_nothing() && log_level.is_none() && is_silent && self.resumption.is_none()
@@ -83,6 +84,7 @@ impl TryFrom<pb::Interaction> for Interaction {
                 log_level: log_level.map_err(|error: InvalidParticipation| {
                     invalid("interaction.log_level", error.to_string())
                 })?,
+                is_legacy: interaction.legacy,
                 others: Others::of(&interaction.meta_json).ok_or_else(|| {
                     invalid("interaction.meta_json", "is not a JSON object".to_owned())
                 })?,

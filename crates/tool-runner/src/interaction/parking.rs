@@ -13,7 +13,7 @@ use super::state::Place;
 use crate::mcp::OpenExchange;
 
 /// Parked at the same time, in all and of one person.
-const MOST: usize = 512;
+const MOST: usize = 1_024;
 const MOST_OF_ONE: usize = 64;
 
 /// How long a person may take.

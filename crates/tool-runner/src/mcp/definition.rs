@@ -11,12 +11,16 @@ use wardgate_domain::ToolName;
 use super::error::UpstreamError;
 use super::events::Events;
 use super::http::headers::ParamHeader;
+use super::message::{Part, Request};
+use super::result::check_complete;
+use super::ttl;
+use crate::pins::{Definition, ToolFingerprint};
 
 /// Most pages of one list.
-pub(super) const MAX_PAGES: usize = 100;
+const MAX_PAGES: usize = 100;
 
 /// Most entries of one list.
-pub(super) const MAX_ENTRIES: usize = 10_000;
+const MAX_ENTRIES: usize = 10_000;
 
 /// A tool of an upstream server, as the server defines it.
 #[derive(Debug, Clone)]
@@ -30,17 +34,76 @@ pub(crate) struct ToolDefinition {
     pub(super) is_task: bool,
 }
 
-/// One page of a list.
-pub(super) struct Page {
+impl ToolDefinition {
+    /// None where the definition cannot be pinned.
+    pub(super) fn fingerprint(&self) -> Option<ToolFingerprint> {
+        let definition = Definition::read(self.raw.get()).ok();
+        definition.map(|definition| definition.fingerprint())
+    }
+}
+
+/// All pages of one list, as far as they were read. Half a list is none: what is missing would look deleted.
+pub(super) struct Pages {
+    method: &'static str,
+    /// The member of a page that holds its entries.
+    member: &'static str,
     pub(super) entries: Vec<Box<RawValue>>,
-    pub(super) next: Option<String>,
-    /// How long it may be kept; none where the server does not say.
+    /// The shortest of what the pages say of how long they may be kept.
     pub(super) ttl: Option<Duration>,
+    cursor: Option<String>,
+    read: usize,
+}
+
+impl Pages {
+    pub(super) fn new(method: &'static str, member: &'static str) -> Self {
+        Self {
+            method,
+            member,
+            entries: Vec::new(),
+            ttl: None,
+            cursor: None,
+            read: 0,
+        }
+    }
+
+    /// The request for the next page.
+    pub(super) fn request(&self) -> Request<'_> {
+        let cursor = self.cursor.iter().map(|at| ("cursor", Part::Text(at)));
+        Request::new(self.method, cursor.collect())
+    }
+
+    /// Takes the next page; true where it was the last one.
+    pub(super) fn take(&mut self, result: &RawValue) -> Result<bool, UpstreamError> {
+        check_complete(result)?;
+        let page = Page::read(result, self.member)?;
+        self.entries.extend(page.entries);
+        self.ttl = ttl::shorter(self.ttl, page.ttl);
+        self.read += 1;
+        if page.next.is_none() && self.entries.len() <= MAX_ENTRIES {
+            return Ok(true);
+        }
+        if self.read >= MAX_PAGES || self.entries.len() > MAX_ENTRIES {
+            return Err(UpstreamError::TooLarge);
+        }
+        if page.next == self.cursor {
+            return Err(UpstreamError::BadResult("its list goes round in a circle"));
+        }
+        self.cursor = page.next;
+        Ok(false)
+    }
+}
+
+/// One page of a list.
+struct Page {
+    entries: Vec<Box<RawValue>>,
+    next: Option<String>,
+    /// How long it may be kept; none where the server does not say.
+    ttl: Option<Duration>,
 }
 
 impl Page {
     /// Reads a page whose entries are the member `list` of `result`.
-    pub(super) fn read(result: &RawValue, list: &str) -> Result<Self, UpstreamError> {
+    fn read(result: &RawValue, list: &str) -> Result<Self, UpstreamError> {
         #[derive(Deserialize)]
         struct Cursor {
             #[serde(default, rename = "nextCursor")]
@@ -56,13 +119,13 @@ impl Page {
         Ok(Self {
             entries: serde_json::from_str(entries.get()).map_err(unreadable)?,
             next: cursor.next,
-            ttl: members.get("ttlMs").and_then(|said| ttl(said)),
+            ttl: members.get("ttlMs").and_then(|said| read_ttl(said)),
         })
     }
 }
 
 /// Milliseconds; what is none is as if it was not said.
-fn ttl(said: &RawValue) -> Option<Duration> {
+fn read_ttl(said: &RawValue) -> Option<Duration> {
     let ms: f64 = serde_json::from_str(said.get()).ok()?;
     Duration::try_from_secs_f64(ms / 1_000.0).ok()
 }

@@ -61,19 +61,20 @@ pub(crate) struct Shown {
     pub(crate) has_tasks: bool,
 }
 
-/// Since when a server is known to be legacy, so that it need not be asked at every connection.
+/// Since when something is known of a server, so that it need not be asked at every connection.
 #[derive(Debug, Default)]
 pub(super) struct Verdict(Mutex<Option<Instant>>);
 
 impl Verdict {
-    pub(super) fn is_legacy(&self) -> bool {
+    /// Whether it is known, and not for too long.
+    pub(super) fn holds(&self) -> bool {
         let since = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
         since.is_some_and(still_holds)
     }
 
-    /// Notes the era a server has just shown.
-    pub(super) fn note(&self, era: Era) {
-        let since = (era == Era::Legacy).then(Instant::now);
+    /// Notes whether the server has just shown it.
+    pub(super) fn note(&self, is_so: bool) {
+        let since = is_so.then(Instant::now);
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = since;
     }
 }

@@ -26,6 +26,9 @@ pub(crate) enum UpstreamError {
     /// The source needs the caller's own token.
     #[error("the caller's token did not come with the call")]
     NoCallerToken,
+    /// Nothing was sent: the server offers another tool under that name than was approved, or none.
+    #[error("the upstream server offers another tool under this name than was approved")]
+    ToolChanged,
     #[error("too many requests wait for the upstream server")]
     Busy,
     #[error("the upstream server did not answer in time")]
@@ -45,6 +48,9 @@ pub(crate) enum UpstreamError {
     BadResult(&'static str),
     #[error("the upstream server gave an answer that is too large")]
     TooLarge,
+    /// The server asks its client in the middle of a request, in a version of MCP in which it gets no answer.
+    #[error("the upstream server asks its client in the middle of a request of 2026-07-28")]
+    AsksOutOfTurn,
     /// The server wants something of the user's before it goes on.
     #[error(
         "the upstream server asks for input in the middle of a request, and its client may not be asked"
@@ -60,6 +66,7 @@ impl UpstreamError {
             | Self::Busy
             | Self::NotConnected { .. }
             | Self::NoCallerToken
+            | Self::ToolChanged
             | Self::Status(401 | 403) => self,
             other => Self::Unreachable(other.to_string()),
         }
@@ -69,9 +76,11 @@ impl UpstreamError {
     /// something may have been done, and what says otherwise would have the call made again.
     pub(crate) fn after_acceptance(self) -> Self {
         match self {
-            Self::Unreachable(_) | Self::Gone | Self::NotConnected { .. } | Self::NoCallerToken => {
-                Self::Broken(self.to_string())
-            }
+            Self::Unreachable(_)
+            | Self::Gone
+            | Self::NotConnected { .. }
+            | Self::NoCallerToken
+            | Self::ToolChanged => Self::Broken(self.to_string()),
             other => other,
         }
     }
@@ -131,6 +140,7 @@ mod tests {
             UpstreamError::Gone,
             UpstreamError::NotConnected { scope: None },
             UpstreamError::NoCallerToken,
+            UpstreamError::ToolChanged,
         ];
         for claim in claims {
             let told = ExecutorError::from(claim.after_acceptance());

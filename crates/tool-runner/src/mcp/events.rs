@@ -1,5 +1,6 @@
 //! What an upstream lets others know: whether it is there, and that its lists or resources changed.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::Deserialize;
@@ -42,7 +43,11 @@ pub(super) struct Events {
     /// Of the server, whoever it is reached for.
     shown: Arc<watch::Sender<Shown>>,
     /// Count the announced or suspected changes of each list.
-    tools: watch::Sender<u64>,
+    tools: Arc<watch::Sender<u64>>,
+    /// The same of the server as nobody in particular reaches it, whose list decides what is offered.
+    followed_tools: Arc<watch::Sender<u64>>,
+    /// Counts the changes that make lists of tools void which connections were compared by.
+    tools_revision: AtomicU64,
     prompts: watch::Sender<u64>,
     resources: watch::Sender<u64>,
     /// The resources that somebody listens to.
@@ -54,6 +59,7 @@ pub(super) struct Events {
 
 impl Events {
     pub(super) fn new(upstream: String, ambient: Ambient) -> Self {
+        let tools = Arc::new(watch::Sender::new(0));
         Self {
             upstream,
             ambient,
@@ -62,7 +68,9 @@ impl Events {
                 eras: Eras::Unknown,
                 has_tasks: false,
             })),
-            tools: watch::Sender::new(0),
+            followed_tools: Arc::clone(&tools),
+            tools,
+            tools_revision: AtomicU64::new(0),
             prompts: watch::Sender::new(0),
             resources: watch::Sender::new(0),
             subscriptions: Arc::default(),
@@ -75,6 +83,7 @@ impl Events {
     pub(super) fn beside(&self) -> Self {
         Self {
             shown: Arc::clone(&self.shown),
+            followed_tools: Arc::clone(&self.followed_tools),
             ..Self::new(self.upstream.clone(), self.ambient.clone())
         }
     }
@@ -169,16 +178,33 @@ impl Events {
 
     /// Anything may have changed while nobody was listening.
     pub(super) fn missed(&self) {
-        for list in [&self.tools, &self.prompts, &self.resources] {
+        self.tools_changed();
+        for list in [&self.prompts, &self.resources] {
             changed(list);
         }
+    }
+
+    /// The server's tools changed, or may have: every connection is compared anew.
+    pub(super) fn tools_changed(&self) {
+        self.tools_revision.fetch_add(1, Ordering::AcqRel);
+        changed(&self.tools);
+    }
+
+    /// Counts what [`Self::tools_changed`] was told.
+    pub(super) fn tools_revision(&self) -> u64 {
+        self.tools_revision.load(Ordering::Acquire)
+    }
+
+    /// A connection offers another tool than was approved, so what is offered to clients has to be judged anew.
+    pub(super) fn tools_differ(&self) {
+        changed(&self.followed_tools);
     }
 
     /// Takes a message that belongs to no request of ours.
     pub(super) fn unsolicited(&self, message: &Incoming<'_>) {
         match message {
             Incoming::Notification { method, params } => match &**method {
-                "notifications/tools/list_changed" => changed(&self.tools),
+                "notifications/tools/list_changed" => self.tools_changed(),
                 "notifications/prompts/list_changed" => changed(&self.prompts),
                 "notifications/resources/list_changed" => changed(&self.resources),
                 "notifications/resources/updated" => {

@@ -7,6 +7,7 @@
 //! ```
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -18,6 +19,7 @@ use super::open_exchange::{MAX_QUESTIONS, OpenExchange};
 use super::participation::{Participation, Profile, object};
 use super::result::{Outcome, read_outcome};
 use super::server_task::ServerTask;
+use crate::pins::ToolFingerprint;
 
 /// "URL elicitation required" (2025-11-25): nothing was done before the user has been there.
 const URL_ELICITATION_REQUIRED: i64 = -32042;
@@ -28,6 +30,8 @@ pub(crate) enum Wanted {
     Tool {
         name: String,
         arguments: Box<RawValue>,
+        /// The approved definition; none: whatever has the name is called.
+        pin: Option<Arc<ToolFingerprint>>,
         /// It may become a task, where its client takes one.
         may_be_task: bool,
     },
@@ -146,15 +150,19 @@ impl Wanted {
             Self::Tool {
                 name,
                 arguments,
+                pin,
                 may_be_task,
-            } => Request::new(
-                "tools/call",
-                vec![
-                    ("name", Part::Text(name)),
-                    ("arguments", Part::Raw(arguments)),
-                ],
-            )
-            .offering_tasks(*may_be_task),
+            } => Request {
+                pin: pin.as_deref(),
+                offers_tasks: *may_be_task,
+                ..Request::new(
+                    "tools/call",
+                    vec![
+                        ("name", Part::Text(name)),
+                        ("arguments", Part::Raw(arguments)),
+                    ],
+                )
+            },
             Self::Prompt { name, arguments } => Request::new(
                 "prompts/get",
                 vec![

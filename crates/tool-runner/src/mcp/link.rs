@@ -12,10 +12,13 @@ use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::carried_tools::CarriedTools;
+use super::definition::{self, Pages, ToolDefinition};
 use super::era::{Era, Skills};
 use super::error::UpstreamError;
 use super::events::Events;
 use super::http::carry::{Answer, Carried, Outbound};
+use super::listing::{self, ConnectionTools, ListRequest, ListedTools};
 use super::message::Request;
 use super::news::{Listener, News, lend};
 use super::participation::Profile;
@@ -23,9 +26,13 @@ use super::settings::Transport;
 use super::task;
 use super::{http, stdio};
 use crate::egress::EgressError;
+use crate::pins::ToolFingerprint;
 
 /// How long connecting may take, whoever waits for it: a package runner may have to fetch the server first.
 const CONNECT_LIMIT: Duration = Duration::from_mins(1);
+
+/// How long calls of a new connection are held for its list of tools.
+pub(super) const LIST_LIMIT: Duration = Duration::from_secs(30);
 
 /// Requests that are with the server at the same time, and those that may wait for their turn.
 const IN_FLIGHT: usize = 64;
@@ -57,6 +64,7 @@ pub(super) struct Link {
     places: Semaphore,
     turns: Semaphore,
     carried: Arc<Semaphore>,
+    carried_tools: CarriedTools,
 }
 
 /// See [`Link::turn`].
@@ -97,6 +105,7 @@ impl Link {
             places: Semaphore::new(IN_FLIGHT + WAITING),
             turns: Semaphore::new(IN_FLIGHT),
             carried: Arc::new(Semaphore::new(CARRIED)),
+            carried_tools: CarriedTools::new(),
         })
     }
 
@@ -136,7 +145,9 @@ impl Link {
         for _ in 0..2 {
             let connection = self.connection().await?;
             let mut listener = |news| take(news, &connection);
-            outcome = connection.request(request, Some(&mut listener)).await;
+            outcome = self
+                .request_over(&connection, request, Some(&mut listener))
+                .await;
             // The server took nothing of it, so a new connection may do.
             if !matches!(outcome, Err(UpstreamError::Gone)) {
                 break;
@@ -147,7 +158,7 @@ impl Link {
     }
 
     /// What an outcome says about the server.
-    fn note(&self, outcome: &Result<Box<RawValue>, UpstreamError>) {
+    fn note<T>(&self, outcome: &Result<T, UpstreamError>) {
         match outcome {
             Ok(_) | Err(UpstreamError::Rpc(_)) => self.events.up(),
             Err(error @ (UpstreamError::Unreachable(_) | UpstreamError::Status(500..))) => {
@@ -164,15 +175,143 @@ impl Link {
     ) -> Result<Box<RawValue>, UpstreamError> {
         // The semaphore is never closed.
         let _turn = self.turns.acquire().await;
-        let connection = self.connection().await?;
-        match connection.request(request, lend(&mut listener)).await {
+        let mut outcome = Err(UpstreamError::Gone);
+        for _ in 0..2 {
+            let connection = self.connection().await?;
+            outcome = self
+                .request_over(&connection, request, lend(&mut listener))
+                .await;
             // The server took nothing of it, so a new connection may do.
-            Err(UpstreamError::Gone) => {
-                let connection = self.connection().await?;
-                connection.request(request, listener).await
+            if !matches!(outcome, Err(UpstreamError::Gone)) {
+                break;
             }
-            outcome => outcome,
         }
+        outcome
+    }
+
+    /// Asks over `connection`; a pinned tool only if the connection has the one that was approved.
+    async fn request_over(
+        &self,
+        connection: &Connection,
+        request: &Request<'_>,
+        listener: Option<Listener<'_>>,
+    ) -> Result<Box<RawValue>, UpstreamError> {
+        let listed = self.check_pin(connection, request).await?;
+        let result = connection.request(request, listener).await?;
+        let is_another = |listed: Arc<ListedTools>| listed.is_of_another_server(&result);
+        if listed.is_some_and(is_another) {
+            connection.listing().forget();
+            let checked = self.check_pin(connection, request).await;
+            checked.map_err(UpstreamError::after_acceptance)?;
+        }
+        Ok(result)
+    }
+
+    /// Refuses to call a pinned tool where `connection` offers another; gives the list it was compared with.
+    async fn check_pin(
+        &self,
+        connection: &Connection,
+        request: &Request<'_>,
+    ) -> Result<Option<Arc<ListedTools>>, UpstreamError> {
+        let Some((pin, name)) = request.pin.zip(request.subject()) else {
+            return Ok(None);
+        };
+        let listed = timeout(LIST_LIMIT, self.tools_that_hold(connection)).await;
+        let listed = listed.unwrap_or(Err(UpstreamError::Timeout));
+        let listed = listed.map_err(|error| match error {
+            UpstreamError::Gone => error,
+            error => error.before_any_request(),
+        })?;
+        if !listed.admits(name, pin) {
+            self.events.tools_differ();
+            return Err(UpstreamError::ToolChanged);
+        }
+        Ok(Some(listed))
+    }
+
+    /// The tools that the server offers over `connection`, by a list that still holds.
+    async fn tools_that_hold(
+        &self,
+        connection: &Connection,
+    ) -> Result<Arc<ListedTools>, UpstreamError> {
+        let current = || {
+            let revision = self.events.tools_revision();
+            let listed = connection.listing().current()?;
+            let holds = listed.holds(revision, connection.has_session());
+            holds.then_some(listed)
+        };
+        self.tools_by(connection, current).await
+    }
+
+    /// The tools that the server last listed over `connection`.
+    pub(super) async fn known_tools(
+        &self,
+        connection: &Connection,
+    ) -> Result<Arc<ListedTools>, UpstreamError> {
+        let current = || connection.listing().current();
+        self.tools_by(connection, current).await
+    }
+
+    /// What `current` gives, or else a new list.
+    async fn tools_by(
+        &self,
+        connection: &Connection,
+        current: impl Fn() -> Option<Arc<ListedTools>> + Send,
+    ) -> Result<Arc<ListedTools>, UpstreamError> {
+        if let Some(listed) = current() {
+            return Ok(listed);
+        }
+        let _asking = connection.listing().asking().await;
+        if let Some(listed) = current() {
+            return Ok(listed);
+        }
+        self.list_tools_over(connection).await?;
+        connection.listing().current().ok_or(UpstreamError::Gone)
+    }
+
+    /// All tools that the server offers now, and how long the list may be kept.
+    pub(super) async fn list_tools(
+        self: &Arc<Self>,
+        deadline: Instant,
+    ) -> Result<(Vec<ToolDefinition>, Option<Duration>), UpstreamError> {
+        let listing = async {
+            let mut outcome = Err(UpstreamError::Gone);
+            for _ in 0..2 {
+                let connection = self.connection().await?;
+                outcome = self.list_tools_over(&connection).await;
+                if !matches!(outcome, Err(UpstreamError::Gone)) {
+                    break;
+                }
+            }
+            outcome
+        };
+        let outcome = timeout_at(deadline, listing).await;
+        let outcome = outcome.unwrap_or(Err(UpstreamError::Timeout));
+        self.note(&outcome);
+        outcome
+    }
+
+    async fn list_tools_over(
+        &self,
+        connection: &Connection,
+    ) -> Result<(Vec<ToolDefinition>, Option<Duration>), UpstreamError> {
+        let asked = ListRequest {
+            revision: self.events.tools_revision(),
+            at: Instant::now(),
+        };
+        let mut pages = Pages::new("tools/list", "tools");
+        let server = loop {
+            let page = connection.request_plainly(&pages.request(), None).await?;
+            if pages.take(&page)? {
+                break listing::server_of(&page);
+            }
+        };
+        let is_over_http = matches!(connection, Connection::Http(_));
+        let has_tasks = connection.has_tasks();
+        let tools = definition::tools(&self.events, pages.entries, is_over_http, has_tasks);
+        let listed = ListedTools::new(&tools, asked, server);
+        connection.listing().store(listed);
+        Ok((tools, pages.ttl))
     }
 
     /// Carries an exchange of a client's. It takes a turn like any request, up to the head of an event stream, and
@@ -211,6 +350,23 @@ impl Link {
                 Err(error)
             }
         }
+    }
+
+    /// Refuses to carry the call in `outbound` where the server offers its client another tool as `name` than `pin` is
+    /// of. Gives what the server answers where it does not say what it offers.
+    pub(super) async fn check_carried(
+        &self,
+        name: &str,
+        pin: &ToolFingerprint,
+        outbound: &Outbound,
+    ) -> Result<Option<Carried>, UpstreamError> {
+        let Connector::Http(dialer) = &self.connector else {
+            return Err(UpstreamError::Unreachable("it has no URL".to_owned()));
+        };
+        let checking = self
+            .carried_tools
+            .check((name, pin), outbound, dialer, &self.events);
+        checking.await
     }
 
     /// The connection in use, or a new one.
@@ -315,6 +471,22 @@ impl Connection {
         match self {
             Self::Stdio(connection) => connection.era(),
             Self::Http(connection) => connection.era(),
+        }
+    }
+
+    /// The tools that the server was found to offer over it.
+    pub(super) fn listing(&self) -> &ConnectionTools {
+        match self {
+            Self::Stdio(connection) => &connection.listing,
+            Self::Http(connection) => &connection.listing,
+        }
+    }
+
+    /// Whether it ends when another server takes over: it is a process, or a session.
+    fn has_session(&self) -> bool {
+        match self {
+            Self::Stdio(_) => true,
+            Self::Http(connection) => connection.has_session(),
         }
     }
 

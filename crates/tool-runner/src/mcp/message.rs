@@ -15,6 +15,7 @@ use super::error::{RpcError, UpstreamError};
 use super::others::Others;
 use super::participation::{LogLevel, Participation};
 use super::task;
+use crate::pins::ToolFingerprint;
 
 /// The longest message taken from a server, in bytes.
 pub(super) const MAX_MESSAGE_BYTES: usize = 16 * 1024 * 1024;
@@ -35,6 +36,8 @@ pub(super) struct Request<'a> {
     pub(super) members: Vec<(&'static str, Part<'a>)>,
     /// Arguments that 2026-07-28 repeats as headers over HTTP.
     pub(super) headers: Vec<(HeaderName, HeaderValue)>,
+    /// The approved definition of the tool that it calls; none: whatever has the name is called.
+    pub(super) pin: Option<&'a ToolFingerprint>,
     /// What its client can take part in; none: in nothing.
     pub(super) participation: Option<&'a Participation>,
     /// It begins a task, which is to be followed to its end.
@@ -136,6 +139,7 @@ impl<'a> Request<'a> {
             method,
             members,
             headers: Vec::new(),
+            pin: None,
             participation: None,
             is_task: false,
             offers_tasks: false,

@@ -11,6 +11,7 @@
 //! word of it is logged.
 
 mod backoff;
+mod carried_tools;
 mod definition;
 mod era;
 mod error;
@@ -19,6 +20,7 @@ mod http;
 mod leg;
 mod link;
 mod listen;
+mod listing;
 mod logging;
 mod message;
 mod news;

@@ -20,6 +20,8 @@ pub(crate) struct Participation {
     pub(crate) log_level: Option<LogLevel>,
     /// What else it says in the `_meta` of its request.
     pub(crate) others: Others,
+    /// It speaks a version before 2026-07-28.
+    pub(crate) is_legacy: bool,
 }
 
 /// MCP `ClientCapabilities`, as far as they can be carried.

@@ -167,6 +167,7 @@ mod tests {
             capabilities: ClientCapabilities::read(br#"{"elicitation":{}}"#).unwrap(),
             log_level: None,
             others: Others::default(),
+            is_legacy: false,
         };
         ServerTask::looked_at(&raw(json), "t", &client)
     }

@@ -1,25 +1,25 @@
 //! What can be asked of an upstream server.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use arc_swap::ArcSwapOption;
 use http::{HeaderName, HeaderValue};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::sync::watch;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 use wardgate_domain::{Ambient, Caller, OfferKind};
 
-use super::definition::{self, MAX_ENTRIES, MAX_PAGES, Page, ToolDefinition};
-use super::era::{self, Era, Eras, HEADER_MISMATCH, Shown, Skills};
+use super::definition::{Pages, ToolDefinition};
+use super::era::{self, Era, Eras, HEADER_MISMATCH, Shown, Skills, Verdict};
 use super::error::UpstreamError;
 use super::events::{Events, Health};
 use super::http::carry::{Carried, Outbound};
-use super::http::headers::{self, ParamHeader};
+use super::http::headers;
 use super::leg::{self, Leg, Start, Wanted};
-use super::link::Link;
+use super::link::{Connection, Link};
+use super::listing::ListedTools;
 use super::message::{Part, Request};
 use super::news::{Listener, News, lend};
 use super::open_exchange::OpenExchange;
@@ -30,8 +30,9 @@ use super::result::{CallResult, check_complete};
 use super::server_task::{ServerTask, Standing, Step};
 use super::settings::Transport;
 use super::subscriptions::Ear;
-use super::ttl::{self, Ttls};
+use super::ttl::Ttls;
 use crate::egress::EgressError;
+use crate::pins::ToolFingerprint;
 
 /// Further connections to one legacy server whose clients can be asked something: processes, or sessions.
 const PROGRAMS: usize = 4;
@@ -47,17 +48,9 @@ pub(crate) struct Upstream {
     is_of_person: bool,
     /// Further connections, where the server may ask clients something.
     profiles: Arc<Profiles>,
-    /// How each tool is called, as last listed.
-    listed: ArcSwapOption<HashMap<String, Manner>>,
     ttls: Ttls,
-}
-
-/// How a tool is called.
-struct Manner {
-    /// The arguments that are repeated as headers.
-    headers: Vec<ParamHeader>,
-    /// It runs as a task only.
-    is_task: bool,
+    /// Of a program that names no legacy version: it does not take `initialize`.
+    refuses_initialize: Verdict,
 }
 
 impl Upstream {
@@ -92,8 +85,8 @@ impl Upstream {
                 Transport::Stdio(_) => PROGRAMS,
                 Transport::Http(_) => SESSIONS,
             })),
-            listed: ArcSwapOption::empty(),
             ttls: Ttls::default(),
+            refuses_initialize: Verdict::default(),
         })
     }
 
@@ -165,45 +158,25 @@ impl Upstream {
         &self,
         deadline: Instant,
     ) -> Result<Vec<ToolDefinition>, UpstreamError> {
-        let entries = self.list("tools/list", "tools", deadline).await?;
-        let has_tasks = self.link.connection_by(deadline).await?.has_tasks();
-        let events = &self.link.events;
-        let tools = definition::tools(events, entries, self.is_over_http(), has_tasks);
-        let manner = |tool: &ToolDefinition| Manner {
-            headers: tool.headers.clone(),
-            is_task: tool.is_task,
-        };
-        let listed = tools.iter();
-        let listed = listed.map(|tool| (tool.name.to_string(), manner(tool)));
-        self.listed.store(Some(Arc::new(listed.collect())));
+        let (tools, ttl) = self.link.list_tools(deadline).await?;
+        self.ttls.said("tools/list", ttl);
         Ok(tools)
     }
 
-    /// Calls a tool with `arguments`, one JSON object, which reach it byte for byte.
+    /// Calls a tool in nobody's name who could be asked. Its arguments reach it byte for byte.
     pub(crate) async fn call_tool(
         &self,
-        name: &str,
-        arguments: &RawValue,
+        wanted: &Wanted,
         deadline: Instant,
         mut listener: Option<Listener<'_>>,
     ) -> Result<CallResult, UpstreamError> {
-        let members = vec![
-            ("name", Part::Text(name)),
-            ("arguments", Part::Raw(arguments)),
-        ];
-        let is_task = self.is_task(name, deadline).await?;
-        let mut request = Request::new("tools/call", members).task_if(is_task);
-        request.headers = self.repeated(name, arguments, deadline).await?;
-        let outcome = self.ask(&request, deadline, lend(&mut listener)).await;
-        let result = match outcome {
-            // The tool's schema is another by now; the server did nothing.
-            Err(UpstreamError::Rpc(error)) if error.code == HEADER_MISMATCH => {
-                self.listed.store(None);
-                request.headers = self.repeated(name, arguments, deadline).await?;
-                self.ask(&request, deadline, listener).await?
-            }
-            outcome => outcome?,
-        };
+        let request = wanted.request().offering_tasks(false);
+        let is_task = self.runs_as_task(wanted, deadline).await?;
+        let request = request.task_if(is_task);
+        let result = self
+            .marked(wanted, request, deadline, lend(&mut listener))
+            .await?;
+        check_complete(&result)?;
         CallResult::read(&result)
     }
 
@@ -232,28 +205,27 @@ impl Upstream {
         };
         let connection = self.link.connection_by(deadline).await?;
         let profile = client.capabilities.profile;
-        let is_task = match wanted {
-            Wanted::Tool { name, .. } => self.is_task(name, deadline).await?,
-            _ => false,
-        };
+        let is_task = self.runs_as_task(wanted, deadline).await?;
         let is_modern = connection.era() == Era::Modern;
-        if !is_modern {
-            if goes_on {
-                // It has no state of its own, so it cannot have given us any.
-                return Err(UpstreamError::BadResult("it forgot what it waited for"));
-            }
-            if let Some(link) = self.link_for(profile)? {
-                let client = Arc::clone(client);
-                let begun = OpenExchange::begin(link, wanted.clone(), is_task, client);
-                return begun.leg(None, deadline, &mut wants).await;
-            }
+        if !is_modern && goes_on {
+            // It has no state of its own, so it cannot have given us any.
+            return Err(UpstreamError::BadResult("it forgot what it waited for"));
+        }
+        let is_legacy = !is_modern || client.is_legacy && !goes_on;
+        if is_legacy && let Some(link) = self.legacy_link(profile, deadline).await? {
+            // The tasks of one era are not those of the other.
+            let client = Arc::clone(client);
+            let is_task = is_task && !is_modern;
+            let begun = OpenExchange::begin(link, wanted.clone(), is_task, client);
+            return begun.leg(None, deadline, &mut wants).await;
         }
         let mut request = wanted.request().with(client).task_if(is_task);
         if let Some((state, responses)) = answers.as_ref().filter(|_| is_modern) {
             responses.add_to(&mut request, state.as_deref());
         }
         let may_be_task = request.offers_tasks && is_modern;
-        let outcome = self.marked(wanted, request, deadline, &mut wants).await;
+        let wants: Listener<'_> = &mut wants;
+        let outcome = self.marked(wanted, request, deadline, Some(wants)).await;
         leg::end(outcome, client, may_be_task)
     }
 
@@ -276,6 +248,28 @@ impl Upstream {
         }
     }
 
+    /// Where the server takes `initialize`, and knows by it that it may ask so much; none where it does not take it.
+    async fn legacy_link(
+        &self,
+        profile: Profile,
+        deadline: Instant,
+    ) -> Result<Option<Arc<Link>>, UpstreamError> {
+        let shown = self.link.events.shown().borrow().eras;
+        // Of a server behind a URL it is known. A program that names no legacy version is asked once.
+        let is_open = shown == Eras::Modern && !self.is_over_http();
+        if shown == Eras::Modern && !(is_open && !self.refuses_initialize.holds()) {
+            return Ok(None);
+        }
+        let Some(link) = self.link_for(profile)? else {
+            return Ok(None);
+        };
+        if is_open && link.connection_by(deadline).await.is_err() {
+            self.refuses_initialize.note(true);
+            return Ok(None);
+        }
+        Ok(Some(link))
+    }
+
     /// Where a legacy server knows that it may ask so much. Without room for that it is not told, and asks nothing.
     fn link_for(&self, profile: Profile) -> Result<Option<Arc<Link>>, UpstreamError> {
         if profile.is_empty() {
@@ -292,22 +286,26 @@ impl Upstream {
         wanted: &Wanted,
         mut request: Request<'_>,
         deadline: Instant,
-        listener: Listener<'_>,
+        mut listener: Option<Listener<'_>>,
     ) -> Result<Box<RawValue>, UpstreamError> {
         let Wanted::Tool {
             name, arguments, ..
         } = wanted
         else {
-            return self.link.request(&request, deadline, Some(listener)).await;
+            return self.link.request(&request, deadline, listener).await;
         };
         request.headers = self.repeated(name, arguments, deadline).await?;
-        let outcome = self.link.request(&request, deadline, Some(&mut *listener));
-        match outcome.await {
+        let outcome = self
+            .link
+            .request(&request, deadline, lend(&mut listener))
+            .await;
+        match outcome {
             // The tool's schema is another by now; the server did nothing.
             Err(UpstreamError::Rpc(error)) if error.code == HEADER_MISMATCH => {
-                self.listed.store(None);
+                let connection = self.link.connection_by(deadline).await?;
+                connection.listing().forget();
                 request.headers = self.repeated(name, arguments, deadline).await?;
-                self.link.request(&request, deadline, Some(listener)).await
+                self.link.request(&request, deadline, listener).await
             }
             outcome => outcome,
         }
@@ -411,6 +409,21 @@ impl Upstream {
         self.link.carry(outbound).await
     }
 
+    /// See [`Link::check_carried`].
+    pub(crate) async fn check_carried(
+        &self,
+        name: &str,
+        pin: &ToolFingerprint,
+        outbound: &Outbound,
+    ) -> Result<Option<Carried>, UpstreamError> {
+        self.link.check_carried(name, pin, outbound).await
+    }
+
+    /// The server told a client of a change of its tools.
+    pub(crate) fn tools_changed_for_client(&self) {
+        self.link.events.tools_changed();
+    }
+
     /// How an argument may go on: `{"completion": {…}}`. `reference` and `argument` are what MCP calls so, `known` the
     /// arguments that are known already, one JSON object.
     pub(crate) async fn complete(
@@ -460,38 +473,21 @@ impl Upstream {
         Ok(result)
     }
 
-    /// All pages of a list. Half a list is none: what is missing would look deleted.
+    /// All pages of a list.
     async fn list(
         &self,
         method: &'static str,
-        member: &str,
+        member: &'static str,
         deadline: Instant,
     ) -> Result<Vec<Box<RawValue>>, UpstreamError> {
-        let mut entries = Vec::new();
-        let mut shortest = None;
-        let mut cursor: Option<String> = None;
-        for _ in 0..MAX_PAGES {
-            let members = cursor.iter().map(|at| ("cursor", Part::Text(at))).collect();
-            let request = Request::new(method, members);
-            let result = self.ask(&request, deadline, None).await?;
-            let page = Page::read(&result, member)?;
-            entries.extend(page.entries);
-            shortest = ttl::shorter(shortest, page.ttl);
-            if entries.len() > MAX_ENTRIES {
-                return Err(UpstreamError::TooLarge);
-            }
-            match page.next {
-                None => {
-                    self.ttls.said(method, shortest);
-                    return Ok(entries);
-                }
-                next if next == cursor => {
-                    return Err(UpstreamError::BadResult("its list goes round in a circle"));
-                }
-                next => cursor = next,
+        let mut pages = Pages::new(method, member);
+        loop {
+            let page = self.ask(&pages.request(), deadline, None).await?;
+            if pages.take(&page)? {
+                self.ttls.said(method, pages.ttl);
+                return Ok(pages.entries);
             }
         }
-        Err(UpstreamError::TooLarge)
     }
 
     /// The headers that repeat `arguments`, where the server wants that.
@@ -501,34 +497,42 @@ impl Upstream {
         arguments: &RawValue,
         deadline: Instant,
     ) -> Result<Vec<(HeaderName, HeaderValue)>, UpstreamError> {
-        if !self.is_over_http() || !self.link.connection_by(deadline).await?.repeats_arguments() {
+        let connection = self.link.connection_by(deadline).await?;
+        if !connection.repeats_arguments() {
             return Ok(Vec::new());
         }
-        let tools = self.listed(deadline).await?;
-        let manner = tools.as_ref().and_then(|tools| tools.get(tool));
-        let marked = manner.map(|manner| headers::of_arguments(&manner.headers, arguments));
+        let tools = self.known_tools(&connection, deadline).await?;
+        let marked = tools.tool(tool);
+        let marked = marked.map(|tool| headers::of_arguments(&tool.headers, arguments));
         Ok(marked.unwrap_or_default())
     }
 
-    /// Whether the tool runs as a task only, on a server whose tasks can be followed.
-    async fn is_task(&self, tool: &str, deadline: Instant) -> Result<bool, UpstreamError> {
-        if !self.link.connection_by(deadline).await?.has_tasks() {
+    /// Whether it is a call of a tool that runs as a task only, on a server whose tasks can be followed.
+    async fn runs_as_task(
+        &self,
+        wanted: &Wanted,
+        deadline: Instant,
+    ) -> Result<bool, UpstreamError> {
+        let Wanted::Tool { name, .. } = wanted else {
+            return Ok(false);
+        };
+        let connection = self.link.connection_by(deadline).await?;
+        if !connection.has_tasks() {
             return Ok(false);
         }
-        let tools = self.listed(deadline).await?;
-        let manner = tools.as_ref().and_then(|tools| tools.get(tool));
-        Ok(manner.is_some_and(|manner| manner.is_task))
+        let tools = self.known_tools(&connection, deadline).await?;
+        Ok(tools.tool(name).is_some_and(|tool| tool.is_task))
     }
 
     /// How the tools are called, asked for if nobody did yet.
-    async fn listed(
+    async fn known_tools(
         &self,
+        connection: &Connection,
         deadline: Instant,
-    ) -> Result<Option<Arc<HashMap<String, Manner>>>, UpstreamError> {
-        if self.listed.load().is_none() {
-            self.list_tools(deadline).await?;
-        }
-        Ok(self.listed.load_full())
+    ) -> Result<Arc<ListedTools>, UpstreamError> {
+        timeout_at(deadline, self.link.known_tools(connection))
+            .await
+            .unwrap_or(Err(UpstreamError::Timeout))
     }
 }
 

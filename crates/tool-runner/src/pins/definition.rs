@@ -1,5 +1,7 @@
 //! The definition of one tool, as its upstream sent it.
 
+use std::collections::BTreeMap;
+
 use wardgate_domain::Digest;
 
 use super::json::{Json, NotJson};
@@ -35,6 +37,36 @@ pub(crate) enum BadDefinition {
 impl From<NotJson> for BadDefinition {
     fn from(not_json: NotJson) -> Self {
         Self::NotJson(not_json.to_string())
+    }
+}
+
+/// A tool definition, member by member: what a server offers is compared with it before a call is sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ToolFingerprint(BTreeMap<String, Digest>);
+
+/// Says how a tool is called, in versions before 2026-07-28 only.
+const EXECUTION: &str = "execution";
+
+/// Members that not every version of MCP has. A server leaves them out for a client of a version without them.
+const OF_SOME_VERSIONS: [&str; 6] = [
+    EXECUTION,
+    "_meta",
+    "annotations",
+    "icons",
+    "outputSchema",
+    "title",
+];
+
+impl ToolFingerprint {
+    /// Whether `offered`, the definition in any version of MCP, is of the tool that this is the approved definition of.
+    pub(crate) fn admits(&self, offered: &Self) -> bool {
+        let is_approved = |(member, digest): (&String, &Digest)| {
+            member == EXECUTION || self.0.get(member) == Some(digest)
+        };
+        let is_offered = |member: &String| {
+            OF_SOME_VERSIONS.contains(&member.as_str()) || offered.0.contains_key(member)
+        };
+        offered.0.iter().all(is_approved) && self.0.keys().all(is_offered)
     }
 }
 
@@ -94,6 +126,17 @@ impl Definition {
         self.digest
     }
 
+    /// The canonical digest of each member.
+    pub(crate) fn fingerprint(&self) -> ToolFingerprint {
+        let members = self.json.members().iter();
+        let digest = |json: &Json| Digest::of(json.canonical().as_bytes());
+        ToolFingerprint(
+            members
+                .map(|(name, json)| (name.clone(), digest(json)))
+                .collect(),
+        )
+    }
+
     /// The definition as JSON, its members in the order they were sent.
     pub(crate) fn text(&self) -> String {
         self.json.compact()
@@ -131,5 +174,35 @@ pub(crate) fn name_in(text: &str) -> String {
     match value.as_ref().and_then(|value| value["name"].as_str()) {
         Some(name) => name.to_owned(),
         None => "(no name)".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fingerprint(members: &str) -> ToolFingerprint {
+        let text = format!(r#"{{"name":"read","inputSchema":{{"type":"object"}}{members}}}"#);
+        Definition::read(&text).unwrap().fingerprint()
+    }
+
+    #[test]
+    fn a_definition_is_admitted_in_every_version_and_no_other_definition_is() {
+        let approved = fingerprint(r#","description":"Reads.","title":"Read","x":1.0"#);
+        for same in [
+            r#","description":"Reads.","title":"Read","x":1.0"#,
+            r#","x":1.0,"description":"Reads.","execution":{"taskSupport":"optional"}"#,
+        ] {
+            assert!(approved.admits(&fingerprint(same)), "{same}");
+        }
+        for other in [
+            r#","description":"Reads and sends.","title":"Read","x":1.0"#,
+            r#","description":"Reads.","title":"Write","x":1.0"#,
+            r#","description":"Reads.","title":"Read""#,
+            r#","description":"Reads.","title":"Read","x":1.0,"y":1"#,
+            r#","title":"Read","x":1.0"#,
+        ] {
+            assert!(!approved.admits(&fingerprint(other)), "{other}");
+        }
     }
 }

@@ -25,7 +25,7 @@ use std::collections::BTreeMap;
 use wardgate_domain::Timestamp;
 
 pub use definition::Definition;
-pub(crate) use definition::INSTRUCTIONS;
+pub(crate) use definition::{INSTRUCTIONS, ToolFingerprint};
 pub use diff::{Change, Diff};
 pub(crate) use escape::Escape;
 pub use grade::Grade;

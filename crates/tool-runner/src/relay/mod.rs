@@ -27,6 +27,7 @@ use wardgate_domain::{CallId, CallToRun, Caller, ColumnClass, Timestamp};
 use crate::Error;
 use crate::loaded::{Loaded, RunnableTool, Shared};
 use crate::mcp::{Content, Outbound, Upstream};
+use crate::pins::ToolFingerprint;
 use crate::resilience::SourceGuard;
 use crate::result::Stopwatch;
 use crate::switchboard::Switches;
@@ -88,6 +89,8 @@ pub(crate) struct AdmittedRelay {
 /// What it goes by once it is on its way.
 struct Course {
     upstream: Arc<Upstream>,
+    /// The server's name of the tool that is called, and its approved definition.
+    pinned: Option<(String, Arc<ToolFingerprint>)>,
     /// None where the client listens as long as it likes.
     limit: Option<Duration>,
     /// The client waits for an answer to its message.
@@ -170,6 +173,10 @@ pub(crate) fn admit(
     }
     stopwatch.lap("permit");
     let called = tool.filter(|_| asked.id.is_some());
+    let pinned = called.and_then(|tool| {
+        let own_name = tool.tool.own_name()?.to_owned();
+        Some((own_name, Arc::clone(tool.tool.pin()?)))
+    });
     let governed = Governed {
         kind: facts.kind,
         permit,
@@ -198,6 +205,7 @@ pub(crate) fn admit(
         tool: called.cloned(),
         course: Course {
             upstream,
+            pinned,
             limit: (!is_endless).then(|| tool.map_or(limit, |tool| tool.time_limit)),
             asks,
             is_legacy: !asked.is_modern,

@@ -1,10 +1,12 @@
 //! The course of one exchange, read from top to bottom.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures::Stream;
 use http::StatusCode;
+use serde::Deserialize;
 use tokio::time::{Instant, timeout, timeout_at};
 use tonic::Status;
 use tracing::{info, warn};
@@ -31,6 +33,9 @@ const DECLINE_LIMIT: Duration = Duration::from_secs(5);
 
 /// The longest event id that goes on, in bytes. A stream cannot be taken up again at an event without one.
 const MAX_EVENT_ID: usize = 1024;
+
+/// The longest announcement of a change that is read, in bytes.
+const MAX_ANNOUNCEMENT: usize = 4_096;
 
 const OTHER_ERA: &str = "it does not speak the version of this message";
 
@@ -165,6 +170,11 @@ impl Course {
             if !self.upstream.takes(outbound.version.as_ref()).await? {
                 return Ok(None);
             }
+            if let Some((name, pin)) = &self.pinned
+                && let Some(refusal) = self.upstream.check_carried(name, pin, &outbound).await?
+            {
+                return Ok(Some(refusal));
+            }
             self.upstream.carry(outbound).await.map(Some)
         };
         let carried = match within(parts.deadline(), carrying).await {
@@ -290,6 +300,9 @@ impl Course {
 
     /// What goes on of the data of one event.
     async fn judge(&mut self, data: Vec<u8>) -> Result<JudgedEvent, Ended> {
+        if announces_changed_tools(&data) {
+            self.upstream.tools_changed_for_client();
+        }
         Ok(match self.rule.judge(data.into()) {
             Some(Verdict::Pass(message)) => JudgedEvent::message(message),
             Some(Verdict::Ask(message)) => JudgedEvent {
@@ -327,6 +340,20 @@ impl Course {
         // Whether the server takes it is the server's affair.
         let _ = timeout(DECLINE_LIMIT, self.upstream.carry(outbound)).await;
     }
+}
+
+/// Whether a message is one that says that the server's tools changed.
+fn announces_changed_tools(message: &[u8]) -> bool {
+    #[derive(Deserialize)]
+    struct Notification<'a> {
+        #[serde(borrow)]
+        method: Cow<'a, str>,
+    }
+    if message.len() > MAX_ANNOUNCEMENT {
+        return false;
+    }
+    serde_json::from_slice::<Notification<'_>>(message)
+        .is_ok_and(|said| said.method == "notifications/tools/list_changed")
 }
 
 /// A status that is not for the client: it would take what the server has against this platform, or where it

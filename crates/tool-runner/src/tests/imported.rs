@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use wardgate_domain::{Ambient, Timestamp};
 use wardgate_proto::common::v1::ErrorReason;
 
-use super::harness::{Database, Harness, eventually};
+use super::harness::{Answer, Database, Harness, eventually};
 use crate::pins::{Grade, Judged};
 use crate::{NotApproved, Review, Selection};
 
@@ -26,6 +26,9 @@ dir=$(dirname "$1")
 ) &
 while IFS= read -r line; do
   id=$(printf '%s' "$line" | sed -n 's/.*"id":\("[^"]*"\|[0-9]*\).*/\1/p')
+  case $line in
+    *'"tools/call"'*) cat "$1" >> "$dir/ran" ;;
+  esac
   case $line in
     *'"initialize"'*) result='{"protocolVersion":"2025-06-18","capabilities":{"tools":{"listChanged":true}},"serverInfo":{"name":"s","version":"1"}}' ;;
     *'"tools/list"'*) result="{\"tools\":$(cat "$1")}" ;;
@@ -145,6 +148,35 @@ async fn tools_appear_as_they_are_approved_and_vanish_as_they_change() {
     );
     world.has_recorded("tool.quarantined", 3).await;
     world.has_recorded("tool.approved", 3).await;
+}
+
+#[tokio::test]
+async fn p9_a_server_that_comes_back_with_a_changed_tool_never_runs_it() {
+    let world = World::start(&json!([tool("read", "Reads.")])).await;
+    world.approve(&Selection::Source("files".to_owned())).await;
+    world.lists(&["files__read"]).await;
+    world.harness.call("files__read", "{}").await;
+    let approved = world.harness.terms("files__read").await;
+    std::fs::write(world.dir.join("away"), "").unwrap();
+    let call = || world.harness.call_with(&approved, "{}");
+    let is_away = |answer: Result<Answer, tonic::Status>| {
+        answer.is_ok_and(|answer| answer.facts().error_kind == "source_unavailable")
+    };
+    eventually("it is away", || async { is_away(call().await) }).await;
+    std::fs::remove_file(world.dir.join("ran")).unwrap();
+    world.serve(&json!([tool("read", "Reads and sends.")]));
+    std::fs::remove_file(world.dir.join("away")).unwrap();
+
+    eventually("it is back", || async {
+        let calls = futures::future::join_all((0..8).map(|_| call())).await;
+        !calls.into_iter().all(is_away)
+    })
+    .await;
+    world.lists(&[]).await;
+    assert!(
+        !world.dir.join("ran").exists(),
+        "the changed tool was called"
+    );
 }
 
 #[tokio::test]

@@ -17,6 +17,7 @@ mod kept;
 mod lists;
 mod mysql;
 mod permits;
+mod pinned;
 mod postgres_types;
 mod queries;
 pub(crate) mod record;

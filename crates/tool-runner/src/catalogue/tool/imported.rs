@@ -1,6 +1,7 @@
 //! A tool that an MCP server defines.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -31,6 +32,7 @@ impl Tool {
         let name: ToolName = name.ok_or("its name is not one that every client accepts")?;
         let input = schema::of_upstream(&definition.input_schema())?;
         let read_only = definition.hints("readOnlyHint");
+        let pin = Arc::new(definition.fingerprint());
         let links = settings.resources != Offered::None;
         let mut result = ResultShape::plain(Shape::Content);
         result.classes.clone_from(&settings.classes);
@@ -63,9 +65,10 @@ impl Tool {
             cache: None,
             input,
             derive: Derive::default(),
-            plan: executor::mcp_tool(source, settings, definition.name(), links),
+            plan: executor::mcp_tool(source, settings, definition.name(), &pin, links),
             result,
             own_name: Some(definition.name().to_owned()),
+            pin: Some(pin),
         })
     }
 }

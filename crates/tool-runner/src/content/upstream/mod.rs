@@ -479,7 +479,7 @@ fn told(error: &UpstreamError) -> GetError {
         UpstreamError::Rpc(_) | UpstreamError::Status(_) => {
             failed("tool_error", "The source reported an error.")
         }
-        UpstreamError::InputRequired => failed(
+        UpstreamError::InputRequired | UpstreamError::AsksOutOfTurn => failed(
             "input_required",
             "The source asks for input in the middle of a request, and its caller may not be asked.",
         ),
@@ -499,7 +499,11 @@ fn told(error: &UpstreamError) -> GetError {
             "no_credentials",
             "The source needs your own token, and it did not come with the request.",
         ),
-        UpstreamError::Unreachable(_) | UpstreamError::Gone | UpstreamError::Broken(_) => failed(
+        UpstreamError::Unreachable(_)
+        | UpstreamError::Gone
+        | UpstreamError::Broken(_)
+        // Of calls of tools alone.
+        | UpstreamError::ToolChanged => failed(
             "source_unavailable",
             "The source cannot be reached. Try again later.",
         ),

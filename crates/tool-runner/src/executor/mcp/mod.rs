@@ -22,6 +22,7 @@ use crate::mcp::{
     CallResult, MISSING_CAPABILITY, News, RpcError, Standing, TASKS, Upstream, UpstreamError,
     Wanted,
 };
+use crate::pins::ToolFingerprint;
 
 pub(super) const KIND: Kind = Kind { name: "mcp", read };
 
@@ -58,9 +59,19 @@ impl SourceName {
 /// What is asked of the server.
 #[derive(Debug, Clone)]
 enum Target {
-    Tool { name: String, arguments: Arguments },
-    Resource { uri: Template },
-    Prompt { name: String, arguments: Arguments },
+    Tool {
+        name: String,
+        /// The approved definition of an imported tool.
+        pin: Option<Arc<ToolFingerprint>>,
+        arguments: Arguments,
+    },
+    Resource {
+        uri: Template,
+    },
+    Prompt {
+        name: String,
+        arguments: Arguments,
+    },
 }
 
 #[derive(Debug, Clone)]
@@ -74,12 +85,20 @@ enum Arguments {
 
 /// Calls the tool `name` of the server `source` with the arguments of the call. With `links` the links to resources in
 /// its results are those that clients know.
-pub(crate) fn tool(source: &str, settings: &McpSettings, name: &str, links: bool) -> Box<dyn Plan> {
+/// It is called only where the server still offers it as `pin` says.
+pub(crate) fn tool(
+    source: &str,
+    settings: &McpSettings,
+    name: &str,
+    pin: &Arc<ToolFingerprint>,
+    links: bool,
+) -> Box<dyn Plan> {
     Box::new(McpPlan {
         links,
         source: SourceName::of(source, settings),
         target: Target::Tool {
             name: name.to_owned(),
+            pin: Some(Arc::clone(pin)),
             arguments: Arguments::OfCall {
                 derived: Vec::new(),
             },
@@ -128,7 +147,11 @@ fn read(fields: &mut Fields<'_>, scope: &mut Scope<'_, '_>) -> Option<Box<dyn Pl
         (Some((key, node)), None) => scope.faults.text(node, key).map(|name| {
             let name = name.to_owned();
             match key {
-                "tool" => Target::Tool { name, arguments },
+                "tool" => Target::Tool {
+                    name,
+                    pin: None,
+                    arguments,
+                },
                 _ => Target::Prompt { name, arguments },
             }
         }),
@@ -195,9 +218,18 @@ impl Executor for McpExecutor {
     ) -> BoxFuture<'a, Result<(), ExecutorError>> {
         Box::pin(async move {
             match &self.target {
-                Target::Tool { name, arguments } => {
-                    let arguments = arguments.fill(call)?;
-                    self.call_tool(name, arguments, call, out).await
+                Target::Tool {
+                    name,
+                    pin,
+                    arguments,
+                } => {
+                    let wanted = Wanted::Tool {
+                        name: name.clone(),
+                        arguments: arguments.fill(call)?,
+                        pin: pin.clone(),
+                        may_be_task: call.talk.is_some_and(Talk::offers_tasks),
+                    };
+                    self.call_tool(&wanted, call, out).await
                 }
                 Target::Resource { uri } => {
                     let uri = uri.fill_plain(call.arguments)?;
@@ -215,25 +247,19 @@ impl Executor for McpExecutor {
 impl McpExecutor {
     async fn call_tool(
         &self,
-        name: &str,
-        arguments: Box<RawValue>,
+        wanted: &Wanted,
         call: &Invocation<'_>,
         out: &mut Output<'_>,
     ) -> Result<(), ExecutorError> {
         let upstream = self.upstream.of(call.caller, call.caller_token)?;
         let called = if let Some(talk) = call.talk {
-            let wanted = Wanted::Tool {
-                name: name.to_owned(),
-                arguments,
-                may_be_task: talk.offers_tasks(),
-            };
-            match ask(&upstream, talk, &wanted, call, out).await? {
+            match ask(&upstream, talk, wanted, call, out).await? {
                 Some(result) => CallResult::read(&result)?,
                 None => return Ok(()),
             }
         } else {
             let mut listener = |news| hear(news, out);
-            let called = upstream.call_tool(name, &arguments, call.deadline, Some(&mut listener));
+            let called = upstream.call_tool(wanted, call.deadline, Some(&mut listener));
             called.await?
         };
         let CallResult {
@@ -423,6 +449,7 @@ impl From<UpstreamError> for ExecutorError {
         match error {
             UpstreamError::Unreachable(_) | UpstreamError::Gone => Self::Unreachable(cause),
             UpstreamError::NotConnected { scope } => Self::NotConnected { scope },
+            UpstreamError::ToolChanged => Self::ToolChanged,
             UpstreamError::NoCallerToken => Self::Refused {
                 kind: "no_credentials",
                 text: "the service needs the caller's token, which did not come with the call"
@@ -466,6 +493,12 @@ impl From<UpstreamError> for ExecutorError {
             UpstreamError::Rpc(error) => Self::Reported(error.message),
             UpstreamError::BadResult(_) => Self::BadResult(cause),
             UpstreamError::TooLarge => Self::TooLarge,
+            UpstreamError::AsksOutOfTurn => Self::Refused {
+                kind: "input_required",
+                text: "the tool asks its client in the middle of a call in a way that MCP 2026-07-28 does not have; a client of an earlier version that can be asked may call it"
+                    .to_owned(),
+                cause,
+            },
             UpstreamError::InputRequired => Self::Refused {
                 kind: "input_required",
                 text: "the tool asks for input in the middle of a call, and its caller may not be asked"

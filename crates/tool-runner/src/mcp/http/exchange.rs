@@ -447,6 +447,10 @@ impl Exchange {
                     let _ = self.say(answer).await;
                 }
             }
+            // A server of 2026-07-28 cannot be answered, so it would wait for ever.
+            Incoming::Request { .. } if id.is_some() => {
+                return Some(Err(UpstreamError::AsksOutOfTurn));
+            }
             other => self.events.unsolicited(&other),
         }
         None

@@ -6,7 +6,7 @@ pub(super) mod headers;
 pub(super) mod sse;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use http::HeaderValue;
@@ -18,16 +18,20 @@ use tracing::info;
 use url::Url;
 
 use self::exchange::{Exchange, SESSION_HEADER};
-use super::era::{self, Era, Handshake, Probe, Skills, UNSUPPORTED_VERSION, Verdict};
+use super::era::{self, Era, Eras, Handshake, Probe, Skills, UNSUPPORTED_VERSION, Verdict};
 use super::error::UpstreamError;
 use super::events::Events;
 use super::listen;
+use super::listing::ConnectionTools;
 use super::logging::Logging;
 use super::message::Request;
 use super::news::Listener;
 use super::participation::Profile;
 use crate::catalogue::HttpSettings;
 use crate::egress::{Client, EgressError};
+
+/// How long a server of 2026-07-28 may take to answer `initialize`.
+const INITIALIZE_LIMIT: Duration = Duration::from_secs(5);
 
 /// How long taking leave of a session may take.
 const FAREWELL: Duration = Duration::from_secs(3);
@@ -49,7 +53,9 @@ pub(super) struct Dialer {
     timeout: Duration,
     events: Arc<Events>,
     tasks: TaskTracker,
-    verdict: Verdict,
+    is_legacy: Verdict,
+    /// Whether a server that names no legacy version takes `initialize` all the same, and since when that is known.
+    takes_initialize: Mutex<Option<(bool, Instant)>>,
     /// What a legacy server may ask.
     profile: Profile,
 }
@@ -58,6 +64,7 @@ pub(super) struct Dialer {
 pub(super) struct Connection {
     exchange: Arc<Exchange>,
     pub(super) logging: Logging,
+    pub(super) listing: ConnectionTools,
     /// Tools can be called as tasks.
     pub(super) tasks: bool,
     pub(super) skills: Option<Skills>,
@@ -82,7 +89,8 @@ impl Dialer {
             timeout: settings.client.egress.timeout,
             events,
             tasks,
-            verdict: Verdict::default(),
+            is_legacy: Verdict::default(),
+            takes_initialize: Mutex::default(),
             profile,
         })
     }
@@ -90,15 +98,23 @@ impl Dialer {
     /// Finds out the server's era and, with a legacy server, begins a session.
     pub(super) async fn connect(&self) -> Result<Connection, UpstreamError> {
         let (handshake, session) = match self.probe().await? {
-            Probe::Modern(handshake) => (handshake, None),
-            Probe::Legacy => self.initialize().await?,
+            Probe::Modern(handshake) => (self.with_all_eras(handshake).await, None),
+            Probe::Legacy => {
+                let (result, begun) = self.initialize().await?;
+                if self.profile.is_empty() {
+                    self.events.learn(&result);
+                }
+                begun
+            }
         };
         let exchange = Arc::new(self.exchange(handshake.era, Some(handshake.version), session));
         if handshake.era == Era::Legacy {
             exchange.notify("notifications/initialized", &[]).await?;
         }
-        self.verdict.note(handshake.era);
-        self.events.shows(handshake.shows());
+        self.is_legacy.note(handshake.era == Era::Legacy);
+        if self.profile.is_empty() {
+            self.events.shows(handshake.shows());
+        }
         info!(
             upstream = self.events.upstream,
             version = handshake.version,
@@ -119,6 +135,7 @@ impl Dialer {
         Ok(Connection {
             exchange,
             logging: Logging::of(handshake),
+            listing: ConnectionTools::default(),
             tasks: handshake.tasks,
             skills: handshake.skills,
             since: Instant::now(),
@@ -127,9 +144,51 @@ impl Dialer {
         })
     }
 
+    /// The same, with the legacy era too where the server takes `initialize`. The SDKs that serve both eras name
+    /// 2026-07-28 alone when they are asked what they speak.
+    async fn with_all_eras(&self, handshake: Handshake) -> Handshake {
+        if handshake.eras != Eras::Modern {
+            return handshake;
+        }
+        let known = *self
+            .takes_initialize
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let known = known.filter(|(_, since)| era::still_holds(*since));
+        let takes_initialize = match known {
+            Some((takes_initialize, _)) => takes_initialize,
+            None => {
+                let taken = timeout(INITIALIZE_LIMIT, self.initialize()).await;
+                let taken = taken.unwrap_or(Err(UpstreamError::Timeout));
+                if let Ok((_, (handshake, session))) = &taken {
+                    // It was only a question.
+                    let exchange =
+                        self.exchange(handshake.era, Some(handshake.version), session.clone());
+                    let ending = async move { timeout(FAREWELL, exchange.end_session()).await };
+                    self.tasks.spawn(ending);
+                }
+                *self
+                    .takes_initialize
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner) =
+                    Some((taken.is_ok(), Instant::now()));
+                taken.is_ok()
+            }
+        };
+        Handshake {
+            eras: if takes_initialize {
+                Eras::Both
+            } else {
+                Eras::Modern
+            },
+            ..handshake
+        }
+    }
+
     /// A refusal shows a legacy server, unless it would have met any request. Silence shows nothing.
     async fn probe(&self) -> Result<Probe, UpstreamError> {
-        if self.verdict.is_legacy() {
+        // What may be asked is said by `initialize` alone.
+        if !self.profile.is_empty() || self.is_legacy.holds() {
             return Ok(Probe::Legacy);
         }
         let exchange = Arc::new(self.exchange(Era::Modern, Some(era::MODERN), None));
@@ -149,7 +208,10 @@ impl Dialer {
         }
     }
 
-    async fn initialize(&self) -> Result<(Handshake, Option<HeaderValue>), UpstreamError> {
+    /// The server's own answer, and what it settles.
+    async fn initialize(
+        &self,
+    ) -> Result<(Box<RawValue>, (Handshake, Option<HeaderValue>)), UpstreamError> {
         let exchange = Arc::new(self.exchange(Era::Legacy, None, None));
         let (result, headers) = exchange
             .first_request(&era::initialize(self.profile))
@@ -165,8 +227,8 @@ impl Dialer {
             id.set_sensitive(true);
             id
         });
-        self.events.learn(&result);
-        Ok((era::read_initialize(&result)?, session))
+        let handshake = era::read_initialize(&result)?;
+        Ok((result, (handshake, session)))
     }
 
     fn exchange(
@@ -232,6 +294,11 @@ impl Connection {
 
     pub(super) fn era(&self) -> Era {
         self.exchange.era
+    }
+
+    /// Whether the server shows by a session that it is the one that this connection was made to.
+    pub(super) fn has_session(&self) -> bool {
+        self.exchange.session.is_some()
     }
 
     /// Says something that has no answer.

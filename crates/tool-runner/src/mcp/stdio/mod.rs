@@ -20,6 +20,7 @@ use super::era::{self, Era, Handshake, Probe, Skills, Verdict};
 use super::error::UpstreamError;
 use super::events::Events;
 use super::listen::{self, Line};
+use super::listing::ConnectionTools;
 use super::logging::Logging;
 use super::message::Request;
 use super::news::Listener;
@@ -48,7 +49,7 @@ pub(super) struct Launcher {
     events: Arc<Events>,
     tasks: TaskTracker,
     history: Mutex<History>,
-    verdict: Verdict,
+    is_legacy: Verdict,
     /// What a legacy server may ask.
     profile: Profile,
 }
@@ -68,6 +69,7 @@ pub(super) struct Connection {
     process: Process,
     handshake: Handshake,
     pub(super) logging: Logging,
+    pub(super) listing: ConnectionTools,
     _listening: Option<DropGuard>,
 }
 
@@ -83,7 +85,7 @@ impl Launcher {
             events,
             tasks,
             history: Mutex::default(),
-            verdict: Verdict::default(),
+            is_legacy: Verdict::default(),
             profile,
         }
     }
@@ -93,7 +95,9 @@ impl Launcher {
         self.wait_for_turn().await?;
         let (process, handshake) = self.open().await?;
         process.channel.take_into_use();
-        self.events.shows(handshake.shows());
+        if self.profile.is_empty() {
+            self.events.shows(handshake.shows());
+        }
         // The plain connection hears of changes.
         let listening = self.profile.is_empty().then(|| {
             let stop = CancellationToken::new();
@@ -116,6 +120,7 @@ impl Launcher {
             process,
             handshake,
             logging: Logging::of(handshake),
+            listing: ConnectionTools::default(),
             _listening: listening,
         })
     }
@@ -157,7 +162,7 @@ impl Launcher {
 
     /// A server that ends, or hangs, at a first message other than `initialize` gets a fresh process.
     async fn open(&self) -> Result<(Process, Handshake), UpstreamError> {
-        if !self.verdict.is_legacy() {
+        if self.profile.is_empty() && !self.is_legacy.holds() {
             let process = self.start()?;
             let discover = era::discover();
             let probe = process.channel.request(&discover, Era::Modern, None);
@@ -173,14 +178,14 @@ impl Launcher {
                 return Ok((process, handshake));
             }
             if let Ok(handshake) = self.initialize(&process.channel).await {
-                self.verdict.note(Era::Legacy);
+                self.is_legacy.note(true);
                 return Ok((process, handshake));
             }
         }
         let process = self.start()?;
         let handshake = self.initialize(&process.channel).await?;
-        if !self.verdict.is_legacy() {
-            self.verdict.note(Era::Legacy);
+        if !self.is_legacy.holds() {
+            self.is_legacy.note(true);
         }
         Ok((process, handshake))
     }
@@ -193,7 +198,9 @@ impl Launcher {
         )
         .await
         .unwrap_or(Err(UpstreamError::Timeout))?;
-        self.events.learn(&result);
+        if self.profile.is_empty() {
+            self.events.learn(&result);
+        }
         let handshake = era::read_initialize(&result)?;
         channel.notify("notifications/initialized").await?;
         Ok(handshake)

@@ -7,13 +7,13 @@ use std::sync::{Arc, Mutex};
 use rmcp::ErrorData;
 use rmcp::ServerHandler;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, GetPromptRequestParams,
-    GetPromptResponse, GetPromptResult, InputRequiredResult, ListPromptsResult,
-    ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
-    ProgressNotificationParam, Prompt, PromptMessage, ProtocolVersion, ReadResourceRequestParams,
-    ReadResourceResponse, ReadResourceResult, Resource, ResourceContents, ResourceTemplate,
-    ResourceUpdatedNotificationParam, Role, ServerCapabilities, ServerConfig,
-    SubscribeRequestParams, SubscriptionFilter, Tool, UnsubscribeRequestParams,
+    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, DiscoverResult,
+    GetPromptRequestParams, GetPromptResponse, GetPromptResult, InputRequiredResult,
+    ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult,
+    PaginatedRequestParams, ProgressNotificationParam, Prompt, PromptMessage, ProtocolVersion,
+    ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult, Resource,
+    ResourceContents, ResourceTemplate, ResourceUpdatedNotificationParam, Role, ServerCapabilities,
+    ServerConfig, SubscribeRequestParams, SubscriptionFilter, Tool, UnsubscribeRequestParams,
 };
 use rmcp::service::{RequestContext, RoleServer, SubscriptionContext};
 use serde_json::{Value, json};
@@ -64,11 +64,13 @@ pub(crate) const QUIET: &str = "memo://quiet";
 #[derive(Debug, Clone)]
 pub(crate) struct Fixture {
     versions: &'static [ProtocolVersion],
+    /// When it is asked what it speaks, it names 2026-07-28 alone.
+    names_modern_alone: bool,
     pub(super) state: Arc<State>,
 }
 
 impl Fixture {
-    /// A server of that era, or of both.
+    /// A server of that era, or of both; `unnamed`: of both, which it does not say.
     pub(super) fn new(era: &str) -> Self {
         let versions: &[ProtocolVersion] = match era {
             "modern" => &[ProtocolVersion::V_2026_07_28],
@@ -81,6 +83,7 @@ impl Fixture {
         };
         Self {
             versions,
+            names_modern_alone: era == "unnamed",
             state: Arc::new(State {
                 cancelled: AtomicUsize::new(0),
                 waiting: AtomicUsize::new(0),
@@ -114,6 +117,15 @@ impl ServerHandler for Fixture {
             .enable_prompts()
             .build();
         ServerConfig::new(capabilities).with_instructions("Grow first.")
+    }
+
+    async fn discover(&self, _: RequestContext<RoleServer>) -> Result<DiscoverResult, ErrorData> {
+        let versions = if self.names_modern_alone {
+            vec![ProtocolVersion::V_2026_07_28]
+        } else {
+            self.versions.to_vec()
+        };
+        Ok(DiscoverResult::from_server_info(versions, self.get_info()))
     }
 
     /// Two pages, the second of which grows.
@@ -180,7 +192,10 @@ impl ServerHandler for Fixture {
             "ask" => {
                 let answers = match request.input_responses {
                     Some(answers) => json!(answers),
-                    None if self.versions.len() == 1 => {
+                    None if context
+                        .protocol_version()
+                        .is_some_and(|version| version >= ProtocolVersion::V_2026_07_28) =>
+                    {
                         let who = json!({ "who": { "method": "roots/list" } });
                         let who = serde_json::from_value(who).unwrap();
                         let state = Some("as it was".to_owned());

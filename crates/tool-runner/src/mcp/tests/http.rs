@@ -18,12 +18,12 @@ use tokio::time::{Instant, timeout};
 use super::fixture::Fixture;
 use super::script::{ODD_CONTENT, ODD_STRUCTURED, ODD_TOOL};
 use super::scripted::{Scripted, serve};
-use super::{at_once, call, raw, soon, text, told, until, upstream};
+use super::{at_once, call, raw, soon, text, told, tool_call, until, upstream};
 use crate::catalogue::HttpSettings;
 use crate::egress::{AuthSettings, ClientSettings, EgressSettings, PrivateAddresses};
 use crate::mcp::{
-    CallResult, ClientCapabilities, Health, Leg, News, Others, Participation, Responses, Start,
-    Then, Transport, UpstreamError, Wanted,
+    CallResult, ClientCapabilities, Eras, Health, Leg, News, Others, Participation, Responses,
+    Start, Then, Transport, UpstreamError,
 };
 
 pub(super) fn settings(url: &str) -> Transport {
@@ -103,8 +103,8 @@ async fn progress_comes_back_to_the_call_that_asked_for_it() {
         let upstream = upstream(&settings(&url));
         let mut reports = Vec::new();
         let mut sink = |news: News| told(&mut reports, news);
-        let arguments = raw("{}");
-        let stepping = upstream.call_tool("steps", &arguments, soon(), Some(&mut sink));
+        let wanted = tool_call("steps", "{}");
+        let stepping = upstream.call_tool(&wanted, soon(), Some(&mut sink));
         assert_eq!(text(&stepping.await.unwrap()), "asked for progress: true");
         assert_eq!(reports, ["step 1", "step 2", "step 3"], "{era}");
     }
@@ -115,8 +115,8 @@ async fn a_dropped_call_is_cancelled_at_the_server() {
     for era in ["modern", "legacy"] {
         let (fixture, url) = fixture(era, false).await;
         let upstream = upstream(&settings(&url));
-        let arguments = raw("{}");
-        let waiting = upstream.call_tool("wait", &arguments, soon(), None);
+        let wanted = tool_call("wait", "{}");
+        let waiting = upstream.call_tool(&wanted, soon(), None);
         tokio::select! {
             outcome = waiting => panic!("{outcome:?}"),
             () = until("the call", || fixture.state.waiting.load(Ordering::SeqCst) == 1) => {}
@@ -279,8 +279,8 @@ async fn a_server_that_hangs_or_drips_costs_only_the_time_of_the_call() {
         let (_, url) = server.start().await;
         let upstream = upstream(&settings(&url));
         upstream.list_prompts(soon()).await.unwrap_err();
-        let arguments = raw("{}");
-        let outcome = upstream.call_tool("any", &arguments, at_once(), None).await;
+        let wanted = tool_call("any", "{}");
+        let outcome = upstream.call_tool(&wanted, at_once(), None).await;
         assert!(
             matches!(outcome, Err(UpstreamError::Timeout)),
             "{outcome:?}"
@@ -393,12 +393,9 @@ async fn real_servers_of_both_eras_ask_their_client_and_go_on() {
             capabilities: ClientCapabilities::read(br#"{"roots":{}}"#).unwrap(),
             log_level: None,
             others: Others::default(),
+            is_legacy: false,
         });
-        let wanted = Wanted::Tool {
-            name: "ask".to_owned(),
-            arguments: raw("{}"),
-            may_be_task: false,
-        };
+        let wanted = tool_call("ask", "{}");
         let mut deaf = |_: News| false;
         let leg = upstream.leg(&wanted, &client, Start::Beginning, soon(), &mut deaf);
         let Leg::Waits { requests, then } = leg.await.unwrap() else {
@@ -425,5 +422,46 @@ async fn real_servers_of_both_eras_ask_their_client_and_go_on() {
             said.starts_with(state) && said.contains("file:///a"),
             "{said}"
         );
+    }
+}
+
+#[tokio::test]
+async fn the_eras_of_a_server_are_those_it_serves_whatever_it_names() {
+    for (era, shown) in [
+        ("unnamed", Eras::Both),
+        ("both", Eras::Both),
+        ("modern", Eras::Modern),
+        ("legacy", Eras::Legacy),
+    ] {
+        let (_, url) = fixture(era, false).await;
+        let upstream = upstream(&settings(&url));
+        upstream.list_tools(soon()).await.unwrap();
+        assert_eq!(upstream.shown().borrow().eras, shown, "{era}");
+    }
+}
+
+#[tokio::test]
+async fn a_legacy_client_is_asked_over_the_legacy_session_of_a_server_of_both_eras() {
+    for (is_legacy, key) in [(true, "1"), (false, "who")] {
+        let (_, url) = fixture("unnamed", false).await;
+        let upstream = upstream(&settings(&url));
+        let client = Arc::new(Participation {
+            capabilities: ClientCapabilities::read(br#"{"roots":{}}"#).unwrap(),
+            log_level: None,
+            others: Others::default(),
+            is_legacy,
+        });
+        let wanted = tool_call("ask", "{}");
+        let mut deaf = |_: News| false;
+        let leg = upstream.leg(&wanted, &client, Start::Beginning, soon(), &mut deaf);
+        let Leg::Waits {
+            requests,
+            then: _then,
+        } = leg.await.unwrap()
+        else {
+            panic!("it asks");
+        };
+        let requests: Value = serde_json::from_str(&requests).unwrap();
+        assert_eq!(requests[key]["method"], "roots/list");
     }
 }

@@ -17,7 +17,7 @@ use serde_json::value::RawValue;
 use tokio::time::Instant;
 use wardgate_domain::Ambient;
 
-use super::{CallResult, News, Transport, Upstream, UpstreamError};
+use super::{CallResult, News, Transport, Upstream, UpstreamError, Wanted};
 
 fn upstream(transport: &Transport) -> Upstream {
     Upstream::new("test", transport, &Ambient::system()).unwrap()
@@ -37,15 +37,24 @@ fn raw(json: &str) -> Box<RawValue> {
     RawValue::from_string(json.to_owned()).unwrap()
 }
 
+/// A call of whatever has that name.
+fn tool_call(tool: &str, arguments: &str) -> Wanted {
+    Wanted::Tool {
+        name: tool.to_owned(),
+        arguments: raw(arguments),
+        pin: None,
+        may_be_task: false,
+    }
+}
+
 /// Calls a tool with `arguments`.
 async fn call(
     upstream: &Upstream,
     tool: &str,
     arguments: &str,
 ) -> Result<CallResult, UpstreamError> {
-    upstream
-        .call_tool(tool, &raw(arguments), soon(), None)
-        .await
+    let wanted = tool_call(tool, arguments);
+    upstream.call_tool(&wanted, soon(), None).await
 }
 
 /// The text of the first content block.

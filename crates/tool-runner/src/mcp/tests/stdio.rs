@@ -10,10 +10,10 @@ use tokio::time::{Instant, timeout};
 
 use super::program::{START, deaf_to_sigterm, settings, started_by};
 use super::script::{ODD_CONTENT, ODD_STRUCTURED, ODD_TOOL};
-use super::{at_once, call, raw, soon, text, told, until, upstream};
+use super::{at_once, call, raw, soon, text, told, tool_call, until, upstream};
 use crate::mcp::{
     ClientCapabilities, Health, Leg, News, Others, Participation, Program, Responses, Start, Then,
-    Transport, Upstream, UpstreamError, Wanted,
+    Transport, Upstream, UpstreamError,
 };
 
 /// Alive, and no zombie.
@@ -59,8 +59,8 @@ async fn progress_comes_back_to_the_call_that_asked_for_it() {
         let upstream = upstream(&settings(&format!("rmcp-{era}")));
         let mut reports = Vec::new();
         let mut sink = |news: News| told(&mut reports, news);
-        let arguments = raw("{}");
-        let with = upstream.call_tool("steps", &arguments, soon(), Some(&mut sink));
+        let wanted = tool_call("steps", "{}");
+        let with = upstream.call_tool(&wanted, soon(), Some(&mut sink));
         assert_eq!(text(&with.await.unwrap()), "asked for progress: true");
         assert_eq!(reports, ["step 1", "step 2", "step 3"], "{era}");
         let without = call(&upstream, "steps", "{}").await.unwrap();
@@ -73,8 +73,8 @@ async fn progress_of_others_is_ignored_and_its_text_bounded() {
     let upstream = upstream(&settings("progress"));
     let mut reports = Vec::new();
     let mut sink = |news: News| told(&mut reports, news);
-    let arguments = raw("{}");
-    let result = upstream.call_tool("any", &arguments, soon(), Some(&mut sink));
+    let wanted = tool_call("any", "{}");
+    let result = upstream.call_tool(&wanted, soon(), Some(&mut sink));
     assert_eq!(text(&result.await.unwrap()), "done");
     assert_eq!(reports, ["x".repeat(1024)]);
 }
@@ -84,8 +84,8 @@ async fn a_dropped_call_is_cancelled_at_the_server() {
     for era in ["modern", "legacy"] {
         let upstream = upstream(&settings(&format!("rmcp-{era}")));
         call(&upstream, "cancelled", "{}").await.unwrap();
-        let arguments = raw("{}");
-        let waiting = upstream.call_tool("wait", &arguments, at_once(), None);
+        let wanted = tool_call("wait", "{}");
+        let waiting = upstream.call_tool(&wanted, at_once(), None);
         let outcome = waiting.await.unwrap_err();
         assert!(matches!(outcome, UpstreamError::Timeout), "{outcome}");
         let deadline = soon();
@@ -195,16 +195,16 @@ async fn a_program_that_cannot_be_started_is_unreachable() {
 async fn a_server_that_hangs_costs_only_the_time_of_the_call() {
     let upstream = upstream(&settings("silent"));
     upstream.list_tools(soon()).await.unwrap_err();
-    let arguments = raw("{}");
-    let outcome = upstream.call_tool("any", &arguments, at_once(), None).await;
+    let wanted = tool_call("any", "{}");
+    let outcome = upstream.call_tool(&wanted, at_once(), None).await;
     assert!(matches!(outcome, Err(UpstreamError::Timeout)));
 }
 
 #[tokio::test]
 async fn a_slow_start_serves_the_next_call() {
     let upstream = upstream(&started_by(&format!("sleep 1; {START}"), "any"));
-    let arguments = raw("{}");
-    let first = upstream.call_tool("any", &arguments, at_once(), None).await;
+    let wanted = tool_call("any", "{}");
+    let first = upstream.call_tool(&wanted, at_once(), None).await;
     assert!(matches!(first, Err(UpstreamError::Timeout)));
     call(&upstream, "any", "{}").await.unwrap();
 }
@@ -218,8 +218,8 @@ async fn a_start_that_failed_after_its_callers_left_is_tried_again() {
         starts = starts.display()
     );
     let upstream = upstream(&started_by(&fails_twice, "any"));
-    let arguments = raw("{}");
-    let first = upstream.call_tool("any", &arguments, at_once(), None).await;
+    let wanted = tool_call("any", "{}");
+    let first = upstream.call_tool(&wanted, at_once(), None).await;
     assert!(matches!(first, Err(UpstreamError::Timeout)));
     let health = upstream.health();
     until("the failure", || {
@@ -346,15 +346,12 @@ fn participation() -> Arc<Participation> {
         capabilities: ClientCapabilities::read(br#"{"elicitation":{}}"#).unwrap(),
         log_level: Some("debug".parse().unwrap()),
         others: Others::default(),
+        is_legacy: false,
     })
 }
 
 async fn leg(upstream: &Upstream, start: Start, logged: &mut usize) -> Leg {
-    let wanted = Wanted::Tool {
-        name: "any".to_owned(),
-        arguments: raw("{}"),
-        may_be_task: false,
-    };
+    let wanted = tool_call("any", "{}");
     let mut listener = |news: News| {
         *logged += usize::from(matches!(news, News::Log(_)));
         !matches!(news, News::Question(_))
@@ -398,4 +395,29 @@ async fn a_question_is_of_the_only_call_and_of_nobody_where_there_are_more() {
     };
     let first = done(leg(&upstream, start, &mut logged).await);
     assert!(first.contains("accept"), "{first}");
+}
+
+#[tokio::test]
+async fn a_legacy_client_is_asked_by_a_program_of_both_eras_that_names_one() {
+    for (kind, key) in [("rmcp-unnamed", "1"), ("rmcp-modern", "who")] {
+        let upstream = upstream(&settings(kind));
+        let client = Arc::new(Participation {
+            capabilities: ClientCapabilities::read(br#"{"roots":{}}"#).unwrap(),
+            log_level: None,
+            others: Others::default(),
+            is_legacy: true,
+        });
+        let wanted = tool_call("ask", "{}");
+        let mut deaf = |_: News| false;
+        let leg = upstream.leg(&wanted, &client, Start::Beginning, soon(), &mut deaf);
+        let Leg::Waits {
+            requests,
+            then: _then,
+        } = leg.await.unwrap()
+        else {
+            panic!("it asks");
+        };
+        let requests: Value = serde_json::from_str(&requests).unwrap();
+        assert_eq!(requests[key]["method"], "roots/list", "{kind}");
+    }
 }

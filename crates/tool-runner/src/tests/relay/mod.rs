@@ -53,6 +53,8 @@ impl Seen {
 /// A server that answers what it is told to, in that order.
 #[derive(Default)]
 struct Server {
+    /// Its tools, where they are others than [`TOOLS`].
+    tools: Mutex<Option<&'static str>>,
     seen: Mutex<Vec<Seen>>,
     answers: Mutex<VecDeque<Response>>,
 }
@@ -62,12 +64,20 @@ async fn answer(State(server): State<Arc<Server>>, request: Request) -> Response
     let body = axum::body::to_bytes(body, 1 << 20).await.unwrap();
     let message: Value = serde_json::from_slice(&body).unwrap_or_default();
     let client = &message["params"]["_meta"]["io.modelcontextprotocol/clientInfo"]["name"];
-    if client == "wardgate" {
+    if message["params"]["clientInfo"]["name"] == "wardgate" {
+        return status(400);
+    }
+    // On a client's session we ask with ids that clients do not use.
+    let is_own = message["id"].as_u64().is_some_and(|id| id >= 1 << 52);
+    if client == "wardgate" || is_own {
         let result = match message["method"].as_str().unwrap() {
             "server/discover" => {
                 json!({ "supportedVersions": ["2026-07-28"], "capabilities": { "tools": {} } })
             }
-            _ => json!({ "tools": serde_json::from_str::<Value>(TOOLS).unwrap() }),
+            _ => {
+                let tools = server.tools.lock().unwrap().unwrap_or(TOOLS);
+                json!({ "tools": serde_json::from_str::<Value>(tools).unwrap() })
+            }
         };
         let answer = json!({ "jsonrpc": "2.0", "id": message["id"], "result": result });
         return json_answer(200, &answer.to_string());

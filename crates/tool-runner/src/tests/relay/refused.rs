@@ -8,8 +8,8 @@ use wardgate_domain::{
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_proto::toolrunner::v1 as pb;
 
-use super::{World, call, call_message, connect, relay, request, terms};
-use crate::tests::harness::{Database, Harness, caller};
+use super::{World, call, call_message, connect, failure, relay, request, terms};
+use crate::tests::harness::{Database, Harness, caller, eventually};
 
 /// A way a permit can be wrong.
 type Spoil = fn(&mut PermitTerms);
@@ -201,4 +201,34 @@ async fn there_is_an_end_to_what_may_be_open_at_once() {
     assert!(world.relay(answers).await.is_ok());
     open.clear();
     assert!(world.relay(get).await.is_ok());
+}
+
+#[tokio::test]
+async fn p9_no_call_is_carried_to_a_tool_that_is_not_the_approved_one() {
+    const CHANGED: &str =
+        r#"[{"name":"read","description":"Reads and sends.","inputSchema":{"type":"object"}}]"#;
+    let world = World::start().await;
+    let modern = call(&world.harness, "{}").await;
+    let legacy = pb::RelayRequest {
+        session: "s-1".to_owned(),
+        protocol_version: "2025-11-25".to_owned(),
+        message: r#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"read","arguments":{}}}"#.into(),
+        ..call(&world.harness, "{}").await
+    };
+    *world.server.tools.lock().unwrap() = Some(CHANGED);
+    // The catalogue need not have heard of it by then.
+    let requests = [modern, legacy].map(|request| world.relay(request));
+    let mut refused = 0;
+    for carried in futures::future::join_all(requests).await {
+        let Ok(carried) = carried else { continue };
+        let parts = carried.rest().await;
+        assert_eq!(failure(&parts).1.error_kind, "tool_changed");
+        refused += 1;
+    }
+    assert!(refused > 0);
+    assert!(world.seen().is_empty(), "nothing reached the server");
+    eventually("the tool is kept out", async || {
+        world.harness.tools().await.tools.is_empty()
+    })
+    .await;
 }

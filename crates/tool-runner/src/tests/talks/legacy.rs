@@ -219,12 +219,12 @@ async fn a_call_that_ends_while_its_client_is_asked_gives_its_result() {
 async fn who_has_too_many_waiting_is_asked_no_more_and_the_server_hears_of_it() {
     let world = World::start(false).await;
     let mut waiting = Vec::new();
-    for number in 1..=9 {
+    for number in 1..=65 {
         let said = world.server.says_events();
         let leg = world.begin().await;
         let call = world.saw("tools/call", number).await;
         said.ask("q", "elicitation/create", FORM);
-        if number <= 8 {
+        if number <= 64 {
             let (waits, _) = leg.waits().await;
             waiting.push((said, waits));
             continue;
@@ -236,8 +236,8 @@ async fn who_has_too_many_waiting_is_asked_no_more_and_the_server_hears_of_it() 
     }
     // The end of the service is the end of what waits.
     world.harness.runner.end_waiting();
-    world.saw("notifications/cancelled", 8).await;
-    assert_eq!(world.server.answers().len(), 9);
+    world.saw("notifications/cancelled", 64).await;
+    assert_eq!(world.server.answers().len(), 65);
     let leg = world.resume(&waiting[0].1, &json!({})).await;
     assert_eq!(leg.fails().await, "not_waiting");
 }

@@ -1,6 +1,7 @@
 //! Servers that say and ask something while they work, behind a running service.
 
 mod besides;
+mod both_eras;
 mod content;
 mod legacy;
 mod modern;
@@ -52,6 +53,8 @@ enum Says {
 /// A server that says what it is told to.
 struct Server {
     is_modern: bool,
+    /// It takes `initialize` too, and does not say so.
+    takes_initialize: bool,
     /// Every message, and `DELETE` for the end of a session.
     seen: Mutex<Vec<Value>>,
     next: Mutex<VecDeque<Says>>,
@@ -69,7 +72,9 @@ impl Server {
     /// The answers to its own requests.
     fn answers(&self) -> Vec<Value> {
         let seen = self.seen.lock().unwrap();
-        let answers = seen.iter().filter(|message| message["method"].is_null());
+        let answers = seen
+            .iter()
+            .filter(|message| message.is_object() && message["method"].is_null());
         answers.cloned().collect()
     }
 
@@ -157,6 +162,9 @@ async fn answer(State(server): State<Arc<Server>>, request: Request) -> Response
             "supportedVersions": ["2026-07-28"], "capabilities": { "tools": {} },
         })),
         "server/discover" => Says::Error(json!({ "code": -32601, "message": "no" })),
+        "initialize" if server.is_modern && !server.takes_initialize => {
+            Says::Error(json!({ "code": -32601, "message": "no" }))
+        }
         "initialize" => Says::Result(json!({
             "protocolVersion": "2025-11-25",
             "capabilities": {
@@ -216,8 +224,22 @@ impl World {
     }
 
     async fn with(is_modern: bool, configure: impl FnOnce(&mut Config)) -> Self {
+        Self::of(is_modern, !is_modern, configure).await
+    }
+
+    /// With a server that serves both eras and names the newer one alone.
+    async fn of_both_eras() -> Self {
+        Self::of(true, true, |_| ()).await
+    }
+
+    async fn of(
+        is_modern: bool,
+        takes_initialize: bool,
+        configure: impl FnOnce(&mut Config),
+    ) -> Self {
         let server = Arc::new(Server {
             is_modern,
+            takes_initialize,
             seen: Mutex::default(),
             next: Mutex::default(),
             own: Mutex::default(),

@@ -1,0 +1,256 @@
+//! A pinned tool is the tool that runs, whatever becomes of the server behind its URL.
+
+use std::sync::{Arc, Mutex};
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::response::Response;
+use futures::future::join_all;
+use http::Method;
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use wardgate_domain::PermitTerms;
+use wardgate_proto::toolrunner::v1 as pb;
+
+use super::database::Database;
+use super::harness::{Harness, eventually};
+
+const APPROVED: &str = "Reads.";
+const CHANGED: &str = "Reads and sends.";
+
+/// A server that can be replaced by another version of it.
+struct Upstream {
+    is_modern: bool,
+    deployed: Mutex<Deployed>,
+}
+
+struct Deployed {
+    version: u64,
+    /// What the version says of its one tool.
+    description: &'static str,
+    /// The same, to clients that can be asked something.
+    for_capable: &'static str,
+    sessions: Vec<(String, &'static str)>,
+    /// What the tool was said to be when it was called.
+    ran: Vec<&'static str>,
+    lists: usize,
+}
+
+impl Upstream {
+    /// Another version takes over, which knows no session of the last one.
+    fn redeploy(&self, description: &'static str) {
+        let mut deployed = self.deployed.lock().unwrap();
+        deployed.version += 1;
+        deployed.description = description;
+        deployed.for_capable = description;
+        deployed.sessions.clear();
+    }
+
+    fn ran(&self, description: &str) -> usize {
+        let deployed = self.deployed.lock().unwrap();
+        let ran = deployed.ran.iter();
+        ran.filter(|ran| **ran == description).count()
+    }
+}
+
+async fn answer(State(upstream): State<Arc<Upstream>>, request: Request) -> Response {
+    let (parts, body) = request.into_parts();
+    if parts.method != Method::POST {
+        return respond(405, Body::empty());
+    }
+    let body = axum::body::to_bytes(body, 1 << 20).await.unwrap();
+    let message: Value = serde_json::from_slice(&body).unwrap();
+    let mut deployed = upstream.deployed.lock().unwrap();
+    let named = parts.headers.get("mcp-session-id");
+    let known = deployed.sessions.iter();
+    let known = known
+        .clone()
+        .find(|(id, _)| named.is_some_and(|it| it == id));
+    let known = known.map(|(_, description)| *description);
+    let mut session = None;
+    let mut result = match message["method"].as_str().unwrap() {
+        "server/discover" if upstream.is_modern => {
+            json!({ "supportedVersions": ["2026-07-28"], "capabilities": { "tools": {} } })
+        }
+        "server/discover" => return respond(400, Body::empty()),
+        "initialize" if upstream.is_modern => return respond(400, Body::empty()),
+        "initialize" => {
+            let id = format!("s-{}-{}", deployed.version, deployed.sessions.len());
+            let is_capable = message["params"]["capabilities"]["elicitation"].is_object();
+            let description = if is_capable {
+                deployed.for_capable
+            } else {
+                deployed.description
+            };
+            deployed.sessions.push((id.clone(), description));
+            session = Some(id);
+            json!({
+                "protocolVersion": "2025-11-25", "capabilities": { "tools": {} },
+                "serverInfo": { "name": "server", "version": "0" },
+            })
+        }
+        _ if !upstream.is_modern && known.is_none() => return respond(404, Body::empty()),
+        "tools/list" => {
+            deployed.lists += 1;
+            let description = known.unwrap_or(deployed.description);
+            let schema = json!({ "type": "object" });
+            json!({ "tools": [{ "name": "read", "description": description, "inputSchema": schema }] })
+        }
+        "tools/call" => {
+            let description = known.unwrap_or(deployed.description);
+            deployed.ran.push(description);
+            json!({ "content": [{ "type": "text", "text": description }] })
+        }
+        _ => return respond(202, Body::empty()),
+    };
+    if upstream.is_modern {
+        let server = json!({ "name": "server", "version": deployed.version.to_string() });
+        result["_meta"] = json!({ "io.modelcontextprotocol/serverInfo": server });
+    }
+    let answer = json!({ "jsonrpc": "2.0", "id": message["id"], "result": result });
+    let mut response = respond(200, Body::from(answer.to_string()));
+    if let Some(session) = session {
+        let headers = response.headers_mut();
+        headers.insert("mcp-session-id", session.parse().unwrap());
+    }
+    response
+}
+
+fn respond(status: u16, body: Body) -> Response {
+    Response::builder()
+        .status(status)
+        .header("content-type", "application/json")
+        .body(body)
+        .unwrap()
+}
+
+struct World {
+    harness: Harness,
+    upstream: Arc<Upstream>,
+    /// A permit for the tool as it was approved.
+    approved: PermitTerms,
+}
+
+impl World {
+    async fn start(is_modern: bool, for_capable: &'static str) -> Self {
+        let upstream = Arc::new(Upstream {
+            is_modern,
+            deployed: Mutex::new(Deployed {
+                version: 1,
+                description: APPROVED,
+                for_capable,
+                sessions: Vec::new(),
+                ran: Vec::new(),
+                lists: 0,
+            }),
+        });
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/mcp", listener.local_addr().unwrap());
+        let router = Router::new()
+            .fallback(answer)
+            .with_state(Arc::clone(&upstream));
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        let yaml = format!(
+            "sources:\n  up: {{ type: mcp, url: '{url}', private: [127.0.0.0/8], pins: first_use }}\n"
+        );
+        let harness = Harness::with(&Database::sqlite().await, &yaml, |_| ()).await;
+        eventually("its tools are known", async || {
+            !harness.tools().await.tools.is_empty()
+        })
+        .await;
+        let approved = harness.terms("up__read").await;
+        Self {
+            harness,
+            upstream,
+            approved,
+        }
+    }
+
+    /// Calls at once under the permit for the approved tool; what they were answered: an error kind, or else a text.
+    async fn calls(&self, number: usize) -> Vec<String> {
+        let calls = (0..number).map(|_| async {
+            match self.harness.call_with(&self.approved, "{}").await {
+                Ok(answer) if answer.0.is_error => answer.facts().error_kind.clone(),
+                Ok(answer) => answer.text(),
+                Err(refused) => wardgate_rpc::reason_of(&refused).as_str_name().to_owned(),
+            }
+        });
+        join_all(calls).await
+    }
+
+    async fn is_kept_out(&self) {
+        eventually("the tool is kept out", async || {
+            self.harness.tools().await.tools.is_empty()
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn p9_a_redeployed_server_with_sessions_never_runs_a_changed_tool() {
+    let world = World::start(false, APPROVED).await;
+    assert_eq!(world.calls(2).await, [APPROVED; 2]);
+    world.upstream.redeploy(CHANGED);
+    let answers = world.calls(8).await;
+    assert!(
+        answers
+            .iter()
+            .all(|answer| answer == "tool_changed" || answer == "ERROR_REASON_UNKNOWN_TOOL"),
+        "{answers:?}"
+    );
+    world.is_kept_out().await;
+    assert_eq!(world.upstream.ran(CHANGED), 0);
+}
+
+#[tokio::test]
+async fn p9_of_a_server_without_sessions_no_answer_of_another_version_is_released() {
+    let world = World::start(true, APPROVED).await;
+    assert_eq!(world.calls(2).await, [APPROVED; 2]);
+    world.upstream.redeploy(CHANGED);
+    let answers = world.calls(8).await;
+    assert!(
+        answers.iter().all(|answer| answer != CHANGED),
+        "{answers:?}"
+    );
+    world.is_kept_out().await;
+    let ran = world.upstream.ran(CHANGED);
+    world.calls(8).await;
+    assert_eq!(world.upstream.ran(CHANGED), ran);
+}
+
+#[tokio::test]
+async fn p9_the_same_tool_of_a_new_version_is_called_on() {
+    for is_modern in [true, false] {
+        let world = World::start(is_modern, APPROVED).await;
+        world.upstream.redeploy(APPROVED);
+        assert_eq!(world.calls(4).await, [APPROVED; 4]);
+    }
+}
+
+#[tokio::test]
+async fn p9_what_a_server_offers_to_clients_that_can_be_asked_is_compared_too() {
+    let world = World::start(false, CHANGED).await;
+    assert_eq!(world.calls(1).await, [APPROVED]);
+    let permit = world.harness.signer.sign(&world.approved);
+    let request = pb::CallToolRequest {
+        interaction: Some(pb::Interaction {
+            client_capabilities_json: r#"{"elicitation":{}}"#.into(),
+            ..pb::Interaction::default()
+        }),
+        ..world.harness.request("up__read", b"{}", Some(&permit))
+    };
+    let answer = world.harness.send(request).await.unwrap();
+    assert_eq!(answer.facts().error_kind, "tool_changed");
+    assert_eq!(world.upstream.ran(CHANGED), 0);
+}
+
+#[tokio::test]
+async fn the_list_of_a_connection_is_asked_for_once_and_not_for_each_call() {
+    let world = World::start(false, APPROVED).await;
+    let lists = || world.upstream.deployed.lock().unwrap().lists;
+    world.calls(8).await;
+    let before = lists();
+    world.calls(8).await;
+    assert_eq!(lists(), before);
+}
