@@ -105,7 +105,9 @@ fn segment(path: &str) -> Option<usize> {
     let length = if matches!(quote, '\'' | '"') {
         let name = &inside[blank + 1..];
         let end = name.find([quote, '\\'])?;
-        name[end..].starts_with(quote).then_some(blank + 1 + end + 1)?
+        name[end..]
+            .starts_with(quote)
+            .then_some(blank + 1 + end + 1)?
     } else {
         let digits = &inside[blank..];
         let end = digits.find(|c: char| !c.is_ascii_digit())?;
@@ -113,7 +115,9 @@ fn segment(path: &str) -> Option<usize> {
     };
     let after = &inside[length..];
     let close = after.len() - after.trim_start().len();
-    after[close..].starts_with(']').then_some(1 + length + close + 1)
+    after[close..]
+        .starts_with(']')
+        .then_some(1 + length + close + 1)
 }
 
 #[cfg(test)]

@@ -127,6 +127,7 @@ impl CarriedTools {
                 session: outbound.session.clone(),
                 last_event: None,
                 params: Vec::new(),
+                is_one_way: false,
             });
             let carried = carried.await?;
             if !carried.status.is_success() {

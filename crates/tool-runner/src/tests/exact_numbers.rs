@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
-use std::sync::Mutex;
 use std::sync::Arc;
+use std::sync::Mutex;
 
 use axum::Router;
 use axum::body::Bytes;
@@ -102,7 +102,9 @@ async fn assert_kept(harness: &Harness, tool: &str, numbers: &[String], database
         let arguments: Vec<_> = arguments
             .map(|(at, number)| format!("\"n{at}\":{number}"))
             .collect();
-        let answer = harness.call(tool, &format!("{{{}}}", arguments.join(","))).await;
+        let answer = harness
+            .call(tool, &format!("{{{}}}", arguments.join(",")))
+            .await;
         let row = answer.rows().remove(0);
         for (at, number) in batch.iter().enumerate() {
             let got = &row[format!("n{at}")];
@@ -247,7 +249,10 @@ tools:
             assert_eq!(numbers_of(&got[member]), *numbers, "{member}");
         }
         assert_eq!(got["text"], json!(one), "a text has the very letters");
-        assert_eq!(got["in_text"].as_str().map(|text| decimal(&text[2..])), Some(decimal(one)));
+        assert_eq!(
+            got["in_text"].as_str().map(|text| decimal(&text[2..])),
+            Some(decimal(one))
+        );
         assert_eq!(got["fixed"].to_string(), "99999999999999.990");
     }
     serving.abort();
@@ -260,16 +265,38 @@ async fn a_number_is_bound_as_what_holds_all_of_it() {
         ("5", json!(5.0), json!("5")),
         ("0.1", json!(0.1), json!("0.1")),
         ("1.50", json!(1.5), json!("1.50")),
-        ("99999999999999.99", json!("99999999999999.99"), json!("99999999999999.99")),
-        ("9007199254740993", json!(9_007_199_254_740_993_i64), json!("9007199254740993")),
-        ("12345678901234567890123", json!("12345678901234567890123"), json!("12345678901234567890123")),
-        ("0.1234567890123456789", json!("0.1234567890123456789"), json!("0.1234567890123456789")),
+        (
+            "99999999999999.99",
+            json!("99999999999999.99"),
+            json!("99999999999999.99"),
+        ),
+        (
+            "9007199254740993",
+            json!(9_007_199_254_740_993_i64),
+            json!("9007199254740993"),
+        ),
+        (
+            "12345678901234567890123",
+            json!("12345678901234567890123"),
+            json!("12345678901234567890123"),
+        ),
+        (
+            "0.1234567890123456789",
+            json!("0.1234567890123456789"),
+            json!("0.1234567890123456789"),
+        ),
     ] {
         for database in Database::each().await {
             let tools = catalogue(&echo("numbers", "number"));
             let harness = Harness::with(&database, &tools, |_| ()).await;
-            let answer = harness.call("numbers", &format!("{{\"n0\":{number}}}")).await;
-            let expected = if database.is_sqlite() { &sqlite } else { &others };
+            let answer = harness
+                .call("numbers", &format!("{{\"n0\":{number}}}"))
+                .await;
+            let expected = if database.is_sqlite() {
+                &sqlite
+            } else {
+                &others
+            };
             assert_eq!(answer.rows()[0]["n0"], *expected, "{}", database.kind());
         }
     }
@@ -325,7 +352,12 @@ async fn a_column_keeps_what_its_declared_type_can_hold() {
             // An INTEGER column makes a REAL of it.
             too_large.rows();
         } else {
-            assert_eq!(too_large.facts().error_kind, "sql_error", "{}", database.kind());
+            assert_eq!(
+                too_large.facts().error_kind,
+                "sql_error",
+                "{}",
+                database.kind()
+            );
         }
     }
 }
@@ -336,7 +368,9 @@ async fn a_number_that_no_decimal_holds_is_refused_by_name() {
     for database in Database::each().await {
         let harness = Harness::with(&database, &tools, |_| ()).await;
         for number in ["1e1000", "1e-99999999999999999999", &"9".repeat(1_001)] {
-            let answer = harness.call("numbers", &format!("{{\"n0\":{number}}}")).await;
+            let answer = harness
+                .call("numbers", &format!("{{\"n0\":{number}}}"))
+                .await;
             assert_eq!(
                 answer.text(),
                 "Invalid arguments: `n0` has more than 1000 digits, written out without an exponent"
