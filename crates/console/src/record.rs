@@ -14,8 +14,11 @@ use futures::{StreamExt, pin_mut};
 use serde::Deserialize;
 use wardgate_domain::{
     Ambient, CallFacts, CallId, Caller, Event, Outcome, ReadDecision, Record as Entry, Status,
+    Timestamp,
 };
-use wardgate_rpc::client::{AuditClient, AuditFilter, PolicyClient, StoredRecord};
+use wardgate_rpc::client::{
+    AuditClient, AuditFilter, PolicyClient, QueriedRecord, RecordDamage, StoredRecord,
+};
 
 use crate::asked::Visit;
 use crate::problem::Problem;
@@ -58,8 +61,12 @@ pub(crate) struct Most {
 #[derive(Debug, Default)]
 pub(crate) struct Read {
     pub(crate) records: Vec<StoredRecord>,
+    /// What was changed or removed in the store.
+    pub(crate) damaged: Vec<RecordDamage>,
     /// There may be more: everything below this sequence number.
     pub(crate) more_before: Option<u64>,
+    /// The time of the first of those, where records are in the order of their time.
+    pub(crate) more_before_time: Option<Timestamp>,
 }
 
 /// What of a record says whose it is.
@@ -67,6 +74,8 @@ pub(crate) struct Read {
 struct Whose<'a> {
     #[serde(borrow, default)]
     caller: Option<Of<'a>>,
+    #[serde(borrow)]
+    time: Cow<'a, str>,
 }
 
 #[derive(Deserialize)]
@@ -144,20 +153,31 @@ impl Record {
             newest_first: true,
             ..filter
         };
+        let is_by_time = filter.since.is_some() || filter.until.is_some();
         let stream = self.links.audit.query(filter).await.map_err(away)?;
         pin_mut!(stream);
         let mut read = Read::default();
         let (mut looked_at, mut bytes) = (0, 0);
         while let Some(stored) = stream.next().await {
-            let stored = stored.map_err(away)?;
+            let stored = match stored.map_err(away)? {
+                QueriedRecord::Intact(stored) => stored,
+                QueriedRecord::Damaged(damage) => {
+                    // Whose it was is not known any more.
+                    read.damaged.push(damage);
+                    continue;
+                }
+            };
             let sequence = stored.sequence;
             looked_at += 1;
-            let own = tenant.is_empty() || is_of(tenant, &stored)?;
+            let whose = whose(&stored)?;
+            let own = tenant.is_empty() || whose.is_of(tenant);
+            let time = is_by_time.then(|| whose.time.parse().ok()).flatten();
             if own && read.more_before.is_none() {
                 bytes += stored.record.len();
                 let full = read.records.len() == most.records;
                 if full || (bytes > most.bytes && !read.records.is_empty()) {
                     read.more_before = Some(sequence + 1);
+                    read.more_before_time = time;
                 } else {
                     read.records.push(stored);
                 }
@@ -166,8 +186,9 @@ impl Record {
             if read.more_before.is_some() && !tenant.is_empty() {
                 break;
             }
-            if looked_at == MAX_LOOKED_AT {
-                read.more_before.get_or_insert(sequence);
+            if looked_at == MAX_LOOKED_AT && read.more_before.is_none() {
+                read.more_before = Some(sequence);
+                read.more_before_time = time;
             }
         }
         Ok(read)
@@ -192,10 +213,15 @@ impl Record {
     }
 }
 
-fn is_of(tenant: &str, stored: &StoredRecord) -> Result<bool, Problem> {
-    let whose: Whose<'_> =
-        serde_json::from_slice(&stored.record).map_err(|_| Problem::RecordAway)?;
-    Ok(whose.caller.is_some_and(|caller| caller.tenant == tenant))
+fn whose(stored: &StoredRecord) -> Result<Whose<'_>, Problem> {
+    serde_json::from_slice(&stored.record).map_err(|_| Problem::RecordAway)
+}
+
+impl Whose<'_> {
+    fn is_of(&self, tenant: &str) -> bool {
+        let caller = self.caller.as_ref();
+        caller.is_some_and(|caller| caller.tenant == tenant)
+    }
 }
 
 /// A look at the record, while it is under way.

@@ -7,7 +7,7 @@ use http::header;
 use maud::{Markup, html};
 use serde::Serialize;
 use serde_json::value::RawValue;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use wardgate_domain::{Status, Timestamp};
 use wardgate_rpc::client::{AuditFilter, StoredRecord};
 
@@ -50,7 +50,8 @@ pub(crate) async fn list(console: Arc<Console>, visit: Visit) -> Answer {
         .filter_map(|name| Some((*name, fields.filled(name)?)))
         .collect();
     let older = read.more_before.map(|before| {
-        let before = before.to_string();
+        let time = read.more_before_time.map(Timestamp::as_micros);
+        let before = time.map_or(before.to_string(), |time| format!("{before}@{time}"));
         let pairs = filter.iter().copied().chain([("before", before.as_str())]);
         format!("/console/record?{}", query(pairs))
     });
@@ -59,6 +60,7 @@ pub(crate) async fn list(console: Arc<Console>, visit: Visit) -> Answer {
         h1 { "Record" }
         p.quiet { "What everybody did here, newest first. That you look is on record too." }
         (form(&fields))
+        (damage(&read))
         (table(&read)?)
         nav.pages aria-label="Pages" {
             @if fields.filled("before").is_some() {
@@ -94,7 +96,14 @@ pub(crate) async fn entry(console: Arc<Console>, mut visit: Visit) -> Answer {
     };
     let asked = format!("sequence={sequence}");
     let mut read = record(&console)?.read(&visit, &asked, filter, ONE).await?;
-    let stored = read.records.pop().ok_or(Problem::Unknown)?;
+    let Some(stored) = read.records.pop() else {
+        if read.damaged.is_empty() {
+            return Err(Problem::Unknown);
+        }
+        let title = format!("Record {sequence}");
+        let content = html! { h1 { (title) } (damage(&read)) };
+        return Ok(layout::page(&visit.caller, Part::Record, &title, &content));
+    };
     let members = members(&stored)?;
     let call = members.get("call_id").and_then(Value::as_str);
     let title = format!("Record {sequence}");
@@ -133,6 +142,11 @@ pub(crate) async fn download(console: Arc<Console>, visit: Visit) -> Answer {
     let fields = visit.asked.query()?;
     let read = read(&console, &visit, &fields, IN_FILE).await?;
     let mut lines = String::new();
+    for damage in &read.damaged {
+        let (sequence, damage) = (damage.sequence, &damage.problem);
+        lines.push_str(&json!({ "sequence": sequence, "damage": damage }).to_string());
+        lines.push('\n');
+    }
     for stored in &read.records {
         let line = serde_json::from_slice(&stored.record).and_then(|record| {
             serde_json::to_string(&Line {
@@ -185,7 +199,8 @@ fn filter(fields: &Fields) -> Result<AuditFilter, Problem> {
         let wrong = || wrong("Write times as 2026-01-31T08:00, in UTC.");
         given.map(|time| time.ok_or_else(wrong)).transpose()
     };
-    let before = fields.filled("before").map(str::parse);
+    let before = fields.filled("before").map(before).transpose()?;
+    let (before_sequence, before_time) = before.unwrap_or_default();
     Ok(AuditFilter {
         subject: text("subject"),
         tool: text("tool"),
@@ -200,9 +215,36 @@ fn filter(fields: &Fields) -> Result<AuditFilter, Problem> {
         status: status.transpose()?,
         since: time("since")?,
         until: time("until")?,
-        before_sequence: before.transpose().map_err(|_| Problem::Unknown)?,
+        before_sequence,
+        before_time,
         ..AuditFilter::default()
     })
+}
+
+/// Where a page ends and the next one begins: a sequence number, and after an `@` the time in microseconds where records are
+/// in the order of their time.
+fn before(text: &str) -> Result<(Option<u64>, Option<Timestamp>), Problem> {
+    let (sequence, time) = match text.split_once('@') {
+        Some((sequence, time)) => {
+            let micros = time.parse().map_err(|_| Problem::Unknown)?;
+            (sequence, Some(Timestamp::from_micros(micros)))
+        }
+        None => (text, None),
+    };
+    let sequence = sequence.parse().map_err(|_| Problem::Unknown)?;
+    Ok((Some(sequence), time))
+}
+
+/// What was changed or removed in the store, by sequence number.
+fn damage(read: &Read) -> Markup {
+    html! {
+        @if !read.damaged.is_empty() {
+            div.notice.bad role="alert" {
+                p { "The record was changed from outside. Tell who runs this system: its store has to be kept as it is, and compared with a backup." }
+                ul { @for damage in &read.damaged { li { (damage) } } }
+            }
+        }
+    }
 }
 
 /// A time as browsers write it (without a zone, taken as UTC), or whole.

@@ -5,7 +5,7 @@ use std::io::{BufWriter, Write};
 use futures::{StreamExt, pin_mut};
 use serde_json::Value;
 use wardgate_audit::{Reader, access_view, record_line};
-use wardgate_rpc::client::AuditFilter;
+use wardgate_rpc::client::{AuditFilter, QueriedRecord};
 
 use crate::Failure;
 use crate::cli::{Audit, AuditCommand, AuditQuery, RecordSource, View};
@@ -39,8 +39,17 @@ async fn print_records(arguments: AuditQuery) -> Result<(), Failure> {
     if !arguments.json {
         writeln!(out, "{HEADING}")?;
     }
-    while let Some(stored) = records.next().await {
-        let stored = stored?;
+    let mut damaged = 0;
+    while let Some(found) = records.next().await {
+        let stored = match found? {
+            QueriedRecord::Intact(stored) => stored,
+            QueriedRecord::Damaged(damage) => {
+                out.flush()?;
+                eprintln!("{damage}");
+                damaged += 1;
+                continue;
+            }
+        };
         let line = match (arguments.json, arguments.view) {
             (true, View::Full) => {
                 record_line(stored.sequence, &stored.leaf_hash, &stored.record)?.to_string()
@@ -58,8 +67,15 @@ async fn print_records(arguments: AuditQuery) -> Result<(), Failure> {
             written => written?,
         }
     }
-    Ok(out.flush()?)
+    out.flush()?;
+    match damaged {
+        0 => Ok(()),
+        _ => Err(DAMAGED.into()),
+    }
 }
+
+/// What to do about a record whose store was changed.
+const DAMAGED: &str = "the record was changed from outside, as said above: keep its store as it is, and compare it with a backup";
 
 /// Over the columns of [`row`].
 const HEADING: &str = "SEQUENCE  TIME                         STATUS             USER              TOOL                           ROWS  ADDRESS";
