@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 CARGO ?= cargo
 
-.PHONY: help run test test-k8s test-chaos bench dashboards load load-overload lint format release clean
+.PHONY: help run test test-slow test-k8s test-chaos bench dashboards load load-overload lint format release clean
 
 help: ## Show what can be made
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -12,6 +12,9 @@ run: ## Build, start everything with the hospital demo, print URLs, tokens and a
 
 test: ## Install what the tests need, then run them all
 	tests/run
+
+test-slow: ## Run them on a slow machine: four busy processes beside them, each flush up to 300 ms longer; TIMES=10 in a row
+	tests/slow $(or $(TIMES),1)
 
 test-k8s: ## Install and upgrade the chart in a real API server, which is built once (half an hour)
 	tests/k8s/run

@@ -1,17 +1,26 @@
-/* Preloaded: every flush takes as many milliseconds longer as the file $SLOW_DISK says. */
+/* Preloaded: every flush takes as many milliseconds longer as the file $SLOW_DISK says; where a word follows the number,
+   up to as many, at random. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 #include <unistd.h>
 
 static void wait_for_the_disk(void) {
     const char *name = getenv("SLOW_DISK");
     FILE *file = name ? fopen(name, "r") : NULL;
     int milliseconds = 0;
+    char word[16];
     if (!file) return;
-    if (fscanf(file, "%d", &milliseconds) == 1) usleep(milliseconds * 1000);
+    int fields = fscanf(file, "%d %15s", &milliseconds, word);
     fclose(file);
+    if (fields == 2 && milliseconds > 0) {
+        struct timespec now;
+        clock_gettime(CLOCK_MONOTONIC, &now);
+        milliseconds = (int)((now.tv_nsec / 1000) % (milliseconds + 1));
+    }
+    if (fields >= 1) usleep(milliseconds * 1000);
 }
 
 int fsync(int fd) {

@@ -45,7 +45,7 @@ async fn a_call_that_takes_too_long_is_ended_and_the_next_one_works() {
         .await;
     assert_eq!(reply.tool_error(), "Timeout after 2s");
     assert!(
-        started.elapsed() < Duration::from_secs(4),
+        started.elapsed() < Duration::from_secs(30),
         "{:?}",
         started.elapsed()
     );
@@ -64,7 +64,7 @@ async fn a_modern_client_that_hangs_up_cancels_its_call_and_an_older_one_does_no
     add(&app, COUNT_LONG).await;
     let token = doctor(&app);
     let forever = json!({ "to": 1_000_000_000_i64 });
-    let hangs_up = Duration::from_millis(300);
+    let hangs_up = Duration::from_secs(1);
     let modern = app.client().call(&token, "count_long", forever.clone());
     assert!(tokio::time::timeout(hangs_up, modern).await.is_err());
     let params = json!({ "name": "count_long", "arguments": forever });

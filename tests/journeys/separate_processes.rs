@@ -137,8 +137,9 @@ async fn a_service_that_was_killed_is_missed_in_plain_words_and_found_again() {
         system.until_ready(false).await;
         let reply = system
             .client()
-            .call(&token, "get_medical_records", of_patient("NUGWI"))
-            .await;
+            .try_call(&token, "get_medical_records", of_patient("NUGWI"))
+            .await
+            .unwrap();
         assert_eq!(reply.error().0, code, "{name}");
         assert!(
             reply.error().1.ends_with("Try again later."),

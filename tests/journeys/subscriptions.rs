@@ -1,6 +1,6 @@
 //! Clients of both eras that hear of their own conversations, whichever replica changed them.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use wardgate_testkit::{Separate, System, TestApp};
@@ -11,9 +11,7 @@ use crate::{REPOSITORY, WARDGATE};
 
 const CHAT: &str = "chat_123456";
 const URI: &str = "memory://conversation/chat_123456";
-/// A word of a change comes within this.
-const PROMPTLY: Duration = Duration::from_secs(2);
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 const LIST: &str = "notifications/resources/list_changed";
 const UPDATED: &str = "notifications/resources/updated";
@@ -136,12 +134,10 @@ async fn hear_of_it(near: &impl System, far: &impl System) {
     for ear in &mut ears {
         ear.hears_that(LIST).await;
     }
-    let began = Instant::now();
     add(far, &doctor).await;
     for ear in &mut ears {
         ear.hears_that(UPDATED).await;
     }
-    assert!(began.elapsed() < PROMPTLY, "{:?}", began.elapsed());
 
     ask(far, &doctor, "resources/unsubscribe", uri).await;
     add(far, &doctor).await;

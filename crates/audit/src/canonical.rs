@@ -12,6 +12,7 @@ use wardgate_domain::{
     AdminChange, CallFacts, Digest, Event, InvalidMessage, MemoryAccess, Outcome, Record, Refusals,
     Status, Timestamp,
 };
+use wardgate_rpc::client::RecordDamage;
 
 use crate::store::Stored;
 use crate::{Error, MacKey};
@@ -208,7 +209,7 @@ pub(crate) struct OpenIntent {
 impl OpenIntent {
     pub(crate) fn read(stored: &Stored) -> Result<Self, Error> {
         let sequence = stored.sequence;
-        let damaged = |problem: String| Error::Damaged { sequence, problem };
+        let damaged = |problem: String| Error::Damaged(RecordDamage { sequence, problem });
         let call: CallRecord<'static> = serde_json::from_slice(&stored.canonical)
             .map_err(|error| damaged(error.to_string()))?;
         let time = call
@@ -421,6 +422,65 @@ impl<'a> CallRecord<'a> {
                 .map_or("".into(), |tool| tool.to_string().into()),
             version: VERSION,
             violation: None,
+        })
+    }
+}
+
+/// What of a record stands in the columns that queries filter on.
+#[derive(Debug, PartialEq, Eq, sqlx::FromRow)]
+pub(crate) struct Columns {
+    pub(crate) event: String,
+    pub(crate) time: i64,
+    pub(crate) call_id: Option<String>,
+    pub(crate) subject: Option<String>,
+    pub(crate) tool: Option<String>,
+    pub(crate) status: Option<String>,
+}
+
+impl Columns {
+    /// What they hold where nobody changed `canonical`; none of bytes that are no record. Of an event that only a newer
+    /// program knows, `stored` says what it has besides the event and its time.
+    pub(crate) fn of(canonical: &[u8], stored: &Self) -> Option<Self> {
+        #[derive(Deserialize)]
+        struct Members<'a> {
+            #[serde(borrow)]
+            event: Cow<'a, str>,
+            #[serde(borrow)]
+            time: Cow<'a, str>,
+            call_id: Option<String>,
+            caller: Option<Subject>,
+            actor: Option<String>,
+            tool: Option<String>,
+            requested_tool: Option<String>,
+            conversation: Option<String>,
+            target: Option<String>,
+            status: Option<String>,
+        }
+        #[derive(Deserialize)]
+        struct Subject {
+            subject: String,
+        }
+        let members: Members<'_> = serde_json::from_slice(canonical).ok()?;
+        let time = members.time.parse::<Timestamp>().ok()?.as_micros();
+        let subject = members.caller.map(|caller| caller.subject);
+        let cut = |text: Option<String>| text.map(|text| column(&text));
+        let (subject, tool) = match &*members.event {
+            "intent" | "outcome" => {
+                let tool = members.tool.or(members.requested_tool).unwrap_or_default();
+                (subject, Some(tool))
+            }
+            "refusals" => (None, None),
+            "admin_change" => (members.actor, members.target),
+            "memory_access" => (subject, members.conversation),
+            _ => (stored.subject.clone(), stored.tool.clone()),
+        };
+        Some(Self {
+            event: members.event.into_owned(),
+            time,
+            call_id: members.call_id,
+            subject: cut(subject),
+            tool: cut(tool),
+            status: members.status,
         })
     }
 }

@@ -2,18 +2,19 @@
 //!
 //! An intent stays open when the process that made the call ends in between. Only intents of some age
 //! are closed, because another replica, or a gateway that outlived this service, may still be at work
-//! on a young one. The store remembers below which sequence all are closed, so a sweep looks only at
-//! what came after.
+//! on a young one. Where every gateway that used the store has ended, all are closed before the service is ready. The
+//! store remembers below which sequence all are closed, so a sweep looks only at what came after.
 
 use std::time::Duration;
 
 use futures::{StreamExt, TryStreamExt, stream};
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
-use wardgate_domain::Ambient;
+use wardgate_domain::{Ambient, Timestamp};
+use wardgate_store::StartWait;
 
 use crate::Error;
 use crate::canonical::OpenIntent;
-use crate::store::{Page, Reader};
+use crate::store::{Address, Page, Reader};
 use crate::writer::Appends;
 
 /// Intents read at once.
@@ -45,7 +46,7 @@ impl Closing {
             if !self.appends.readiness().borrow().is_ready() {
                 continue;
             }
-            if let Err(error) = self.sweep().await {
+            if let Err(error) = self.close_abandoned().await {
                 let error = &error as &dyn std::error::Error;
                 tracing::warn!(
                     error,
@@ -55,25 +56,56 @@ impl Closing {
         }
     }
 
+    /// Closes what an earlier process left open, before the service is ready: every intent where `is_sole_owner`, since
+    /// nobody is left who could finish one, else those that are old enough. A busy store is waited for.
+    pub(crate) async fn close_left_open(
+        &self,
+        address: &Address,
+        is_sole_owner: bool,
+    ) -> Result<(), Error> {
+        let mut wait = StartWait::for_store(address);
+        loop {
+            let closed = if is_sole_owner {
+                self.sweep(Timestamp::from_micros(i64::MAX)).await
+            } else {
+                self.close_abandoned().await
+            };
+            match closed {
+                Err(error @ (Error::NotDurable | Error::Unreadable(_)))
+                    if wait.pause(&error).await => {}
+                closed => return closed,
+            }
+        }
+    }
+
     /// Closes every intent that is old enough.
-    pub(crate) async fn sweep(&self) -> Result<(), Error> {
+    async fn close_abandoned(&self) -> Result<(), Error> {
+        self.sweep(self.ambient.now().minus(self.after)).await
+    }
+
+    /// Closes every intent from before `abandoned_before`.
+    async fn sweep(&self, abandoned_before: Timestamp) -> Result<(), Error> {
         let head = self.reader.head().await?;
-        let abandoned_before = self.ambient.now().minus(self.after);
         let mut rest = head.closed_below..head.size;
         let mut closed_below = head.size;
         while !rest.is_empty() {
             let page = Page {
                 range: rest.clone(),
+                after: None,
                 limit: PAGE,
                 newest_first: false,
             };
             let intents = self.reader.open_intents(&page).await?;
-            rest.start = intents.last().map_or(rest.end, |last| last.sequence + 1);
+            rest.start = intents.last.map_or(rest.end, |last| last.sequence + 1);
             let mut abandoned = Vec::new();
-            for stored in intents {
-                match OpenIntent::read(&stored) {
-                    Ok(intent) if intent.time < abandoned_before => abandoned.push(intent),
-                    Ok(_) => closed_below = closed_below.min(stored.sequence),
+            for intent in intents.records {
+                let intent = intent.map_err(Error::Damaged).and_then(|stored| {
+                    let sequence = stored.sequence;
+                    OpenIntent::read(&stored).map(|intent| (sequence, intent))
+                });
+                match intent {
+                    Ok((_, intent)) if intent.time < abandoned_before => abandoned.push(intent),
+                    Ok((sequence, _)) => closed_below = closed_below.min(sequence),
                     Err(error) => {
                         let error = &error as &dyn std::error::Error;
                         tracing::error!(error, "an intent without an outcome cannot be closed");

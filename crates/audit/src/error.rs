@@ -3,6 +3,7 @@
 use wardgate_domain::InvalidMessage;
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_rpc::ServiceError;
+use wardgate_rpc::client::RecordDamage;
 use wardgate_store::{MigrationError, NotAStore};
 
 /// A failure of the audit service or of a reader.
@@ -39,13 +40,8 @@ pub enum Error {
     #[error("the audit store cannot be read now; try again later")]
     Unreadable(#[from] sqlx::Error),
     /// A stored record is not what this service writes.
-    #[error("stored record {sequence} is damaged: {problem}")]
-    Damaged {
-        /// Its position.
-        sequence: u64,
-        /// What is wrong with it.
-        problem: String,
-    },
+    #[error("the record is damaged: {0}")]
+    Damaged(RecordDamage),
 }
 
 impl From<NotAStore> for Error {
@@ -60,7 +56,7 @@ impl ServiceError for Error {
             Self::NotDurable => ErrorReason::NotDurable,
             Self::Invalid(_) | Self::AlreadyRecorded { .. } => ErrorReason::InvalidMessage,
             Self::Unreadable(_) => ErrorReason::Unavailable,
-            Self::UnknownStore | Self::Open { .. } | Self::Schema(_) | Self::Damaged { .. } => {
+            Self::UnknownStore | Self::Open { .. } | Self::Schema(_) | Self::Damaged(_) => {
                 ErrorReason::Internal
             }
         }

@@ -1,7 +1,7 @@
 //! The record for a command on the same machine, with the service running or not.
 
-use futures::{Stream, TryStreamExt};
-use wardgate_rpc::client::{AuditFilter, StoredRecord};
+use futures::Stream;
+use wardgate_rpc::client::{AuditFilter, QueriedRecord};
 use wardgate_store::DatabaseSettings;
 
 use crate::store::{self, Address};
@@ -25,12 +25,7 @@ impl Reader {
     pub fn query(
         &self,
         filter: AuditFilter,
-    ) -> Result<impl Stream<Item = Result<StoredRecord, Error>> + Send + use<>, Error> {
-        let records = query::run(self.0.clone(), filter.try_into()?);
-        Ok(records.map_ok(|stored| StoredRecord {
-            sequence: stored.sequence,
-            leaf_hash: stored.leaf_hash,
-            record: stored.canonical.into(),
-        }))
+    ) -> Result<impl Stream<Item = Result<QueriedRecord, Error>> + Send + use<>, Error> {
+        Ok(query::run(self.0.clone(), filter.try_into()?))
     }
 }

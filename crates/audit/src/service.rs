@@ -10,25 +10,29 @@ use wardgate_domain::{Ambient, InvalidMessage, Receipt, Record};
 use wardgate_proto::audit::v1 as pb;
 use wardgate_proto::audit::v1::audit_service_server::{AuditService, AuditServiceServer};
 use wardgate_rpc::Service;
+use wardgate_rpc::client::QueriedRecord;
 
 use crate::canonical::Entry;
 use crate::closing::Closing;
+use crate::ownership::{Callers, StoreLock};
 use crate::query::{self, Filter};
-use crate::store::{self, Address, Reader, Stored};
+use crate::store::{self, Address, Reader};
 use crate::writer::{self, Appends};
 use crate::{Config, Error, MacKey};
 
-/// The audit service over the store that `config` names. Brings the store up to date and closes what an
-/// earlier process left open before it returns; ends its background work when the server is dropped.
+/// The audit service over the store that `config` names, for calls of `callers`. Brings the store up to date and closes
+/// what an earlier process left open before it returns; ends its background work when the server is dropped.
 pub async fn service(
     config: Config,
     mac_key: MacKey,
+    callers: Callers,
     ambient: Ambient,
 ) -> Result<Service<AuditServiceServer<impl AuditService>>, Error> {
     let address: Address = config.store.parse()?;
     store::prepare(&address, &config.database).await?;
+    let (lock, is_alone) = StoreLock::take(&address);
     let reader = Reader::new(&address, &config.database);
-    let appends = writer::start(address).await?;
+    let appends = writer::start(address.clone()).await?;
     let readiness = appends.readiness();
 
     let closing = Closing {
@@ -37,7 +41,9 @@ pub async fn service(
         ambient,
         after: Duration::from_secs(config.unknown_after_seconds),
     };
-    closing.sweep().await?;
+    let is_sole_owner = is_alone && callers == Callers::ThisProcess;
+    closing.close_left_open(&address, is_sole_owner).await?;
+    lock.share();
     let stop = CancellationToken::new();
     tokio::spawn(stop.clone().run_until_cancelled_owned(closing.run()));
 
@@ -45,6 +51,7 @@ pub async fn service(
         appends,
         reader,
         mac_key,
+        _lock: lock,
         _stop: stop.drop_guard(),
     };
     Ok(Service {
@@ -57,6 +64,7 @@ struct Audit {
     appends: Appends,
     reader: Reader,
     mac_key: MacKey,
+    _lock: StoreLock,
     _stop: DropGuard,
 }
 
@@ -98,11 +106,22 @@ impl AuditService for Audit {
     }
 }
 
-fn response(stored: Stored) -> pb::QueryResponse {
-    pb::QueryResponse {
-        sequence: stored.sequence,
-        leaf_hash: stored.leaf_hash.to_wire(),
-        record: stored.canonical.into(),
+fn response(found: QueriedRecord) -> pb::QueryResponse {
+    match found {
+        QueriedRecord::Intact(stored) => pb::QueryResponse {
+            sequence: stored.sequence,
+            leaf_hash: stored.leaf_hash.to_wire(),
+            record: stored.record,
+            damage: String::new(),
+        },
+        QueriedRecord::Damaged(damage) => {
+            tracing::error!(%damage, "the store of the record was changed from outside");
+            pb::QueryResponse {
+                sequence: damage.sequence,
+                damage: damage.problem,
+                ..pb::QueryResponse::default()
+            }
+        }
     }
 }
 

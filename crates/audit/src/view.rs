@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value, json};
 use wardgate_domain::Digest;
+use wardgate_rpc::client::RecordDamage;
 
 use crate::Error;
 
@@ -33,9 +34,9 @@ pub fn access_view(sequence: u64, record: &[u8]) -> Result<Value, Error> {
 }
 
 fn parse(sequence: u64, record: &[u8]) -> Result<Map<String, Value>, Error> {
-    serde_json::from_slice(record).map_err(|error| Error::Damaged {
-        sequence,
-        problem: error.to_string(),
+    serde_json::from_slice(record).map_err(|error| {
+        let problem = error.to_string();
+        Error::Damaged(RecordDamage { sequence, problem })
     })
 }
 
@@ -188,7 +189,7 @@ mod tests {
             access_view(7, b"{\"cut")
                 .unwrap_err()
                 .to_string()
-                .contains("record 7 is damaged")
+                .contains("record 7: ")
         );
     }
 }

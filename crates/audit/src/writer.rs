@@ -6,28 +6,36 @@
 //!   append ─┘                       └─ receipt
 //! ```
 //!
-//! Fails closed: when the store fails, whoever waits hears so at once, and so does everyone after until
-//! a probe has written something.
+//! Fails closed: when the store fails, or takes longer than it was measured to take, whoever waits hears so at once, and
+//! so does everyone after until a write has succeeded.
 
 use std::collections::HashSet;
+use std::pin::pin;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use metrics::{counter, histogram};
+use metrics::{counter, gauge, histogram};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 use wardgate_domain::Receipt;
-use wardgate_rpc::Readiness;
+use wardgate_rpc::{LatencyLimit, Readiness};
 use wardgate_telemetry::names;
 
 use crate::Error;
 use crate::canonical::Entry;
-use crate::store::{Address, AppendError, Found, MAX_BATCH, WRITE_LIMIT, Writer, open_error};
+use crate::store::{
+    Address, AppendError, Found, LONGEST_WRITE, MAX_BATCH, WRITE_LIMIT, Writer, open_error,
+};
 
 /// Records that may wait; more are refused at once.
 const QUEUE: usize = 4_096;
 
-/// No append waits longer, whatever happens: a result is withheld rather than late.
-const APPEND_LIMIT: Duration = Duration::from_millis(700);
+/// An append waits so much longer than a write may take, for its turn and for its answer: a result is withheld rather
+/// than late.
+const APPEND_MARGIN: Duration = Duration::from_millis(100);
+
+/// Writes that measure the store before the first record.
+const FIRST_PROBES: usize = 3;
 
 /// How often the calls of one batch may turn out to be stored already, before the store is suspected.
 const MAX_COLLISIONS: u32 = 3;
@@ -43,6 +51,7 @@ const PROBE_WHEN_IDLE: Duration = Duration::from_secs(5);
 pub(crate) struct Appends {
     queue: mpsc::Sender<Job>,
     readiness: watch::Receiver<Readiness>,
+    write_limit: Arc<LatencyLimit>,
 }
 
 impl Appends {
@@ -61,7 +70,8 @@ impl Appends {
         self.queue
             .try_send(Job::Append(waiting))
             .map_err(|_| Error::NotDurable)?;
-        match timeout(APPEND_LIMIT, answered).await {
+        let limit = self.write_limit.current() + APPEND_MARGIN;
+        match timeout(limit, answered).await {
             Ok(Ok(answer)) => answer,
             Ok(Err(_)) | Err(_) => Err(Error::NotDurable),
         }
@@ -116,22 +126,95 @@ pub(crate) async fn start(address: Address) -> Result<Appends, Error> {
         .map_err(|source| open_error(&address, source))?;
     let (queue, jobs) = mpsc::channel(QUEUE);
     let (told, readiness) = watch::channel(Readiness::Ready);
-    tokio::spawn(
-        WriterTask {
+    let write_limit = Arc::new(LatencyLimit::new(WRITE_LIMIT, LONGEST_WRITE));
+    let mut writer = WriterTask {
+        connection: Some(connection),
+        health: StoreHealth {
             address,
-            connection: Some(connection),
+            limit: Arc::clone(&write_limit),
             told,
+        },
+    };
+    for _ in 0..FIRST_PROBES {
+        writer.probe().await;
+        if !writer.is_ready() {
+            break;
         }
-        .run(jobs),
-    );
-    Ok(Appends { queue, readiness })
+    }
+    tokio::spawn(writer.run(jobs));
+    Ok(Appends {
+        queue,
+        readiness,
+        write_limit,
+    })
+}
+
+/// Whether the store takes records, and how long it may take for it.
+struct StoreHealth {
+    address: Address,
+    limit: Arc<LatencyLimit>,
+    told: watch::Sender<Readiness>,
+}
+
+impl StoreHealth {
+    /// The result of `write`; none if it failed. A write that takes longer than the store was measured to take makes the
+    /// store not ready, and is still waited for: a slow store is ready again, and its limit longer, as soon as the write
+    /// succeeds. After [`LONGEST_WRITE`] the write is given up.
+    async fn supervise<T>(&self, write: impl Future<Output = Result<T, sqlx::Error>>) -> Option<T> {
+        let started = Instant::now();
+        let mut write = pin!(write);
+        let limit = self.limit.current();
+        let ended = match timeout(limit, &mut write).await {
+            Ok(ended) => Some(ended),
+            Err(_) => {
+                self.fails(&format!("a write has taken {} ms", limit.as_millis()));
+                timeout(LONGEST_WRITE.saturating_sub(limit), write)
+                    .await
+                    .ok()
+            }
+        };
+        match ended {
+            Some(Ok(written)) => {
+                let took = started.elapsed();
+                self.limit.observe(took);
+                gauge!(names::AUDIT_WRITE_LIMIT).set(self.limit.current());
+                self.works(took);
+                return Some(written);
+            }
+            Some(Err(error)) => self.fails(&error.to_string()),
+            None => self.fails("a write took too long"),
+        }
+        None
+    }
+
+    fn works(&self, took: Duration) {
+        if !self.told.borrow().is_ready() {
+            let took_ms = took.as_millis();
+            let limit_ms = self.limit.current().as_millis();
+            tracing::info!(took_ms, limit_ms, "the audit store takes records again");
+            self.told.send_replace(Readiness::Ready);
+        }
+    }
+
+    fn fails(&self, cause: &str) {
+        counter!(names::AUDIT_STORE_FAILURES).increment(1);
+        if self.told.borrow().is_ready() {
+            tracing::error!(
+                cause,
+                "the audit store takes no records; calls are refused until it does"
+            );
+        }
+        self.told.send_replace(Readiness::NotReady(format!(
+            "the audit store {} takes no records: {cause}",
+            self.address
+        )));
+    }
 }
 
 struct WriterTask {
-    address: Address,
     /// None after a failure: a connection in an unknown state is not used again.
     connection: Option<Writer>,
-    told: watch::Sender<Readiness>,
+    health: StoreHealth,
 }
 
 impl WriterTask {
@@ -188,17 +271,17 @@ impl WriterTask {
         }
         if let Some(connection) = &mut self.connection {
             let started = Instant::now();
-            let done = async {
+            let write = async {
                 store(connection, &mut batch).await?;
                 match closed_below {
                     Some(sequence) => connection.closed_below(sequence).await,
                     None => Ok(()),
                 }
             };
-            match timeout(WRITE_LIMIT, done).await {
-                Ok(Ok(())) => histogram!(names::AUDIT_BATCH_SECONDS).record(started.elapsed()),
-                Ok(Err(error)) => self.failed(&error.to_string()),
-                Err(_) => self.failed("a write took too long"),
+            if self.health.supervise(write).await.is_some() {
+                histogram!(names::AUDIT_BATCH_SECONDS).record(started.elapsed());
+            } else {
+                self.connection = None;
             }
         }
         for waiting in batch {
@@ -207,41 +290,16 @@ impl WriterTask {
     }
 
     async fn probe(&mut self) {
-        let tried = async {
-            let mut connection = match self.connection.take() {
+        let connection = self.connection.take();
+        let address = &self.health.address;
+        let write = async {
+            let mut connection = match connection {
                 Some(connection) => connection,
-                None => Writer::connect(&self.address).await?,
+                None => Writer::connect(address).await?,
             };
             connection.probe().await.map(|()| connection)
         };
-        match timeout(WRITE_LIMIT, tried).await {
-            Ok(Ok(connection)) => self.works(connection),
-            Ok(Err(error)) => self.failed(&error.to_string()),
-            Err(_) => self.failed("a write took too long"),
-        }
-    }
-
-    fn works(&mut self, connection: Writer) {
-        self.connection = Some(connection);
-        if !self.told.borrow().is_ready() {
-            tracing::info!("the audit store takes records again");
-            self.told.send_replace(Readiness::Ready);
-        }
-    }
-
-    fn failed(&mut self, cause: &str) {
-        self.connection = None;
-        counter!(names::AUDIT_STORE_FAILURES).increment(1);
-        if self.told.borrow().is_ready() {
-            tracing::error!(
-                cause,
-                "the audit store takes no records; calls are refused until it does"
-            );
-        }
-        self.told.send_replace(Readiness::NotReady(format!(
-            "the audit store {} takes no records: {cause}",
-            self.address
-        )));
+        self.connection = self.health.supervise(write).await;
     }
 }
 

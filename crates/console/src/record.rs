@@ -14,9 +14,11 @@ use futures::{StreamExt, pin_mut};
 use serde::Deserialize;
 use wardgate_domain::{
     Ambient, CallFacts, CallId, Caller, Event, Outcome, ReadDecision, Record as Entry, RecordScope,
-    Status,
+    Status, Timestamp,
 };
-use wardgate_rpc::client::{AuditClient, AuditFilter, PolicyClient, StoredRecord};
+use wardgate_rpc::client::{
+    AuditClient, AuditFilter, PolicyClient, QueriedRecord, RecordDamage, StoredRecord,
+};
 
 use crate::asked::Visit;
 use crate::problem::Problem;
@@ -59,8 +61,12 @@ pub(crate) struct Most {
 #[derive(Debug, Default)]
 pub(crate) struct Read {
     pub(crate) records: Vec<StoredRecord>,
+    /// What was changed or removed in the store.
+    pub(crate) damaged: Vec<RecordDamage>,
     /// There may be more: everything below this sequence number.
     pub(crate) more_before: Option<u64>,
+    /// The time of the first of those, where records are in the order of their time.
+    pub(crate) more_before_time: Option<Timestamp>,
 }
 
 /// What of the record a person may read.
@@ -81,6 +87,8 @@ struct RecordOwner<'a> {
     caller: Option<RecordedCaller<'a>>,
     #[serde(borrow, default)]
     method: Cow<'a, str>,
+    #[serde(borrow)]
+    time: Cow<'a, str>,
 }
 
 #[derive(Deserialize)]
@@ -105,25 +113,18 @@ enum RecordFilter<'a> {
 
 impl RecordFilter<'_> {
     /// Whether this record may be shown. Callers are shown what they called, without their looks at it.
-    fn includes(&self, stored: &StoredRecord) -> Result<bool, Problem> {
-        if matches!(self, Self::All) {
-            return Ok(true);
-        }
-        let owner: RecordOwner<'_> =
-            serde_json::from_slice(&stored.record).map_err(|_| Problem::RecordAway)?;
-        let Some(recorded) = owner.caller else {
-            return Ok(false);
-        };
-        Ok(match self {
+    fn includes(&self, owner: &RecordOwner<'_>) -> bool {
+        let recorded = owner.caller.as_ref();
+        match self {
             Self::All => true,
-            Self::Tenant(tenant) => recorded.tenant == *tenant,
-            Self::Caller(caller) => {
+            Self::Tenant(tenant) => recorded.is_some_and(|recorded| recorded.tenant == *tenant),
+            Self::Caller(caller) => recorded.is_some_and(|recorded| {
                 recorded.subject == caller.subject()
                     && recorded.issuer == caller.issuer()
                     && recorded.tenant == caller.tenant()
                     && owner.method != METHOD
-            }
-        })
+            }),
+        }
     }
 }
 
@@ -217,19 +218,30 @@ impl Record {
             },
             ..filter
         };
+        let is_by_time = filter.since.is_some() || filter.until.is_some();
         let stream = self.links.audit.query(filter).await.map_err(away)?;
         pin_mut!(stream);
         let mut read = Read::default();
         let (mut looked_at, mut bytes) = (0, 0);
         while let Some(stored) = stream.next().await {
-            let stored = stored.map_err(away)?;
+            let stored = match stored.map_err(away)? {
+                QueriedRecord::Intact(stored) => stored,
+                QueriedRecord::Damaged(damage) => {
+                    // Whose it was is not known any more.
+                    read.damaged.push(damage);
+                    continue;
+                }
+            };
             let sequence = stored.sequence;
             looked_at += 1;
-            if read.more_before.is_none() && shown.includes(&stored)? {
+            let owner = owner_of(&stored)?;
+            let time = is_by_time.then(|| owner.time.parse().ok()).flatten();
+            if read.more_before.is_none() && shown.includes(&owner) {
                 bytes += stored.record.len();
                 let full = read.records.len() == most.records;
                 if full || (bytes > most.bytes && !read.records.is_empty()) {
                     read.more_before = Some(sequence + 1);
+                    read.more_before_time = time;
                 } else {
                     read.records.push(stored);
                 }
@@ -238,8 +250,9 @@ impl Record {
             if read.more_before.is_some() && !is_all {
                 break;
             }
-            if looked_at == MAX_LOOKED_AT {
-                read.more_before.get_or_insert(sequence);
+            if looked_at == MAX_LOOKED_AT && read.more_before.is_none() {
+                read.more_before = Some(sequence);
+                read.more_before_time = time;
             }
         }
         Ok(read)
@@ -262,6 +275,10 @@ impl Record {
             Problem::RecordAway
         })
     }
+}
+
+fn owner_of(stored: &StoredRecord) -> Result<RecordOwner<'_>, Problem> {
+    serde_json::from_slice(&stored.record).map_err(|_| Problem::RecordAway)
 }
 
 /// A look at the record, while it is under way.

@@ -7,7 +7,7 @@ use http::{StatusCode, header};
 use maud::{Markup, html};
 use serde::Serialize;
 use serde_json::value::RawValue;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use wardgate_domain::{CallId, Status, Timestamp};
 use wardgate_rpc::client::{AuditFilter, StoredRecord};
 
@@ -71,7 +71,8 @@ pub(crate) async fn list(console: Arc<Console>, visit: Visit) -> Answer {
         .filter_map(|name| Some((*name, fields.filled(name)?)))
         .collect();
     let older = read.more_before.map(|before| {
-        let before = before.to_string();
+        let time = read.more_before_time.map(Timestamp::as_micros);
+        let before = time.map_or(before.to_string(), |time| format!("{before}@{time}"));
         let pairs = filter.iter().copied().chain([("before", before.as_str())]);
         format!("/console/record?{}", query(pairs))
     });
@@ -79,6 +80,7 @@ pub(crate) async fn list(console: Arc<Console>, visit: Visit) -> Answer {
     let content = html! {
         (heading(access))
         (form(&fields, access, &[]))
+        (damage(&read))
         (table(&read, access)?)
         nav.pages aria-label="Pages" {
             @if fields.filled("before").is_some() {
@@ -131,7 +133,14 @@ pub(crate) async fn entry(console: Arc<Console>, mut visit: Visit) -> Answer {
     };
     let asked = format!("sequence={sequence}");
     let mut read = record(&console)?.read(&visit, &asked, filter, ONE).await?;
-    let stored = read.records.pop().ok_or(Problem::Unknown)?;
+    let Some(stored) = read.records.pop() else {
+        if read.damaged.is_empty() {
+            return Err(Problem::Unknown);
+        }
+        let title = format!("Record {sequence}");
+        let content = html! { h1 { (title) } (damage(&read)) };
+        return Ok(layout::page(&visit.caller, Part::Record, &title, &content));
+    };
     let members = members(&stored)?;
     let call = members.get("call_id").and_then(Value::as_str);
     let title = format!("Record {sequence}");
@@ -179,6 +188,11 @@ pub(crate) async fn download(console: Arc<Console>, visit: Visit) -> Answer {
         .read(&visit, &asked(&fields), filter, IN_FILE)
         .await?;
     let mut lines = String::new();
+    for damage in &read.damaged {
+        let (sequence, damage) = (damage.sequence, &damage.problem);
+        lines.push_str(&json!({ "sequence": sequence, "damage": damage }).to_string());
+        lines.push('\n');
+    }
     for stored in &read.records {
         let line = serde_json::from_slice(&stored.record).and_then(|record| {
             serde_json::to_string(&Line {
@@ -226,6 +240,13 @@ fn filter(fields: &Fields) -> Result<AuditFilter, Vec<FilterFault>> {
         known.find(|status| status.as_str() == word)
     };
     let call_id = |id: &str| id.parse().ok().map(|id: CallId| id.to_string());
+    let before = parsed(
+        fields,
+        "before",
+        page_position,
+        "The address of this page is not whole: `before` is the number of a record.",
+        &mut faults,
+    );
     let filter = AuditFilter {
         subject: text("subject"),
         tool: text("tool"),
@@ -245,13 +266,8 @@ fn filter(fields: &Fields) -> Result<AuditFilter, Vec<FilterFault>> {
         ),
         since: parsed(fields, "since", time, WRITE_TIMES, &mut faults),
         until: parsed(fields, "until", time, WRITE_TIMES, &mut faults),
-        before_sequence: parsed(
-            fields,
-            "before",
-            |number| number.parse().ok(),
-            "The address of this page is not whole: `before` is the number of a record.",
-            &mut faults,
-        ),
+        before_sequence: before.map(|(sequence, _)| sequence),
+        before_time: before.and_then(|(_, time)| time),
         ..AuditFilter::default()
     };
     if faults.is_empty() {
@@ -276,6 +292,28 @@ fn parsed<T>(
         faults.push(FilterFault { field, problem });
     }
     parsed
+}
+
+/// Where a page ends and the next one begins: a sequence number, and after an `@` the time in microseconds where records are
+/// in the order of their time.
+fn page_position(text: &str) -> Option<(u64, Option<Timestamp>)> {
+    let (sequence, time) = match text.split_once('@') {
+        Some((sequence, time)) => (sequence, Some(Timestamp::from_micros(time.parse().ok()?))),
+        None => (text, None),
+    };
+    Some((sequence.parse().ok()?, time))
+}
+
+/// What was changed or removed in the store, by sequence number.
+fn damage(read: &Read) -> Markup {
+    html! {
+        @if !read.damaged.is_empty() {
+            div.notice.bad role="alert" {
+                p { "The record was changed from outside. Tell who runs this system: its store has to be kept as it is, and compared with a backup." }
+                ul { @for damage in &read.damaged { li { (damage) } } }
+            }
+        }
+    }
 }
 
 /// A time as browsers write it (without a zone, taken as UTC), or whole.

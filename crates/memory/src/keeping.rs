@@ -9,6 +9,7 @@ use tokio::sync::watch;
 use tracing::{info, warn};
 use wardgate_domain::Ambient;
 use wardgate_rpc::Readiness;
+use wardgate_store::is_busy;
 use wardgate_telemetry::names;
 
 use crate::erasure::{By, Erasure};
@@ -57,7 +58,7 @@ impl Keeper {
         let prepared = match keeper.store.prepare().await {
             Ok(()) => true,
             Err(error @ (Error::Schema(_) | Error::OtherMasterKey)) => return Err(error),
-            Err(Error::Database(source)) if keeper.store.is_a_file() => {
+            Err(Error::Database(source)) if keeper.store.is_a_file() && !is_busy(&source) => {
                 let store = keeper.store.to_string();
                 return Err(Error::Open { store, source });
             }

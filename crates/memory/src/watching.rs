@@ -104,7 +104,8 @@ impl Place {
     fn settle(&mut self, began: Instant) {
         self.missing
             .retain(|_, since| began.duration_since(*since) < SETTLED);
-        self.at = began;
+        // Of two readings the one that began earlier may end later.
+        self.at = self.at.max(began);
     }
 }
 
@@ -274,6 +275,14 @@ mod tests {
         place.settle(now + SETTLED);
         assert_eq!(place.known(), 14);
         assert!(!place.takes(13, now));
+    }
+
+    #[test]
+    fn a_reading_that_began_earlier_does_not_put_the_log_back() {
+        let (mut place, now) = place();
+        place.settle(now + KEPT);
+        place.settle(now);
+        assert_eq!(place.at, now + KEPT);
     }
 
     #[test]

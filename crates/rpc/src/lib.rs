@@ -23,6 +23,7 @@ mod aging;
 mod deadline;
 mod health;
 mod in_flight;
+mod latency;
 mod methods;
 mod readiness;
 mod red;
@@ -32,6 +33,7 @@ mod status;
 
 pub use access::Peer;
 pub use in_flight::Endless;
+pub use latency::LatencyLimit;
 pub use link::{Link, Neighbour};
 pub use readiness::{Readiness, Service};
 pub use shutdown::{Drain, Shutdown};

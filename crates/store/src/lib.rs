@@ -10,6 +10,7 @@
 //! statements and limits are each service's own; audit, whose one table is written in batches, has its own connections.
 
 mod address;
+mod busy;
 mod database;
 mod layout;
 mod migration;
@@ -18,6 +19,7 @@ mod settings;
 pub mod sqlite;
 
 pub use address::{Address, NotAStore};
+pub use busy::{StartWait, is_busy};
 pub use database::{Database, Row, Statement, Transaction, Value};
 pub use layout::Layout;
 pub use migration::{Migrated, MigrationError};

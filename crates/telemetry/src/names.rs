@@ -130,6 +130,8 @@ pub const AUDIT_RECORDS: &str = "wardgate_audit_records_total";
 pub const AUDIT_BATCH_SECONDS: &str = "wardgate_audit_batch_duration_seconds";
 /// Counter: writes the audit store refused or did not finish in time.
 pub const AUDIT_STORE_FAILURES: &str = "wardgate_audit_store_failures_total";
+/// Gauge, seconds: how long a write of the audit store may take before it counts as failed, as measured on recent ones.
+pub const AUDIT_WRITE_LIMIT: &str = "wardgate_audit_write_limit_seconds";
 
 // === policy ===
 

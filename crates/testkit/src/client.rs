@@ -5,6 +5,8 @@ use std::time::Duration;
 use reqwest::header::HeaderMap;
 use serde_json::{Value, json};
 
+use crate::until;
+
 /// One HTTP answer.
 #[derive(Debug)]
 pub struct Reply {
@@ -38,6 +40,17 @@ impl Reply {
         let rows = result["structuredContent"]["data"].as_array();
         rows.unwrap_or_else(|| panic!("no rows in {result}"))
             .clone()
+    }
+
+    /// Whether nothing was released because it could not be recorded durably just then: who is told so tries again later,
+    /// as on a machine whose disk stalled.
+    fn says_try_again_later(&self) -> bool {
+        let Ok(answer) = serde_json::from_str::<Value>(&self.body) else {
+            return false;
+        };
+        let error = &answer["error"];
+        let message = error["message"].as_str().unwrap_or_default();
+        error["data"]["reason"] == "not_durable" && message.ends_with("Try again later.")
     }
 
     /// What a call's result says went wrong.
@@ -136,14 +149,18 @@ impl Client {
         answer(request).await
     }
 
-    /// A modern (2026-07-28) request on `/mcp`, with everything it must carry.
+    /// A modern (2026-07-28) request on `/mcp`, with everything it must carry; made again when the answer says that it
+    /// cannot be recorded now.
     pub async fn modern(&self, token: &str, method: &str, params: Value) -> Reply {
-        self.try_modern(token, method, params)
-            .await
-            .expect("an answer")
+        until("a request is recorded", async || {
+            let sent = self.try_modern(token, method, params.clone()).await;
+            let reply = sent.expect("an answer");
+            (!reply.says_try_again_later()).then_some(reply)
+        })
+        .await
     }
 
-    /// The same, where the connection may be refused or lost.
+    /// The same request once, where the connection may be refused or lost.
     pub async fn try_modern(
         &self,
         token: &str,
@@ -170,14 +187,13 @@ impl Client {
             .await
     }
 
-    /// A modern `tools/call`.
+    /// A modern `tools/call`, made again when the answer says that it cannot be recorded now.
     pub async fn call(&self, token: &str, tool: &str, arguments: Value) -> Reply {
-        self.try_call(token, tool, arguments)
-            .await
-            .expect("an answer")
+        let params = json!({ "name": tool, "arguments": arguments });
+        self.modern(token, "tools/call", params).await
     }
 
-    /// The same, where the connection may be refused or lost.
+    /// The same call once, where the connection may be refused or lost.
     pub async fn try_call(
         &self,
         token: &str,
@@ -192,15 +208,16 @@ impl Client {
         .await
     }
 
-    /// A request of an older version on `/mcp`, which its header names.
+    /// A request of an older version on `/mcp`, which its header names; made again when the answer says that it cannot be
+    /// recorded now.
     pub async fn legacy(&self, token: &str, version: &str, method: &str, params: Value) -> Reply {
         let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
-        self.post(
-            "/mcp",
-            Some(token),
-            &[("mcp-protocol-version", version)],
-            body.to_string(),
-        )
+        let (body, headers) = (body.to_string(), [("mcp-protocol-version", version)]);
+        until("a request is recorded", async || {
+            let reply = self.post("/mcp", Some(token), &headers, body.clone());
+            let reply = reply.await;
+            (!reply.says_try_again_later()).then_some(reply)
+        })
         .await
     }
 

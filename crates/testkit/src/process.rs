@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 /// How long a start, or a command, may take on a machine that is busy building.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(2);
 
 /// A small server in Python that prints its URL once it serves; killed when dropped.
 #[derive(Debug)]

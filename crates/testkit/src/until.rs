@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 /// Longer than anything takes, on a machine that is busy building.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(2);
 /// Between two looks.
 const PAUSE: Duration = Duration::from_millis(10);
 

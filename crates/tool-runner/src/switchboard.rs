@@ -20,6 +20,7 @@ use wardgate_domain::{
     ToolSwitches,
 };
 use wardgate_rpc::client::AuditClient;
+use wardgate_store::is_busy;
 use wardgate_telemetry::names;
 
 use crate::Error;
@@ -128,7 +129,7 @@ impl Switchboard {
         });
         match board.refresh().await {
             Err(error @ StoreError::Schema(_)) => return Err(error),
-            Err(StoreError::Database(source)) if board.store.is_a_file() => {
+            Err(StoreError::Database(source)) if board.store.is_a_file() && !is_busy(&source) => {
                 let store = board.store.to_string();
                 return Err(StoreError::Open { store, source });
             }

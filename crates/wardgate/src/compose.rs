@@ -58,7 +58,9 @@ pub(crate) struct Local {
 
 /// Starts every service in this process.
 pub(crate) async fn local(parts: Parts, ambient: &Ambient) -> Result<Local, Failure> {
-    let audit = wardgate_audit::service(parts.audit, parts.mac_key, ambient.clone()).await?;
+    let callers = wardgate_audit::Callers::ThisProcess;
+    let audit = wardgate_audit::service(parts.audit, parts.mac_key, callers, ambient.clone());
+    let audit = audit.await?;
     let policy =
         wardgate_policy::service(parts.policy, parts.permit_signer, ambient.clone()).await?;
     let memory = wardgate_memory::service(

@@ -200,7 +200,7 @@ async fn changed_files_are_taken_up_if_they_are_sound() {
     assert!(named("a"));
     std::fs::write(&path, assistant("").replace("name: a", "name: b c")).unwrap();
     std::fs::write(&path, assistant("").replace("name: a", "name: d")).unwrap();
-    tokio::time::timeout(std::time::Duration::from_secs(20), async {
+    tokio::time::timeout(std::time::Duration::from_mins(1), async {
         while !named("d") {
             tokio::task::yield_now().await;
         }

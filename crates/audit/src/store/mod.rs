@@ -8,22 +8,28 @@ mod postgres;
 mod select;
 mod sqlite;
 
-use std::time::Duration;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
-use wardgate_domain::Digest;
-use wardgate_store::{DatabaseSettings, Layout, MigrationError};
+use wardgate_domain::{Digest, Timestamp};
+use wardgate_rpc::client::{RecordDamage, StoredRecord};
+use wardgate_store::{DatabaseSettings, Layout, MigrationError, StartWait, is_busy};
 
-use crate::canonical::Entry;
+use crate::canonical::{Columns, Entry, leaf_hash};
 use crate::{Error, query::Filter};
 
-pub(crate) use select::Page;
+pub(crate) use select::{Page, Position};
 pub(crate) use wardgate_store::Address;
 
 /// Entries of one append.
 pub(crate) const MAX_BATCH: usize = 256;
 
-/// How long one batch may take before the store counts as failed.
+/// How long one write may take on a store that is as fast as stores usually are before the store counts as failed.
 pub(crate) const WRITE_LIMIT: Duration = Duration::from_millis(600);
+
+/// How long one write may take on any store: after that it is given up, with its connection.
+pub(crate) const LONGEST_WRITE: Duration = Duration::from_secs(4);
 
 /// How long a reader waits for a free connection.
 const READ_WAIT: Duration = Duration::from_secs(2);
@@ -38,7 +44,7 @@ const READERS: u32 = 4;
 pub const LAYOUT: Layout = Layout {
     schema: postgres::SCHEMA,
     sqlite: sqlite::MIGRATIONS,
-    limit: WRITE_LIMIT,
+    limit: LONGEST_WRITE,
 };
 
 /// Where it is, in an error: without credentials.
@@ -52,14 +58,22 @@ pub(crate) fn open_error(address: &Address, source: sqlx::Error) -> Error {
 /// Brings the store to the schema this program knows, creating it when absent; or where that is not for this program to
 /// do, sees that somebody did.
 pub(crate) async fn prepare(address: &Address, settings: &DatabaseSettings) -> Result<(), Error> {
-    let prepared = match address {
-        Address::Sqlite(path) => sqlite::prepare(path, settings).await,
-        Address::Postgres(options) => postgres::prepare(options, settings).await,
-    };
-    prepared.map_err(|error| match error {
-        MigrationError::Database(source) => open_error(address, source),
-        schema => schema.into(),
-    })
+    let mut wait = StartWait::for_store(address);
+    loop {
+        let prepared = match address {
+            Address::Sqlite(path) => sqlite::prepare(path, settings).await,
+            Address::Postgres(options) => postgres::prepare(options, settings).await,
+        };
+        return match prepared {
+            Err(MigrationError::Database(source)) => {
+                if is_busy(&source) && wait.pause(&source).await {
+                    continue;
+                }
+                Err(open_error(address, source))
+            }
+            prepared => Ok(prepared?),
+        };
+    }
 }
 
 /// Why an append did not happen. Either way nothing of it is stored, or nobody knows.
@@ -189,101 +203,172 @@ pub(crate) struct Stored {
     pub(crate) canonical: Vec<u8>,
 }
 
+impl From<Stored> for StoredRecord {
+    fn from(stored: Stored) -> Self {
+        Self {
+            sequence: stored.sequence,
+            leaf_hash: stored.leaf_hash,
+            record: stored.canonical.into(),
+        }
+    }
+}
+
 /// A row of the record, as both drivers give it.
-type Row = (i64, Vec<u8>, Vec<u8>);
+#[derive(sqlx::FromRow)]
+struct Row {
+    sequence: i64,
+    leaf_hash: Vec<u8>,
+    canonical: Vec<u8>,
+    #[sqlx(flatten)]
+    columns: Columns,
+}
 
-impl TryFrom<Row> for Stored {
-    type Error = Error;
+impl Row {
+    fn position(&self) -> Position {
+        Position {
+            time: Timestamp::from_micros(self.columns.time),
+            sequence: unsigned(self.sequence),
+        }
+    }
 
-    fn try_from((sequence, leaf_hash, canonical): Row) -> Result<Self, Error> {
-        let sequence = unsigned(sequence);
-        let leaf_hash =
-            Digest::from_wire(&leaf_hash, "leaf_hash").map_err(|error| Error::Damaged {
+    /// The record, where nobody changed it since it was written.
+    fn verify(self) -> Result<Stored, RecordDamage> {
+        let sequence = unsigned(self.sequence);
+        let leaf_hash = leaf_hash(&self.canonical);
+        let problem = if leaf_hash.as_bytes() != self.leaf_hash.as_slice() {
+            "was changed: its bytes do not have its leaf hash"
+        } else if Columns::of(&self.canonical, &self.columns).as_ref() != Some(&self.columns) {
+            "was changed: its columns do not say what its bytes say"
+        } else {
+            return Ok(Stored {
                 sequence,
-                problem: error.to_string(),
-            })?;
-        Ok(Self {
-            sequence,
-            leaf_hash,
-            canonical,
-        })
+                leaf_hash,
+                canonical: self.canonical,
+            });
+        };
+        let problem = problem.to_owned();
+        Err(RecordDamage { sequence, problem })
+    }
+}
+
+/// One page that was read.
+pub(crate) struct Records {
+    /// Each record, or why it is none.
+    pub(crate) records: Vec<Result<Stored, RecordDamage>>,
+    /// Where the last one stands.
+    pub(crate) last: Option<Position>,
+}
+
+impl From<Vec<Row>> for Records {
+    fn from(rows: Vec<Row>) -> Self {
+        Self {
+            last: rows.last().map(Row::position),
+            records: rows.into_iter().map(Row::verify).collect(),
+        }
     }
 }
 
 /// The reading side: a small pool; cheap to clone.
 #[derive(Debug, Clone)]
-pub(crate) enum Reader {
+pub(crate) struct Reader {
+    pool: ReadPool,
+    /// When the whole sequence was last seen to be dense.
+    dense_at: Arc<Mutex<Option<Instant>>>,
+}
+
+#[derive(Debug, Clone)]
+enum ReadPool {
     Sqlite(sqlx::SqlitePool),
     Postgres(sqlx::PgPool),
 }
 
+/// How long a sequence that was seen to be dense is taken to be so by queries that do not read all of it.
+const DENSE_FOR: Duration = Duration::from_mins(1);
+
 impl Reader {
     /// Connects on first use.
     pub(crate) fn new(address: &Address, settings: &DatabaseSettings) -> Self {
-        match address {
-            Address::Sqlite(path) => Self::Sqlite(sqlite::read_pool(path)),
-            Address::Postgres(options) => Self::Postgres(postgres::read_pool(options, settings)),
+        let pool = match address {
+            Address::Sqlite(path) => ReadPool::Sqlite(sqlite::read_pool(path)),
+            Address::Postgres(options) => {
+                ReadPool::Postgres(postgres::read_pool(options, settings))
+            }
+        };
+        Self {
+            pool,
+            dense_at: Arc::default(),
         }
     }
 
     /// Fails unless the store has the schema this program reads.
     pub(crate) async fn check_schema(&self, address: &Address) -> Result<(), Error> {
-        let found = match self {
-            Self::Sqlite(pool) => sqlite::version(pool).await,
-            Self::Postgres(pool) => postgres::version(pool).await,
+        let found = match &self.pool {
+            ReadPool::Sqlite(pool) => sqlite::version(pool).await,
+            ReadPool::Postgres(pool) => postgres::version(pool).await,
         };
         let found = found.map_err(|source| open_error(address, source))?;
         Ok(LAYOUT.check(found)?)
     }
 
     pub(crate) async fn head(&self) -> Result<Head, Error> {
-        let head = match self {
-            Self::Sqlite(pool) => {
-                sqlx::query_as::<_, (i64, i64)>(sqlite::HEAD)
-                    .fetch_one(pool)
-                    .await?
-            }
-            Self::Postgres(pool) => {
-                sqlx::query_as::<_, (i64, i64)>(postgres::HEAD)
-                    .fetch_one(pool)
-                    .await?
-            }
+        let head: (i64, i64) = match &self.pool {
+            ReadPool::Sqlite(pool) => sqlx::query_as(sqlite::HEAD).fetch_one(pool).await?,
+            ReadPool::Postgres(pool) => sqlx::query_as(postgres::HEAD).fetch_one(pool).await?,
         };
         Ok(head.into())
     }
 
     /// One page of the records that match, in order.
-    pub(crate) async fn page(&self, filter: &Filter, page: &Page) -> Result<Vec<Stored>, Error> {
-        let rows = match self {
-            Self::Sqlite(pool) => {
-                select::matching(sqlite::RECORD, filter, page)
-                    .sqlite(pool)
-                    .await?
-            }
-            Self::Postgres(pool) => {
-                select::matching(postgres::RECORD, filter, page)
-                    .postgres(pool)
-                    .await?
-            }
-        };
-        rows.into_iter().map(Stored::try_from).collect()
+    pub(crate) async fn page(&self, filter: &Filter, page: &Page) -> Result<Records, Error> {
+        self.select(|table| select::matching(table, filter, page))
+            .await
     }
 
     /// One page of the intents without an outcome, oldest first.
-    pub(crate) async fn open_intents(&self, page: &Page) -> Result<Vec<Stored>, Error> {
-        let rows = match self {
-            Self::Sqlite(pool) => {
-                select::open_intents(sqlite::RECORD, page)
-                    .sqlite(pool)
-                    .await?
+    pub(crate) async fn open_intents(&self, page: &Page) -> Result<Records, Error> {
+        self.select(|table| select::open_intents(table, page)).await
+    }
+
+    async fn select(
+        &self,
+        selection: impl FnOnce(&'static str) -> select::Selection,
+    ) -> Result<Records, Error> {
+        let rows = match &self.pool {
+            ReadPool::Sqlite(pool) => {
+                let rows = selection(sqlite::RECORD).sqlite(pool);
+                let late = |_| Error::Unreadable(sqlx::Error::PoolTimedOut);
+                tokio::time::timeout(READ_LIMIT, rows)
+                    .await
+                    .map_err(late)??
             }
-            Self::Postgres(pool) => {
-                select::open_intents(postgres::RECORD, page)
-                    .postgres(pool)
-                    .await?
-            }
+            // The server has the same limit.
+            ReadPool::Postgres(pool) => selection(postgres::RECORD).postgres(pool).await?,
         };
-        rows.into_iter().map(Stored::try_from).collect()
+        Ok(rows.into())
+    }
+
+    /// The sequence numbers that were given and that no record has, at most a hundred ranges of them. A sequence that was
+    /// dense within the last minute is not counted again.
+    pub(crate) async fn gaps(&self) -> Result<Vec<Range<u64>>, Error> {
+        let dense_at = *self.dense_at.lock().unwrap_or_else(PoisonError::into_inner);
+        if dense_at.is_some_and(|at| at.elapsed() < DENSE_FOR) {
+            return Ok(Vec::new());
+        }
+        let (count, size): (i64, i64) = match &self.pool {
+            ReadPool::Sqlite(pool) => sqlx::query_as(sqlite::COUNT).fetch_one(pool).await?,
+            ReadPool::Postgres(pool) => sqlx::query_as(postgres::COUNT).fetch_one(pool).await?,
+        };
+        if count == size {
+            let mut dense_at = self.dense_at.lock().unwrap_or_else(PoisonError::into_inner);
+            *dense_at = Some(Instant::now());
+            return Ok(Vec::new());
+        }
+        let gaps: Vec<(i64, i64)> = match &self.pool {
+            ReadPool::Sqlite(pool) => sqlx::query_as(sqlite::GAPS).fetch_all(pool).await?,
+            ReadPool::Postgres(pool) => sqlx::query_as(postgres::GAPS).fetch_all(pool).await?,
+        };
+        let range = |(from, to)| unsigned(from)..unsigned(to);
+        Ok(gaps.into_iter().map(range).collect())
     }
 }
 

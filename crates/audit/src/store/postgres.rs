@@ -5,16 +5,34 @@ use sqlx::{ConnectOptions, Connection, PgPool};
 use wardgate_store::postgres::{Rights, Schema, only_living};
 use wardgate_store::{DatabaseSettings, MigrationError};
 
-use super::{AppendError, Found, READ_LIMIT, READ_WAIT, READERS, WRITE_LIMIT, signed, unsigned};
+use super::{AppendError, Found, LONGEST_WRITE, READ_LIMIT, READ_WAIT, READERS, signed, unsigned};
 use crate::canonical::Entry;
 
 pub(super) const RECORD: &str = "audit.record";
 pub(super) const HEAD: &str = "SELECT size, closed_below FROM audit.head";
 
+/// How many records there are, and how many sequence numbers were given, at one instant.
+pub(super) const COUNT: &str = "SELECT (SELECT count(*) FROM audit.record), size FROM audit.head";
+
+/// The ranges of sequence numbers that were given and that no record has.
+pub(super) const GAPS: &str = "
+    SELECT lower, upper FROM (
+        SELECT coalesce(lag(sequence) OVER (ORDER BY sequence) + 1, 0) AS lower, sequence AS upper FROM audit.record
+        UNION ALL
+        SELECT coalesce((SELECT max(sequence) + 1 FROM audit.record), 0), size FROM audit.head
+    ) AS steps
+    WHERE lower < upper ORDER BY lower LIMIT 100";
+
+/// How soon the server gives up a statement whose reader has gone.
+const CLIENT_CHECK_INTERVAL: &str = "500ms";
+
 pub(super) const SCHEMA: Schema = Schema {
     name: "audit",
     lock: 0x5741_5244_4155_4454,
-    migrations: &[include_str!("postgres/0001_record.sql")],
+    migrations: &[
+        include_str!("postgres/0001_record.sql"),
+        include_str!("postgres/0002_time.sql"),
+    ],
     // What is on record stays: the service can add to it, and nothing else.
     rights: Rights::Tables(&[("record", "SELECT, INSERT"), ("head", "SELECT, UPDATE")]),
 };
@@ -57,6 +75,7 @@ pub(super) fn read_pool(options: &PgConnectOptions, settings: &DatabaseSettings)
         .application_name("wardgate audit reader")
         .options([
             ("default_transaction_read_only", "on"),
+            ("client_connection_check_interval", CLIENT_CHECK_INTERVAL),
             ("statement_timeout", limit.as_str()),
         ]);
     only_living(PgPoolOptions::new())
@@ -70,8 +89,8 @@ pub(crate) struct Writer(PgConnection);
 impl Writer {
     pub(super) async fn connect(options: &PgConnectOptions) -> Result<Self, sqlx::Error> {
         // The server gives a statement up no later than the writer does, so none holds the head row
-        // for a batch that was already answered.
-        let limit = format!("{}ms", WRITE_LIMIT.as_millis());
+        // for a batch that was given up.
+        let limit = format!("{}ms", LONGEST_WRITE.as_millis());
         let options = options
             .clone()
             .application_name("wardgate audit writer")

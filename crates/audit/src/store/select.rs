@@ -4,22 +4,46 @@
 //! always bound, never written into the text.
 
 use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use sqlx::{AssertSqlSafe, PgPool, SqlitePool};
-use wardgate_domain::Status;
+use wardgate_domain::{Status, Timestamp};
 
 use super::{Row, signed};
 use crate::canonical::column;
 use crate::query::Filter;
+
+/// Where a record stands among all, by time.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Position {
+    pub(crate) time: Timestamp,
+    pub(crate) sequence: u64,
+}
 
 /// Which part of a selection to read.
 #[derive(Debug, Clone)]
 pub(crate) struct Page {
     /// Sequences to look at.
     pub(crate) range: Range<u64>,
+    /// Of a selection by time: what follows this position, in the order of the page.
+    pub(crate) after: Option<Position>,
     /// At most so many records.
     pub(crate) limit: u64,
     pub(crate) newest_first: bool,
+}
+
+/// Instructions of SQLite between two looks whether anybody still waits; a look takes less than a microsecond.
+const STOP_CHECK_INTERVAL: i32 = 1_000;
+
+/// Somebody waits for a statement, until this is dropped.
+#[derive(Default)]
+struct Reading(Arc<AtomicBool>);
+
+impl Drop for Reading {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 enum Value {
@@ -35,8 +59,10 @@ pub(super) struct Selection {
 
 impl Selection {
     fn from(table: &'static str) -> Self {
-        let sql =
-            format!("SELECT sequence, leaf_hash, canonical FROM {table} AS record WHERE TRUE");
+        let sql = format!(
+            "SELECT sequence, leaf_hash, canonical, event, time, call_id, subject, tool, status
+             FROM {table} AS record WHERE TRUE"
+        );
         Self {
             sql,
             values: Vec::new(),
@@ -74,16 +100,50 @@ impl Selection {
         self
     }
 
+    /// In the order of time. The expressions keep the planner from the primary key, whose order this is not.
+    fn page_by_time(mut self, page: &Page) -> Self {
+        self.and("sequence + 0 >= ", Value::Integer(signed(page.range.start)));
+        self.and("sequence + 0 < ", Value::Integer(signed(page.range.end)));
+        let (beyond, order) = if page.newest_first {
+            ("(time, sequence) < (", "DESC")
+        } else {
+            ("(time, sequence) > (", "ASC")
+        };
+        if let Some(after) = page.after {
+            self.and(beyond, Value::Integer(after.time.as_micros()));
+            self.sql.push_str(", ");
+            self.value(Value::Integer(signed(after.sequence)));
+            self.sql.push(')');
+        }
+        self.sql
+            .push_str(&format!(" ORDER BY time {order}, sequence {order} LIMIT "));
+        self.value(Value::Integer(signed(page.limit)));
+        self
+    }
+
+    /// A statement that nobody waits for any more stops: it would hold its connection until it has looked at every record.
     pub(super) async fn sqlite(self, pool: &SqlitePool) -> Result<Vec<Row>, sqlx::Error> {
         let query = sqlx::query_as(AssertSqlSafe(self.sql)).persistent(false);
-        self.values
+        let query = self
+            .values
             .into_iter()
             .fold(query, |query, value| match value {
                 Value::Text(text) => query.bind(text),
                 Value::Integer(number) => query.bind(number),
-            })
-            .fetch_all(pool)
-            .await
+            });
+        let mut connection = pool.acquire().await?;
+        // Dropped before the connection goes back to the pool.
+        let reading = Reading::default();
+        let is_over = Arc::clone(&reading.0);
+        connection
+            .lock_handle()
+            .await?
+            .set_progress_handler(STOP_CHECK_INTERVAL, move || {
+                !is_over.load(Ordering::Relaxed)
+            });
+        let rows = query.fetch_all(&mut *connection).await;
+        connection.lock_handle().await?.remove_progress_handler();
+        rows
     }
 
     pub(super) async fn postgres(self, pool: &PgPool) -> Result<Vec<Row>, sqlx::Error> {
@@ -116,7 +176,11 @@ pub(super) fn matching(table: &'static str, filter: &Filter, page: &Page) -> Sel
     if let Some(until) = filter.until {
         selection.and("time < ", Value::Integer(until.as_micros()));
     }
-    selection.page(page)
+    if filter.is_by_time() {
+        selection.page_by_time(page)
+    } else {
+        selection.page(page)
+    }
 }
 
 /// The intents without an outcome.
@@ -130,4 +194,116 @@ pub(super) fn open_intents(table: &'static str, page: &Page) -> Selection {
         " AS outcome WHERE outcome.call_id = record.call_id AND outcome.event = 'outcome')",
     );
     selection.page(page)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use wardgate_store::DatabaseSettings;
+
+    use super::*;
+    use crate::store::sqlite;
+
+    async fn pool(dir: &tempfile::TempDir) -> SqlitePool {
+        let path = dir.path().join("audit.sqlite");
+        sqlite::prepare(&path, &DatabaseSettings::default())
+            .await
+            .unwrap();
+        sqlite::read_pool(&path)
+    }
+
+    #[tokio::test]
+    async fn no_page_of_records_by_time_is_sorted() {
+        let dir = tempfile::tempdir().unwrap();
+        let pool = pool(&dir).await;
+        let time = |seconds| Some(Timestamp::from_seconds(seconds));
+        let text = || Some("x".to_owned());
+        let filters = [
+            Filter::default(),
+            Filter {
+                subject: text(),
+                ..Filter::default()
+            },
+            Filter {
+                tool: text(),
+                ..Filter::default()
+            },
+            Filter {
+                status: Some(Status::Ok),
+                ..Filter::default()
+            },
+            Filter {
+                subject: text(),
+                tool: text(),
+                status: Some(Status::Denied),
+                ..Filter::default()
+            },
+        ];
+        for filter in filters {
+            for (since, until, newest_first) in [
+                (time(1), time(2), true),
+                (time(1), None, false),
+                (None, time(2), true),
+            ] {
+                let filter = Filter {
+                    since,
+                    until,
+                    newest_first,
+                    ..filter.clone()
+                };
+                for after in [
+                    None,
+                    Some(Position {
+                        time: Timestamp::from_seconds(1),
+                        sequence: 7,
+                    }),
+                ] {
+                    let page = Page {
+                        range: 0..1_000_000,
+                        after,
+                        limit: 256,
+                        newest_first,
+                    };
+                    let selection = matching(sqlite::RECORD, &filter, &page);
+                    let explain = format!("EXPLAIN QUERY PLAN {}", selection.sql);
+                    let query =
+                        sqlx::query_as::<_, (i64, i64, i64, String)>(AssertSqlSafe(explain));
+                    let steps = query.fetch_all(&pool).await.unwrap();
+                    let plan: Vec<_> = steps.into_iter().map(|(.., step)| step).collect();
+                    let plan = plan.join("; ");
+                    let by_time = plan.contains("USING INDEX") && plan.contains("time");
+                    assert!(by_time && !plan.contains("B-TREE"), "{plan}: {filter:?}");
+                }
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_reading_that_nobody_waits_for_any_more_stops_and_frees_its_connection() {
+        let dir = tempfile::tempdir().unwrap();
+        let pool = pool(&dir).await;
+        let endless = || Selection {
+            sql: "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)
+                SELECT i AS sequence, x'' AS leaf_hash, x'' AS canonical, '' AS event, 0 AS time,
+                       NULL AS call_id, NULL AS subject, NULL AS tool, NULL AS status
+                FROM n WHERE i < 0"
+                .to_owned(),
+            values: Vec::new(),
+        };
+        // More than there are connections.
+        for _ in 0..8 {
+            let abandoned =
+                tokio::time::timeout(Duration::from_millis(50), endless().sqlite(&pool));
+            assert!(abandoned.await.is_err());
+        }
+        let page = Page {
+            range: 0..1,
+            after: None,
+            limit: 1,
+            newest_first: false,
+        };
+        let other = matching(sqlite::RECORD, &Filter::default(), &page);
+        assert!(other.sqlite(&pool).await.unwrap().is_empty());
+    }
 }

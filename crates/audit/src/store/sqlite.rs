@@ -11,15 +11,29 @@ use sqlx::sqlite::{
 use sqlx::{ConnectOptions, Connection, Sqlite, SqlitePool};
 use wardgate_store::{DatabaseSettings, MigrationError};
 
-use super::{AppendError, Found, MAX_BATCH, READ_WAIT, READERS, WRITE_LIMIT, signed, unsigned};
+use super::{AppendError, Found, LONGEST_WRITE, MAX_BATCH, READ_WAIT, READERS, signed, unsigned};
 use crate::canonical::Entry;
 
 pub(super) const RECORD: &str = "record";
 pub(super) const HEAD: &str =
     "SELECT (SELECT coalesce(max(sequence) + 1, 0) FROM record), closed_below FROM head";
 
+/// How many records there are, and how many sequence numbers were given, at one instant.
+pub(super) const COUNT: &str = "SELECT (SELECT count(*) FROM record),
+    (SELECT coalesce(max(sequence) + 1, 0) FROM record)";
+
+/// The ranges of sequence numbers that no record has. Without records at its end the file says of none that they are
+/// missing.
+pub(super) const GAPS: &str = "
+    SELECT lower, upper FROM
+        (SELECT coalesce(lag(sequence) OVER (ORDER BY sequence) + 1, 0) AS lower, sequence AS upper FROM record)
+    WHERE lower < upper ORDER BY lower LIMIT 100";
+
 /// Version n of the schema is what the first n of these make; they never change once released.
-pub(super) const MIGRATIONS: &[&str] = &[include_str!("sqlite/0001_record.sql")];
+pub(super) const MIGRATIONS: &[&str] = &[
+    include_str!("sqlite/0001_record.sql"),
+    include_str!("sqlite/0002_time.sql"),
+];
 
 /// The statement that stores a batch, for up to 1, 2, 4, … 256 rows: a single one, which is its own
 /// transaction and one message to the thread of the connection, and of few sizes, so that each is
@@ -79,7 +93,7 @@ fn options(path: &Path) -> SqliteConnectOptions {
         .journal_mode(SqliteJournalMode::Wal)
         .synchronous(SqliteSynchronous::Full)
         .foreign_keys(true)
-        .busy_timeout(WRITE_LIMIT)
+        .busy_timeout(LONGEST_WRITE)
 }
 
 pub(crate) struct Writer(SqliteConnection);

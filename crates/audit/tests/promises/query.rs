@@ -6,14 +6,14 @@ use futures::TryStreamExt;
 use futures::future::join_all;
 use tonic::Code;
 use wardgate_audit::{Error, Reader};
-use wardgate_domain::{Ambient, CallFacts, ConversationKey, Status};
+use wardgate_domain::{Ambient, CallFacts, ConversationKey, Status, Timestamp};
 use wardgate_proto::audit::v1 as pb;
 use wardgate_proto::audit::v1::audit_service_client::AuditServiceClient;
-use wardgate_rpc::client::AuditFilter;
+use wardgate_rpc::client::{AuditFilter, QueriedRecord};
 
 use crate::support::{
-    TestService, TestStore, admin_change, intent, memory_access, on_both_stores, outcome, refusals,
-    start, subject,
+    TestService, TestStore, admin_change, intact, intent, json, memory_access, on_both_stores,
+    outcome, refusals, start, subject,
 };
 
 on_both_stores! {
@@ -21,6 +21,8 @@ on_both_stores! {
     pages_give_every_record_once_in_either_order
     an_operators_change_is_found_by_operator_target_and_failure
     a_use_of_the_memory_is_found_by_caller_conversation_and_status
+    records_by_time_come_in_the_order_of_their_time_page_after_page
+    what_was_changed_or_removed_in_the_store_is_named_by_its_sequence
     a_query_that_means_nothing_is_refused
     a_reader_needs_no_service_and_disturbs_none
 }
@@ -28,7 +30,7 @@ on_both_stores! {
 async fn sequences(service: &TestService, filter: AuditFilter) -> Vec<u64> {
     let records = service.operator.query(filter).await.unwrap();
     records
-        .map_ok(|record| record.sequence)
+        .map_ok(|found| intact(found).sequence)
         .try_collect()
         .await
         .unwrap()
@@ -243,10 +245,147 @@ async fn a_use_of_the_memory_is_found_by_caller_conversation_and_status(store: &
     );
 }
 
+async fn records_by_time_come_in_the_order_of_their_time_page_after_page(store: &TestStore) {
+    let service = store.service().await;
+    // More than two pages, seven records of each time, appended in another order.
+    let times: Vec<u64> = (0..602).map(|number| (number * 5) % 86).collect();
+    for chunk in times.chunks(64) {
+        let appends = chunk.iter().map(|seconds| {
+            let mut record = outcome(&subject(), Status::Ok);
+            record.time = start().plus(Duration::from_secs(*seconds));
+            let audit = service.audit.clone();
+            async move { (audit.append(&record, false).await.unwrap(), record.time) }
+        });
+        join_all(appends).await;
+    }
+    let since = start().plus(Duration::from_secs(1));
+    let by_time = AuditFilter {
+        since: Some(since),
+        newest_first: true,
+        ..AuditFilter::default()
+    };
+    let newest: Vec<_> = store.read(by_time.clone()).await;
+    let position = |found: &QueriedRecord| {
+        let record = json(&intact(found.clone()));
+        let time: Timestamp = record["time"].as_str().unwrap().parse().unwrap();
+        (time, intact(found.clone()).sequence)
+    };
+    let positions: Vec<_> = newest.iter().map(position).collect();
+    let mut sorted = positions.clone();
+    sorted.sort_unstable();
+    sorted.dedup();
+    assert_eq!(sorted.len(), 595, "each once");
+    assert!(positions.iter().rev().eq(&sorted));
+    let oldest = store.read(AuditFilter {
+        newest_first: false,
+        subject: Some("dr.yenji".to_owned()),
+        ..by_time.clone()
+    });
+    let oldest: Vec<_> = oldest.await.iter().map(position).collect();
+    assert_eq!(oldest, sorted);
+
+    // Whoever turns the pages by themselves misses none either.
+    let mut turned = Vec::new();
+    loop {
+        let (before_time, before_sequence) = turned.last().copied().unzip();
+        let page = store.read(AuditFilter {
+            limit: Some(100),
+            before_time,
+            before_sequence,
+            ..by_time.clone()
+        });
+        let page: Vec<_> = page.await.iter().map(position).collect();
+        if page.is_empty() {
+            break;
+        }
+        turned.extend(page);
+    }
+    assert_eq!(turned, positions);
+}
+
+async fn what_was_changed_or_removed_in_the_store_is_named_by_its_sequence(store: &TestStore) {
+    let service = store.service().await;
+    for _ in 0..12 {
+        let record = outcome(&subject(), Status::Ok);
+        service.audit.append(&record, false).await.unwrap();
+    }
+    // Whichever of the two the store understands.
+    for unlock in [
+        "DROP TRIGGER record_is_not_changed; DROP TRIGGER record_is_not_removed",
+        "ALTER TABLE record DISABLE TRIGGER ALL",
+    ] {
+        let _ = store.execute(unlock).await;
+    }
+    let of_another = |column: &str| {
+        format!("{column} = (SELECT other.{column} FROM record AS other WHERE other.sequence = 6)")
+    };
+    let (bytes, hash) = (of_another("canonical"), of_another("leaf_hash"));
+    for change in [
+        // Edited: what it says, how it is found, its hash.
+        format!("UPDATE record SET {bytes} WHERE sequence = 1"),
+        "UPDATE record SET subject = 'nobody' WHERE sequence = 2".to_owned(),
+        format!("UPDATE record SET {hash} WHERE sequence = 3"),
+        // Another record in its place.
+        format!("UPDATE record SET {bytes}, {hash} WHERE sequence = 4"),
+        "DELETE FROM record WHERE sequence IN (0, 8, 9)".to_owned(),
+    ] {
+        store.execute(&change).await.unwrap();
+    }
+
+    let named = |found: &[QueriedRecord]| -> Vec<String> {
+        let damage = found.iter().filter_map(|found| match found {
+            QueriedRecord::Intact(_) => None,
+            QueriedRecord::Damaged(damage) => Some(damage.to_string()),
+        });
+        damage.collect()
+    };
+    let bytes =
+        |sequence| format!("record {sequence}: was changed: its bytes do not have its leaf hash");
+    let columns = |sequence| {
+        format!("record {sequence}: was changed: its columns do not say what its bytes say")
+    };
+    let removed = [
+        "record 0: is missing".to_owned(),
+        "record 8: and all to 9 are missing".to_owned(),
+    ];
+    let [first, others] = removed.clone();
+    let mut expected = vec![first, bytes(1), columns(2), bytes(3), columns(4), others];
+    let all = store.read(AuditFilter::default()).await;
+    assert_eq!((named(&all), all.len()), (expected.clone(), 5 + 6));
+    let from_the_service = service
+        .operator
+        .query(AuditFilter::default())
+        .await
+        .unwrap();
+    let from_the_service: Vec<_> = from_the_service.try_collect().await.unwrap();
+    assert_eq!(named(&from_the_service), expected);
+    let newest_first = AuditFilter {
+        newest_first: true,
+        ..AuditFilter::default()
+    };
+    expected.reverse();
+    assert_eq!(named(&store.read(newest_first).await), expected);
+    // A filter reads some records; that others are gone is said all the same.
+    let of_nobody = AuditFilter {
+        subject: Some("nobody".to_owned()),
+        ..AuditFilter::default()
+    };
+    let [first, others] = removed;
+    assert_eq!(
+        named(&store.read(of_nobody).await),
+        [first, others, columns(2)]
+    );
+}
+
 async fn a_query_that_means_nothing_is_refused(store: &TestStore) {
     let service = store.service().await;
     let mut operator = AuditServiceClient::new(service.operator_link.clone());
     let bad = [
+        pb::QueryRequest {
+            before_time: Some(start().into()),
+            newest_first: true,
+            ..pb::QueryRequest::default()
+        },
         pb::QueryRequest {
             call_id: "not-a-uuid".to_owned(),
             ..pb::QueryRequest::default()

@@ -2,11 +2,14 @@
 
 use std::time::Duration;
 
+use wardgate_audit::Callers;
 use wardgate_domain::{CallFacts, Status};
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_rpc::client::StoredRecord;
 
-use crate::support::{StandingClock, TestStore, intent, json, on_both_stores, outcome, subject};
+use crate::support::{
+    StandingClock, TestService, TestStore, intent, json, on_both_stores, outcome, subject,
+};
 
 on_both_stores! {
     every_abandoned_intent_has_an_outcome_before_readiness
@@ -95,6 +98,31 @@ async fn every_abandoned_intent_has_an_outcome_before_readiness(store: &TestStor
     );
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_only_process_left_open_is_closed_before_readiness_whatever_its_age() {
+    let store = TestStore::sqlite();
+    let clock = StandingClock::new();
+    let start =
+        async |callers| TestService::start_for(callers, &store.url, clock.ambient(), 600).await;
+    let abandoned = subject();
+    let earlier = start(Callers::ThisProcess).await;
+    let appended = earlier.audit.append(&intent(&abandoned), false).await;
+    appended.unwrap();
+
+    // While another process uses the store, its call may still be under way.
+    let beside = start(Callers::ThisProcess).await;
+    assert_eq!(closed(&store.records().await), [""; 0]);
+    drop((beside, earlier));
+    // Callers in other processes may have outlived their audit service.
+    drop(start(Callers::OtherProcesses).await);
+    assert_eq!(closed(&store.records().await), [""; 0]);
+
+    let service = start(Callers::ThisProcess).await;
+    assert!(service.readiness.borrow().is_ready());
+    let closed = closed(&store.records().await);
+    assert_eq!(closed, [abandoned.call_id.to_string()]);
+}
+
 async fn an_intent_that_becomes_too_old_is_closed_while_the_service_runs(store: &TestStore) {
     let clock = StandingClock::new();
     let service = store.service_at(clock.ambient(), 1).await;
@@ -119,7 +147,7 @@ async fn an_intent_that_becomes_too_old_is_closed_while_the_service_runs(store: 
             }
         }
     };
-    let closed = tokio::time::timeout(Duration::from_secs(20), closed)
+    let closed = tokio::time::timeout(Duration::from_mins(1), closed)
         .await
         .expect("it is closed");
     assert_eq!(closed, [abandoned.call_id.to_string()]);

@@ -8,12 +8,12 @@ use futures::TryStreamExt;
 use sqlx::{AssertSqlSafe, Connection, PgConnection, SqliteConnection};
 use tempfile::TempDir;
 use tokio::sync::watch;
-use wardgate_audit::{Config, MacKey, Reader};
+use wardgate_audit::{Callers, Config, MacKey, Reader};
 use wardgate_domain::{
     AdminChange, Ambient, CallFacts, CallId, Clock, ConversationKey, Digest, Event, MemoryAccess,
     MemoryMethod, Outcome, Record, RefusalCount, Refusals, Status, SystemEntropy, Timestamp,
 };
-use wardgate_rpc::client::{AuditClient, AuditFilter, StoredRecord};
+use wardgate_rpc::client::{AuditClient, AuditFilter, QueriedRecord, StoredRecord};
 use wardgate_rpc::link::{self, Link};
 use wardgate_rpc::{Peer, Readiness};
 
@@ -152,13 +152,15 @@ impl TestStore {
 
     /// All records, read without the service.
     pub(crate) async fn records(&self) -> Vec<StoredRecord> {
+        let all = self.read(AuditFilter::default()).await;
+        all.into_iter().map(intact).collect()
+    }
+
+    /// What a filter gives, read without the service.
+    pub(crate) async fn read(&self, filter: AuditFilter) -> Vec<QueriedRecord> {
         let reader = Reader::open(&self.url).await.unwrap();
-        reader
-            .query(AuditFilter::default())
-            .unwrap()
-            .try_collect()
-            .await
-            .unwrap()
+        let records = reader.query(filter).unwrap();
+        records.try_collect().await.unwrap()
     }
 }
 
@@ -176,16 +178,26 @@ pub(crate) struct TestService {
 
 impl TestService {
     pub(crate) async fn start(url: &str, ambient: Ambient, unknown_after: u64) -> Self {
+        Self::start_for(Callers::OtherProcesses, url, ambient, unknown_after).await
+    }
+
+    pub(crate) async fn start_for(
+        callers: Callers,
+        url: &str,
+        ambient: Ambient,
+        unknown_after: u64,
+    ) -> Self {
         let config = Config {
             unknown_after_seconds: unknown_after,
             ..Config::for_store(url)
         };
-        let service = wardgate_audit::service(config, MacKey::from_bytes(&[7; 32]), ambient);
+        let key = MacKey::from_bytes(&[7; 32]);
+        let service = wardgate_audit::service(config, key, callers, ambient);
         let service = service.await.unwrap();
         let readiness = service.readiness.clone();
         let gateway_link = link::local(service.clone(), Peer::Gateway).link;
         let operator_link = link::local(service, Peer::Operator).link;
-        let patience = Duration::from_secs(10);
+        let patience = Duration::from_mins(1);
         Self {
             audit: AuditClient::new(gateway_link.clone(), patience),
             operator: AuditClient::new(operator_link.clone(), patience),
@@ -197,7 +209,7 @@ impl TestService {
 
     pub(crate) async fn ready(&mut self) {
         let ready = self.readiness.wait_for(Readiness::is_ready);
-        tokio::time::timeout(Duration::from_secs(10), ready)
+        tokio::time::timeout(Duration::from_mins(1), ready)
             .await
             .expect("it recovers")
             .unwrap();
@@ -296,6 +308,14 @@ pub(crate) fn refusals(count: u64) -> Record {
     Record {
         time: start(),
         event: Event::Refusals(refusals),
+    }
+}
+
+/// A record that nobody changed.
+pub(crate) fn intact(found: QueriedRecord) -> StoredRecord {
+    match found {
+        QueriedRecord::Intact(stored) => stored,
+        QueriedRecord::Damaged(damage) => panic!("{damage}"),
     }
 }
 

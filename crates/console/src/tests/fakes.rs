@@ -222,6 +222,7 @@ impl AuditService for FakeRecord {
                     sequence,
                     leaf_hash: Digest::of(record.as_bytes()).to_wire(),
                     record: record.into(),
+                    damage: String::new(),
                 })
             });
         let matching: Vec<_> = matching.collect();

@@ -27,7 +27,8 @@ use tokio::sync::OnceCell;
 use wardgate_domain::{Ambient, Timestamp};
 use wardgate_store::postgres::{Rights, Schema};
 use wardgate_store::{
-    Address, Database, DatabaseSettings, Layout, MigrationError, NotAStore, Row, Value,
+    Address, Database, DatabaseSettings, Layout, MigrationError, NotAStore, Row, StartWait, Value,
+    is_busy,
 };
 use wardgate_telemetry::names;
 
@@ -126,10 +127,12 @@ impl Store {
             prepared: OnceCell::new(),
             ambient,
         });
-        match store.database().await {
-            Err(error @ StoreError::Schema(_)) => return Err(error),
-            Err(error) if matches!(store.address, Address::Sqlite(_)) => return Err(error),
-            Err(_) | Ok(_) => {}
+        match store.address {
+            Address::Sqlite(_) => store.wait_for_file().await?,
+            Address::Postgres(_) => match store.database().await {
+                Err(error @ StoreError::Schema(_)) => return Err(error),
+                Err(_) | Ok(_) => {}
+            },
         }
         tokio::spawn(sweep(Arc::downgrade(&store)));
         Ok(store)
@@ -139,6 +142,20 @@ impl Store {
     pub(crate) async fn once(&self, id: [u8; 16], until: Timestamp) -> Result<bool, StoreError> {
         let values = [id[..].into(), until.as_micros().into()];
         Ok(self.execute(USE, values).await? == 1)
+    }
+
+    /// Prepares a file; one that another program has locked, or that a busy machine opens slowly, is waited for.
+    async fn wait_for_file(&self) -> Result<(), StoreError> {
+        let mut wait = StartWait::for_store(&self.address);
+        loop {
+            // Without the limit of other operations: a migration on a slow disk would begin anew each time.
+            let prepare = async { self.database.prepare().await.map_err(StoreError::from) };
+            match self.prepared.get_or_try_init(|| prepare).await {
+                Err(StoreError::Database(cause)) if is_busy(&cause) && wait.pause(&cause).await => {
+                }
+                prepared => return prepared.map(|_| ()),
+            }
+        }
     }
 
     /// The database, once it has a schema this program works with.

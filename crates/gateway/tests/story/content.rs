@@ -442,7 +442,7 @@ async fn who_listens_hears_of_the_lists_that_there_are() {
     assert_eq!(acknowledged["params"]["notifications"], wanted);
     world.policy.change(b"others");
     for list in ["prompts", "resources"] {
-        let told = tokio::time::timeout(Duration::from_secs(20), ear.hears()).await;
+        let told = tokio::time::timeout(crate::fakes::PATIENCE, ear.hears()).await;
         let told = told.unwrap().unwrap();
         assert_eq!(told["method"], format!("notifications/{list}/list_changed"));
     }

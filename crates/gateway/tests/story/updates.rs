@@ -10,7 +10,7 @@ use crate::content::offer;
 use crate::listen::{Ear, SUBSCRIPTION, get, subscribe};
 use crate::memory::{ask, ask_as};
 use crate::sessions::begin;
-use crate::world::{LEGACY, OLDEST, Reply, World};
+use crate::world::{LEGACY, OLDEST, Reply, World, until};
 
 const BEGIN: &str = "resources/subscribe";
 const END: &str = "resources/unsubscribe";
@@ -56,8 +56,11 @@ async fn listens(world: &World, uris: &[&str]) -> (Ear, Value) {
     (ear, acknowledged["params"]["notifications"].clone())
 }
 
+/// Longer than the pause between two messages about one resource.
+const A_WHILE: Duration = Duration::from_millis(1_500);
+
 async fn hears_nothing(ear: &mut Ear) {
-    let heard = timeout(Duration::from_millis(1_500), ear.hears()).await;
+    let heard = timeout(A_WHILE, ear.hears()).await;
     assert!(heard.is_err(), "{heard:?}");
 }
 
@@ -113,7 +116,11 @@ async fn whoever_may_no_longer_read_a_resource_hears_no_more_of_it() {
         .watched
         .until(|asked| asked.last().is_some_and(|last| last.resources.len() == 1))
         .await;
-    tokio::time::sleep(Duration::from_millis(100)).await;
+    let touched = &world.tool_runner.touched;
+    until("the earlier watch ended", async || {
+        touched.receiver_count() == 1
+    })
+    .await;
     world.touch(DOOR);
     world.touch(OTHER);
     assert_eq!(ear.hears().await, Some(of_subscription(updated(OTHER))));
@@ -163,12 +170,18 @@ async fn an_older_client_subscribes_by_requests_of_their_own() {
         world.touch(DOOR);
         assert_eq!(ear.hears().await, Some(updated(DOOR)), "{version}");
         let mut later = Ear::on(get(&world, "/mcp", Some(version))).await;
-        let watches = world.tool_runner.watched.count();
-        world.tool_runner.watched.reaches(watches).await;
-        tokio::time::sleep(Duration::from_millis(300)).await;
-        world.touch(DOOR);
-        assert_eq!(later.hears().await, Some(updated(DOOR)), "{version}");
+        // Nobody says from when on the later stream is served as well.
+        let heard = loop {
+            world.touch(DOOR);
+            if let Ok(heard) = timeout(Duration::from_millis(500), later.hears()).await {
+                break heard;
+            }
+        };
+        assert_eq!(heard, Some(updated(DOOR)), "{version}");
         assert_eq!(ear.hears().await, Some(updated(DOOR)), "{version}");
+        while let Ok(heard) = timeout(A_WHILE, ear.hears()).await {
+            assert_eq!(heard, Some(updated(DOOR)), "{version}");
+        }
         assert_eq!(older(&world, END, "", DOOR).await.at("/result"), json!({}));
         world.touch(DOOR);
         hears_nothing(&mut ear).await;

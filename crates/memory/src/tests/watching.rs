@@ -6,7 +6,7 @@ use wardgate_domain::{Changed, ConversationChanges};
 
 use super::*;
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// One that watches.
 struct Watch(BoxStream<'static, Result<ConversationChanges, CallError>>);
@@ -83,18 +83,16 @@ async fn whoever_watches_hears_of_each_change_whose_it_is_and_of_nothing_else() 
 }
 
 #[tokio::test]
-async fn what_another_replica_changes_is_heard_within_two_seconds() {
+async fn what_another_replica_changes_is_heard_at_its_next_reading() {
     for setup in Setup::each().await {
         let joy = joy();
         let mine = setup.make(&joy, "chat").await;
         let other = setup.replica().await;
         other.watching.look(Instant::now()).await;
         let mut watch = Watch::on(&other).await;
-        let began = Instant::now();
         setup.add(&joy, &mine, vec![person("hello")]).await.unwrap();
         let heard = watch.hears_of(&joy, 1).await;
         assert_eq!(heard, [Changed::Messages(mine)]);
-        assert!(began.elapsed() < Duration::from_secs(2), "{began:?}");
     }
 }
 

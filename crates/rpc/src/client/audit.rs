@@ -1,21 +1,55 @@
 //! The audit service, as its callers see it.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures::{Stream, StreamExt, TryStreamExt};
+use tokio::time::Instant;
+use tracing::Instrument;
 use wardgate_domain::{Digest, InvalidMessage, Receipt, Record, Status, Timestamp};
 use wardgate_proto::audit::v1 as pb;
 use wardgate_proto::audit::v1::audit_service_client::AuditServiceClient;
 
 use super::{CallError, open_request, request, within};
-use crate::Link;
+use crate::{LatencyLimit, Link};
+
+/// The longest that an append is waited for, however slow the store was measured. Longer than the service itself waits
+/// for its store.
+const LONGEST_APPEND: Duration = Duration::from_secs(5);
 
 /// Appends to the record and reads it.
 #[derive(Debug, Clone)]
 pub struct AuditClient {
     client: AuditServiceClient<Link>,
-    limit: Duration,
+    pace: Arc<AppendPace>,
+}
+
+/// How long appends may take, as measured on those that succeeded.
+#[derive(Debug)]
+struct AppendPace {
+    limit: LatencyLimit,
+    /// Whether an append is under way that goes on beyond the limit, to find out how slow the store is.
+    is_probed: AtomicBool,
+}
+
+impl AppendPace {
+    /// The right to let one append go on beyond the limit; none while another one has it.
+    fn begin_probe(self: &Arc<Self>) -> Option<PaceProbe> {
+        let is_free = !self.is_probed.swap(true, Ordering::AcqRel);
+        is_free.then(|| PaceProbe(Arc::clone(self)))
+    }
+}
+
+/// Held by the append that may go on beyond the limit.
+#[derive(Debug)]
+struct PaceProbe(Arc<AppendPace>);
+
+impl Drop for PaceProbe {
+    fn drop(&mut self) {
+        self.0.is_probed.store(false, Ordering::Release);
+    }
 }
 
 /// Which records to read; every filter that is set must match.
@@ -37,6 +71,8 @@ pub struct AuditFilter {
     pub from_sequence: u64,
     /// Below this sequence number.
     pub before_sequence: Option<u64>,
+    /// Of records by time, newest first: before this time, or of this time and below `before_sequence`.
+    pub before_time: Option<Timestamp>,
     /// At most so many; none: all.
     pub limit: Option<u64>,
     /// Newest first instead of oldest first.
@@ -54,13 +90,41 @@ pub struct StoredRecord {
     pub record: Bytes,
 }
 
+/// What stands at one position of the record.
+#[derive(Debug, Clone)]
+pub enum QueriedRecord {
+    /// A record, as the service wrote it.
+    Intact(StoredRecord),
+    /// What is no longer as the service wrote it.
+    Damaged(RecordDamage),
+}
+
+/// A record that was changed in the store, or removed from it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("record {sequence}: {problem}")]
+pub struct RecordDamage {
+    /// Position in the sequence; of several records that are missing the lowest.
+    pub sequence: u64,
+    /// What is wrong with it.
+    pub problem: String,
+}
+
 impl AuditClient {
-    /// Over `link`; no append takes longer than `limit`.
+    /// Over `link`. No append takes longer than `limit` on a store that is as fast as stores usually are; on one that
+    /// was measured to be slower it may take longer, and never more than five seconds.
     pub fn new(link: Link, limit: Duration) -> Self {
         Self {
             client: AuditServiceClient::new(link),
-            limit,
+            pace: Arc::new(AppendPace {
+                limit: LatencyLimit::new(limit, LONGEST_APPEND.max(limit)),
+                is_probed: AtomicBool::new(false),
+            }),
         }
+    }
+
+    /// How long the next append may take.
+    pub fn append_limit(&self) -> Duration {
+        self.pace.limit.current()
     }
 
     /// Makes `record` durable. After a failure the record may or may not be stored; appending it once
@@ -70,25 +134,49 @@ impl AuditClient {
             record: Some(record.into()),
             retry,
         };
+        let limit = self.append_limit();
+        let Some(probe) = self.pace.begin_probe() else {
+            return self.attempt_append(message, limit).await;
+        };
+        // A store that became slower than the limit would never be measured if every append ended at the limit.
+        let client = self.clone();
+        let ceiling = self.pace.limit.ceiling();
+        let attempt = async move {
+            let appended = client.attempt_append(message, ceiling).await;
+            drop(probe);
+            appended
+        };
+        let attempt = tokio::spawn(attempt.in_current_span());
+        within(limit, async {
+            attempt.await.unwrap_or_else(|_| Err(CallError::late()))
+        })
+        .await
+    }
+
+    async fn attempt_append(
+        &self,
+        message: pb::AppendRequest,
+        limit: Duration,
+    ) -> Result<Receipt, CallError> {
         let mut client = self.client.clone();
-        within(self.limit, async move {
-            let answer = client
-                .append(request(message, self.limit))
-                .await?
-                .into_inner();
+        let started = Instant::now();
+        let receipt = within(limit, async move {
+            let answer = client.append(request(message, limit)).await?.into_inner();
             let receipt = answer
                 .receipt
                 .ok_or_else(|| InvalidMessage::field("receipt", "is missing"))?;
             Ok(receipt.try_into()?)
         })
-        .await
+        .await?;
+        self.pace.limit.observe(started.elapsed());
+        Ok(receipt)
     }
 
-    /// The records that match, one after the other.
+    /// The records that match, one after the other: by their sequence, or by their time where `since` or `until` is set.
     pub async fn query(
         &self,
         filter: AuditFilter,
-    ) -> Result<impl Stream<Item = Result<StoredRecord, CallError>> + use<>, CallError> {
+    ) -> Result<impl Stream<Item = Result<QueriedRecord, CallError>> + use<>, CallError> {
         let mut message = pb::QueryRequest {
             subject: filter.subject.unwrap_or_default(),
             tool: filter.tool.unwrap_or_default(),
@@ -97,6 +185,7 @@ impl AuditClient {
             until: filter.until.map(Into::into),
             from_sequence: filter.from_sequence,
             before_sequence: filter.before_sequence.unwrap_or(0),
+            before_time: filter.before_time.map(Into::into),
             limit: filter.limit.unwrap_or(0),
             newest_first: filter.newest_first,
             ..pb::QueryRequest::default()
@@ -108,11 +197,16 @@ impl AuditClient {
         let records = client.query(open_request(message)).await?.into_inner();
         Ok(records.map_err(CallError::from).map(|stored| {
             let stored = stored?;
-            Ok(StoredRecord {
-                sequence: stored.sequence,
+            let sequence = stored.sequence;
+            if !stored.damage.is_empty() {
+                let problem = stored.damage;
+                return Ok(QueriedRecord::Damaged(RecordDamage { sequence, problem }));
+            }
+            Ok(QueriedRecord::Intact(StoredRecord {
+                sequence,
                 leaf_hash: Digest::from_wire(&stored.leaf_hash, "leaf_hash")?,
                 record: stored.record,
-            })
+            }))
         }))
     }
 }

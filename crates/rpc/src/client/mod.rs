@@ -20,7 +20,7 @@ use wardgate_telemetry::trace_context;
 use crate::methods::Repeatable;
 use crate::{deadline, reason_of};
 
-pub use audit::{AuditClient, AuditFilter, StoredRecord};
+pub use audit::{AuditClient, AuditFilter, QueriedRecord, RecordDamage, StoredRecord};
 pub use connections::{
     Connect, Connection, ConnectionDescription, FinishConnection, Person, RemoveConnections,
     StartConnection, StartedConnection,

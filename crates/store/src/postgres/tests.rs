@@ -69,7 +69,7 @@ async fn connections_whose_server_fell_silent_hold_no_place() {
     let way = Way::to(&server).await;
     let pool = only_living(PgPoolOptions::new())
         .max_connections(2)
-        .acquire_timeout(Duration::from_secs(5))
+        .acquire_timeout(Duration::from_mins(1))
         .connect_lazy_with(server.host("127.0.0.1").port(way.port));
     let one = || sqlx::query_scalar::<_, i32>("SELECT 1").fetch_one(&pool);
     let (first, second) = tokio::join!(pool.acquire(), pool.acquire());

@@ -440,7 +440,7 @@ async fn one_byte_a_second_ends_at_the_time_limit() {
         let began = std::time::Instant::now();
         let error = failure(&egress(&[server], limit), get_request(url(server, "/"))).await;
         assert!(matches!(error, EgressError::Timeout(_)), "{head}: {error}");
-        assert!(began.elapsed() < Duration::from_secs(10));
+        assert!(began.elapsed() < Duration::from_mins(1));
     }
 }
 

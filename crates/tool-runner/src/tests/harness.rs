@@ -439,6 +439,6 @@ pub(crate) async fn eventually<F: Future<Output = bool>>(what: &str, mut is_so: 
             pause.tick().await;
         }
     };
-    let so = tokio::time::timeout(Duration::from_secs(20), asking).await;
+    let so = tokio::time::timeout(Duration::from_mins(1), asking).await;
     assert!(so.is_ok(), "not in time: {what}");
 }

@@ -61,7 +61,7 @@ pub(super) struct Ear(Streaming<pb::WatchResourcesResponse>);
 impl Ear {
     /// None at the end.
     pub(super) async fn hears(&mut self) -> Option<Vec<String>> {
-        let heard = timeout(Duration::from_secs(20), self.0.message()).await;
+        let heard = timeout(Duration::from_mins(1), self.0.message()).await;
         Some(heard.expect("something is said").unwrap()?.uris)
     }
 

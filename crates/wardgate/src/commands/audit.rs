@@ -6,7 +6,7 @@ use futures::{StreamExt, pin_mut};
 use serde_json::Value;
 use wardgate_audit::{Reader, access_view, record_line};
 use wardgate_domain::mark_invisible;
-use wardgate_rpc::client::AuditFilter;
+use wardgate_rpc::client::{AuditFilter, QueriedRecord};
 
 use crate::Failure;
 use crate::cli::{Audit, AuditCommand, AuditQuery, RecordSource, View};
@@ -41,8 +41,17 @@ async fn print_records(arguments: AuditQuery) -> Result<(), Failure> {
     if !arguments.json {
         writeln!(out, "{HEADING}")?;
     }
-    while let Some(stored) = records.next().await {
-        let stored = stored?;
+    let mut damaged = 0;
+    while let Some(found) = records.next().await {
+        let stored = match found? {
+            QueriedRecord::Intact(stored) => stored,
+            QueriedRecord::Damaged(damage) => {
+                out.flush()?;
+                eprintln!("{damage}");
+                damaged += 1;
+                continue;
+            }
+        };
         let line = match (arguments.json, arguments.view) {
             (true, View::Full) => {
                 record_line(stored.sequence, &stored.leaf_hash, &stored.record)?.to_string()
@@ -60,8 +69,15 @@ async fn print_records(arguments: AuditQuery) -> Result<(), Failure> {
             written => written?,
         }
     }
-    Ok(out.flush()?)
+    out.flush()?;
+    match damaged {
+        0 => Ok(()),
+        _ => Err(DAMAGED.into()),
+    }
 }
+
+/// What to do about a record whose store was changed.
+const DAMAGED: &str = "the record was changed from outside, as said above: keep its store as it is, and compare it with a backup";
 
 /// Over the columns of [`row`].
 const HEADING: &str = "SEQUENCE  TIME                         STATUS             USER              TOOL                           ROWS  ADDRESS";

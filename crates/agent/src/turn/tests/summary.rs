@@ -30,7 +30,7 @@ async fn words_that_fall_out_are_summed_up_and_results_of_tools_are_not() {
     fixture.hears(next("first?")).await;
     // Its window leaves the first turn out.
     fixture.hears(next("second?")).await;
-    tokio::time::timeout(Duration::from_secs(5), async {
+    tokio::time::timeout(Duration::from_mins(1), async {
         while !fixture
             .gateway
             .said("c")

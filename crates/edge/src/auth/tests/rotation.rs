@@ -167,7 +167,7 @@ async fn a_url_that_is_down_at_start_is_tried_again() {
     assert!(!readiness.borrow().is_ready());
     server.answer_with(StatusCode::OK, key_set(&[key.jwk("k")]));
     let ready = readiness.wait_for(Readiness::is_ready);
-    tokio::time::timeout(Duration::from_secs(30), ready)
+    tokio::time::timeout(Duration::from_mins(1), ready)
         .await
         .unwrap()
         .unwrap();

@@ -22,7 +22,7 @@ pub(crate) use policy::{Policy, Say};
 pub(crate) use tool_runner::{Run, ToolRunner, given_content, result, tool};
 
 /// Longer than anything takes, on a machine that is busy building.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 
 /// What was seen, in order; a test can wait for more.
 #[derive(Debug, Clone)]

@@ -41,7 +41,7 @@ async fn call_once(link: &Link) -> Result<(), Status> {
 async fn until(what: &str, mut condition: impl AsyncFnMut() -> bool) -> Duration {
     let started = Instant::now();
     while !condition().await {
-        assert!(started.elapsed() < Duration::from_secs(30), "{what}");
+        assert!(started.elapsed() < Duration::from_mins(1), "{what}");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     started.elapsed()
@@ -314,7 +314,7 @@ async fn a_call_ends_at_its_deadline_and_each_attempt_has_what_is_left() {
         .await
         .unwrap_err();
     assert_eq!(crate::reason_of(&late), ErrorReason::DeadlineExceeded);
-    assert!(started.elapsed() < Duration::from_secs(10));
+    assert!(started.elapsed() < Duration::from_secs(40));
     let told = replica.behaviour.timeout.lock().unwrap().clone().unwrap();
     let micros: u64 = told.strip_suffix('u').unwrap().parse().unwrap();
     assert!((1..=1_000_000).contains(&micros), "{told}");

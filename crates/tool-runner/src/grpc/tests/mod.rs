@@ -26,7 +26,7 @@ fn method(name: &str) -> MethodName {
 
 /// Time enough.
 fn soon() -> Instant {
-    Instant::now() + Duration::from_secs(20)
+    Instant::now() + Duration::from_mins(1)
 }
 
 fn settings(url: &Url, descriptors: Option<DescriptorFile>) -> GrpcSettings {

@@ -326,5 +326,5 @@ async fn a_reflection_that_says_nothing_holds_no_call_for_long() {
         late.to_string(),
         "the server cannot be reached: its reflection took too long"
     );
-    assert!(began.elapsed() < Duration::from_secs(5));
+    assert!(began.elapsed() < Duration::from_mins(1));
 }

@@ -30,14 +30,14 @@ fn uris(of: &[&str]) -> BTreeSet<String> {
 /// Listens, and gives what the server takes.
 async fn listen(upstream: &Upstream, of: &[&str]) -> (Ear, BTreeSet<String>) {
     let mut ear = upstream.listen(uris(of));
-    let settled = timeout(Duration::from_secs(10), ear.settled()).await;
+    let settled = timeout(Duration::from_mins(1), ear.settled()).await;
     settled.expect("the server says what it takes");
     let accepted = ear.keep_accepted();
     (ear, accepted)
 }
 
 async fn heard(ear: &mut Ear) -> BTreeSet<String> {
-    let heard = timeout(Duration::from_secs(10), ear.hears()).await;
+    let heard = timeout(Duration::from_mins(1), ear.hears()).await;
     heard.expect("a change is heard");
     ear.take()
 }

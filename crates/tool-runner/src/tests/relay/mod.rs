@@ -197,7 +197,7 @@ struct Relayed(Streaming<pb::RelayResponse>);
 
 impl Relayed {
     async fn next(&mut self) -> Option<Part> {
-        let next = tokio::time::timeout(std::time::Duration::from_secs(20), self.0.message());
+        let next = tokio::time::timeout(std::time::Duration::from_mins(1), self.0.message());
         let part = next.await.expect("something comes in time").unwrap();
         part.map(|part| part.part.unwrap())
     }

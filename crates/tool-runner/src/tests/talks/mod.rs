@@ -380,7 +380,7 @@ struct Leg {
 
 impl Leg {
     async fn next(&mut self) -> Event {
-        let next = tokio::time::timeout(std::time::Duration::from_secs(20), self.heard.next());
+        let next = tokio::time::timeout(std::time::Duration::from_mins(1), self.heard.next());
         let event = next.await.expect("something comes in time");
         event.expect("an end comes").event.unwrap()
     }

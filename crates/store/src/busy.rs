@@ -1,0 +1,114 @@
+//! Waiting, at a start, for a store that is there and busy.
+
+use std::error::Error;
+use std::fmt;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+/// How long a start waits for a busy store.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// The time between two attempts.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// How often the log says what is waited for.
+const REPORT_INTERVAL: Duration = Duration::from_secs(5);
+
+/// Whether a store that says so may be free a moment later: somebody else has locked it, every connection is in use, or
+/// the server is starting.
+pub fn is_busy(error: &sqlx::Error) -> bool {
+    match error {
+        sqlx::Error::PoolTimedOut => true,
+        sqlx::Error::Database(error) => match error.code().as_deref() {
+            // PostgreSQL: too_many_connections, cannot_connect_now, lock_not_available.
+            Some("53300" | "57P03" | "55P03") => true,
+            // SQLite: SQLITE_BUSY or SQLITE_LOCKED, with the extended code in the upper bits.
+            // A code of PostgreSQL has five characters.
+            Some(code) if code.len() < 5 => code
+                .parse::<u32>()
+                .is_ok_and(|code| matches!(code & 0xff, 5 | 6)),
+            _ => false,
+        },
+        _ => false,
+    }
+}
+
+/// The wait of one start for one store.
+///
+/// ```text
+///   loop { match prepare().await { Err(error) if is_busy(&error) && wait.pause(&error).await => {} done => return done } }
+/// ```
+#[derive(Debug)]
+pub struct StartWait {
+    store: String,
+    began: Instant,
+    reported: Option<Instant>,
+}
+
+impl StartWait {
+    /// Begins to wait for `store`, as the log shall name it: without credentials.
+    pub fn for_store(store: &impl fmt::Display) -> Self {
+        Self {
+            store: store.to_string(),
+            began: Instant::now(),
+            reported: None,
+        }
+    }
+
+    /// Waits until the next attempt is due, and logs from time to time what is waited for and why; false once the start
+    /// has waited for a minute.
+    pub async fn pause(&mut self, cause: &(dyn Error + Send + Sync + 'static)) -> bool {
+        let waited = self.began.elapsed();
+        if waited >= PATIENCE {
+            return false;
+        }
+        if self
+            .reported
+            .is_none_or(|reported| reported.elapsed() >= REPORT_INTERVAL)
+        {
+            self.reported = Some(Instant::now());
+            tracing::warn!(
+                store = self.store,
+                waited_s = waited.as_secs(),
+                cause,
+                "waiting for the store, which is busy"
+            );
+        }
+        sleep(PAUSE).await;
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sqlx::{ConnectOptions, Connection};
+
+    use super::*;
+    use crate::sqlite;
+
+    #[tokio::test]
+    async fn a_file_that_somebody_else_has_locked_is_busy_and_one_that_is_missing_is_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("store.sqlite");
+        let options = sqlite::options(&path, Duration::ZERO);
+        let missing = options.connect().await.unwrap_err();
+        assert!(!is_busy(&missing), "{missing}");
+        let options = options.create_if_missing(true);
+        let mut one = options.connect().await.unwrap();
+        let mut other = options.connect().await.unwrap();
+        let lock = one.begin_with("BEGIN IMMEDIATE").await.unwrap();
+        let locked = other.begin_with("BEGIN IMMEDIATE").await.unwrap_err();
+        assert!(is_busy(&locked), "{locked}");
+        drop(lock);
+        assert!(is_busy(&sqlx::Error::PoolTimedOut));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_start_waits_for_a_minute_and_no_longer() {
+        let mut wait = StartWait::for_store(&"sqlite:store");
+        let began = Instant::now();
+        while wait.pause(&sqlx::Error::PoolTimedOut).await {}
+        assert_eq!(began.elapsed().as_secs(), PATIENCE.as_secs());
+    }
+}
