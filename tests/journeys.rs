@@ -39,6 +39,7 @@ mod journeys {
     mod doctor;
     mod drain;
     mod examples;
+    mod floods;
     mod guides;
     mod hops;
     mod hops_bridged;

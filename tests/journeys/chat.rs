@@ -144,7 +144,7 @@ async fn a_chat_in_up_streams_and_is_on_record() {
     assert_eq!(of("tool", "count_up"), 2, "an intent and an outcome");
     assert_eq!(of("tool", "get_medical_records"), 1);
     assert!(of("table_name", "Memory") >= 4, "{by_doctor:?}");
-    let metrics = app.client().get("/metrics").await.body;
+    let metrics = app.metrics().await;
     assert!(metrics.contains("wardgate_agent_turns"), "{metrics}");
     let record = format!("{records:?}");
     for (place, text) in [

@@ -86,7 +86,7 @@ async fn a_service_that_is_told_to_stop_says_so_to_its_neighbours_before_it_goes
         service.signal("TERM");
         let unready = format!(r#"wardgate_link_endpoints{{neighbour="{name}",state="unready"}} 1"#);
         until("the gateway hears of it", async || {
-            let metrics = system.client().get("/metrics").await.body;
+            let metrics = system.metrics().await;
             metrics.lines().any(|line| line == unready).then_some(())
         })
         .await;

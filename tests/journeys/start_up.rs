@@ -544,6 +544,47 @@ fn health_tells_by_its_exit_code() {
 }
 
 #[tokio::test]
+async fn metrics_are_on_loopback_alone_and_where_the_configuration_says() {
+    // Whoever has it: a second system starts all the same, and says where its metrics are.
+    let _taken = std::net::TcpListener::bind("127.0.0.1:9090");
+    let listen = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let clients = listen.local_addr().unwrap();
+    drop(listen);
+    let app = TestApp::start_with(WARDGATE, &[("WARDGATE_GATEWAY__LISTEN", "127.0.0.1:1")]);
+    let probes = app.probes();
+    assert!(
+        probes.base().starts_with("http://127.0.0.1:"),
+        "{}",
+        probes.base()
+    );
+    assert_ne!(probes.base(), app.client().base());
+    assert_eq!(probes.get("/metrics").await.status, 200);
+
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path().display().to_string();
+    let listen = clients.to_string();
+    let second = Process::start(
+        Path::new(WARDGATE),
+        &["up", "--data-dir", &dir, "--listen", &listen],
+        &[],
+    );
+    let line = second.ready_line();
+    assert!(!line.contains("127.0.0.1:9090"), "{line}");
+    assert!(
+        second.log().contains("cannot listen on 127.0.0.1:9090"),
+        "{}",
+        second.log()
+    );
+
+    let own = TestApp::start_with(WARDGATE, &[("WARDGATE_GATEWAY__PROBES", "127.0.0.1:0")]);
+    assert_eq!(own.probes().get("/readyz").await.status, 200);
+    for path in ["/ready", "/metrics"] {
+        assert_eq!(own.client().get(path).await.status, 404, "{path}");
+    }
+    assert_eq!(own.client().get("/health").await.status, 200);
+}
+
+#[tokio::test]
 async fn the_probes_answer_without_a_token() {
     let app = TestApp::start(WARDGATE);
     for path in ["/health", "/healthz"] {
@@ -564,7 +605,8 @@ async fn the_probes_answer_without_a_token() {
     app.client()
         .call(&token, "get_medical_records", of_patient("NUGWI"))
         .await;
-    let metrics = app.client().get("/metrics").await;
+    assert_eq!(app.client().get("/metrics").await.status, 404);
+    let metrics = app.probes().get("/metrics").await;
     assert!(
         metrics.headers["content-type"]
             .to_str()

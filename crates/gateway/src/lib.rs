@@ -55,8 +55,8 @@ use wardgate_concurrency::Limiter;
 use wardgate_domain::{Ambient, Caller};
 use wardgate_edge::{Admission, Authenticator, Bound, Origins};
 use wardgate_rpc::client::{MemoryClient, PolicyClient, ToolRunnerClient};
-use wardgate_rpc::{Neighbour, Readiness, Shutdown, probes};
-use wardgate_telemetry::Metrics;
+use wardgate_rpc::probes::Part;
+use wardgate_rpc::{Neighbour, Readiness, Shutdown};
 
 pub use config::{Config, Limits};
 pub use connect::SignInConfig;
@@ -144,10 +144,9 @@ pub struct Gateway {
     /// Messages to upstreams that nobody waits for: answers to what a server asks, cancellations, pings. They have places
     /// of their own, since what holds the others may be waiting for them.
     replies: Places,
-    parts: Vec<(&'static str, watch::Receiver<Readiness>)>,
+    parts: Vec<Part>,
     /// Whether it goes on: the part of its readiness that is its own.
     goes_on: watch::Sender<Readiness>,
-    metrics: Metrics,
     _recorder: AbortOnDropHandle<()>,
 }
 
@@ -159,7 +158,6 @@ impl Gateway {
         bound: &Bound,
         neighbours: Neighbours,
         key: &SessionKey,
-        metrics: Metrics,
         ambient: Ambient,
     ) -> Result<Arc<Self>, Error> {
         config.validate()?;
@@ -235,7 +233,6 @@ impl Gateway {
             stories: TaskTracker::new(),
             parts,
             goes_on,
-            metrics,
         }))
     }
 
@@ -256,9 +253,9 @@ impl Gateway {
         http::router(self)
     }
 
-    /// `/health`, `/ready` and `/metrics`, to stand beside them or on an address of their own.
-    pub fn probes(&self) -> Router {
-        probes::router(self.parts.clone(), self.metrics.clone())
+    /// What has to be ready for it to be, for its probes.
+    pub fn parts(&self) -> Vec<Part> {
+        self.parts.clone()
     }
 
     /// Whom it lets in, for whatever else has the same address.

@@ -7,11 +7,12 @@ use wardgate_telemetry::{labels, names};
 
 use crate::content;
 
-/// A call has come to its end.
-pub(crate) fn ended(outcome: &Outcome) {
+/// A call has come to its end. One of a tool that is hidden from its caller counts like one of no tool: whoever may read
+/// numbers may not see every tool.
+pub(crate) fn ended(outcome: &Outcome, is_hidden: bool) {
     let (call, status) = (&outcome.call, outcome.status.as_str());
     if call.method.is_empty() {
-        let tool = tool(call);
+        let tool = tool(call, is_hidden);
         histogram!(names::TOOL_CALL_SECONDS, "tool" => tool.clone()).record(outcome.duration);
         counter!(names::TOOL_CALLS, "tool" => tool, "status" => status).increment(1);
     } else {
@@ -22,12 +23,13 @@ pub(crate) fn ended(outcome: &Outcome) {
 }
 
 /// The record did not take how a call ended.
-pub(crate) fn not_recorded(call: &CallFacts) {
-    counter!(names::TOOL_CALLS, "tool" => tool(call), "status" => "not_recorded").increment(1);
+pub(crate) fn not_recorded(call: &CallFacts, is_hidden: bool) {
+    counter!(names::TOOL_CALLS, "tool" => tool(call, is_hidden), "status" => "not_recorded")
+        .increment(1);
 }
 
-fn tool(call: &CallFacts) -> SharedString {
-    match &call.tool {
+fn tool(call: &CallFacts, is_hidden: bool) -> SharedString {
+    match call.tool.as_ref().filter(|_| !is_hidden) {
         Some(tool) => labels::TOOLS.label(tool.as_str()),
         None => labels::UNKNOWN.into(),
     }

@@ -1,7 +1,7 @@
 //! `/health`, `/ready` and `/metrics` over HTTP, for every process alike.
 //!
-//! On an address for clients, beside which the probes have one of their own, only [`alive`] is left: it tells strangers
-//! nothing.
+//! `/metrics` names tools and sources, so it is never served where clients are. There stand [`states`], or where the probes'
+//! own address is one that others reach as well, [`alive`] alone: it tells strangers nothing.
 
 use std::sync::Arc;
 
@@ -17,13 +17,8 @@ use crate::readiness::Readiness;
 /// A part of this process, or a neighbour it cannot work without, and its readiness.
 pub type Part = (&'static str, watch::Receiver<Readiness>);
 
-/// The probe routes. Alive means that the process answers; ready, that every part can do its work.
+/// The probe routes and `/metrics`.
 pub fn router(parts: Vec<Part>, metrics: Metrics) -> Router {
-    let parts = Arc::new(parts);
-    let ready = move || {
-        let parts = Arc::clone(&parts);
-        async move { ready(&parts) }
-    };
     let render = move |headers: HeaderMap| {
         let metrics = metrics.clone();
         async move {
@@ -33,10 +28,19 @@ pub fn router(parts: Vec<Part>, metrics: Metrics) -> Router {
             ([(header::CONTENT_TYPE, content_type)], text)
         }
     };
+    states(parts).route("/metrics", get(render))
+}
+
+/// The probe routes alone. Alive means that the process answers; ready, that every part can do its work.
+pub fn states(parts: Vec<Part>) -> Router {
+    let parts = Arc::new(parts);
+    let ready = move || {
+        let parts = Arc::clone(&parts);
+        async move { ready(&parts) }
+    };
     alive()
         .route("/ready", get(ready.clone()))
         .route("/readyz", get(ready))
-        .route("/metrics", get(render))
 }
 
 /// Whether a probe is served at `path`.

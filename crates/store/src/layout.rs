@@ -39,6 +39,7 @@ impl Layout {
             Address::Sqlite(path) => {
                 let options = sqlite::options(path, self.limit).create_if_missing(true);
                 let mut connection = options.connect().await?;
+                sqlite::restrict_access(path);
                 let migrated = sqlite::migrate(&mut connection, self.sqlite).await?;
                 connection.close().await?;
                 Ok(migrated)

@@ -1,5 +1,7 @@
 //! SQLite: one file beside its write-ahead log, which itself holds its version.
 
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -24,14 +26,44 @@ pub fn options(path: &Path, limit: Duration) -> SqliteConnectOptions {
         .busy_timeout(limit)
 }
 
-/// Connects on first use, and makes the file when it is absent. One connection: SQLite has one writer anyway, and
-/// waiting for it in line is fairer than waiting for its lock.
+/// Lets nobody but its owner read or write the file at `path` and what SQLite keeps beside it. SQLite gives what it makes
+/// there later the mode of the file.
+///
+/// Nothing is opened: to close a file ends the locks of every connection that this process has to it.
+pub fn restrict_access(path: &Path) {
+    for suffix in ["", "-wal", "-shm", "-journal"] {
+        let mut path = path.as_os_str().to_owned();
+        path.push(suffix);
+        let Ok(metadata) = fs::metadata(&path) else {
+            continue;
+        };
+        let mode = metadata.permissions().mode();
+        if mode & !OWNER_ONLY & 0o777 == 0 {
+            continue;
+        }
+        if let Err(error) = fs::set_permissions(&path, Permissions::from_mode(OWNER_ONLY)) {
+            let path = Path::new(&path).display();
+            tracing::warn!(%error, %path, "others may read a store's file; its owner should set its mode to 600");
+        }
+    }
+}
+
+/// Connects on first use, and makes the file when it is absent, for its owner alone. One connection: SQLite has one writer
+/// anyway, and waiting for it in line is fairer than waiting for its lock.
 pub fn writer(options: SqliteConnectOptions, limit: Duration) -> SqlitePool {
+    let path = options.get_filename().to_owned();
     SqlitePoolOptions::new()
         .max_connections(1)
         .acquire_timeout(limit)
+        .after_connect(move |_, _| {
+            restrict_access(&path);
+            Box::pin(async { Ok(()) })
+        })
         .connect_lazy_with(options.create_if_missing(true))
 }
+
+/// Read and write for the owner, nothing for others.
+const OWNER_ONLY: u32 = 0o600;
 
 /// What SQLite says when another connection is in the way (`SQLITE_BUSY`).
 const BUSY: &str = "5";
@@ -96,6 +128,41 @@ mod tests {
     use super::*;
 
     const LIMIT: Duration = Duration::from_secs(30);
+
+    /// The files in a directory that others than the owner may use.
+    fn shared(dir: &Path) -> Vec<String> {
+        let entries = fs::read_dir(dir).unwrap().map(Result::unwrap);
+        let shared = entries.filter(|entry| {
+            let mode = entry.metadata().unwrap().permissions().mode();
+            mode & 0o077 != 0
+        });
+        shared
+            .map(|entry| entry.file_name().display().to_string())
+            .collect()
+    }
+
+    #[tokio::test]
+    async fn a_store_and_the_files_beside_it_are_their_owners_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("store.sqlite");
+        let pool = writer(options(&path, LIMIT), LIMIT);
+        let mut connection = first(&pool).await.unwrap();
+        migrate(&mut connection, &["CREATE TABLE once (id INTEGER)"])
+            .await
+            .unwrap();
+        assert!(path.with_extension("sqlite-wal").exists());
+        assert_eq!(shared(dir.path()), [""; 0]);
+        // One of an earlier version, still open.
+        for entry in fs::read_dir(dir.path()).unwrap() {
+            let path = entry.unwrap().path();
+            fs::set_permissions(path, Permissions::from_mode(0o644)).unwrap();
+        }
+        let again = writer(options(&path, LIMIT), LIMIT);
+        drop(connection);
+        let mut connection = first(&again).await.unwrap();
+        migrate(&mut connection, &[]).await.unwrap();
+        assert_eq!(shared(dir.path()), [""; 0]);
+    }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
     async fn programs_that_open_a_new_file_at_once_all_get_it() {

@@ -107,6 +107,10 @@ impl System for TestApp {
     fn client(&self) -> &Client {
         &self.client
     }
+
+    fn probes(&self) -> Client {
+        Client::new(&probes_url(&self.process))
+    }
 }
 
 /// What runs where no configuration is given.
@@ -137,6 +141,14 @@ fn copy(from: &Path, to: &Path) {
             std::fs::copy(entry.path(), target).expect("a copy");
         }
     }
+}
+
+/// Where `…/metrics` of the `ready` line is.
+pub(crate) fn probes_url(process: &Process) -> String {
+    let mut words = process.ready_line().split_whitespace();
+    let url = words.find_map(|word| word.trim_end_matches([')', ';']).strip_suffix("/metrics"));
+    url.unwrap_or_else(|| panic!("no URL of metrics in {:?}", process.ready_line()))
+        .to_owned()
 }
 
 /// The URL in `ready http://host:port/mcp …`.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 
 use tempfile::TempDir;
 
-use crate::app::base_url;
+use crate::app::{base_url, probes_url};
 use crate::{Client, Process, System, run};
 
 /// The hospital demo as the shipped example `deploy/examples/separate` runs it.
@@ -107,6 +107,10 @@ impl System for Separate {
 
     fn client(&self) -> &Client {
         &self.client
+    }
+
+    fn probes(&self) -> Client {
+        Client::new(&probes_url(&self.gateway))
     }
 }
 

@@ -21,6 +21,15 @@ pub trait System {
     /// A client of its gateway.
     fn client(&self) -> &Client;
 
+    /// A client of the address where probes and metrics of its gateway are.
+    fn probes(&self) -> Client;
+
+    /// What its gateway has measured so far, as Prometheus reads it.
+    fn metrics(&self) -> impl Future<Output = String> {
+        let probes = self.probes();
+        async move { probes.get("/metrics").await.body }
+    }
+
     /// Waits until `/ready` says so, or says no longer so.
     fn until_ready(&self, ready: bool) -> impl Future<Output = ()> {
         let what = format!("/ready says {ready}");

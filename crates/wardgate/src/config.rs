@@ -107,7 +107,8 @@ pub(crate) struct GatewayWiring {
     pub(crate) tls: Option<TlsFiles>,
     #[serde(default)]
     pub(crate) session_key_file: Option<PathBuf>,
-    /// Address of `/ready` and `/metrics`; none: they are served beside the paths for clients.
+    /// Address of probes and `/metrics`; then `/ready` is not served beside the paths for clients. None: port 9090 of
+    /// loopback, or another one if that is taken.
     #[serde(default)]
     pub(crate) probes: Option<SocketAddr>,
     /// How it ends.
@@ -181,7 +182,8 @@ pub(crate) struct ServiceLinks {
 pub(crate) struct AgentWiring {
     #[serde(default = "agent_listen")]
     pub(crate) listen: SocketAddr,
-    /// Address of `/ready` and `/metrics`; none: they are served beside the paths for clients.
+    /// Address of probes and `/metrics`; then `/ready` is not served beside the paths for clients. None: port 9090 of
+    /// loopback, or another one if that is taken.
     #[serde(default)]
     pub(crate) probes: Option<SocketAddr>,
     /// How clients reach it; its host may be named.
@@ -377,6 +379,21 @@ impl Settings {
         let mut section = self.section(name)?;
         section.retain(|key, _| matches!(key.as_str(), "store" | "database"));
         self.read(name, section).map(Some)
+    }
+
+    /// Where the probes of this section are, where this process does the rest of the wiring itself.
+    pub(crate) fn probes(&self, name: &str) -> Result<Option<SocketAddr>, Error> {
+        #[derive(Deserialize)]
+        struct Wiring {
+            probes: SocketAddr,
+        }
+        if !self.has(&format!("{name}.probes")) {
+            return Ok(None);
+        }
+        let mut section = self.section(name)?;
+        section.retain(|key, _| key == "probes");
+        let Wiring { probes } = self.read(name, section)?;
+        Ok(Some(probes))
     }
 
     /// The whole configuration.

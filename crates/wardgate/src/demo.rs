@@ -120,6 +120,7 @@ async fn fill(database: &Path, scripts: &Path) -> Result<(), Failure> {
         .filename(&unfinished)
         .create_if_missing(true);
     let mut connection = options.connect().await?;
+    wardgate_store::sqlite::restrict_access(&unfinished);
     // One transaction: one flush to disk instead of one for each statement.
     let mut filling = connection.begin().await?;
     for script in ["schema.sql", "seed.sql"] {

@@ -273,10 +273,10 @@ async fn p4_no_canary_is_in_any_log_metric_trace_or_record() {
     .await;
     session(&app, &provider, &heard).await;
 
-    let client = app.client();
-    let text = client.get("/metrics").await.body;
+    let probes = app.probes();
+    let text = app.metrics().await;
     let accept = [("accept", "application/openmetrics-text")];
-    let open = client.send("GET", "/metrics", &accept, "").await.body;
+    let open = probes.send("GET", "/metrics", &accept, "").await.body;
     let open_record = record(&app);
     assert_eq!(app.process.terminate().code(), Some(0));
     let traces = String::from_utf8_lossy(&traces.lock().unwrap()).into_owned();

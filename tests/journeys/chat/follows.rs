@@ -15,7 +15,7 @@ const KEPT_UNHEARD: Duration = Duration::from_secs(5);
 
 /// How often anyone asked the gateway for a list of tools.
 async fn lists(app: &TestApp) -> u64 {
-    let metrics = app.client().get("/metrics").await.body;
+    let metrics = app.metrics().await;
     let mut counted = metrics
         .lines()
         .filter(|line| line.contains("mcp_requests_total") && line.contains(r#""tools/list""#));

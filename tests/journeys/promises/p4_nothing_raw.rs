@@ -111,7 +111,7 @@ async fn p4_nothing_raw_in_record_logs_metrics_or_traces() {
         "a doctor's and a nurse's canary was alive"
     );
 
-    let metrics = app.client().get("/metrics").await.body;
+    let metrics = app.metrics().await;
     let record = record_bytes(&app);
     assert_eq!(app.process.terminate().code(), Some(0));
     let (log, traces) = (app.process.log(), traces.lock().unwrap().clone());

@@ -35,3 +35,27 @@ async fn p5_what_you_may_not_call_you_do_not_see() {
         }
     }
 }
+
+#[tokio::test]
+async fn p5_metrics_name_no_tool_that_was_hidden_from_whoever_called_it() {
+    let app = TestApp::start(WARDGATE);
+    let all = app.client().tool_names(&doctor(&app)).await;
+    let token = auditor(&app);
+    for tool in &all {
+        app.client().call(&token, tool, of_patient("NUGWI")).await;
+    }
+    let metrics = app.metrics().await;
+    let calls = metrics
+        .lines()
+        .filter(|line| line.starts_with("wardgate_tool_call"));
+    let calls: Vec<&str> = calls.collect();
+    let unknown = format!(
+        r#"wardgate_tool_calls_total{{tool="unknown",status="denied"}} {}"#,
+        all.len()
+    );
+    assert!(calls.contains(&unknown.as_str()), "{calls:?}");
+    for tool in &all {
+        let named = format!(r#""{tool}""#);
+        assert!(!calls.iter().any(|line| line.contains(&named)), "{calls:?}");
+    }
+}

@@ -75,6 +75,7 @@ pub(super) async fn prepare(
     settings: &DatabaseSettings,
 ) -> Result<(), MigrationError> {
     let mut connection = options(path).create_if_missing(true).connect().await?;
+    wardgate_store::sqlite::restrict_access(path);
     wardgate_store::sqlite::prepare(&mut connection, MIGRATIONS, settings).await?;
     Ok(connection.close().await?)
 }

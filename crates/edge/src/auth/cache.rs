@@ -6,7 +6,7 @@ use quick_cache::sync::Cache;
 use wardgate_domain::{Caller, Digest, Timestamp};
 
 use super::Scopes;
-use super::claims::Audience;
+use super::claims::{AcceptedTime, Audience};
 
 /// About 10 MB when full. Only tokens that verified get in, so no stranger can push others out.
 const CAPACITY: usize = 10_000;
@@ -23,6 +23,7 @@ struct Entry {
 
 /// What a token that verified says.
 pub(super) struct Said {
+    pub(super) accepted: AcceptedTime,
     pub(super) caller: Arc<Caller>,
     pub(super) scopes: Arc<Scopes>,
     pub(super) audience: Audience,
@@ -33,8 +34,8 @@ impl VerifiedTokens {
         Self(Cache::new(CAPACITY))
     }
 
-    /// What a token said, unless the token has ended since or its issuer's keys are no longer the ones it
-    /// verified with; `key_set` gives the version of an issuer's keys.
+    /// What a token said, unless it is not accepted now (the clock may have been set back, too) or its issuer's keys are
+    /// no longer the ones it verified with; `key_set` gives the version of an issuer's keys.
     pub(super) fn get(
         &self,
         token: Digest,
@@ -42,8 +43,7 @@ impl VerifiedTokens {
         key_set: impl FnOnce(usize) -> Option<Digest>,
     ) -> Option<Arc<Said>> {
         let entry = self.0.get(&token)?;
-        let ends = entry.said.caller.expires_at();
-        if now < ends && key_set(entry.issuer) == Some(entry.key_set) {
+        if entry.said.accepted.check(now).is_ok() && key_set(entry.issuer) == Some(entry.key_set) {
             return Some(entry.said);
         }
         self.0.remove(&token);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
 use serde_json::Value;
-use wardgate_domain::{AttributeValue, CallerClaims, Digest, Timestamp};
+use wardgate_domain::{AttributeValue, CallerClaims, Digest, Timestamp, is_invisible};
 
 use super::token::VerifiedClaims;
 use super::{IssuerConfig, Scopes, TokenRefusal};
@@ -20,14 +20,45 @@ const MAX_ITEMS: usize = 256;
 /// The most resources of ours that one token is for.
 const MAX_RESOURCES: usize = 64;
 
-/// Checks the times, and reads the caller. `token` is the digest of the whole token.
+/// When a token is accepted: from the first instant until before the second, leeway included.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct AcceptedTime {
+    from: Timestamp,
+    until: Timestamp,
+}
+
+impl AcceptedTime {
+    /// Reads `exp`, which is needed, and `nbf` and `iat`.
+    pub(super) fn of(claims: &VerifiedClaims, rules: &IssuerConfig) -> Result<Self, TokenRefusal> {
+        let expires_at = time(claims, "exp")?.ok_or_else(|| TokenRefusal::missing("exp"))?;
+        let starts = [time(claims, "nbf")?, time(claims, "iat")?];
+        let start = starts.into_iter().flatten().max();
+        let start = start.unwrap_or(Timestamp::from_seconds(0));
+        Ok(Self {
+            from: start.minus(rules.leeway()),
+            until: expires_at.plus(rules.leeway()),
+        })
+    }
+
+    /// The token has to be accepted at `now`.
+    pub(super) fn check(&self, now: Timestamp) -> Result<(), TokenRefusal> {
+        if now >= self.until {
+            return Err(TokenRefusal::TokenExpired);
+        }
+        if now < self.from {
+            return Err(TokenRefusal::TokenNotYetValid);
+        }
+        Ok(())
+    }
+}
+
+/// Reads the caller. `token` is the digest of the whole token. A caller expires when its token is not accepted any more.
 pub(super) fn read(
     claims: &VerifiedClaims,
     rules: &IssuerConfig,
     token: Digest,
-    now: Timestamp,
+    accepted: AcceptedTime,
 ) -> Result<CallerClaims, TokenRefusal> {
-    let expires_at = check_times(claims, rules, now)?;
     let subject = name(claims, "sub")?.ok_or_else(|| TokenRefusal::missing("sub"))?;
     let tenant = match &rules.tenant_claim {
         Some(claim) => name(claims, claim)?.ok_or_else(|| TokenRefusal::missing(claim))?,
@@ -50,28 +81,8 @@ pub(super) fn read(
             .collect(),
         attributes,
         token_id: name(claims, "jti")?.unwrap_or_else(|| short(token)),
-        expires_at,
+        expires_at: accepted.until,
     })
-}
-
-/// `exp` must lie in the future, `nbf` and `iat` must not, give or take the leeway. Gives the instant until
-/// which the token is accepted, which is what the caller's expiry means to every other service.
-fn check_times(
-    claims: &VerifiedClaims,
-    rules: &IssuerConfig,
-    now: Timestamp,
-) -> Result<Timestamp, TokenRefusal> {
-    let expires_at = time(claims, "exp")?.ok_or_else(|| TokenRefusal::missing("exp"))?;
-    let accepted_until = expires_at.plus(rules.leeway());
-    if now >= accepted_until {
-        return Err(TokenRefusal::TokenExpired);
-    }
-    for claim in ["nbf", "iat"] {
-        if time(claims, claim)?.is_some_and(|start| start > now.plus(rules.leeway())) {
-            return Err(TokenRefusal::TokenNotYetValid);
-        }
-    }
-    Ok(accepted_until)
 }
 
 /// Whole seconds since 1970. RFC 7519 allows fractions; no issuer has a use for them, and readers differ.
@@ -194,9 +205,11 @@ fn texts(items: &[Value], length: RangeInclusive<usize>) -> Option<Vec<String>> 
         .collect()
 }
 
-/// A text of so many characters, none of them a control character.
+/// A text of so many characters, all of which a person sees: two callers must not look the same on a page or in the
+/// record.
 fn plain(text: &str, length: RangeInclusive<usize>) -> Option<String> {
-    let fits = length.contains(&text.chars().count()) && !text.chars().any(char::is_control);
+    let hides = |c: char| c.is_control() || is_invisible(c);
+    let fits = length.contains(&text.chars().count()) && !text.chars().any(hides);
     fits.then(|| text.to_owned())
 }
 

@@ -40,7 +40,7 @@ use wardgate_rpc::Readiness;
 use wardgate_telemetry::names;
 
 use cache::{Said, VerifiedTokens};
-use claims::Audience;
+use claims::{AcceptedTime, Audience};
 use key_ring::KeyRing;
 use token::UnverifiedToken;
 
@@ -157,8 +157,11 @@ impl Authenticator {
         let keys = self.keys.keys_with(index, token.key_id()).await?;
         let key = keys.find(token.key_id()).ok_or(TokenRefusal::KeyUnknown)?;
         let claims = token.verify(key)?;
-        let caller = claims::read(&claims, rules, digest, self.ambient.now())?;
+        let accepted = AcceptedTime::of(&claims, rules)?;
+        accepted.check(self.ambient.now())?;
+        let caller = claims::read(&claims, rules, digest, accepted)?;
         let said = Arc::new(Said {
+            accepted,
             audience: Audience::of(
                 &claims,
                 rules.audience.as_deref(),

@@ -181,7 +181,7 @@ impl<W: Work> Story<W> {
         let started = Instant::now();
         // What cannot be recorded is not even begun.
         if !self.gateway.trail().is_ready() {
-            return self.not_recorded(&Stop::NotRecorded);
+            return self.not_recorded(&Stop::NotRecorded, false);
         }
         let decided = match self.decide().await {
             Ok(decided) => self.resumed.use_up(&self.gateway).await.map(|()| decided),
@@ -200,17 +200,18 @@ impl<W: Work> Story<W> {
         };
         // A record that did not take the intent would not take the outcome either.
         if let Err(stop @ Stop::NotRecorded) = &ending {
-            return self.not_recorded(stop);
+            return self.not_recorded(stop, false);
         }
         let outcome = self.outcome(&ending, started.elapsed());
-        self.work.report(&outcome);
+        let is_hidden = matches!(&ending, Err(stop) if stop.is_hidden());
+        self.work.report(&outcome, is_hidden);
         // While it is recorded, others can be worked on.
         let _epilogue = self.done(&ending);
         let appended = self.gateway.trail().append(Event::Outcome(outcome)).await;
         match appended {
             Ok(receipt) => self.release(receipt, ending),
-            Err(_) if may_write => self.not_recorded(&Stop::Lost),
-            Err(_) => self.not_recorded(&Stop::NotRecorded),
+            Err(_) if may_write => self.not_recorded(&Stop::Lost, false),
+            Err(_) => self.not_recorded(&Stop::NotRecorded, is_hidden),
         }
     }
 
@@ -485,8 +486,8 @@ impl<W: Work> Story<W> {
         })
     }
 
-    fn not_recorded(&self, stop: &Stop) -> Answer {
-        measures::not_recorded(&self.facts);
+    fn not_recorded(&self, stop: &Stop, is_hidden: bool) -> Answer {
+        measures::not_recorded(&self.facts, is_hidden);
         let error = stop.error(|| self.work.not_there(self.asker.version));
         let error = error
             .because("not_durable")

@@ -54,6 +54,14 @@ impl Stop {
         message: "It asks for input in a way that cannot be passed on.",
     };
 
+    /// Whether the caller is not to know that there is such a thing.
+    pub(super) fn is_hidden(&self) -> bool {
+        matches!(
+            self,
+            Self::Unknown | Self::Disabled | Self::Denied { visible: false, .. }
+        )
+    }
+
     /// What the record says of it. What there is not has another name wherever it is not.
     pub(super) fn on_record(&self) -> (Status, &'static str) {
         match self {

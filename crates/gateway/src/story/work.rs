@@ -60,8 +60,8 @@ pub(crate) trait Work: Send + Sync + Sized + 'static {
     /// has one answer and no word before that.
     fn pack(&self) -> Option<Packed>;
 
-    /// Counts and tells how it ended.
-    fn report(&self, outcome: &Outcome);
+    /// Counts and tells how it ended. Of what is hidden from its caller no number shows the name.
+    fn report(&self, outcome: &Outcome, is_hidden: bool);
 
     /// Lets out what was given. It needs the receipt.
     fn release(story: &Story<Self>, receipt: Receipt, given: &Self::Given) -> Answer;

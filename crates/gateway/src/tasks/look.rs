@@ -167,8 +167,8 @@ impl Work for Look {
         None
     }
 
-    fn report(&self, outcome: &Outcome) {
-        measures::ended(outcome);
+    fn report(&self, outcome: &Outcome, is_hidden: bool) {
+        measures::ended(outcome, is_hidden);
         tracing::info!(
             status = outcome.status.as_str(),
             reason = outcome.reason,

@@ -22,7 +22,7 @@ use wardgate_proto::audit::v1::audit_service_server::AuditServiceServer;
 use wardgate_proto::memory::v1::memory_service_server::MemoryServiceServer;
 use wardgate_proto::policy::v1::policy_service_server::PolicyServiceServer;
 use wardgate_proto::toolrunner::v1::tool_runner_service_server::ToolRunnerServiceServer;
-use wardgate_rpc::{Peer, Service, Shutdown, link};
+use wardgate_rpc::{Peer, Service, Shutdown, link, probes};
 use wardgate_telemetry::{Guard, Metrics};
 
 use crate::fakes::{Audit, Memory, PATIENCE, Policy, ToolRunner, tool};
@@ -200,17 +200,21 @@ impl World {
         let (auth, store) = (written["auth"].clone(), written["store"].clone());
         let config: Config = serde_json::from_value(written).unwrap();
         let key = SessionKey::from_bytes(&[3; 32]);
-        let gateway = Gateway::new(config, &bound, neighbours, &key, metrics(), ambient)
+        let gateway = Gateway::new(config, &bound, neighbours, &key, ambient)
             .await
             .unwrap();
         let (stop, stopped) = oneshot::channel();
-        let served = tokio::spawn(Arc::clone(&gateway).serve(
-            bound,
-            gateway.router().merge(gateway.probes()),
-            Shutdown::when(async {
-                let _ = stopped.await;
-            }),
-        ));
+        let served = tokio::spawn(
+            Arc::clone(&gateway).serve(
+                bound,
+                gateway
+                    .router()
+                    .merge(probes::router(gateway.parts(), metrics())),
+                Shutdown::when(async {
+                    let _ = stopped.await;
+                }),
+            ),
+        );
         tokio::time::timeout(PATIENCE, gateway.ready())
             .await
             .unwrap();

@@ -7,7 +7,7 @@ use reqwest::{Client, Url};
 use tokio::sync::watch;
 use wardgate_domain::Ambient;
 use wardgate_edge::Bound;
-use wardgate_rpc::{Readiness, probes};
+use wardgate_rpc::Readiness;
 
 use crate::Failure;
 use crate::cli::{Agent, AgentCommand};
@@ -34,23 +34,26 @@ async fn serve(config: &Path) -> Result<(), Failure> {
     let approvals = data_dir::approval_key(file)?;
     let stop = shutdown::shutdown(wiring.drain)?;
     let bound = Bound::bind(wiring.listen).await?;
-    let (connections, listen) = (wiring.limits.connections(), wiring.probes);
+    let (connections, listen, own) = (wiring.limits.connections(), wiring.listen, wiring.probes);
     let gateway = follow(
         &wiring.links.gateway,
         "the gateway does not answer; chats fail until it does. See agent.links.gateway",
     )?;
     let agent = compose::remote_agent(&config, approvals, wiring, &Ambient::system()).await?;
-    let (_goes_on, own) = watch::channel(Readiness::Ready);
+    let (_goes_on, goes_on) = watch::channel(Readiness::Ready);
     let parts = vec![
-        ("agent", stop.over(own)),
+        ("agent", stop.over(goes_on)),
         ("keys", agent.admission.auth.readiness()),
         ("gateway", gateway),
     ];
-    let probes = probes::router(parts, telemetry.metrics());
-    let router = agent.alone(serve::beside(listen, probes).await?);
+    let probes = serve::serve_probes(own, listen, parts, telemetry.metrics()).await?;
+    let router = agent.alone(probes.beside);
     let url = format!("http://{}", bound.address());
     // It serves before its gateway is there: the probes tell.
-    println!("ready {url}/api/chat/message/ (also {url}/v1)");
+    println!(
+        "ready {url}/api/chat/message/ (also {url}/v1; metrics: http://{}/metrics)",
+        probes.address
+    );
     bound.serve(router, connections, stop, async {}).await;
     Ok(())
 }

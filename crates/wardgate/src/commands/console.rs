@@ -3,7 +3,7 @@
 use tokio::sync::watch;
 use wardgate_domain::Ambient;
 use wardgate_edge::Bound;
-use wardgate_rpc::{Readiness, probes};
+use wardgate_rpc::Readiness;
 
 use crate::Failure;
 use crate::cli::ConfigFile;
@@ -21,23 +21,27 @@ pub(crate) async fn run(arguments: &ConfigFile) -> Result<(), Failure> {
     let key = data_dir::cookie_key(file)?;
     let stop = shutdown::shutdown(wiring.drain)?;
     let bound = Bound::bind(wiring.listen).await?;
-    let (connections, listen) = (wiring.limits.connections(), wiring.probes);
+    let (connections, listen, own) = (wiring.limits.connections(), wiring.listen, wiring.probes);
     let gateway = agent::follow(
         &wiring.links.gateway,
         "the gateway does not answer; no page has anything to show until it does. See console.links.gateway",
     )?;
     let (console, keys) = compose::remote_console(wiring, key, &Ambient::system()).await?;
-    let (_goes_on, own) = watch::channel(Readiness::Ready);
+    let (_goes_on, goes_on) = watch::channel(Readiness::Ready);
     // Not the record: without it, all other pages work.
     let parts = vec![
-        ("console", stop.over(own)),
+        ("console", stop.over(goes_on)),
         ("keys", keys),
         ("gateway", gateway),
     ];
-    let probes = probes::router(parts, telemetry.metrics());
-    let router = console.alone(serve::beside(listen, probes).await?);
+    let probes = serve::serve_probes(own, listen, parts, telemetry.metrics()).await?;
+    let router = console.alone(probes.beside);
     // It serves before its gateway is there: the probes tell.
-    println!("ready http://{}/console", bound.address());
+    println!(
+        "ready http://{}/console (metrics: http://{}/metrics)",
+        bound.address(),
+        probes.address
+    );
     bound.serve(router, connections, stop, async {}).await;
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! `wardgate gateway | policy | tool-runner | audit | memory --config FILE`: one service a process.
 
 use std::convert::Infallible;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,9 +15,10 @@ use wardgate_concurrency::Limiter;
 use wardgate_domain::Ambient;
 use wardgate_edge::Bound as BoundEdge;
 use wardgate_gateway::Gateway;
+use wardgate_rpc::Service;
 use wardgate_rpc::link::TlsFiles;
+use wardgate_rpc::probes::{self, Part};
 use wardgate_rpc::server::Bound;
-use wardgate_rpc::{Service, probes};
 use wardgate_telemetry::Metrics;
 
 use crate::Failure;
@@ -36,24 +37,20 @@ pub(crate) async fn gateway(arguments: &ConfigFile) -> Result<(), Failure> {
         config.store = Some(own_store(&arguments.config));
     }
     let stop = shutdown::shutdown(wiring.drain)?;
-    let bound = BoundEdge::bind(config.listen).await?;
+    let listen = config.listen;
+    let bound = BoundEdge::bind(listen).await?;
     let neighbours = compose::remote(&wiring)?;
     let key = required(wiring.session_key_file.as_ref(), "gateway.session_key_file")?;
     let key = data_dir::session_key(key)?;
     let address = bound.address();
-    let gateway = Gateway::new(
-        config,
-        &bound,
-        neighbours,
-        &key,
-        telemetry.metrics(),
-        Ambient::system(),
-    )
-    .await?;
+    let gateway = Gateway::new(config, &bound, neighbours, &key, Ambient::system()).await?;
     // It serves before its neighbours are there: the probes tell who is missing.
-    println!("ready http://{address}/mcp");
-    let probes = beside(wiring.probes, gateway.probes()).await?;
-    let router = gateway.router().merge(probes);
+    let probes = serve_probes(wiring.probes, listen, gateway.parts(), telemetry.metrics()).await?;
+    println!(
+        "ready http://{address}/mcp (metrics: http://{}/metrics)",
+        probes.address
+    );
+    let router = gateway.router().merge(probes.beside);
     gateway.serve(bound, router, stop).await;
     Ok(())
 }
@@ -202,29 +199,65 @@ where
         readiness: stop.over(service.readiness),
         ..service
     };
-    if let Some(listen) = wiring.probes {
+    if wiring.probes.is_some() {
         let parts = vec![(name, service.readiness.clone())];
-        serve_probes(listen, probes::router(parts, metrics)).await?;
+        serve_probes(wiring.probes, wiring.listen, parts, metrics).await?;
     }
     println!("ready {name} {}", bound.address()?);
     Ok(bound.serve(service, stop).await?)
 }
 
-/// What of `probes` stands on the address for clients: all, unless there is an address for them; then only that it is
-/// alive.
-pub(crate) async fn beside(listen: Option<SocketAddr>, probes: Router) -> Result<Router, Failure> {
-    let Some(listen) = listen else {
-        return Ok(probes);
-    };
-    serve_probes(listen, probes).await?;
-    Ok(probes::alive())
+/// Where probes and metrics are served, and what of them stands on the address for clients as well.
+pub(crate) struct Probes {
+    /// With the port that was chosen.
+    pub(crate) address: SocketAddr,
+    /// For the address for clients.
+    pub(crate) beside: Router,
 }
 
-async fn serve_probes(listen: SocketAddr, router: Router) -> Result<(), Failure> {
-    let listener = TcpListener::bind(listen)
-        .await
-        .map_err(|error| format!("cannot listen on {listen} for probes: {error}"))?;
+/// Serves the probes of `parts` and the metrics on an address of their own: the configured one, or [`DEFAULT_PROBES`]. A
+/// process whose clients' port is any free one, or whose configuration leaves the address open, takes another port of
+/// loopback where that one is taken.
+///
+/// Where no address is configured, nobody but this machine reaches the default, so that the probes of others are answered
+/// on the address for clients too. Metrics never are: they name tools.
+pub(crate) async fn serve_probes(
+    configured: Option<SocketAddr>,
+    clients: SocketAddr,
+    parts: Vec<Part>,
+    metrics: Metrics,
+) -> Result<Probes, Failure> {
+    let listener = match configured {
+        Some(listen) => listen_for_probes(listen).await?,
+        None if clients.port() == 0 => listen_for_probes(ANY_PORT).await?,
+        None => match TcpListener::bind(DEFAULT_PROBES).await {
+            Ok(listener) => listener,
+            Err(error) => {
+                let listener = listen_for_probes(ANY_PORT).await?;
+                let address = listener.local_addr()?;
+                tracing::warn!(
+                    "cannot listen on {DEFAULT_PROBES} for probes and metrics ({error}); they are at {address}. Set `probes` to choose an address"
+                );
+                listener
+            }
+        },
+    };
+    let address = listener.local_addr()?;
+    let beside = match configured {
+        Some(_) => probes::alive(),
+        None => probes::states(parts.clone()),
+    };
+    let router = probes::router(parts, metrics);
     // Ends with the process; probes have nothing to finish.
     tokio::spawn(async move { axum::serve(listener, router).await });
-    Ok(())
+    Ok(Probes { address, beside })
+}
+
+/// Where probes and metrics are unless the configuration says so.
+const DEFAULT_PROBES: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9090);
+const ANY_PORT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+
+async fn listen_for_probes(listen: SocketAddr) -> Result<TcpListener, Failure> {
+    let listening = TcpListener::bind(listen).await;
+    listening.map_err(|error| format!("cannot listen on {listen} for probes: {error}").into())
 }

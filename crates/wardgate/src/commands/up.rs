@@ -13,6 +13,7 @@ use wardgate_rpc::operator::{Offered, OperatorSocket};
 
 use crate::Failure;
 use crate::cli::{Demo, Up};
+use crate::commands::serve;
 use crate::compose::{self, Local, Parts};
 use crate::config::Settings;
 use crate::data_dir::{self, DataDir};
@@ -42,8 +43,10 @@ pub(crate) async fn run(arguments: Up) -> Result<(), Failure> {
     let stop = shutdown::shutdown(Drain::at_once())?;
 
     let mut config = gateway_config(&settings, &dir)?;
-    config.listen = arguments.listen.unwrap_or(config.listen);
-    let bound = Bound::bind(config.listen).await?;
+    let listen = arguments.listen.unwrap_or(config.listen);
+    config.listen = listen;
+    let own_probes = settings.probes("gateway")?;
+    let bound = Bound::bind(listen).await?;
     let address = bound.address();
     let starting = async {
         let parts = parts(&settings, &dir, demo.as_ref())?;
@@ -55,10 +58,8 @@ pub(crate) async fn run(arguments: Up) -> Result<(), Failure> {
             closing,
         } = local;
         let public_url = config.public_url.clone();
-        let metrics = telemetry.metrics();
         let key = data_dir::session_key(&dir.session_key())?;
-        let gateway =
-            Gateway::new(config, &bound, neighbours, &key, metrics, ambient.clone()).await?;
+        let gateway = Gateway::new(config, &bound, neighbours, &key, ambient.clone()).await?;
         gateway.ready().await;
         let agent = agent(&settings, &dir, &gateway, &ambient).await?;
         let agent = agent.map(Endpoints::router);
@@ -80,13 +81,16 @@ pub(crate) async fn run(arguments: Up) -> Result<(), Failure> {
         Some(_) => format!("{url}/api/chat/message/, {url}/v1, "),
         None => String::new(),
     };
+    let metrics = telemetry.metrics();
+    let probes = serve::serve_probes(own_probes, listen, gateway.parts(), metrics).await?;
     println!(
-        "ready {url}/mcp (also {url}/console, {url}/message, {chats}{url}/ready, {url}/metrics; record in {})",
+        "ready {url}/mcp (also {url}/console, {url}/message, {chats}{url}/ready; metrics: http://{}/metrics; record in {})",
+        probes.address,
         dir.path().display()
     );
     let mut router = gateway
         .router()
-        .merge(gateway.probes())
+        .merge(probes.beside)
         .merge(console.router());
     if let Some(agent) = agent {
         router = router.merge(agent);

@@ -17,7 +17,8 @@ use wardgate_rpc::link::TlsFiles;
 pub(crate) struct ConsoleWiring {
     #[serde(default = "listen")]
     pub(crate) listen: SocketAddr,
-    /// Address of `/ready` and `/metrics`; none: they are served beside the pages.
+    /// Address of probes and `/metrics`; then `/ready` is not served beside the pages. None: port 9090 of loopback, or
+    /// another one if that is taken.
     #[serde(default)]
     pub(crate) probes: Option<SocketAddr>,
     /// How browsers reach it; where that is https, so is its cookie.

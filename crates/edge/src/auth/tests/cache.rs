@@ -27,6 +27,19 @@ async fn a_cached_token_ends_when_it_expires() {
 }
 
 #[tokio::test]
+async fn a_cached_token_is_not_valid_before_its_time_when_the_clock_is_set_back() {
+    for claim in ["nbf", "iat"] {
+        let issuer = Issuer::new().await;
+        let token = issuer.token(claims_with(claim, NOW));
+        assert_eq!(issuer.reason(&token).await, "accepted");
+        issuer.clock.advance(-60);
+        assert_eq!(issuer.reason(&token).await, "token_not_yet_valid");
+        issuer.clock.advance(60);
+        assert_eq!(issuer.reason(&token).await, "accepted");
+    }
+}
+
+#[tokio::test]
 async fn a_refusal_is_not_cached() {
     let issuer = Issuer::new().await;
     let token = issuer.token(claims_with("nbf", NOW + 60));

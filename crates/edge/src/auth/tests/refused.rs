@@ -360,6 +360,10 @@ async fn every_bad_token_is_refused_with_its_reason() {
         json!("a\nb"),
         json!("a\u{7f}b"),
         json!("a\u{85}b"),
+        json!("a\u{202e}b"),
+        json!("a\u{200b}"),
+        json!("\u{feff}a"),
+        json!("a\u{2066}b\u{2069}"),
         json!("s".repeat(257)),
         json!(7),
         json!(["a"]),
@@ -379,6 +383,7 @@ async fn every_bad_token_is_refused_with_its_reason() {
         json!(["Doctor", 7]),
         json!([""]),
         json!(["a\tb"]),
+        json!(["Doctor\u{200d}"]),
         json!(roles),
     ] {
         case("roles", claim("roles", value), "claim_invalid");
