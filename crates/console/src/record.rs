@@ -227,8 +227,10 @@ impl Record {
             let stored = match stored.map_err(away)? {
                 QueriedRecord::Intact(stored) => stored,
                 QueriedRecord::Damaged(damage) => {
-                    // Whose it was is not known any more.
-                    read.damaged.push(damage);
+                    // Whose it was is not known any more, so it is for those who may read everything.
+                    if is_all {
+                        read.damaged.push(damage);
+                    }
                     continue;
                 }
             };

@@ -139,7 +139,7 @@ pub(crate) async fn entry(console: Arc<Console>, mut visit: Visit) -> Answer {
         }
         let title = format!("Record {sequence}");
         let content = html! { h1 { (title) } (damage(&read)) };
-        return Ok(layout::page(&visit.caller, Part::Record, &title, &content));
+        return Ok(layout::page(&visit.viewer, Part::Record, &title, &content));
     };
     let members = members(&stored)?;
     let call = members.get("call_id").and_then(Value::as_str);
