@@ -50,11 +50,9 @@ pub fn integral(value: &Value) -> Option<i64> {
     let Value::Number(number) = value else {
         return None;
     };
-    number.as_i64().or_else(|| {
-        decimal_of(number)
-            .filter(BigDecimal::is_integer)?
-            .to_i64()
-    })
+    number
+        .as_i64()
+        .or_else(|| decimal_of(number).filter(BigDecimal::is_integer)?.to_i64())
 }
 
 #[cfg(test)]
@@ -109,7 +107,10 @@ mod tests {
             read("1e30").as_deref(),
             Some("1000000000000000000000000000000")
         );
-        assert_eq!(read("9007199254740993.0").as_deref(), Some("9007199254740993"));
+        assert_eq!(
+            read("9007199254740993.0").as_deref(),
+            Some("9007199254740993")
+        );
         assert_eq!(read("10.5"), None);
         assert_eq!(read("9007199254740992.1"), None);
         assert_eq!(integral(&serde_json::from_str("7.0").unwrap()), Some(7));

@@ -54,15 +54,13 @@ pub struct Property {
 impl Property {
     /// The one type, `null` aside, that its values are bound as.
     pub fn scalar(&self) -> Option<JsonType> {
-        only_type(&self.types)
-            .filter(|only| !matches!(only, JsonType::Array | JsonType::Object))
+        only_type(&self.types).filter(|only| !matches!(only, JsonType::Array | JsonType::Object))
     }
 
     /// The one type, `null` aside, that the elements of its lists are bound as.
     pub fn list_of(&self) -> Option<JsonType> {
         only_type(&self.types).filter(|only| *only == JsonType::Array)?;
-        only_type(&self.items)
-            .filter(|only| !matches!(only, JsonType::Array | JsonType::Object))
+        only_type(&self.items).filter(|only| !matches!(only, JsonType::Array | JsonType::Object))
     }
 }
 

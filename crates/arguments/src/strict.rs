@@ -261,7 +261,8 @@ mod tests {
 
     #[test]
     fn numbers_keep_their_digits() {
-        let text = r#"[12345678901234567890123,0.10,-99999999999999.99,{"a":18446744073709551616}]"#;
+        let text =
+            r#"[12345678901234567890123,0.10,-99999999999999.99,{"a":18446744073709551616}]"#;
         let Strict(read) = serde_json::from_str(text).unwrap();
         assert_eq!(read.to_string(), text);
     }

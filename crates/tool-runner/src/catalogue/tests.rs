@@ -85,7 +85,12 @@ fn a_tool_is_read_whole() {
         )
     );
     assert_eq!(
-        tool.plan().statement().unwrap().with_values(&[], None, &[]).0.trim(),
+        tool.plan()
+            .statement()
+            .unwrap()
+            .with_values(&[], None, &[])
+            .0
+            .trim(),
         "SELECT id, zone, owner FROM rows WHERE zone = ?1 AND (TRUE) LIMIT ?2"
     );
 }

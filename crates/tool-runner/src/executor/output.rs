@@ -195,7 +195,9 @@ impl<'a> Output<'a> {
         }
         let rows = match &self.shape.rows {
             Some(rows) => rows.rows(&document).ok_or_else(|| {
-                let problem = format!("the answer has nothing at `{rows}`, where `result.rows` says its rows are");
+                let problem = format!(
+                    "the answer has nothing at `{rows}`, where `result.rows` says its rows are"
+                );
                 ExecutorError::Misshapen(problem)
             })?,
             None => match document {

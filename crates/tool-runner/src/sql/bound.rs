@@ -87,7 +87,9 @@ impl Parameter {
                 if items.len() > MAX_LIST {
                     return Err(Unbindable::TooMany);
                 }
-                let items = items.iter().map(|item| Bound::of(kind, Some(item), dialect));
+                let items = items
+                    .iter()
+                    .map(|item| Bound::of(kind, Some(item), dialect));
                 Ok(Self::List(kind, items.collect::<Result<_, _>>()?))
             }
             (ParameterType::List(kind), _) => Ok(Self::List(kind, Vec::new())),

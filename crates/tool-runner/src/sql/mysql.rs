@@ -24,7 +24,9 @@ use time::{Date, OffsetDateTime};
 use tracing::warn;
 use wardgate_redact::Row;
 
-use super::backend::{Backend, NO_LISTS, base64, date, distinct, float, is_here, single, timestamp};
+use super::backend::{
+    Backend, NO_LISTS, base64, date, distinct, float, is_here, single, timestamp,
+};
 use super::{Bound, Refusal, SourceError};
 
 /// The one mode that `catalogue::statement` reads statements in, and strict: a value that does not fit its

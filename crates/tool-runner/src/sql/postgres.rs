@@ -12,9 +12,7 @@ use futures::stream::{self, BoxStream};
 use futures::{StreamExt, TryStreamExt};
 use serde_json::Value;
 use sqlx::error::{BoxDynError, DatabaseError};
-use sqlx::postgres::{
-    PgArguments, PgConnectOptions, PgConnection, PgRow, PgSslMode, PgTypeInfo,
-};
+use sqlx::postgres::{PgArguments, PgConnectOptions, PgConnection, PgRow, PgSslMode, PgTypeInfo};
 use sqlx::{
     Arguments, AssertSqlSafe, Column, ConnectOptions, Connection, Row as _, Type, TypeInfo,
     ValueRef,

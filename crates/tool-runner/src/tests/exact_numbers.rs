@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
-use std::sync::Mutex;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use axum::Router;
 use axum::body::Bytes;
@@ -17,6 +16,7 @@ use proptest::test_runner::{Config as Cases, RngAlgorithm, TestRng, TestRunner};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
+use super::arguments::exact;
 use super::harness::{Database, Harness};
 
 /// Numbers of the property, on each database and over HTTP.
@@ -65,15 +65,6 @@ fn decimal(text: &str) -> BigDecimal {
     BigDecimal::from_str(text).unwrap()
 }
 
-/// The exact value of what a client reads: a number, or a text where JSON's readers could round.
-fn read(value: &Value) -> BigDecimal {
-    match value {
-        Value::Number(number) => decimal(number.as_str()),
-        Value::String(text) => decimal(text),
-        other => panic!("no number: {other}"),
-    }
-}
-
 /// A tool whose arguments `n0`, `n1` … of type `kind` are the columns of its one row.
 fn echo(name: &str, kind: &str) -> String {
     let properties: Vec<_> = (0..BATCH)
@@ -102,11 +93,13 @@ async fn assert_kept(harness: &Harness, tool: &str, numbers: &[String], database
         let arguments: Vec<_> = arguments
             .map(|(at, number)| format!("\"n{at}\":{number}"))
             .collect();
-        let answer = harness.call(tool, &format!("{{{}}}", arguments.join(","))).await;
+        let answer = harness
+            .call(tool, &format!("{{{}}}", arguments.join(",")))
+            .await;
         let row = answer.rows().remove(0);
         for (at, number) in batch.iter().enumerate() {
             let got = &row[format!("n{at}")];
-            assert_eq!(read(got), decimal(number), "{}: {number}", database.kind());
+            assert_eq!(exact(got), decimal(number), "{}: {number}", database.kind());
         }
     }
 }
@@ -247,7 +240,10 @@ tools:
             assert_eq!(numbers_of(&got[member]), *numbers, "{member}");
         }
         assert_eq!(got["text"], json!(one), "a text has the very letters");
-        assert_eq!(got["in_text"].as_str().map(|text| decimal(&text[2..])), Some(decimal(one)));
+        assert_eq!(
+            got["in_text"].as_str().map(|text| decimal(&text[2..])),
+            Some(decimal(one))
+        );
         assert_eq!(got["fixed"].to_string(), "99999999999999.990");
     }
     serving.abort();
@@ -260,16 +256,38 @@ async fn a_number_is_bound_as_what_holds_all_of_it() {
         ("5", json!(5.0), json!("5")),
         ("0.1", json!(0.1), json!("0.1")),
         ("1.50", json!(1.5), json!("1.50")),
-        ("99999999999999.99", json!("99999999999999.99"), json!("99999999999999.99")),
-        ("9007199254740993", json!(9_007_199_254_740_993_i64), json!("9007199254740993")),
-        ("12345678901234567890123", json!("12345678901234567890123"), json!("12345678901234567890123")),
-        ("0.1234567890123456789", json!("0.1234567890123456789"), json!("0.1234567890123456789")),
+        (
+            "99999999999999.99",
+            json!("99999999999999.99"),
+            json!("99999999999999.99"),
+        ),
+        (
+            "9007199254740993",
+            json!(9_007_199_254_740_993_i64),
+            json!("9007199254740993"),
+        ),
+        (
+            "12345678901234567890123",
+            json!("12345678901234567890123"),
+            json!("12345678901234567890123"),
+        ),
+        (
+            "0.1234567890123456789",
+            json!("0.1234567890123456789"),
+            json!("0.1234567890123456789"),
+        ),
     ] {
         for database in Database::each().await {
             let tools = catalogue(&echo("numbers", "number"));
             let harness = Harness::with(&database, &tools, |_| ()).await;
-            let answer = harness.call("numbers", &format!("{{\"n0\":{number}}}")).await;
-            let expected = if database.is_sqlite() { &sqlite } else { &others };
+            let answer = harness
+                .call("numbers", &format!("{{\"n0\":{number}}}"))
+                .await;
+            let expected = if database.is_sqlite() {
+                &sqlite
+            } else {
+                &others
+            };
             assert_eq!(answer.rows()[0]["n0"], *expected, "{}", database.kind());
         }
     }
@@ -296,23 +314,23 @@ tools:
 #[tokio::test]
 async fn a_column_keeps_what_its_declared_type_can_hold() {
     for database in Database::each().await {
-        let exact = match &database {
+        let column = match &database {
             Database::Postgres { .. } => "NUMERIC",
             Database::Mysql { .. } => "DECIMAL(65, 30)",
             Database::Sqlite { .. } => "TEXT",
         };
         database
             .execute(&format!(
-                "CREATE TABLE amounts (exact_ {exact}, cents DECIMAL(20, 2), whole BIGINT)"
+                "CREATE TABLE amounts (exact_ {column}, cents DECIMAL(20, 2), whole BIGINT)"
             ))
             .await;
         let harness = Harness::with(&database, COLUMNS, |_| ()).await;
         let number = r#"{"n": 12345678901234567.125}"#;
         harness.call("insert", number).await.rows();
         let row = harness.call("amounts", number).await.rows().remove(0);
-        assert_eq!(read(&row["exact_"]), decimal("12345678901234567.125"));
+        assert_eq!(exact(&row["exact_"]), decimal("12345678901234567.125"));
         // A column of too few places rounds, as it does with any client; that of SQLite holds doubles.
-        let cents = read(&row["cents"]);
+        let cents = exact(&row["cents"]);
         let expected = match &database {
             Database::Sqlite { .. } => "12345678901234568",
             _ => "12345678901234567.13",
@@ -325,7 +343,12 @@ async fn a_column_keeps_what_its_declared_type_can_hold() {
             // An INTEGER column makes a REAL of it.
             too_large.rows();
         } else {
-            assert_eq!(too_large.facts().error_kind, "sql_error", "{}", database.kind());
+            assert_eq!(
+                too_large.facts().error_kind,
+                "sql_error",
+                "{}",
+                database.kind()
+            );
         }
     }
 }
@@ -336,7 +359,9 @@ async fn a_number_that_no_decimal_holds_is_refused_by_name() {
     for database in Database::each().await {
         let harness = Harness::with(&database, &tools, |_| ()).await;
         for number in ["1e1000", "1e-99999999999999999999", &"9".repeat(1_001)] {
-            let answer = harness.call("numbers", &format!("{{\"n0\":{number}}}")).await;
+            let answer = harness
+                .call("numbers", &format!("{{\"n0\":{number}}}"))
+                .await;
             assert_eq!(
                 answer.text(),
                 "Invalid arguments: `n0` has more than 1000 digits, written out without an exponent"
@@ -349,7 +374,7 @@ async fn a_number_that_no_decimal_holds_is_refused_by_name() {
                 "Invalid arguments: `n0` has more digits than a DECIMAL of this database: 65 in all, 30 behind the point"
             );
         } else {
-            assert_eq!(read(&answer.rows()[0]["n0"]), decimal("1e-40"));
+            assert_eq!(exact(&answer.rows()[0]["n0"]), decimal("1e-40"));
         }
     }
 }

@@ -146,7 +146,7 @@ const AMOUNTS: &str = r#"
       statement: >
         WITH RECURSIVE n(value) AS (SELECT 1 UNION ALL SELECT value + 1 FROM n WHERE value < 1200)
         SELECT value AS id, CAST(value AS TEXT) || '.10' AS amount, 9007199254740992 + value AS large,
-               'p' || value AS patient, NULL AS nothing FROM n
+               'p' || value AS patient, NULL AS missing FROM n
 "#;
 
 #[tokio::test]
@@ -154,10 +154,8 @@ async fn a_question_about_a_column_that_is_not_there_or_of_another_type_is_refus
     let database = Database::sqlite().await;
     let harness = Harness::with(&database, &format!("{LARGE}{AMOUNTS}"), |_| ()).await;
     let handle = handle(&harness.call("amounts", "{}").await);
-    let filter = |column: &str, op: &str, value: Value| {
-        json!({"filter": [{"column": column, "op": op, "value": value}], "aggregate": "count"})
-    };
-    let known = "there are `id`, `amount`, `large`, `patient`, `nothing`";
+    let filter = |column: &str, op: &str, value: Value| json!({"filter": [{"column": column, "op": op, "value": value}], "aggregate": "count"});
+    let known = "there are `id`, `amount`, `large`, `patient`, `missing`";
     for (query, problem) in [
         (json!({"aggregate": "sum", "of": "amuont"}), known),
         (json!({"aggregate": "count", "of": "amuont"}), known),
@@ -173,15 +171,31 @@ async fn a_question_about_a_column_that_is_not_there_or_of_another_type_is_refus
             json!({"aggregate": "sum", "of": "patient"}),
             "`sum` cannot be taken of `patient`, which holds texts",
         ),
-        (filter("id", "gt", json!("many")), "`id`, which holds numbers"),
-        (filter("amount", "eq", json!(true)), "`amount`, which holds numbers"),
-        (filter("patient", "eq", json!(7)), "`patient`, which holds texts"),
-        (filter("id", "contains", json!("5")), "`id`, which holds numbers"),
+        (
+            filter("id", "gt", json!("many")),
+            "`id`, which holds numbers",
+        ),
+        (
+            filter("amount", "eq", json!(true)),
+            "`amount`, which holds numbers",
+        ),
+        (
+            filter("patient", "eq", json!(7)),
+            "`patient`, which holds texts",
+        ),
+        (
+            filter("id", "contains", json!("5")),
+            "`id`, which holds numbers",
+        ),
         (filter("id", "eq", Value::Null), "use the op `is_null`"),
     ] {
         let refused = read(&harness, &handle, query.clone()).await;
         assert_eq!(refused.facts().error_kind, "invalid_arguments", "{query}");
-        assert!(refused.text().contains(problem), "{query}: {}", refused.text());
+        assert!(
+            refused.text().contains(problem),
+            "{query}: {}",
+            refused.text()
+        );
     }
 }
 
@@ -191,16 +205,24 @@ async fn numbers_of_a_kept_result_are_compared_and_summed_up_exactly() {
     let harness = Harness::with(&database, &format!("{LARGE}{AMOUNTS}"), |_| ()).await;
     let handle = handle(&harness.call("amounts", "{}").await);
     let count = async |column: &str, op: &str, value: Value| {
-        let query = json!({"filter": [{"column": column, "op": op, "value": value}], "aggregate": "count"});
+        let query =
+            json!({"filter": [{"column": column, "op": op, "value": value}], "aggregate": "count"});
         read(&harness, &handle, query).await.column("count")[0]
     };
     assert_eq!(count("id", "gt", json!(50)).await, 1_150);
-    assert_eq!(count("id", "gt", json!("50")).await, 1_150, "a number in quotes is one");
+    assert_eq!(
+        count("id", "gt", json!("50")).await,
+        1_150,
+        "a number in quotes is one"
+    );
     assert_eq!(count("amount", "lt", json!(10)).await, 9);
     assert_eq!(count("amount", "eq", json!("7.100")).await, 1);
-    assert_eq!(count("large", "eq", json!(9_007_199_254_740_993_i64)).await, 1);
+    assert_eq!(
+        count("large", "eq", json!(9_007_199_254_740_993_i64)).await,
+        1
+    );
     assert_eq!(count("patient", "contains", json!("p120")).await, 2);
-    assert_eq!(count("nothing", "is_null", Value::Null).await, 1_200);
+    assert_eq!(count("missing", "is_null", Value::Null).await, 1_200);
     let figure = async |aggregate: &str, of: &str| {
         let query = json!({"aggregate": aggregate, "of": of});
         read(&harness, &handle, query).await.rows().remove(0)[aggregate].to_string()
@@ -209,9 +231,10 @@ async fn numbers_of_a_kept_result_are_compared_and_summed_up_exactly() {
     assert_eq!(figure("avg", "amount").await, "\"600.6\"");
     assert_eq!(figure("max", "amount").await, "\"1200.10\"");
     assert_eq!(figure("sum", "large").await, "10808639105689911000");
-    assert_eq!(figure("sum", "nothing").await, "0");
-    assert_eq!(figure("avg", "nothing").await, "null");
-    let ordered = json!({"order_by": "amount", "limit": 3, "columns": ["amount"], "descending": true});
+    assert_eq!(figure("sum", "missing").await, "0");
+    assert_eq!(figure("avg", "missing").await, "null");
+    let ordered =
+        json!({"order_by": "amount", "limit": 3, "columns": ["amount"], "descending": true});
     let rows = read(&harness, &handle, ordered).await.rows();
     assert_eq!(rows[0]["amount"], "1200.10");
     assert_eq!(rows[2]["amount"], "1198.10");

@@ -69,12 +69,20 @@ async fn a_list_is_bound_on_every_database() {
         let absent = harness.call("in_list", "{}").await;
         assert!(absent.rows().is_empty(), "{kind}: no list, no row");
         // Beyond 64 bits it is another type, and the statement is prepared for both.
-        for ids in ["[1, 12345678901234567890123]", "[1]", "[12345678901234567890123, 1]"] {
-            let answer = harness.call("in_list", &format!("{{\"ids\": {ids}}}")).await;
+        for ids in [
+            "[1, 12345678901234567890123]",
+            "[1]",
+            "[12345678901234567890123, 1]",
+        ] {
+            let answer = harness
+                .call("in_list", &format!("{{\"ids\": {ids}}}"))
+                .await;
             assert_eq!(answer.column("id"), [1], "{kind}: {ids}");
         }
         let long: Vec<_> = (0..1_001).collect();
-        let refused = harness.call("in_list", &json!({ "ids": long }).to_string()).await;
+        let refused = harness
+            .call("in_list", &json!({ "ids": long }).to_string())
+            .await;
         assert_eq!(
             refused.text(),
             "Invalid arguments: `ids` has more than 1000 elements"
@@ -88,7 +96,8 @@ async fn a_list_is_bound_on_every_database() {
 async fn lists_stand_beside_values_and_a_row_rule() {
     for database in Database::each().await {
         for pushdown in [true, false] {
-            let harness = Harness::with(&database, LISTS, |config| config.pushdown = pushdown).await;
+            let harness =
+                Harness::with(&database, LISTS, |config| config.pushdown = pushdown).await;
             let mut terms = harness.terms("governed").await;
             terms.row_rule = Some(rule(&[DOCTOR_ONE]));
             let arguments =

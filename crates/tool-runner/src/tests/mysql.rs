@@ -52,11 +52,25 @@ async fn mysql_values_keep_what_they_are() {
         let harness = Harness::with(&database, &one_statement(statement), |_| ()).await;
         let answer = harness.call("one", "{}").await;
         assert_eq!(answer.facts().error_kind, "bad_result", "{column}");
-        assert!(answer.text().contains(&format!("`{column}`")), "{}", answer.text());
+        assert!(
+            answer.text().contains(&format!("`{column}`")),
+            "{}",
+            answer.text()
+        );
     }
-    database.execute("CREATE TABLE places (place POINT); INSERT INTO places VALUES (NULL)").await;
-    let harness = Harness::with(&database, &one_statement("SELECT place FROM places"), |_| ()).await;
-    assert_eq!(harness.call("one", "{}").await.rows(), [json!({"place": null})]);
+    database
+        .execute("CREATE TABLE places (place POINT); INSERT INTO places VALUES (NULL)")
+        .await;
+    let harness = Harness::with(
+        &database,
+        &one_statement("SELECT place FROM places"),
+        |_| (),
+    )
+    .await;
+    assert_eq!(
+        harness.call("one", "{}").await.rows(),
+        [json!({"place": null})]
+    );
 }
 
 #[tokio::test]

@@ -131,7 +131,11 @@ fn a_list_stands_where_several_values_may() {
         statement.set_list("ids").unwrap();
         let params = [Parameter::List(JsonType::Integer, Vec::new())];
         let (rendered, _) = statement.with_values(&[], None, &params);
-        assert_eq!(*rendered, sql.replace(":ids", "$1"), "an array may stand anywhere");
+        assert_eq!(
+            *rendered,
+            sql.replace(":ids", "$1"),
+            "an array may stand anywhere"
+        );
     }
 }
 

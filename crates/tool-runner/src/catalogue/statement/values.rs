@@ -36,7 +36,9 @@ impl Statement {
             values: Vec::new(),
         };
         if self.dialect != Dialect::Mysql {
-            writer.values.extend(params.iter().map(|it| self.numbered(it)));
+            writer
+                .values
+                .extend(params.iter().map(|it| self.numbered(it)));
             writer.values.extend_from_slice(rule_values);
         }
         for segment in &self.segments {

@@ -3,9 +3,9 @@
 use std::fmt::Write;
 
 use serde_json::Value;
+use sqlx::TypeInfo;
 use sqlx::error::BoxDynError;
 use sqlx::postgres::{PgTypeInfo, PgTypeKind};
-use sqlx::TypeInfo;
 use time::macros::format_description;
 use time::{Date, OffsetDateTime, Time};
 use uuid::Uuid;

@@ -70,7 +70,10 @@ async fn an_answer_without_the_place_of_its_rows_is_an_error_that_names_it() {
         ("$..items", r#"{"data":[]}"#, Some(0)),
     ] {
         let recorder = Recorder::answering(200, "application/json", body).await;
-        let tool = recorder.tool("{ type: http, source: api }", &format!("{{ rows: '{rows}' }}"));
+        let tool = recorder.tool(
+            "{ type: http, source: api }",
+            &format!("{{ rows: '{rows}' }}"),
+        );
         match (tool.run(json!({})).await, found) {
             (Ok(out), Some(found)) => assert_eq!(out.rows.len(), found, "{rows} of {body}"),
             (Err(error), None) => assert_eq!(

@@ -166,7 +166,10 @@ mod tests {
 
     #[test]
     fn a_column_has_the_type_of_its_values() {
-        assert_eq!(type_of(&[json!(1), json!(null), json!(2.5)]), ColumnType::Number);
+        assert_eq!(
+            type_of(&[json!(1), json!(null), json!(2.5)]),
+            ColumnType::Number
+        );
         assert_eq!(type_of(&[json!("1.50"), json!("-2")]), ColumnType::Decimal);
         assert_eq!(type_of(&[json!("1.50"), json!("007")]), ColumnType::Text);
         assert_eq!(type_of(&[json!("1"), json!(" 2")]), ColumnType::Text);
@@ -181,9 +184,18 @@ mod tests {
             number("12345678901234567890123"),
             number("12345678901234567890124"),
         );
-        assert_eq!(compare(ColumnType::Number, Some(&a), Some(&b)), Ordering::Less);
+        assert_eq!(
+            compare(ColumnType::Number, Some(&a), Some(&b)),
+            Ordering::Less
+        );
         let (a, b) = (json!("9.50"), json!("10.0"));
-        assert_eq!(compare(ColumnType::Decimal, Some(&a), Some(&b)), Ordering::Less);
-        assert_eq!(compare(ColumnType::Text, Some(&a), Some(&b)), Ordering::Greater);
+        assert_eq!(
+            compare(ColumnType::Decimal, Some(&a), Some(&b)),
+            Ordering::Less
+        );
+        assert_eq!(
+            compare(ColumnType::Text, Some(&a), Some(&b)),
+            Ordering::Greater
+        );
     }
 }

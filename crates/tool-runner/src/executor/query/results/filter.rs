@@ -46,9 +46,7 @@ impl Condition {
                     ),
                 });
             }
-            (Operator::Contains, ColumnType::Text | ColumnType::Decimal) => {
-                self.value.is_string()
-            }
+            (Operator::Contains, ColumnType::Text | ColumnType::Decimal) => self.value.is_string(),
             (Operator::Contains, kind) => matches!(kind, ColumnType::Json | ColumnType::Null),
             (_, ColumnType::Null) => true,
             (_, ColumnType::Boolean) => self.value.is_boolean(),
