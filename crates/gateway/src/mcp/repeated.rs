@@ -97,12 +97,18 @@ pub(super) fn of_request(headers: &HeaderMap) -> HeaderMap {
     kept
 }
 
+/// Up to here a double holds every whole number.
+const MAX_EXACT: f64 = 9_007_199_254_740_992.0;
+
 /// Decimal digits that say the number, however it is written in the body.
 fn is_same_number(number: &Number, said: &str) -> bool {
     let is_decimal = said
         .bytes()
         .all(|byte| matches!(byte, b'0'..=b'9' | b'-' | b'.'));
-    is_decimal && said.parse::<f64>().ok() == number.as_f64()
+    // Beyond what a double holds exactly, the digits themselves must be the same.
+    let double = number.as_f64().filter(|value| value.abs() <= MAX_EXACT);
+    let is_same = said == number.as_str() || double.is_some() && said.parse().ok() == double;
+    is_decimal && is_same
 }
 
 /// Marks count where only `properties` lead to them.

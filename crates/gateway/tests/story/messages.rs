@@ -2,9 +2,9 @@
 
 use std::fmt::Write;
 
-use insta::{assert_json_snapshot, assert_snapshot};
+use insta::assert_snapshot;
 
-use crate::shapes::shown;
+use crate::shapes::{pretty, shown};
 use crate::world::{LEGACY, META, MODERN, OLDEST, Reply, World};
 
 #[tokio::test]
@@ -87,7 +87,7 @@ async fn a_batch_of_the_version_that_has_them() {
         {"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"reads"}}
     ]"#;
     let answer = shown(world.message(OLDEST, "ping", "").body(batch)).await;
-    assert_json_snapshot!(answer, @r##"
+    assert_snapshot!(pretty(&answer), @r##"
     [
       200,
       [

@@ -1,6 +1,6 @@
 //! What results look like on the wire, for clients of every version.
 
-use insta::assert_json_snapshot;
+use insta::assert_snapshot;
 use serde_json::{Value, json};
 use wardgate_domain::DenialReason;
 
@@ -13,6 +13,11 @@ pub(crate) async fn shown(request: reqwest::RequestBuilder) -> Value {
     let mut body = reply.json();
     name_changing(&mut body);
     json!([reply.status, body])
+}
+
+/// The JSON of `value` with its numbers as they are.
+pub(crate) fn pretty(value: &Value) -> String {
+    serde_json::to_string_pretty(value).unwrap()
 }
 
 fn name_changing(value: &mut Value) {
@@ -45,7 +50,7 @@ fn name_changing(value: &mut Value) {
 async fn discover() {
     let world = World::start().await;
     let answer = shown(world.message(MODERN, "server/discover", "")).await;
-    assert_json_snapshot!(answer, @r##"
+    assert_snapshot!(pretty(&answer), @r##"
     [
       200,
       {
@@ -95,7 +100,7 @@ async fn initialize() {
         shown(bare)
     };
     let newest = initialize(LEGACY).await;
-    assert_json_snapshot!(newest, @r##"
+    assert_snapshot!(pretty(&newest), @r##"
     [
       200,
       {
@@ -146,7 +151,7 @@ async fn tools_list() {
     world.policy.hide("writes");
     world.policy.hide("slow");
     let listed = shown(world.message(MODERN, "tools/list", "")).await;
-    assert_json_snapshot!(listed, @r##"
+    assert_snapshot!(pretty(&listed), @r##"
     [
       200,
       {
@@ -201,7 +206,7 @@ async fn tools_list_of_older_versions() {
     world.policy.hide("writes");
     world.policy.hide("slow");
     let list = |version| shown(world.message(version, "tools/list", ""));
-    assert_json_snapshot!(list(LEGACY).await, @r##"
+    assert_snapshot!(pretty(&list(LEGACY).await), @r##"
     [
       200,
       {
@@ -239,7 +244,7 @@ async fn tools_list_of_older_versions() {
     ]
     "##);
     assert_eq!(list("2025-06-18").await, list(LEGACY).await);
-    assert_json_snapshot!(list(OLDEST).await, @r##"
+    assert_snapshot!(pretty(&list(OLDEST).await), @r##"
     [
       200,
       {
@@ -293,7 +298,7 @@ async fn an_output_schema_of_something_else_than_an_object_is_for_modern_clients
 async fn tools_call() {
     let world = World::start().await;
     let call = |version| shown(world.tools_call(version, "reads", "{}"));
-    assert_json_snapshot!(call(MODERN).await, @r##"
+    assert_snapshot!(pretty(&call(MODERN).await), @r##"
     [
       200,
       {
@@ -329,7 +334,7 @@ async fn tools_call() {
       }
     ]
     "##);
-    assert_json_snapshot!(call(LEGACY).await, @r##"
+    assert_snapshot!(pretty(&call(LEGACY).await), @r##"
     [
       200,
       {
@@ -359,7 +364,7 @@ async fn tools_call() {
       }
     ]
     "##);
-    assert_json_snapshot!(call(OLDEST).await, @r##"
+    assert_snapshot!(pretty(&call(OLDEST).await), @r##"
     [
       200,
       {
@@ -394,7 +399,7 @@ async fn a_visible_denial() {
         visible: true,
     });
     let call = |version| shown(world.tools_call(version, "reads", "{}"));
-    assert_json_snapshot!(call(MODERN).await, @r##"
+    assert_snapshot!(pretty(&call(MODERN).await), @r##"
     [
       200,
       {
@@ -426,7 +431,7 @@ async fn a_visible_denial() {
       }
     ]
     "##);
-    assert_json_snapshot!(call(OLDEST).await, @r##"
+    assert_snapshot!(pretty(&call(OLDEST).await), @r##"
     [
       200,
       {

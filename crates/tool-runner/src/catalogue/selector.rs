@@ -12,6 +12,8 @@ use super::yaml::Node;
 pub(crate) enum Selector {
     Pointer(String),
     Path {
+        /// As it is written.
+        text: String,
         path: JsonPath,
         /// The part of it that leads to one place, in front of what may find nothing: `$.items` of `$.items[?@.open]`.
         stem: JsonPath,
@@ -21,8 +23,7 @@ pub(crate) enum Selector {
 impl fmt::Display for Selector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Pointer(pointer) => f.write_str(pointer),
-            Self::Path { path, .. } => path.fmt(f),
+            Self::Pointer(text) | Self::Path { text, .. } => f.write_str(text),
         }
     }
 }
@@ -34,7 +35,11 @@ impl Selector {
             return Some(Self::Pointer(text.to_owned()));
         }
         match JsonPath::parse(text).and_then(|path| Ok((path, JsonPath::parse(stem(text))?))) {
-            Ok((path, stem)) => Some(Self::Path { path, stem }),
+            Ok((path, stem)) => Some(Self::Path {
+                text: text.to_owned(),
+                path,
+                stem,
+            }),
             Err(error) => {
                 faults.add(
                     node.at,
@@ -59,7 +64,7 @@ impl Selector {
     pub(crate) fn rows(&self, document: &Value) -> Option<Vec<Value>> {
         let found: Vec<Value> = match self {
             Self::Pointer(pointer) => vec![document.pointer(pointer)?.clone()],
-            Self::Path { path, stem } => {
+            Self::Path { path, stem, .. } => {
                 let found = path.query(document).all();
                 if found.is_empty() && stem.query(document).is_empty() {
                     return None;

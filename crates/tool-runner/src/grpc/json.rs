@@ -10,8 +10,8 @@ use std::io;
 use prost_reflect::{
     DynamicMessage, MessageDescriptor, ReflectMessage, SerializeOptions, Value as ProtoValue,
 };
-use serde_json::Value;
-use wardgate_arguments::Strict;
+use serde_json::{Number, Value};
+use wardgate_arguments::{Strict, integral};
 
 use super::misfit::{self, Misfit};
 
@@ -35,9 +35,33 @@ pub(crate) fn to_message(
     if misfit::gives_a_field_twice(descriptor, value) {
         return Err(Misfit::ambiguous());
     }
+    let value = &with_proto_numbers(value.clone());
     // The parser's own errors quote values.
     DynamicMessage::deserialize(descriptor.clone(), value)
         .map_err(|_| misfit::find(descriptor, value).unwrap_or_else(Misfit::ambiguous))
+}
+
+/// `value` with its numbers as protobuf knows them: whole ones of at most 64 bits, also where they are written as 10.0,
+/// and doubles, since it has no decimals.
+fn with_proto_numbers(value: Value) -> Value {
+    match value {
+        Value::Number(number) if number.is_u64() || number.is_i64() => Value::Number(number),
+        Value::Number(number) => {
+            let double = number.as_f64().and_then(Number::from_f64);
+            let value = Value::Number(number);
+            match (integral(&value), double) {
+                (Some(whole), _) => whole.into(),
+                (None, Some(double)) => Value::Number(double),
+                (None, None) => value,
+            }
+        }
+        Value::Array(items) => items.into_iter().map(with_proto_numbers).collect(),
+        Value::Object(members) => members
+            .into_iter()
+            .map(|(name, member)| (name, with_proto_numbers(member)))
+            .collect(),
+        other => other,
+    }
 }
 
 /// The message as JSON text of at most `limit` bytes, read as a value.

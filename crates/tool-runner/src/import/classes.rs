@@ -79,7 +79,7 @@ pub(super) fn is_credential(column: &str) -> bool {
 }
 
 /// `firstName` and `first_name` are `first`, `name`.
-fn words(column: &str) -> Vec<String> {
+pub(super) fn words(column: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut was_lower = false;
     for c in column.chars() {

@@ -61,6 +61,10 @@ pub(crate) enum SourceError {
     ColumnType { column: Arc<str>, type_name: String },
     #[error("a value of column `{column}`, type {type_name}, cannot be read as JSON")]
     Value { column: Arc<str>, type_name: String },
+    #[error(
+        "a column has a type that the database driver does not know, as a multirange is; cast it to text in the statement"
+    )]
+    UnknownType,
     #[error("two columns are named `{0}`; rename one in the statement")]
     DuplicateColumn(Arc<str>),
 }
@@ -172,6 +176,7 @@ impl From<SourceError> for ExecutorError {
             },
             SourceError::ColumnType { .. }
             | SourceError::Value { .. }
+            | SourceError::UnknownType
             | SourceError::DuplicateColumn(_) => Self::Misshapen(cause),
         }
     }
@@ -219,6 +224,7 @@ async fn run<B: Backend>(
             lease.give_back();
             Err(B::refusal(error.as_ref()))
         }
+        Err(sqlx::Error::TypeNotFound { .. }) => Err(SourceError::UnknownType),
         Err(error) => Err(SourceError::Broken(error)),
     }
 }

@@ -1,5 +1,6 @@
 //! Arguments: coerced without loss, refused by name, bound and never part of a statement.
 
+use bigdecimal::BigDecimal;
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::{Config as Cases, TestRng, TestRunner};
 use serde_json::{Value, json};
@@ -37,7 +38,7 @@ fn assert_invalid(answer: &Answer, named: &str) {
 
 #[tokio::test]
 async fn coercion_never_loses_anything() {
-    let given_and_got: [(&str, &str, Value); 27] = [
+    let given_and_got: [(&str, &str, Value); 28] = [
         ("whole", "10", json!(10)),
         ("whole", r#""10""#, json!(10)),
         ("whole", "10.0", json!(10)),
@@ -46,6 +47,11 @@ async fn coercion_never_loses_anything() {
         ("whole", "9223372036854775807", json!(i64::MAX)),
         ("whole", "-9223372036854775808", json!(i64::MIN)),
         ("whole", r#""-5""#, json!(-5)),
+        (
+            "whole",
+            "9007199254740993.0",
+            json!(9_007_199_254_740_993_i64),
+        ),
         ("number", "10", json!(10.0)),
         ("number", "0.5", json!(0.5)),
         ("number", r#""2.5e-3""#, json!(0.0025)),
@@ -76,19 +82,34 @@ async fn coercion_never_loses_anything() {
             let answer = harness
                 .call("echo", &format!(r#"{{"{name}":{given}}}"#))
                 .await;
+            let row = answer.rows().remove(0);
+            if *name == "number" {
+                // As an exact decimal it is a text where the database has such.
+                assert_eq!(
+                    exact(&row[name]),
+                    exact(got),
+                    "{}: {given}",
+                    database.kind()
+                );
+                continue;
+            }
             let is_number = *name == "truth" && !database.has_booleans();
             let got = if is_number {
                 json!(i64::from(got == &json!(true)))
             } else {
                 got.clone()
             };
-            assert_eq!(
-                answer.rows()[0][name],
-                got,
-                "{}: {name} {given}",
-                database.kind()
-            );
+            assert_eq!(row[name], got, "{}: {name} {given}", database.kind());
         }
+    }
+}
+
+/// The value of a number, or of a text that is one.
+pub(super) fn exact(value: &Value) -> BigDecimal {
+    match value {
+        Value::Number(number) => number.as_str().parse().unwrap(),
+        Value::String(text) => text.parse().unwrap(),
+        other => panic!("no number: {other}"),
     }
 }
 
@@ -120,20 +141,15 @@ async fn what_would_lose_something_is_refused_and_its_value_not_repeated() {
         ("whole", r#""010""#),
         ("whole", r#""0x10""#),
         ("whole", r#""""#),
-        ("whole", "9223372036854775808"),
-        ("whole", "-9223372036854775809"),
-        ("whole", r#""9223372036854775808""#),
-        ("whole", "1e19"),
-        ("whole", "9007199254740993.0"),
-        ("whole", "1e400"),
+        ("whole", "9007199254740993.1"),
+        ("whole", "1e1000"),
         ("whole", "true"),
         ("whole", "null"),
         ("whole", "[4242]"),
         ("number", r#""NaN""#),
         ("number", r#""1,5""#),
-        ("number", "1e999"),
-        ("number", "9007199254740993"),
-        ("number", "123456789012345678901234567890"),
+        ("number", "1e1000"),
+        ("number", "1e-1001"),
         ("number", "true"),
         ("truth", "1"),
         ("truth", "0"),

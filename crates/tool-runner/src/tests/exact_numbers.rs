@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
-use std::sync::Arc;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use axum::Router;
 use axum::body::Bytes;
@@ -17,6 +16,7 @@ use proptest::test_runner::{Config as Cases, RngAlgorithm, TestRng, TestRunner};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
+use super::arguments::exact;
 use super::harness::{Database, Harness};
 
 /// Numbers of the property, on each database and over HTTP.
@@ -65,15 +65,6 @@ fn decimal(text: &str) -> BigDecimal {
     BigDecimal::from_str(text).unwrap()
 }
 
-/// The exact value of what a client reads: a number, or a text where JSON's readers could round.
-fn read(value: &Value) -> BigDecimal {
-    match value {
-        Value::Number(number) => decimal(number.as_str()),
-        Value::String(text) => decimal(text),
-        other => panic!("no number: {other}"),
-    }
-}
-
 /// A tool whose arguments `n0`, `n1` … of type `kind` are the columns of its one row.
 fn echo(name: &str, kind: &str) -> String {
     let properties: Vec<_> = (0..BATCH)
@@ -108,7 +99,7 @@ async fn assert_kept(harness: &Harness, tool: &str, numbers: &[String], database
         let row = answer.rows().remove(0);
         for (at, number) in batch.iter().enumerate() {
             let got = &row[format!("n{at}")];
-            assert_eq!(read(got), decimal(number), "{}: {number}", database.kind());
+            assert_eq!(exact(got), decimal(number), "{}: {number}", database.kind());
         }
     }
 }
@@ -323,23 +314,23 @@ tools:
 #[tokio::test]
 async fn a_column_keeps_what_its_declared_type_can_hold() {
     for database in Database::each().await {
-        let exact = match &database {
+        let column = match &database {
             Database::Postgres { .. } => "NUMERIC",
             Database::Mysql { .. } => "DECIMAL(65, 30)",
             Database::Sqlite { .. } => "TEXT",
         };
         database
             .execute(&format!(
-                "CREATE TABLE amounts (exact_ {exact}, cents DECIMAL(20, 2), whole BIGINT)"
+                "CREATE TABLE amounts (exact_ {column}, cents DECIMAL(20, 2), whole BIGINT)"
             ))
             .await;
         let harness = Harness::with(&database, COLUMNS, |_| ()).await;
         let number = r#"{"n": 12345678901234567.125}"#;
         harness.call("insert", number).await.rows();
         let row = harness.call("amounts", number).await.rows().remove(0);
-        assert_eq!(read(&row["exact_"]), decimal("12345678901234567.125"));
+        assert_eq!(exact(&row["exact_"]), decimal("12345678901234567.125"));
         // A column of too few places rounds, as it does with any client; that of SQLite holds doubles.
-        let cents = read(&row["cents"]);
+        let cents = exact(&row["cents"]);
         let expected = match &database {
             Database::Sqlite { .. } => "12345678901234568",
             _ => "12345678901234567.13",
@@ -383,7 +374,7 @@ async fn a_number_that_no_decimal_holds_is_refused_by_name() {
                 "Invalid arguments: `n0` has more digits than a DECIMAL of this database: 65 in all, 30 behind the point"
             );
         } else {
-            assert_eq!(read(&answer.rows()[0]["n0"]), decimal("1e-40"));
+            assert_eq!(exact(&answer.rows()[0]["n0"]), decimal("1e-40"));
         }
     }
 }

@@ -146,7 +146,7 @@ const AMOUNTS: &str = r#"
       statement: >
         WITH RECURSIVE n(value) AS (SELECT 1 UNION ALL SELECT value + 1 FROM n WHERE value < 1200)
         SELECT value AS id, CAST(value AS TEXT) || '.10' AS amount, 9007199254740992 + value AS large,
-               'p' || value AS patient, NULL AS nothing FROM n
+               'p' || value AS patient, NULL AS missing FROM n
 "#;
 
 #[tokio::test]
@@ -155,7 +155,7 @@ async fn a_question_about_a_column_that_is_not_there_or_of_another_type_is_refus
     let harness = Harness::with(&database, &format!("{LARGE}{AMOUNTS}"), |_| ()).await;
     let handle = handle(&harness.call("amounts", "{}").await);
     let filter = |column: &str, op: &str, value: Value| json!({"filter": [{"column": column, "op": op, "value": value}], "aggregate": "count"});
-    let known = "there are `id`, `amount`, `large`, `patient`, `nothing`";
+    let known = "there are `id`, `amount`, `large`, `patient`, `missing`";
     for (query, problem) in [
         (json!({"aggregate": "sum", "of": "amuont"}), known),
         (json!({"aggregate": "count", "of": "amuont"}), known),
@@ -222,7 +222,7 @@ async fn numbers_of_a_kept_result_are_compared_and_summed_up_exactly() {
         1
     );
     assert_eq!(count("patient", "contains", json!("p120")).await, 2);
-    assert_eq!(count("nothing", "is_null", Value::Null).await, 1_200);
+    assert_eq!(count("missing", "is_null", Value::Null).await, 1_200);
     let figure = async |aggregate: &str, of: &str| {
         let query = json!({"aggregate": aggregate, "of": of});
         read(&harness, &handle, query).await.rows().remove(0)[aggregate].to_string()
@@ -231,8 +231,8 @@ async fn numbers_of_a_kept_result_are_compared_and_summed_up_exactly() {
     assert_eq!(figure("avg", "amount").await, "\"600.6\"");
     assert_eq!(figure("max", "amount").await, "\"1200.10\"");
     assert_eq!(figure("sum", "large").await, "10808639105689911000");
-    assert_eq!(figure("sum", "nothing").await, "0");
-    assert_eq!(figure("avg", "nothing").await, "null");
+    assert_eq!(figure("sum", "missing").await, "0");
+    assert_eq!(figure("avg", "missing").await, "null");
     let ordered =
         json!({"order_by": "amount", "limit": 3, "columns": ["amount"], "descending": true});
     let rows = read(&harness, &handle, ordered).await.rows();

@@ -60,6 +60,17 @@ fn names_of_the_proto_file_and_64_bit_numbers_without_quotes_are_read_too() {
 }
 
 #[test]
+fn numbers_may_be_written_in_any_way_that_json_has() {
+    let written =
+        r#"{"price": 1.50, "grams": 9007199254740993.0, "pieces": 1e3, "more": {"n": 0.30}}"#;
+    let read = round_trip(&serde_json::from_str(written).unwrap());
+    assert_eq!(read["price"], json!(1.5));
+    assert_eq!(read["grams"], "9007199254740993");
+    assert_eq!(read["pieces"], 1_000);
+    assert_eq!(read["more"]["n"], json!(0.3));
+}
+
+#[test]
 fn what_does_not_fit_is_named_without_its_value() {
     for (value, text) in [
         (

@@ -234,12 +234,16 @@ fn body<'d>(
             .flatten()
             .map(|(kind, _)| kind.as_str())
             .collect();
-        let problem = format!("a body of type {} cannot be sent", kinds.join(", "));
-        if is_required {
-            return Err(problem);
-        }
-        reviews.push(problem);
-        return Ok(None);
+        // An optional body is what the operation is for all the same; only where it describes none is there none.
+        return if kinds.is_empty() && !is_required {
+            reviews.push("its body describes no content, and is left out".to_owned());
+            Ok(None)
+        } else {
+            Err(format!(
+                "a body of type {} cannot be sent",
+                kinds.join(", ")
+            ))
+        };
     };
     if kind.contains("+json") {
         reviews.push(format!(

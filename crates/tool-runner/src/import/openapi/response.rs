@@ -48,20 +48,70 @@ fn success<'d>(api: Api<'d>, definition: &'d Value) -> Option<&'d Value> {
     api.resolve(content.get("schema")?)
 }
 
-/// The member that holds the rows, if it is not the whole answer, and the schema of one row.
+/// The member that holds the rows, if it is not the whole answer, and the schema of one row. An answer is a wrapper
+/// around rows where it has one list of objects and says nothing else but where in the list they are; any other object
+/// is a row itself, whatever lists it has, and none of its members is lost.
 fn rows<'d>(api: Api<'d>, schema: &'d Value) -> (Option<&'d str>, Option<&'d Value>) {
     if let Some(items) = items(api, schema) {
         return (None, Some(items));
     }
-    let members = schema["properties"].as_object();
-    let mut lists = members.into_iter().flatten().filter_map(|(name, member)| {
+    let members = schema["properties"].as_object().into_iter().flatten();
+    let mut others = members.filter(|(name, _)| !is_about_the_list(name));
+    let row = others.next().and_then(|(name, member)| {
         let items = items(api, api.resolve(member)?)?;
-        Some((name.as_str(), items))
+        is_object(api, items).then_some((name.as_str(), items))
     });
-    match (lists.next(), lists.next()) {
+    match (row, others.next()) {
         (Some((name, items)), None) => (Some(name), Some(items)),
         _ => (None, Some(schema)),
     }
+}
+
+/// Words of members that only say which part of a list an answer has.
+const ABOUT_LISTS: [&str; 31] = [
+    "after",
+    "before",
+    "count",
+    "cursor",
+    "elements",
+    "first",
+    "has",
+    "is",
+    "last",
+    "length",
+    "limit",
+    "links",
+    "max",
+    "meta",
+    "metadata",
+    "more",
+    "next",
+    "number",
+    "object",
+    "offset",
+    "page",
+    "pages",
+    "pagination",
+    "paging",
+    "per",
+    "prev",
+    "previous",
+    "size",
+    "success",
+    "token",
+    "total",
+];
+
+fn is_about_the_list(member: &str) -> bool {
+    let words = classes::words(member);
+    !words.is_empty()
+        && words
+            .iter()
+            .all(|word| ABOUT_LISTS.contains(&word.as_str()))
+}
+
+fn is_object(api: Api<'_>, schema: &Value) -> bool {
+    schema["type"] == "object" || !properties(api, schema, 0).is_empty()
 }
 
 /// The schema of the elements of a list.

@@ -85,6 +85,67 @@ fn the_schemas_of_3_1_are_json_schema() {
     );
 }
 
+/// The file of one operation with these parts of it.
+fn operation(method: &str, parts: serde_json::Value) -> Imported {
+    let document = json!({
+        "openapi": "3.1.0", "info": {"title": "Shop"}, "servers": [{"url": "https://x.example"}],
+        "paths": {"/a": {method: parts}},
+    });
+    openapi(&document.to_string(), None).unwrap()
+}
+
+#[test]
+fn an_object_with_a_list_among_other_members_is_one_row() {
+    let texts = json!({"type": "array", "items": {"type": "string"}});
+    let lines = json!({"type": "array", "items": {"type": "object", "properties": {"sku": {"type": "string"}}}});
+    for (properties, rows) in [
+        (
+            json!({"id": {"type": "integer"}, "name": {"type": "string"}, "tags": texts}),
+            None,
+        ),
+        (json!({"tags": texts}), None),
+        (json!({"tags": texts, "total": {"type": "integer"}}), None),
+        (json!({"id": {"type": "integer"}, "lines": lines}), None),
+        (json!({"lines": lines, "others": lines}), None),
+        (json!({"lines": lines}), Some("/lines")),
+        (
+            json!({"lines": lines, "nextPageToken": {}, "total_count": {}, "hasMore": {}}),
+            Some("/lines"),
+        ),
+    ] {
+        let answer = json!({"200": {"content": {"application/json": {"schema": {"type": "object", "properties": properties}}}}});
+        let file = operation("get", json!({"responses": answer})).yaml;
+        let found = file
+            .lines()
+            .find_map(|line| line.trim().strip_prefix("rows: "));
+        assert_eq!(found, rows, "{file}");
+    }
+}
+
+#[test]
+fn an_operation_whose_body_cannot_be_sent_is_left_out() {
+    let upload = json!({"multipart/form-data": {"schema": {"type": "object", "properties": {"file": {"type": "string", "format": "binary"}}}}});
+    for required in [true, false] {
+        let body = json!({"required": required, "content": upload});
+        let imported = operation("post", json!({"requestBody": body, "responses": {}}));
+        assert!(imported.yaml.contains("tools: []"), "{}", imported.yaml);
+        let note = imported
+            .notes
+            .iter()
+            .find(|note| note.text.contains("multipart/form-data"));
+        assert!(note.is_some(), "{:?}", imported.notes);
+    }
+    let mut either = upload;
+    either["application/json"] = json!({"schema": {"type": "object"}});
+    let body = json!({"content": either});
+    let imported = operation("post", json!({"requestBody": body, "responses": {}}));
+    assert!(
+        imported.yaml.contains("  - name: post_a\n"),
+        "{}",
+        imported.yaml
+    );
+}
+
 #[test]
 fn what_is_no_openapi_document_says_what_it_is() {
     for (text, problem) in [

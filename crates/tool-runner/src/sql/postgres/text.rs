@@ -22,7 +22,16 @@ pub(super) async fn with_texts(
     sql: Arc<str>,
     types: &[PgTypeInfo],
 ) -> Result<Arc<str>, sqlx::Error> {
-    let prepared = prepare(connection, Arc::clone(&sql), types).await?;
+    let prepared = prepare(connection, Arc::clone(&sql), types).await;
+    let prepared = prepared.map_err(|error| match error {
+        // The driver looks a type up that it does not know, and may not know what it finds.
+        sqlx::Error::Protocol(_) | sqlx::Error::Decode(_) | sqlx::Error::ColumnDecode { .. } => {
+            sqlx::Error::TypeNotFound {
+                type_name: String::new(),
+            }
+        }
+        error => error,
+    })?;
     let Some(around) = around(&sql, prepared.columns()) else {
         return Ok(sql);
     };
