@@ -47,8 +47,8 @@ const ARROWS: [(&str, &[&str]); 21] = [
     ("memory", &["domain", "proto", "rpc", "store", "telemetry"]),
     // It reaches tools and conversations as any client of the gateway does.
     ("agent", &["arguments", "domain", "edge", "telemetry"]),
-    // The same; the record it reads itself, and asks the policy who may see it.
-    ("console", &["domain", "edge", "rpc", "telemetry"]),
+    // The same; the record it reads itself, and asks the policy who may see it. What came of calls it keeps for their pages.
+    ("console", &["domain", "edge", "rpc", "store", "telemetry"]),
     // A client of the gateway like any other.
     ("stdio", &[]),
     // The same, many times.

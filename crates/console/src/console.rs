@@ -12,7 +12,7 @@ use crate::http::{open, signed_in};
 use crate::mcp::Gateway;
 use crate::places::Places;
 use crate::record::{Record, RecordAccess, RecordLinks};
-use crate::results::CallResults;
+use crate::results::ResultStore;
 use crate::session::CookieKey;
 use crate::{assets, chat, playground, problem, record_pages, sign_in, tools, yourself};
 
@@ -36,7 +36,7 @@ pub struct Console {
     /// Where browsers reach it, where that is configured: `https://host`, without a path.
     pub(crate) origin: Option<String>,
     pub(crate) places: Places,
-    pub(crate) results: CallResults,
+    pub(crate) results: Arc<ResultStore>,
     pub(crate) ambient: Ambient,
 }
 
@@ -45,12 +45,13 @@ const POST: &[Method] = &[Method::POST];
 const BOTH: &[Method] = &[Method::GET, Method::POST];
 
 impl Console {
-    /// Pages for whom `admission` lets in. `public_url` is where browsers reach them; where that is https, so is the
+    /// Pages for whom `admission` lets in, with what came of calls in `results`. `public_url` is where browsers reach them; where that is https, so is the
     /// cookie.
     pub fn new(
         links: Links,
         admission: Admission,
         key: CookieKey,
+        results: Arc<ResultStore>,
         public_url: Option<&str>,
         ambient: Ambient,
     ) -> Arc<Self> {
@@ -65,7 +66,7 @@ impl Console {
             key,
             origin: origin.map(|url| url.origin().ascii_serialization()),
             places: Places::default(),
-            results: CallResults::new(ambient.clone()),
+            results,
             ambient,
         })
     }

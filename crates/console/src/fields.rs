@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use http::{HeaderMap, header};
+use serde::{Deserialize, Serialize};
 
 use crate::problem::Problem;
 
@@ -9,7 +10,7 @@ use crate::problem::Problem;
 const MOST: usize = 512;
 
 /// Names and values, as they were sent.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Fields(Vec<(String, String)>);
 
 impl Fields {
@@ -46,12 +47,6 @@ impl Fields {
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
         let mut values = self.0.iter().filter(|(own, _)| own == name);
         values.next().map(|(_, value)| value.as_str())
-    }
-
-    /// The bytes it holds.
-    pub(crate) fn bytes(&self) -> usize {
-        let lengths = self.0.iter().map(|(name, value)| name.len() + value.len());
-        lengths.sum()
     }
 
     /// What of it is not blank.

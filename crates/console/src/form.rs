@@ -53,7 +53,7 @@ pub(crate) struct Form {
 }
 
 /// What was filled in: arguments as JSON, or what is wrong with which field.
-pub(crate) type Filled = Result<Box<RawValue>, Vec<(String, &'static str)>>;
+pub(crate) type Filled = Result<Box<RawValue>, Vec<(String, String)>>;
 
 impl Form {
     pub(crate) fn of(schema: &Value) -> Self {
@@ -83,7 +83,7 @@ impl Form {
     /// The arguments that the fields hold.
     pub(crate) fn filled(&self, fields: &Fields) -> Filled {
         if let Some(whole) = fields.filled(WHOLE) {
-            let wrong = |what| Err(vec![(WHOLE.to_owned(), what)]);
+            let wrong = |what: &str| Err(vec![(WHOLE.to_owned(), what.to_owned())]);
             return match serde_json::from_str::<Value>(whole) {
                 Ok(Value::Object(_)) => json(whole).map_or_else(|| wrong("is not JSON"), Ok),
                 Ok(_) => wrong("is not a JSON object"),
@@ -99,26 +99,27 @@ impl Form {
                 Ok(Some(value)) => {
                     members.push(format!("{}:{value}", Value::from(argument.name.as_str())));
                 }
-                Err(what) => wrong.push((argument.name.clone(), what)),
+                Err(what) => wrong.push((argument.name.clone(), what.to_owned())),
             }
         }
         let whole = format!("{{{}}}", members.join(","));
         match json(&whole) {
             Some(whole) if wrong.is_empty() => Ok(whole),
             Some(_) => Err(wrong),
-            None => Err(vec![(WHOLE.to_owned(), "cannot be written as JSON")]),
+            None => Err(vec![(
+                WHOLE.to_owned(),
+                "cannot be written as JSON".to_owned(),
+            )]),
         }
     }
 
     /// The fields, with what was filled in; `wrong` is what is to be mended.
-    pub(crate) fn fields(
-        &self,
-        filled: Option<&Fields>,
-        wrong: &[(String, &'static str)],
-    ) -> Markup {
+    pub(crate) fn fields(&self, filled: Option<&Fields>, wrong: &[(String, String)]) -> Markup {
         let fault = |name: &str| {
             let mut wrong = wrong.iter();
-            wrong.find(|(own, _)| own == name).map(|(_, what)| *what)
+            wrong
+                .find(|(own, _)| own == name)
+                .map(|(_, what)| what.as_str())
         };
         let whole = filled.and_then(|filled| filled.filled(WHOLE));
         html! {
@@ -167,7 +168,7 @@ impl Argument {
         }
     }
 
-    fn field(&self, index: usize, filled: Option<&Fields>, fault: Option<&'static str>) -> Markup {
+    fn field(&self, index: usize, filled: Option<&Fields>, fault: Option<&str>) -> Markup {
         let (id, about) = (format!("argument-{index}"), format!("about-{index}"));
         let name = format!("{PREFIX}{}", self.name);
         let value = match filled {
@@ -304,7 +305,7 @@ mod tests {
         })
     }
 
-    fn filled(query: &str) -> Result<String, Vec<(String, &'static str)>> {
+    fn filled(query: &str) -> Result<String, Vec<(String, String)>> {
         let fields = Fields::of_query(Some(query)).unwrap();
         let filled = Form::of(&schema()).filled(&fields);
         filled.map(|filled| filled.get().to_owned())

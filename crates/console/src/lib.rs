@@ -40,4 +40,5 @@ mod tests;
 pub use config::HttpLimits;
 pub use console::{Console, Links};
 pub use record::RecordLinks;
+pub use results::{LAYOUT, ResultStore, ResultStoreError};
 pub use session::CookieKey;

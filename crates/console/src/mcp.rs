@@ -61,9 +61,13 @@ impl Exchange {
         }
     }
 
-    /// What it holds, about: the outcome is the answer again, as values.
-    pub(crate) fn bytes(&self) -> usize {
-        self.request.len() + 3 * self.answer.len()
+    /// The exchange of a request and an answer that were kept as they were written.
+    pub(crate) fn reread(request: &str, answer: &str) -> Option<Self> {
+        Some(Self {
+            request: request.to_owned(),
+            answer: answer.to_owned(),
+            outcome: message(answer.as_bytes())?,
+        })
     }
 }
 
@@ -78,7 +82,7 @@ pub(crate) struct RpcError {
 }
 
 /// Why there is no answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 pub(crate) enum Fault {
     #[error("the gateway cannot be reached")]
     Unreachable,

@@ -6,7 +6,7 @@ use http::{HeaderValue, StatusCode, header};
 use maud::{Markup, html};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
-use wardgate_domain::CallId;
+use wardgate_domain::{CallId, Timestamp};
 
 use crate::Console;
 use crate::asked::{Viewer, Visit};
@@ -18,7 +18,7 @@ use crate::mcp::{CALL_LIMIT, Exchange, Fault, Request, RpcError};
 use crate::output::{pretty, pretty_text, structured, text};
 use crate::problem::{Problem, see_other};
 use crate::record::RecordAccess;
-use crate::results::{CallOutcome, StoredCall, SubmittedCall, result_id};
+use crate::results::{CallOutcome, SubmittedCall, result_id};
 use crate::tools::{self, Tool};
 
 /// In the form, what tells it from every other: sent twice, it calls once.
@@ -79,27 +79,32 @@ async fn submit(console: &Console, visit: &Visit, name: &str) -> Answer {
     let call = SubmittedCall {
         tool: tool.name.clone(),
         fields,
-        at: console.ambient.now(),
+        at_micros: console.ambient.now().as_micros(),
+        outcome: None,
     };
     let path = format!("/console/calls/{id}");
+    let begun = console.results.begin(id.clone(), caller, call).await;
     // The same form once more: what it called runs, or has run.
-    let Some(running) = console.results.begin(id.clone(), caller, call) else {
+    let Some(running) = begun.map_err(|_| Problem::NoStore)? else {
         return Ok(see_other(&format!("{path}#result")));
     };
+    let mut call: Option<CallId> = None;
     let outcome = match filled {
         Err(wrong) => CallOutcome::Invalid(wrong),
         Ok(arguments) => match ask(console, visit, tool, &arguments, &id).await {
-            Ok(exchange) => CallOutcome::Answered(exchange),
+            Ok(exchange) => {
+                let id = exchange.meta()["dev.wardgate/callId"].as_str();
+                call = id.and_then(|id| id.parse().ok());
+                let Exchange {
+                    request, answer, ..
+                } = exchange;
+                CallOutcome::Answered { request, answer }
+            }
             Err(fault) => CallOutcome::Failed(fault),
         },
     };
-    let call = match &outcome {
-        CallOutcome::Answered(exchange) => exchange.meta()["dev.wardgate/callId"]
-            .as_str()
-            .and_then(|id| id.parse::<CallId>().ok()),
-        _ => None,
-    };
-    running.finish(outcome);
+    let kept = running.finish(outcome).await;
+    kept.map_err(|_| Problem::ResultLost(call))?;
     let call = call.map(|call| format!("?call={call}")).unwrap_or_default();
     Ok(see_other(&format!("{path}{call}#result")))
 }
@@ -128,36 +133,37 @@ async fn ask(
 /// The page of a call: what came of it, and its form for another one. It calls nothing, however often it is loaded.
 pub(crate) async fn call(console: Arc<Console>, mut visit: Visit) -> Answer {
     let id = visit.asked.name().await?;
-    let stored = console.results.get(&id, &visit.viewer.caller);
-    let Some(StoredCall { call, outcome }) = stored else {
+    let stored = console.results.get(&id, &visit.viewer.caller).await;
+    let Some(call) = stored.map_err(|_| Problem::NoStore)? else {
         let call = visit.asked.query()?.get("call").map(str::parse);
         return Err(Problem::NoResult(call.and_then(Result::ok)));
     };
     let tool = tool(&console, &visit, &call.tool).await?;
-    let (shown, wrong, status) = match outcome.as_deref() {
-        None => (running(), &[][..], StatusCode::OK),
-        Some(CallOutcome::Invalid(wrong)) => (
-            invalid(),
-            wrong.as_slice(),
-            StatusCode::UNPROCESSABLE_ENTITY,
-        ),
-        Some(CallOutcome::Answered(exchange)) => (
-            result(exchange, visit.viewer.record),
-            &[][..],
-            StatusCode::OK,
-        ),
-        Some(CallOutcome::Failed(fault)) => (failed(*fault), &[][..], StatusCode::OK),
-        Some(CallOutcome::Interrupted) => (interrupted(), &[][..], StatusCode::OK),
+    let mut wrong: &[(String, String)] = &[];
+    let mut status = StatusCode::OK;
+    let shown = match &call.outcome {
+        None => running(),
+        Some(CallOutcome::Invalid(faults)) => {
+            (wrong, status) = (faults, StatusCode::UNPROCESSABLE_ENTITY);
+            invalid()
+        }
+        Some(CallOutcome::Answered { request, answer }) => {
+            let exchange = Exchange::reread(request, answer).ok_or(Fault::Unreadable)?;
+            result(&exchange, visit.viewer.record)
+        }
+        Some(CallOutcome::Failed(fault)) => failed(*fault),
+        Some(CallOutcome::Interrupted) => interrupted(),
     };
+    let at = Timestamp::from_micros(call.at_micros).to_string();
     let shown = html! {
         (shown)
-        p.quiet { "Called by you at " time datetime=(call.at) { (call.at) } ". Loading this page again calls nothing." }
+        p.quiet { "Sent by you on " time datetime=(at) { (at.get(..19).unwrap_or(&at).replace('T', " at ")) } " UTC. Loading this page again calls nothing." }
     };
     let fields = Form::of(&tool.input_schema).fields(Some(&call.fields), wrong);
     let content = whole(&console, &visit.viewer, &tool, &fields, Some(&shown));
     let mut page =
         layout::page_with_status(status, &visit.viewer, Part::Tools, &tool.name, &content);
-    if outcome.is_none() {
+    if call.outcome.is_none() {
         page.headers_mut().insert(header::REFRESH, LOOK_AGAIN);
     }
     Ok(page)

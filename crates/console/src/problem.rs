@@ -37,6 +37,12 @@ pub(crate) enum Problem {
     /// A result that is kept no more, or not here, or not for this person; and the call, where the link names it.
     #[error("the result is not kept")]
     NoResult(Option<CallId>),
+    /// Results cannot be kept or looked at now: nothing was called.
+    #[error("the store of results is away")]
+    NoStore,
+    /// A call was made, and what came of it cannot be kept for its page.
+    #[error("the result cannot be kept")]
+    ResultLost(Option<CallId>),
     #[error("the method is not served here")]
     Method(&'static [Method]),
     #[error("the body cannot be read")]
@@ -85,7 +91,9 @@ impl Problem {
             Self::Body(refusal) => refusal.status(),
             Self::Input(_) => StatusCode::BAD_REQUEST,
             Self::Unknown | Self::NoResult(_) | Self::NoRecord => StatusCode::NOT_FOUND,
-            Self::Busy | Self::RecordAway => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Busy | Self::RecordAway | Self::NoStore | Self::ResultLost(_) => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
             Self::Gateway(fault) => fault.status(),
         }
     }
@@ -99,6 +107,8 @@ impl Problem {
             Self::Foreign => "foreign_form",
             Self::OtherPerson => "form_of_another_person",
             Self::NoResult(_) => "result_not_kept",
+            Self::NoStore => "results_unavailable",
+            Self::ResultLost(_) => "result_lost",
             Self::Method(_) => "method_not_allowed",
             Self::Body(refusal) => refusal.reason(),
             Self::Input(_) => "invalid_form",
@@ -140,17 +150,22 @@ impl Problem {
                 },
             ),
             Self::NoResult(call) => (
-                "The result is not kept here",
+                "The result is not kept",
                 html! {
                     p { "A result can be looked at again for " (KEPT.as_secs() / 60) " minutes, by whom it was given to, with the \
-                         rights they had then. This one is not kept any more, or by another replica of the console. Opening \
-                         this page called nothing." }
-                    @if let (Some(call), Some(viewer)) = (call, viewer) {
-                        @if viewer.record != RecordAccess::None {
-                            p { a href={ "/console/record?" (query([("call_id", call.to_string().as_str())])) } { "The call on record" } }
-                        }
-                    }
-                    p { a href="/console/tools" { "All tools" } }
+                         rights they had then, unless newer ones took its place. Opening this page called nothing." }
+                    (on_record(call.as_ref(), viewer))
+                },
+            ),
+            Self::NoStore => (
+                "Not now",
+                html! { p { "What comes of calls cannot be kept for you now, or looked at. Nothing was called; try again." } },
+            ),
+            Self::ResultLost(call) => (
+                "The result is lost",
+                html! {
+                    p { "The tool was called, and what came of it cannot be shown. Look at the record before you call it again." }
+                    (on_record(call.as_ref(), viewer))
                 },
             ),
             Self::Method(_) => (
@@ -210,6 +225,16 @@ impl Problem {
             }
         }
         response
+    }
+}
+
+/// A link to a call on record, for whom there is something behind it.
+fn on_record(call: Option<&CallId>, viewer: Option<&Viewer>) -> Markup {
+    let viewer = viewer.filter(|viewer| viewer.record != RecordAccess::None);
+    html! {
+        @if let (Some(call), Some(_)) = (call, viewer) {
+            p { a href={ "/console/record?" (query([("call_id", call.to_string().as_str())])) } { "The call on record" } }
+        }
     }
 }
 

@@ -1,80 +1,171 @@
-//! What came of calls, kept in memory for the pages that show it.
+//! What came of calls, kept for the pages that show it, in SQLite or PostgreSQL.
 //!
 //! ```text
-//!  POST a form ─▶ begin ─▶ the call ─▶ finish ─▶ 303 ─▶ GET the page of the call, any number of times
+//!  POST a form ─▶ begin ─▶ the call ─▶ finish ─▶ 303 ─▶ GET the page of the call, any number of times, at any replica
 //! ```
 //!
 //! A result is shown to the caller that it was given to, with the rights that they had then, and to nobody else. It is
-//! kept for [`KEPT`], in this process alone, and makes room for newer ones.
+//! sealed for its call and that caller, kept for [`KEPT`], and makes room for newer ones of the same caller.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use wardgate_domain::{About, Ambient, Caller, Digest, Timestamp};
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use serde::{Deserialize, Serialize};
+use tokio::sync::OnceCell;
+use wardgate_domain::{About, Ambient, Caller, Digest, SealKey, Timestamp};
+use wardgate_store::postgres::{Rights, Schema};
+use wardgate_store::{
+    Address, Database, DatabaseSettings, Layout, MigrationError, NotAStore, Row, Value,
+};
 
+use crate::CookieKey;
 use crate::fields::Fields;
-use crate::mcp::{Exchange, Fault};
+use crate::mcp::{CALL_LIMIT, Fault};
 
 /// How long a result is kept.
 pub(crate) const KEPT: Duration = Duration::from_mins(15);
 
-/// Bytes of results of one caller, and of all together.
-const MAX_EACH: usize = 16 << 20;
-const MAX_ALL: usize = 128 << 20;
+/// Bytes of the sealed results of one caller, and how many.
+const MAX_EACH: i64 = 16 << 20;
+const MAX_CALLS: i64 = 64;
 
-/// Calls of one caller; a call without a result takes room too.
-const MAX_CALLS: usize = 64;
+/// Bytes of all results: in a file, which may be in a small volume of a pod, and at a server.
+const MAX_FILE: i64 = 32 << 20;
+const MAX_SERVER: i64 = 1 << 30;
 
-/// A call that a form asked for.
-#[derive(Debug)]
+/// How long one operation may take.
+const LIMIT: Duration = Duration::from_secs(3);
+
+/// How often expired results are removed, and how many at once.
+const SWEEP_EVERY: Duration = Duration::from_mins(1);
+const SWEEP_ROWS: i64 = 200;
+
+/// What is sealed, so that nothing else of this key could pass for it.
+const SEALED: &str = "wardgate console result 1";
+
+/// What the store consists of.
+pub const LAYOUT: Layout = Layout {
+    schema: Schema {
+        name: "console",
+        lock: 0x5741_5244_434f_4e53,
+        migrations: &[include_str!("results/postgres/0001_results.sql")],
+        rights: Rights::Rows,
+    },
+    sqlite: &[include_str!("results/sqlite/0001_results.sql")],
+    limit: LIMIT,
+};
+
+const BEGIN: &str = "
+    INSERT INTO console.result (id, owner, sealed, is_over, started_at, expires_at)
+    VALUES ($1, $2, $3, 0, $4, $5) ON CONFLICT (id) DO NOTHING";
+
+const FINISH: &str =
+    "UPDATE console.result SET sealed = $2, is_over = 1 WHERE id = $1 AND is_over = 0";
+
+const READ: &str = "
+    SELECT sealed FROM console.result WHERE id = $1 AND owner = $2 AND expires_at > $3";
+
+/// What is older than the newest of this owner, beyond so many or so many bytes. What runs stays.
+const TRIM: &str = "
+    DELETE FROM console.result WHERE is_over = 1 AND id IN (
+        SELECT id FROM (
+            SELECT id,
+                row_number() OVER (ORDER BY started_at DESC, id) AS place,
+                sum(octet_length(sealed)) OVER (ORDER BY started_at DESC, id) AS bytes
+            FROM console.result WHERE owner = $1
+        ) AS newest_first WHERE place > $2 OR (place > 1 AND bytes > $3))";
+
+/// The same of everybody's.
+const TRIM_ALL: &str = "
+    DELETE FROM console.result WHERE is_over = 1 AND id IN (
+        SELECT id FROM (
+            SELECT id, sum(octet_length(sealed)) OVER (ORDER BY started_at DESC, id) AS bytes
+            FROM console.result
+        ) AS newest_first WHERE bytes > $1)";
+
+const SWEEP: &str = "
+    DELETE FROM console.result WHERE id IN
+        (SELECT id FROM console.result WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2)";
+
+/// Why the store did not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum ResultStoreError {
+    /// The setting names no store.
+    #[error("console.store must be given as `sqlite:PATH` or `postgres://…`")]
+    UnknownStore,
+    /// It has a schema that this program cannot work with.
+    #[error("console.store: {0}")]
+    Schema(MigrationError),
+    /// The database does not answer, or says no.
+    #[error("console.store cannot be used now; try again later")]
+    Database(#[from] sqlx::Error),
+    /// The database takes too long.
+    #[error("console.store does not answer in time; try again later")]
+    Late,
+    /// What is stored cannot be read: it is another key's, or was changed.
+    #[error("console.store holds a result that this console's key does not open")]
+    Unreadable,
+}
+
+impl From<NotAStore> for ResultStoreError {
+    fn from(NotAStore: NotAStore) -> Self {
+        Self::UnknownStore
+    }
+}
+
+impl From<MigrationError> for ResultStoreError {
+    fn from(error: MigrationError) -> Self {
+        match error {
+            MigrationError::Database(error) => error.into(),
+            schema => Self::Schema(schema),
+        }
+    }
+}
+
+/// A call that a form asked for, and what came of it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct SubmittedCall {
     /// The tool.
     pub(crate) tool: String,
     /// What was filled in.
     pub(crate) fields: Fields,
-    /// When.
-    pub(crate) at: Timestamp,
+    /// When, in microseconds since 1970.
+    pub(crate) at_micros: i64,
+    /// Nothing while it runs.
+    pub(crate) outcome: Option<CallOutcome>,
 }
 
 /// What came of a call.
-#[derive(Debug)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) enum CallOutcome {
-    /// Nothing was called: these fields have to be mended.
-    Invalid(Vec<(String, &'static str)>),
-    /// The gateway answered.
-    Answered(Exchange),
+    /// Nothing was called: these fields have to be mended, for these reasons.
+    Invalid(Vec<(String, String)>),
+    /// The gateway answered; both as they were written.
+    Answered { request: String, answer: String },
     /// The gateway did not.
     Failed(Fault),
-    /// The browser went away before there was an answer, which cancelled the call.
+    /// The browser or the console went away before there was an answer, which cancelled the call.
     Interrupted,
 }
 
-/// A call and what came of it; nothing while it runs.
-#[derive(Debug, Clone)]
-pub(crate) struct StoredCall {
-    pub(crate) call: Arc<SubmittedCall>,
-    pub(crate) outcome: Option<Arc<CallOutcome>>,
-}
-
-#[derive(Debug)]
-struct Entry {
-    owner: Digest,
-    expires_at: Timestamp,
-    bytes: usize,
-    stored: StoredCall,
-}
-
 /// The results that are kept.
-pub(crate) struct CallResults {
-    entries: Arc<Mutex<HashMap<String, Entry>>>,
+pub struct ResultStore {
+    address: Address,
+    database: Database,
+    prepared: OnceCell<()>,
+    key: Arc<SealKey>,
     ambient: Ambient,
 }
 
 /// A call that runs. Dropped without an outcome, it was interrupted.
 pub(crate) struct RunningCall {
-    entries: Arc<Mutex<HashMap<String, Entry>>>,
+    store: Arc<ResultStore>,
     id: String,
+    owner: Digest,
+    /// None once it is over.
+    call: Option<SubmittedCall>,
 }
 
 /// The id of a call: the same for one form that the same caller sent twice, since a form has a key of its own.
@@ -87,192 +178,206 @@ pub(crate) fn result_id(caller: &Caller, tool: &str, key: &str, form: &[u8]) -> 
     about.digest().to_string()
 }
 
-impl CallResults {
-    pub(crate) fn new(ambient: Ambient) -> Self {
-        Self {
-            entries: Arc::default(),
+impl ResultStore {
+    /// The store at `sqlite:PATH` or `postgres://…`. A file is there or never will be; a server may come later.
+    pub async fn open(
+        url: &str,
+        settings: &DatabaseSettings,
+        key: &CookieKey,
+        ambient: Ambient,
+    ) -> Result<Arc<Self>, ResultStoreError> {
+        let address: Address = url.parse()?;
+        let store = Arc::new(Self {
+            database: Database::new(&address, LAYOUT, settings),
+            address,
+            prepared: OnceCell::new(),
+            key: key.of_results(),
             ambient,
+        });
+        match store.database().await {
+            Err(error @ ResultStoreError::Schema(_)) => return Err(error),
+            Err(error) if matches!(store.address, Address::Sqlite(_)) => return Err(error),
+            Err(_) | Ok(_) => {}
         }
+        tokio::spawn(sweep(Arc::downgrade(&store)));
+        Ok(store)
     }
 
-    /// Makes room for the call `id`. None where it began already.
-    pub(crate) fn begin(
-        &self,
+    /// Makes room for the call `id`. None where it began already, here or at another replica.
+    pub(crate) async fn begin(
+        self: &Arc<Self>,
         id: String,
         caller: &Caller,
         call: SubmittedCall,
-    ) -> Option<RunningCall> {
-        let now = self.ambient.now();
-        let mut entries = lock(&self.entries);
-        entries.retain(|_, entry| entry.expires_at > now);
-        if entries.contains_key(&id) {
-            return None;
-        }
-        let owner = caller.digest();
-        let bytes = call.fields.bytes();
-        make_room(&mut entries, owner, bytes);
-        let entry = Entry {
-            owner,
-            expires_at: now.plus(KEPT),
-            bytes,
-            stored: StoredCall {
-                call: Arc::new(call),
-                outcome: None,
-            },
-        };
-        entries.insert(id.clone(), entry);
-        Some(RunningCall {
-            entries: Arc::clone(&self.entries),
+    ) -> Result<Option<RunningCall>, ResultStoreError> {
+        let (owner, now) = (caller.digest(), self.ambient.now());
+        let values = [
+            id.as_str().into(),
+            owner.as_bytes()[..].into(),
+            self.sealed(&id, owner, &call)?.into(),
+            now.as_micros().into(),
+            now.plus(KEPT).as_micros().into(),
+        ];
+        let begun = self.execute(BEGIN, values).await? == 1;
+        Ok(begun.then(|| RunningCall {
+            store: Arc::clone(self),
             id,
-        })
+            owner,
+            call: Some(call),
+        }))
     }
 
     /// The call `id`, if it is this caller's and still kept.
-    pub(crate) fn get(&self, id: &str, caller: &Caller) -> Option<StoredCall> {
-        let now = self.ambient.now();
-        let entries = lock(&self.entries);
-        let entry = entries.get(id)?;
-        let is_theirs = entry.owner == caller.digest() && entry.expires_at > now;
-        is_theirs.then(|| entry.stored.clone())
+    pub(crate) async fn get(
+        &self,
+        id: &str,
+        caller: &Caller,
+    ) -> Result<Option<SubmittedCall>, ResultStoreError> {
+        let (owner, now) = (caller.digest(), self.ambient.now());
+        let values = [
+            id.into(),
+            owner.as_bytes()[..].into(),
+            now.as_micros().into(),
+        ];
+        let rows: Vec<(Vec<u8>,)> = self.rows(READ, values).await?;
+        let Some((sealed,)) = rows.into_iter().next() else {
+            return Ok(None);
+        };
+        let text = self.key.open(&about(id, owner), sealed);
+        let text = text.map_err(|_| ResultStoreError::Unreadable)?;
+        let mut call: SubmittedCall =
+            serde_json::from_slice(&text).map_err(|_| ResultStoreError::Unreadable)?;
+        let began = Timestamp::from_micros(call.at_micros);
+        if call.outcome.is_none() && began.plus(CALL_LIMIT) < now {
+            // Whatever process had it is gone.
+            call.outcome = Some(CallOutcome::Interrupted);
+        }
+        Ok(Some(call))
+    }
+
+    async fn finish(
+        &self,
+        id: &str,
+        owner: Digest,
+        call: &SubmittedCall,
+    ) -> Result<(), ResultStoreError> {
+        let sealed = self.sealed(id, owner, call)?;
+        self.execute(FINISH, [id.into(), sealed.into()]).await?;
+        let values = [
+            owner.as_bytes()[..].into(),
+            MAX_CALLS.into(),
+            MAX_EACH.into(),
+        ];
+        self.execute(TRIM, values).await?;
+        let all = match self.address {
+            Address::Sqlite(_) => MAX_FILE,
+            Address::Postgres(_) => MAX_SERVER,
+        };
+        self.execute(TRIM_ALL, [all.into()]).await?;
+        Ok(())
+    }
+
+    fn sealed(
+        &self,
+        id: &str,
+        owner: Digest,
+        call: &SubmittedCall,
+    ) -> Result<Vec<u8>, ResultStoreError> {
+        let text = serde_json::to_vec(call).map_err(|_| ResultStoreError::Unreadable)?;
+        let sealed = self.key.seal(&about(id, owner), &text, &self.ambient);
+        sealed.map_err(|_| ResultStoreError::Unreadable)
+    }
+
+    /// The database, once it has a schema this program works with.
+    async fn database(&self) -> Result<&Database, ResultStoreError> {
+        let prepare = || async { within(self.database.prepare().boxed()).await };
+        let prepared = self.prepared.get_or_try_init(prepare).await;
+        prepared.inspect_err(|error| self.tell(error))?;
+        Ok(&self.database)
+    }
+
+    async fn execute<const N: usize>(
+        &self,
+        statement: &'static str,
+        values: [Value; N],
+    ) -> Result<u64, ResultStoreError> {
+        let database = self.database().await?;
+        let done = within(database.execute(statement, values).boxed()).await;
+        done.inspect_err(|error| self.tell(error))
+    }
+
+    async fn rows<T: Row, const N: usize>(
+        &self,
+        statement: &'static str,
+        values: [Value; N],
+    ) -> Result<Vec<T>, ResultStoreError> {
+        let database = self.database().await?;
+        let rows = within(database.rows(statement, values).boxed()).await;
+        rows.inspect_err(|error| self.tell(error))
+    }
+
+    fn tell(&self, error: &ResultStoreError) {
+        let cause = error as &dyn std::error::Error;
+        tracing::warn!(store = %self.address, cause, "the console's store cannot be used");
     }
 }
 
 impl RunningCall {
-    pub(crate) fn finish(self, outcome: CallOutcome) {
-        let bytes = match &outcome {
-            CallOutcome::Answered(exchange) => exchange.bytes(),
-            _ => 0,
+    /// Keeps the outcome for the page of the call.
+    pub(crate) async fn finish(mut self, outcome: CallOutcome) -> Result<(), ResultStoreError> {
+        let Some(mut call) = self.call.take() else {
+            return Ok(());
         };
-        let mut entries = lock(&self.entries);
-        // It counts for itself only from here on, and takes the place of older ones, not of itself.
-        let Some(mut entry) = entries.remove(&self.id) else {
-            return;
-        };
-        entry.bytes += bytes;
-        entry.stored.outcome = Some(Arc::new(outcome));
-        make_room(&mut entries, entry.owner, entry.bytes);
-        entries.insert(self.id.clone(), entry);
+        call.outcome = Some(outcome);
+        self.store.finish(&self.id, self.owner, &call).await
     }
 }
 
 impl Drop for RunningCall {
     fn drop(&mut self) {
-        if let Some(entry) = lock(&self.entries).get_mut(&self.id) {
-            let interrupted = || Arc::new(CallOutcome::Interrupted);
-            entry.stored.outcome.get_or_insert_with(interrupted);
-        }
-    }
-}
-
-/// Removes what is oldest, of `owner` first, until `bytes` more of theirs have room.
-fn make_room(entries: &mut HashMap<String, Entry>, owner: Digest, bytes: usize) {
-    loop {
-        let own = || entries.values().filter(|entry| entry.owner == owner);
-        let each: usize = own().map(|entry| entry.bytes).sum();
-        let all: usize = entries.values().map(|entry| entry.bytes).sum();
-        let is_own_full = each + bytes > MAX_EACH || own().count() >= MAX_CALLS;
-        if !is_own_full && all + bytes <= MAX_ALL {
+        let (Some(mut call), Ok(runtime)) =
+            (self.call.take(), tokio::runtime::Handle::try_current())
+        else {
             return;
-        }
-        let removable = entries
-            .iter()
-            .filter(|(_, entry)| entry.stored.outcome.is_some())
-            .filter(|(_, entry)| !is_own_full || entry.owner == owner);
-        let oldest = removable
-            .min_by_key(|(_, entry)| entry.expires_at)
-            .map(|(id, _)| id.clone());
-        match oldest {
-            Some(oldest) => entries.remove(&oldest),
-            // What runs now is bounded by the number of pages that are worked on at once.
-            None => return,
         };
+        call.outcome = Some(CallOutcome::Interrupted);
+        let (store, id, owner) = (Arc::clone(&self.store), self.id.clone(), self.owner);
+        // A failure is told where it happens; the page then says so by itself, once the call could not run any more.
+        runtime.spawn(async move { store.finish(&id, owner, &call).await });
     }
 }
 
-fn lock(entries: &Mutex<HashMap<String, Entry>>) -> MutexGuard<'_, HashMap<String, Entry>> {
-    entries.lock().unwrap_or_else(PoisonError::into_inner)
+fn about(id: &str, owner: Digest) -> About {
+    About::new(SEALED).and(id.as_bytes()).and(owner.as_bytes())
+}
+
+/// Waits at most [`LIMIT`], whatever the database does.
+async fn within<T, E: Into<ResultStoreError>>(
+    work: BoxFuture<'_, Result<T, E>>,
+) -> Result<T, ResultStoreError> {
+    match tokio::time::timeout(LIMIT, work).await {
+        Ok(done) => done.map_err(Into::into),
+        Err(_) => Err(ResultStoreError::Late),
+    }
+}
+
+/// Removes what has expired, as long as the store lives.
+async fn sweep(store: Weak<ResultStore>) {
+    loop {
+        tokio::time::sleep(SWEEP_EVERY).await;
+        // Bounded: what is left waits for the next time. A failure is told where it happens.
+        for _ in 0..50 {
+            let Some(store) = store.upgrade() else {
+                return;
+            };
+            let now = store.ambient.now().as_micros();
+            let removed = store.execute(SWEEP, [now.into(), SWEEP_ROWS.into()]).await;
+            if !matches!(removed, Ok(removed) if removed == SWEEP_ROWS.unsigned_abs()) {
+                break;
+            }
+        }
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use std::collections::BTreeMap;
-
-    use wardgate_domain::CallerClaims;
-
-    use super::*;
-
-    fn caller(subject: &str, role: &str) -> Caller {
-        Caller::from_verified(CallerClaims {
-            issuer: "https://issuer.example".to_owned(),
-            subject: subject.to_owned(),
-            tenant: String::new(),
-            roles: vec![role.to_owned()],
-            attributes: BTreeMap::new(),
-            token_id: String::new(),
-            expires_at: Timestamp::from_seconds(0),
-        })
-    }
-
-    fn call() -> SubmittedCall {
-        SubmittedCall {
-            tool: "look_up".to_owned(),
-            fields: Fields::default(),
-            at: Timestamp::from_seconds(0),
-        }
-    }
-
-    fn answer(bytes: usize) -> CallOutcome {
-        CallOutcome::Answered(Exchange {
-            request: String::new(),
-            answer: "x".repeat(bytes),
-            outcome: Ok(serde_json::Value::Null),
-        })
-    }
-
-    #[test]
-    fn a_result_is_shown_to_whom_it_was_given_with_the_rights_they_had() {
-        let results = CallResults::new(Ambient::system());
-        let (doctor, id) = (caller("yenji", "Doctor"), "1".to_owned());
-        let running = results.begin(id.clone(), &doctor, call()).unwrap();
-        assert!(results.get(&id, &doctor).unwrap().outcome.is_none());
-        running.finish(answer(3));
-        assert!(results.get(&id, &doctor).unwrap().outcome.is_some());
-        for other in [caller("joy", "Doctor"), caller("yenji", "Nurse")] {
-            assert!(results.get(&id, &other).is_none());
-        }
-    }
-
-    #[test]
-    fn a_form_begins_one_call_and_one_that_breaks_off_says_so() {
-        let results = CallResults::new(Ambient::system());
-        let (doctor, id) = (caller("yenji", "Doctor"), "1".to_owned());
-        let running = results.begin(id.clone(), &doctor, call()).unwrap();
-        assert!(results.begin(id.clone(), &doctor, call()).is_none());
-        drop(running);
-        assert!(results.begin(id.clone(), &doctor, call()).is_none());
-        let outcome = results.get(&id, &doctor).unwrap().outcome.unwrap();
-        assert!(matches!(*outcome, CallOutcome::Interrupted));
-    }
-
-    #[test]
-    fn newer_results_take_the_place_of_older_ones_of_the_same_caller() {
-        let results = CallResults::new(Ambient::system());
-        let (doctor, nurse) = (caller("yenji", "Doctor"), caller("joy", "Nurse"));
-        let add = |who: &Caller, name: u32, bytes: usize| {
-            let running = results.begin(name.to_string(), who, call()).unwrap();
-            running.finish(answer(bytes));
-        };
-        let has = |who: &Caller, name: u32| results.get(&name.to_string(), who).is_some();
-        add(&nurse, 1_000, 10);
-        for name in 0..5 {
-            add(&doctor, name, 4 << 20);
-        }
-        assert!(!has(&doctor, 0) && has(&doctor, 4) && has(&nurse, 1_000));
-        for name in 100..300 {
-            add(&doctor, name, 1);
-        }
-        assert!(!has(&doctor, 4) && has(&doctor, 299) && has(&nurse, 1_000));
-        let kept = lock(&results.entries).len();
-        assert_eq!(kept, MAX_CALLS + 1);
-    }
-}
+mod tests;

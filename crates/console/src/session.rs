@@ -12,7 +12,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::header::{AUTHORIZATION, COOKIE};
 use http::{HeaderMap, HeaderValue};
-use wardgate_domain::{About, Ambient, Caller, SealKey};
+use wardgate_domain::{About, Ambient, Caller, SealKey, derive_key};
 use wardgate_edge::{Authenticator, TokenRefusal};
 
 /// The cookie.
@@ -27,14 +27,26 @@ pub(crate) const MAX_TOKEN: usize = 3_000;
 /// What is sealed, so that nothing else of this key could pass for it.
 const SEALED: &str = "wardgate console session 1";
 
-/// The key that sessions are sealed under; every replica has the same one.
+/// The key that sessions and results are sealed under; every replica has the same one.
 #[derive(Clone)]
-pub struct CookieKey(Arc<SealKey>);
+pub struct CookieKey {
+    sessions: Arc<SealKey>,
+    results: Arc<SealKey>,
+}
 
 impl CookieKey {
     /// A key of 32 random bytes.
     pub fn from_bytes(bytes: &[u8; 32]) -> Self {
-        Self(Arc::new(SealKey::from_bytes(bytes)))
+        let results = derive_key(bytes, b"wardgate console results");
+        Self {
+            sessions: Arc::new(SealKey::from_bytes(bytes)),
+            results: Arc::new(SealKey::from_bytes(&results)),
+        }
+    }
+
+    /// The key of results.
+    pub(crate) fn of_results(&self) -> Arc<SealKey> {
+        Arc::clone(&self.results)
     }
 }
 
@@ -98,7 +110,7 @@ pub(crate) fn begin(
         return None;
     }
     let sealed = key
-        .0
+        .sessions
         .seal(&About::new(SEALED), token.text.as_bytes(), ambient)
         .ok()?;
     let left = caller.expires_at().since(ambient.now());
@@ -137,6 +149,6 @@ pub(crate) fn resume(
         return None;
     };
     let sealed = URL_SAFE_NO_PAD.decode(value).ok()?;
-    let text = key.0.open(&About::new(SEALED), sealed).ok()?;
+    let text = key.sessions.open(&About::new(SEALED), sealed).ok()?;
     Some(Token::new(std::str::from_utf8(&text).ok()?, peer))
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use axum::Router;
 use tokio::sync::watch;
 use wardgate_agent::{Agent, ApprovalKey, Endpoints};
-use wardgate_console::{Console, CookieKey, HttpLimits, RecordLinks};
+use wardgate_console::{Console, CookieKey, HttpLimits, RecordLinks, ResultStore};
 use wardgate_domain::{Ambient, PermitSigner, PermitVerifier};
 use wardgate_edge::{Admission, Authenticator, Door, Origins};
 use wardgate_gateway::{Gateway, Neighbours};
@@ -167,6 +167,7 @@ pub(crate) fn local_console(
     agent: Option<Router>,
     record: RecordLinks,
     key: CookieKey,
+    results: Arc<ResultStore>,
     public_url: Option<&str>,
     ambient: &Ambient,
 ) -> Arc<Console> {
@@ -179,7 +180,7 @@ pub(crate) fn local_console(
         body: HttpLimits::default().body(),
         ..gateway.admission()
     };
-    Console::new(links, admission, key, public_url, ambient.clone())
+    Console::new(links, admission, key, results, public_url, ambient.clone())
 }
 
 /// What the console says it is.
@@ -189,6 +190,7 @@ const CONSOLE: &str = "wardgate-console";
 pub(crate) async fn remote_console(
     wiring: ConsoleWiring,
     key: CookieKey,
+    results: Arc<ResultStore>,
     ambient: &Ambient,
 ) -> Result<(Arc<Console>, watch::Receiver<Readiness>), Failure> {
     let (links, tls) = (&wiring.links, wiring.tls.as_ref());
@@ -219,7 +221,7 @@ pub(crate) async fn remote_console(
         auth,
         body: wiring.limits.body(),
     };
-    let console = Console::new(links, admission, key, public_url, ambient.clone());
+    let console = Console::new(links, admission, key, results, public_url, ambient.clone());
     Ok((console, keys))
 }
 

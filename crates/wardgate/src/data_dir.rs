@@ -86,6 +86,11 @@ impl DataDir {
         format!("sqlite:{}", self.0.join("memory.sqlite").display())
     }
 
+    /// Store URL of what came of calls in the console.
+    pub(crate) fn console_store(&self) -> String {
+        format!("sqlite:{}", self.0.join("console.sqlite").display())
+    }
+
     /// Where an operator reaches a running system.
     pub(crate) fn operator_socket(&self) -> PathBuf {
         self.0.join("operator.sock")

@@ -20,8 +20,9 @@ use serde_json::{Value, json};
 use tower::ServiceExt;
 use wardgate_domain::{Ambient, Clock, SystemEntropy, Timestamp};
 use wardgate_edge::{Admission, Authenticator, Door, Origins};
+use wardgate_store::DatabaseSettings;
 
-use crate::{Console, CookieKey, HttpLimits, Links};
+use crate::{Console, CookieKey, HttpLimits, Links, ResultStore};
 pub(crate) use fakes::{FakeGateway, FakeRecord};
 
 /// 2027-01-15T08:00:00Z.
@@ -115,7 +116,11 @@ impl Stage {
             body: HttpLimits::default().body(),
         };
         let key = CookieKey::from_bytes(&key);
-        let console = Console::new(links, admission, key, public_url, ambient);
+        let store = format!("sqlite:{}", keys.path().join("console.sqlite").display());
+        let database = DatabaseSettings::default();
+        let results = ResultStore::open(&store, &database, &key, ambient.clone());
+        let results = results.await.unwrap();
+        let console = Console::new(links, admission, key, results, public_url, ambient);
         Self {
             router: console.router(),
             gateway,

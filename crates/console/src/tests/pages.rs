@@ -140,7 +140,7 @@ async fn a_page_of_a_call_is_loaded_any_number_of_times_and_a_form_sent_twice_ca
     stage.advance(15 * 60);
     let gone = stage.get(first.header("location"), &cookie).await;
     assert_eq!(gone.status, StatusCode::NOT_FOUND);
-    assert!(gone.body.contains("The result is not kept here"));
+    assert!(gone.body.contains("The result is not kept"));
     for page in [&nothing.body, &gone.body] {
         assert!(!page.contains("•••WI") && !page.contains("NUGWI"), "{page}");
     }

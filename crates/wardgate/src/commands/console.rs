@@ -1,9 +1,11 @@
 //! `wardgate console`: the web pages, on an address of their own.
 
 use tokio::sync::watch;
+use wardgate_console::ResultStore;
 use wardgate_domain::Ambient;
 use wardgate_edge::Bound;
 use wardgate_rpc::Readiness;
+use wardgate_store::DatabaseSettings;
 
 use crate::Failure;
 use crate::cli::ConfigFile;
@@ -26,7 +28,15 @@ pub(crate) async fn run(arguments: &ConfigFile) -> Result<(), Failure> {
         &wiring.links.gateway,
         "the gateway does not answer; no page has anything to show until it does. See console.links.gateway",
     )?;
-    let (console, keys) = compose::remote_console(wiring, key, &Ambient::system()).await?;
+    let ambient = Ambient::system();
+    let results = match &wiring.store {
+        Some(store) => ResultStore::open(store, &wiring.database, &key, ambient.clone()).await?,
+        None => {
+            let own = serve::own_store(&arguments.config, "console", "what came of calls");
+            ResultStore::open(&own, &DatabaseSettings::default(), &key, ambient.clone()).await?
+        }
+    };
+    let (console, keys) = compose::remote_console(wiring, key, results, &ambient).await?;
     let (_goes_on, goes_on) = watch::channel(Readiness::Ready);
     // Not the record: without it, all other pages work.
     let parts = vec![

@@ -7,11 +7,12 @@ use crate::cli::ConfigFile;
 use crate::config::Settings;
 
 /// Services that keep state, by their sections.
-const STORES: [(&str, Layout); 4] = [
+const STORES: [(&str, Layout); 5] = [
     ("gateway", wardgate_gateway::LAYOUT),
     ("tool_runner", wardgate_tool_runner::LAYOUT),
     ("audit", wardgate_audit::LAYOUT),
     ("memory", wardgate_memory::LAYOUT),
+    ("console", wardgate_console::LAYOUT),
 ];
 
 pub(crate) async fn run(arguments: &ConfigFile) -> Result<(), Failure> {

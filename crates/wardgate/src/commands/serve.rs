@@ -34,7 +34,7 @@ pub(crate) async fn gateway(arguments: &ConfigFile) -> Result<(), Failure> {
         settings.service("gateway")?;
     let telemetry = wardgate_telemetry::init(&settings.optional("telemetry")?, "gateway")?;
     if config.store.is_none() {
-        config.store = Some(own_store(&arguments.config));
+        config.store = Some(own_store(&arguments.config, "gateway", "its sessions"));
     }
     let stop = shutdown::shutdown(wiring.drain)?;
     let listen = config.listen;
@@ -55,21 +55,21 @@ pub(crate) async fn gateway(arguments: &ConfigFile) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A file for a gateway that was given no store: beside its configuration, or where that cannot be written, a new one
-/// that the next start does not find.
-fn own_store(config: &Path) -> String {
-    let beside = config.with_file_name("gateway.sqlite");
+/// A file for `service`, which was given no store for `what`: beside its configuration, or where that cannot be written,
+/// a new one that the next start does not find.
+pub(crate) fn own_store(config: &Path, service: &str, what: &str) -> String {
+    let beside = config.with_file_name(format!("{service}.sqlite"));
     let mut options = std::fs::OpenOptions::new();
     let writable = options.create(true).append(true).mode(0o600).open(&beside);
     let path = if writable.is_ok() {
         beside
     } else {
         let random = u128::from_be_bytes(Ambient::system().random());
-        std::env::temp_dir().join(format!("wardgate-gateway-{random:032x}.sqlite"))
+        std::env::temp_dir().join(format!("wardgate-{service}-{random:032x}.sqlite"))
     };
     let path = path.display();
     tracing::warn!(
-        "gateway.store is not set: this gateway keeps its sessions in {path}, which no other gateway knows"
+        "{service}.store is not set: this {service} keeps {what} in {path}, which no other {service} knows"
     );
     format!("sqlite:{path}")
 }

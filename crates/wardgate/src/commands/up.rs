@@ -5,11 +5,13 @@ use std::time::Duration;
 
 use figment::value::Dict;
 use wardgate_agent::Endpoints;
+use wardgate_console::ResultStore;
 use wardgate_domain::Ambient;
 use wardgate_edge::Bound;
 use wardgate_gateway::Gateway;
 use wardgate_rpc::Drain;
 use wardgate_rpc::operator::{Offered, OperatorSocket};
+use wardgate_store::DatabaseSettings;
 
 use crate::Failure;
 use crate::cli::{Demo, Up};
@@ -65,8 +67,18 @@ pub(crate) async fn run(arguments: Up) -> Result<(), Failure> {
         let agent = agent.map(Endpoints::router);
         let key = data_dir::cookie_key(&dir.console_key())?;
         let public_url = public_url.as_deref();
-        let console =
-            compose::local_console(&gateway, agent.clone(), record, key, public_url, &ambient);
+        let (store, database) = (dir.console_store(), DatabaseSettings::default());
+        let results = ResultStore::open(&store, &database, &key, ambient.clone());
+        let results = results.await?;
+        let console = compose::local_console(
+            &gateway,
+            agent.clone(),
+            record,
+            key,
+            results,
+            public_url,
+            &ambient,
+        );
         Ok::<_, Failure>((gateway, agent, console, offered, closing))
     };
     // What it waits for may never come: a signal ends the wait too.

@@ -9,6 +9,7 @@ use wardgate_console::HttpLimits;
 use wardgate_edge::AuthConfig;
 use wardgate_rpc::Drain;
 use wardgate_rpc::link::TlsFiles;
+use wardgate_store::DatabaseSettings;
 
 /// How a console that runs by itself listens, whom it lets in, and whom it calls. In `up` it shares the gateway's
 /// address, and the gateway's settings hold.
@@ -34,6 +35,11 @@ pub(crate) struct ConsoleWiring {
     /// What sessions are sealed under, the same for every replica.
     #[serde(default)]
     pub(crate) cookie_key_file: Option<PathBuf>,
+    /// Where what came of calls is kept, the same for every replica; none: a file of this one's own.
+    #[serde(default)]
+    pub(crate) store: Option<String>,
+    #[serde(default)]
+    pub(crate) database: DatabaseSettings,
     pub(crate) links: ConsoleLinks,
     /// With which certificate it calls policy and audit.
     #[serde(default)]

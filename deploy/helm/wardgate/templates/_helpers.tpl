@@ -51,6 +51,7 @@ Every service of the release, as JSON: what is the same for all, and then
   keys     files of the keys' Secret that it gets
   files    what else it gets: tools, policies, assistants
   store    whether it has one
+  mayLackStore  whether it starts without its address, with a file of the pod's own
   advertise  how replicas reach each other, where they do
   links    false: it has no certificate, since it calls no service over gRPC
 */}}
@@ -69,7 +70,7 @@ Every service of the release, as JSON: what is the same for all, and then
   (dict "name" "agent" "key" "agent" "section" "agent" "port" 8081 "speaks" "http" "open" true
     "callers" (list) "keys" (list "approval.key") "files" (list "assistants") "store" false "links" false)
   (dict "name" "console" "key" "console" "section" "console" "port" 8082 "speaks" "http" "open" true
-    "callers" (list) "keys" (list "console.key") "files" (list) "store" false)
+    "callers" (list) "keys" (list "console.key") "files" (list) "store" true "mayLackStore" true)
 -}}
 {{- $there := list -}}
 {{- range $service := $table -}}

@@ -170,6 +170,9 @@ impl Deployment {
 
     fn add_console(&mut self, settings: &Settings) -> Result<(), Error> {
         let wiring: ConsoleWiring = settings.wiring("console")?;
+        if wiring.store.is_some() {
+            self.store("console.store", wiring.store, &wardgate_console::LAYOUT);
+        }
         self.key(
             "console.cookie_key_file",
             wiring.cookie_key_file,
@@ -300,6 +303,11 @@ impl Deployment {
                 &wardgate_tool_runner::LAYOUT,
             ),
             ("memory.store", dir.memory_store(), &wardgate_memory::LAYOUT),
+            (
+                "console.store",
+                dir.console_store(),
+                &wardgate_console::LAYOUT,
+            ),
         ] {
             deployment.store(setting, Some(store), layout);
         }

@@ -1,0 +1,178 @@
+//! What is kept, for whom, and for how long.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use wardgate_domain::{CallerClaims, Clock, SystemEntropy};
+
+use super::*;
+
+/// 2027-01-15T08:00:00Z.
+const NOW: i64 = 1_800_000_000;
+
+struct FakeClock(AtomicI64);
+
+impl Clock for FakeClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_seconds(self.0.load(Ordering::SeqCst))
+    }
+}
+
+/// Replicas with one database.
+struct Stage {
+    url: String,
+    clock: Arc<FakeClock>,
+    _dir: tempfile::TempDir,
+}
+
+impl Stage {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        Self {
+            url: format!("sqlite:{}", dir.path().join("console.sqlite").display()),
+            clock: Arc::new(FakeClock(AtomicI64::new(NOW))),
+            _dir: dir,
+        }
+    }
+
+    async fn replica(&self, key: u8) -> Arc<ResultStore> {
+        let clock: Arc<dyn Clock> = Arc::<FakeClock>::clone(&self.clock);
+        let ambient = Ambient::new(clock, Arc::new(SystemEntropy));
+        let key = CookieKey::from_bytes(&[key; 32]);
+        let settings = DatabaseSettings::default();
+        let store = ResultStore::open(&self.url, &settings, &key, ambient);
+        store.await.unwrap()
+    }
+
+    fn advance(&self, by: Duration) {
+        let seconds = i64::try_from(by.as_secs()).unwrap();
+        self.clock.0.fetch_add(seconds, Ordering::SeqCst);
+    }
+}
+
+fn caller(subject: &str, role: &str) -> Caller {
+    Caller::from_verified(CallerClaims {
+        issuer: "https://issuer.example".to_owned(),
+        subject: subject.to_owned(),
+        tenant: String::new(),
+        roles: vec![role.to_owned()],
+        attributes: BTreeMap::new(),
+        token_id: String::new(),
+        expires_at: Timestamp::from_seconds(NOW + 3_600),
+    })
+}
+
+fn call() -> SubmittedCall {
+    SubmittedCall {
+        tool: "look_up".to_owned(),
+        fields: Fields::default(),
+        at_micros: Timestamp::from_seconds(NOW).as_micros(),
+        outcome: None,
+    }
+}
+
+fn answer(bytes: usize) -> CallOutcome {
+    CallOutcome::Answered {
+        request: String::new(),
+        answer: "x".repeat(bytes),
+    }
+}
+
+#[tokio::test]
+async fn a_result_is_shown_at_any_replica_to_whom_it_was_given_with_the_rights_they_had() {
+    let stage = Stage::new();
+    let (one, other) = (stage.replica(7).await, stage.replica(7).await);
+    let doctor = caller("yenji", "Doctor");
+    let running = one.begin("1".to_owned(), &doctor, call()).await.unwrap();
+    let seen = other.get("1", &doctor).await.unwrap().unwrap();
+    assert!(seen.outcome.is_none());
+    running.unwrap().finish(answer(3)).await.unwrap();
+    let seen = other.get("1", &doctor).await.unwrap().unwrap();
+    assert!(matches!(seen.outcome, Some(CallOutcome::Answered { answer, .. }) if answer == "xxx"));
+    for stranger in [caller("joy", "Doctor"), caller("yenji", "Nurse")] {
+        assert!(one.get("1", &stranger).await.unwrap().is_none());
+    }
+    // With another key it is nothing that can be read.
+    let foreign = stage.replica(8).await;
+    let refused = foreign.get("1", &doctor).await.unwrap_err();
+    assert!(matches!(refused, ResultStoreError::Unreadable));
+    stage.advance(KEPT);
+    assert!(one.get("1", &doctor).await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn a_form_begins_one_call_over_all_replicas() {
+    let stage = Stage::new();
+    let (one, other) = (stage.replica(7).await, stage.replica(7).await);
+    let doctor = caller("yenji", "Doctor");
+    let running = one.begin("1".to_owned(), &doctor, call()).await.unwrap();
+    let again = other.begin("1".to_owned(), &doctor, call()).await.unwrap();
+    assert!(running.is_some() && again.is_none());
+}
+
+#[tokio::test]
+async fn a_call_that_broke_off_says_so_also_where_its_process_ended() {
+    let stage = Stage::new();
+    let store = stage.replica(7).await;
+    let doctor = caller("yenji", "Doctor");
+    let running = store.begin("1".to_owned(), &doctor, call()).await.unwrap();
+    let outcome = async || store.get("1", &doctor).await.unwrap().unwrap().outcome;
+    // What a killed process leaves.
+    let mut running = running.unwrap();
+    let pending = running.call.take();
+    drop(running);
+    assert!(outcome().await.is_none());
+    stage.advance(CALL_LIMIT + Duration::from_secs(1));
+    assert!(matches!(outcome().await, Some(CallOutcome::Interrupted)));
+    // What one leaves that lives.
+    let mut again = store
+        .begin("2".to_owned(), &doctor, call())
+        .await
+        .unwrap()
+        .unwrap();
+    again.call = pending;
+    drop(again);
+    let ended = async {
+        loop {
+            let call = store.get("2", &doctor).await.unwrap().unwrap();
+            if call.outcome.is_some() {
+                return call.outcome;
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    assert!(matches!(ended.await, Some(CallOutcome::Interrupted)));
+}
+
+#[tokio::test]
+async fn newer_results_take_the_place_of_older_ones_of_the_same_caller() {
+    let stage = Stage::new();
+    let store = stage.replica(7).await;
+    let (doctor, nurse) = (caller("yenji", "Doctor"), caller("joy", "Nurse"));
+    let add = async |who: &Caller, id: &str, bytes: usize| {
+        let running = store.begin(id.to_owned(), who, call()).await.unwrap();
+        running.unwrap().finish(answer(bytes)).await.unwrap();
+        stage.advance(Duration::from_secs(1));
+    };
+    let has = async |who: &Caller, id: &str| store.get(id, who).await.unwrap().is_some();
+    add(&nurse, "nurse", 10).await;
+    for id in ["a", "b", "c", "d", "e"] {
+        add(&doctor, id, 4 << 20).await;
+    }
+    assert!(!has(&doctor, "a").await && has(&doctor, "e").await && has(&nurse, "nurse").await);
+    for id in 0..70 {
+        add(&doctor, &id.to_string(), 1).await;
+    }
+    assert!(!has(&doctor, "5").await && has(&doctor, "6").await && has(&doctor, "69").await);
+    assert!(has(&nurse, "nurse").await);
+    // Nobody fills the file: what is newest stays.
+    for id in 100..104 {
+        add(
+            &caller(&id.to_string(), "Doctor"),
+            &id.to_string(),
+            10 << 20,
+        )
+        .await;
+    }
+    assert!(!has(&nurse, "nurse").await && !has(&doctor, "69").await);
+}
