@@ -81,13 +81,20 @@ impl From<sqlx::Error> for AppendError {
 }
 
 /// An entry that is stored already.
-#[derive(Debug, Clone, sqlx::FromRow)]
+#[derive(Debug, Clone)]
 pub(crate) struct Found {
     event: String,
     call_id: Option<String>,
     sequence: i64,
     leaf_hash: Vec<u8>,
 }
+
+wardgate_store::from_row!(Found {
+    event,
+    call_id,
+    sequence,
+    leaf_hash
+});
 
 impl Found {
     /// True when this is `entry`, or stands where it would have to stand.
