@@ -34,7 +34,7 @@ load: ## Put every service under load, alone by ghz and together; QUICK=1 only t
 	deploy/load/run $(if $(QUICK),--quick)
 
 load-overload: ## Ask a release build for ten times what it can do, and see what becomes of it
-	$(CARGO) build --locked --release --bin wardgate
+	$(CARGO) build --locked --release --package wardgate
 	deploy/load/overload target/release/wardgate
 
 lint: ## Formatting and lints, as the tests check them
@@ -44,8 +44,9 @@ lint: ## Formatting and lints, as the tests check them
 format: ## Format the sources
 	$(CARGO) fmt --all
 
+# Of this package alone: what tests want of a library is not built into what ships.
 release: ## Build the binary that ships: target/release/wardgate
-	$(CARGO) build --locked --release --bin wardgate
+	$(CARGO) build --locked --release --package wardgate
 
 clean: ## Remove build output and the demo's data
 	$(CARGO) clean

@@ -44,6 +44,7 @@ mod journeys {
     mod hops;
     mod hops_bridged;
     mod hospital;
+    mod init;
     mod memory;
     mod migrations;
     mod postgres;

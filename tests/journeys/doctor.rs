@@ -78,3 +78,43 @@ async fn the_doctor_reads_the_data_directory_of_a_running_system() {
         ended.stdout
     );
 }
+
+#[tokio::test]
+async fn the_doctor_knows_a_configuration_of_up_with_its_data_directory_and_files() {
+    let app = TestApp::start(WARDGATE);
+    let (dir, config) = (app.data_dir(), app.example_dir().join("wardgate.yaml"));
+    let examine = |dir: &std::path::Path| {
+        let (dir, config) = (dir.display().to_string(), config.display().to_string());
+        let words = ["doctor", "--config", &config, "--data-dir", &dir];
+        let environment = [("HOSPITAL_DB_URL", "sqlite:hospital.sqlite")];
+        run(app.binary(), &words, &environment)
+    };
+    let well = examine(&dir);
+    assert_eq!(well.code, Some(0), "{}{}", well.stdout, well.stderr);
+    for check in [
+        "configuration",
+        "files",
+        "data directory",
+        "store",
+        "record",
+        "key",
+    ] {
+        assert!(
+            well.stdout.contains(&format!("ok    {check}")),
+            "{check}: {}",
+            well.stdout
+        );
+    }
+    let unstarted = examine(&dir.join("elsewhere"));
+    assert_eq!(unstarted.code, Some(0), "{}", unstarted.stdout);
+    assert!(
+        unstarted.stdout.contains("is not there yet"),
+        "{}",
+        unstarted.stdout
+    );
+    let policies = app.example_dir().join("policies/doctor.cedar");
+    std::fs::write(policies, "permitt (principal, action, resource);").unwrap();
+    let ill = examine(&dir);
+    assert_eq!(ill.code, Some(1));
+    assert!(ill.stdout.contains("doctor.cedar:1:"), "{}", ill.stdout);
+}

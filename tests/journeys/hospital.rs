@@ -141,12 +141,20 @@ async fn a_nurse_sees_the_patients_of_her_ward_with_identifiers_masked() {
         assert_eq!(masked["patient_id"], "•••WI");
         assert_eq!(masked["assigned_doctor"], "•••ji");
     }
-    let overview = app
+    let reply = app
         .client()
         .call(&nurse, "get_patient_overview", of_patient("NUGWI"))
-        .await
-        .rows();
+        .await;
+    let overview = reply.rows();
     let overview = overview[0].as_object().unwrap();
+    let result = reply.result();
+    let dropped = &result["_meta"]["dev.wardgate/droppedColumns"];
+    assert!(dropped["notPermitted"].as_u64().unwrap() >= 4, "{result}");
+    assert_eq!(dropped["unclassified"], Value::Null);
+    assert!(
+        !result.to_string().contains("insurance_no"),
+        "no names: {result}"
+    );
     assert_eq!(
         overview["blood_type"].as_str().map(str::len),
         Some(2),

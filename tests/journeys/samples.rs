@@ -43,12 +43,14 @@ pub(super) fn wardgate(arguments: &[&str], on: &Path) -> String {
 #[test]
 fn every_shipped_configuration_passes_its_check() {
     for file in shipped(|name| name == "wardgate.yaml") {
-        assert_eq!(
-            wardgate(&["config", "check", "--config"], &file),
-            "ok\n",
-            "{}",
-            file.display()
-        );
+        // What compose.yaml mounts is not at its place here.
+        let is_mounted = file.ends_with("compose/wardgate.yaml");
+        let check: &[&str] = if is_mounted {
+            &["config", "check", "--alone", "--config"]
+        } else {
+            &["config", "check", "--config"]
+        };
+        assert_eq!(wardgate(check, &file), "ok\n", "{}", file.display());
         let dump = wardgate(&["config", "dump", "--config"], &file);
         assert!(
             serde_json::from_str::<serde_json::Value>(&dump)
@@ -70,6 +72,7 @@ fn every_shipped_catalogue_passes_its_check() {
     for file in catalogues() {
         let said = wardgate(&["tools", "check"], &file);
         assert!(said.starts_with("ok: "), "{}: {said}", file.display());
+        assert!(!said.contains("warning"), "{}: {said}", file.display());
     }
 }
 

@@ -190,71 +190,168 @@ fn the_checks_fail_as_the_start_does() {
     );
 }
 
+const REST: &str = "policy: { policies: policies }\ntool_runner: { catalogue: tools.yaml }\n";
+
+/// Sections that make a configuration unusable, each with what is said of it.
+const BAD_SECTIONS: &[(&str, &[&str])] = &[
+    ("gatewy: {}", &["`gatewy`", "known are"]),
+    ("gateway: { lisen: 127.0.0.1:1 }", &["`gateway`", "lisen"]),
+    ("gateway: { limits: { body: 1 } }", &["`gateway`", "body"]),
+    (
+        "gateway: { listen: nowhere }",
+        &["`gateway`", "`listen`", "socket address"],
+    ),
+    (
+        "gateway: { public_url: mcp.example }",
+        &["gateway.public_url", "absolute"],
+    ),
+    (
+        "gateway: { public_url: \"https://mcp.example/api\" }",
+        &["gateway.public_url", "without its path"],
+    ),
+    (
+        "gateway: { allowed_origins: [mcp.example] }",
+        &["gateway.allowed_origins", "mcp.example"],
+    ),
+    ("gateway: { auth: { issuers: [] } }", &["auth.issuers"]),
+    (
+        "audit: { store: \"mysql://127.0.0.1/x\" }",
+        &["store", "sqlite:"],
+    ),
+    (
+        "audit: { store: \"sqlite:a\", stroe: b }",
+        &["`audit`", "stroe"],
+    ),
+    ("telemetry: { log: \"a=b=c\" }", &["telemetry.log"]),
+    (
+        "telemetry: { log_format: xml }",
+        &["`telemetry`", "`log_format`", "xml"],
+    ),
+];
+
+/// Whole files that are unusable.
+const BAD_FILES: &[(&str, &[&str])] = &[
+    (
+        "policy: { policies: policies, permit_tll: 3 }\n",
+        &["`policy`", "permit_tll"],
+    ),
+    (
+        "policy: { policies: policies, permit_ttl: 0 }\n",
+        &["permit_ttl"],
+    ),
+    ("policy: {}\n", &["`policy`", "policies"]),
+    (
+        "policy: { policies: policies }\ntool_runner: { catalog: tools.yaml }\n",
+        &["`tool_runner`", "catalog"],
+    ),
+    ("gateway: [\n", &["wardgate.yaml", "line"]),
+    ("- a list\n", &["wardgate.yaml"]),
+];
+
 #[test]
 fn a_configuration_that_cannot_be_used_is_refused_by_section_and_key() {
-    const REST: &str = "policy: { policies: policies }\ntool_runner: { catalogue: tools.yaml }\n";
-    for (section, says) in [
-        ("gatewy: {}", &["`gatewy`", "known are"][..]),
-        ("gateway: { lisen: 127.0.0.1:1 }", &["`gateway`", "lisen"]),
-        ("gateway: { limits: { body: 1 } }", &["`gateway`", "body"]),
-        (
-            "gateway: { listen: nowhere }",
-            &["`gateway`", "`listen`", "socket address"],
-        ),
-        (
-            "gateway: { public_url: mcp.example }",
-            &["gateway.public_url", "absolute"],
-        ),
-        (
-            "gateway: { public_url: \"https://mcp.example/api\" }",
-            &["gateway.public_url", "without its path"],
-        ),
-        (
-            "gateway: { allowed_origins: [mcp.example] }",
-            &["gateway.allowed_origins", "mcp.example"],
-        ),
-        ("gateway: { auth: { issuers: [] } }", &["auth.issuers"]),
-        (
-            "audit: { store: \"mysql://127.0.0.1/x\" }",
-            &["store", "sqlite:"],
-        ),
-        (
-            "audit: { store: \"sqlite:a\", stroe: b }",
-            &["`audit`", "stroe"],
-        ),
-        ("telemetry: { log: \"a=b=c\" }", &["telemetry.log"]),
-        (
-            "telemetry: { log_format: xml }",
-            &["`telemetry`", "`log_format`", "xml"],
-        ),
-    ] {
+    for (section, says) in BAD_SECTIONS {
         assert_failed(
             &Example::configured(&format!("{section}\n{REST}")).up(),
             says,
         );
     }
-    for (text, says) in [
-        (
-            "policy: { policies: policies, permit_tll: 3 }\n",
-            &["`policy`", "permit_tll"][..],
-        ),
-        (
-            "policy: { policies: policies, permit_ttl: 0 }\n",
-            &["permit_ttl"],
-        ),
-        ("policy: {}\n", &["`policy`", "policies"]),
-        (
-            "policy: { policies: policies }\ntool_runner: { catalog: tools.yaml }\n",
-            &["`tool_runner`", "catalog"],
-        ),
-        ("gateway: [\n", &["wardgate.yaml", "line"]),
-        ("- a list\n", &["wardgate.yaml"]),
-    ] {
+    for (text, says) in BAD_FILES {
         assert_failed(&Example::configured(text).up(), says);
     }
     let example = Example::copy();
     std::fs::remove_file(example.path("wardgate.yaml")).unwrap();
     assert_failed(&example.up(), &["wardgate.yaml", "No such file"]);
+}
+
+#[test]
+fn the_check_refuses_what_the_start_refuses_and_names_line_and_column() {
+    let check = |example: &Example| {
+        let config = example.path("wardgate.yaml");
+        run(
+            Path::new(WARDGATE),
+            &["config", "check", "--config", &config],
+            &[("HOSPITAL_DB_URL", "sqlite:none.sqlite")],
+        )
+    };
+    let sections = BAD_SECTIONS.iter();
+    let sections = sections.map(|(section, says)| (format!("{section}\n{REST}"), *says));
+    let files = BAD_FILES.iter();
+    let files = files.map(|(text, says)| ((*text).to_owned(), *says));
+    for (text, says) in sections.chain(files) {
+        let example = Example::configured(&text);
+        let ended = check(&example);
+        assert_failed(&ended, says);
+        let place = format!("{}:", example.path("wardgate.yaml"));
+        let place = ended.stderr.split_once(&place).map(|(_, rest)| rest);
+        let mut numbers = place.unwrap_or_default().split(':');
+        let is_number = |it: Option<&str>| it.is_some_and(|it| it.parse::<u32>().is_ok());
+        assert!(
+            is_number(numbers.next()) && is_number(numbers.next()),
+            "{text}: {}",
+            ended.stderr
+        );
+    }
+    // What the file names is loaded too.
+    for (file, from, to, says) in [
+        ("tools.yaml", "type: sql\n", "type: sqll\n", "tools.yaml:"),
+        (
+            "policies/doctor.cedar",
+            "permit (",
+            "permitt (",
+            "doctor.cedar:",
+        ),
+        (
+            "assistants.yaml",
+            "provider: llm\n",
+            "provider: lm\n",
+            "assistants.yaml",
+        ),
+    ] {
+        let example = Example::copy();
+        example.spoil(file, from, to);
+        assert_failed(&check(&example), &[says]);
+        let alone = run(
+            Path::new(WARDGATE),
+            &[
+                "config",
+                "check",
+                "--alone",
+                "--config",
+                &example.path("wardgate.yaml"),
+            ],
+            &[],
+        );
+        assert_eq!(alone.success(), "ok\n");
+    }
+    let example = Example::copy();
+    std::fs::write(example.path("tools.lock"), "version: [").unwrap();
+    assert_failed(&check(&example), &["tools.lock"]);
+    std::fs::remove_dir_all(example.path("policies")).unwrap();
+    assert_failed(&check(&example), &[&example.path("policies")]);
+}
+
+#[test]
+fn a_value_of_the_environment_is_named_by_its_variable() {
+    let example = Example::copy();
+    let ended = run(
+        Path::new(WARDGATE),
+        &[
+            "config",
+            "check",
+            "--alone",
+            "--config",
+            &example.path("wardgate.yaml"),
+        ],
+        &[("WARDGATE_POLICY__PERMIT_TTL", "soon")],
+    );
+    assert_failed(
+        &ended,
+        &[
+            "environment variable WARDGATE_POLICY__PERMIT_TTL",
+            "permit_ttl",
+        ],
+    );
 }
 
 #[test]
@@ -514,7 +611,7 @@ fn wrong_usage_exits_with_two_and_says_how_it_is_used() {
         &["audit", "query", "--since", "yesterday"],
         &["audit", "query", "--limit", "-1"],
         &["audit", "query", "--view", "access"],
-        &["tools", "check"],
+        &["tools", "validate", "a", "b"],
     ] {
         let ended = run(Path::new(WARDGATE), arguments, &[]);
         assert_eq!(ended.code, Some(2), "{arguments:?}: {}", ended.stderr);

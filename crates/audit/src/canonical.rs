@@ -427,7 +427,7 @@ impl<'a> CallRecord<'a> {
 }
 
 /// What of a record stands in the columns that queries filter on.
-#[derive(Debug, PartialEq, Eq, sqlx::FromRow)]
+#[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Columns {
     pub(crate) event: String,
     pub(crate) time: i64,
@@ -436,6 +436,15 @@ pub(crate) struct Columns {
     pub(crate) tool: Option<String>,
     pub(crate) status: Option<String>,
 }
+
+wardgate_store::from_row!(Columns {
+    event,
+    time,
+    call_id,
+    subject,
+    tool,
+    status
+});
 
 impl Columns {
     /// What they hold where nobody changed `canonical`; none of bytes that are no record. Of an event that only a newer

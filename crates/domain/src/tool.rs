@@ -73,6 +73,11 @@ impl ColumnClass {
         Self("unclassified".to_owned())
     }
 
+    /// True for the class of columns nobody classified.
+    pub fn is_unclassified(&self) -> bool {
+        self.0 == "unclassified"
+    }
+
     /// The dotted word before the first dot: the family a policy can permit as a whole.
     pub fn family(&self) -> &str {
         self.0.split('.').next().unwrap_or(&self.0)
@@ -171,5 +176,6 @@ mod tests {
         assert_eq!(class.family(), "phi");
         assert!(class.is_phi());
         assert!(!ColumnClass::unclassified().is_phi());
+        assert!(ColumnClass::unclassified().is_unclassified());
     }
 }

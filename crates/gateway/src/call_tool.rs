@@ -13,7 +13,8 @@ use wardgate_domain::{CallFacts, CallId, Caller, Digest, Outcome, Receipt, Statu
 use wardgate_edge::CallerToken;
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_rpc::client::{
-    CallError, CallEvent, CallTool, InputRequired, Interaction, ResultFacts, Resumption, ToolResult,
+    CallError, CallEvent, CallTool, DroppedColumns, InputRequired, Interaction, ResultFacts,
+    Resumption, ToolResult,
 };
 use wardgate_telemetry::names;
 
@@ -320,6 +321,7 @@ fn not_connected(words: &str) -> Called {
             rows: 0,
             rows_withheld: 0,
             fields_redacted: 0,
+            dropped_columns: DroppedColumns::default(),
             phi: false,
             retry_after: None,
             stages: Vec::new(),

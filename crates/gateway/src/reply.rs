@@ -10,7 +10,7 @@ use axum::response::{IntoResponse, Response};
 use serde_json::Value;
 use serde_json::value::RawValue;
 use wardgate_domain::{CallId, DecisionId, Receipt};
-use wardgate_rpc::client::ToolResult;
+use wardgate_rpc::client::{DroppedColumns, ToolResult};
 
 use crate::dialogue::Questions;
 use crate::downgrade;
@@ -25,6 +25,8 @@ pub(crate) use self::rpc_error::RpcError;
 const CALL_ID: &str = "dev.wardgate/callId";
 /// Key of the audit receipt beside it.
 const RECEIPT: &str = "dev.wardgate/receipt";
+/// Key of how many columns the result lost, by reason; absent when it lost none.
+const DROPPED_COLUMNS: &str = "dev.wardgate/droppedColumns";
 /// Key of the decision's id, where a policy refused.
 const DECISION_ID: &str = "dev.wardgate/decisionId";
 
@@ -236,6 +238,7 @@ impl Answer {
             result.is_error,
             |meta| {
                 write_call(meta, call_id, Some(receipt), None);
+                write_dropped(meta, result.facts.dropped_columns);
             },
         )
     }
@@ -268,6 +271,7 @@ impl Answer {
         }
         body.push_str(r#""_meta":{"#);
         write_call(&mut body, call_id, Some(receipt), None);
+        write_dropped(&mut body, result.facts.dropped_columns);
         body.push_str("}}}");
         Self::ok(body)
     }
@@ -473,6 +477,21 @@ fn write_call(
             receipt.sequence(),
             receipt.leaf_hash()
         );
+    }
+}
+
+/// Appends how many columns were left out. Their names are not for a caller who may not see them.
+pub(crate) fn write_dropped(to: &mut String, dropped: DroppedColumns) {
+    let counts = [
+        ("unclassified", dropped.unclassified),
+        ("notPermitted", dropped.not_permitted),
+    ];
+    let counts = counts.into_iter().filter(|(_, count)| *count > 0);
+    let counts: Vec<_> = counts
+        .map(|(reason, count)| format!(r#""{reason}":{count}"#))
+        .collect();
+    if !counts.is_empty() {
+        let _ = write!(to, r#","{DROPPED_COLUMNS}":{{{}}}"#, counts.join(","));
     }
 }
 

@@ -7,8 +7,8 @@ use std::sync::{Arc, OnceLock};
 use cedar_policy::{Entities, EntityUid, PartialEntities};
 use quick_cache::sync::Cache;
 use wardgate_domain::{
-    Caller, ColumnClass, ColumnTier, ConversationFacts, Digest, InvalidMessage, RecordScope,
-    RowRule, ToolFacts, ToolName,
+    Caller, ColumnClass, ColumnTier, ConversationFacts, Digest, InvalidMessage, OfferKind,
+    RecordScope, RowRule, ToolFacts, ToolName,
 };
 
 use crate::arguments;
@@ -24,6 +24,8 @@ const REMEMBERED: usize = 4_096;
 pub(crate) struct Engine {
     set: PolicySet,
     remembered: Cache<Key, Arc<Rights>>,
+    /// Tools that nobody may call, by name and definition, that were logged.
+    unreachable: Cache<(ToolName, Digest), ()>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -68,6 +70,7 @@ impl Engine {
         Self {
             set,
             remembered: Cache::new(REMEMBERED),
+            unreachable: Cache::new(REMEMBERED),
         }
     }
 
@@ -187,6 +190,9 @@ impl Engine {
                 Entities::empty(),
             )
         });
+        if !access.possible() {
+            self.note_denial(tool);
+        }
         Arc::new(Rights {
             tool: tool.clone(),
             principal,
@@ -194,6 +200,18 @@ impl Engine {
             entities,
             view: OnceLock::new(),
         })
+    }
+
+    /// Logs, once for each definition of a tool, that it is denied to everyone.
+    fn note_denial(&self, tool: &ToolFacts) {
+        let key = (tool.name.clone(), tool.definition_digest);
+        if tool.kind != OfferKind::Tool || self.unreachable.get(&key).is_some() {
+            return;
+        }
+        self.unreachable.insert(key, ());
+        if !self.set.lets_anyone_call(tool) {
+            tracing::warn!("{}", self.set.advice_on_tool(tool));
+        }
     }
 
     fn look(&self, rights: &Rights) -> Result<View, Fault> {

@@ -13,24 +13,35 @@ impl Vocabulary {
     /// The caller, the tool with its tags, and the tool's column classes: all that a question about this
     /// caller and this tool can refer to, except the arguments and a row.
     pub(crate) fn entities(&self, caller: Entity, tool: &ToolFacts) -> Result<Entities, Fault> {
+        let around = self.around(Some(tool), &tool.classes)?;
+        Entities::from_entities([caller].into_iter().chain(around), Some(&self.schema))
+            .map_err(|_| Fault::Refused("the entities of a caller and a tool"))
+    }
+
+    /// The same without a caller: a tool with its tags, and column classes with their families, each once.
+    pub(crate) fn around(
+        &self,
+        tool: Option<&ToolFacts>,
+        classes: &[ColumnClass],
+    ) -> Result<Vec<Entity>, Fault> {
         let mut entities = BTreeMap::new();
         let mut add = |entity: Entity| {
             entities.entry(entity.uid()).or_insert(entity);
         };
-        add(caller);
-        if let Some(entity) = self.offer(tool)? {
-            add(entity);
+        if let Some(tool) = tool {
+            if let Some(entity) = self.offer(tool)? {
+                add(entity);
+            }
+            for tag in &tool.tags {
+                add(Entity::with_uid(uid(&self.tag, tag)));
+            }
         }
-        for tag in &tool.tags {
-            add(Entity::with_uid(uid(&self.tag, tag)));
-        }
-        for class in &tool.classes {
+        for class in classes {
             for class in self.lineage(class) {
                 add(class);
             }
         }
-        Entities::from_entities(entities.into_values(), Some(&self.schema))
-            .map_err(|_| Fault::Refused("the entities of a caller and a tool"))
+        Ok(entities.into_values().collect())
     }
 
     /// A caller: the attributes of the token that the schema declares, and the roles as parents.

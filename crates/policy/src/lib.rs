@@ -24,6 +24,7 @@ mod error;
 mod fault;
 mod files;
 mod limits;
+mod reach;
 mod reading;
 mod recall;
 mod record;
@@ -42,5 +43,6 @@ mod tests;
 
 pub use config::Config;
 pub use error::{Error, Finding, Findings, Position};
+pub use reach::Advice;
 pub use service::service;
 pub use set::PolicySet;

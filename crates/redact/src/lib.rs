@@ -58,12 +58,14 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod dropped;
 mod kind;
 mod pseudonym;
 mod redacted;
 mod redactor;
 mod row;
 
+pub use dropped::{DropReason, DroppedColumns};
 pub use pseudonym::PseudonymKey;
 pub use redacted::Redacted;
 pub use redactor::{RedactionCounts, Redactor};

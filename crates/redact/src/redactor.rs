@@ -5,18 +5,21 @@ use std::sync::Arc;
 use serde_json::Value;
 use wardgate_domain::{ColumnClass, ColumnTier};
 
+use crate::dropped::{DropReason, DroppedColumns};
 use crate::kind::Kind;
 use crate::pseudonym::Pseudonyms;
 use crate::{PseudonymKey, Redacted, Row};
 
 /// What redaction did to a result, without any of its values.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RedactionCounts {
     /// Fields that were changed or left out because of their tier.
     pub fields_redacted: u64,
     /// A released row holds a field, not null, whose class is health information
     /// ([`ColumnClass::is_phi`]), in clear or masked.
     pub phi: bool,
+    /// Columns that were left out of one row at least.
+    pub dropped: DroppedColumns,
 }
 
 /// Redacts for one tenant. Making one costs two HMACs; keep it for as long as the tenant is served.
@@ -69,7 +72,7 @@ impl Redactor {
                                 column
                             }
                         };
-                        self.count_and_release(column, value, &mut counts)
+                        self.count_and_release(column, &name, value, &mut counts)
                             .map(|value| (name, value))
                     })
                     .collect(),
@@ -81,6 +84,7 @@ impl Redactor {
     fn count_and_release(
         &self,
         column: Column<'_>,
+        name: &Arc<str>,
         value: Value,
         counts: &mut RedactionCounts,
     ) -> Option<Value> {
@@ -88,6 +92,9 @@ impl Redactor {
         let released = column.release(&self.pseudonyms, value);
         if released.is_none() || !(is_null || column.tier == ColumnTier::Clear) {
             counts.fields_redacted += 1;
+        }
+        if released.is_none() {
+            counts.dropped.insert(name, DropReason::of(column.class));
         }
         counts.phi |= !is_null && released.is_some() && column.class.is_phi();
         released

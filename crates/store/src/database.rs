@@ -76,6 +76,27 @@ pub trait Row: for<'r> FromRow<'r, SqliteRow> + for<'r> FromRow<'r, PgRow> + Sen
 impl<T> Row for T where T: for<'r> FromRow<'r, SqliteRow> + for<'r> FromRow<'r, PgRow> + Send + Unpin
 {}
 
+/// Makes a row of either backend readable as a struct, each of whose fields is the column of that name. Fields after `;` are
+/// structs that are read from the same row. It stands in for `derive(sqlx::FromRow)`, whose crate would build every driver
+/// a second time.
+#[macro_export]
+macro_rules! from_row {
+    ($type:ident { $($column:ident),+ $(,)? $(; $($part:ident),+)? }) => {
+        $crate::from_row!(@ ::sqlx::sqlite::SqliteRow, $type { $($column),+; $($($part),+)? });
+        $crate::from_row!(@ ::sqlx::postgres::PgRow, $type { $($column),+; $($($part),+)? });
+    };
+    (@ $row:ty, $type:ident { $($column:ident),+; $($part:ident),* }) => {
+        impl<'r> ::sqlx::FromRow<'r, $row> for $type {
+            fn from_row(row: &'r $row) -> Result<Self, ::sqlx::Error> {
+                Ok(Self {
+                    $($column: ::sqlx::Row::try_get(row, stringify!($column))?,)+
+                    $($part: ::sqlx::FromRow::from_row(row)?,)*
+                })
+            }
+        }
+    };
+}
+
 macro_rules! bound {
     ($query:expr, $values:expr) => {
         $values

@@ -62,6 +62,14 @@ impl Default for Config {
     }
 }
 
+impl Config {
+    /// Checks what the types cannot.
+    pub fn validate(&self) -> Result<(), Error> {
+        logs::check(&self.log)?;
+        Ok(())
+    }
+}
+
 /// Shape of a log line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

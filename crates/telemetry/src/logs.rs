@@ -29,6 +29,11 @@ where
 }
 
 /// What `directives` let through. Of libraries that is never more than `info`: below it some write whole messages.
+/// Whether `directives` is a level or filter.
+pub(crate) fn check(directives: &str) -> Result<(), ParseError> {
+    EnvFilter::try_new(directives).map(drop)
+}
+
 fn filter<S>(directives: &str) -> Result<impl Filter<S> + use<S>, ParseError> {
     let allowed = filter_fn(|metadata| is_ours(metadata) || *metadata.level() <= Level::INFO);
     Ok(EnvFilter::try_new(directives)?.and(allowed))

@@ -23,6 +23,7 @@ use wardgate_domain::{
     CallId, CallToRun, Caller, Digest, InvalidMessage, Permit, SignedPermit, Timestamp,
 };
 use wardgate_proto::toolrunner::v1 as pb;
+use wardgate_redact::{DropReason, DroppedColumns};
 use wardgate_telemetry::names;
 
 use crate::Error;
@@ -449,6 +450,7 @@ impl AdmittedCall {
             })
         });
         self.stopwatch.lap("redact");
+        self.log_dropped_columns(&counts.dropped);
         let (status, kind) = if kept.is_error {
             (pb::OutcomeStatus::ToolError, "tool_error")
         } else {
@@ -463,6 +465,7 @@ impl AdmittedCall {
             error_kind: kind.to_owned(),
             stages: self.stopwatch.into_stages(),
             retry_after: None,
+            dropped_columns: result::dropped_columns(&counts.dropped),
         };
         let whole = Whole {
             truncated: kept.truncated,
@@ -473,6 +476,30 @@ impl AdmittedCall {
         Ended {
             end: End::Result(result::released(shape, &rows, &whole, facts)),
             ran: Ran::Yes,
+        }
+    }
+
+    /// Logs how many columns were left out and why; and, once for each tool of a catalogue, which of them have no class
+    /// and where they would get one.
+    fn log_dropped_columns(&self, dropped: &DroppedColumns) {
+        if dropped.is_empty() {
+            return;
+        }
+        let unclassified = dropped.count(DropReason::Unclassified);
+        let not_permitted = dropped.count(DropReason::NotPermitted);
+        info!(
+            { names::CALL_ID } = %self.id,
+            { names::TOOL } = self.tool(),
+            unclassified,
+            not_permitted,
+            "columns were left out of a result"
+        );
+        if unclassified > 0 && self.tool.warns_of_unclassified_columns() {
+            let columns = dropped.names(DropReason::Unclassified).map(str::to_owned);
+            let warning = self.tool.tool.without_class(columns.collect());
+            if let Some(warning) = warning {
+                warn!({ names::CALL_ID } = %self.id, "{warning}");
+            }
         }
     }
 

@@ -55,7 +55,7 @@ pub use pins::{Change, Definition, Diff, Finding, Grade, Judged, JudgedTool, Kin
 pub use relay::NotCarried;
 pub use replicas::Dial;
 pub use row_rule::RowRuleError;
-pub use service::{Links, service};
+pub use service::{Links, check, service};
 pub use store::{LAYOUT, SealingKey, StoreError};
 
 /// The JSON Schema of `tools.yaml`.

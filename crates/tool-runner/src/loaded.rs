@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde_json::{Map, Value};
@@ -42,6 +43,8 @@ pub(crate) struct RunnableTool {
     beyond: Option<Beyond>,
     limits: ToolLimits,
     source: Option<Arc<SourceGuard>>,
+    /// Somebody was told of columns without a class since this catalogue is in force.
+    warned: AtomicBool,
 }
 
 impl RunnableTool {
@@ -91,6 +94,11 @@ impl RunnableTool {
             limits: Some(&self.limits),
             source: self.source.as_deref(),
         }
+    }
+
+    /// Whether to warn of columns without a class: at the first result that has some.
+    pub(crate) fn warns_of_unclassified_columns(&self) -> bool {
+        !self.warned.swap(true, Ordering::Relaxed)
     }
 
     /// The class of a column of its rows.
@@ -255,6 +263,7 @@ impl Loaded {
                     Arc::clone(&shared.rates),
                 ),
                 source: tool.source().and_then(|name| sources.guard(name)).cloned(),
+                warned: AtomicBool::new(false),
                 tool,
             };
             let name = runnable.tool.facts().name.to_string();

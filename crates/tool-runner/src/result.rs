@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::Value;
 use wardgate_domain::duration;
 use wardgate_proto::toolrunner::v1 as pb;
-use wardgate_redact::{Redacted, Row};
+use wardgate_redact::{DropReason, DroppedColumns, Redacted, Row};
 
 use crate::catalogue::{ResultShape, Shape, VALUE};
 
@@ -78,6 +78,14 @@ fn kind_of(value: &Value) -> &'static str {
         Value::Array(_) => "array",
         Value::Object(_) => "object",
     }
+}
+
+/// How many columns were left out, as it goes over the wire; none when nothing was.
+pub(crate) fn dropped_columns(dropped: &DroppedColumns) -> Option<pb::DroppedColumns> {
+    (!dropped.is_empty()).then(|| pb::DroppedColumns {
+        unclassified: dropped.count(DropReason::Unclassified),
+        not_permitted: dropped.count(DropReason::NotPermitted),
+    })
 }
 
 /// The structured content of a result with rows.

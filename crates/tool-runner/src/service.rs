@@ -12,7 +12,7 @@ use metrics::counter;
 use tokio::sync::watch;
 use tokio_stream::wrappers::WatchStream;
 use tonic::{Request, Response, Status};
-use tracing::{error, info};
+use tracing::{error, info, warn};
 use wardgate_domain::{
     Ambient, Caller, Digest, InvalidId, InvalidMessage, PermitVerifier, SwitchAction, SwitchChange,
 };
@@ -31,7 +31,7 @@ use crate::closing::Closing;
 use crate::connections;
 use crate::content::{self, Asked, InForce, WatchAsked};
 use crate::files::Files;
-use crate::imported::Importer;
+use crate::imported::{Importer, check_lock};
 use crate::loaded::{Keys, Loaded, Shared};
 use crate::mcp::Upstream;
 use crate::relay::{self, AdmittedRelay, RelayCall};
@@ -102,6 +102,15 @@ pub async fn service(
     Ok((service, closing))
 }
 
+/// Reads and checks what [`service`] would load, without connecting to anything: the catalogue and its lock file.
+pub fn check(config: &Config) -> Result<Catalogue, Error> {
+    config.check()?;
+    let catalogue =
+        Catalogue::load(&config.catalogue, &config.variables).map_err(Error::Catalogue)?;
+    check_lock(&config.catalogue)?;
+    Ok(catalogue)
+}
+
 /// The loaded runner, its files and switches followed.
 pub(crate) fn start(
     config: Config,
@@ -113,6 +122,7 @@ pub(crate) fn start(
     let mut seen = Files::read(&config.catalogue, &[]).unwrap_or_default();
     let mut catalogue =
         Catalogue::load(&config.catalogue, &config.variables).map_err(Error::Catalogue)?;
+    log_warnings(&catalogue);
     importer.import(&mut catalogue, &seen.lock)?;
     let loaded = Loaded::new(catalogue, &config, &keys, &shared, None)?;
     seen.attached = loaded.contents().files();
@@ -140,6 +150,14 @@ pub(crate) fn start(
     tokio::spawn(follow::switches(Arc::downgrade(&runner), switches));
     tokio::spawn(follow::servers(Arc::downgrade(&runner)));
     Ok(runner)
+}
+
+/// Logs what of a changed file is probably not meant, with file, line and what to do.
+fn log_warnings(catalogue: &Catalogue) {
+    let unclassified = catalogue.unclassified_columns();
+    for warning in catalogue.warnings().iter().chain(&unclassified) {
+        warn!("{warning}");
+    }
 }
 
 /// The service's state.
@@ -502,7 +520,7 @@ impl Runner {
             return false;
         }
         *seen = found;
-        let reloaded = self.try_reload(seen);
+        let reloaded = self.try_reload(seen, log_warnings);
         self.is_outdated.store(reloaded.is_err(), Ordering::Relaxed);
         self.tell_readiness();
         match reloaded {
@@ -522,7 +540,7 @@ impl Runner {
 
     /// Takes in what upstreams offer now, beside the files that are in force.
     fn reimport(&self, files: &Files) {
-        match self.try_reload(files) {
+        match self.try_reload(files, |_| {}) {
             Ok(version) => info!(%version, "the tools of upstreams were looked at again"),
             Err(error) => {
                 error!(%error, "the tools of upstreams cannot be taken in; the old ones stay in force");
@@ -530,9 +548,10 @@ impl Runner {
         }
     }
 
-    fn try_reload(&self, files: &Files) -> Result<Digest, Error> {
+    fn try_reload(&self, files: &Files, log: fn(&Catalogue)) -> Result<Digest, Error> {
         let mut catalogue =
             Catalogue::parse(&files.texts, &self.config.variables).map_err(Error::Catalogue)?;
+        log(&catalogue);
         self.importer.import(&mut catalogue, &files.lock)?;
         let previous = self.loaded.load();
         let loaded = Loaded::new(

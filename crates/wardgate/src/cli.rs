@@ -5,6 +5,7 @@ mod calls;
 mod conversations;
 mod doctor;
 mod import;
+mod init;
 mod stdio;
 
 use std::net::SocketAddr;
@@ -19,6 +20,7 @@ pub(crate) use calls::{Bench, Call, Caller, Era};
 pub(crate) use conversations::{Conversations, ConversationsCommand, HoldChange, Listing};
 pub(crate) use doctor::{Doctor, Part};
 pub(crate) use import::{Import, ImportFrom};
+pub(crate) use init::Init;
 pub(crate) use stdio::Stdio;
 
 /// Governed access for AI agents: known callers, rules down to row and column, a record of every call.
@@ -31,6 +33,8 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Make a small project: a table, one tool, policies for two roles; and say what to do with it.
+    Init(Init),
     /// Run every service in this process.
     Up(Up),
     /// Run the gateway alone: MCP over HTTP.
@@ -82,7 +86,7 @@ pub(crate) struct ConfigFile {
 
 #[derive(Debug, Args)]
 pub(crate) struct Up {
-    /// Configuration file (YAML); without one, the demo.
+    /// Configuration file (YAML). Without one, `wardgate.yaml` of this directory, and where there is none, the demo.
     #[arg(long, value_name = "FILE", conflicts_with = "demo")]
     pub(crate) config: Option<PathBuf>,
     /// Where keys, the record and the demo's data live; made when absent.
@@ -220,14 +224,20 @@ pub(crate) struct Tools {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ToolsCommand {
-    /// Name every fault of a catalogue, with file, line and what to do.
+    /// Name every fault of a catalogue, with file, line and what to do, and warn of what reaches nobody.
     Check {
-        /// The `tools.yaml`.
+        /// The `tools.yaml`, or a directory of such files.
+        #[arg(default_value = "tools.yaml")]
         file: PathBuf,
+        /// The directory of policies that decide about its tools; without it, `policies` beside the catalogue where
+        /// that is there.
+        #[arg(long, value_name = "DIR")]
+        policies: Option<PathBuf>,
     },
     /// List the tools of a catalogue.
     List {
-        /// The `tools.yaml`.
+        /// The `tools.yaml`, or a directory of such files.
+        #[arg(default_value = "tools.yaml")]
         file: PathBuf,
         /// One JSON object a line, instead of a table.
         #[arg(long)]
@@ -310,15 +320,13 @@ pub(crate) struct Approve {
     /// Every change that is harmless.
     #[arg(long, conflicts_with_all = ["names", "source"])]
     pub(crate) all_harmless: bool,
-    /// All tools of this source that are not suspicious.
-    #[arg(
-        long,
-        value_name = "SOURCE",
-        requires = "all",
-        conflicts_with = "names"
-    )]
+    /// The tools of this source that are not suspicious: shown first, and approved by the digest of what was shown.
+    #[arg(long, value_name = "SOURCE", conflicts_with = "names")]
     pub(crate) source: Option<String>,
-    /// With --source: all of its tools.
+    /// The digest of what you were shown, as `tools diff` and `--source` alone print it: nothing else is approved.
+    #[arg(long, value_name = "DIGEST", conflicts_with = "all")]
+    pub(crate) reviewed: Option<String>,
+    /// With --source: all of its tools as they are now, unseen.
     #[arg(long, requires = "source")]
     pub(crate) all: bool,
     /// Who approves, for the lock file and the record.
@@ -390,8 +398,8 @@ pub(crate) struct Config {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigCommand {
-    /// Say whether a configuration file can be used.
-    Check(ConfigFile),
+    /// Say whether a configuration file can be used, with the catalogue, policies and assistants that it names.
+    Check(ConfigCheck),
     /// Print the configuration with the environment applied, as JSON.
     Dump(ConfigFile),
     /// Print the JSON Schema of a file, for editors.
@@ -400,6 +408,15 @@ pub(crate) enum ConfigCommand {
         #[arg(value_enum, value_name = "FILE", default_value_t = SchemaOf::Tools)]
         of: SchemaOf,
     },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ConfigCheck {
+    #[command(flatten)]
+    pub(crate) file: ConfigFile,
+    /// Only the file itself, where the files that it names are elsewhere.
+    #[arg(long)]
+    pub(crate) alone: bool,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -457,12 +474,95 @@ fn lifetime(text: &str) -> Result<Duration, String> {
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;
+    use clap::error::ErrorKind;
 
     use super::*;
 
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    /// The words of a line as a shell splits them; `None` where a quote is open.
+    fn words(line: &str) -> Option<Vec<String>> {
+        let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
+        for c in line.chars() {
+            match (quote, c) {
+                (Some(open), _) if open == c => quote = None,
+                (None, '\'' | '"') => {
+                    quote = Some(c);
+                    word.get_or_insert_default();
+                }
+                (None, ' ') => words.extend(word.take()),
+                _ => word.get_or_insert_default().push(c),
+            }
+        }
+        words.extend(word);
+        quote.is_none().then_some(words)
+    }
+
+    /// The commands of this program in the shell blocks of a page.
+    fn commands(page: &str) -> Vec<Vec<String>> {
+        let mut is_shell = false;
+        let mut found = Vec::new();
+        for line in page.lines() {
+            if let Some(language) = line.trim().strip_prefix("```") {
+                is_shell = language == "sh";
+                continue;
+            }
+            let line = line.split(" #").next().unwrap_or_default();
+            for part in line.split(['|', '&', ';', '>']).filter(|_| is_shell) {
+                let Some(mut words) = words(part.trim()) else {
+                    continue;
+                };
+                let is_setting = |word: &String| word.contains('=') && !word.starts_with('-');
+                words.drain(..words.iter().take_while(|word| is_setting(word)).count());
+                let program = words
+                    .first()
+                    .map(|word| word.rsplit('/').next() == Some("wardgate"));
+                let is_whole = !words
+                    .iter()
+                    .any(|word| word.contains(['$', '\\', '<', '…']));
+                if program == Some(true) && words.len() > 1 && is_whole {
+                    found.push(words);
+                }
+            }
+        }
+        found
+    }
+
+    #[test]
+    fn every_command_of_the_documentation_is_one() {
+        let repository = std::path::Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
+        let mut directories: Vec<_> = ["crates", "deploy", "docs", "tests"]
+            .map(|name| repository.join(name))
+            .into();
+        let mut pages = vec![
+            repository.join("README.md"),
+            repository.join("CONTRIBUTING.md"),
+        ];
+        while let Some(directory) = directories.pop() {
+            for entry in std::fs::read_dir(directory).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() && !path.ends_with("node_modules") {
+                    directories.push(path);
+                } else if path.extension().is_some_and(|it| it == "md") {
+                    pages.push(path);
+                }
+            }
+        }
+        let mut seen = 0;
+        for page in pages {
+            for command in commands(&std::fs::read_to_string(&page).unwrap()) {
+                let error = Cli::try_parse_from(&command).err();
+                // `KEY` stands for a value, and is none.
+                let error = error.filter(|error| error.kind() != ErrorKind::ValueValidation);
+                let error = error.map(|error| error.to_string());
+                assert_eq!(error, None, "{}: {command:?}", page.display());
+                seen += 1;
+            }
+        }
+        assert!(seen > 30, "the pages are where they are looked for: {seen}");
     }
 
     #[test]

@@ -4,11 +4,14 @@
 //! paths are relative to the file. A key nobody knows is an error.
 
 mod console;
+mod error;
+mod positions;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use figment::Figment;
+use figment::error::Kind;
 use figment::providers::{Env, Serialized};
 use figment::value::{Dict, Value};
 use reqwest::Url;
@@ -23,20 +26,10 @@ use wardgate_rpc::server::ListenConfig;
 use wardgate_store::DatabaseSettings;
 
 pub(crate) use console::ConsoleWiring;
+pub(crate) use error::{Error, Origin, SECTIONS};
+pub(crate) use positions::Position;
+use positions::Positions;
 
-/// Sections a file can have.
-pub(crate) const SECTIONS: [&str; 10] = [
-    "telemetry",
-    "local_issuer",
-    "gateway",
-    "policy",
-    "tool_runner",
-    "audit",
-    "agent",
-    "memory",
-    "console",
-    "operator",
-];
 /// What a service's section holds for this binary rather than for the service.
 const WIRING: [&str; 13] = [
     "concurrency",
@@ -68,32 +61,13 @@ const AGENT_WIRING: [&str; 10] = [
     "links",
 ];
 
-/// A configuration that cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum Error {
-    #[error("cannot read {}: {source}", path.display())]
-    Read {
-        path: PathBuf,
-        source: std::io::Error,
-    },
-    #[error("{}: {message}", path.display())]
-    Syntax { path: PathBuf, message: String },
-    #[error("{file}: section `{section}`: {message}")]
-    Section {
-        file: String,
-        section: String,
-        message: String,
-    },
-    #[error("{file}: unknown section `{section}`; known are {}", SECTIONS.join(", "))]
-    UnknownSection { file: String, section: String },
-}
-
 /// A configuration, loaded but not yet taken apart.
 #[derive(Debug)]
 pub(crate) struct Settings {
     figment: Figment,
     /// For messages.
     file: String,
+    positions: Positions,
     /// What relative paths are relative to.
     base: PathBuf,
 }
@@ -297,10 +271,13 @@ impl Settings {
             source,
         })?;
         let base = path.parent().unwrap_or(Path::new("")).to_owned();
-        let sections: Dict = serde_saphyr::from_str(&text).map_err(|error| Error::Syntax {
-            path: path.to_owned(),
-            message: error.to_string(),
-        })?;
+        let options = serde_saphyr::options! { with_snippet: false };
+        let sections: Dict =
+            serde_saphyr::from_str_with_options(&text, options).map_err(|error| Error::Syntax {
+                path: path.to_owned(),
+                position: error.location().map_or(Position::START, Position::of),
+                message: error.to_string(),
+            })?;
         let settings = Self {
             figment: Figment::from(Serialized::defaults(sections)).merge(
                 // Only names with a section in them: other tools use the prefix too.
@@ -309,6 +286,7 @@ impl Settings {
                     .split("__"),
             ),
             file: path.display().to_string(),
+            positions: Positions::read(&text),
             base,
         };
         let all: Dict = settings
@@ -317,7 +295,7 @@ impl Settings {
             .map_err(|error| settings.wrong("", &error))?;
         match all.keys().find(|name| !SECTIONS.contains(&name.as_str())) {
             Some(name) => Err(Error::UnknownSection {
-                file: settings.file,
+                origin: settings.origin(&[name]),
                 section: name.clone(),
             }),
             None => Ok(settings),
@@ -457,13 +435,67 @@ impl Settings {
         }
     }
 
-    fn wrong(&self, section: &str, error: &figment::Error) -> Error {
-        Error::Section {
+    /// Adds to `error`, which names a key with its section (`gateway.public_url: …`), where that key stands.
+    pub(crate) fn located(&self, section: &str, error: &dyn std::error::Error) -> Error {
+        let message = crate::with_causes(error);
+        let is_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '[' | ']');
+        let mut words = message.split(|c: char| !is_word(c));
+        let key = words.find(|word| {
+            let of_section = word.split_once('.').map(|(first, _)| first);
+            of_section
+                .is_some_and(|first| SECTIONS.contains(&first) || self.has_key(section, first))
+        });
+        let mut path: Vec<&str> = key.map(steps).unwrap_or_default();
+        if path.first().is_none_or(|first| !SECTIONS.contains(first)) {
+            path.insert(0, section);
+        }
+        Error::Value {
+            origin: self.origin(&path),
+            message,
+        }
+    }
+
+    fn has_key(&self, section: &str, key: &str) -> bool {
+        self.positions.has([section, key])
+    }
+
+    /// Where the value at `path` comes from: the environment where it has the variable, else the file.
+    fn origin(&self, path: &[&str]) -> Origin {
+        let variable = format!("WARDGATE_{}", path.join("__").to_uppercase());
+        if path.len() > 1 && std::env::var_os(&variable).is_some() {
+            return Origin::Environment(variable);
+        }
+        let position = self.positions.find(path.iter().copied());
+        Origin::File {
             file: self.file.clone(),
+            position: position.unwrap_or(Position::START),
+        }
+    }
+
+    fn wrong(&self, section: &str, error: &figment::Error) -> Error {
+        let unknown = match &error.kind {
+            Kind::UnknownField(name, _) => Some(name.as_str()),
+            _ => None,
+        };
+        let mut path: Vec<&str> = steps(section);
+        let below = error.path.iter().map(String::as_str).chain(unknown);
+        for step in below {
+            if path.last() != Some(&step) {
+                path.push(step);
+            }
+        }
+        Error::Section {
+            origin: self.origin(&path),
             section: section.to_owned(),
             message: plainly(error),
         }
     }
+}
+
+/// The steps of a key such as `gateway.auth.issuers[0].issuer`.
+fn steps(key: &str) -> Vec<&str> {
+    let steps = key.split(['.', '[', ']']);
+    steps.filter(|step| !step.is_empty()).collect()
 }
 
 /// What is wrong with which key. The library's own text tells where in this program the value was made.
@@ -489,46 +521,4 @@ fn is_path(key: &str) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn settings(text: &str) -> Result<Settings, Error> {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("wardgate.yaml");
-        std::fs::write(&path, text).unwrap();
-        Settings::load(&path)
-    }
-
-    #[test]
-    fn a_section_is_split_between_the_service_and_its_wiring() {
-        let settings = settings(
-            "audit:\n  store: sqlite:audit.sqlite\n  listen: 127.0.0.1:7003\n  plaintext: true\n  mac_key_file: mac.key\n",
-        )
-        .unwrap();
-        let (config, wiring): (wardgate_audit::Config, ServiceWiring) =
-            settings.service("audit").unwrap();
-        assert_eq!(
-            config.store,
-            format!("sqlite:{}", settings.base.join("audit.sqlite").display())
-        );
-        assert_eq!(wiring.mac_key_file, Some(settings.base.join("mac.key")));
-        assert!(wiring.plaintext);
-    }
-
-    #[test]
-    fn an_unknown_section_or_key_is_named() {
-        let error = settings("gatewy: {}\n").unwrap_err().to_string();
-        assert!(error.contains("`gatewy`"), "{error}");
-        let settings = settings("audit:\n  store: sqlite:x\n  lisen: 127.0.0.1:1\n").unwrap();
-        let error = settings
-            .service::<wardgate_audit::Config, ServiceWiring>("audit")
-            .unwrap_err();
-        assert!(error.to_string().contains("lisen"), "{error}");
-    }
-
-    #[test]
-    fn what_is_no_yaml_is_refused_with_its_line() {
-        let error = settings("gateway:\n  - [").unwrap_err().to_string();
-        assert!(error.contains("line"), "{error}");
-    }
-}
+mod tests;

@@ -51,6 +51,11 @@ impl DataDir {
         Ok(dir)
     }
 
+    /// The names below a directory, whether or not it is there.
+    pub(crate) fn at(path: &Path) -> Self {
+        Self(path.to_owned())
+    }
+
     /// A directory that is there; a mistyped name must not make an empty one.
     pub(crate) fn existing(path: &Path) -> Result<Self, Error> {
         match fs::metadata(path) {

@@ -96,7 +96,8 @@ pub(crate) async fn unpack(demo: Demo, dir: &DataDir) -> Result<Unpacked, Failur
     } else {
         let database = dir.path().join("hospital.sqlite");
         if !database.exists() {
-            fill(&database, &target).await?;
+            let scripts = ["schema.sql", "seed.sql"].map(|name| target.join(name));
+            fill(&database, &scripts).await?;
         }
         vec![(
             "HOSPITAL_DB_URL".to_owned(),
@@ -110,8 +111,8 @@ pub(crate) async fn unpack(demo: Demo, dir: &DataDir) -> Result<Unpacked, Failur
     })
 }
 
-/// Makes the database beside its place and moves it there whole, so that a crash leaves none half filled.
-async fn fill(database: &Path, scripts: &Path) -> Result<(), Failure> {
+/// Makes the database of `scripts` beside its place and moves it there whole, so that a crash leaves none half filled.
+pub(crate) async fn fill(database: &Path, scripts: &[PathBuf]) -> Result<(), Failure> {
     let unfinished = database.with_extension("sqlite.new");
     if unfinished.exists() {
         fs::remove_file(&unfinished)?;
@@ -123,8 +124,8 @@ async fn fill(database: &Path, scripts: &Path) -> Result<(), Failure> {
     wardgate_store::sqlite::restrict_access(&unfinished);
     // One transaction: one flush to disk instead of one for each statement.
     let mut filling = connection.begin().await?;
-    for script in ["schema.sql", "seed.sql"] {
-        let sql = fs::read_to_string(scripts.join(script))?;
+    for script in scripts {
+        let sql = fs::read_to_string(script)?;
         sqlx::raw_sql(sqlx::AssertSqlSafe(sql))
             .execute(&mut *filling)
             .await?;

@@ -4,6 +4,7 @@
 //!  main ─▶ cli ─▶ commands/up ────────▶ compose: policy · tool-runner · audit · memory by local links ─▶ gateway (─▶ agent) ─▶ console
 //!            ├──▶ commands/serve ─────▶ one service behind a socket, or the gateway with its links
 //!            ├──▶ commands/{agent, console} ─▶ the agent or the console, with its gateway over HTTP
+//!            ├──▶ commands/init ──────▶ a project to begin with
 //!            ├──▶ commands/{token, stdio, call, bench, audit, tools, policy, certs, config, doctor, migrate, health}
 //!            └──▶ launch: becomes a program of a tool, within its limits
 //! ```
@@ -57,6 +58,7 @@ fn main() -> ExitCode {
 #[tokio::main]
 async fn run(command: Command) -> Result<(), Failure> {
     match command {
+        Command::Init(arguments) => commands::init::run(&arguments).await,
         Command::Up(arguments) => commands::up::run(arguments).await,
         Command::Gateway(arguments) => commands::serve::gateway(&arguments).await,
         Command::Policy(arguments) => commands::policy::run(arguments).await,

@@ -62,7 +62,9 @@ impl Endpoints {
         let chat = endpoint(&here, Method::POST, chat::post);
         Router::new()
             .route("/api/chat/message", chat.clone())
-            .route("/api/chat/message/", chat)
+            .route("/api/chat/message/", chat.clone())
+            // What chat services of before called it.
+            .route("/chat", chat)
             .route(
                 "/api/chat/approvals/{id}",
                 endpoint(&here, Method::POST, approvals::post),

@@ -28,6 +28,7 @@ async fn nobody_without_a_token_gets_anywhere() {
     for (method, path) in [
         ("POST", "/api/chat/message/"),
         ("POST", "/api/chat/message"),
+        ("POST", "/chat"),
         ("POST", "/api/chat/approvals/a1"),
         ("POST", "/v1/chat/completions"),
         ("GET", "/v1/models"),

@@ -95,13 +95,20 @@ impl From<sqlx::Error> for AppendError {
 }
 
 /// An entry that is stored already.
-#[derive(Debug, Clone, sqlx::FromRow)]
+#[derive(Debug, Clone)]
 pub(crate) struct Found {
     event: String,
     call_id: Option<String>,
     sequence: i64,
     leaf_hash: Vec<u8>,
 }
+
+wardgate_store::from_row!(Found {
+    event,
+    call_id,
+    sequence,
+    leaf_hash
+});
 
 impl Found {
     /// True when this is `entry`, or stands where it would have to stand.
@@ -214,14 +221,19 @@ impl From<Stored> for StoredRecord {
 }
 
 /// A row of the record, as both drivers give it.
-#[derive(sqlx::FromRow)]
 struct Row {
     sequence: i64,
     leaf_hash: Vec<u8>,
     canonical: Vec<u8>,
-    #[sqlx(flatten)]
     columns: Columns,
 }
+
+wardgate_store::from_row!(Row {
+    sequence,
+    leaf_hash,
+    canonical;
+    columns
+});
 
 impl Row {
     fn position(&self) -> Position {

@@ -143,6 +143,21 @@ const fn default_key_ttl() -> u64 {
 }
 
 impl AuthConfig {
+    /// As [`Self::validate`], for an edge whose own URL is `public_url`: without one, every issuer needs an audience.
+    pub fn validate_for(&self, public_url: Option<&str>) -> Result<(), Error> {
+        self.validate()?;
+        let lacking = self.issuers.iter().position(|it| it.audience.is_none());
+        match lacking.filter(|_| public_url.is_none()) {
+            None => Ok(()),
+            Some(index) => Err(Error::Issuer {
+                index,
+                field: "audience",
+                problem: "is missing; set the `aud` of the tokens that are taken here, such as the URL of the gateway's /mcp"
+                    .to_owned(),
+            }),
+        }
+    }
+
     /// Checks what the types cannot; the error names the field and what to set it to.
     pub fn validate(&self) -> Result<(), Error> {
         if self.issuers.is_empty() {

@@ -79,17 +79,7 @@ impl Authenticator {
         public_url: Option<&str>,
         ambient: Ambient,
     ) -> Result<Self, Error> {
-        config.validate()?;
-        if public_url.is_none()
-            && let Some(index) = config.issuers.iter().position(|it| it.audience.is_none())
-        {
-            let problem = "is missing; set the `aud` of the tokens that are taken here, such as the URL of the gateway's /mcp";
-            return Err(Error::Issuer {
-                index,
-                field: "audience",
-                problem: problem.to_owned(),
-            });
-        }
+        config.validate_for(public_url)?;
         let keys = KeyRing::load(&config.issuers, ambient.clone()).await?;
         let polls = keys.keep_current();
         Ok(Self {

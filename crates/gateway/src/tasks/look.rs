@@ -23,7 +23,7 @@ use crate::catalogue::{Index, Tool};
 use crate::dialogue::{Audience, Questions};
 use crate::mcp::Version;
 use crate::measures;
-use crate::reply::{Answer, RpcError, call_meta, task_result_members};
+use crate::reply::{Answer, RpcError, call_meta, task_result_members, write_dropped};
 use crate::story::{Asker, End, Given, Packed, Ran, Stop, Story, Target, Work};
 use crate::view::View;
 
@@ -181,7 +181,8 @@ impl Work for Look {
         let call_id = story.facts.call_id;
         match &looked.given {
             Ok(members) => {
-                let meta = call_meta(call_id, receipt);
+                let mut meta = call_meta(call_id, receipt);
+                write_dropped(&mut meta, looked.facts.dropped_columns);
                 Answer::result_with_meta(id, *version, members, &meta)
             }
             Err(words) => {

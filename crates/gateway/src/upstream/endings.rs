@@ -15,7 +15,7 @@ use crate::call_tool::RATE_LIMITED;
 use crate::dialogue::Out;
 use crate::edit::Inlet;
 use crate::measures;
-use crate::reply::{Answer, RpcError, call_meta};
+use crate::reply::{Answer, RpcError, call_meta, write_dropped};
 
 impl Story {
     pub(super) fn owed(&self, right: Option<&Right>) -> Option<Box<CallFacts>> {
@@ -115,7 +115,14 @@ impl Story {
         let inlet = inlet.map_err(|_| {
             RpcError::internal("bad_result", CUT).of_call(self.call_id, Some(receipt))
         })?;
-        inlet.put(&mut message, &call_meta(self.call_id, receipt));
+        let mut meta = call_meta(self.call_id, receipt);
+        write_dropped(
+            &mut meta,
+            result
+                .map(|facts| facts.dropped_columns)
+                .unwrap_or_default(),
+        );
+        inlet.put(&mut message, &meta);
         Ok(message)
     }
 

@@ -1,7 +1,5 @@
 //! Prompts and resources of sources: what is listed, what is given, what is on record.
 
-use std::time::Duration;
-
 use reqwest::RequestBuilder;
 use serde_json::{Value, json};
 use wardgate_domain::{DenialReason, Digest, OfferKind, Status, ToolFacts};

@@ -1,6 +1,5 @@
 //! Conversations as a whole: made, found, listed.
 
-use sqlx::FromRow;
 use wardgate_domain::{
     Conversation, ConversationId, ConversationKey, InvalidMessage, Skeleton, Timestamp,
 };
@@ -63,7 +62,6 @@ pub(super) const SURVEY_OF_SUBJECT: &str = skeletons!("AND c.subject = $4");
 /// Sorts after every key.
 const AFTER_ALL: &str = "~";
 
-#[derive(FromRow)]
 struct SkeletonRow {
     key: String,
     tenant: String,
@@ -75,6 +73,18 @@ struct SkeletonRow {
     erased_at: Option<i64>,
     held: bool,
 }
+
+wardgate_store::from_row!(SkeletonRow {
+    key,
+    tenant,
+    issuer,
+    subject,
+    created_at,
+    updated_at,
+    messages,
+    erased_at,
+    held,
+});
 
 impl Store {
     /// The owner's conversation of that id, made when there is none, and whether it was made; without an id a new

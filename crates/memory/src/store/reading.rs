@@ -2,7 +2,6 @@
 //!
 //! What a window may hold is decided on columns that stand in clear; only what it does hold is opened.
 
-use sqlx::FromRow;
 use wardgate_domain::{Conversation, ConversationId, ConversationKey, Role, TurnId, TurnState};
 
 use super::conversations::{BY_KEY, owned};
@@ -106,7 +105,6 @@ pub(crate) struct Window {
 }
 
 /// What decides whether a message fits.
-#[derive(FromRow)]
 struct Outline {
     position: i64,
     turn: Option<String>,
@@ -114,6 +112,14 @@ struct Outline {
     characters: i64,
     size: i64,
 }
+
+wardgate_store::from_row!(Outline {
+    position,
+    turn,
+    role,
+    characters,
+    size
+});
 
 impl Outline {
     /// A quarter of the characters, as is customary where the model's own tokens are not known.

@@ -5,7 +5,6 @@ use std::borrow::Cow;
 use bytes::Bytes;
 use prost::Message as _;
 use serde::{Deserialize, Serialize};
-use sqlx::FromRow;
 use wardgate_domain::{
     About, AnsweredCall, Conversation, ConversationKey, Digest, Message, NewMessage, Role, Source,
     Timestamp, TurnState,
@@ -51,7 +50,6 @@ macro_rules! message {
 pub(super) use message;
 
 /// A conversation that is not erased.
-#[derive(FromRow)]
 pub(super) struct ConversationRow {
     pub(super) number: i64,
     key: String,
@@ -64,6 +62,19 @@ pub(super) struct ConversationRow {
     pub(super) cleared_to: i64,
     pub(super) held: bool,
 }
+
+wardgate_store::from_row!(ConversationRow {
+    number,
+    key,
+    id,
+    data_key,
+    created_at,
+    updated_at,
+    positions,
+    messages,
+    cleared_to,
+    held,
+});
 
 impl ConversationRow {
     pub(super) fn key(&self) -> Result<ConversationKey, Error> {
@@ -96,7 +107,6 @@ impl ConversationRow {
     }
 }
 
-#[derive(FromRow)]
 pub(super) struct MessageRow {
     pub(super) position: i64,
     id: Option<String>,
@@ -112,6 +122,21 @@ pub(super) struct MessageRow {
     body: Option<Vec<u8>>,
 }
 
+wardgate_store::from_row!(MessageRow {
+    position,
+    id,
+    turn,
+    state,
+    role,
+    source,
+    covers_to,
+    at,
+    policy_hash,
+    rights,
+    call,
+    body
+});
+
 /// Columns of a [`GroundRow`], from `message t`.
 macro_rules! ground {
     () => {
@@ -122,7 +147,6 @@ macro_rules! ground {
 pub(super) use ground;
 
 /// Of a tool's result, only what a [`Ground`] needs.
-#[derive(FromRow)]
 pub(super) struct GroundRow {
     pub(super) position: i64,
     id: Option<String>,
@@ -133,6 +157,17 @@ pub(super) struct GroundRow {
     rights: Option<Vec<u8>>,
     call: Option<Vec<u8>>,
 }
+
+wardgate_store::from_row!(GroundRow {
+    position,
+    id,
+    turn,
+    role,
+    source,
+    covers_to,
+    rights,
+    call
+});
 
 /// What stands in clear of a message and decides who reads it, and as what. Its state is not here: that changes.
 struct Clear<'a> {

@@ -5,6 +5,7 @@ pub(crate) mod fixture;
 mod grpc;
 mod loading;
 mod partial_evaluation;
+mod reach;
 mod recall;
 mod record;
 mod reloading;

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use wardgate_domain::{ColumnClass, ColumnTier};
 
-use crate::{PseudonymKey, Redactor, Row};
+use crate::{DropReason, PseudonymKey, Redactor, Row};
 
 const TIERS: [ColumnTier; 5] = [
     ColumnTier::Clear,
@@ -317,6 +317,38 @@ fn the_counts_tell_what_was_withheld_and_that_health_information_left() {
             "{class_name} {tier:?}"
         );
     }
+}
+
+#[test]
+fn a_column_that_is_dropped_is_counted_once_with_the_reason() {
+    let (unclassified, text, date) = (
+        ColumnClass::unclassified(),
+        class("phi.text"),
+        class("phi.date"),
+    );
+    let rows = [json!(1961), json!(1962)].map(|born| {
+        row(&[
+            ("a", json!("x")),
+            ("b", json!("x")),
+            ("note", json!("x")),
+            ("born", born),
+        ])
+    });
+    let (released, counts) = redactor().rows(rows, |column| match column {
+        "note" => (&text, ColumnTier::Dropped),
+        "born" => (&date, ColumnTier::Generalised),
+        _ => (&unclassified, ColumnTier::Dropped),
+    });
+    assert_eq!(serde_json::to_value(&released).unwrap(), json!([{}, {}]));
+    let names = |reason| counts.dropped.names(reason).collect::<Vec<_>>();
+    assert_eq!(names(DropReason::Unclassified), ["a", "b"]);
+    assert_eq!(names(DropReason::NotPermitted), ["born", "note"]);
+    assert_eq!(counts.dropped.count(DropReason::Unclassified), 2);
+
+    let (_, counts) = redactor().rows([row(&[("a", json!("x"))])], |_| {
+        (&unclassified, ColumnTier::Clear)
+    });
+    assert!(counts.dropped.is_empty());
 }
 
 #[test]

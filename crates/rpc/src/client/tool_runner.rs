@@ -209,6 +209,17 @@ pub struct ResultFacts {
     pub retry_after: Option<Duration>,
     /// Where the time went, in order.
     pub stages: Vec<(String, Duration)>,
+    /// Columns left out of the result, each counted once.
+    pub dropped_columns: DroppedColumns,
+}
+
+/// How many columns of a result were left out, by reason.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct DroppedColumns {
+    /// Columns without a class.
+    pub unclassified: u64,
+    /// Columns with a class that the permit does not show.
+    pub not_permitted: u64,
 }
 
 impl ToolRunnerClient {
@@ -523,8 +534,13 @@ impl TryFrom<pb::ResultFacts> for ResultFacts {
                 (stage.stage, spent.unwrap_or_default())
             })
             .collect();
+        let dropped = facts.dropped_columns.unwrap_or_default();
         Ok(Self {
             status,
+            dropped_columns: DroppedColumns {
+                unclassified: dropped.unclassified,
+                not_permitted: dropped.not_permitted,
+            },
             rows: facts.rows,
             rows_withheld: facts.rows_withheld,
             fields_redacted: facts.fields_redacted,

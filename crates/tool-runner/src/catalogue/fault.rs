@@ -36,10 +36,30 @@ impl fmt::Display for Fault {
     }
 }
 
+/// Where in a file something stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Place {
+    file: PathBuf,
+    at: Mark,
+}
+
+impl Place {
+    pub(crate) fn fault(&self, problem: impl Into<String>, fix: impl Into<String>) -> Fault {
+        Fault {
+            file: self.file.clone(),
+            line: self.at.line,
+            column: self.at.column,
+            problem: problem.into(),
+            fix: fix.into(),
+        }
+    }
+}
+
 /// The faults found so far; reading goes on after each, so that one run shows them all.
 pub(crate) struct Faults {
     file: PathBuf,
     found: Vec<Fault>,
+    warnings: Vec<Fault>,
 }
 
 impl Faults {
@@ -47,17 +67,25 @@ impl Faults {
         Self {
             file: file.to_owned(),
             found: Vec::new(),
+            warnings: Vec::new(),
         }
     }
 
     pub(crate) fn add(&mut self, at: Mark, problem: impl Into<String>, fix: impl Into<String>) {
-        self.found.push(Fault {
+        self.found.push(self.place(at).fault(problem, fix));
+    }
+
+    /// Adds what can be used and is probably not meant.
+    pub(crate) fn warn(&mut self, at: Mark, problem: impl Into<String>, fix: impl Into<String>) {
+        self.warnings.push(self.place(at).fault(problem, fix));
+    }
+
+    /// A place in the file that is being read.
+    pub(crate) fn place(&self, at: Mark) -> Place {
+        Place {
             file: self.file.clone(),
-            line: at.line,
-            column: at.column,
-            problem: problem.into(),
-            fix: fix.into(),
-        });
+            at,
+        }
     }
 
     /// What is found from here on is in another file.
@@ -71,10 +99,17 @@ impl Faults {
     }
 
     /// All of them in the order of the file.
-    pub(crate) fn into_vec(mut self) -> Vec<Fault> {
-        self.found
-            .sort_by(|a, b| (&a.file, a.line, a.column).cmp(&(&b.file, b.line, b.column)));
-        self.found
+    pub(crate) fn into_vec(self) -> Vec<Fault> {
+        in_order(self.found)
+    }
+
+    /// The warnings where there is no fault, else the faults; in the order of the file.
+    pub(crate) fn into_warnings(self) -> Result<Vec<Fault>, Vec<Fault>> {
+        if self.found.is_empty() {
+            Ok(in_order(self.warnings))
+        } else {
+            Err(in_order(self.found))
+        }
     }
 
     fn wrong_kind(&mut self, node: &Node, what: &str, wanted: &str, fix: &str) {
@@ -290,4 +325,9 @@ impl<'n> Fields<'n> {
             );
         }
     }
+}
+
+fn in_order(mut faults: Vec<Fault>) -> Vec<Fault> {
+    faults.sort_by(|a, b| (&a.file, a.line, a.column).cmp(&(&b.file, b.line, b.column)));
+    faults
 }

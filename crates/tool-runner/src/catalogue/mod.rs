@@ -13,6 +13,7 @@ mod statement;
 mod template;
 mod tool;
 mod toolset;
+mod warnings;
 mod yaml;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,7 +31,7 @@ pub(crate) use source::{
     GrpcSettings, HttpSettings, McpSettings, Offered, PinMode, SourceKind, SourceSettings,
     SqlSettings, header_name,
 };
-pub(crate) use statement::{Dialect, Statement};
+pub(crate) use statement::{Dialect, QuotedPlaceholder, Statement, quoted_placeholders};
 pub(crate) use template::{Filter, JsonTemplate, Template, UnfitValue, is_identifier};
 pub use tool::Tool;
 pub(crate) use tool::is_name;
@@ -50,6 +51,7 @@ pub struct Catalogue {
     imported: Vec<String>,
     missing: Vec<String>,
     instructions: BTreeMap<String, String>,
+    warnings: Vec<Fault>,
 }
 
 /// What MCP servers add to a catalogue.
@@ -130,13 +132,9 @@ impl Catalogue {
             faults.in_file(path);
             parts.extend(Parts::of(path, node, &mut faults));
         }
-        let catalogue = Self::read(&parts, variables, &mut faults);
-        let faults = faults.into_vec();
-        if faults.is_empty() {
-            Ok(catalogue)
-        } else {
-            Err(faults)
-        }
+        let mut catalogue = Self::read(&parts, variables, &mut faults);
+        catalogue.warnings = faults.into_warnings()?;
+        Ok(catalogue)
     }
 
     fn read(
@@ -186,6 +184,7 @@ impl Catalogue {
             imported: Vec::new(),
             missing: Vec::new(),
             instructions: BTreeMap::new(),
+            warnings: Vec::new(),
         }
     }
 

@@ -194,6 +194,17 @@ impl ResultShape {
         })
     }
 
+    /// Whether the columns of its rows are configured.
+    pub(super) fn has_columns(&self) -> bool {
+        !self.columns.is_empty()
+    }
+
+    /// The columns of its rows, where they are configured.
+    pub(super) fn column_names(&self) -> Option<Vec<String>> {
+        let names = self.columns.iter().map(|(name, _)| name.to_string());
+        self.has_columns().then(|| names.collect())
+    }
+
     /// The classes that released rows can carry, in order.
     pub(super) fn released_classes(&self) -> Vec<ColumnClass> {
         let released = self

@@ -36,7 +36,49 @@ pub(super) fn read(node: &Node, faults: &mut Faults) -> Option<InputSchema> {
             check_default(property, faults);
         }
     }
+    let opens = OPENING.iter().any(|keyword| node.get(keyword).is_some());
+    check_required(node, !opens, faults);
     Some(schema)
+}
+
+/// Keywords that say what becomes of members that `properties` does not name.
+const OPENING: [&str; 3] = [
+    "additionalProperties",
+    "patternProperties",
+    "unevaluatedProperties",
+];
+
+/// No object can fit that must have a member and may not have it. `is_closed` says whether members that `properties`
+/// does not name are refused though the schema does not say so.
+fn check_required(node: &Node, is_closed: bool, faults: &mut Faults) {
+    let refuses_others = matches!(
+        node.get("additionalProperties").map(|node| &node.value),
+        Some(Yaml::Boolean(false))
+    ) && node.get("patternProperties").is_none();
+    let properties = node.get("properties");
+    if (is_closed || refuses_others)
+        && let Some(Yaml::List(names)) = node.get("required").map(|node| &node.value)
+    {
+        for name in names {
+            if let Yaml::Text(text) = &name.value
+                && properties.is_none_or(|it| it.get(text).is_none())
+            {
+                faults.add(
+                    name.at,
+                    format!("`{text}` is required and is no property, so that no call can fit"),
+                    format!("add `{text}` to `properties`, or take it out of `required`"),
+                );
+            }
+        }
+    }
+    if let Some(Yaml::Map(properties)) = properties.map(|node| &node.value) {
+        for (_, property) in properties {
+            check_required(property, false, faults);
+        }
+    }
+    if let Some(items) = node.get("items") {
+        check_required(items, false, faults);
+    }
 }
 
 /// The schema of a tool that an MCP server defines.

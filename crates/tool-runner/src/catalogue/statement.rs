@@ -12,9 +12,13 @@
 //! The text is read with the eyes of the server. MySQL has several, by `sql_mode`; the sessions of a source
 //! have the one mode that is assumed here: `"` quotes names and a backslash is a character like any other.
 
+mod columns;
 mod lists;
 mod named;
+mod quoted;
 mod values;
+
+pub(crate) use quoted::{QuotedPlaceholder, quoted_placeholders};
 
 /// The marker that stands for the pushed-down row rule.
 const ROW_RULE: &str = "row_rule";
@@ -64,6 +68,8 @@ pub(crate) struct Statement {
     segments: Vec<Segment>,
     params: Vec<String>,
     names: Vec<String>,
+    /// Names of the columns, where the text tells them.
+    columns: Option<Vec<String>>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -91,6 +97,7 @@ impl Statement {
             segments: Vec::new(),
             params: Vec::new(),
             names: Vec::new(),
+            columns: None,
         };
         let mut text_from = 0;
         let mut ended_at = None;
@@ -122,6 +129,7 @@ impl Statement {
         }
         statement.push_text(&sql[text_from..ended_at.unwrap_or(sql.len())]);
         statement.check(&scanner)?;
+        statement.columns = Self::read_columns(dialect, sql)?;
         Ok(statement)
     }
 
@@ -167,6 +175,11 @@ impl Statement {
     /// Names of the parameters, in the order of their placeholders.
     pub(crate) fn params(&self) -> &[String] {
         &self.params
+    }
+
+    /// Names of its columns, as far as its text tells; `None` when only the database knows them.
+    pub(crate) fn columns(&self) -> Option<&[String]> {
+        self.columns.as_deref()
     }
 
     /// What stands in it as `{name}`, each once.

@@ -484,3 +484,91 @@ fn skills_are_offered_with_the_resources_they_are_made_of() {
     assert!(parse(&text(", resources: all")).is_ok());
     assert!(parse(&text(", resources: ['skill://a/{file}']")).is_ok());
 }
+
+#[test]
+fn a_required_member_that_no_call_can_have_is_a_fault_at_its_place() {
+    let told = |from: &str, to: &str| shown(&parse(&GOOD.replacen(from, to, 1)).unwrap_err());
+    let line = 1 + GOOD
+        .lines()
+        .position(|line| line.contains("required: [zone]"))
+        .unwrap();
+    assert_eq!(
+        told("required: [zone]", "required: [zone, z]"),
+        format!(
+            "tools.yaml:{line}:24: `z` is required and is no property, so that no call can fit; \
+             add `z` to `properties`, or take it out of `required`\n"
+        )
+    );
+    let nested = "place: { type: object, properties: { x: {} }, required: [x, y], additionalProperties: false }";
+    let zone = "zone: { type: string";
+    assert!(told(zone, &format!("{nested}\n        {zone}")).contains("`y` is required"));
+    let listed = format!(
+        "places: {{ type: array, items: {} }}",
+        &nested["place: ".len()..]
+    );
+    assert!(told(zone, &format!("{listed}\n        {zone}")).contains("`y` is required"));
+    for open in [
+        "required: [zone, z]\n      additionalProperties: true",
+        "required: [zone, z]\n      patternProperties: { \"^z\": {} }",
+    ] {
+        parse(&GOOD.replacen("required: [zone]", open, 1)).unwrap();
+    }
+    let open = nested.replace(", additionalProperties: false", "");
+    parse(&GOOD.replacen(zone, &format!("{open}\n        {zone}"), 1)).unwrap();
+}
+
+#[test]
+fn the_url_of_an_mcp_server_does_not_end_in_api() {
+    let source = |url: &str| {
+        let added = format!("  crm: {{ type: mcp, url: \"{url}\" }}\ntools:\n");
+        parse(&GOOD.replacen("tools:\n", &added, 1))
+    };
+    for bad in [
+        "https://crm.example.com/api",
+        "https://crm.example.com/v2/api/",
+    ] {
+        let told = shown(&source(bad).unwrap_err());
+        assert!(
+            told.starts_with("tools.yaml:4:26: `url` ends in /api"),
+            "{told}"
+        );
+    }
+    for good in [
+        "https://crm.example.com/mcp",
+        "https://crm.example.com/api/mcp",
+    ] {
+        source(good).unwrap();
+    }
+}
+
+#[test]
+fn a_database_file_is_relative_to_the_catalogue_that_names_it() {
+    let url = |written: &str| {
+        let text = GOOD.replacen("\"${DB_URL}\"", written, 1);
+        let file = Text {
+            path: PathBuf::from("shop/tools.yaml"),
+            text,
+        };
+        let catalogue = Catalogue::parse(&[file], &variables()).unwrap();
+        let SourceKind::Sql(settings) = &catalogue.sources()[0].kind else {
+            panic!("no database");
+        };
+        settings.url.clone()
+    };
+    assert_eq!(
+        url("\"sqlite:shop.sqlite?mode=ro\""),
+        "sqlite:shop/shop.sqlite?mode=ro"
+    );
+    for kept in [
+        "sqlite:/var/shop.sqlite",
+        "sqlite://shop.sqlite",
+        "sqlite::memory:",
+    ] {
+        assert_eq!(url(&format!("\"{kept}\"")), kept);
+    }
+    assert_eq!(
+        url("\"${DB_URL}\""),
+        "sqlite:rows.db",
+        "of a variable as it is"
+    );
+}

@@ -13,7 +13,7 @@ use wardgate_domain::{Digest, OfferKind, ToolFacts, ToolName};
 use super::File;
 use super::derive::Derive;
 use super::execute::{Execution, Scope, is_execute};
-use super::fault::{Faults, Fields};
+use super::fault::{Faults, Fields, Place};
 use super::limits::read_limits;
 use super::result_shape::{MaxRows, ResultShape, Shape};
 use super::schema;
@@ -42,12 +42,22 @@ pub struct Tool {
     cache: Option<Duration>,
     input: InputSchema,
     derive: Derive,
-    plan: Box<dyn Plan>,
-    result: ResultShape,
+    pub(super) plan: Box<dyn Plan>,
+    pub(super) result: ResultShape,
     /// Of a tool that an MCP server defines: the server's name for it.
     own_name: Option<String>,
     /// Of the same: the definition that was approved.
     pin: Option<Arc<ToolFingerprint>>,
+    /// None of a tool that an MCP server defines.
+    pub(super) places: Option<Places>,
+}
+
+/// Where a tool is configured.
+#[derive(Debug)]
+pub(super) struct Places {
+    pub(super) name: Place,
+    /// The classes of its columns, or where they would be.
+    pub(super) classes: Place,
 }
 
 impl Tool {
@@ -232,6 +242,10 @@ impl Tool {
             result,
             own_name: None,
             pin: None,
+            places: Some(Places {
+                name: faults.place(node.follow("/name").at),
+                classes: faults.place(result_node.map_or(at, |it| it.follow("/classes").at)),
+            }),
         })
     }
 }

@@ -80,6 +80,11 @@ pub(crate) trait Plan: Debug + Send + Sync {
         None
     }
 
+    /// The columns of its rows, as far as they are known before it runs.
+    fn columns(&self) -> Option<Vec<String>> {
+        self.statement()?.columns().map(<[String]>::to_vec)
+    }
+
     /// How results are shown where the tool does not say.
     fn shape(&self) -> Shape {
         Shape::Rows

@@ -14,7 +14,10 @@ use wardgate_arguments::JsonType;
 
 use super::{Executor, ExecutorError, Invocation, Kind, Output, Plan, Sources};
 use crate::Error;
-use crate::catalogue::{Derived, Dialect, Fields, Node, Scope, SourceKind, Statement};
+use crate::catalogue::{
+    Derived, Dialect, Fields, Node, QuotedPlaceholder, Scope, SourceKind, Statement,
+    quoted_placeholders,
+};
 use crate::pushdown;
 use crate::sql::{Database, Parameter, ParameterType};
 
@@ -59,6 +62,7 @@ fn read(fields: &mut Fields<'_>, scope: &mut Scope<'_, '_>) -> Option<Box<dyn Pl
     let mut statement = Statement::parse(dialect, sql)
         .map_err(|bad| scope.faults.add(node.at, bad.problem, bad.fix))
         .ok()?;
+    check_quoted(sql, &statement, node, scope);
     let params: Vec<_> = statement
         .params()
         .iter()
@@ -84,6 +88,30 @@ fn read(fields: &mut Fields<'_>, scope: &mut Scope<'_, '_>) -> Option<Box<dyn Pl
         names,
         statement: Arc::new(statement),
     }))
+}
+
+/// A placeholder in quotes is text. Where nothing else of the statement takes the argument, that cannot be meant.
+fn check_quoted(sql: &str, statement: &Statement, node: &Node, scope: &mut Scope<'_, '_>) {
+    // What cannot be scanned is no statement.
+    let quoted = quoted_placeholders(statement.dialect(), sql).unwrap_or_default();
+    for QuotedPlaceholder { name, shown, line } in quoted {
+        let is_argument = scope.input.is_some_and(|it| it.property(name).is_some());
+        if !is_argument && scope.derive.get(name).is_none() {
+            continue;
+        }
+        let problem = format!(
+            "`{shown}` stands in quotes (line {line} of the text), so it is text and no value replaces it"
+        );
+        let fix = format!(
+            "write `:{name}` outside the quotes; for a part of a text add `derive: {{ pattern: \"%{{{name}}}%\" }}` and write `:pattern`"
+        );
+        let used = [statement.params(), statement.names()].concat();
+        if used.iter().any(|it| it == name) {
+            scope.faults.warn(node.at, problem, fix);
+        } else {
+            scope.faults.add(node.at, problem, fix);
+        }
+    }
 }
 
 /// The type that values of the parameter are bound as.

@@ -44,6 +44,13 @@ const LOCK: &str = "tools.lock";
 /// Who approves what a source with `pins: first_use` offers.
 const FIRST_USE: &str = "first use";
 
+/// Reads and checks the lock file beside `catalogue`, where there is one.
+pub(crate) fn check_lock(catalogue: &Path) -> Result<(), Error> {
+    let pins = Pins::load(&lock_path(catalogue));
+    pins.map(drop)
+        .map_err(|fault| Error::Catalogue(vec![fault]))
+}
+
 /// Brings the approved tools of MCP servers into the catalogue.
 pub(crate) struct Importer {
     lock: PathBuf,

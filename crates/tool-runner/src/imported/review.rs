@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use tokio::time::Instant;
-use wardgate_domain::{Ambient, Timestamp};
+use wardgate_domain::{Ambient, Digest, Timestamp};
 
 use super::importing::{self, Importing, List};
 use super::lock_path;
 use crate::Error;
 use crate::catalogue::{Catalogue, Tool};
 use crate::executor::Sources;
-use crate::pins::{Grade, Judged, JudgedTool, Pins};
+use crate::pins::{Definition, Grade, Judged, JudgedTool, Pins};
 use crate::platform::Platform;
 
 /// How long a server may take for its whole list.
@@ -116,6 +116,21 @@ impl Review {
         &self.upstreams
     }
 
+    /// SHA-256 over all that an approval of `selection` would change: which tools, and each definition. Whoever was shown
+    /// the tools approves exactly those by it.
+    #[must_use]
+    pub fn digest(&self, selection: &Selection) -> Digest {
+        let taken = self.upstreams.iter().flat_map(|upstream| {
+            let tools = upstream.tools.iter();
+            let taken = tools.filter(|tool| selection.takes(upstream, tool) && tool.is_pending());
+            taken.map(|tool| {
+                let definition = tool.definition.as_ref().map(Definition::digest);
+                format!("{:?} {:?} {definition:?}\n", upstream.source, tool.name)
+            })
+        });
+        Digest::of(taken.collect::<String>().as_bytes())
+    }
+
     /// Approves what `selection` says, all of it or nothing, in the name of `by`. What is gone is forgotten.
     /// Gives the names, as clients see them, of the tools that this changes.
     pub fn approve(
@@ -155,7 +170,8 @@ impl Review {
         &self.lock
     }
 
-    fn check(&self, selection: &Selection) -> Result<(), NotApproved> {
+    /// Whether everything that `selection` names is there and can be approved.
+    pub fn check(&self, selection: &Selection) -> Result<(), NotApproved> {
         match selection {
             Selection::AllHarmless => Ok(()),
             Selection::Source(name) => {

@@ -22,6 +22,14 @@ impl<'a> Escape<'a> {
             longest: SHORT,
         }
     }
+
+    /// Cut nowhere.
+    pub(crate) fn whole(text: &'a str) -> Self {
+        Self {
+            text,
+            longest: usize::MAX,
+        }
+    }
 }
 
 impl fmt::Display for Escape<'_> {

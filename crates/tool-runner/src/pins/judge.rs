@@ -99,6 +99,25 @@ impl Judged {
 }
 
 /// Grade first, then the judgement, then its reasons a line each.
+impl JudgedTool {
+    /// Whether an approval changes anything about it.
+    #[must_use]
+    pub fn is_pending(&self) -> bool {
+        match self.judged {
+            Judged::New { .. } | Judged::Drifted { .. } => self.definition.is_some(),
+            Judged::Gone => true,
+            Judged::Approved | Judged::Refused { .. } => false,
+        }
+    }
+
+    /// All that a model is told by it, as JSON in which nothing can deceive a terminal; empty of a tool that is gone.
+    #[must_use]
+    pub fn definition_text(&self) -> String {
+        let text = self.definition.as_ref().map(Definition::text);
+        Escape::whole(&text.unwrap_or_default()).to_string()
+    }
+}
+
 impl fmt::Display for JudgedTool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { shown, judged, .. } = self;

@@ -113,7 +113,7 @@ impl Governed {
         let Some(json) = released.filter(|_| is_silent || self.says_something(rows.get())) else {
             let failure = Failure::new("withheld", "the result is withheld".to_owned());
             return Released {
-                facts: with_counts(self.ended(facts_of(&failure)), counts),
+                facts: with_counts(self.ended(facts_of(&failure)), &counts),
                 json: Err(failure),
             };
         };
@@ -123,7 +123,7 @@ impl Governed {
         };
         Released {
             json: Ok(json),
-            facts: with_counts(facts, counts),
+            facts: with_counts(facts, &counts),
         }
     }
 
@@ -255,10 +255,11 @@ fn outcome_of(is_error: bool) -> pb::ResultFacts {
     }
 }
 
-fn with_counts(facts: pb::ResultFacts, counts: RedactionCounts) -> pb::ResultFacts {
+fn with_counts(facts: pb::ResultFacts, counts: &RedactionCounts) -> pb::ResultFacts {
     pb::ResultFacts {
         fields_redacted: counts.fields_redacted,
         phi: counts.phi,
+        dropped_columns: result::dropped_columns(&counts.dropped),
         ..facts
     }
 }

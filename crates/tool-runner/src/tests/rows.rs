@@ -342,6 +342,9 @@ async fn an_unclassified_column_needs_a_tier_like_any_other() {
     terms.column_tiers.remove(&"unclassified".parse().unwrap());
     let answer = harness.call_with(&terms, "{}").await.unwrap();
     assert!(answer.rows().iter().all(|row| row.get("id").is_none()));
+    let dropped = answer.facts().dropped_columns.unwrap();
+    assert!(dropped.unclassified > 0, "{dropped:?}");
+    assert_eq!(dropped.not_permitted, 0);
 }
 
 #[tokio::test]

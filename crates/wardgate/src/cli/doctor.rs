@@ -6,8 +6,8 @@ use clap::{Args, ValueEnum};
 
 #[derive(Debug, Args)]
 pub(crate) struct Doctor {
-    /// The configuration of services that run by themselves: everything it names is looked at.
-    #[arg(long, value_name = "FILE", conflicts_with = "data_dir")]
+    /// The configuration: everything it names is looked at. Of one for `wardgate up` its data directory too.
+    #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     /// Only what these sections of it need, where the files of others are elsewhere; may be given several times.
     #[arg(long, value_enum, value_name = "NAME", requires = "config")]

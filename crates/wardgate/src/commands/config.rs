@@ -1,21 +1,34 @@
 //! `wardgate config`: a configuration, checked and shown.
 
+mod describe;
 mod schema;
 
+use std::path::Path;
+
 use serde_json::{Map, Value};
+use wardgate_edge::{Door, Origins};
+use wardgate_policy::PolicySet;
+use wardgate_store::Address;
+use wardgate_tool_runner::Fault;
 
 use crate::Failure;
 use crate::cli::{Config, ConfigCommand, SchemaOf};
+use crate::commands::up::UpSettings;
+use crate::commands::warnings;
 use crate::config::{
     AgentWiring, ConsoleWiring, GatewayWiring, LocalIssuer, OperatorWiring, ServiceWiring,
     Settings, concurrency,
 };
+use crate::data_dir::DataDir;
 
 pub(crate) fn run(arguments: &Config) -> Result<(), Failure> {
     match &arguments.command {
-        ConfigCommand::Check(file) => {
-            let settings = Settings::load(&file.config)?;
+        ConfigCommand::Check(arguments) => {
+            let settings = Settings::load(&arguments.file.config)?;
             check(&settings)?;
+            if !arguments.alone {
+                warnings::print(&check_files(&settings)?);
+            }
             println!("ok");
         }
         ConfigCommand::Dump(file) => {
@@ -69,29 +82,86 @@ fn configuration() -> Value {
     let mut whole = schema::object(Map::from_iter(sections));
     whole["$schema"] = "https://json-schema.org/draft/2020-12/schema".into();
     whole["title"] = "wardgate.yaml".into();
+    describe::describe(&mut whole);
     whole
 }
 
-/// Reads every section that is there, as its service would. A gateway without links is one for `up`.
+/// Whether the file is one for `wardgate up`: no section says how a service of its own is reached.
+pub(crate) fn is_for_up(settings: &Settings) -> bool {
+    const OF_ITS_OWN: [&str; 8] = [
+        "gateway.links",
+        "agent.links",
+        "policy.listen",
+        "tool_runner.listen",
+        "audit.listen",
+        "memory.listen",
+        "console",
+        "operator",
+    ];
+    !OF_ITS_OWN.iter().any(|key| settings.has(key))
+}
+
+/// Reads every section as its service would, and what `wardgate up` needs where the file is one for it. The error says
+/// where in the file it is.
 pub(crate) fn check(settings: &Settings) -> Result<(), Failure> {
-    settings.optional::<wardgate_telemetry::Config>("telemetry")?;
     settings.optional::<LocalIssuer>("local_issuer")?;
+    let telemetry: wardgate_telemetry::Config = settings.optional("telemetry")?;
+    at(settings, "telemetry", telemetry.validate())?;
+    if is_for_up(settings) {
+        let up = UpSettings::read(settings, &DataDir::at(Path::new("data")))?;
+        check_gateway(settings, &up.gateway)?;
+        at(settings, "policy", up.policy.validate())?;
+    } else {
+        check_services(settings)?;
+    }
+    for service in ["gateway", "policy", "tool_runner", "audit", "memory"] {
+        check_store(settings, service)?;
+        let key = format!("{service}.concurrency");
+        if settings.has(&key) {
+            let limits = concurrency(service, Some(settings.optional(&key)?));
+            at(settings, service, limits.map_err(Text))?;
+        }
+    }
+    Ok(())
+}
+
+/// Checks what the file names: catalogue, policies and assistants, as the start does, without connecting to anything.
+/// Gives what in them reaches nobody.
+pub(crate) fn check_files(settings: &Settings) -> Result<Vec<Fault>, Failure> {
+    let mut policies = None;
+    if settings.has("policy.policies") {
+        let config: wardgate_policy::Config = settings.unwired("policy", |_| {})?;
+        policies = Some(PolicySet::load(&config.policies)?);
+    }
+    let mut found = Vec::new();
+    if settings.has("tool_runner") {
+        let config = settings.unwired("tool_runner", |_| {})?;
+        found = warnings::of(&wardgate_tool_runner::check(&config)?, policies.as_ref());
+    }
+    if settings.has("agent") {
+        let config = settings.unwired("agent", |_| {})?;
+        at(settings, "agent", wardgate_agent::check(&config))?;
+    }
+    Ok(found)
+}
+
+/// The sections of services that run by themselves.
+fn check_services(settings: &Settings) -> Result<(), Failure> {
     if settings.has("gateway.links") {
         let (gateway, _): (wardgate_gateway::Config, GatewayWiring) =
             settings.service("gateway")?;
-        gateway.validate()?;
+        check_gateway(settings, &gateway)?;
     } else if settings.has("gateway") {
         let gateway: wardgate_gateway::Config = settings.unwired("gateway", |section| {
             // `up` trusts its own issuer.
             let none = figment::value::Dict::new();
             section.entry("auth".to_owned()).or_insert(none.into());
         })?;
-        gateway.validate()?;
+        at(settings, "gateway", gateway.validate())?;
     }
     if settings.has("policy") {
-        settings
-            .unwired::<wardgate_policy::Config>("policy", |_| {})?
-            .validate()?;
+        let policy: wardgate_policy::Config = settings.unwired("policy", |_| {})?;
+        at(settings, "policy", policy.validate())?;
     }
     if settings.has("tool_runner") {
         settings.unwired::<wardgate_tool_runner::Config>("tool_runner", |_| {})?;
@@ -99,11 +169,15 @@ pub(crate) fn check(settings: &Settings) -> Result<(), Failure> {
     if settings.has("audit") {
         settings.unwired::<wardgate_audit::Config>("audit", |_| {})?;
     }
-    if settings.has("agent") {
-        wardgate_agent::check(&settings.unwired("agent", |_| {})?)?;
-    }
     if settings.has("agent.links") {
-        settings.service::<wardgate_agent::Config, AgentWiring>("agent")?;
+        let (_, wiring): (wardgate_agent::Config, AgentWiring) = settings.service("agent")?;
+        let url = wiring.public_url.as_deref();
+        at(settings, "agent", wiring.auth.validate_for(url))?;
+        let gateway = wardgate_agent::Gateway::over_http(&wiring.links.gateway);
+        let gateway = gateway.map_err(|error| Text(format!("agent.links.gateway: {error}")));
+        at(settings, "agent", gateway)?;
+    } else if settings.has("agent") {
+        settings.unwired::<wardgate_agent::Config>("agent", |_| {})?;
     }
     if settings.has("memory") {
         settings.unwired::<wardgate_memory::Config>("memory", |section| {
@@ -113,7 +187,17 @@ pub(crate) fn check(settings: &Settings) -> Result<(), Failure> {
         })?;
     }
     if settings.has("console") {
-        settings.wiring::<ConsoleWiring>("console")?;
+        let wiring: ConsoleWiring = settings.wiring("console")?;
+        let url = wiring.public_url.as_deref();
+        at(settings, "console", wiring.auth.validate_for(url))?;
+        for (key, url) in [
+            ("gateway", Some(&wiring.links.gateway)),
+            ("agent", wiring.links.agent.as_ref()),
+        ] {
+            let door = url.map(|url| Door::http(url, "wardgate")).transpose();
+            let door = door.map_err(|error| Text(format!("console.links.{key}: {error}")));
+            at(settings, "console", door)?;
+        }
     }
     if settings.has("operator") {
         settings.wiring::<OperatorWiring>("operator")?;
@@ -122,13 +206,45 @@ pub(crate) fn check(settings: &Settings) -> Result<(), Failure> {
         if settings.has(&format!("{service}.listen")) {
             settings.service::<figment::value::Dict, ServiceWiring>(service)?;
         }
-        let key = format!("{service}.concurrency");
-        if settings.has(&key) {
-            concurrency(service, Some(settings.optional(&key)?))?;
-        }
     }
     Ok(())
 }
+
+fn check_gateway(settings: &Settings, config: &wardgate_gateway::Config) -> Result<(), Failure> {
+    at(settings, "gateway", config.validate())?;
+    let url = config.public_url.as_deref();
+    at(settings, "gateway", config.auth.validate_for(url))?;
+    let pages = config.allowed_origins.clone();
+    at(
+        settings,
+        "gateway",
+        Origins::new("gateway", url, Vec::new(), pages),
+    )?;
+    Ok(())
+}
+
+fn check_store(settings: &Settings, service: &str) -> Result<(), Failure> {
+    let Some(store) = settings.store(service)? else {
+        return Ok(());
+    };
+    let address = store.store.parse::<Address>();
+    let address = address.map_err(|error| Text(format!("{service}.store: {error}")));
+    at(settings, service, address)?;
+    Ok(())
+}
+
+/// An error with the place in the file that it is about.
+fn at<T, E>(settings: &Settings, section: &str, checked: Result<T, E>) -> Result<T, Failure>
+where
+    E: std::error::Error,
+{
+    checked.map_err(|error| settings.located(section, &error).into())
+}
+
+/// What a check says in a text.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct Text(String);
 
 /// Hides what must not be pasted into a ticket: the passwords of URLs, and the values of variables, which are
 /// mostly URLs with passwords.
@@ -249,12 +365,21 @@ mod tests {
                 "memory.concurrency.wait_ms",
             ),
             ("memory: { concurrency: { mni: 1 } }", "mni"),
-            ("audit: { store: s, concurrency: {} }", "audit.concurrency"),
+            (
+                "audit: { store: \"sqlite:s\", concurrency: {} }",
+                "audit.concurrency",
+            ),
         ] {
-            let told = checked(text).unwrap_err();
+            let text = match text.starts_with("policy") {
+                true => text.to_owned(),
+                false => format!("{text}\npolicy: {{ policies: p }}\n"),
+            };
+            let told = checked(&text).unwrap_err();
             assert!(told.contains(says), "{text}: {told}");
+            assert!(told.contains("wardgate.yaml:1:"), "{text}: {told}");
         }
-        checked("memory: { concurrency: { min: 20 } }\naudit: { store: s }\n").unwrap();
+        let rest = "audit: { store: \"sqlite:s\" }\npolicy: { policies: p }\n";
+        checked(&format!("memory: {{ concurrency: {{ min: 20 }} }}\n{rest}")).unwrap();
     }
 
     #[test]

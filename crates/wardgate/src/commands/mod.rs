@@ -12,9 +12,11 @@ pub(crate) mod doctor;
 pub(crate) mod extract;
 pub(crate) mod health;
 pub(crate) mod import;
+pub(crate) mod init;
 pub(crate) mod migrate;
 pub(crate) mod pins;
 pub(crate) mod policy;
+mod program;
 mod running;
 pub(crate) mod serve;
 pub(crate) mod stdio;
@@ -24,6 +26,7 @@ pub(crate) mod token;
 pub(crate) mod tools;
 pub(crate) mod up;
 pub(crate) mod validate;
+mod warnings;
 
 /// Where a caller's token is found, unless a file is named: every process of the machine can read arguments.
 const TOKEN: &str = "WARDGATE_TOKEN";

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use serde_json::json;
-use wardgate_domain::{Ambient, mark_invisible};
-use wardgate_tool_runner::{Judged, Review, ReviewedUpstream, Selection};
+use wardgate_domain::{Ambient, Digest, mark_invisible};
+use wardgate_tool_runner::{Judged, JudgedTool, Review, ReviewedUpstream, Selection};
 
 use crate::Failure;
 use crate::cli::{Approve, CatalogueFile};
+use crate::commands::program;
 
 pub(crate) async fn diff(catalogue: &CatalogueFile, json: bool) -> Result<(), Failure> {
     let review = review(catalogue, &Ambient::system()).await?;
@@ -16,6 +17,14 @@ pub(crate) async fn diff(catalogue: &CatalogueFile, json: bool) -> Result<(), Fa
             print_json(upstream);
         } else {
             print_report(upstream);
+            if upstream.tools.iter().any(JudgedTool::is_pending) {
+                let source = Selection::Source(upstream.source.clone());
+                let digest = review.digest(&source);
+                println!(
+                    "approve what is not suspicious of it, as it stands here, with: {}",
+                    command(&upstream.source, digest, catalogue)
+                );
+            }
         }
     }
     Ok(())
@@ -30,6 +39,27 @@ pub(crate) async fn approve(arguments: Approve) -> Result<(), Failure> {
         None => Selection::Tools(arguments.names),
     };
     let mut review = review(&arguments.catalogue, &ambient).await?;
+    let digest = review.digest(&selection);
+    match (&selection, arguments.reviewed) {
+        (_, Some(reviewed)) if reviewed != digest.to_string() => {
+            show(&review, &selection);
+            return Err(format!(
+                "nothing was approved: what the server offers is not what was reviewed; what it offers now is {digest}"
+            )
+            .into());
+        }
+        (Selection::Source(source), None) if !arguments.all => {
+            // An unknown or unreachable source is told as at any approval.
+            review.check(&selection)?;
+            show(&review, &selection);
+            return Err(format!(
+                "nothing was approved yet; approve exactly what is shown with: {}",
+                command(source, digest, &arguments.catalogue)
+            )
+            .into());
+        }
+        _ => {}
+    }
     let approved = review.approve(&selection, &by, ambient.now())?;
     if approved.is_empty() {
         println!("nothing to approve");
@@ -41,6 +71,27 @@ pub(crate) async fn approve(arguments: Approve) -> Result<(), Failure> {
         .map_err(|error| format!("{lock} cannot be written: {error}"))?;
     println!("{lock}: {}", approved.join(", "));
     Ok(())
+}
+
+/// The line that approves what was shown of a source.
+fn command(source: &str, digest: Digest, catalogue: &CatalogueFile) -> String {
+    let (program, file) = (program::name(), program::quoted(&catalogue.file));
+    format!("{program} tools approve --source {source} --reviewed {digest} --file {file}")
+}
+
+/// Prints all that an approval would take, definitions included.
+fn show(review: &Review, selection: &Selection) {
+    for upstream in review.upstreams() {
+        let of_source =
+            matches!(selection, Selection::Source(source) if *source == upstream.source);
+        if !of_source && !matches!(selection, Selection::Tools(_) | Selection::AllHarmless) {
+            continue;
+        }
+        print_report(upstream);
+        for tool in upstream.tools.iter().filter(|tool| tool.is_pending()) {
+            println!("  {} {}", tool.shown, tool.definition_text());
+        }
+    }
 }
 
 async fn review(catalogue: &CatalogueFile, ambient: &Ambient) -> Result<Review, Failure> {

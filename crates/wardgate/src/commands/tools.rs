@@ -2,22 +2,20 @@
 //! arguments against input schemas; and the switches of a running system.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use wardgate_domain::{SwitchAction, ToolName, mark_invisible};
+use wardgate_policy::PolicySet;
 use wardgate_tool_runner::Catalogue;
 
 use crate::Failure;
 use crate::cli::{Tools, ToolsCommand};
 use crate::commands::terminal::cell;
-use crate::commands::{connections, import, pins, switches, validate};
+use crate::commands::{connections, import, pins, switches, validate, warnings};
 
 pub(crate) async fn run(arguments: Tools) -> Result<(), Failure> {
     match arguments.command {
-        ToolsCommand::Check { file } => {
-            let catalogue = load(&file)?;
-            println!("ok: {} tools", catalogue.tools().len());
-        }
+        ToolsCommand::Check { file, policies } => check(&file, policies)?,
         ToolsCommand::List { file, json } => {
             for tool in load(&file)?.tools() {
                 let facts = tool.facts();
@@ -55,6 +53,21 @@ pub(crate) async fn run(arguments: Tools) -> Result<(), Failure> {
         ToolsCommand::Connections { system, json } => connections::list(&system, json).await?,
         ToolsCommand::Disconnect(arguments) => connections::remove(arguments).await?,
     }
+    Ok(())
+}
+
+fn check(file: &Path, policies: Option<PathBuf>) -> Result<(), Failure> {
+    let catalogue = load(file)?;
+    let beside = file.with_file_name("policies");
+    let policies = policies.or_else(|| beside.is_dir().then_some(beside));
+    let policies = policies.map(|directory| PolicySet::load(&directory));
+    let found = warnings::of(&catalogue, policies.transpose()?.as_ref());
+    warnings::print(&found);
+    println!(
+        "ok: {} tools{}",
+        catalogue.tools().len(),
+        warnings::count(&found)
+    );
     Ok(())
 }
 

@@ -1,9 +1,11 @@
 //! `wardgate up`: everything in one process, on a data directory.
 
+mod settings;
+
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use figment::value::Dict;
 use wardgate_agent::Endpoints;
 use wardgate_console::ResultStore;
 use wardgate_domain::Ambient;
@@ -15,13 +17,18 @@ use wardgate_store::DatabaseSettings;
 
 use crate::Failure;
 use crate::cli::{Demo, Up};
-use crate::commands::serve;
+use crate::commands::{program, serve};
 use crate::compose::{self, Local, Parts};
 use crate::config::Settings;
 use crate::data_dir::{self, DataDir};
 use crate::demo::{self, Unpacked};
 use crate::issuer::{self, TokenRequest};
 use crate::shutdown;
+
+pub(crate) use settings::UpSettings;
+
+/// What is run where neither a configuration nor a demo is named.
+const CONFIGURATION: &str = "wardgate.yaml";
 
 /// How long the demo's tokens live.
 const DEMO_TOKEN: Duration = Duration::from_secs(8 * 3_600);
@@ -31,27 +38,52 @@ pub(crate) async fn run(arguments: Up) -> Result<(), Failure> {
     let dir = DataDir::open(&arguments.data_dir)?;
     dir.make_keys(&ambient)?;
     issuer::prepare(&dir)?;
-    let demo = match (&arguments.config, arguments.demo) {
+    let own = match (arguments.config, arguments.demo) {
+        (None, None) => Path::new(CONFIGURATION)
+            .exists()
+            .then(|| CONFIGURATION.into()),
+        (config, _) => config,
+    };
+    let demo = match (&own, arguments.demo) {
         (Some(_), _) => None,
         (None, chosen) => Some(demo::unpack(chosen.unwrap_or(Demo::Hospital), &dir).await?),
     };
-    let file = arguments
-        .config
-        .as_ref()
-        .or(demo.as_ref().map(|demo| &demo.config));
+    let file = own.as_ref().or(demo.as_ref().map(|demo| &demo.config));
     let settings = Settings::load(file.ok_or("neither a configuration nor a demo")?)?;
-    let telemetry = wardgate_telemetry::init(&settings.optional("telemetry")?, "up")?;
+    let UpSettings {
+        telemetry,
+        gateway: mut config,
+        policy,
+        mut tool_runner,
+        audit,
+        memory,
+        agent: agent_config,
+    } = UpSettings::read(&settings, &dir)?;
+    let telemetry = wardgate_telemetry::init(&telemetry, "up")?;
     // Nobody has to hear of it first: there is one process.
     let stop = shutdown::shutdown(Drain::at_once())?;
 
-    let mut config = gateway_config(&settings, &dir)?;
+    if let Some(demo) = &demo {
+        tool_runner.variables.extend(demo.variables.iter().cloned());
+    }
     let listen = arguments.listen.unwrap_or(config.listen);
     config.listen = listen;
     let own_probes = settings.probes("gateway")?;
     let bound = Bound::bind(listen).await?;
     let address = bound.address();
     let starting = async {
-        let parts = parts(&settings, &dir, demo.as_ref())?;
+        let parts = Parts {
+            policy,
+            tool_runner,
+            audit,
+            memory,
+            permit_signer: data_dir::permit_signer(&dir.permit_key())?,
+            permit_verifier: data_dir::permit_verifier(&[dir.permit_public_key()])?,
+            pseudonym_key: data_dir::pseudonym_key(&dir.pseudonym_key())?,
+            sealing_key: data_dir::sealing_key(&dir.pseudonym_key())?,
+            mac_key: data_dir::mac_key(&dir.mac_key())?,
+            memory_key: data_dir::memory_key(&dir.memory_key())?,
+        };
         let local = Box::pin(compose::local(parts, &ambient)).await?;
         let Local {
             neighbours,
@@ -63,7 +95,7 @@ pub(crate) async fn run(arguments: Up) -> Result<(), Failure> {
         let key = data_dir::session_key(&dir.session_key())?;
         let gateway = Gateway::new(config, &bound, neighbours, &key, ambient.clone()).await?;
         gateway.ready().await;
-        let agent = agent(&settings, &dir, &gateway, &ambient).await?;
+        let agent = agent(agent_config.as_ref(), &dir, &gateway, &ambient).await?;
         let agent = agent.map(Endpoints::router);
         let key = data_dir::cookie_key(&dir.console_key())?;
         let public_url = public_url.as_deref();
@@ -136,57 +168,17 @@ fn operator_door(dir: &DataDir, offered: Offered) -> impl Future<Output = ()> {
 
 /// The agent, where the configuration has one.
 async fn agent(
-    settings: &Settings,
+    config: Option<&wardgate_agent::Config>,
     dir: &DataDir,
     gateway: &Arc<Gateway>,
     ambient: &Ambient,
 ) -> Result<Option<Endpoints>, Failure> {
-    if !settings.has("agent") {
+    let Some(config) = config else {
         return Ok(None);
-    }
-    let config = settings.unwired("agent", |_| {})?;
-    let approvals = data_dir::approval_key(&dir.approval_key())?;
-    let agent = compose::local_agent(&config, approvals, gateway, ambient).await?;
-    Ok(Some(agent))
-}
-
-/// The gateway's section; without issuers of its own, the local one is trusted.
-fn gateway_config(settings: &Settings, dir: &DataDir) -> Result<wardgate_gateway::Config, Failure> {
-    let auth = issuer::trust(dir, settings.optional("local_issuer")?);
-    let auth = figment::value::Value::serialize(auth)?;
-    Ok(settings.unwired("gateway", |section| {
-        section.entry("auth".to_owned()).or_insert(auth);
-        let store = dir.gateway_store();
-        section.entry("store".to_owned()).or_insert(store.into());
-    })?)
-}
-
-/// The services' sections, with the data directory's keys and record where the file names none.
-fn parts(settings: &Settings, dir: &DataDir, demo: Option<&Unpacked>) -> Result<Parts, Failure> {
-    let set = |section: &mut Dict, key: &str, value: String| {
-        section.entry(key.to_owned()).or_insert(value.into());
     };
-    let mut tool_runner: wardgate_tool_runner::Config =
-        settings.unwired("tool_runner", |section| {
-            set(section, "store", dir.tool_runner_store());
-        })?;
-    if let Some(demo) = demo {
-        tool_runner.variables.extend(demo.variables.iter().cloned());
-    }
-    Ok(Parts {
-        policy: settings.unwired("policy", |_| {})?,
-        tool_runner,
-        audit: settings.unwired("audit", |section| set(section, "store", dir.record()))?,
-        memory: settings.unwired("memory", |section| {
-            set(section, "store", dir.memory_store());
-        })?,
-        permit_signer: data_dir::permit_signer(&dir.permit_key())?,
-        permit_verifier: data_dir::permit_verifier(&[dir.permit_public_key()])?,
-        pseudonym_key: data_dir::pseudonym_key(&dir.pseudonym_key())?,
-        sealing_key: data_dir::sealing_key(&dir.pseudonym_key())?,
-        mac_key: data_dir::mac_key(&dir.mac_key())?,
-        memory_key: data_dir::memory_key(&dir.memory_key())?,
-    })
+    let approvals = data_dir::approval_key(&dir.approval_key())?;
+    let agent = compose::local_agent(config, approvals, gateway, ambient).await?;
+    Ok(Some(agent))
 }
 
 /// Prints tokens and a first call.
@@ -227,11 +219,7 @@ fn introduce(demo: &Unpacked, url: &str, dir: &DataDir, ambient: &Ambient) -> Re
     println!(
         "curl -s {url}/message -H \"Authorization: Bearer ${role}\" -H 'Content-Type: application/json' -d '{request}'"
     );
-    // As it was started, so that the line can be pasted.
-    let program = std::env::args()
-        .next()
-        .unwrap_or_else(|| "wardgate".to_owned());
-    let data = dir.path().display();
+    let (program, data) = (program::name(), program::quoted(dir.path()));
     println!("\nThen see it on record: {program} audit query --data-dir {data}");
     Ok(())
 }

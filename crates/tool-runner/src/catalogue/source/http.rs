@@ -83,7 +83,16 @@ impl HttpSettings {
             .and_then(|node| expand.faults.positive(node, "max_response_bytes"));
         let url_node = url_node?;
         let at = url_node.at;
-        let url = service_url(url_node, url, expand)?;
+        let name = url;
+        let url = service_url(url_node, name, expand)?;
+        if matches!(service, Service::Mcp) && url.path().trim_end_matches('/').ends_with("/api") {
+            expand.faults.add(
+                at,
+                format!("`{name}` ends in /api, where no MCP server is"),
+                "write the URL of the MCP endpoint itself, for example https://host/mcp",
+            );
+            return None;
+        }
         let (headers, mut auth) = (headers.unwrap_or_default(), auth.unwrap_or_default());
         auth.belong_to(&url);
         let mut listing = listing.unwrap_or_default();

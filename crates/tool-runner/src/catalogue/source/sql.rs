@@ -1,6 +1,7 @@
 //! Sources that are SQL databases.
 
 use std::fmt;
+use std::path::Path;
 use std::str::FromStr;
 
 use sqlx::mysql::MySqlConnectOptions;
@@ -53,11 +54,28 @@ impl SqlSettings {
         let url_node = url?;
         let url = expand.text(url_node, "url")?;
         check_url(dialect, &url, url_node.at, expand)?;
+        let is_literal = matches!(&url_node.value, Yaml::Text(text) if !text.contains('$'));
+        let url = if is_literal && dialect == Dialect::Sqlite {
+            beside(expand.base, url)
+        } else {
+            url
+        };
         Some(Self {
             dialect,
             url,
             max_connections: max_connections?,
         })
+    }
+}
+
+/// A database file that the catalogue itself names is relative to the catalogue, as other paths in it are. One that comes
+/// from a variable is relative to where the process runs, as its author may have meant.
+fn beside(base: &Path, url: String) -> String {
+    match url.strip_prefix("sqlite:") {
+        Some(path) if !path.starts_with([':', '/']) && !path.is_empty() => {
+            format!("sqlite:{}", base.join(path).display())
+        }
+        _ => url,
     }
 }
 

@@ -37,6 +37,10 @@ struct Command {
 }
 
 impl Plan for Command {
+    fn columns(&self) -> Option<Vec<String>> {
+        self.format.column().map(|column| vec![column.to_owned()])
+    }
+
     fn open(&self, _: &Sources) -> Result<Arc<dyn Executor>, Error> {
         Kernel::log();
         if self.program.limits.processes.is_some() && Uid::effective().is_root() {

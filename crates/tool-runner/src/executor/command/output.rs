@@ -26,6 +26,15 @@ impl Format {
         ("lines", Self::Lines),
         ("text", Self::Text),
     ];
+
+    /// The one column of its rows; none of a document.
+    pub(super) fn column(self) -> Option<&'static str> {
+        match self {
+            Self::Json => None,
+            Self::Lines => Some("line"),
+            Self::Text => Some("text"),
+        }
+    }
 }
 
 /// Reads the output of one run.

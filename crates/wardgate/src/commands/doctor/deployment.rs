@@ -18,6 +18,7 @@ use super::stores::Store;
 use crate::Failure;
 use crate::cli::{Doctor, Part};
 use crate::commands::config;
+use crate::commands::up::UpSettings;
 use crate::compose;
 use crate::config::{
     AgentWiring, ConsoleWiring, Error, GatewayWiring, OperatorWiring, ServiceWiring, Settings,
@@ -42,14 +43,15 @@ impl Deployment {
     /// With what is already wrong in the configuration.
     pub(super) fn of(arguments: &Doctor) -> Result<(Self, Vec<Finding>), Failure> {
         let (mut deployment, findings) = match &arguments.config {
-            Some(file) => Self::configured(file, &arguments.service),
+            Some(file) => Self::configured(file, arguments),
             None => (Self::up(&arguments.data_dir)?, Vec::new()),
         };
         deployment.whole_record = arguments.whole_record;
         Ok((deployment, findings))
     }
 
-    fn configured(file: &Path, only: &[Part]) -> (Self, Vec<Finding>) {
+    fn configured(file: &Path, arguments: &Doctor) -> (Self, Vec<Finding>) {
+        let only = &arguments.service;
         let about = About::new("configuration", file.display().to_string());
         let remedy = "mend the file or the environment; `wardgate config check` tells the same";
         let settings = match Settings::load(file) {
@@ -60,6 +62,12 @@ impl Deployment {
             Ok(()) => about.ok("can be used"),
             Err(error) => about.fail(error.to_string(), remedy),
         }];
+        if config::is_for_up(&settings) {
+            findings.extend(files(&settings));
+            let (deployment, finding) = Self::configured_up(&settings, &arguments.data_dir);
+            findings.extend(finding);
+            return (deployment, findings);
+        }
         let mut deployment = Self::default();
         for part in Part::ALL {
             if !settings.has(part.section()) || !(only.is_empty() || only.contains(&part)) {
@@ -71,6 +79,47 @@ impl Deployment {
             }
         }
         (deployment, findings)
+    }
+
+    /// What `wardgate up` uses with this configuration and data directory; what is wrong with the first was told.
+    fn configured_up(settings: &Settings, path: &Path) -> (Self, Option<Finding>) {
+        let dir = DataDir::at(path);
+        let Ok(up) = UpSettings::read(settings, &dir) else {
+            return (Self::default(), None);
+        };
+        let about = About::new("data directory", path.display().to_string());
+        let (mut deployment, finding) = match Self::up(path) {
+            Ok(deployment) => (deployment, about.ok("is there")),
+            Err(_) => {
+                let remedy = "nothing, before the first start; else name it with --data-dir";
+                let finding = about.warn("is not there yet; `wardgate up` makes it", remedy);
+                return (Self::default(), Some(finding));
+            }
+        };
+        deployment.stores.clear();
+        deployment.store(
+            "audit.store",
+            Some(up.audit.store.clone()),
+            &wardgate_audit::LAYOUT,
+        );
+        deployment.store("gateway.store", up.gateway.store, &wardgate_gateway::LAYOUT);
+        deployment.store(
+            "tool_runner.store",
+            Some(up.tool_runner.store),
+            &wardgate_tool_runner::LAYOUT,
+        );
+        deployment.store(
+            "memory.store",
+            Some(up.memory.store),
+            &wardgate_memory::LAYOUT,
+        );
+        deployment.record = Some(up.audit.store);
+        deployment.issuers.push(Issuers {
+            name: "gateway",
+            auth: up.gateway.auth,
+            public_url: up.gateway.public_url,
+        });
+        (deployment, Some(finding))
     }
 
     fn add(&mut self, part: Part, settings: &Settings) -> Result<(), Error> {
@@ -364,6 +413,27 @@ impl Deployment {
             url: at(listen),
             tells: READY,
         }));
+    }
+}
+
+/// The files that the configuration names: whether the start can use them, and what in them reaches nobody.
+fn files(settings: &Settings) -> Vec<Finding> {
+    let about = About::new("files", "catalogue, policies, assistants");
+    match config::check_files(settings) {
+        Ok(warnings) if warnings.is_empty() => vec![about.ok("can be used")],
+        Ok(warnings) => warnings
+            .into_iter()
+            .map(|warning| {
+                let place = format!(
+                    "{}:{}:{}",
+                    warning.file.display(),
+                    warning.line,
+                    warning.column
+                );
+                About::new("files", place).warn(warning.problem, warning.fix)
+            })
+            .collect(),
+        Err(error) => vec![about.fail(error.to_string(), "mend the file that it names")],
     }
 }
 

@@ -1,0 +1,166 @@
+//! What reaches nobody: questions about everyone at once, asked with the caller unknown.
+//!
+//! The answers are for warnings. A policy that cannot be evaluated without its caller counts as one that lets somebody.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use cedar_policy::{
+    Context, Decision, Effect, Entities, Entity, EntityUid, PartialEntities, PartialEntityUid,
+    PartialRequest, Policy, PolicySet as Policies,
+};
+use wardgate_domain::{ColumnClass, OfferKind, ToolFacts};
+
+use crate::fault::Fault;
+use crate::set::PolicySet;
+use crate::vocabulary::uid;
+
+/// What reaches nobody, and what to do about it. Shown as `problem; fix`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Advice {
+    /// What is wrong.
+    pub problem: String,
+    /// What to do.
+    pub fix: String,
+}
+
+impl fmt::Display for Advice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}; {}", self.problem, self.fix)
+    }
+}
+
+impl PolicySet {
+    /// Whether there can be a caller who may call `tool` with some arguments.
+    pub fn lets_anyone_call(&self, tool: &ToolFacts) -> bool {
+        let Some((action, entity)) = self.words.question(tool.kind) else {
+            return false;
+        };
+        let Some(policies) = self.uses.get(&tool.kind) else {
+            return false;
+        };
+        let resource = PartialEntityUid::from_concrete(uid(entity, tool.name.as_str()));
+        let entities = self.words.around(Some(tool), &tool.classes);
+        entities
+            .and_then(|entities| self.can_be_allowed(policies, action, (resource, None), entities))
+            .unwrap_or(true)
+    }
+
+    /// Whether there can be a caller to whom columns of `class` are shown, in whatever tier.
+    pub fn shows_anyone(&self, class: &ColumnClass) -> bool {
+        let words = &self.words;
+        let resource = PartialEntityUid::from_concrete(words.class(class.as_str()));
+        let Ok(entities) = words.around(None, std::slice::from_ref(class)) else {
+            return true;
+        };
+        words
+            .show
+            .iter()
+            .zip(&self.show)
+            .any(|((_, action), policies)| {
+                let (resource, context) = (resource.clone(), Some(Context::empty()));
+                self.can_be_allowed(policies, action, (resource, context), entities.clone())
+                    .unwrap_or(true)
+            })
+    }
+
+    /// Whether there can be a caller who may read a row of the type `entity`; `None` where the schema has no such rows.
+    pub(crate) fn lets_anyone_read(&self, entity: &str) -> Option<bool> {
+        let words = &self.words;
+        let row = words.rows.get(entity)?;
+        let policies = self.read.get(entity)?;
+        let resource = PartialEntityUid::new(row.name.clone(), None);
+        let of_row = (resource, Some(Context::empty()));
+        let allowed = self.can_be_allowed(policies, &words.read, of_row, Vec::new());
+        Some(allowed.unwrap_or(true))
+    }
+
+    /// That nobody may call `tool`, and the rule or the tag that would change it.
+    pub fn advice_on_tool(&self, tool: &ToolFacts) -> Advice {
+        let name = &tool.name;
+        let tags = self.tags_of_calls();
+        let tags: Vec<_> = tags.iter().map(String::as_str).collect();
+        let by_tag = if tags.is_empty() {
+            String::new()
+        } else {
+            format!(
+                "give it a tag that a policy permits (`tags: [{}]`), or ",
+                tags.join(" or ")
+            )
+        };
+        Advice {
+            problem: format!("no policy lets anyone call the tool `{name}`"),
+            fix: format!(
+                "{by_tag}add a policy such as `@id(\"calls-{name}\") permit (principal in Role::\"ROLE\", action == \
+                 Action::\"call_tool\", resource == Tool::\"{name}\");`"
+            ),
+        }
+    }
+
+    /// That nobody may read rows of the type `entity`; none where somebody may.
+    pub fn advice_on_rows(&self, entity: &str) -> Option<Advice> {
+        match self.lets_anyone_read(entity) {
+            Some(true) => None,
+            Some(false) => Some(Advice {
+                problem: format!("no policy lets anyone read rows of `{entity}`"),
+                fix: format!(
+                    "add a policy such as `@id(\"reads-{entity}\") permit (principal in Role::\"ROLE\", action == \
+                     Action::\"read\", resource is {entity});`"
+                ),
+            }),
+            None => {
+                let known: Vec<_> = self.row_types().collect();
+                Some(Advice {
+                    problem: format!(
+                        "the policies know no rows of `{entity}`, so every call is denied"
+                    ),
+                    fix: format!(
+                        "declare `entity {entity} {{ … }};` in the schema and add it to the resources of `action read`; \
+                         known are {}",
+                        known.join(", ")
+                    ),
+                })
+            }
+        }
+    }
+
+    /// The tags by which policies permit calls, in alphabetical order.
+    fn tags_of_calls(&self) -> BTreeSet<String> {
+        let policies = self.uses.get(&OfferKind::Tool);
+        let policies = policies.into_iter().flat_map(Policies::policies);
+        let policies = policies.filter(|policy| policy.effect() == Effect::Permit);
+        let literals = policies.flat_map(Policy::entity_literals);
+        let tags = literals.filter(|literal| *literal.type_name() == self.words.tag);
+        tags.map(|tag| tag.id().unescaped().to_owned()).collect()
+    }
+
+    /// The names of the row types that the schema knows.
+    pub(crate) fn row_types(&self) -> impl Iterator<Item = &str> {
+        self.words.rows.keys().map(String::as_str)
+    }
+
+    fn can_be_allowed(
+        &self,
+        policies: &Policies,
+        action: &EntityUid,
+        (resource, context): (PartialEntityUid, Option<Context>),
+        entities: Vec<Entity>,
+    ) -> Result<bool, Fault> {
+        let schema = &self.words.schema;
+        let request = PartialRequest::new(
+            PartialEntityUid::new(self.words.user.clone(), None),
+            action.clone(),
+            resource,
+            context,
+            schema,
+        )
+        .map_err(|_| Fault::Refused("a question about everyone"))?;
+        let refused = || Fault::Refused("the entities of a question about everyone");
+        let entities = Entities::from_entities(entities, Some(schema)).map_err(|_| refused())?;
+        let entities = PartialEntities::from_concrete(entities, schema).map_err(|_| refused())?;
+        let response = policies
+            .tpe(&request, &entities, schema)
+            .map_err(|_| Fault::Refused("to evaluate for everyone"))?;
+        Ok(response.decision() != Some(Decision::Deny))
+    }
+}

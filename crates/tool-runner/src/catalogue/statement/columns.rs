@@ -1,0 +1,252 @@
+//! What the text of a statement tells of its result: the names of its columns, without a database.
+
+use super::{BadStatement, Dialect, Scanner, Statement, Token};
+
+/// Words that end the list of columns.
+const CLAUSES: [&str; 13] = [
+    "FROM",
+    "WHERE",
+    "GROUP",
+    "HAVING",
+    "WINDOW",
+    "ORDER",
+    "LIMIT",
+    "OFFSET",
+    "FETCH",
+    "UNION",
+    "EXCEPT",
+    "INTERSECT",
+    "INTO",
+];
+
+/// Words that are values or end an expression, so that they name no column.
+const VALUES: [&str; 4] = ["NULL", "TRUE", "FALSE", "END"];
+
+/// Part of a statement outside brackets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Piece<'s> {
+    Word(&'s str),
+    /// A quoted identifier, without its quotes.
+    Quoted(String),
+    /// Everything between two brackets that match.
+    Group,
+    Comma,
+    Dot,
+    Other,
+}
+
+impl Statement {
+    /// The names of the columns of `sql`, as far as its text tells: an expression without an alias is left out. `None`
+    /// when nothing is known, as of `SELECT *`.
+    pub(super) fn read_columns(
+        dialect: Dialect,
+        sql: &str,
+    ) -> Result<Option<Vec<String>>, BadStatement> {
+        let pieces = pieces(dialect, sql)?;
+        let Some(list) = column_list(&pieces) else {
+            return Ok(Some(Vec::new()));
+        };
+        let items: Vec<_> = list.split(|piece| *piece == Piece::Comma).collect();
+        let names: Vec<_> = items
+            .iter()
+            .filter_map(|item| name(dialect, item))
+            .collect();
+        Ok((!names.is_empty()).then_some(names))
+    }
+}
+
+impl Piece<'_> {
+    fn is(&self, word: &str) -> bool {
+        matches!(self, Self::Word(it) if it.eq_ignore_ascii_case(word))
+    }
+}
+
+fn pieces(dialect: Dialect, sql: &str) -> Result<Vec<Piece<'_>>, BadStatement> {
+    let mut scanner = Scanner::new(dialect, sql);
+    let mut pieces = Vec::new();
+    let mut depth = 0_usize;
+    while let Some((at, token)) = scanner.next()? {
+        let text = &sql[at..scanner.at];
+        let piece = match (token, text) {
+            (Token::Blank | Token::Comment, _) => continue,
+            (Token::Other, "(") => {
+                depth += 1;
+                continue;
+            }
+            (Token::Other, ")") => {
+                depth = depth.saturating_sub(1);
+                if depth > 0 {
+                    continue;
+                }
+                pieces.push(Piece::Group);
+                continue;
+            }
+            _ if depth > 0 => continue,
+            (Token::Word, word) => Piece::Word(word),
+            (Token::Other, ",") => Piece::Comma,
+            (Token::Other, ".") => Piece::Dot,
+            (Token::Other, quoted) => identifier(quoted).map_or(Piece::Other, Piece::Quoted),
+            _ => Piece::Other,
+        };
+        pieces.push(piece);
+    }
+    Ok(pieces)
+}
+
+/// What a quoted identifier names; none of anything else.
+fn identifier(text: &str) -> Option<String> {
+    let quote = text.chars().next()?;
+    let closing = match quote {
+        '"' | '`' => quote,
+        '[' => ']',
+        _ => return None,
+    };
+    let inner = text.get(1..)?.strip_suffix(closing)?;
+    let doubled = format!("{closing}{closing}");
+    Some(inner.replace(&doubled, &closing.to_string()))
+}
+
+/// The pieces between `SELECT`, or `RETURNING`, and the next clause; none of a statement that gives no rows.
+fn column_list<'p, 's>(pieces: &'p [Piece<'s>]) -> Option<&'p [Piece<'s>]> {
+    let writes = pieces
+        .iter()
+        .find(|piece| {
+            ["SELECT", "VALUES", "INSERT", "UPDATE", "DELETE"]
+                .iter()
+                .any(|verb| piece.is(verb))
+        })
+        .is_some_and(|verb| !verb.is("SELECT") && !verb.is("VALUES"));
+    let begins = if writes { "RETURNING" } else { "SELECT" };
+    let start = pieces.iter().position(|piece| piece.is(begins));
+    let start = match start {
+        Some(start) => start + 1,
+        None if writes => return None,
+        // `VALUES` names its columns by the database's rules.
+        None => pieces.len(),
+    };
+    let mut list = &pieces[start..];
+    while let Some((first, rest)) = list.split_first() {
+        match rest.first() {
+            Some(Piece::Group) if first.is("ON") => list = &rest[1..],
+            _ if first.is("DISTINCT") || first.is("ALL") => list = rest,
+            _ => break,
+        }
+    }
+    let is_end = |at: usize| {
+        // `a IS DISTINCT FROM b` is an expression.
+        let is_comparison = at > 0 && list[at - 1].is("DISTINCT");
+        !is_comparison && CLAUSES.iter().any(|clause| list[at].is(clause))
+    };
+    let end = (0..list.len()).find(|at| is_end(*at)).unwrap_or(list.len());
+    Some(&list[..end])
+}
+
+/// The name of one column, where it has one that the text tells.
+fn name(dialect: Dialect, item: &[Piece<'_>]) -> Option<String> {
+    let (last, before) = item.split_last()?;
+    let name = match last {
+        Piece::Quoted(name) => return is_named(before).then(|| name.clone()),
+        Piece::Word(word) => *word,
+        _ => return None,
+    };
+    let is_value = VALUES.iter().any(|value| last.is(value));
+    let is_number = name.starts_with(|c: char| c.is_ascii_digit());
+    if is_value || is_number || !is_named(before) {
+        return None;
+    }
+    Some(match dialect {
+        Dialect::Postgres => name.to_lowercase(),
+        Dialect::Sqlite | Dialect::Mysql => name.to_owned(),
+    })
+}
+
+/// Whether what stands before the last word of an item makes that word the name: nothing, `AS`, a call or bracket, or
+/// the names of the table.
+fn is_named(before: &[Piece<'_>]) -> bool {
+    match before {
+        [] => true,
+        [.., last] if last.is("AS") => true,
+        [
+            ..,
+            Piece::Word(_) | Piece::Quoted(_) | Piece::Group,
+            Piece::Group,
+        ] => true,
+        [Piece::Group] => true,
+        [tables @ .., Piece::Dot] => tables
+            .iter()
+            .all(|piece| matches!(piece, Piece::Word(_) | Piece::Quoted(_) | Piece::Dot)),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn columns(dialect: Dialect, sql: &str) -> Option<Vec<String>> {
+        Statement::parse(dialect, sql).unwrap().columns
+    }
+
+    #[test]
+    fn the_columns_are_those_that_the_text_names() {
+        for (sql, expected) in [
+            (
+                "SELECT id, t.name, t.zone AS place FROM t",
+                &["id", "name", "place"][..],
+            ),
+            ("SELECT DISTINCT id FROM t", &["id"]),
+            (
+                "SELECT count(*) AS parts FROM t WHERE kind = :kind",
+                &["parts"],
+            ),
+            ("SELECT count(*) n, max(a) FROM t", &["n"]),
+            (
+                "SELECT (SELECT a FROM u) b, -1, 2, NULL, x'00' FROM t",
+                &["b"],
+            ),
+            (
+                "SELECT \"a b\", `c`, [d] FROM t ORDER BY 1",
+                &["a b", "c", "d"],
+            ),
+            (
+                "WITH u AS (SELECT z FROM t) SELECT a FROM u UNION SELECT b FROM v",
+                &["a"],
+            ),
+            (
+                "SELECT CASE WHEN a THEN 1 END, CASE WHEN a THEN 1 END AS c FROM t",
+                &["c"],
+            ),
+            ("SELECT a, /* x */ b -- , c\n FROM t", &["a", "b"]),
+            (
+                "INSERT INTO t (a) VALUES (:a) RETURNING id, a AS given",
+                &["id", "given"],
+            ),
+            ("DELETE FROM t WHERE a = :a", &[]),
+            ("INSERT INTO t (a) SELECT b FROM u", &[]),
+            ("SELECT :a AS given, a || b AS both", &["given", "both"]),
+        ] {
+            let found = columns(Dialect::Sqlite, sql);
+            assert_eq!(found.as_deref().unwrap(), expected, "{sql}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_said_of_columns_that_only_the_database_knows() {
+        for sql in [
+            "SELECT * FROM t",
+            "SELECT t.* FROM t",
+            "VALUES (1, 2)",
+            "SELECT count(*), sum(a) OVER w FROM t",
+            "SELECT a COLLATE NOCASE, NOT b FROM t",
+        ] {
+            assert_eq!(columns(Dialect::Sqlite, sql), None, "{sql}");
+        }
+    }
+
+    #[test]
+    fn postgresql_has_its_own_words() {
+        let sql = "SELECT DISTINCT ON (Zone) Zone, \"Id\", a IS DISTINCT FROM b AS Differs FROM t";
+        let found = columns(Dialect::Postgres, sql);
+        assert_eq!(found.unwrap(), ["zone", "Id", "differs"]);
+    }
+}

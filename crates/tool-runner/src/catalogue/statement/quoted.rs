@@ -1,0 +1,59 @@
+//! Placeholders that stand in quotes, where they are text and nothing is put in their place.
+
+use super::{BadStatement, Dialect, Scanner, Token, word};
+
+/// What looks like a placeholder, in the quotes of a statement.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct QuotedPlaceholder<'s> {
+    /// Without braces or colon.
+    pub(crate) name: &'s str,
+    /// As it is written.
+    pub(crate) shown: &'s str,
+    /// Line of the text, from 1.
+    pub(crate) line: usize,
+}
+
+/// Every `{name}` and `:name` in quotes of `sql`.
+pub(crate) fn quoted_placeholders(
+    dialect: Dialect,
+    sql: &str,
+) -> Result<Vec<QuotedPlaceholder<'_>>, BadStatement> {
+    let mut scanner = Scanner::new(dialect, sql);
+    let mut found = Vec::new();
+    while let Some((at, token)) = scanner.next()? {
+        let text = &sql[at..scanner.at];
+        // One character is a mark of its own; anything longer is in quotes.
+        if !matches!(token, Token::Other) || text.len() < 2 {
+            continue;
+        }
+        for (offset, mark) in text.match_indices(['{', ':']) {
+            let rest = &text[offset + 1..];
+            let name = word(rest);
+            let is_braced = mark == "{" && rest[name.len()..].starts_with('}');
+            let is_double = text[..offset].ends_with(':');
+            if name.is_empty() || is_double || (mark == "{" && !is_braced) {
+                continue;
+            }
+            let end = offset + 1 + name.len() + usize::from(is_braced);
+            found.push(QuotedPlaceholder {
+                name,
+                shown: &text[offset..end],
+                line: sql[..at + offset].matches('\n').count() + 1,
+            });
+        }
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_stands_in_quotes_is_found_and_what_is_bound_is_not() {
+        let sql = "SELECT a::text, ':b' FROM {t}\nWHERE a = :a AND b LIKE '%{q}%' AND c = '12:30' AND d = 'x::y'";
+        let found = quoted_placeholders(Dialect::Postgres, sql).unwrap();
+        let found: Vec<_> = found.iter().map(|it| (it.shown, it.line)).collect();
+        assert_eq!(found, [(":b", 1), ("{q}", 2), (":30", 2)]);
+    }
+}

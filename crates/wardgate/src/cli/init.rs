@@ -1,0 +1,11 @@
+//! Options of `wardgate init`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+#[derive(Debug, Args)]
+pub(crate) struct Init {
+    /// Where to make it: a directory that is empty or not there yet.
+    pub(crate) directory: PathBuf,
+}

@@ -1,0 +1,153 @@
+//! Descriptions of keys, in the schema for editors and on a page for people.
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use serde_json::Value;
+
+/// Each entry holds for every key whose path ends in its own.
+static DESCRIPTIONS: LazyLock<BTreeMap<String, String>> =
+    LazyLock::new(|| serde_saphyr::from_str(include_str!("descriptions.yaml")).unwrap_or_default());
+
+/// The entry for the key at `path`, and its text: of several the one with the longest path.
+fn entry(path: &str) -> Option<(&'static str, &'static str)> {
+    let ends_in = |key: &str| {
+        let before = path.strip_suffix(key);
+        before.is_some_and(|before| before.is_empty() || before.ends_with('.'))
+    };
+    let entries = DESCRIPTIONS.iter().filter(|(key, _)| ends_in(key));
+    let longest = entries.max_by_key(|(key, _)| key.len());
+    longest.map(|(key, text)| (key.as_str(), text.as_str()))
+}
+
+/// Adds to each member of `schema` what it is for.
+pub(super) fn describe(schema: &mut Value) {
+    walk(schema, "", &mut |path, member| {
+        if let Some((_, text)) = entry(path) {
+            if let Value::Bool(true) = member {
+                *member = serde_json::json!({});
+            }
+            member["description"] = text.into();
+        }
+    });
+}
+
+/// Calls `visit` with the path of each member below `schema`, those nearer to the root first.
+fn walk(schema: &mut Value, path: &str, visit: &mut impl FnMut(&str, &mut Value)) {
+    if let Some(items) = schema.get_mut("items") {
+        walk(items, &format!("{path}[]"), visit);
+    }
+    if let Some(Value::Object(members)) = schema.get_mut("properties") {
+        for (name, member) in members {
+            let path = if path.is_empty() {
+                name.clone()
+            } else {
+                format!("{path}.{name}")
+            };
+            visit(&path, member);
+            walk(member, &path, visit);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::commands::config::configuration;
+
+    /// What a value may be, in a word or two.
+    fn kind(schema: &Value) -> String {
+        let words = |list: &Value| {
+            let words = list.as_array().into_iter().flatten();
+            let words = words
+                .filter_map(Value::as_str)
+                .map(|word| format!("`{word}`"));
+            words.collect::<Vec<_>>().join(", ")
+        };
+        if let Some(list) = schema.get("enum") {
+            return words(list);
+        }
+        let kind = schema["type"].as_str().unwrap_or("text or number");
+        match kind {
+            "object" if schema.get("properties").is_none() => "map".to_owned(),
+            "object" => "section".to_owned(),
+            "array" => format!("list of {}", kind_of_items(&schema["items"])),
+            "string" => "text".to_owned(),
+            "integer" => "whole number".to_owned(),
+            other => other.to_owned(),
+        }
+    }
+
+    fn kind_of_items(items: &Value) -> &'static str {
+        match items["type"].as_str() {
+            Some("object") => "sections",
+            _ => "texts",
+        }
+    }
+
+    /// docs/configuration.md as it must be.
+    fn page() -> String {
+        let mut page = String::from(
+            "# Every key of wardgate.yaml\n\n\
+             Generated from the schema that `wardgate config schema wardgate.yaml` prints for editors; a test keeps this page \
+             current. Any\nkey can also be set by the environment: `WARDGATE_GATEWAY__LISTEN` is `gateway.listen`. Relative paths \
+             are relative to the file.\n`wardgate config check` names every fault with line and column. A file for `wardgate up` \
+             needs `policy.policies` and\n`tool_runner.catalogue`, and nothing else; what concerns services that run by themselves \
+             is left out there.\n",
+        );
+        let mut schema = configuration();
+        walk(&mut schema, "", &mut |path, member| {
+            let text = member["description"].as_str().unwrap_or_default();
+            if !path.contains('.') {
+                page += &format!("\n## {path}\n\n{text}\n\n| key | value | |\n|---|---|---|\n");
+                return;
+            }
+            page += &format!(
+                "| `{path}` | {} | {} |\n",
+                kind(member),
+                text.replace('|', "\\|")
+            );
+        });
+        page
+    }
+
+    #[test]
+    fn every_key_has_a_description_and_every_description_a_key() {
+        let mut used = BTreeSet::new();
+        let mut without = Vec::new();
+        walk(
+            &mut configuration(),
+            "",
+            &mut |path, member| match entry(path) {
+                Some((key, _)) => {
+                    assert!(member["description"].is_string(), "{path}");
+                    used.insert(key);
+                }
+                None => without.push(path.to_owned()),
+            },
+        );
+        assert!(
+            without.is_empty(),
+            "describe in descriptions.yaml: {without:?}"
+        );
+        let unused = DESCRIPTIONS
+            .keys()
+            .filter(|key| !used.contains(key.as_str()));
+        assert_eq!(unused.collect::<Vec<_>>(), Vec::<&String>::new());
+    }
+
+    #[test]
+    fn the_page_of_every_key_is_current() {
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/configuration.md");
+        if std::env::var_os("WARDGATE_WRITE_DOCS").is_some() {
+            std::fs::write(file, page()).unwrap();
+        }
+        let written = std::fs::read_to_string(file).unwrap_or_default();
+        assert!(
+            written == page(),
+            "write it anew: WARDGATE_WRITE_DOCS=yes cargo test --package wardgate --bin wardgate the_page_of_every_key"
+        );
+    }
+}

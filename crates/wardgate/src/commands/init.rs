@@ -1,0 +1,59 @@
+//! `wardgate init`: a small project that works, to change from there.
+
+use std::path::Path;
+
+use crate::Failure;
+use crate::cli::Init;
+use crate::commands::program;
+use crate::demo;
+
+/// One file of the project.
+macro_rules! file {
+    ($path:literal) => {
+        ($path, include_str!(concat!("../../project/", $path)))
+    };
+}
+
+const FILES: [(&str, &str); 5] = [
+    file!("wardgate.yaml"),
+    file!("tools.yaml"),
+    file!("shop.sql"),
+    file!("policies/shop.cedarschema"),
+    file!("policies/shop.cedar"),
+];
+
+/// What to do next; `{wardgate}` and `{directory}` stand for what this program and the project are called.
+const NEXT_STEPS: &str = include_str!("../../project/next-steps.txt");
+
+/// Makes the files and the database, and prints what to do with them. Nothing that is there is overwritten.
+pub(crate) async fn run(arguments: &Init) -> Result<(), Failure> {
+    let directory = &arguments.directory;
+    check_is_empty(directory)?;
+    for (name, content) in FILES {
+        let path = directory.join(name);
+        std::fs::create_dir_all(path.parent().unwrap_or(directory))
+            .and_then(|()| std::fs::write(&path, content))
+            .map_err(|error| format!("cannot write {}: {error}", path.display()))?;
+    }
+    let database = directory.join("shop.sqlite");
+    demo::fill(&database, &[directory.join("shop.sql")]).await?;
+    let names: Vec<_> = FILES.iter().map(|(name, _)| *name).collect();
+    let shown = program::quoted(directory);
+    println!("made {shown}: {}, shop.sqlite", names.join(", "));
+    let next = NEXT_STEPS.replace("{wardgate}", &program::name());
+    print!("{}", next.replace("{directory}", &shown));
+    Ok(())
+}
+
+fn check_is_empty(directory: &Path) -> Result<(), Failure> {
+    let shown = directory.display();
+    match std::fs::read_dir(directory).map(|mut entries| entries.next().is_none()) {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(format!(
+            "{shown} is not empty, and nothing in it is overwritten; name a directory that is empty or not there yet"
+        )
+        .into()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(format!("cannot look into {shown}: {error}").into()),
+    }
+}

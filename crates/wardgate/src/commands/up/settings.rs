@@ -1,0 +1,53 @@
+//! What `wardgate up` reads of a configuration, whoever asks: the start, the check and the doctor.
+
+use figment::value::Dict;
+
+use crate::Failure;
+use crate::config::{LocalIssuer, Settings};
+use crate::data_dir::DataDir;
+use crate::issuer;
+
+/// Every section, with what the data directory stands for where the file says nothing.
+#[derive(Debug)]
+pub(crate) struct UpSettings {
+    pub(crate) telemetry: wardgate_telemetry::Config,
+    pub(crate) gateway: wardgate_gateway::Config,
+    pub(crate) policy: wardgate_policy::Config,
+    pub(crate) tool_runner: wardgate_tool_runner::Config,
+    pub(crate) audit: wardgate_audit::Config,
+    pub(crate) memory: wardgate_memory::Config,
+    /// None where the configuration has no agent.
+    pub(crate) agent: Option<wardgate_agent::Config>,
+}
+
+impl UpSettings {
+    /// Reads every section. Keys and stores of `dir` are named, and not looked at.
+    pub(crate) fn read(settings: &Settings, dir: &DataDir) -> Result<Self, Failure> {
+        let set = |section: &mut Dict, key: &str, value: String| {
+            section.entry(key.to_owned()).or_insert(value.into());
+        };
+        // Without issuers of its own, the gateway trusts the local one.
+        let local: LocalIssuer = settings.optional("local_issuer")?;
+        let auth = figment::value::Value::serialize(issuer::trust(dir, local))?;
+        Ok(Self {
+            telemetry: settings.optional("telemetry")?,
+            gateway: settings.unwired("gateway", |section| {
+                section.entry("auth".to_owned()).or_insert(auth);
+                set(section, "store", dir.gateway_store());
+            })?,
+            policy: settings.unwired("policy", |_| {})?,
+            tool_runner: settings.unwired("tool_runner", |section| {
+                set(section, "store", dir.tool_runner_store());
+            })?,
+            audit: settings.unwired("audit", |section| set(section, "store", dir.record()))?,
+            memory: settings.unwired("memory", |section| {
+                set(section, "store", dir.memory_store());
+            })?,
+            agent: if settings.has("agent") {
+                Some(settings.unwired("agent", |_| {})?)
+            } else {
+                None
+            },
+        })
+    }
+}

@@ -1,0 +1,66 @@
+//! What of a catalogue can be used and reaches nobody: a question about tools and policies together.
+
+use wardgate_policy::PolicySet;
+use wardgate_tool_runner::{Catalogue, Fault, Tool};
+
+/// Every warning about `catalogue` in the order of its files. Without policies only what holds whatever they say.
+pub(super) fn of(catalogue: &Catalogue, policies: Option<&PolicySet>) -> Vec<Fault> {
+    let mut warnings = catalogue.warnings().to_vec();
+    let unclassified = wardgate_domain::ColumnClass::unclassified();
+    if policies.is_none_or(|policies| !policies.shows_anyone(&unclassified)) {
+        warnings.extend(catalogue.unclassified_columns());
+    }
+    for tool in catalogue.tools() {
+        let of_policies = policies.map(|policies| unreachable(tool, policies));
+        warnings.extend(of_policies.unwrap_or_default());
+    }
+    warnings.sort_by(|a, b| (&a.file, a.line, a.column).cmp(&(&b.file, b.line, b.column)));
+    warnings
+}
+
+/// Prints each on standard error, so that what a program reads stays what it was.
+pub(super) fn print(warnings: &[Fault]) {
+    for warning in warnings {
+        eprintln!("warning: {warning}");
+    }
+}
+
+/// How many there are, as it goes on a line that says what is well.
+pub(super) fn count(warnings: &[Fault]) -> String {
+    match warnings.len() {
+        0 => String::new(),
+        1 => ", 1 warning".to_owned(),
+        more => format!(", {more} warnings"),
+    }
+}
+
+fn unreachable(tool: &Tool, policies: &PolicySet) -> Vec<Fault> {
+    let facts = tool.facts();
+    let mut found = Vec::new();
+    if !policies.lets_anyone_call(facts) {
+        let advice = policies.advice_on_tool(facts);
+        found.extend(tool.warning(advice.problem, advice.fix));
+    }
+    if let Some(advice) = facts
+        .entity
+        .as_deref()
+        .and_then(|entity| policies.advice_on_rows(entity))
+    {
+        found.extend(tool.warning(advice.problem, advice.fix));
+    }
+    for class in &facts.classes {
+        let columns: Vec<_> = tool.columns_of(class).collect();
+        if !columns.is_empty() && !policies.shows_anyone(class) {
+            let problem = format!(
+                "`{}` of tool `{}` reaches nobody: no policy shows the class `{class}`",
+                columns.join("`, `"),
+                facts.name
+            );
+            let fix = format!(
+                "name `Class::\"{class}\"` in a policy about `show_clear` or another tier, or use a class that one names"
+            );
+            found.extend(tool.class_warning(problem, fix));
+        }
+    }
+    found
+}

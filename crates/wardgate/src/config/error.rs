@@ -1,0 +1,62 @@
+//! Why a configuration cannot be used, and where that stands.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use super::positions::Position;
+
+/// Sections a file can have.
+pub(crate) const SECTIONS: [&str; 10] = [
+    "telemetry",
+    "local_issuer",
+    "gateway",
+    "policy",
+    "tool_runner",
+    "audit",
+    "agent",
+    "memory",
+    "console",
+    "operator",
+];
+
+/// A configuration that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    #[error("cannot read {}: {source}", path.display())]
+    Read {
+        path: PathBuf,
+        source: std::io::Error,
+    },
+    #[error("{}:{position}: {message}", path.display())]
+    Syntax {
+        path: PathBuf,
+        position: Position,
+        message: String,
+    },
+    #[error("{origin}: section `{section}`: {message}")]
+    Section {
+        origin: Origin,
+        section: String,
+        message: String,
+    },
+    #[error("{origin}: unknown section `{section}`; known are {}", SECTIONS.join(", "))]
+    UnknownSection { origin: Origin, section: String },
+    #[error("{origin}: {message}")]
+    Value { origin: Origin, message: String },
+}
+
+/// Where a value of the configuration comes from. Shown as `FILE:LINE:COLUMN`, or as the name of a variable.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Origin {
+    File { file: String, position: Position },
+    Environment(String),
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File { file, position } => write!(f, "{file}:{position}"),
+            Self::Environment(name) => write!(f, "environment variable {name}"),
+        }
+    }
+}
