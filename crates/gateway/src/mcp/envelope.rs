@@ -95,8 +95,12 @@ pub(crate) struct Params<'a> {
     pub(crate) protocol_version: Option<&'a RawValue>,
     /// Present when it is no object but a number: `serde_json` hands those on that no 64 bits hold as the one member
     /// of a map (its feature `arbitrary_precision`).
-    #[serde(default, rename = "$serde_json::private::Number")]
-    number: Option<IgnoredAny>,
+    #[serde(
+        default,
+        rename = "$serde_json::private::Number",
+        deserialize_with = "is_present"
+    )]
+    is_number: bool,
 }
 
 #[derive(Deserialize)]
@@ -137,7 +141,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Given<'a> {
 
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
                 Params::deserialize(MapAccessDeserializer::new(map)).map(|params| {
-                    if params.number.is_some() {
+                    if params.is_number {
                         Given::Other
                     } else {
                         Given::Object(params)
@@ -177,6 +181,11 @@ impl<'de: 'a, 'a> Deserialize<'de> for Given<'a> {
 
         deserializer.deserialize_any(Reader)
     }
+}
+
+/// True for a member of any value.
+fn is_present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
+    IgnoredAny::deserialize(deserializer).map(|_| true)
 }
 
 /// Tells an explicit `null` from an absent member.

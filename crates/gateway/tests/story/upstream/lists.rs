@@ -24,8 +24,10 @@ fn entry(name: &str) -> String {
 /// The same as somebody approved it, its page as clients of the catalogue know it.
 fn approved() -> Value {
     let mut approved = definition();
-    approved["x-vendor"] = json!(1.10);
-    approved["_meta"] = json!({ "ui": { "resourceUri": "ui://up/p/m", "x": 1e2 } });
+    // With the digits that the server writes.
+    let number = |digits: &str| serde_json::from_str::<Value>(digits).unwrap();
+    approved["x-vendor"] = number("1.10");
+    approved["_meta"] = json!({ "ui": { "resourceUri": "ui://up/p/m", "x": number("1e2") } });
     approved["execution"] = json!({ "taskSupport": "optional" });
     approved["icons"] = json!([{ "src": "https://x.example/i" }]);
     approved
