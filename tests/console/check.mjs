@@ -277,7 +277,7 @@ const checks = [
     const waits = doctor.getByRole('group', { name: 'A call that waits for your decision' });
     await waits.waitFor();
     await doctor.locator('#send:enabled').waitFor();
-    assert.match(await waits.locator('pre').innerText(), new RegExp(MARKED));
+    assert.ok((await waits.locator('pre').innerText()).includes(MARKED));
     await nothingHidden(doctor);
     const looks = button => button.evaluate(it => [getComputedStyle(it).backgroundColor, getComputedStyle(it).borderColor, getComputedStyle(it).color].join());
     const [refuse, run] = [waits.getByRole('button', { name: 'Refuse' }), waits.getByRole('button', { name: 'Let it run' })];

@@ -172,7 +172,7 @@ async fn passed(console: &Console, visit: &Visit, path: &str) -> Response {
             .increment(1);
         return failed(
             StatusCode::CONFLICT,
-            "Another person is signed in in this browser now. Nothing was sent. Load this page again to go on as that person.",
+            "Another person is signed in with this browser now. Nothing was sent. Load this page again to go on as that person.",
         );
     }
     if !wardgate_edge::is_json(headers) {

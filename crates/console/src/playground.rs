@@ -155,9 +155,12 @@ pub(crate) async fn call(console: Arc<Console>, mut visit: Visit) -> Answer {
         Some(CallOutcome::Interrupted) => interrupted(),
     };
     let at = Timestamp::from_micros(call.at_micros).to_string();
+    let at_words = at.get(..19).unwrap_or(&at).replace('T', " at ");
     let shown = html! {
+        p.quiet {
+            "Sent by you on " time datetime=(at) { (at_words) } " UTC. Loading this page again calls nothing."
+        }
         (shown)
-        p.quiet { "Sent by you on " time datetime=(at) { (at.get(..19).unwrap_or(&at).replace('T', " at ")) } " UTC. Loading this page again calls nothing." }
     };
     let fields = Form::of(&tool.input_schema).fields(Some(&call.fields), wrong);
     let content = whole(&console, &visit.viewer, &tool, &fields, Some(&shown));

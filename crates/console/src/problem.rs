@@ -143,9 +143,10 @@ impl Problem {
             Self::OtherPerson => (
                 "Somebody else is signed in now",
                 html! {
-                    p { "This form was opened by another person than the one who is signed in in this browser now"
-                        @if let Some(viewer) = viewer { ", " b { (viewer.caller.subject()) } }
-                        ". It was not sent on: nothing was done." }
+                    p { "Another person opened this form. "
+                        @if let Some(viewer) = viewer { b { (viewer.caller.subject()) } " is signed in with this browser now, so it" }
+                        @else { "It" }
+                        " was not sent on: nothing was done." }
                     p { "To do it as the person who is signed in now, open the page again and fill in the form." }
                 },
             ),

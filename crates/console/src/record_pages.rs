@@ -50,7 +50,11 @@ pub(crate) async fn list(console: Arc<Console>, visit: Visit) -> Answer {
         Ok(filter) => filter,
         // Nothing is read; the form keeps what was filled in.
         Err(faults) if access != RecordAccess::None => {
-            let content = html! { (heading(access)) (form(&fields, access, &faults)) };
+            let content = html! {
+                (heading(access))
+                p.notice.bad role="status" { "Nothing was read: mend the filter." }
+                (form(&fields, access, &faults))
+            };
             let (status, title) = (StatusCode::BAD_REQUEST, title(access));
             return Ok(layout::page_with_status(
                 status,

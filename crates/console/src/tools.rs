@@ -194,7 +194,7 @@ fn without_tools(console: &Console, access: RecordAccess) -> Markup {
     let since = day_ago.get(..16).unwrap_or_default();
     html! {
         p #count role="status" { "Your roles call no tools. This is what there is for you:" }
-        ul.cards {
+        ul.cards.links {
             @match access {
                 RecordAccess::All => {
                     li {

@@ -4,7 +4,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use wardgate_domain::Digest;
+use wardgate_domain::{Digest, mark_invisible};
 use wardgate_rpc::client::ConnectionDescription;
 
 const STYLE: &str = "body{font:1.1rem/1.5 system-ui,sans-serif;max-width:34rem;margin:12vh auto;padding:0 1rem}button{font:inherit;padding:.4rem 1.2rem;margin-right:.6rem}code{background:#8882;padding:.1rem .3rem}";
@@ -139,9 +139,10 @@ fn page(status: StatusCode, title: &str, body: &str) -> Response {
     response
 }
 
+/// `text` as HTML, with its invisible characters marked. Addresses and tokens have none.
 fn escaped(text: &str) -> String {
     let mut html = String::with_capacity(text.len());
-    for character in text.chars() {
+    for character in mark_invisible(text).chars() {
         match character {
             '&' => html.push_str("&amp;"),
             '<' => html.push_str("&lt;"),
@@ -162,5 +163,6 @@ mod tests {
     fn no_text_of_others_becomes_markup() {
         let hostile = "<script>\"'&";
         assert_eq!(escaped(hostile), "&lt;script&gt;&quot;&#39;&amp;");
+        assert_eq!(escaped("read\u{202e}lla"), "read‹U+202E›lla");
     }
 }
