@@ -104,6 +104,10 @@ impl<S: System> System for RecordElsewhere<S> {
         self.system.client()
     }
 
+    fn probes(&self) -> Client {
+        self.system.probes()
+    }
+
     fn query(&self, options: &[&str]) -> Ended {
         // Of the shipped configuration only the store matters here.
         let query = ["audit", "query", "--config", SEPARATE];
