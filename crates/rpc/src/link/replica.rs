@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use tonic::transport::{Channel, Endpoint};
 
 use super::ejection::Ejection;
-use crate::health;
+use crate::health::{self, Heard};
 use crate::readiness::Readiness;
 
 /// Who loses a connection that lasted so long tries again at once.
@@ -120,13 +120,18 @@ impl Replica {
             self.turn(Connection::Unheard(channel.clone()));
             let connected = Instant::now();
             let mut heard = false;
-            let told = |readiness| {
+            let told = |what| {
                 heard = true;
                 let channel = channel.clone();
-                match readiness {
-                    Readiness::NotReady(why) => self.is_unready(channel, why),
-                    Readiness::Ready | Readiness::Outdated(_) => {
+                match what {
+                    Heard::Says(Readiness::NotReady(why)) => self.is_unready(channel, why),
+                    Heard::Says(Readiness::Ready | Readiness::Outdated(_)) => {
                         self.turn(Connection::Ready(channel));
+                    }
+                    // Not leaving: who is told to stop still answers.
+                    Heard::Nothing => {
+                        let why = format!("{name} does not answer");
+                        self.turn(Connection::Unready(channel, why, None));
                     }
                 }
             };

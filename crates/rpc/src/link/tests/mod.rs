@@ -15,7 +15,7 @@ use wardgate_proto::policy::v1 as pb;
 use wardgate_proto::policy::v1::policy_service_client::PolicyServiceClient;
 
 use self::world::{Names, Running};
-use super::{Link, Neighbour};
+use super::{Link, Neighbour, SILENT};
 use crate::readiness::Readiness;
 
 async fn call(link: &Link) -> Result<(), Status> {
@@ -109,6 +109,22 @@ async fn a_call_that_one_replica_does_not_answer_in_half_of_its_time_another_one
         replicas[0].calls() > before
     })
     .await;
+}
+
+#[tokio::test]
+async fn a_service_that_hangs_is_not_ready_before_its_connection_is_lost() {
+    let replicas = [Running::start()];
+    let mut neighbour = Names::of(&replicas).link();
+    ready(&mut neighbour).await;
+    let began = Instant::now();
+    let hanging = replicas[0].hang();
+    let unready = |readiness: &Readiness| !readiness.is_ready();
+    drop(neighbour.readiness.wait_for(unready).await.unwrap());
+    // That is how long it takes until the connection is given up.
+    assert!(began.elapsed() < 2 * SILENT, "{:?}", began.elapsed());
+    drop(hanging);
+    ready(&mut neighbour).await;
+    call(&neighbour.link).await.unwrap();
 }
 
 #[tokio::test]

@@ -220,6 +220,15 @@ impl Running {
         *self.behaviour.refusal.lock().unwrap() = refusal;
     }
 
+    /// It does nothing at all, though its sockets stay open, until what this gives is dropped.
+    pub(super) fn hang(&self) -> std::sync::mpsc::Sender<()> {
+        let (hanging, until) = std::sync::mpsc::channel();
+        let runtime = self.runtime.as_ref().unwrap();
+        // Its only thread.
+        runtime.spawn(async move { until.recv() });
+        hanging
+    }
+
     /// It finishes what it has begun and is gone.
     pub(super) async fn end(&mut self) {
         drop(self.end.take());
