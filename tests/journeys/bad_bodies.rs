@@ -48,7 +48,7 @@ fn ping(more: &str) -> String {
 /// Every kind of them.
 pub(super) fn bad_bodies() -> Vec<Case> {
     let unknown = [changed(|it| it["method"] = json!("tools/destroy"))];
-    let says = "Method not found: tools/destroy";
+    let says = "Method 'tools/destroy' not found on server 'wardgate'";
     [
         not_strict_json(),
         no_request(),

@@ -39,7 +39,9 @@ pub use event::{AgentEvent, Cap, ErrorKind, EventBody, FinishReason};
 pub use gateway::Gateway;
 pub use http::{Endpoints, HttpLimits};
 pub use request::{ApprovalDecision, BearerToken, ChatRequest, HistoryMessage, Model, Speaker};
-pub use text_calls::{FailedLines, Family, UnknownFamily, extract_calls};
+pub use text_calls::{
+    CallSyntax, FailedLines, Family, TemplateError, UnknownFamily, extract_calls,
+};
 
 /// Why the service cannot start.
 #[derive(Debug, thiserror::Error)]

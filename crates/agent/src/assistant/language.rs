@@ -129,24 +129,28 @@ impl<T> ByLanguage<T> {
     }
 }
 
-/// The language of `text`. Short texts say little; then it is the likeliest of `expected`, and unknown where there is
-/// none.
+/// A guess at another language with this confidence, of 0 to 1, is not overruled by what is expected.
+const DOUBT: f64 = 0.5;
+
+/// The language of `text` if that is sure, among all languages or at least among the `expected` ones; else none, so that
+/// the default is used. Short texts say little: `thanks` and `lisinopril dose?` look like Vietnamese.
 pub(crate) fn detect<'a>(text: &str, expected: impl Iterator<Item = &'a str>) -> Option<Language> {
-    let sure = whatlang::detect(text).filter(whatlang::Info::is_reliable);
-    if let Some(sure) = sure {
-        return Some(Language(sure.lang()));
+    let guess = whatlang::detect(text)?;
+    if guess.is_reliable() {
+        return Some(Language(guess.lang()));
     }
     let expected: Vec<Lang> = expected
         .filter_map(Language::from_code)
         .map(|language| language.0)
         .collect();
     // An empty list would allow every language.
-    if expected.is_empty() {
+    if expected.is_empty() || (!expected.contains(&guess.lang()) && guess.confidence() > DOUBT) {
         return None;
     }
     Detector::with_allowlist(expected)
-        .detect_lang(text)
-        .map(Language)
+        .detect(text)
+        .filter(whatlang::Info::is_reliable)
+        .map(|sure| Language(sure.lang()))
 }
 
 #[cfg(test)]
@@ -154,7 +158,32 @@ mod tests {
     use super::*;
 
     #[test]
-    fn long_texts_show_their_language_and_short_ones_the_likeliest_expected() {
+    fn a_text_that_does_not_show_its_language_has_none() {
+        for text in [
+            "thanks",
+            "lisinopril dose?",
+            "Bonjour, montrez-moi NUGWI",
+            "¿Cuántas veces al día?",
+            "hola, ¿qué medicamentos toma?",
+            "¿Puede decirme cuál es la dosis?",
+            "NUGWI",
+            "ok",
+            "12345",
+        ] {
+            for expected in [["en", "vi"], ["de", "vi"], ["en", "fr"]] {
+                let detected = detect(text, expected.into_iter()).map(Language::code);
+                assert_eq!(detected, None, "{text} among {expected:?}");
+            }
+        }
+        let spanish = "Muéstrame los registros del paciente NUGWI por favor";
+        assert_eq!(
+            detect(spanish, ["en", "vi"].into_iter()).map(Language::code),
+            Some("es")
+        );
+    }
+
+    #[test]
+    fn a_text_shows_its_language_among_all_or_among_the_expected() {
         let of = |text: &str| detect(text, ["en", "vi"].into_iter()).map(Language::code);
         assert_eq!(of("Một ngày nên đánh răng bao nhiêu lần?"), Some("vi"));
         assert_eq!(

@@ -17,11 +17,14 @@ use super::variables::Variables;
 use super::{Assistant, Assistants, Check, Guardrail, ModelChoice, NotConfigured};
 use crate::Error;
 use crate::seam::ModelClient;
-use crate::text_calls::Family;
+use crate::text_calls::{CallSyntax, Family};
 
 /// Opens a provider by its name and settings. The error says what is wrong with them.
 pub(crate) type OpenProvider =
     dyn Fn(&str, Value) -> Result<Arc<dyn ModelClient>, String> + Send + Sync;
+
+/// The extension of chat templates.
+const TEMPLATE: &str = "jinja";
 
 /// A file as it was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,26 +33,43 @@ pub(crate) struct Text {
     pub(crate) text: String,
 }
 
-/// Reads a file, or every `*.yaml` and `*.yml` of a directory in the order of their names.
+/// Reads a file, or every `*.yaml` and `*.yml` of a directory in the order of their names; and the chat templates
+/// (`*.jinja`) beside them.
 pub(crate) fn texts(path: &Path) -> std::io::Result<Vec<Text>> {
     let mut paths = Vec::new();
-    if path.is_dir() {
-        for entry in std::fs::read_dir(path)? {
-            let path = entry?.path();
-            let extension = path.extension().and_then(|it| it.to_str());
-            if matches!(extension, Some("yaml" | "yml")) && path.is_file() {
-                paths.push(path);
-            }
+    let is_directory = path.is_dir();
+    let parent = path.parent().filter(|it| !it.as_os_str().is_empty());
+    let directory = match parent {
+        _ if is_directory => path,
+        Some(parent) => parent,
+        None => Path::new("."),
+    };
+    for entry in std::fs::read_dir(directory)? {
+        let found = entry?.path();
+        let extension = found.extension().and_then(|it| it.to_str());
+        let is_wanted = match extension {
+            Some("yaml" | "yml") => is_directory,
+            extension => extension == Some(TEMPLATE),
+        };
+        if is_wanted && found.is_file() {
+            paths.push(found);
         }
-        paths.sort();
-    } else {
+    }
+    if !is_directory {
         paths.push(path.to_owned());
     }
+    paths.sort();
     let read = |path: PathBuf| {
         let text = std::fs::read_to_string(&path)?;
         Ok(Text { path, text })
     };
     paths.into_iter().map(read).collect()
+}
+
+impl Text {
+    fn is_template(&self) -> bool {
+        self.path.extension().is_some_and(|it| it == TEMPLATE)
+    }
 }
 
 type Provider = Result<Arc<dyn ModelClient>, NotConfigured>;
@@ -59,6 +79,7 @@ struct Reader<'a> {
     variables: &'a BTreeMap<String, String>,
     /// `None`: at fault, which is said already.
     providers: BTreeMap<String, Option<Provider>>,
+    templates: Vec<&'a Text>,
 }
 
 /// Checks what was read. Every fault that can be told apart is in the error.
@@ -71,9 +92,11 @@ pub(crate) fn parse(
         faults: Faults::default(),
         variables,
         providers: BTreeMap::new(),
+        templates: texts.iter().filter(|text| text.is_template()).collect(),
     };
     let files: Vec<_> = texts
         .iter()
+        .filter(|text| !text.is_template())
         .filter_map(|text| Some((text.path.as_path(), reader.file(text)?)))
         .collect();
     for (path, file) in &files {
@@ -166,6 +189,7 @@ impl Reader<'_> {
             (model, self.guardrail(guardrail))
         });
         let family = self.family(settings.family);
+        let syntax = self.syntax(family, settings.template);
         let prompts = self.texts(settings.prompts, Prompt::parse);
         let input = self.checks(settings.checks.input);
         let output = self.checks(settings.checks.output);
@@ -200,7 +224,7 @@ impl Reader<'_> {
             description: settings.description,
             model: model?,
             calls: settings.calls,
-            family: family?,
+            syntax: syntax?,
             tools: settings.tools,
             prompts: prompts?,
             context: settings.context,
@@ -224,6 +248,35 @@ impl Reader<'_> {
             self.faults.add(Some(name.referenced), problem);
         }
         family.ok()
+    }
+
+    fn syntax(
+        &mut self,
+        family: Option<Family>,
+        template: Option<Spanned<String>>,
+    ) -> Option<CallSyntax> {
+        let Some(name) = template else {
+            return family.map(CallSyntax::from);
+        };
+        let named = |text: &&&Text| text.path.file_name().is_some_and(|it| *it == *name.value);
+        let Some(text) = self.templates.iter().find(named) else {
+            let problem = format!(
+                "there is no template `{}`; name a file *.jinja that stands beside this one",
+                name.value
+            );
+            self.faults.add(Some(name.referenced), problem);
+            return None;
+        };
+        match CallSyntax::from(family?).with_template(&text.text) {
+            Ok(syntax) => Some(syntax),
+            Err(problem) => {
+                self.faults.add(
+                    Some(name.referenced),
+                    format!("`{}`: {problem}", name.value),
+                );
+                None
+            }
+        }
     }
 
     fn model(

@@ -21,7 +21,7 @@ pub(crate) use settings::{Answer, Approval, Calls, Context, Limits, Tools};
 
 use crate::request::Model;
 use crate::seam::ModelClient;
-use crate::text_calls::Family;
+use crate::text_calls::CallSyntax;
 
 /// All of them, in the order of their files.
 #[derive(Debug, Default)]
@@ -34,7 +34,8 @@ pub(crate) struct Assistant {
     pub(crate) description: String,
     pub(crate) model: ModelChoice,
     pub(crate) calls: Calls,
-    pub(crate) family: Family,
+    /// How its model writes calls as text.
+    pub(crate) syntax: CallSyntax,
     pub(crate) tools: Tools,
     pub(crate) prompts: ByLanguage<Prompt>,
     pub(crate) context: Context,

@@ -34,6 +34,9 @@ pub(super) struct Assistant {
     pub(super) calls: Calls,
     #[serde(default)]
     pub(super) family: Option<Spanned<String>>,
+    /// The file beside this one that holds the model's chat template.
+    #[serde(default)]
+    pub(super) template: Option<Spanned<String>>,
     #[serde(default)]
     pub(super) tools: Tools,
     pub(super) prompts: Spanned<Texts>,

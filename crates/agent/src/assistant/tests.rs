@@ -208,3 +208,41 @@ async fn changed_files_are_taken_up_if_they_are_sound() {
     .await
     .unwrap();
 }
+
+#[test]
+fn a_chat_template_beside_the_file_is_learned_and_one_that_cannot_be_used_is_a_fault_with_its_place()
+ {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("assistants.yaml");
+    let calling = "{% for m in messages %}{{ m.content }}{% for c in m.tool_calls or [] %}<|go|>{{ c.function | tojson }}<|stop|>{% endfor %}{% endfor %}";
+    std::fs::write(directory.path().join("calls.jinja"), calling).unwrap();
+    std::fs::write(
+        directory.path().join("none.jinja"),
+        "{% for m in messages %}{{ m.content }}{% endfor %}",
+    )
+    .unwrap();
+    for (name, problem) in [
+        ("calls.jinja", None),
+        (
+            "none.jinja",
+            Some("`none.jinja`: the chat template renders no tool calls"),
+        ),
+        ("gone.jinja", Some("there is no template `gone.jinja`")),
+        (
+            "../assistants.yaml",
+            Some("there is no template `../assistants.yaml`"),
+        ),
+    ] {
+        std::fs::write(&file, assistant(&format!("    template: {name}\n"))).unwrap();
+        let texts = texts(&file).unwrap();
+        let read = parse(&texts, &BTreeMap::new(), &open);
+        match problem {
+            None => assert!(read.is_ok(), "{:?}", read.err()),
+            Some(problem) => {
+                let faults = read.unwrap_err().to_string();
+                assert!(faults.contains("assistants.yaml:7:"), "{faults}");
+                assert!(faults.contains(problem), "{faults}");
+            }
+        }
+    }
+}

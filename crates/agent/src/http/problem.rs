@@ -89,9 +89,9 @@ impl Problem {
             ErrorKind::TooManyTurns => {
                 return Self::new(StatusCode::TOO_MANY_REQUESTS, "too_many_turns", message);
             }
-            ErrorKind::ModelNotConfigured => {
-                (StatusCode::SERVICE_UNAVAILABLE, "model_not_configured")
-            }
+            // Not 503: the same request fails until somebody changes the configuration, and clients, proxies and load
+            // balancers send a request again that got a 5xx.
+            ErrorKind::ModelNotConfigured => (StatusCode::NOT_FOUND, "model_not_configured"),
             ErrorKind::ModelFailed => (StatusCode::BAD_GATEWAY, "model_failed"),
             ErrorKind::EmptyAnswer => (StatusCode::BAD_GATEWAY, "empty_answer"),
             ErrorKind::ToolNotAvailable => (StatusCode::BAD_GATEWAY, "tool_not_available"),

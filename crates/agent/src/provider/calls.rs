@@ -98,15 +98,17 @@ impl Calls {
         self.parts.iter().rposition(is_it)
     }
 
-    /// All calls of an answer that the model ended itself, whatever their arguments are. One without a name
-    /// can be no call.
+    /// All calls of an answer that the model ended itself, whatever their names and arguments are: what is wrong with
+    /// them is for the model to hear. One that the model gave no name is called `null`.
     pub(super) fn ended(self, ids: &mut Ids) -> Vec<FunctionCall> {
         self.parts
             .into_iter()
-            .filter(|part| !part.name.is_empty())
             .map(|part| FunctionCall {
                 id: ids.unique(part.id),
-                name: part.name,
+                name: match part.name {
+                    empty if empty.trim().is_empty() => "null".to_owned(),
+                    name => name,
+                },
                 arguments: match part.arguments {
                     empty if empty.trim().is_empty() => "{}".to_owned(),
                     text => text,
@@ -313,7 +315,10 @@ mod tests {
     }
 
     #[test]
-    fn a_piece_without_a_name_alone_is_no_call() {
-        assert_eq!(put_together(&[(Some(0), Some("a"), None, Some("{}"))]), []);
+    fn a_call_without_a_name_is_called_null() {
+        assert_eq!(
+            put_together(&[(Some(0), Some("a"), None, Some("{}"))]),
+            [triple("a", "null", "{}")]
+        );
     }
 }

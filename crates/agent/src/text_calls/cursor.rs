@@ -42,6 +42,11 @@ impl<'a> Cursor<'a> {
         &self.text[self.at..]
     }
 
+    /// So many bytes, which are known to be there.
+    pub(super) fn take(&mut self, bytes: usize) {
+        self.advance(bytes);
+    }
+
     fn advance(&mut self, bytes: usize) {
         self.at += bytes;
         self.steps.set(self.steps.get() + bytes);

@@ -13,13 +13,16 @@
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use super::cursor::{Cursor, Parsed, Stop, is_in_name};
 use super::reading::{Form, Found, Reading};
 use super::state::{Fence, State};
+use super::template::CallFormat;
 use super::tokens::{CLOSINGS, QUIET};
 use super::tools::Tools;
-use super::{Family, Piece};
+use super::unreadable::{self, UnreadableCall};
+use super::{CallSyntax, Piece};
 use crate::model::Function;
 
 /// A call longer than this is none. Bounds what is held back.
@@ -32,6 +35,8 @@ const AGAIN_FREE: usize = 64 * 1024;
 /// Parts a model's text into text and calls.
 #[derive(Debug)]
 pub(crate) struct Extractor {
+    /// What was learned from the model's own template. It is tried first.
+    format: Option<Arc<CallFormat>>,
     forms: Vec<&'static Form>,
     /// What a form can begin with, or where none is looked for.
     starts: String,
@@ -43,6 +48,8 @@ pub(crate) struct Extractor {
     state: State,
     /// What may be spent on reading unfinished forms again.
     waiting: usize,
+    /// Where the last call that cannot be read ends, in bytes decided on.
+    unreadable_until: usize,
     /// Bytes decided on, and bytes of forms that ended in nothing.
     decided: usize,
     failed: usize,
@@ -56,6 +63,8 @@ enum Next {
     Text(usize),
     /// So many bytes that are none.
     Passed(usize, Passed),
+    /// One character of text, with which a call begins that cannot be read.
+    Unreadable(usize, UnreadableCall),
     /// Only more text can tell.
     Undecided,
 }
@@ -70,23 +79,28 @@ enum Passed {
 }
 
 impl Extractor {
-    /// For what a model of this family writes that may call these functions.
-    pub(crate) fn new(family: Family, functions: &[Function]) -> Self {
+    /// For what a model writes that has this syntax and may call these functions.
+    pub(crate) fn new(syntax: impl Into<CallSyntax>, functions: &[Function]) -> Self {
+        let CallSyntax { family, format } = syntax.into();
         let forms = family.forms();
         let of_forms = forms.iter().flat_map(|it| it.starts.chars());
+        let of_format = format.iter().flat_map(|it| it.starts());
         let of_quiet = QUIET.iter().filter_map(|it| it.0.chars().next());
         Self {
             starts: of_forms
+                .chain(of_format)
                 .chain(of_quiet)
                 .collect::<BTreeSet<char>>()
                 .into_iter()
                 .collect(),
+            format: format.clone(),
             forms,
             tools: Tools::of(functions),
             pending: String::new(),
             blanks: String::new(),
             state: State::new(),
             waiting: AGAIN_FREE,
+            unreadable_until: 0,
             decided: 0,
             failed: 0,
             steps: Cell::new(0),
@@ -111,6 +125,9 @@ impl Extractor {
     pub(crate) fn finish(mut self) -> Vec<Piece> {
         let mut pieces = self.decide();
         let rest = std::mem::take(&mut self.pending);
+        if let Some(unreadable) = self.unreadable(&rest, rest.len(), true) {
+            pieces.push(Piece::Unreadable(unreadable));
+        }
         self.show(&rest, &mut pieces);
         pieces
     }
@@ -135,6 +152,13 @@ impl Extractor {
             let bytes = match self.next(&pending[at..]) {
                 Next::Undecided => break,
                 Next::Text(bytes) => {
+                    self.state.note(&pending[at..at + bytes]);
+                    bytes
+                }
+                Next::Unreadable(bytes, unreadable) => {
+                    self.show(&pending[shown..at], &mut pieces);
+                    shown = at;
+                    pieces.push(Piece::Unreadable(unreadable));
                     self.state.note(&pending[at..at + bytes]);
                     bytes
                 }
@@ -181,6 +205,21 @@ impl Extractor {
             Some(Piece::Text(before)) => before.push_str(&shown),
             _ => pieces.push(Piece::Text(shown)),
         }
+    }
+
+    /// The call that surely is meant here and cannot be read. What was read of it in vain holds no other one.
+    fn unreadable(&mut self, rest: &str, reached: usize, is_whole: bool) -> Option<UnreadableCall> {
+        if self.state.is_quoted()
+            || self.state.quiet.is_some()
+            || self.decided < self.unreadable_until
+        {
+            return None;
+        }
+        let knows = |name: &str| self.tools.knows(name);
+        let unreadable =
+            unreadable::meant(&rest[..reached], self.format.as_deref(), knows, is_whole)?;
+        self.unreadable_until = self.decided + reached;
+        Some(unreadable)
     }
 
     /// Decides on what begins here.
@@ -251,6 +290,14 @@ impl Extractor {
             self.state.fence = Fence::None;
             return Ok(3);
         }
+        for (token, is_ending) in self.format.iter().flat_map(|it| it.tokens_after()) {
+            if cursor.optional(token)? {
+                if is_ending {
+                    self.state.end_series();
+                }
+                return Ok(token.len());
+            }
+        }
         cursor.any_of(&CLOSINGS).map(str::len)
     }
 
@@ -285,13 +332,28 @@ impl Extractor {
         let admitted = |form: &Form| {
             self.state.admits(form.place) && (form.starts.is_empty() || form.starts.contains(first))
         };
-        let reached = match reading.any_form(&mut cursor, admitted) {
+        let mut of_format = cursor.clone();
+        let learned = match &self.format {
+            Some(format) => format.read(&mut of_format, &reading, &self.state),
+            None => Err(Stop::No),
+        };
+        let found = match learned {
+            Err(Stop::No) => reading.any_form(&mut cursor, admitted),
+            decided => {
+                cursor = of_format.clone();
+                decided
+            }
+        };
+        let reached = match found {
             Ok(found) if found.calls.is_empty() => return Next::Text(cursor.at()),
             Ok(found) => return Next::Passed(cursor.at(), Passed::Found(found)),
             Err(Stop::Incomplete) if window == rest.len() => return Next::Undecided,
             Err(Stop::Incomplete) => window,
-            Err(Stop::No) => cursor.at(),
+            Err(Stop::No) => cursor.at().max(of_format.at()),
         };
+        if let Some(unreadable) = self.unreadable(&rest[..window], reached, false) {
+            return Next::Unreadable(first.len_utf8(), unreadable);
+        }
         // It may begin anew inside what was read, but not for ever.
         self.failed += reached;
         if self.failed > AGAIN_FREE + self.decided * AGAIN_PER_BYTE {

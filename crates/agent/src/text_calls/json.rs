@@ -91,6 +91,14 @@ pub(super) fn whole(text: &str) -> Option<Json> {
     cursor.is_done().then_some(value)
 }
 
+/// The value that a text begins with, and its length in bytes. A number at the very end of the text is none.
+pub(super) fn value_at_start(text: &str) -> Option<(Json, usize)> {
+    let steps = std::cell::Cell::new(0);
+    let mut cursor = Cursor::new(text, &steps);
+    let value = value(&mut cursor).ok()?;
+    Some((value, cursor.at()))
+}
+
 /// One value.
 pub(super) fn value(cursor: &mut Cursor) -> Parsed<Json> {
     value_at(cursor, 0)

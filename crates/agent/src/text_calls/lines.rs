@@ -1,12 +1,14 @@
 //! Extraction as a filter of JSON lines: texts in, calls out.
 
+use std::collections::HashMap;
 use std::io::{self, BufRead, Read, Write};
 
 use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::{Extractor, Family, Piece};
+use super::template::TemplateError;
+use super::{CallSyntax, Extractor, Family, Piece};
 use crate::model::Function;
 
 /// Longer lines are refused.
@@ -39,6 +41,10 @@ enum Bad {
     NoFamily,
     #[error(transparent)]
     UnknownFamily(#[from] super::UnknownFamily),
+    #[error("\"template\" must be a string")]
+    NoTemplate,
+    #[error(transparent)]
+    Template(#[from] TemplateError),
     #[error("the arguments of a call cannot be written")]
     Unwritable,
 }
@@ -64,20 +70,23 @@ struct Refused<'a> {
     error: String,
 }
 
-/// Reads lines `{"id", "text", "tools", "family"?}`, tools as the chat completions API has them, and writes a line
+/// Reads lines `{"id", "text", "tools", "family"?, "template"?}`, tools as the chat completions API has them, and writes a line
 /// `{"id", "calls": [{"name", "arguments"}], "text"}` for each, or `{"id", "error"}` for one that cannot be used.
-/// `family` is for lines that name none.
+/// `syntax` is for lines that name no family and hold no template.
 pub fn extract_calls(
     input: &mut impl BufRead,
     output: &mut impl Write,
-    family: Family,
+    syntax: &CallSyntax,
 ) -> io::Result<FailedLines> {
+    let mut templates = LearnedTemplates::default();
     let mut failed = 0;
     while let Some(line) = next_line(input)? {
         let parsed = line.and_then(|it| parse(&it));
         let id = parsed.as_ref().ok().and_then(|it| it.get("id"));
         let extracted = match &parsed {
-            Ok(line) => extract_line(line, family).map_err(|error| error.to_string()),
+            Ok(line) => {
+                extract_line(line, syntax, &mut templates).map_err(|error| error.to_string())
+            }
             Err(error) => Err(error.to_string()),
         };
         match extracted {
@@ -124,7 +133,32 @@ fn parse(line: &[u8]) -> Result<Value, Bad> {
     }
 }
 
-fn extract_line(line: &Value, family: Family) -> Result<Extracted<'_>, Bad> {
+/// What was learned of the templates of lines: many lines have the same.
+#[derive(Default)]
+struct LearnedTemplates(HashMap<String, Result<CallSyntax, TemplateError>>);
+
+/// So many templates are remembered at a time.
+const MAX_TEMPLATES: usize = 64;
+
+impl LearnedTemplates {
+    fn learn(&mut self, source: &str) -> Result<CallSyntax, TemplateError> {
+        if let Some(learned) = self.0.get(source) {
+            return learned.clone();
+        }
+        if self.0.len() == MAX_TEMPLATES {
+            self.0.clear();
+        }
+        let learned = CallSyntax::default().with_template(source);
+        self.0.insert(source.to_owned(), learned.clone());
+        learned
+    }
+}
+
+fn extract_line<'l>(
+    line: &'l Value,
+    syntax: &CallSyntax,
+    templates: &mut LearnedTemplates,
+) -> Result<Extracted<'l>, Bad> {
     let id = line.get("id").ok_or(Bad::NoId)?;
     let text = line
         .get("text")
@@ -139,11 +173,18 @@ fn extract_line(line: &Value, family: Family) -> Result<Extracted<'_>, Bad> {
             .collect::<Result<_, _>>()?,
         Some(_) => return Err(Bad::NoList),
     };
-    let family = match line.get("family") {
-        None | Some(Value::Null) => family,
-        Some(named) => named.as_str().ok_or(Bad::NoFamily)?.parse()?,
+    let family: Option<Family> = match line.get("family") {
+        None | Some(Value::Null) => None,
+        Some(named) => Some(named.as_str().ok_or(Bad::NoFamily)?.parse()?),
     };
-    let mut extractor = Extractor::new(family, &functions);
+    let syntax = match (line.get("template"), family) {
+        (None | Some(Value::Null), None) => syntax.clone(),
+        (None | Some(Value::Null), Some(family)) => family.into(),
+        (Some(template), family) => templates
+            .learn(template.as_str().ok_or(Bad::NoTemplate)?)?
+            .with_family(family.unwrap_or_default()),
+    };
+    let mut extractor = Extractor::new(syntax, &functions);
     let mut pieces = extractor.push(text);
     pieces.extend(extractor.finish());
     let mut extracted = Extracted {
@@ -154,6 +195,7 @@ fn extract_line(line: &Value, family: Family) -> Result<Extracted<'_>, Bad> {
     for piece in pieces {
         match piece {
             Piece::Text(text) => extracted.text.push_str(&text),
+            Piece::Unreadable(_) => {}
             Piece::Call { name, arguments } => extracted.calls.push(ExtractedCall {
                 name,
                 arguments: RawValue::from_string(arguments).map_err(|_| Bad::Unwritable)?,

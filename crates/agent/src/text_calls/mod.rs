@@ -21,8 +21,11 @@ mod reading;
 mod registry;
 mod shape;
 mod state;
+mod syntax;
+mod template;
 mod tokens;
 mod tools;
+mod unreadable;
 
 #[cfg(test)]
 mod tests;
@@ -31,6 +34,9 @@ pub(crate) use extractor::Extractor;
 pub use lines::{FailedLines, extract_calls};
 pub(crate) use mention::mentioned;
 pub use registry::{Family, UnknownFamily};
+pub use syntax::CallSyntax;
+pub use template::TemplateError;
+pub(crate) use unreadable::UnreadableCall;
 
 /// JSON that a model wrote by its own rules, as JSON; none where it can have no one meaning.
 pub(crate) fn mended(text: &str) -> Option<String> {
@@ -44,4 +50,6 @@ pub(crate) enum Piece {
     Text(String),
     /// A whole call; its arguments are JSON text of an object.
     Call { name: String, arguments: String },
+    /// Takes up none of the text: here begins what surely was meant as a call, and is none.
+    Unreadable(UnreadableCall),
 }

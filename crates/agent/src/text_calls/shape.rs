@@ -75,7 +75,7 @@ fn call(object: &Json) -> Option<Shaped> {
 }
 
 /// The object that stands for the arguments: itself, or JSON in a text as the chat completions API has it.
-fn arguments(value: &Json) -> Option<Json> {
+pub(super) fn arguments(value: &Json) -> Option<Json> {
     match value {
         Json::Object(_) => Some(value.clone()),
         Json::Text(text) if text.trim().is_empty() => Some(Json::Object(Vec::new())),

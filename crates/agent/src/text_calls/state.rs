@@ -15,6 +15,8 @@ pub(super) struct State {
     ticks: u8,
     pub(super) fence: Fence,
     pub(super) after_call: bool,
+    /// After a call, and before what ends a series of calls.
+    continues: bool,
     /// Where no call is looked for before one of these.
     pub(super) quiet: Option<&'static [&'static str]>,
 }
@@ -39,6 +41,7 @@ impl State {
             ticks: 0,
             fence: Fence::None,
             after_call: false,
+            continues: false,
             quiet: None,
         }
     }
@@ -46,6 +49,7 @@ impl State {
     /// More text.
     pub(super) fn note(&mut self, text: &str) {
         self.after_call = false;
+        self.continues = false;
         for c in text.chars() {
             match c {
                 '\n' => {
@@ -83,6 +87,7 @@ impl State {
         self.line_start = true;
         self.ticks = 0;
         self.after_call = true;
+        self.continues = true;
         if fenced && self.fence == Fence::None {
             self.fence = Fence::Dropped;
         }
@@ -96,6 +101,25 @@ impl State {
     /// First on its line, or after a sentence, a colon or a tag.
     pub(super) fn is_announced(&self) -> bool {
         self.line_start || matches!(self.last_visible, Some(':' | '.' | '!' | '?' | '>'))
+    }
+
+    /// The series of calls is over.
+    pub(super) fn end_series(&mut self) {
+        self.continues = false;
+    }
+
+    /// Whether another call may follow without its opening.
+    pub(super) fn continues(&self) -> bool {
+        self.continues
+    }
+
+    /// Whether signs that could mean anything may open a call here, or a name without any signs before it.
+    pub(super) fn admits_signs(&self, has_none: bool) -> bool {
+        if has_none {
+            self.line_start
+        } else {
+            self.admits(Place::Word) && self.is_announced()
+        }
     }
 
     pub(super) fn admits(&self, place: Place) -> bool {

@@ -32,7 +32,7 @@ impl Tools {
             .get(tool)
             .and_then(|it| it.get("properties")?.get(parameter));
         let types = schema.map(types_of).unwrap_or_default();
-        if types.contains(&"null") && text.trim() == "null" {
+        if types.contains(&"null") && matches!(text.trim(), "null" | "None") {
             return Json::Plain("null".to_owned());
         }
         if types.contains(&"string") {

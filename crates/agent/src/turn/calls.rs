@@ -31,7 +31,7 @@ use super::journal::Journal;
 use super::offer::Offer;
 use super::recited;
 use super::sink::{Sink, approval_id};
-use super::{Setup, Spent};
+use super::{Setup, Spent, unreadable};
 
 /// What the platform says of a call whose key is in use; nothing but its text tells it from a tool's own failure.
 const STILL_RUNNING: &str = "idempotency key is still running";
@@ -203,6 +203,10 @@ fn plan<'t>(
         );
         return refused(Some(ErrorKind::ToolNotAvailable), text);
     };
+    if unreadable::is_id(&call.id) {
+        metrics::counter!(names::AGENT_REFUSED_CALLS, "reason" => "unreadable").increment(1);
+        return refused(None, unreadable::CANNOT_BE_READ.to_owned());
+    }
     if !may_repeat {
         metrics::counter!(names::AGENT_REFUSED_CALLS, "reason" => "repeated").increment(1);
         let text = "This call was made already with the same arguments. Use the result you have.";

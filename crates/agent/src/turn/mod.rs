@@ -22,6 +22,7 @@ mod recited;
 mod sink;
 mod speech;
 mod summary;
+mod unreadable;
 
 use std::sync::Arc;
 
@@ -47,7 +48,7 @@ use limits::Spent;
 use prepared::Prepared;
 use recited::Data;
 use sink::{Done, Sink};
-use speech::{Ear, Heard};
+use speech::{CallSource, Ear, Heard};
 
 /// Most calls of one round.
 const MAX_CALLS: usize = 64;
@@ -102,7 +103,7 @@ pub(crate) async fn decide(
     decision: ApprovalDecision,
     out: mpsc::Sender<AgentEvent>,
 ) {
-    let sink = Sink::new(out, setup.ambient.clone(), Some(approval.event));
+    let sink = Sink::new_reply(out, setup.ambient.clone(), approval.event);
     let mut turn = Turn::new(setup, sink, approval.turn.clone());
     turn.conversation_id = Some(approval.conversation.clone());
     let told = turn.decided(&approval, decision).await;
@@ -432,7 +433,7 @@ impl Turn {
         let is_checked = !assistant.output.is_empty();
         let ear = Ear {
             functions: &prepared.functions,
-            family: assistant.family,
+            syntax: &assistant.syntax,
             data: Data {
                 before: &prepared.before,
                 said,
@@ -507,17 +508,16 @@ impl Turn {
 /// The calls with ids that are unique in the turn, as memory gives them back: a decision is about one of them alone.
 fn named(calls: Vec<Heard>, round: usize, journal: &Journal) -> Vec<FunctionCall> {
     let mut named: Vec<FunctionCall> = Vec::new();
-    for (index, Heard { call, in_data }) in calls.into_iter().take(MAX_CALLS).enumerate() {
+    for (index, Heard { call, source }) in calls.into_iter().take(MAX_CALLS).enumerate() {
         let id = storable(&call.id);
-        let own = (index..).map(|number| {
-            if in_data {
-                recited::id(round, number)
-            } else {
-                format!("call_{round}_{number}")
-            }
+        let own = (index..).map(|number| match source {
+            CallSource::Model => format!("call_{round}_{number}"),
+            CallSource::Data => recited::id(round, number),
+            CallSource::Unreadable => unreadable::id(round, number),
         });
         let is_free = |id: &String| {
-            recited::is_id(id) == in_data
+            recited::is_id(id) == (source == CallSource::Data)
+                && unreadable::is_id(id) == (source == CallSource::Unreadable)
                 && !id.is_empty()
                 && !journal.knows_call(id)
                 && named.iter().all(|it| it.id != *id)

@@ -6,7 +6,7 @@
 use serde_json::Value;
 
 use crate::model::{Function, FunctionCall};
-use crate::text_calls::{Extractor, Family, Piece, mentioned};
+use crate::text_calls::{CallSyntax, Extractor, Piece, mentioned};
 
 use super::context::Said;
 
@@ -41,15 +41,15 @@ impl Data<'_> {
     /// advise which one to use next, and a model that then writes the call means it.
     pub(super) fn spells(
         &self,
-        calls: &[FunctionCall],
+        calls: &[&FunctionCall],
         are_mentions: bool,
-        family: Family,
+        syntax: &CallSyntax,
         functions: &[Function],
     ) -> Vec<bool> {
         let mut spelled = Vec::new();
         if !calls.is_empty() {
             let mut reader = Reader {
-                family,
+                syntax,
                 functions,
                 are_mentions,
                 spelled: &mut spelled,
@@ -62,7 +62,7 @@ impl Data<'_> {
                 }
             }
         }
-        let is_spelled = |call: &FunctionCall| {
+        let is_spelled = |call: &&FunctionCall| {
             let arguments = read(&call.arguments);
             let same = |it: &(String, Option<Value>)| it.0 == call.name && it.1 == arguments;
             spelled.iter().any(same)
@@ -72,7 +72,7 @@ impl Data<'_> {
 }
 
 struct Reader<'a> {
-    family: Family,
+    syntax: &'a CallSyntax,
     functions: &'a [Function],
     are_mentions: bool,
     spelled: &'a mut Vec<(String, Option<Value>)>,
@@ -111,7 +111,7 @@ impl Reader<'_> {
                 .extend(mentioned.map(|name| (name.to_owned(), read("{}"))));
             return;
         }
-        let mut extractor = Extractor::new(self.family, self.functions);
+        let mut extractor = Extractor::new(self.syntax.clone(), self.functions);
         let mut pieces = extractor.push(text);
         pieces.extend(extractor.finish());
         for piece in pieces {

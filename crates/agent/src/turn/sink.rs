@@ -26,6 +26,10 @@ pub(super) struct Sink {
     /// What the client has already.
     after: u64,
     last: u64,
+    /// What the client has already belongs to another reply.
+    is_new_reply: bool,
+    /// The latest round of this reply that said something, and whether its text ends with white space.
+    spoken: Option<(usize, bool)>,
 }
 
 /// What became of a call, in the order it is told.
@@ -67,6 +71,16 @@ impl Sink {
             ambient,
             after,
             last: after,
+            is_new_reply: false,
+            spoken: None,
+        }
+    }
+
+    /// For a reply of its own to what was asked at the event `after`.
+    pub(super) fn new_reply(out: mpsc::Sender<AgentEvent>, ambient: Ambient, after: u64) -> Self {
+        Self {
+            is_new_reply: true,
+            ..Self::new(out, ambient, Some(after))
         }
     }
 
@@ -84,16 +98,32 @@ impl Sink {
     pub(super) async fn whole_text(&mut self, round: usize, text: &str) {
         let has = usize::try_from(self.after.saturating_sub(base(round))).unwrap_or(usize::MAX);
         let rest = text.get(has.min(text.len())..).unwrap_or(text);
+        if rest.is_empty() && !self.is_new_reply {
+            self.note(round, text);
+        }
         self.text(round, text.len(), rest).await;
     }
 
-    /// More text of a round, which is `whole` bytes with it.
+    /// More text of a round, which is `whole` bytes with it. What follows the text of an earlier round is a paragraph of
+    /// its own.
     pub(super) async fn text(&mut self, round: usize, whole: usize, more: &str) {
         if !more.is_empty() {
-            let text = more.to_owned();
+            let text = match self.spoken {
+                Some((earlier, false)) if earlier < round && whole == more.len() => {
+                    format!("\n\n{more}")
+                }
+                _ => more.to_owned(),
+            };
+            self.note(round, more);
             let place = (whole as u64).min(CALLS - 1);
             self.send(base(round) + place, EventBody::Token { text })
                 .await;
+        }
+    }
+
+    fn note(&mut self, round: usize, text: &str) {
+        if !text.is_empty() {
+            self.spoken = Some((round, text.ends_with(char::is_whitespace)));
         }
     }
 

@@ -6,7 +6,7 @@ use tokio::time::{Instant, timeout_at};
 use crate::model::{
     FinishReason, Function, FunctionCall, ModelError, ModelEvent, ModelStream, TokenUsage,
 };
-use crate::text_calls::{Extractor, Family, Piece, mentioned};
+use crate::text_calls::{CallSyntax, Extractor, Piece, UnreadableCall, mentioned};
 
 use super::failure::Failure;
 use super::recited::Data;
@@ -26,15 +26,25 @@ pub(super) struct Speech {
 /// A call that a model made.
 pub(super) struct Heard {
     pub(super) call: FunctionCall,
+    pub(super) source: CallSource,
+}
+
+/// Where a call comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum CallSource {
+    /// The model means it.
+    Model,
     /// The model only repeats what a tool gave.
-    pub(super) in_data: bool,
+    Data,
+    /// The model means it and wrote something that cannot be read.
+    Unreadable,
 }
 
 /// How to listen.
 pub(super) struct Ear<'a> {
     /// What the model could call.
     pub(super) functions: &'a [Function],
-    pub(super) family: Family,
+    pub(super) syntax: &'a CallSyntax,
     /// What is no word of the model's own.
     pub(super) data: Data<'a>,
     /// A model that was told of tools in words may only say that it uses one.
@@ -51,10 +61,10 @@ pub(super) async fn listen(
     mut stream: ModelStream,
     sink: &mut Sink,
 ) -> Result<Speech, Failure> {
-    let mut extractor = Extractor::new(ear.family, ear.functions);
+    let mut extractor = Extractor::new(ear.syntax.clone(), ear.functions);
     let mut words = Words::default();
     let mut native = Vec::new();
-    let mut in_text = Vec::new();
+    let mut in_text = TextCalls::default();
     let (mut finish, mut usage, mut characters) = (None, None, 0);
     loop {
         let next = timeout_at(ear.until, stream.next()).await;
@@ -89,41 +99,60 @@ pub(super) async fn listen(
     let finish = finish.ok_or(ModelError::Cut)?;
     let pieces = extractor.finish();
     words.take(pieces, &mut in_text, ear, sink).await;
-    let are_mentions = native.is_empty() && in_text.is_empty() && ear.takes_mentions;
-    if are_mentions {
-        let names: Vec<&str> = ear.functions.iter().map(|it| it.name.as_str()).collect();
-        in_text.extend(
-            mentioned(&words.0, &names)
-                .into_iter()
-                .map(without_arguments),
-        );
-    }
-    let (calls, in_data) = if native.is_empty() {
-        let in_data = ear
-            .data
-            .spells(&in_text, are_mentions, ear.family, ear.functions);
-        (in_text, in_data)
+    let calls = if native.is_empty() {
+        in_text.heard(ear, &words.0)
     } else {
-        let in_data = vec![false; native.len()];
-        (native, in_data)
+        let source = CallSource::Model;
+        let heard = |call| Heard { call, source };
+        native.into_iter().map(heard).collect()
     };
-    let heard = calls.into_iter().zip(in_data);
     Ok(Speech {
         text: words.0,
-        calls: heard
-            .map(|(call, in_data)| Heard { call, in_data })
-            .collect(),
+        calls,
         finish,
         usage,
         characters,
     })
 }
 
-fn without_arguments(name: &str) -> FunctionCall {
-    FunctionCall {
-        id: String::new(),
-        name: name.to_owned(),
-        arguments: "{}".to_owned(),
+/// The calls that stand in the text, in order; of each, whether it can be read.
+#[derive(Default)]
+struct TextCalls(Vec<(FunctionCall, bool)>);
+
+impl TextCalls {
+    fn push(&mut self, name: String, arguments: String, is_readable: bool) {
+        let call = FunctionCall {
+            id: String::new(),
+            name,
+            arguments,
+        };
+        self.0.push((call, is_readable));
+    }
+
+    /// All of them. Where there is none, and a mention is enough, the tools that `words` mention.
+    fn heard(mut self, ear: &Ear<'_>, words: &str) -> Vec<Heard> {
+        let are_mentions = self.0.is_empty() && ear.takes_mentions;
+        if are_mentions {
+            let names: Vec<&str> = ear.functions.iter().map(|it| it.name.as_str()).collect();
+            for name in mentioned(words, &names) {
+                self.push(name.to_owned(), "{}".to_owned(), true);
+            }
+        }
+        let calls: Vec<&FunctionCall> = self.0.iter().map(|(call, _)| call).collect();
+        let in_data = ear
+            .data
+            .spells(&calls, are_mentions, ear.syntax, ear.functions);
+        let heard = self.0.into_iter().zip(in_data);
+        heard
+            .map(|((call, is_readable), in_data)| Heard {
+                call,
+                source: match (is_readable, in_data) {
+                    (false, _) => CallSource::Unreadable,
+                    (true, true) => CallSource::Data,
+                    (true, false) => CallSource::Model,
+                },
+            })
+            .collect()
     }
 }
 
@@ -135,14 +164,14 @@ impl Words {
     async fn take(
         &mut self,
         pieces: Vec<Piece>,
-        calls: &mut Vec<FunctionCall>,
+        calls: &mut TextCalls,
         ear: &Ear<'_>,
         sink: &mut Sink,
     ) {
         for piece in pieces {
             match piece {
                 // Nothing has run yet: whatever the model goes on to say, it makes up.
-                Piece::Text(_) if !calls.is_empty() => {}
+                Piece::Text(_) if !calls.0.is_empty() => {}
                 Piece::Text(text) => {
                     let more = if self.0.is_empty() {
                         text.trim_start()
@@ -154,11 +183,10 @@ impl Words {
                         sink.text(ear.round, self.0.len(), more).await;
                     }
                 }
-                Piece::Call { name, arguments } => calls.push(FunctionCall {
-                    id: String::new(),
-                    name,
-                    arguments,
-                }),
+                Piece::Call { name, arguments } => calls.push(name, arguments, true),
+                Piece::Unreadable(UnreadableCall { name, written }) => {
+                    calls.push(name, written, false);
+                }
             }
         }
     }

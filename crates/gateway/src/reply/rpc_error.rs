@@ -105,7 +105,7 @@ impl RpcError {
             http,
             -32601,
             "unknown_method",
-            format!("Method not found: {shown}"),
+            format!("Method '{shown}' not found on server 'wardgate'"),
         )
     }
 

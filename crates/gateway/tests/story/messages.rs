@@ -64,8 +64,8 @@ async fn errors() {
     empty batch: 400 {"error":{"code":-32600,"message":"a batch holds 1 to 50 messages"},"jsonrpc":"2.0"}
     no token: 401 {"error":{"code":-32600,"data":{"reason":"token_missing"},"message":"send a bearer token in the Authorization header"},"jsonrpc":"2.0"}
     no path: 404 {"error":{"code":-32600,"data":{"reason":"not_found"},"message":"No such path; MCP is served at /mcp."},"jsonrpc":"2.0"}
-    removed method: 404 {"error":{"code":-32601,"message":"Method not found: ping"},"id":7,"jsonrpc":"2.0"}
-    unknown method: 200 {"error":{"code":-32601,"message":"Method not found: server/discover"},"id":7,"jsonrpc":"2.0"}
+    removed method: 404 {"error":{"code":-32601,"message":"Method 'ping' not found on server 'wardgate'"},"id":7,"jsonrpc":"2.0"}
+    unknown method: 200 {"error":{"code":-32601,"message":"Method 'server/discover' not found on server 'wardgate'"},"id":7,"jsonrpc":"2.0"}
     no tool name: 200 {"error":{"code":-32602,"message":"`params.name` must be a string"},"id":7,"jsonrpc":"2.0"}
     unknown tool: 200 {"error":{"code":-32602,"data":{"dev.wardgate/callId":"[call id]","dev.wardgate/receipt":{"leafHash":"[leaf hash]","sequence":42},"reason":"unknown_tool"},"message":"Unknown tool: nonesuch"},"id":7,"jsonrpc":"2.0"}
     arguments are a list: 200 {"error":{"code":-32602,"message":"`params.arguments` must be an object"},"id":7,"jsonrpc":"2.0"}

@@ -19,7 +19,7 @@ pub(crate) struct Agent {
 pub(crate) enum AgentCommand {
     /// Find the tool calls in what models wrote: JSON lines from standard input to standard output.
     ///
-    /// A line `{"id", "text", "tools", "family"?}`, with tools as in the chat completions API, gives a line
+    /// A line `{"id", "text", "tools", "family"?, "template"?}`, with tools as in the chat completions API, gives a line
     /// `{"id", "calls": [{"name", "arguments"}], "text"}`, or `{"id", "error"}` if it cannot be used.
     Extract(Extract),
 }
@@ -29,4 +29,8 @@ pub(crate) struct Extract {
     /// Which models wrote it, for lines that do not say; `unknown` for any.
     #[arg(long, value_name = "FAMILY", default_value_t = Family::UNKNOWN)]
     pub(crate) family: Family,
+    /// The chat template (Jinja) of the model that wrote it, for lines that hold none and name no family. The calls are
+    /// read as the template writes them.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) template: Option<PathBuf>,
 }

@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, Write};
 
-use wardgate_agent::FailedLines;
+use wardgate_agent::{CallSyntax, FailedLines};
 
 use crate::Failure;
 use crate::cli::Extract;
@@ -17,7 +17,17 @@ fn filter(
     mut input: impl BufRead,
     mut output: impl Write,
 ) -> Result<(), Failure> {
-    match wardgate_agent::extract_calls(&mut input, &mut output, arguments.family)? {
+    let syntax = CallSyntax::from(arguments.family);
+    let syntax = match &arguments.template {
+        None => syntax,
+        Some(path) => {
+            let fault = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
+            let source = std::fs::read_to_string(path).map_err(|error| fault(&error))?;
+            let learned = syntax.with_template(&source);
+            learned.map_err(|error| fault(&error))?
+        }
+    };
+    match wardgate_agent::extract_calls(&mut input, &mut output, &syntax)? {
         FailedLines(0) => Ok(()),
         FailedLines(lines) => {
             Err(format!("{lines} lines could not be used; their answers say why").into())
@@ -75,6 +85,45 @@ mod tests {
             done,
             Err("2 lines could not be used; their answers say why".to_owned())
         );
+    }
+
+    const TEMPLATE: &str = "{% for m in messages %}{{ m.content }}{% for c in m.tool_calls or [] %}<|go {{ c.function.name }}|>{{ c.function.arguments | tojson }}<|stop|>{% endfor %}{% endfor %}";
+
+    #[test]
+    fn calls_are_read_as_a_chat_template_writes_them() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("model.jinja");
+        std::fs::write(&file, TEMPLATE).unwrap();
+        let text = r#"{"id":1,"text":"Yes. <|go f|>{\"a\": [1]}<|stop|>","tools":[]}"#;
+        let calls = r#"{"id":1,"calls":[{"name":"f","arguments":{"a":[1]}}],"text":"Yes. "}"#;
+        assert!(extract(&[], text).0.contains(r#""calls":[]"#));
+        let path = file.to_str().unwrap();
+        assert_eq!(extract(&["--template", path], text).0.trim(), calls);
+        let member = serde_json::to_string(TEMPLATE).unwrap();
+        let line = text.replace(
+            "\"tools\":[]",
+            &format!("\"tools\":[],\"template\":{member}"),
+        );
+        assert_eq!(extract(&[], &line).0.trim(), calls);
+    }
+
+    #[test]
+    fn a_chat_template_that_cannot_be_used_says_why() {
+        let line = r#"{"id":1,"text":"x","template":"{{ m.content }}"}"#;
+        let (output, done) = extract(&[], line);
+        assert!(
+            output.contains("renders no tool calls; name the model's family"),
+            "{output}"
+        );
+        assert!(done.is_err());
+        let (output, _) = extract(&[], r#"{"id":1,"text":"x","template":7}"#);
+        assert!(
+            output.contains(r#"\"template\" must be a string"#),
+            "{output}"
+        );
+        let (output, done) = extract(&["--template", "/nowhere.jinja"], line);
+        assert_eq!(output, "");
+        assert!(done.unwrap_err().starts_with("/nowhere.jinja: "));
     }
 
     #[test]

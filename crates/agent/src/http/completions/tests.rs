@@ -77,6 +77,23 @@ async fn what_fails_before_it_begins_has_an_http_status() {
 }
 
 #[tokio::test]
+async fn a_model_that_is_not_configured_is_no_reason_to_send_the_request_again() {
+    let events = vec![
+        EventBody::Error {
+            kind: ErrorKind::ModelNotConfigured,
+            message: "assistant `later` has no model here: set LLM_BASE_URL".to_owned(),
+        },
+        done(FinishReason::Error),
+    ];
+    let problem = whole::reply(script(events), head()).await.unwrap_err();
+    let response = problem.into_response();
+    assert_eq!(response.status(), 404);
+    assert_eq!(response.headers()["x-should-retry"], "false");
+    let body: Value = serde_json::from_str(&text(response.into_body()).await).unwrap();
+    assert_eq!(body["error"]["code"], "model_not_configured");
+}
+
+#[tokio::test]
 async fn what_fails_on_its_way_says_so_in_the_stream() {
     let chunks = chunks(failing(true), false).await;
     let [.., error, end] = chunks.as_slice() else {

@@ -21,6 +21,7 @@ impl Outcome {
     fn add(&mut self, pieces: Vec<Piece>) {
         for piece in pieces {
             match piece {
+                Piece::Unreadable(_) => {}
                 Piece::Text(text) => self.text.push_str(&text),
                 Piece::Call { name, arguments } => {
                     let arguments = serde_json::from_str(&arguments).unwrap();

@@ -113,7 +113,7 @@ fn nothing_is_made_up() {
 fn a_line_whose_arguments_are_long_numbers_keeps_their_digits() {
     let line = r#"{"id": [1.50], "text": "TOOL: f\nPARAMETERS: {\"n\": 123456789012345678901234567890.10}"}"#;
     let mut output = Vec::new();
-    extract_calls(&mut line.as_bytes(), &mut output, Family::UNKNOWN).unwrap();
+    extract_calls(&mut line.as_bytes(), &mut output, &Family::UNKNOWN.into()).unwrap();
     let output = String::from_utf8(output).unwrap();
     assert!(
         output.contains(r#""arguments":{"n":123456789012345678901234567890.10}"#),

@@ -6,7 +6,7 @@ use futures::StreamExt;
 use serde_json::json;
 
 use super::fixture::{Fixture, PLAIN, named};
-use crate::model::{FinishReason, ModelError, ModelEvent};
+use crate::model::{FinishReason, ModelError, ModelEvent, ModelMessage};
 use crate::request::ChatRequest;
 use crate::seam::GatewayFailure;
 use crate::testing::{FakeGateway, FakeTool, ScriptedModel, call, says, words};
@@ -443,4 +443,98 @@ async fn a_turn_goes_on_with_its_own_assistant_only() {
     let events = fixture.hears(request).await;
     assert_eq!(events.one("error")["kind"], "conflict");
     assert_eq!(fixture.says("when?").await.text(), "Noon.");
+}
+
+#[tokio::test]
+async fn a_call_in_the_text_that_cannot_be_read_is_told_to_the_model_and_not_to_the_person() {
+    let unavailable = "Tool 'null' not available for role 'Doctor'";
+    let unreadable = "could not be read";
+    for (written, error) in [
+        ("TOOL: clock\nPARAMETERS: {\"a\": }", unreadable),
+        ("TOOL: clock\nPARAMETERS: {\"zone\": \"UT", unreadable),
+        ("TOOL: clock\nPARAMETERS: [1]", unreadable),
+        ("TOOL: clock", unreadable),
+        ("TOOL: null\nPARAMETERS: {\"zone\": \"UTC\"}", unavailable),
+        ("TOOL:\nPARAMETERS: {\"zone\": \"UTC\"}", unavailable),
+        (
+            "<tool_call>{\"name\": \"clock\", \"arguments\": {\"a\": }}</tool_call>",
+            unreadable,
+        ),
+        (
+            "<tool_call>{\"name\": \"clock\", \"arguments\": [1]}</tool_call>",
+            unreadable,
+        ),
+        (
+            "<tool_call>{\"name\": null, \"arguments\": {}}</tool_call>",
+            unavailable,
+        ),
+        (
+            "{\"name\": null, \"arguments\": {\"zone\": \"UTC\"}}",
+            unavailable,
+        ),
+        (
+            "[TOOL_CALLS][{\"name\": \"clock\", \"arguments\": {]",
+            unreadable,
+        ),
+    ] {
+        let answer = words(&format!("I look.\n{written}\nIt is noon."));
+        let model = ScriptedModel::new([answer, words("Sorry.")]);
+        let fixture = Fixture::new(model, clock(), "    calls: text\n").await;
+        let events = fixture.says("when?").await;
+        let result = events.one("tool_result");
+        assert_eq!(result["success"], false, "{written}");
+        let told = result["error"].as_str().unwrap();
+        assert!(told.contains(error), "{written}: {told}");
+        assert_eq!(
+            events.text().split_whitespace().collect::<Vec<_>>(),
+            ["I", "look.", "Sorry."]
+        );
+        assert_eq!(events.last()["finish_reason"], "stop");
+        assert!(fixture.gateway.called().is_empty(), "{written}");
+        let shown = &fixture.model.requests()[1].messages;
+        let is_told = |message: &ModelMessage| match message {
+            ModelMessage::User(text) => text.contains(told),
+            _ => false,
+        };
+        assert!(shown.iter().any(is_told), "{written}: {shown:?}");
+        // It stays refused when the same turn is told again.
+        let again = fixture.says("when?").await;
+        assert_eq!(again.one("tool_result")["success"], false);
+        assert!(fixture.gateway.called().is_empty());
+    }
+}
+
+#[tokio::test]
+async fn words_that_only_speak_of_calls_are_an_answer() {
+    for answer in [
+        "Write `TOOL: clock` and then PARAMETERS: {}.",
+        "The tag <tool_call> begins a call.",
+        "```\nTOOL: clock\nPARAMETERS: {\"a\": }\n```",
+        "{\"name\": null}",
+    ] {
+        let model = ScriptedModel::new([words(answer)]);
+        let fixture = Fixture::new(model, clock(), "    calls: text\n").await;
+        let events = fixture.says("how?").await;
+        assert_eq!(events.text(), answer);
+        assert!(events.all("tool_result").is_empty());
+    }
+}
+
+#[tokio::test]
+async fn what_is_said_before_a_call_and_after_it_are_paragraphs_of_their_own() {
+    let zone = r#"{"zone":"UTC"}"#;
+    let model = ScriptedModel::new([
+        says("I look now.", &[call("c1", "clock", zone)]),
+        says("", &[call("c2", "clock", r#"{"zone":"CET"}"#)]),
+        words("FINAL"),
+    ]);
+    let fixture = Fixture::new(model, clock(), PLAIN).await;
+    let events = fixture.says("when?").await;
+    assert_eq!(events.text(), "I look now.\n\nFINAL");
+    // The same again, and from the middle.
+    let again = fixture.says("when?").await;
+    assert_eq!(again.text(), events.text());
+    let mut rest = named("when?");
+    rest.after = events.all("tool_result")[0]["id"].as_u64();
+    assert_eq!(fixture.hears(rest).await.text(), "\n\nFINAL");
 }

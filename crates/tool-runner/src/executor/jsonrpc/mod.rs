@@ -5,7 +5,7 @@
 //!   method:      {"method":METHOD,"params":{"name":METHOD,"arguments":PARAMS}}
 //!
 //!   200, result ─▶ result.data, else its MCP content, else the result itself
-//!   200, error  ─▶ the tool failed with error.message
+//!   200, error  ─▶ the tool failed with error.message; with isError, with the texts of the content
 //! ```
 
 use std::sync::Arc;
@@ -212,6 +212,9 @@ fn release(result: Value, out: &mut Output<'_>) -> Result<(), ExecutorError> {
         Value::Object(result) => result,
         other => return out.document(other).map(drop),
     };
+    if result.get("isError") == Some(&Value::Bool(true)) {
+        return Err(ExecutorError::Reported(reported(&result)));
+    }
     if let Some(data) = result.remove("data") {
         return out.document(data).map(drop);
     }
@@ -220,13 +223,25 @@ fn release(result: Value, out: &mut Output<'_>) -> Result<(), ExecutorError> {
         return out.document(Value::Object(result)).map(drop);
     }
     let structured = result.remove("structuredContent");
-    let is_error = result.remove("isError") == Some(Value::Bool(true));
     let content = match result.remove("content") {
         None => json!([]),
         Some(content @ Value::Array(_)) => content,
         Some(_) => return Err(bad("content that is no list")),
     };
-    out.content(content, structured, is_error).map(drop)
+    out.content(content, structured, false).map(drop)
+}
+
+/// What a tool that failed says of it: the texts of its MCP content, a line each.
+fn reported(result: &Map<String, Value>) -> String {
+    let blocks = result.get("content").and_then(Value::as_array);
+    let texts = blocks.into_iter().flatten();
+    let texts = texts.filter_map(|block| block.get("text")?.as_str());
+    let texts: Vec<&str> = texts.filter(|text| !text.trim().is_empty()).collect();
+    if texts.is_empty() {
+        "the tool failed without saying why".to_owned()
+    } else {
+        texts.join("\n")
+    }
 }
 
 /// The caller reads what is wrong with the answer, which holds nothing of the answer itself.

@@ -115,11 +115,32 @@ async fn an_error_is_reported_in_the_servers_words() {
 }
 
 #[tokio::test]
-async fn mcp_content_that_is_an_error_is_kept_as_one() {
-    let body = r#"{"id":ID,"result":{"content":[{"type":"text","text":"no"}],"isError":true}}"#;
-    let (port, _) = server(200, body).await;
-    let out = tool(port, METHOD).run(json!({})).await.unwrap();
-    assert!(out.is_error);
+async fn a_result_that_is_an_error_is_told_in_the_words_of_its_content() {
+    for (result, told) in [
+        (
+            r#"{"content":[{"type":"text","text":"no such patient"}],"isError":true}"#,
+            "no such patient",
+        ),
+        (
+            r#"{"content":[{"type":"text","text":"a"},{"type":"image","data":""},{"type":"text","text":"b"}],"structuredContent":{"x":1},"isError":true}"#,
+            "a\nb",
+        ),
+        (
+            r#"{"isError":true,"data":[{"id":1}]}"#,
+            "the tool failed without saying why",
+        ),
+        (
+            r#"{"content":[],"isError":true}"#,
+            "the tool failed without saying why",
+        ),
+    ] {
+        let body = format!(r#"{{"id":ID,"result":{result}}}"#);
+        let error = answered(200, body.leak()).await.unwrap_err();
+        assert!(
+            matches!(&error, ExecutorError::Reported(words) if words == told),
+            "{result}: {error}"
+        );
+    }
 }
 
 #[tokio::test]

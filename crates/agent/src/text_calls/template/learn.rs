@@ -1,0 +1,250 @@
+//! Learns a call format: renders calls whose words stand nowhere else, and looks what stands between the words.
+//!
+//! ```text
+//!  <tool_call>⏎{"name": "zqfirstname", "arguments": {"zqkeyone": "zqtextone"}}⏎</tool_call>⏎<tool_call>⏎{"name": "zqothername" …
+//!  └─ opening ┘└────────────────────────── body ──────────────────────────────┘└─ closing ─┘ └─ continuation
+//! ```
+
+use serde_json::{Value, json};
+
+use super::super::json::{self, Json};
+use super::super::tokens::QUIET;
+use super::TemplateError;
+use super::format::{Body, CallFormat, NamedArguments, ObjectShape};
+use super::learn_values::listed;
+use super::pattern::{Part, Pattern, common_start, tokens};
+use super::probe::{IDS, KEYS, NAMES, ProbeCall, Prober, TEXTS};
+
+/// The first call of all probes: one argument that is a text.
+fn first_call() -> ProbeCall<'static> {
+    ProbeCall::new(0, json!({ KEYS[0]: TEXTS[0] }))
+}
+
+fn other_call() -> ProbeCall<'static> {
+    ProbeCall::new(1, json!({ KEYS[1]: TEXTS[1] }))
+}
+
+/// What was found of a call in a rendering.
+pub(super) struct Located {
+    /// Where the body begins: the JSON object, or the name.
+    start: usize,
+    /// Where the call is over.
+    end: usize,
+    body: Body,
+}
+
+/// Learns how calls are written that are handed to the template so.
+pub(super) fn learn(prober: &Prober) -> Result<CallFormat, TemplateError> {
+    let one = prober.calls(&[first_call()])?;
+    if !one.contains(NAMES[0]) || !one.contains(KEYS[0]) {
+        return Err(TemplateError::NoCalls);
+    }
+    let two = prober.calls(&[first_call(), other_call()]).ok();
+    let two = two.filter(|it| it.contains(NAMES[1]) && it.contains(KEYS[1]));
+    let located = match locate_object(&one, two.as_deref()) {
+        Some(located) => located,
+        None => locate_name(prober, &one, two.as_deref())?,
+    };
+    let tail = &one[located.end..];
+    let next = two
+        .as_deref()
+        .and_then(|two| between_calls(&located, &one, two));
+    let closing = match &next {
+        Some(next) => common_start(next, tail),
+        None => "",
+    };
+    let continuation = next.as_ref().map(|next| &next[closing.len()..]);
+    let ending = &tail[closing.len()..];
+    let mut closings = tokens(closing);
+    let continuation = continuation.map(|text| {
+        let text = text.trim_start();
+        let opening = text.trim_start_matches([',', ';']);
+        closings.extend(tokens(&text[..text.len() - opening.len()]));
+        pattern(opening).trimmed()
+    });
+    Ok(CallFormat {
+        openings: openings(prober, &located, &one, continuation.as_ref()),
+        continuation,
+        body: located.body,
+        closings,
+        endings: tokens(ending),
+    })
+}
+
+/// The pattern of what stands around names, ids and numbers.
+pub(super) fn pattern(rendered: &str) -> Pattern {
+    Pattern::of(
+        rendered,
+        &[
+            (IDS[0], Part::Id),
+            (IDS[1], Part::Id),
+            (NAMES[0], Part::Name),
+            (NAMES[1], Part::Name),
+        ],
+    )
+}
+
+/// What stands before the first call of a message, with words before it and without.
+fn openings(
+    prober: &Prober,
+    located: &Located,
+    one: &str,
+    continuation: Option<&Pattern>,
+) -> Vec<Pattern> {
+    let mut openings: Vec<Pattern> = Vec::new();
+    let mut add = |opening: Pattern| {
+        if !openings.contains(&opening) {
+            openings.push(opening);
+        }
+    };
+    // A name that stands before the call's own one cannot be known while it is read.
+    let own = |rendered: &str| {
+        let opening = pattern(after_thoughts(rendered)).trimmed();
+        opening.after_last(&Part::Name).unwrap_or(opening)
+    };
+    add(own(&one[..located.start]));
+    let body = &one[located.start..located.end];
+    if let Some(text) = prober.calls_after_words(&[first_call()])
+        && let Some(at) = text.find(body)
+    {
+        add(own(&text[..at]));
+    }
+    if let Some(continuation) = continuation.filter(|it| it.is_unmistakable()) {
+        add(own_of(continuation));
+    }
+    openings
+}
+
+fn own_of(continuation: &Pattern) -> Pattern {
+    let after_name = continuation.after_last(&Part::Name);
+    after_name.unwrap_or_else(|| continuation.clone())
+}
+
+/// What follows thoughts that a template renders before a call.
+fn after_thoughts(text: &str) -> &str {
+    let ends = QUIET.iter().flat_map(|(_, ends)| ends.iter());
+    let closing = ends.filter(|end| end.contains('/') || end.contains("END_"));
+    let last = closing.filter_map(|end| Some(text.rfind(end)? + end.len()));
+    last.max().map_or(text, |at| &text[at..])
+}
+
+/// What stands between the end of the first call and the body of the second.
+fn between_calls(located: &Located, one: &str, two: &str) -> Option<String> {
+    let body = &one[located.start..located.end];
+    let start = two.find(body)? + body.len();
+    let rest = &two[start..];
+    let end = match &located.body {
+        Body::Object(_) => rest
+            .match_indices('{')
+            .map(|(at, _)| at)
+            .find(|at| holds_call(&rest[*at..], 1).is_some())?,
+        Body::Named(_) => own_name(rest, NAMES[1], KEYS[1])?,
+    };
+    Some(rest[..end].to_owned())
+}
+
+/// Where the last name before the arguments stands.
+fn own_name(text: &str, name: &str, key: &str) -> Option<usize> {
+    let before_arguments = text.find(key).unwrap_or(text.len());
+    text[..before_arguments].rfind(name)
+}
+
+// === calls that are JSON objects ===
+
+fn locate_object(one: &str, two: Option<&str>) -> Option<Located> {
+    let name = one.find(NAMES[0])?;
+    let starts = one[..name].match_indices('{').map(|(at, _)| at);
+    for start in starts {
+        let Some((value, length)) = holds_call(&one[start..], 0) else {
+            continue;
+        };
+        // An object around several calls is none.
+        let call = &one[start..start + length];
+        if two.is_some_and(|two| !two.contains(call)) {
+            continue;
+        }
+        let body = Body::Object(object_shape(&value)?);
+        return Some(Located {
+            start,
+            end: start + length,
+            body,
+        });
+    }
+    None
+}
+
+/// The object at the start of a text that holds the name and the arguments of a call.
+fn holds_call(text: &str, index: usize) -> Option<(Json, usize)> {
+    let (value, length) = json::value_at_start(text)?;
+    let written = &text[..length];
+    (written.contains(NAMES[index]) && written.contains(KEYS[index])).then_some((value, length))
+}
+
+fn object_shape(value: &Json) -> Option<ObjectShape> {
+    if let Json::Object(members) = value
+        && let [(key, Json::Object(_))] = members.as_slice()
+        && key == NAMES[0]
+    {
+        return Some(ObjectShape::NameIsKey);
+    }
+    let is_name = |it: &Json| it.as_text().is_some_and(|text| text == NAMES[0]);
+    let is_arguments = |it: &Json| match it {
+        Json::Object(members) => members.first().is_some_and(|it| it.0 == KEYS[0]),
+        Json::Text(text) => text.contains(KEYS[0]),
+        _ => false,
+    };
+    Some(ObjectShape::Members {
+        name: path(value, &is_name)?,
+        arguments: path(value, &is_arguments)?,
+    })
+}
+
+fn path(value: &Json, matches: &dyn Fn(&Json) -> bool) -> Option<Vec<String>> {
+    if matches(value) {
+        return Some(Vec::new());
+    }
+    let Json::Object(members) = value else {
+        return None;
+    };
+    members.iter().find_map(|(key, value)| {
+        let mut keys = vec![key.clone()];
+        keys.extend(path(value, matches)?);
+        Some(keys)
+    })
+}
+
+// === calls whose name stands by itself ===
+
+fn locate_name(prober: &Prober, one: &str, two: Option<&str>) -> Result<Located, TemplateError> {
+    let start = own_name(one, NAMES[0], KEYS[0]).ok_or(TemplateError::NotLearned)?;
+    let after_name = start + NAMES[0].len();
+    let rest = &one[after_name..];
+    let key = rest.find(KEYS[0]).ok_or(TemplateError::NotLearned)?;
+    let json = rest[..key]
+        .match_indices(['{', '"'])
+        .find_map(|(at, _)| Some((at, is_arguments(&rest[at..])?)));
+    if let Some((at, length)) = json {
+        return Ok(Located {
+            start,
+            end: after_name + at + length,
+            body: Body::Named(NamedArguments::Json {
+                between: pattern(&rest[..at]),
+            }),
+        });
+    }
+    let (listed, length) = listed(prober, rest, two)?;
+    Ok(Located {
+        start,
+        end: after_name + length,
+        body: Body::Named(NamedArguments::Listed(Box::new(listed))),
+    })
+}
+
+/// The length of JSON at the start of a text that is the arguments of the first call.
+fn is_arguments(text: &str) -> Option<usize> {
+    let (value, length) = json::value_at_start(text)?;
+    let expected: Value = json!({ KEYS[0]: TEXTS[0] });
+    let arguments = super::super::shape::arguments(&value)?.to_json();
+    let is_same = serde_json::from_str::<Value>(&arguments).is_ok_and(|it| it == expected);
+    is_same.then_some(length)
+}

@@ -1,0 +1,172 @@
+//! Learns how arguments are listed that are not one JSON object.
+
+use serde_json::{Value, json};
+
+use super::super::json;
+use super::TemplateError;
+use super::learn::pattern;
+use super::pattern::{Part, Pattern, common_start};
+use super::probe::{HARD_TEXT, IDS, KEYS, NAMES, NUMBERS, ProbeCall, Prober, TEXTS};
+use super::values::{ListedArguments, ValueKind, ValueStyle};
+
+/// What stands around two values of one sort.
+struct Around {
+    first: String,
+    before: String,
+    between: String,
+    /// From the second value to the end of the rendering.
+    end: String,
+}
+
+/// Learns how arguments are listed. `one` is what follows the name in the rendering of a call with one argument,
+/// `two_calls` the rendering of two calls; the length is that of the call in `one`.
+pub(super) fn listed(
+    prober: &Prober,
+    one: &str,
+    two_calls: Option<&str>,
+) -> Result<(ListedArguments, usize), TemplateError> {
+    let texts = around(prober, [json!(TEXTS[0]), json!(TEXTS[1])], TEXTS)
+        .ok_or(TemplateError::NotLearned)?;
+    let [one_number, other_number] = NUMBERS.map(|it| json!(it.parse::<u64>().unwrap_or_default()));
+    let numbers = around(prober, [one_number, other_number], NUMBERS);
+    let quotes = numbers.as_ref().and_then(|numbers| quotes(&texts, numbers));
+    let (plain, kind) = match (&quotes, &numbers) {
+        (Some(quotes), Some(numbers)) => (numbers, text_kind(prober, numbers, quotes)),
+        (_, Some(numbers)) if numbers.before == texts.before => (&texts, ValueKind::Plain),
+        (_, Some(_)) => (&texts, ValueKind::Text),
+        (_, None) => (&texts, ValueKind::Plain),
+    };
+    let close = quotes.as_ref().map_or("", |it| it.1.as_str());
+    let after_value = value_end(one).ok_or(TemplateError::NotLearned)? + close.len();
+    let tail = one.get(after_value..).ok_or(TemplateError::NotLearned)?;
+    let end = end_of_call(tail, close, two_calls);
+    let length = after_value + end.len();
+    let rest = &tail[end.len()..];
+    let is_typed = kind == ValueKind::Text;
+    let mut styles = vec![ValueStyle {
+        before: keyed(&plain.before),
+        kind,
+    }];
+    if is_typed {
+        styles.extend(typed_styles(prober, numbers.as_ref()));
+    }
+    let listed = ListedArguments {
+        first: pattern(&plain.first),
+        empty: after_name(prober, &json!({})).and_then(|it| {
+            let end = it.strip_suffix(rest)?;
+            Some(pattern(end))
+        }),
+        styles,
+        between: keyed(&plain.between).trimmed_end(),
+        end: keyed(end).trimmed_end(),
+        has_cdata: prober.mentions("<![CDATA["),
+    };
+    Ok((listed, length))
+}
+
+/// Where the first text of a rendered call is over.
+fn value_end(one: &str) -> Option<usize> {
+    Some(one.find(TEXTS[0])? + TEXTS[0].len())
+}
+
+/// The pattern of what stands around the first key.
+fn keyed(rendered: &str) -> Pattern {
+    Pattern::of(
+        rendered,
+        &[
+            (IDS[0], Part::Id),
+            (NAMES[0], Part::Name),
+            (KEYS[0], Part::Key),
+            (KEYS[1], Part::Key),
+        ],
+    )
+}
+
+/// What follows the name of a call with such arguments.
+fn after_name(prober: &Prober, arguments: &Value) -> Option<String> {
+    let text = prober.calls(&[ProbeCall::new(0, arguments.clone())]).ok()?;
+    let keys = KEYS.iter().filter_map(|key| text.find(key));
+    let key = keys.min().unwrap_or(text.len());
+    let at = text[..key].rfind(NAMES[0])? + NAMES[0].len();
+    Some(text[at..].to_owned())
+}
+
+fn around(prober: &Prober, values: [Value; 2], written: [&str; 2]) -> Option<Around> {
+    let [one, other] = values;
+    let text = after_name(prober, &json!({ KEYS[0]: one, KEYS[1]: other }))?;
+    let (first, rest) = text.split_once(KEYS[0])?;
+    let (before, rest) = rest.split_once(written[0])?;
+    let (between, rest) = rest.split_once(written[1])?;
+    // The key may stand in the closing tag too, so the last one before the value is its own.
+    let (between, before_other) = between.rsplit_once(KEYS[1])?;
+    (before_other == before).then(|| Around {
+        first: first.to_owned(),
+        before: before.to_owned(),
+        between: between.to_owned(),
+        end: rest.to_owned(),
+    })
+}
+
+/// What stands around texts and not around numbers.
+fn quotes(texts: &Around, numbers: &Around) -> Option<(String, String)> {
+    let open = texts.before.strip_prefix(&numbers.before)?;
+    let close = texts.between.strip_suffix(&numbers.between)?;
+    (!open.is_empty() && !close.is_empty()).then(|| (open.to_owned(), close.to_owned()))
+}
+
+/// Whether quoted texts are encoded, or stand between the quotes as they are.
+fn text_kind(prober: &Prober, numbers: &Around, quotes: &(String, String)) -> ValueKind {
+    let text = after_name(prober, &json!({ KEYS[0]: HARD_TEXT, KEYS[1]: TEXTS[1] }));
+    let value = text.as_deref().and_then(|text| {
+        let rest = text.split_once(KEYS[0])?.1.strip_prefix(&numbers.before)?;
+        json::value_at_start(rest)
+    });
+    let is_encoded = value.is_some_and(|(value, _)| value.as_text() == Some(HARD_TEXT));
+    if is_encoded {
+        ValueKind::Encoded
+    } else {
+        ValueKind::Quoted {
+            open: quotes.0.clone(),
+            close: quotes.1.clone(),
+        }
+    }
+}
+
+/// What follows the last value of a call and ends it, in what follows the value of a single call.
+fn end_of_call<'a>(tail: &'a str, close: &str, two_calls: Option<&str>) -> &'a str {
+    let next = two_calls.and_then(|two| {
+        let rest = &two[two.find(TEXTS[0])? + TEXTS[0].len()..];
+        rest.strip_prefix(close)
+    });
+    match next {
+        Some(next) => common_start(tail, next).trim_end(),
+        None => tail.trim_end(),
+    }
+}
+
+/// The styles of values that are no texts, where they are told apart from texts.
+fn typed_styles(prober: &Prober, numbers: Option<&Around>) -> Vec<ValueStyle> {
+    let Some(numbers) = numbers else {
+        return Vec::new();
+    };
+    let mut befores: Vec<String> = vec![numbers.before.clone()];
+    for (value, starts) in [
+        (json!(true), &["true", "True"][..]),
+        (Value::Null, &["null", "None"]),
+        (json!([TEXTS[0]]), &["["]),
+        (json!({ TEXTS[0]: 1 }), &["{"]),
+    ] {
+        let arguments = json!({ KEYS[1]: value });
+        let before = after_name(prober, &arguments).and_then(|text| {
+            let rest = text.split_once(KEYS[1])?.1.strip_suffix(&numbers.end)?;
+            let begins = starts.iter().filter_map(|start| rest.rfind(start));
+            Some(rest[..begins.max()?].to_owned())
+        });
+        befores.extend(before.filter(|it| !befores.contains(it)));
+    }
+    let style = |before: String| ValueStyle {
+        before: keyed(&before),
+        kind: ValueKind::Value,
+    };
+    befores.into_iter().map(style).collect()
+}

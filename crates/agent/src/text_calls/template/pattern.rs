@@ -1,0 +1,201 @@
+//! What a template prints between the parts of a call: literal text, with places where an id or a number stands.
+
+use super::super::cursor::{Cursor, Parsed, is_in_name};
+
+/// A part of a pattern.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Part {
+    /// Text without white space.
+    Text(String),
+    /// White space as the template prints it. Models differ in it, so any or none matches.
+    Blanks(String),
+    /// The id of the call.
+    Id,
+    /// The number of the call among its siblings.
+    Number,
+    /// The name of the tool once more.
+    Name,
+    /// The name of the argument once more, as in a closing tag.
+    Key,
+}
+
+/// What the places of a pattern stand for.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Slots<'a> {
+    pub(super) name: &'a str,
+    pub(super) key: &'a str,
+}
+
+/// Parts in order.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Pattern(Vec<Part>);
+
+impl Pattern {
+    /// The pattern of rendered text in which `slots` stand for themselves.
+    pub(super) fn of(rendered: &str, slots: &[(&str, Part)]) -> Self {
+        let mut pattern = Self::default();
+        let mut rest = rendered;
+        while !rest.is_empty() {
+            let found = slots
+                .iter()
+                .filter_map(|(text, part)| Some((rest.find(text)?, *text, part)))
+                .min_by_key(|(at, _, _)| *at);
+            let Some((at, text, part)) = found else {
+                pattern.literal(rest);
+                break;
+            };
+            pattern.literal(&rest[..at]);
+            pattern.0.push(part.clone());
+            rest = &rest[at + text.len()..];
+        }
+        pattern
+    }
+
+    fn literal(&mut self, text: &str) {
+        let mut before = None;
+        let mut rest = text;
+        while let Some(first) = rest.chars().next() {
+            let is_blank = first.is_whitespace();
+            let is_digit = |c: char| c.is_ascii_digit();
+            let end =
+                |matches: &dyn Fn(char) -> bool| rest.find(|c| !matches(c)).unwrap_or(rest.len());
+            let length = if is_blank {
+                end(&char::is_whitespace)
+            } else if is_digit(first) {
+                end(&is_digit)
+            } else {
+                end(&|c| !c.is_whitespace() && !is_digit(c))
+            };
+            let (part, next) = rest.split_at(length);
+            let is_word = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_');
+            if is_blank {
+                self.0.push(Part::Blanks(part.to_owned()));
+            } else if is_digit(first) && !is_word(before) && !is_word(next.chars().next()) {
+                self.0.push(Part::Number);
+            } else if let Some(Part::Text(text)) = self.0.last_mut() {
+                text.push_str(part);
+            } else {
+                self.0.push(Part::Text(part.to_owned()));
+            }
+            before = part.chars().last();
+            rest = next;
+        }
+    }
+
+    /// The same without white space around it.
+    pub(super) fn trimmed(mut self) -> Self {
+        self = self.trimmed_end();
+        let blanks = self.0.iter().take_while(|it| matches!(it, Part::Blanks(_)));
+        self.0.drain(..blanks.count());
+        self
+    }
+
+    /// The same without white space at its end.
+    pub(super) fn trimmed_end(mut self) -> Self {
+        while let Some(Part::Blanks(_)) = self.0.last() {
+            self.0.pop();
+        }
+        self
+    }
+
+    /// What follows the last `part`, if there is one.
+    pub(super) fn after_last(&self, part: &Part) -> Option<Self> {
+        let at = self.0.iter().rposition(|it| it == part)?;
+        Some(Self(self.0[at + 1..].to_vec()).trimmed())
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The first character that is not white space; none: it may be any.
+    pub(super) fn first(&self) -> Option<char> {
+        let mut parts = self.0.iter().filter(|it| !matches!(it, Part::Blanks(_)));
+        match parts.next()? {
+            Part::Text(text) => text.chars().next(),
+            _ => None,
+        }
+    }
+
+    /// The white space at its start.
+    pub(super) fn blanks_before(&self) -> &str {
+        match self.0.first() {
+            Some(Part::Blanks(blanks)) => blanks,
+            _ => "",
+        }
+    }
+
+    /// Whether it holds a token that means nothing but a call, rather than signs that stand in any text.
+    pub(super) fn is_unmistakable(&self) -> bool {
+        self.0.iter().any(|part| match part {
+            Part::Text(text) => {
+                let letters = text.chars().filter(|c| c.is_alphabetic()).count();
+                letters > 1 && text.contains(['<', '｜', '[', '|'])
+            }
+            _ => false,
+        })
+    }
+
+    /// Matches what comes next.
+    pub(super) fn matches(&self, cursor: &mut Cursor, slots: Slots) -> Parsed<()> {
+        for part in &self.0 {
+            match part {
+                Part::Text(text) => cursor.literal(text)?,
+                Part::Blanks(_) => cursor.blanks(),
+                Part::Id => cursor.skip(is_in_name),
+                Part::Number => cursor.skip(|c| c.is_ascii_digit()),
+                Part::Name => cursor.literal(slots.name)?,
+                Part::Key => cursor.literal(slots.key)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Matches what comes before a value that is written as it is: of the white space at the end only what the
+    /// template prints, since more of it belongs to the value.
+    pub(super) fn matches_before_value(&self, cursor: &mut Cursor, slots: Slots) -> Parsed<()> {
+        let Some((Part::Blanks(blanks), parts)) = self.0.split_last() else {
+            return self.matches(cursor, slots);
+        };
+        Self(parts.to_vec()).matches(cursor, slots)?;
+        cursor.optional(blanks)?;
+        Ok(())
+    }
+}
+
+/// The tokens of rendered text: tags, words in brackets, and single signs. Words outside of tokens are none.
+pub(super) fn tokens(text: &str) -> Vec<String> {
+    let mut tokens = Vec::new();
+    let mut rest = text.trim_start();
+    while let Some(first) = rest.chars().next() {
+        let length = match first {
+            '<' => rest.find('>').map(|end| end + 1),
+            '[' => rest
+                .find(']')
+                .filter(|end| rest[1..*end].chars().any(char::is_alphabetic))
+                .map(|end| end + 1)
+                .or_else(|| rest.find(char::is_whitespace).or(Some(rest.len()))),
+            '`' => rest.find(|c| c != '`').or(Some(rest.len())),
+            _ => None,
+        };
+        let (token, next) = rest.split_at(length.unwrap_or(first.len_utf8()));
+        if !first.is_alphanumeric() {
+            tokens.push(token.to_owned());
+        }
+        rest = next.trim_start();
+    }
+    tokens
+}
+
+/// What two texts begin with, as far as whole tokens go.
+pub(super) fn common_start<'a>(one: &'a str, other: &str) -> &'a str {
+    let same = one.chars().zip(other.chars()).take_while(|(a, b)| a == b);
+    let length: usize = same.map(|(c, _)| c.len_utf8()).sum();
+    let common = &one[..length];
+    let is_open = |open: char, close: char| {
+        let at = common.rfind(open)?;
+        (!common[at..].contains(close)).then_some(at)
+    };
+    let end = is_open('<', '>').unwrap_or(length);
+    &common[..end]
+}

@@ -1,0 +1,164 @@
+//! Conversations that a template is asked to render, with words in them that stand nowhere else.
+
+use serde_json::{Map, Value, json};
+
+use super::TemplateError;
+use super::render::ChatTemplate;
+
+/// Words that no template holds. None is part of another one.
+pub(super) const NAMES: [&str; 2] = ["zqfirstname", "zqothername"];
+/// Nine letters and digits, which is what Mistral's templates demand.
+pub(super) const IDS: [&str; 2] = ["zqidaaaa1", "zqidbbbb2"];
+pub(super) const KEYS: [&str; 2] = ["zqkeyone", "zqkeytwo"];
+pub(super) const TEXTS: [&str; 2] = ["zqtextone", "zqtexttwo"];
+pub(super) const NUMBERS: [&str; 2] = ["7310731", "7420742"];
+/// A text that shows how texts are quoted.
+pub(super) const HARD_TEXT: &str = "zq \"a\" 'b' \\ c\nd";
+const CONTENT: &str = "zqcontentzq";
+
+/// How calls are handed to a template. Templates differ in what they take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Variant {
+    /// Arguments as JSON text, not as an object.
+    pub(super) arguments_as_text: bool,
+    pub(super) content: NoContent,
+}
+
+/// What stands for the content of a message that only calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum NoContent {
+    Empty,
+    Null,
+    Absent,
+}
+
+/// Every variant, the usual ones first.
+pub(super) const VARIANTS: [Variant; 6] = {
+    const fn variant(arguments_as_text: bool, content: NoContent) -> Variant {
+        Variant {
+            arguments_as_text,
+            content,
+        }
+    }
+    [
+        variant(false, NoContent::Empty),
+        variant(true, NoContent::Empty),
+        variant(false, NoContent::Null),
+        variant(true, NoContent::Null),
+        variant(false, NoContent::Absent),
+        variant(true, NoContent::Absent),
+    ]
+};
+
+/// A call to render.
+#[derive(Debug, Clone)]
+pub(super) struct ProbeCall<'a> {
+    pub(super) name: &'a str,
+    pub(super) id: &'a str,
+    pub(super) arguments: Value,
+}
+
+impl<'a> ProbeCall<'a> {
+    /// The first or the second call of a message.
+    pub(super) fn new(index: usize, arguments: Value) -> Self {
+        Self {
+            name: NAMES[index],
+            id: IDS[index],
+            arguments,
+        }
+    }
+}
+
+/// Renders what an assistant says.
+pub(super) struct Prober<'a> {
+    template: &'a ChatTemplate,
+    source: &'a str,
+    variant: Variant,
+    /// The conversation up to what the assistant says, in bytes.
+    header: String,
+}
+
+impl<'a> Prober<'a> {
+    pub(super) fn new(template: &'a ChatTemplate, source: &'a str, variant: Variant) -> Self {
+        let mut prober = Self {
+            template,
+            source,
+            variant,
+            header: String::new(),
+        };
+        let words = json!({ "role": "assistant", "content": CONTENT });
+        if let Ok(text) = prober.render(words)
+            && let Some((before, _)) = text.rsplit_once(CONTENT)
+        {
+            prober.header = before.to_owned();
+        }
+        prober
+    }
+
+    /// Whether the template itself holds this text.
+    pub(super) fn mentions(&self, text: &str) -> bool {
+        self.source.contains(text)
+    }
+
+    /// What a message that only calls is rendered as, after the header of the message.
+    pub(super) fn calls(&self, calls: &[ProbeCall]) -> Result<String, TemplateError> {
+        let mut message = self.message(calls);
+        match self.variant.content {
+            NoContent::Empty => message["content"] = json!(""),
+            NoContent::Null => message["content"] = Value::Null,
+            NoContent::Absent => {}
+        }
+        let text = self.render(message)?;
+        let header = super::pattern::common_start(&text, &self.header).len();
+        Ok(text[header..].to_owned())
+    }
+
+    /// What follows the words of a message that says something and then calls.
+    pub(super) fn calls_after_words(&self, calls: &[ProbeCall]) -> Option<String> {
+        let mut message = self.message(calls);
+        message["content"] = json!(CONTENT);
+        let text = self.render(message).ok()?;
+        Some(text.rsplit_once(CONTENT)?.1.to_owned())
+    }
+
+    fn message(&self, calls: &[ProbeCall]) -> Value {
+        let calls: Vec<Value> = calls
+            .iter()
+            .map(|call| {
+                let arguments = if self.variant.arguments_as_text {
+                    Value::from(call.arguments.to_string())
+                } else {
+                    call.arguments.clone()
+                };
+                json!({
+                    "id": call.id,
+                    "type": "function",
+                    "function": { "name": call.name, "arguments": arguments },
+                })
+            })
+            .collect();
+        json!({ "role": "assistant", "tool_calls": calls })
+    }
+
+    fn render(&self, message: Value) -> Result<String, TemplateError> {
+        let tool = |name: &str| {
+            json!({
+                "type": "function",
+                "function": {
+                    "name": name,
+                    "description": "A tool.",
+                    "parameters": { "type": "object", "properties": Map::new() },
+                },
+            })
+        };
+        let tools: Vec<Value> = NAMES.into_iter().map(tool).collect();
+        self.template.render(&json!({
+            "messages": [{ "role": "user", "content": "Hello" }, message],
+            "tools": tools,
+            "add_generation_prompt": false,
+            "datetime": "2026-01-01",
+            "bos_token": "<|bos|>",
+            "eos_token": "<|eos|>",
+        }))
+    }
+}

@@ -1,0 +1,330 @@
+//! Arguments that are written one by one: in tags, or as Python does.
+
+use super::super::cursor::{Cursor, Parsed, Stop};
+use super::super::json::{self, Json};
+use super::super::reading::Reading;
+use super::format::longest;
+use super::pattern::{Pattern, Slots};
+
+/// Deeper than any arguments are.
+const MAX_DEPTH: usize = 64;
+
+/// How arguments are listed after a name.
+#[derive(Debug, Clone)]
+pub(super) struct ListedArguments {
+    /// From the name to the first key.
+    pub(super) first: Pattern,
+    /// From the name to the end of a call without arguments.
+    pub(super) empty: Option<Pattern>,
+    /// From a key to its value, and how the value is written.
+    pub(super) styles: Vec<ValueStyle>,
+    /// From a value to the next key.
+    pub(super) between: Pattern,
+    /// From the last value to the end of the call.
+    pub(super) end: Pattern,
+    /// Texts may stand in `<![CDATA[…]]>`.
+    pub(super) has_cdata: bool,
+}
+
+/// How a value is written.
+#[derive(Debug, Clone)]
+pub(super) struct ValueStyle {
+    /// From the key to the value.
+    pub(super) before: Pattern,
+    pub(super) kind: ValueKind,
+}
+
+/// The notation of a value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum ValueKind {
+    /// JSON, or Python.
+    Encoded,
+    /// Texts stand in these quotes as they are; every other value is JSON with such texts in it.
+    Quoted { open: String, close: String },
+    /// As it is. What type it has is for the tool's schema to say.
+    Plain,
+    /// As it is, and always a text.
+    Text,
+    /// As it is, and always JSON.
+    Value,
+}
+
+/// What comes after a value.
+enum After {
+    Another,
+    End,
+}
+
+/// Reads the arguments after the name of `tool`, and the end of the call.
+pub(super) fn read_listed(
+    listed: &ListedArguments,
+    cursor: &mut Cursor,
+    reading: &Reading,
+    tool: &str,
+) -> Parsed<Vec<(String, Json)>> {
+    let mut attempt = cursor.clone();
+    let members = listed
+        .first
+        .matches(&mut attempt, slots(tool, ""))
+        .and_then(|()| {
+            let mut members = Vec::new();
+            loop {
+                let (key, value, after) = listed.argument(&mut attempt, reading, tool)?;
+                members.push((key, value));
+                if let After::End = after {
+                    return Ok(members);
+                }
+            }
+        });
+    match (members, &listed.empty) {
+        (Err(Stop::No), Some(empty)) => {
+            empty.matches(cursor, slots(tool, ""))?;
+            Ok(Vec::new())
+        }
+        (members, _) => {
+            *cursor = attempt;
+            members
+        }
+    }
+}
+
+fn slots<'a>(name: &'a str, key: &'a str) -> Slots<'a> {
+    Slots { name, key }
+}
+
+fn is_in_key(c: char) -> bool {
+    !c.is_whitespace() && !"<>\"'(){}[],=｜|".contains(c)
+}
+
+impl ListedArguments {
+    fn argument(
+        &self,
+        cursor: &mut Cursor,
+        reading: &Reading,
+        tool: &str,
+    ) -> Parsed<(String, Json, After)> {
+        cursor.blanks();
+        longest(cursor, is_in_key, |cursor, key| {
+            // That is the end of a tag.
+            if key.starts_with('/') {
+                return Err(Stop::No);
+            }
+            let start = cursor.clone();
+            for style in &self.styles {
+                let mut attempt = start.clone();
+                let slots = slots(tool, key);
+                let result = style
+                    .before
+                    .matches_before_value(&mut attempt, slots)
+                    .and_then(|()| self.value(&mut attempt, reading, style, slots));
+                match result {
+                    Err(Stop::No) => {}
+                    decided => {
+                        *cursor = attempt;
+                        let (value, after) = decided?;
+                        return Ok((key.to_owned(), value, after));
+                    }
+                }
+            }
+            Err(Stop::No)
+        })
+    }
+
+    fn value(
+        &self,
+        cursor: &mut Cursor,
+        reading: &Reading,
+        style: &ValueStyle,
+        slots: Slots,
+    ) -> Parsed<(Json, After)> {
+        match &style.kind {
+            ValueKind::Encoded => {
+                cursor.blanks();
+                let value = json::value(cursor)?;
+                Ok((value, self.after(cursor, slots)?))
+            }
+            ValueKind::Quoted { open, close } => {
+                if cursor.optional(open)? {
+                    let (text, after) = self.until_after(cursor, slots, close)?;
+                    return Ok((Json::Text(text.to_owned()), after));
+                }
+                let value = if matches!(open.as_str(), "\"" | "'") {
+                    json::value(cursor)?
+                } else {
+                    value_with_quotes(cursor, &[(open.as_str(), close.as_str())], 0)?
+                };
+                Ok((value, self.after(cursor, slots)?))
+            }
+            kind => {
+                let (text, after) = self.until_after(cursor, slots, "")?;
+                let text = self.without_cdata(self.without_blanks(text, &after));
+                let value = match kind {
+                    ValueKind::Text => Json::Text(text.to_owned()),
+                    ValueKind::Value => json::whole(text).ok_or(Stop::No)?,
+                    _ => reading.tools.typed(slots.name, slots.key, text),
+                };
+                Ok((value, after))
+            }
+        }
+    }
+
+    /// What follows a value.
+    fn after(&self, cursor: &mut Cursor, slots: Slots) -> Parsed<After> {
+        let mut attempt = cursor.clone();
+        attempt.blanks();
+        match self.end.matches(&mut attempt, slots) {
+            Err(Stop::No) => {}
+            Err(Stop::Incomplete) => return Err(Stop::Incomplete),
+            Ok(()) => {
+                *cursor = attempt;
+                return Ok(After::End);
+            }
+        }
+        cursor.blanks();
+        self.between.matches(cursor, slots)?;
+        // What only looks like the end of a value is no end where no key and value follow.
+        let mut ahead = cursor.clone();
+        ahead.blanks();
+        longest(&mut ahead, is_in_key, |cursor, key| {
+            if key.starts_with('/') {
+                return Err(Stop::No);
+            }
+            let slots = Slots { key, ..slots };
+            let styles = self.styles.iter();
+            let mut matches = styles.map(|it| it.before.matches(&mut cursor.clone(), slots));
+            matches
+                .find(|it| *it != Err(Stop::No))
+                .unwrap_or(Err(Stop::No))
+        })?;
+        Ok(After::Another)
+    }
+
+    /// The text up to the first place where `close` and what follows a value stand.
+    fn until_after<'a>(
+        &self,
+        cursor: &mut Cursor<'a>,
+        slots: Slots,
+        close: &str,
+    ) -> Parsed<(&'a str, After)> {
+        let begin = cursor.rest();
+        let from = cursor.at();
+        let firsts: Vec<char> = match close.chars().next() {
+            Some(first) => vec![first],
+            None => [&self.end, &self.between]
+                .iter()
+                .filter_map(|it| it.first())
+                .collect(),
+        };
+        loop {
+            cursor.skip(|c| !firsts.contains(&c));
+            let end = cursor.at();
+            let mut attempt = cursor.clone();
+            match attempt
+                .literal(close)
+                .and_then(|()| self.after(&mut attempt, slots))
+            {
+                Err(Stop::No) => cursor.next()?,
+                Err(Stop::Incomplete) => return Err(Stop::Incomplete),
+                Ok(after) => {
+                    *cursor = attempt;
+                    return Ok((&begin[..end - from], after));
+                }
+            };
+        }
+    }
+
+    /// A value without the white space that the template puts between it and what follows.
+    fn without_blanks<'a>(&self, text: &'a str, after: &After) -> &'a str {
+        let blanks = match after {
+            After::Another => self.between.blanks_before(),
+            After::End => self.end.blanks_before(),
+        };
+        text.strip_suffix(blanks).unwrap_or_else(|| {
+            text.strip_suffix(blanks.trim_start_matches(' '))
+                .unwrap_or(text)
+        })
+    }
+
+    fn without_cdata<'a>(&self, text: &'a str) -> &'a str {
+        let inner = text.strip_prefix("<![CDATA[");
+        let inner = inner.and_then(|it| it.strip_suffix("]]>"));
+        inner.filter(|_| self.has_cdata).unwrap_or(text)
+    }
+}
+
+/// A value in which texts stand between such quotes, and keys in them or alone.
+pub(in super::super) fn value_with_quotes(
+    cursor: &mut Cursor,
+    quotes: &[(&str, &str)],
+    depth: usize,
+) -> Parsed<Json> {
+    if depth > MAX_DEPTH {
+        return Err(Stop::No);
+    }
+    if let Some(text) = quoted(cursor, quotes)? {
+        return Ok(Json::Text(text));
+    }
+    match cursor.peek()? {
+        '{' => members_with_quotes(cursor, quotes, depth),
+        '[' => {
+            cursor.literal("[")?;
+            let mut items = Vec::new();
+            loop {
+                cursor.blanks();
+                if cursor.optional("]")? {
+                    return Ok(Json::List(items));
+                }
+                items.push(value_with_quotes(cursor, quotes, depth + 1)?);
+                comma(cursor, ']')?;
+            }
+        }
+        _ => json::value(cursor),
+    }
+}
+
+/// An object of such values.
+pub(in super::super) fn members_with_quotes(
+    cursor: &mut Cursor,
+    quotes: &[(&str, &str)],
+    depth: usize,
+) -> Parsed<Json> {
+    cursor.literal("{")?;
+    let mut members = Vec::new();
+    loop {
+        cursor.blanks();
+        if cursor.optional("}")? {
+            return Ok(Json::Object(members));
+        }
+        let key = match quoted(cursor, quotes)? {
+            Some(key) => key,
+            None if matches!(cursor.peek()?, '"' | '\'') => json::text(cursor)?,
+            None => cursor
+                .run_of(|c| c.is_alphanumeric() || matches!(c, '_' | '-' | '.'))?
+                .to_owned(),
+        };
+        cursor.blanks();
+        cursor.literal(":")?;
+        cursor.blanks();
+        members.push((key, value_with_quotes(cursor, quotes, depth + 1)?));
+        comma(cursor, '}')?;
+    }
+}
+
+fn comma(cursor: &mut Cursor, close: char) -> Parsed<()> {
+    cursor.blanks();
+    if cursor.peek()? == close {
+        Ok(())
+    } else {
+        cursor.literal(",")
+    }
+}
+
+/// A text between a pair of quotes.
+fn quoted(cursor: &mut Cursor, quotes: &[(&str, &str)]) -> Parsed<Option<String>> {
+    for (open, close) in quotes {
+        if cursor.optional(open)? {
+            return Ok(Some(cursor.until(&[close])?.0.to_owned()));
+        }
+    }
+    Ok(None)
+}
