@@ -8,7 +8,7 @@ use wardgate_domain::CallId;
 
 use crate::Console;
 use crate::asked::Visit;
-use crate::fields::{Fields, query, segment};
+use crate::fields::{Fields, query};
 use crate::form::Form;
 use crate::http::Answer;
 use crate::layout::{self, Part};
@@ -177,18 +177,11 @@ fn refused(error: &RpcError) -> Markup {
 /// Where the call is on record.
 fn on_record(meta: &Value) -> Markup {
     let call = meta["dev.wardgate/callId"].as_str();
-    let sequence = meta["dev.wardgate/receipt"]["sequence"].as_u64();
     html! {
-        @if call.is_some() || sequence.is_some() {
+        @if let Some(call) = call {
             dl.facts {
-                @if let Some(call) = call {
-                    dt { "Call" }
-                    dd { a href={ "/console/record?" (query([("call_id", call)])) } { code { (call) } } }
-                }
-                @if let Some(sequence) = sequence {
-                    dt { "Receipt" }
-                    dd { a href={ "/console/record/" (segment(&sequence.to_string())) } { "record " (sequence) } }
-                }
+                dt { "Call" }
+                dd { a href={ "/console/record?" (query([("call_id", call)])) } { code { (call) } } }
                 @if let Some(decision) = meta["dev.wardgate/decisionId"].as_str() {
                     dt { "Decision" }
                     dd { code { (decision) } }

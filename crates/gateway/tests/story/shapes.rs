@@ -303,8 +303,7 @@ async fn tools_call() {
           "_meta": {
             "dev.wardgate/callId": "[call id]",
             "dev.wardgate/receipt": {
-              "leafHash": "[leaf hash]",
-              "sequence": 42
+              "leafHash": "[leaf hash]"
             },
             "io.modelcontextprotocol/serverInfo": {
               "name": "wardgate",
@@ -339,8 +338,7 @@ async fn tools_call() {
           "_meta": {
             "dev.wardgate/callId": "[call id]",
             "dev.wardgate/receipt": {
-              "leafHash": "[leaf hash]",
-              "sequence": 43
+              "leafHash": "[leaf hash]"
             }
           },
           "content": [
@@ -369,8 +367,7 @@ async fn tools_call() {
           "_meta": {
             "dev.wardgate/callId": "[call id]",
             "dev.wardgate/receipt": {
-              "leafHash": "[leaf hash]",
-              "sequence": 44
+              "leafHash": "[leaf hash]"
             }
           },
           "content": [
@@ -405,8 +402,7 @@ async fn a_visible_denial() {
             "dev.wardgate/callId": "[call id]",
             "dev.wardgate/decisionId": "[decision id]",
             "dev.wardgate/receipt": {
-              "leafHash": "[leaf hash]",
-              "sequence": 42
+              "leafHash": "[leaf hash]"
             },
             "io.modelcontextprotocol/serverInfo": {
               "name": "wardgate",
@@ -437,8 +433,7 @@ async fn a_visible_denial() {
             "dev.wardgate/callId": "[call id]",
             "dev.wardgate/decisionId": "[decision id]",
             "dev.wardgate/receipt": {
-              "leafHash": "[leaf hash]",
-              "sequence": 43
+              "leafHash": "[leaf hash]"
             }
           },
           "content": [
