@@ -46,7 +46,6 @@ class Attempt:
     outcome: str = ""
     why: str = ""
     call_id: str = ""
-    sequence: int = -1
     leaf: str = ""
     # SHA-256 of what was given.
     digest: bytes = b""
@@ -145,7 +144,7 @@ def read(made, body):
         result = answer["result"]
         receipt = result["_meta"]["dev.wardgate/receipt"]
         made.call_id = result["_meta"]["dev.wardgate/callId"]
-        made.sequence, made.leaf = receipt["sequence"], receipt["leafHash"]
+        made.leaf = receipt["leafHash"]
         content, end = member(text, "content")
         structured, _ = member(text, "structuredContent", end)
         made.digest = hashlib.sha256((content + structured).encode()).digest()

@@ -48,7 +48,7 @@ class Record:
         if said["event"] == "outcome":
             if call in self.outcomes:
                 self.faults.append(f"two outcomes of call {call}")
-            self.outcomes[call] = (sequence, leaf, said["status"], said.get("result_hmac"))
+            self.outcomes[call] = (leaf, said["status"], said.get("result_hmac"))
             self.open.pop(call, None)
 
     def check_unchanged(self, known):
@@ -65,8 +65,8 @@ class Record:
 
     def has(self, attempt):
         """Whether an answer is on record as it was given."""
-        sequence, leaf, status, result = self.outcomes.get(attempt.call_id, (None, None, None, None))
-        if (sequence, leaf) != (attempt.sequence, attempt.leaf):
+        leaf, status, result = self.outcomes.get(attempt.call_id, (None, None, None))
+        if leaf != attempt.leaf:
             return False
         # A failure's words are made for the client's version.
         return status != "ok" if attempt.outcome == "told" else (status, result) == ("ok", self.mac(attempt.digest))

@@ -25,15 +25,15 @@ class Books:
     def put(self, **said):
         canonical = json.dumps(said).encode()
         self.rows.append((hashlib.sha256(b"\0" + canonical).hexdigest(), canonical))
-        return len(self.rows) - 1, self.rows[-1][0]
+        return self.rows[-1][0]
 
     def call(self, marker, kind="keyed"):
         """A write that went as it should."""
         given = '[{"type":"text","text":"done"}]'
         self.put(event="intent", call_id=marker, arguments_hmac=mac(arguments(marker)))
         self.effects.append(marker)
-        sequence, leaf = self.put(event="outcome", call_id=marker, status="ok", result_hmac=mac(given))
-        meta = {"dev.wardgate/callId": marker, "dev.wardgate/receipt": {"sequence": sequence, "leafHash": leaf}}
+        leaf = self.put(event="outcome", call_id=marker, status="ok", result_hmac=mac(given))
+        meta = {"dev.wardgate/callId": marker, "dev.wardgate/receipt": {"leafHash": leaf}}
         made = Attempt(kind, marker, 0.0)
         body = f'{{"jsonrpc":"2.0","id":"{marker}","result":{{"content":{given},"_meta":{json.dumps(meta)}}}}}'
         read(made, body.encode())
@@ -64,7 +64,7 @@ class Sums(unittest.TestCase):
         self.assertEqual(self.books.found(), [0, 0, 0, 0, 0])
 
     def test_an_answer_that_is_not_on_record_or_not_as_it_was_given(self):
-        for change in ({"call_id": "b"}, {"leaf": "0" * 64}, {"sequence": 0}, {"digest": bytes(32)}, {"outcome": "told"}):
+        for change in ({"call_id": "b"}, {"leaf": "0" * 64}, {"digest": bytes(32)}, {"outcome": "told"}):
             changed = {name: getattr(self.call, name) for name in self.call.__slots__} | change
             self.books.calls = [[Attempt(**changed)]]
             self.assertEqual(self.books.found(), [1, 0, 0, 0, 0], change)

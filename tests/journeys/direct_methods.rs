@@ -26,7 +26,7 @@ async fn a_tool_is_called_as_a_method_where_that_is_switched_on() {
         column(rows, "content"),
         ["Hypertension", "Lisinopril 10mg daily"]
     );
-    assert!(body["result"]["_meta"]["dev.wardgate/receipt"]["sequence"].is_u64());
+    assert!(body["result"]["_meta"]["dev.wardgate/receipt"]["leafHash"].is_string());
 
     let reply = ask(&app, "/message", &doctor, "get_medical_records", "NOGWI").await;
     assert_eq!(reply.status, 200);

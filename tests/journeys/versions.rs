@@ -126,7 +126,7 @@ async fn an_older_client_shakes_hands_pings_lists_and_calls() {
                 .unwrap()
                 .contains("Hypertension")
         );
-        assert!(called["_meta"]["dev.wardgate/receipt"]["sequence"].is_u64());
+        assert!(called["_meta"]["dev.wardgate/receipt"]["leafHash"].is_string());
         // Structured content came with 2025-06-18.
         assert_eq!(
             called.get("structuredContent").is_some(),

@@ -15,6 +15,10 @@ pub struct Config {
     /// of the machines.
     #[serde(default = "default_unknown_after_seconds")]
     pub unknown_after_seconds: u64,
+    /// Bytes that the store may take, so that the days that are left can be told; none: of a file what its file system has
+    /// left counts, and at a server nothing is told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capacity_bytes: Option<u64>,
     /// How the store is used.
     #[serde(default)]
     pub database: DatabaseSettings,
@@ -30,6 +34,7 @@ impl Config {
         Self {
             store: store.into(),
             unknown_after_seconds: default_unknown_after_seconds(),
+            capacity_bytes: None,
             database: DatabaseSettings::default(),
         }
     }

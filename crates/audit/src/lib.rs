@@ -15,6 +15,7 @@ mod canonical;
 mod closing;
 mod config;
 mod error;
+mod growth;
 mod mac;
 mod ownership;
 mod query;

@@ -14,6 +14,7 @@ use wardgate_rpc::client::QueriedRecord;
 
 use crate::canonical::Entry;
 use crate::closing::Closing;
+use crate::growth::Growth;
 use crate::ownership::{Callers, StoreLock};
 use crate::query::{self, Filter};
 use crate::store::{self, Address, Reader};
@@ -44,7 +45,13 @@ pub async fn service(
     let is_sole_owner = is_alone && callers == Callers::ThisProcess;
     closing.close_left_open(&address, is_sole_owner).await?;
     lock.share();
+    let growth = Growth {
+        reader: reader.clone(),
+        address,
+        capacity: config.capacity_bytes,
+    };
     let stop = CancellationToken::new();
+    tokio::spawn(stop.clone().run_until_cancelled_owned(growth.run()));
     tokio::spawn(stop.clone().run_until_cancelled_owned(closing.run()));
 
     let audit = Audit {

@@ -308,23 +308,13 @@ fn refused(error: &RpcError) -> Markup {
 fn on_record(meta: &Value, access: RecordAccess) -> Markup {
     let is_linked = access != RecordAccess::None;
     let call = meta["dev.wardgate/callId"].as_str();
-    let sequence = meta["dev.wardgate/receipt"]["sequence"].as_u64();
     html! {
-        @if call.is_some() || sequence.is_some() {
+        @if let Some(call) = call {
             dl.facts {
-                @if let Some(call) = call {
-                    dt { "Call" }
-                    dd {
-                        @if is_linked { a href={ "/console/record?" (query([("call_id", call)])) } { code { (call) } } }
-                        @else { code { (call) } }
-                    }
-                }
-                @if let Some(sequence) = sequence {
-                    dt { "Receipt" }
-                    dd {
-                        @if is_linked { a href={ "/console/record/" (sequence) } { "record " (sequence) } }
-                        @else { "record " (sequence) }
-                    }
+                dt { "Call" }
+                dd {
+                    @if is_linked { a href={ "/console/record?" (query([("call_id", call)])) } { code { (call) } } }
+                    @else { code { (call) } }
                 }
                 @if let Some(decision) = meta["dev.wardgate/decisionId"].as_str() {
                     dt { "Decision" }

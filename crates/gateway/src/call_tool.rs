@@ -9,7 +9,7 @@ use bytes::Bytes;
 use futures::StreamExt;
 use serde::{Deserialize, Serialize};
 use tracing::Span;
-use wardgate_domain::{CallFacts, CallId, Caller, Digest, Outcome, Receipt, Status, ToolFacts};
+use wardgate_domain::{CallFacts, CallId, Caller, Digest, Outcome, Status, ToolFacts};
 use wardgate_edge::CallerToken;
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_rpc::client::{
@@ -27,6 +27,7 @@ use crate::measures;
 use crate::reply::{Answer, Dialect, RpcError};
 use crate::story::{Asker, End, Given, Packed, Ran, Stop, Story, Target, Work};
 use crate::tasks::{self, Begun};
+use crate::trail::Recorded;
 use crate::view::View;
 
 /// One call, read but undecided.
@@ -233,15 +234,15 @@ impl Work for ToolCall {
         );
     }
 
-    fn release(story: &Story<Self>, receipt: Receipt, called: &Called) -> Answer {
+    fn release(story: &Story<Self>, recorded: Recorded, called: &Called) -> Answer {
         let (id, call_id) = (&story.asker.id, story.facts.call_id);
         let result = match called {
             Called::Result(result) => result,
-            Called::Task(begun) => return begun.release(story, receipt),
+            Called::Task(begun) => return begun.release(story, recorded),
         };
         if result.facts.error_kind == RATE_LIMITED {
             let wait = result.facts.retry_after.unwrap_or_default();
-            let error = RpcError::rate_limited(wait).of_call(call_id, Some(receipt));
+            let error = RpcError::rate_limited(wait).of_call(call_id, recorded.receipt());
             return Answer::error(Some(id), &error);
         }
         let takes_tasks = || tasks::are_declared(story.dialogue.capabilities().as_deref());
@@ -251,15 +252,15 @@ impl Work for ToolCall {
             && !(required == tasks::NEEDED && takes_tasks())
         {
             let error = RpcError::missing_capability(required);
-            return Answer::error(Some(id), &error.of_call(call_id, Some(receipt)));
+            return Answer::error(Some(id), &error.of_call(call_id, recorded.receipt()));
         }
         match story.work.dialect {
-            Dialect::Direct => Answer::direct(id, call_id, receipt, result),
-            Dialect::Mcp => Answer::released(id, story.asker.version, call_id, receipt, result),
+            Dialect::Direct => Answer::direct(id, call_id, recorded, result),
+            Dialect::Mcp => Answer::released(id, story.asker.version, call_id, recorded, result),
         }
     }
 
-    fn stopped(story: &Story<Self>, receipt: Receipt, stop: &Stop) -> Option<Answer> {
+    fn stopped(story: &Story<Self>, recorded: Recorded, stop: &Stop) -> Option<Answer> {
         let Asker { id, version, .. } = &story.asker;
         let (version, call_id) = (*version, story.facts.call_id);
         match stop {
@@ -270,12 +271,12 @@ impl Work for ToolCall {
                 visible: true,
             } => {
                 let denial = (reason.as_str(), *decision);
-                Some(Answer::denied(id, version, call_id, receipt, denial))
+                Some(Answer::denied(id, version, call_id, recorded, denial))
             }
             // Older versions have no error for it, and the model may know another way.
             Stop::Undeclared(_) | Stop::Unanswered(_) if !version.is_modern() => {
                 let words = "The tool asks for input that it cannot get here.";
-                Some(Answer::failed(id, version, call_id, receipt, words))
+                Some(Answer::failed(id, version, call_id, recorded, words))
             }
             _ => None,
         }

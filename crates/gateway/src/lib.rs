@@ -52,9 +52,9 @@ use axum::Router;
 use tokio::sync::watch;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 use wardgate_concurrency::Limiter;
-use wardgate_domain::{Ambient, Caller};
+use wardgate_domain::{Ambient, Caller, Event, MemoryAccess, Outcome};
 use wardgate_edge::{Admission, Authenticator, Bound, Origins};
-use wardgate_rpc::client::{MemoryClient, PolicyClient, ToolRunnerClient};
+use wardgate_rpc::client::{CallError, MemoryClient, PolicyClient, ToolRunnerClient};
 use wardgate_rpc::probes::Part;
 use wardgate_rpc::{Neighbour, Readiness, Shutdown};
 
@@ -74,7 +74,7 @@ use session::Sealer;
 use sse::{Relay, Streams};
 use store::Store;
 use streamable::{Heart, Mailbox};
-use trail::Trail;
+use trail::{Recorded, Trail};
 
 /// How often a start that waits says what for.
 const TELL: Duration = Duration::from_secs(5);
@@ -283,6 +283,29 @@ impl Gateway {
         let serving = bound.serve(router, limits, shutdown, self.finish());
         tokio::join!(ending, serving);
         self.refusals.flush(&self.trail, &self.ambient).await;
+    }
+
+    /// Puts on record how a call ended, and counts a refusal instead where its caller had many of late. A call whose intent
+    /// is on record has an outcome too, always.
+    async fn record_outcome(
+        &self,
+        outcome: Outcome,
+        has_intent: bool,
+    ) -> Result<Recorded, CallError> {
+        if !has_intent && self.refusals.folds(&outcome.call, outcome.status) {
+            return Ok(Recorded::InSummary);
+        }
+        let appended = self.trail.append(Event::Outcome(outcome)).await;
+        appended.map(Recorded::ByItself)
+    }
+
+    /// The same of a use of the memory, which has no intent.
+    async fn record_access(&self, access: MemoryAccess) -> Result<Recorded, CallError> {
+        if self.refusals.folds(&access.call, access.status) {
+            return Ok(Recorded::InSummary);
+        }
+        let appended = self.trail.append(Event::MemoryAccess(access)).await;
+        appended.map(Recorded::ByItself)
     }
 
     /// Waits for the calls under way, those included whose client is gone.

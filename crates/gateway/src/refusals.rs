@@ -1,14 +1,18 @@
-//! Requests that never became a call, counted and recorded once a second.
+//! Refusals that are counted and recorded once a second: requests that never became a call, and refused calls of a caller
+//! who had many of late.
 //!
-//! A durable record for each would let a flood of bad tokens buy unbounded disk flushes; no record at all
-//! would hide the flood.
+//! A durable record for each would let a flood of bad tokens, or one caller, buy unbounded disk flushes and fill the
+//! record; no record at all would hide the flood.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use metrics::counter;
-use wardgate_domain::{Ambient, Event, RefusalCount, Refusals as Window, Timestamp};
+use tokio::time::Instant;
+use wardgate_domain::{
+    Ambient, CallFacts, Event, RefusalCount, Refusals as Window, Status, Timestamp,
+};
 use wardgate_telemetry::names;
 
 use crate::trail::Trail;
@@ -19,10 +23,41 @@ const KINDS: usize = 256;
 /// Reason, address, subject.
 type Kind = (&'static str, String, String);
 
+/// Refused calls of one caller that have records of their own at once, before a rate of one a second applies.
+const BURST: u32 = 60;
+
+/// Callers whose refused calls are told apart. Beyond that, callers who have been refused nothing lately make room.
+const CALLERS: usize = 4_096;
+
 /// Counts refused requests.
 #[derive(Debug, Default)]
 pub(crate) struct Refusals {
     counts: Mutex<Counts>,
+    budgets: Mutex<HashMap<CallerKey, RefusalBudget>>,
+}
+
+/// Issuer, tenant and subject.
+type CallerKey = (String, String, String);
+
+/// The refused calls of one caller that may still have records of their own: [`BURST`], filled up by one a second.
+#[derive(Debug)]
+struct RefusalBudget {
+    /// When it is full again.
+    full_at: Instant,
+}
+
+impl RefusalBudget {
+    const REFILL: Duration = Duration::from_secs(1);
+
+    /// Whether one more refused call has a record of its own.
+    fn takes(&mut self, now: Instant) -> bool {
+        let full_at = self.full_at.max(now) + Self::REFILL;
+        let takes = full_at <= now + Self::REFILL * BURST;
+        if takes {
+            self.full_at = full_at;
+        }
+        takes
+    }
 }
 
 #[derive(Debug, Default)]
@@ -50,6 +85,36 @@ impl Refusals {
         counter!(names::REFUSED_REQUESTS, "reason" => reason).increment(1);
         let kind = (reason, client_ip.to_owned(), subject.to_owned());
         self.counts().add(kind, 1);
+    }
+
+    /// Whether a call that ended so is counted rather than recorded by itself; then it is counted. That is so of refused
+    /// calls of a caller who has used up their budget.
+    pub(crate) fn folds(&self, call: &CallFacts, status: Status) -> bool {
+        let reason = match status {
+            Status::Denied | Status::UnknownTool | Status::InvalidArguments => status.as_str(),
+            Status::Ok | Status::Error | Status::Timeout | Status::Cancelled | Status::Unknown => {
+                return false;
+            }
+        };
+        let (issuer, tenant, subject) = (&call.issuer, &call.tenant, &call.subject);
+        let caller = (issuer.clone(), tenant.clone(), subject.clone());
+        let takes = {
+            let mut budgets = self.budgets.lock().unwrap_or_else(PoisonError::into_inner);
+            let now = Instant::now();
+            if budgets.len() >= CALLERS {
+                budgets.retain(|_, budget| budget.full_at > now);
+            }
+            let is_full = budgets.len() >= CALLERS && !budgets.contains_key(&caller);
+            !is_full
+                && budgets
+                    .entry(caller)
+                    .or_insert(RefusalBudget { full_at: now })
+                    .takes(now)
+        };
+        if !takes {
+            self.count(reason, &call.client_ip, &call.subject);
+        }
+        !takes
     }
 
     fn counts(&self) -> MutexGuard<'_, Counts> {
@@ -104,5 +169,63 @@ pub(crate) async fn record(refusals: Arc<Refusals>, trail: Arc<Trail>, ambient: 
     loop {
         ticks.tick().await;
         refusals.flush(&trail, &ambient).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use wardgate_domain::CallId;
+
+    use super::*;
+
+    fn call(subject: &str) -> CallFacts {
+        let caller = wardgate_domain::Caller::from_verified(wardgate_domain::CallerClaims {
+            issuer: "https://issuer.example".to_owned(),
+            subject: subject.to_owned(),
+            tenant: String::new(),
+            roles: Vec::new(),
+            attributes: BTreeMap::new(),
+            token_id: "t".to_owned(),
+            expires_at: Timestamp::from_seconds(2_000_000_000),
+        });
+        let id = CallId::new(&Ambient::system());
+        CallFacts::without_tool(id, &caller, "192.0.2.7".to_owned(), "2026-07-28", b"{}")
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn of_a_caller_who_is_refused_again_and_again_one_call_a_second_is_recorded_by_itself() {
+        let refusals = Refusals::default();
+        let recorded = |calls: u32, subject: &str| {
+            let call = call(subject);
+            let folded = (0..calls).filter(|_| refusals.folds(&call, Status::Denied));
+            calls - u32::try_from(folded.count()).unwrap()
+        };
+        assert_eq!(recorded(1_000, "mallory"), BURST);
+        assert_eq!(recorded(5, "ada"), 5, "others are not concerned");
+        tokio::time::advance(Duration::from_secs(10)).await;
+        assert_eq!(recorded(1_000, "mallory"), 10);
+        let mallory = call("mallory");
+        assert!(
+            !refusals.folds(&mallory, Status::Ok),
+            "what ran is recorded"
+        );
+        assert!(!refusals.folds(&mallory, Status::Error));
+
+        let counted: u64 = refusals.counts().by_kind.values().sum();
+        assert_eq!(counted, 2_000 - 70, "none is lost");
+        let kind = ("denied", "192.0.2.7".to_owned(), "mallory".to_owned());
+        assert_eq!(refusals.counts().by_kind.keys().next(), Some(&kind));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn however_many_callers_there_are_the_budgets_are_bounded() {
+        let refusals = Refusals::default();
+        for number in 0..CALLERS + 10 {
+            refusals.folds(&call(&number.to_string()), Status::UnknownTool);
+        }
+        assert_eq!(refusals.budgets.lock().unwrap().len(), CALLERS);
+        tokio::time::advance(RefusalBudget::REFILL).await;
+        assert!(!refusals.folds(&call("late"), Status::UnknownTool));
+        assert_eq!(refusals.budgets.lock().unwrap().len(), 1);
     }
 }

@@ -16,6 +16,7 @@ use crate::dialogue::Questions;
 use crate::downgrade;
 use crate::mcp::Version;
 use crate::streamable;
+use crate::trail::Recorded;
 
 use self::rpc_error::Remedy;
 
@@ -220,12 +221,12 @@ impl Answer {
         }
     }
 
-    /// The result of a call. It takes the receipt: what is not on record does not leave.
+    /// The result of a call. It takes how the call is recorded: what is not on record does not leave.
     pub(crate) fn released(
         id: &RawValue,
         version: Version,
         call_id: CallId,
-        receipt: Receipt,
+        recorded: Recorded,
         result: &ToolResult,
     ) -> Self {
         let content = String::from_utf8_lossy(&result.content);
@@ -237,7 +238,7 @@ impl Answer {
             &structured,
             result.is_error,
             |meta| {
-                write_call(meta, call_id, Some(receipt), None);
+                write_call(meta, call_id, recorded.receipt(), None);
                 write_dropped(meta, result.facts.dropped_columns);
             },
         )
@@ -247,14 +248,14 @@ impl Answer {
     pub(crate) fn direct(
         id: &RawValue,
         call_id: CallId,
-        receipt: Receipt,
+        recorded: Recorded,
         result: &ToolResult,
     ) -> Self {
         if result.is_error {
             let content: Vec<Value> = serde_json::from_slice(&result.content).unwrap_or_default();
             let text = content.first().and_then(|block| block["text"].as_str());
             let error = RpcError::internal("tool_error", text.unwrap_or("The tool failed."));
-            return Self::error(Some(id), &error.of_call(call_id, Some(receipt)));
+            return Self::error(Some(id), &error.of_call(call_id, recorded.receipt()));
         }
         let structured = String::from_utf8_lossy(&result.structured_content);
         let content = format!(
@@ -270,7 +271,7 @@ impl Answer {
             body.push(',');
         }
         body.push_str(r#""_meta":{"#);
-        write_call(&mut body, call_id, Some(receipt), None);
+        write_call(&mut body, call_id, recorded.receipt(), None);
         write_dropped(&mut body, result.facts.dropped_columns);
         body.push_str("}}}");
         Self::ok(body)
@@ -282,14 +283,14 @@ impl Answer {
         id: &RawValue,
         version: Version,
         call_id: CallId,
-        receipt: Receipt,
+        recorded: Recorded,
         denial: (&'static str, DecisionId),
     ) -> Self {
         let (reason, decision) = denial;
         let words = format!("Not permitted with these arguments ({reason}). Decision {decision}.");
         let content = text_content(&words);
         Self::call_result(id, version, &content, "", true, |meta| {
-            write_call(meta, call_id, Some(receipt), Some(decision));
+            write_call(meta, call_id, recorded.receipt(), Some(decision));
         })
     }
 
@@ -298,11 +299,11 @@ impl Answer {
         id: &RawValue,
         version: Version,
         call_id: CallId,
-        receipt: Receipt,
+        recorded: Recorded,
         words: &str,
     ) -> Self {
         Self::call_result(id, version, &text_content(words), "", true, |meta| {
-            write_call(meta, call_id, Some(receipt), None);
+            write_call(meta, call_id, recorded.receipt(), None);
         })
     }
 
@@ -454,9 +455,9 @@ fn open(body: &mut String, id: Option<&RawValue>) {
 }
 
 /// The members of `_meta` that say which call it was, and that it is on record.
-pub(crate) fn call_meta(call_id: CallId, receipt: Receipt) -> String {
+pub(crate) fn call_meta(call_id: CallId, recorded: Recorded) -> String {
     let mut meta = String::new();
-    write_call(&mut meta, call_id, Some(receipt), None);
+    write_call(&mut meta, call_id, recorded.receipt(), None);
     meta
 }
 
@@ -471,12 +472,9 @@ fn write_call(
         let _ = write!(to, r#","{DECISION_ID}":"{decision}""#);
     }
     if let Some(receipt) = receipt {
-        let _ = write!(
-            to,
-            r#","{RECEIPT}":{{"sequence":{},"leafHash":"{}"}}"#,
-            receipt.sequence(),
-            receipt.leaf_hash()
-        );
+        // Without the position, which says how much others do.
+        let leaf_hash = receipt.leaf_hash();
+        let _ = write!(to, r#","{RECEIPT}":{{"leafHash":"{leaf_hash}"}}"#);
     }
 }
 

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
+use tokio::time::timeout;
 use wardgate_concurrency::Limiter;
 use wardgate_domain::{Ambient, Event, Receipt, Record};
 use wardgate_rpc::client::{AuditClient, CallError};
@@ -13,9 +14,28 @@ use crate::stages::stage;
 /// An append that took longer has failed: with no durable record a call ends within a second. Where appends were measured
 /// to be slower, [`AuditClient`] waits longer.
 const LIMIT: Duration = Duration::from_millis(800);
-/// A failure that came sooner leaves time for one more attempt within that second.
-const SOON: Duration = Duration::from_millis(100);
-const _: () = assert!(LIMIT.as_millis() + SOON.as_millis() < 1_000);
+/// A failure that came sooner leaves time for one more attempt within the same limit.
+const SOON: Duration = Duration::from_millis(400);
+const _: () = assert!(SOON.as_millis() < LIMIT.as_millis() && LIMIT.as_millis() < 1_000);
+
+/// How a call stands on the record, so that its answer may leave.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Recorded {
+    /// By a record of its own.
+    ByItself(Receipt),
+    /// A refusal that is counted with others of its caller, and on record within a second.
+    InSummary,
+}
+
+impl Recorded {
+    /// The receipt of a record of its own.
+    pub(crate) fn receipt(self) -> Option<Receipt> {
+        match self {
+            Self::ByItself(receipt) => Some(receipt),
+            Self::InSummary => None,
+        }
+    }
+}
 
 /// Appends to the record.
 #[derive(Debug)]
@@ -49,9 +69,12 @@ impl Trail {
             event,
         };
         let started = Instant::now();
+        let limit = self.audit.append_limit();
         let mut appended = self.audit.append(&record, false).await;
         if appended.is_err() && started.elapsed() < SOON && self.is_ready() {
-            appended = self.audit.append(&record, true).await;
+            let left = limit.saturating_sub(started.elapsed());
+            let again = timeout(left, self.audit.append(&record, true)).await;
+            appended = again.unwrap_or(appended);
         }
         stage("record", started.elapsed());
         self.limiter.observe(started.elapsed());

@@ -132,6 +132,11 @@ pub const AUDIT_BATCH_SECONDS: &str = "wardgate_audit_batch_duration_seconds";
 pub const AUDIT_STORE_FAILURES: &str = "wardgate_audit_store_failures_total";
 /// Gauge, seconds: how long a write of the audit store may take before it counts as failed, as measured on recent ones.
 pub const AUDIT_WRITE_LIMIT: &str = "wardgate_audit_write_limit_seconds";
+/// Gauge: bytes that the record takes in its store.
+pub const AUDIT_STORE_BYTES: &str = "wardgate_audit_store_bytes";
+/// Gauge: bytes by which the record can still grow, where that is known: what is left of `audit.capacity_bytes`, or of the file
+/// system of its file.
+pub const AUDIT_STORE_FREE_BYTES: &str = "wardgate_audit_store_free_bytes";
 
 // === policy ===
 

@@ -330,6 +330,15 @@ impl Reader {
         Ok(head.into())
     }
 
+    /// The size of the record in the store.
+    pub(crate) async fn bytes(&self) -> Result<u64, Error> {
+        let bytes: i64 = match &self.pool {
+            ReadPool::Sqlite(pool) => sqlx::query_scalar(sqlite::BYTES).fetch_one(pool).await?,
+            ReadPool::Postgres(pool) => sqlx::query_scalar(postgres::BYTES).fetch_one(pool).await?,
+        };
+        Ok(unsigned(bytes))
+    }
+
     /// One page of the records that match, in order.
     pub(crate) async fn page(&self, filter: &Filter, page: &Page) -> Result<Records, Error> {
         self.select(|table| select::matching(table, filter, page))

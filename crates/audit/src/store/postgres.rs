@@ -23,6 +23,8 @@ pub(super) const GAPS: &str = "
     ) AS steps
     WHERE lower < upper ORDER BY lower LIMIT 100";
 
+pub(super) const BYTES: &str = "SELECT pg_total_relation_size('audit.record')";
+
 /// How soon the server gives up a statement whose reader has gone.
 const CLIENT_CHECK_INTERVAL: &str = "500ms";
 

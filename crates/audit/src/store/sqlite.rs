@@ -29,6 +29,9 @@ pub(super) const GAPS: &str = "
         (SELECT coalesce(lag(sequence) OVER (ORDER BY sequence) + 1, 0) AS lower, sequence AS upper FROM record)
     WHERE lower < upper ORDER BY lower LIMIT 100";
 
+pub(super) const BYTES: &str =
+    "SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()";
+
 /// Version n of the schema is what the first n of these make; they never change once released.
 pub(super) const MIGRATIONS: &[&str] = &[
     include_str!("sqlite/0001_record.sql"),

@@ -113,6 +113,25 @@ async fn a_store_that_became_slow_refuses_once_and_then_has_the_time_it_needs() 
     assert_eq!(store.records().await.len(), 2);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_start_waits_for_a_store_that_another_program_has_locked() {
+    let store = TestStore::sqlite();
+    let path = store.url.strip_prefix("sqlite:").unwrap();
+    let options = sqlx::sqlite::SqliteConnectOptions::new()
+        .filename(path)
+        .create_if_missing(true);
+    let mut other = SqliteConnection::connect_with(&options).await.unwrap();
+    let lock = other.begin_with("BEGIN EXCLUSIVE").await.unwrap();
+    let unlock = async {
+        // Longer than a write may take.
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        lock.rollback().await.unwrap();
+    };
+    let (service, ()) = tokio::join!(store.service(), unlock);
+    let record = outcome(&subject(), Status::Ok);
+    service.audit.append(&record, false).await.unwrap();
+}
+
 /// The service over a line, and the line.
 async fn over_a_line(store: &TestStore) -> (TestService, FaultyLine) {
     let (before, authority_and_path) = store.url.rsplit_once('@').expect("the URL names a user");

@@ -59,7 +59,7 @@ fn answer() -> Value {
         "structuredContent": [{ "code": "•••WI", "n": 1 }],
         "_meta": {
             "dev.wardgate/callId": "0192d1a0-0000-7000-8000-000000000001",
-            "dev.wardgate/receipt": { "sequence": 41 },
+            "dev.wardgate/receipt": { "leafHash": "00" },
         },
     } })
 }
@@ -81,7 +81,6 @@ async fn a_call_goes_out_in_the_persons_name_once_and_its_place_on_record_is_lin
     let page = stage.get(page, &cookie).await;
     for shown in [
         "<td>•••WI</td>",
-        "/console/record/41",
         "call_id=0192d1a0",
         "value=\"NUGWI\"",
         "Done.",

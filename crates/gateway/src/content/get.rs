@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tracing::Span;
-use wardgate_domain::{CallFacts, CallId, Caller, Digest, Outcome, Receipt, Status, ToolFacts};
+use wardgate_domain::{CallFacts, CallId, Caller, Digest, Outcome, Status, ToolFacts};
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_rpc::client::{
     CallError, ContentResult, GetContent, Given as Got, Interaction, ResultFacts, Resumption,
@@ -27,6 +27,7 @@ use crate::mcp::{Meta, Post, Request, Version, inner};
 use crate::measures;
 use crate::reply::{Answer, RpcError, call_meta};
 use crate::story::{self, Asker, End, Given, Packed, Ran, Stop, Story, Target, Work};
+use crate::trail::Recorded;
 use crate::view::View;
 
 /// The tool-runner ends what takes longer than its time limit itself; this catches one that does not answer.
@@ -206,7 +207,7 @@ impl Work for Wish {
         );
     }
 
-    fn release(story: &Story<Self>, receipt: Receipt, got: &Gotten) -> Answer {
+    fn release(story: &Story<Self>, recorded: Recorded, got: &Gotten) -> Answer {
         let (id, call_id, version) = (&story.asker.id, story.facts.call_id, story.asker.version);
         let error = match &got.given {
             Ok(result) => {
@@ -219,7 +220,7 @@ impl Work for Wish {
                 if version.is_modern() && is_kept {
                     members += r#","ttlMs":0,"cacheScope":"private""#;
                 }
-                let meta = call_meta(call_id, receipt);
+                let meta = call_meta(call_id, recorded);
                 return Answer::result_with_meta(id, version, &members, &meta);
             }
             Err(words) => match got.facts.status {
@@ -230,7 +231,7 @@ impl Work for Wish {
                 _ => RpcError::internal("source_failed", words),
             },
         };
-        Answer::error(Some(id), &error.of_call(call_id, Some(receipt)))
+        Answer::error(Some(id), &error.of_call(call_id, recorded.receipt()))
     }
 
     fn not_there(&self, version: Version) -> RpcError {

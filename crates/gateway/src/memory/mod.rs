@@ -31,8 +31,8 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use tracing::Instrument;
 use wardgate_domain::{
-    CallFacts, CallId, Caller, ColumnClass, ConversationKey, Event, MemoryAccess, MemoryMethod,
-    Message, Status,
+    CallFacts, CallId, Caller, ColumnClass, ConversationKey, MemoryAccess, MemoryMethod, Message,
+    Status,
 };
 use wardgate_rpc::client::{MemoryClient, OnBehalfOf};
 use wardgate_telemetry::names;
@@ -249,13 +249,12 @@ impl Asked {
             withheld = access.withheld,
             "use of the memory ended"
         );
-        let recorded = self.gateway.trail().append(Event::MemoryAccess(access));
-        let Ok(receipt) = recorded.await else {
+        let Ok(recorded) = self.gateway.record_access(access).await else {
             return self.not_recorded();
         };
         match ending {
             Ok(done) => {
-                let mut meta = call_meta(self.call_id, receipt);
+                let mut meta = call_meta(self.call_id, recorded);
                 if let Some(more) = endpoint.meta() {
                     meta = format!("{meta},{more}");
                 }
@@ -263,7 +262,7 @@ impl Asked {
                 Answer::result_with_meta(&self.id, self.version, members, &meta)
             }
             Err(stop) => {
-                let error = stop.error.of_call(self.call_id, Some(receipt));
+                let error = stop.error.of_call(self.call_id, recorded.receipt());
                 Answer::error(Some(&self.id), &error)
             }
         }

@@ -25,7 +25,7 @@ use serde_json::value::RawValue;
 use tokio::time::sleep;
 use tracing::{Instrument, Span};
 use wardgate_concurrency::{Epilogue, Slot};
-use wardgate_domain::{CallFacts, CallId, Caller, Digest, Event, Outcome, Receipt, Status};
+use wardgate_domain::{CallFacts, CallId, Caller, Digest, Event, Outcome, Status};
 use wardgate_rpc::client::{InputRequired, ResultFacts, Resumption};
 use wardgate_telemetry::{names, trace_context};
 
@@ -38,6 +38,7 @@ use crate::measures;
 use crate::reply::{Answer, RpcError, call_meta};
 use crate::scopes::Access;
 use crate::stages::stage;
+use crate::trail::Recorded;
 use crate::view::View;
 
 use self::onward::Onward;
@@ -207,9 +208,9 @@ impl<W: Work> Story<W> {
         self.work.report(&outcome, is_hidden);
         // While it is recorded, others can be worked on.
         let _epilogue = self.done(&ending);
-        let appended = self.gateway.trail().append(Event::Outcome(outcome)).await;
-        match appended {
-            Ok(receipt) => self.release(receipt, ending),
+        let recorded = self.gateway.record_outcome(outcome, self.intended).await;
+        match recorded {
+            Ok(recorded) => self.release(recorded, ending),
             Err(_) if may_write => self.not_recorded(&Stop::Lost, false),
             Err(_) => self.not_recorded(&Stop::NotRecorded, is_hidden),
         }
@@ -467,22 +468,22 @@ impl<W: Work> Story<W> {
         }
     }
 
-    /// Lets the ending out. It needs the receipt.
-    fn release(&self, receipt: Receipt, ending: Result<Ending<W::Given>, Stop>) -> Answer {
+    /// Lets the ending out, once it is on record.
+    fn release(&self, recorded: Recorded, ending: Result<Ending<W::Given>, Stop>) -> Answer {
         let (id, call_id) = (&self.asker.id, self.facts.call_id);
         let stop = match ending {
-            Ok(Ending::Given(given)) => return W::release(self, receipt, &given),
+            Ok(Ending::Given(given)) => return W::release(self, recorded, &given),
             Ok(Ending::Asks {
                 questions, state, ..
             }) => {
-                let meta = call_meta(call_id, receipt);
+                let meta = call_meta(call_id, recorded);
                 return Answer::input_required(id, &questions, &state, &meta);
             }
             Err(stop) => stop,
         };
-        W::stopped(self, receipt, &stop).unwrap_or_else(|| {
+        W::stopped(self, recorded, &stop).unwrap_or_else(|| {
             let error = stop.error(|| self.work.not_there(self.asker.version));
-            Answer::error(Some(id), &error.of_call(call_id, Some(receipt)))
+            Answer::error(Some(id), &error.of_call(call_id, recorded.receipt()))
         })
     }
 

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use tracing::Span;
-use wardgate_domain::{CallFacts, CallId, Caller, Digest, Outcome, Receipt, ToolFacts};
+use wardgate_domain::{CallFacts, CallId, Caller, Digest, Outcome, ToolFacts};
 use wardgate_rpc::client::{InputRequired, ResultFacts, Resumption};
 
 use super::{Asker, Ran, Stop, Story};
@@ -13,6 +13,7 @@ use crate::catalogue::Index;
 use crate::content::PackedWish;
 use crate::mcp::Version;
 use crate::reply::{Answer, RpcError};
+use crate::trail::Recorded;
 use crate::view::View;
 
 /// What is wanted.
@@ -64,10 +65,10 @@ pub(crate) trait Work: Send + Sync + Sized + 'static {
     fn report(&self, outcome: &Outcome, is_hidden: bool);
 
     /// Lets out what was given. It needs the receipt.
-    fn release(story: &Story<Self>, receipt: Receipt, given: &Self::Given) -> Answer;
+    fn release(story: &Story<Self>, recorded: Recorded, given: &Self::Given) -> Answer;
 
     /// What its client hears of `stop` in words of its own.
-    fn stopped(_story: &Story<Self>, _receipt: Receipt, _stop: &Stop) -> Option<Answer> {
+    fn stopped(_story: &Story<Self>, _recorded: Recorded, _stop: &Stop) -> Option<Answer> {
         None
     }
 

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
-use wardgate_domain::{Caller, Digest, Receipt};
+use wardgate_domain::{Caller, Digest};
 use wardgate_rpc::client::{ResultFacts, Task};
 
 use crate::Gateway;
@@ -19,6 +19,7 @@ use crate::mcp::{Post, inner, object};
 use crate::reply::{Answer, call_meta};
 use crate::session::Purpose;
 use crate::story::{Asker, Story};
+use crate::trail::Recorded;
 
 /// What a `taskId` stands for. It opens for the same caller, on the same path alone.
 #[derive(Clone, Serialize, Deserialize)]
@@ -123,8 +124,8 @@ impl Begun {
     }
 
     /// The answer to the call.
-    pub(crate) fn release(&self, story: &Story<ToolCall>, receipt: Receipt) -> Answer {
-        let meta = call_meta(story.facts.call_id, receipt);
+    pub(crate) fn release(&self, story: &Story<ToolCall>, recorded: Recorded) -> Answer {
+        let meta = call_meta(story.facts.call_id, recorded);
         Answer::task(&story.asker.id, &self.members, &meta)
     }
 }

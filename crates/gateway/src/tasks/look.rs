@@ -8,7 +8,7 @@ use bytes::Bytes;
 use futures::StreamExt;
 use serde_json::Value;
 use tracing::Span;
-use wardgate_domain::{CallFacts, CallId, Digest, Outcome, Receipt, Status, ToolFacts};
+use wardgate_domain::{CallFacts, CallId, Digest, Outcome, Status, ToolFacts};
 use wardgate_edge::CallerToken;
 use wardgate_rpc::client::{
     Besides, CallEvent, CallTool, Interaction, ResultFacts, Resumption, Task, TaskStep, ToolResult,
@@ -25,6 +25,7 @@ use crate::mcp::Version;
 use crate::measures;
 use crate::reply::{Answer, RpcError, call_meta, task_result_members, write_dropped};
 use crate::story::{Asker, End, Given, Packed, Ran, Stop, Story, Target, Work};
+use crate::trail::Recorded;
 use crate::view::View;
 
 /// How records say that there is no such task.
@@ -176,18 +177,18 @@ impl Work for Look {
         );
     }
 
-    fn release(story: &Story<Self>, receipt: Receipt, looked: &Looked) -> Answer {
+    fn release(story: &Story<Self>, recorded: Recorded, looked: &Looked) -> Answer {
         let Asker { id, version, .. } = &story.asker;
         let call_id = story.facts.call_id;
         match &looked.given {
             Ok(members) => {
-                let mut meta = call_meta(call_id, receipt);
+                let mut meta = call_meta(call_id, recorded);
                 write_dropped(&mut meta, looked.facts.dropped_columns);
                 Answer::result_with_meta(id, *version, members, &meta)
             }
             Err(words) => {
                 let error = RpcError::internal("task_failed", words);
-                Answer::error(Some(id), &error.of_call(call_id, Some(receipt)))
+                Answer::error(Some(id), &error.of_call(call_id, recorded.receipt()))
             }
         }
     }

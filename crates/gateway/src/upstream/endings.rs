@@ -2,7 +2,7 @@
 
 use axum::response::Response;
 use serde_json::value::RawValue;
-use wardgate_domain::{CallFacts, Digest, Event, Outcome, Receipt, Status};
+use wardgate_domain::{CallFacts, Digest, Outcome, Status};
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_rpc::client::{CallError, RelayFailure, ResultFacts};
 use wardgate_telemetry::names;
@@ -16,6 +16,7 @@ use crate::dialogue::Out;
 use crate::edit::Inlet;
 use crate::measures;
 use crate::reply::{Answer, RpcError, call_meta, write_dropped};
+use crate::trail::Recorded;
 
 impl Story {
     pub(super) fn owed(&self, right: Option<&Right>) -> Option<Box<CallFacts>> {
@@ -111,11 +112,11 @@ impl Story {
             result_digest: Some(Digest::of(message.as_bytes())),
             ..self.without_result(owed, status, reason)
         };
-        let receipt = self.record(outcome).await?;
+        let recorded = self.record(outcome, true).await?;
         let inlet = inlet.map_err(|_| {
-            RpcError::internal("bad_result", CUT).of_call(self.call_id, Some(receipt))
+            RpcError::internal("bad_result", CUT).of_call(self.call_id, recorded.receipt())
         })?;
-        let mut meta = call_meta(self.call_id, receipt);
+        let mut meta = call_meta(self.call_id, recorded);
         write_dropped(
             &mut meta,
             result
@@ -126,7 +127,7 @@ impl Story {
         Ok(message)
     }
 
-    async fn record(&self, outcome: Outcome) -> Result<Receipt, RpcError> {
+    async fn record(&self, outcome: Outcome, has_intent: bool) -> Result<Recorded, RpcError> {
         // Its source is named only where the caller has a right to it.
         measures::ended(&outcome, false);
         tracing::info!(
@@ -134,8 +135,8 @@ impl Story {
             reason = outcome.reason,
             "an errand to an upstream ended"
         );
-        let appended = self.gateway.trail().append(Event::Outcome(outcome)).await;
-        appended.map_err(|_| {
+        let recorded = self.gateway.record_outcome(outcome, has_intent).await;
+        recorded.map_err(|_| {
             RpcError::internal("not_durable", POSSIBLY_RAN).of_call(self.call_id, None)
         })
     }
@@ -145,7 +146,7 @@ impl Story {
         if let Some(owed) = self.owed.take() {
             // The client is not told either way.
             let outcome = self.without_result(*owed, status, reason);
-            let _ = self.record(outcome).await;
+            let _ = self.record(outcome, true).await;
         }
     }
 
@@ -185,11 +186,26 @@ impl Story {
     }
 
     /// Records how it ended, and tells the client.
-    pub(super) async fn close(&mut self, status: Status, reason: &str, mut error: RpcError) {
+    pub(super) async fn close(&mut self, status: Status, reason: &str, error: RpcError) {
+        self.end_call(status, reason, error, true).await;
+    }
+
+    /// The same of a call that was refused before its intent was on record.
+    pub(super) async fn refuse_call(&mut self, status: Status, reason: &str, error: RpcError) {
+        self.end_call(status, reason, error, false).await;
+    }
+
+    async fn end_call(
+        &mut self,
+        status: Status,
+        reason: &str,
+        mut error: RpcError,
+        has_intent: bool,
+    ) {
         if let Some(owed) = self.owed.take() {
             let outcome = self.without_result(*owed, status, reason);
-            error = match self.record(outcome).await {
-                Ok(receipt) => error.of_call(self.call_id, Some(receipt)),
+            error = match self.record(outcome, has_intent).await {
+                Ok(recorded) => error.of_call(self.call_id, recorded.receipt()),
                 Err(error) => error,
             };
         }
@@ -224,24 +240,28 @@ impl Story {
             } => (decision, reason, visible),
             NoRight::Gone => {
                 let error = self.not_there();
-                return self.close(Status::UnknownTool, "unknown_tool", error).await;
+                return self
+                    .refuse_call(Status::UnknownTool, "unknown_tool", error)
+                    .await;
             }
             NoRight::Undecided(error) => {
-                return self.close(Status::Error, error.reason(), error).await;
+                return self.refuse_call(Status::Error, error.reason(), error).await;
             }
         };
         let is_tool = matches!(self.errand.subject, Subject::Tool { .. });
         let (true, Some(id)) = (visible && is_tool, self.errand.id.clone()) else {
             let error = self.not_there();
-            return self.close(Status::Denied, reason.as_str(), error).await;
+            return self
+                .refuse_call(Status::Denied, reason.as_str(), error)
+                .await;
         };
         let Some(owed) = self.owed.take() else { return };
         let outcome = self.without_result(*owed, Status::Denied, reason.as_str());
         let version = self.errand.spoken();
-        let answer = match self.record(outcome).await {
-            Ok(receipt) => {
+        let answer = match self.record(outcome, false).await {
+            Ok(recorded) => {
                 let denial = (reason.as_str(), decision.id);
-                Answer::denied(&id, version, self.call_id, receipt, denial)
+                Answer::denied(&id, version, self.call_id, recorded, denial)
             }
             Err(error) => Answer::error(Some(&id), &error),
         };

@@ -113,7 +113,9 @@ impl Story {
         }
         let Some(right) = right else {
             let error = self.not_there();
-            return self.close(Status::UnknownTool, "unknown_tool", error).await;
+            return self
+                .refuse_call(Status::UnknownTool, "unknown_tool", error)
+                .await;
         };
         let grant = match self.decide(&right).await {
             Ok(grant) => grant,
@@ -127,7 +129,9 @@ impl Story {
             Err(no_right) => return self.denied(no_right).await,
         };
         if let Err(error) = self.may_by_token(&right, &tools) {
-            return self.close(Status::Denied, error.reason(), error).await;
+            return self
+                .refuse_call(Status::Denied, error.reason(), error)
+                .await;
         }
         // What an upstream says in the middle of a call leaves before the outcome is on record, and what nobody knows may
         // write.

@@ -248,8 +248,8 @@ async fn a_resource_is_given_as_its_source_knows_it() {
         );
         assert!(
             reply
-                .at("/result/_meta/dev.wardgate~1receipt/sequence")
-                .is_u64()
+                .at("/result/_meta/dev.wardgate~1receipt/leafHash")
+                .is_string()
         );
         let got = world.tool_runner.got.all().pop().unwrap();
         assert_eq!(got.decided_json, r#"{"uri":"own guide://door/001"}"#);

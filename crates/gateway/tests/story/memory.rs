@@ -78,8 +78,8 @@ async fn a_conversation_is_remembered_whatever_the_version_and_the_path() {
         assert_eq!(reply.at("/result/uncovered"), 0);
         assert!(
             reply
-                .at("/result/_meta/dev.wardgate~1receipt/sequence")
-                .is_u64()
+                .at("/result/_meta/dev.wardgate~1receipt/leafHash")
+                .is_string()
         );
         assert_eq!(last(&world).call.protocol, version);
     }

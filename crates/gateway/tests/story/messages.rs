@@ -67,7 +67,7 @@ async fn errors() {
     removed method: 404 {"error":{"code":-32601,"message":"Method 'ping' not found on server 'wardgate'"},"id":7,"jsonrpc":"2.0"}
     unknown method: 200 {"error":{"code":-32601,"message":"Method 'server/discover' not found on server 'wardgate'"},"id":7,"jsonrpc":"2.0"}
     no tool name: 200 {"error":{"code":-32602,"message":"`params.name` must be a string"},"id":7,"jsonrpc":"2.0"}
-    unknown tool: 200 {"error":{"code":-32602,"data":{"dev.wardgate/callId":"[call id]","dev.wardgate/receipt":{"leafHash":"[leaf hash]","sequence":42},"reason":"unknown_tool"},"message":"Unknown tool: nonesuch"},"id":7,"jsonrpc":"2.0"}
+    unknown tool: 200 {"error":{"code":-32602,"data":{"dev.wardgate/callId":"[call id]","dev.wardgate/receipt":{"leafHash":"[leaf hash]"},"reason":"unknown_tool"},"message":"Unknown tool: nonesuch"},"id":7,"jsonrpc":"2.0"}
     arguments are a list: 200 {"error":{"code":-32602,"message":"`params.arguments` must be an object"},"id":7,"jsonrpc":"2.0"}
     cursor: 200 {"error":{"code":-32602,"message":"unknown `cursor`: the list has one page"},"id":7,"jsonrpc":"2.0"}
     unknown version: 400 {"error":{"code":-32022,"data":{"requested":"2099-01-01","supported":["2025-11-25","2025-06-18","2025-03-26"]},"message":"Unsupported protocol version; use one of 2025-11-25, 2025-06-18, 2025-03-26"},"id":7,"jsonrpc":"2.0"}
@@ -103,8 +103,7 @@ async fn a_batch_of_the_version_that_has_them() {
             "_meta": {
               "dev.wardgate/callId": "[call id]",
               "dev.wardgate/receipt": {
-                "leafHash": "[leaf hash]",
-                "sequence": 42
+                "leafHash": "[leaf hash]"
               }
             },
             "content": [

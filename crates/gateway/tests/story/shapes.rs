@@ -308,8 +308,7 @@ async fn tools_call() {
           "_meta": {
             "dev.wardgate/callId": "[call id]",
             "dev.wardgate/receipt": {
-              "leafHash": "[leaf hash]",
-              "sequence": 42
+              "leafHash": "[leaf hash]"
             },
             "io.modelcontextprotocol/serverInfo": {
               "name": "wardgate",
@@ -344,8 +343,7 @@ async fn tools_call() {
           "_meta": {
             "dev.wardgate/callId": "[call id]",
             "dev.wardgate/receipt": {
-              "leafHash": "[leaf hash]",
-              "sequence": 43
+              "leafHash": "[leaf hash]"
             }
           },
           "content": [
@@ -374,8 +372,7 @@ async fn tools_call() {
           "_meta": {
             "dev.wardgate/callId": "[call id]",
             "dev.wardgate/receipt": {
-              "leafHash": "[leaf hash]",
-              "sequence": 44
+              "leafHash": "[leaf hash]"
             }
           },
           "content": [
@@ -410,8 +407,7 @@ async fn a_visible_denial() {
             "dev.wardgate/callId": "[call id]",
             "dev.wardgate/decisionId": "[decision id]",
             "dev.wardgate/receipt": {
-              "leafHash": "[leaf hash]",
-              "sequence": 42
+              "leafHash": "[leaf hash]"
             },
             "io.modelcontextprotocol/serverInfo": {
               "name": "wardgate",
@@ -442,8 +438,7 @@ async fn a_visible_denial() {
             "dev.wardgate/callId": "[call id]",
             "dev.wardgate/decisionId": "[decision id]",
             "dev.wardgate/receipt": {
-              "leafHash": "[leaf hash]",
-              "sequence": 43
+              "leafHash": "[leaf hash]"
             }
           },
           "content": [

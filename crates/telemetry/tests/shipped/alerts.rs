@@ -37,12 +37,20 @@ const ALERTS: &[Alert] = &[
         description: "Its log says why: a full disk, a lost connection, another writer. Until it is mended nothing runs.",
     },
     Alert {
+        name: "WardgateAuditStoreFilling",
+        severity: "warning",
+        lasting: "30m",
+        expression: "min by (namespace) (wardgate_audit_store_free_bytes{}) / (86400 * max by (namespace) (deriv(wardgate_audit_store_bytes{}[6h]) > 0)) < 14",
+        summary: "The store of the record is full in {{ $value | humanize }} days",
+        description: "It grows as it did in the last six hours; when it is full nothing runs. Give it room. The record says who makes it grow: `audit query` by caller, and summaries of refusals.",
+    },
+    Alert {
         name: "WardgateAuditSlow",
         severity: "warning",
         lasting: "10m",
         expression: "histogram_quantile(0.99, sum by (namespace, le) (rate(wardgate_audit_batch_duration_seconds_bucket{}[5m]))) > 0.4",
         summary: "Records take long to become durable",
-        description: "One batch in a hundred takes {{ $value | humanizeDuration }}; past 0.8 s calls are refused. The disk or the database of the record is too slow or too busy.",
+        description: "One batch in a hundred takes {{ $value | humanizeDuration }}; past `wardgate_audit_write_limit_seconds` calls are refused. The disk or the database of the record is too slow or too busy.",
     },
     Alert {
         name: "WardgateCallsFailing",

@@ -266,7 +266,7 @@ const OVERVIEW: &[(&str, &[Graph])] = &[
             },
             Graph {
                 title: "Time until durable",
-                about: "One batch. Past 0.8 s calls are refused.",
+                about: "One batch. Past the limit, which follows the store, calls are refused.",
                 unit: "s",
                 lines: &[
                     (
@@ -277,7 +277,17 @@ const OVERVIEW: &[(&str, &[Graph])] = &[
                         "histogram_quantile(0.99, sum by (le) (rate(wardgate_audit_batch_duration_seconds_bucket{OURS}[$__rate_interval])))",
                         "p99",
                     ),
+                    ("max(wardgate_audit_write_limit_seconds{OURS})", "limit"),
                 ],
+            },
+            Graph {
+                title: "Days until the record's store is full",
+                about: "If it goes on growing as in the last six hours.",
+                unit: "d",
+                lines: &[(
+                    "min(wardgate_audit_store_free_bytes{OURS}) / (86400 * max(deriv(wardgate_audit_store_bytes{OURS}[6h]) > 0))",
+                    "days",
+                )],
             },
             Graph {
                 title: "Stores that failed",

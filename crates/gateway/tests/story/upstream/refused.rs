@@ -215,8 +215,8 @@ async fn what_the_tool_runner_does_not_carry_is_told_by_its_reason() {
         assert_eq!(outcome.call.call_id.to_string(), called.failed_call());
         assert!(
             called
-                .at("/error/data/dev.wardgate~1receipt/sequence")
-                .is_u64()
+                .at("/error/data/dev.wardgate~1receipt/leafHash")
+                .is_string()
         );
     }
 }

@@ -107,8 +107,8 @@ async fn a_call_that_its_arguments_forbid_is_answered_with_the_decision() {
         assert_eq!(reply.at("/result/resultType") == "complete", is_modern);
         assert!(
             reply
-                .at("/result/_meta/dev.wardgate~1receipt/sequence")
-                .is_u64()
+                .at("/result/_meta/dev.wardgate~1receipt/leafHash")
+                .is_string()
         );
     }
     assert_eq!(count(&world), before);
