@@ -63,8 +63,10 @@ mod pseudonym;
 mod redacted;
 mod redactor;
 mod row;
+mod rows;
 
 pub use pseudonym::PseudonymKey;
 pub use redacted::Redacted;
 pub use redactor::{RedactionCounts, Redactor};
 pub use row::Row;
+pub use rows::Aggregate;

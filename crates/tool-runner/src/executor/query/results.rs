@@ -3,13 +3,11 @@
 //! Everything here works on redacted rows, so no filter can tell what its caller may not see.
 
 use std::cmp::Ordering;
-use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use serde::Deserialize;
 use serde_json::Value;
-use wardgate_redact::Row;
+use wardgate_redact::{Aggregate, Redacted, Row};
 
 use super::{Interface, unanswered};
 use crate::executor::{ExecutorError, Invocation, Output, Sources};
@@ -45,13 +43,8 @@ impl Interface for Results {
                 .map_err(|error| bad(error.to_string()))?;
             query.check()?;
             let (rows, counts) = call.kept_results.read(&query.handle, call.caller).await?;
-            let mut truncated = false;
-            let rows = rows.map(|rows| {
-                let (page, cut) = within(query.of(rows), out.max_bytes());
-                truncated = cut;
-                page
-            });
-            out.released(rows, counts, truncated);
+            let (page, truncated) = within(query.of(rows), out.max_bytes());
+            out.released(page, counts, truncated);
             Ok(())
         })
     }
@@ -103,16 +96,6 @@ enum Op {
     IsNull,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum Aggregate {
-    Count,
-    Sum,
-    Avg,
-    Min,
-    Max,
-}
-
 fn bad(text: String) -> ExecutorError {
     ExecutorError::BadArgument { text }
 }
@@ -129,16 +112,15 @@ impl Query {
     }
 
     /// The rows of the answer.
-    fn of(&self, rows: Vec<Row>) -> Vec<Row> {
-        let mut rows: Vec<_> = rows
-            .into_iter()
-            .filter(|row| self.filter.iter().all(|condition| condition.holds(row)))
-            .collect();
+    fn of(&self, rows: Redacted<Vec<Row>>) -> Redacted<Vec<Row>> {
+        let mut rows = rows.filter(|row| self.filter.iter().all(|condition| condition.holds(row)));
         if let Some(aggregate) = self.aggregate {
-            rows = self.figures(aggregate, &rows);
+            let by_value = |a: &Value, b: &Value| compare(Some(a), Some(b));
+            let (of, group_by) = (self.of.as_deref(), self.group_by.as_deref());
+            rows = rows.figures(aggregate, of, group_by, by_value);
         }
         if let Some(column) = &self.order_by {
-            rows.sort_by(|a, b| {
+            rows = rows.sort_by(|a, b| {
                 let order = compare(a.get(column), b.get(column));
                 if self.descending {
                     order.reverse()
@@ -147,45 +129,11 @@ impl Query {
                 }
             });
         }
-        let page = rows.into_iter().skip(self.offset);
-        page.take(self.limit.unwrap_or(PAGE))
-            .map(|row| self.project(row))
-            .collect()
-    }
-
-    fn project(&self, row: Row) -> Row {
+        let page = rows.page(self.offset, self.limit.unwrap_or(PAGE));
         if self.columns.is_empty() {
-            return row;
+            return page;
         }
-        let fields = row.into_fields().into_iter();
-        fields
-            .filter(|(name, _)| self.columns.iter().any(|column| **column == **name))
-            .collect()
-    }
-
-    fn figures(&self, aggregate: Aggregate, rows: &[Row]) -> Vec<Row> {
-        let mut groups: BTreeMap<String, (Value, Vec<&Row>)> = BTreeMap::new();
-        for row in rows {
-            let group = self.group_by.as_deref().and_then(|column| row.get(column));
-            let group = group.cloned().unwrap_or(Value::Null);
-            let entry = groups.entry(group.to_string());
-            entry.or_insert_with(|| (group, Vec::new())).1.push(row);
-        }
-        if groups.is_empty() && self.group_by.is_none() {
-            groups.insert(String::new(), (Value::Null, Vec::new()));
-        }
-        let figure = |(group, rows): (Value, Vec<&Row>)| {
-            let mut fields = Vec::new();
-            if let Some(column) = &self.group_by {
-                fields.push((Arc::from(column.as_str()), group));
-            }
-            let column = self.of.as_deref();
-            let values = rows.iter().filter_map(|row| row.get(column?));
-            let figure = aggregate.of(rows.len(), values.filter(|value| !value.is_null()));
-            fields.push((Arc::from(aggregate.name()), figure));
-            Row::new(fields)
-        };
-        groups.into_values().map(figure).collect()
+        page.columns(|name| self.columns.iter().any(|column| **column == *name))
     }
 }
 
@@ -205,38 +153,6 @@ impl Condition {
             Op::Ge => order != Ordering::Less,
             Op::Contains => text(value).contains(&text(&self.value)),
             Op::IsNull => false,
-        }
-    }
-}
-
-impl Aggregate {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Count => "count",
-            Self::Sum => "sum",
-            Self::Avg => "avg",
-            Self::Min => "min",
-            Self::Max => "max",
-        }
-    }
-
-    /// The figure of one group of `rows` rows. What is no number counts for nothing in sums.
-    fn of<'v>(self, rows: usize, values: impl Iterator<Item = &'v Value>) -> Value {
-        let ordered = |a: &&Value, b: &&Value| compare(Some(a), Some(b));
-        match self {
-            Self::Count => rows.into(),
-            Self::Min => values.min_by(ordered).cloned().unwrap_or_default(),
-            Self::Max => values.max_by(ordered).cloned().unwrap_or_default(),
-            Self::Sum | Self::Avg => {
-                let numbers: Vec<f64> = values.filter_map(Value::as_f64).collect();
-                let sum: f64 = numbers.iter().sum();
-                let count = numbers.iter().map(|_| 1.0).sum::<f64>();
-                match self {
-                    Self::Avg if numbers.is_empty() => Value::Null,
-                    Self::Avg => Value::from(sum / count),
-                    _ => Value::from(sum),
-                }
-            }
         }
     }
 }
@@ -263,16 +179,13 @@ fn text(value: &Value) -> String {
 }
 
 /// As many rows as an answer has room for, and whether there were more.
-fn within(rows: Vec<Row>, max_bytes: usize) -> (Vec<Row>, bool) {
+fn within(rows: Redacted<Vec<Row>>, max_bytes: usize) -> (Redacted<Vec<Row>>, bool) {
     let mut bytes = 0;
-    let count = rows.len();
-    let page: Vec<_> = rows
-        .into_iter()
-        .take_while(|row| {
-            bytes += json_size(row);
-            bytes <= max_bytes
-        })
-        .collect();
-    let cut = page.len() < count;
+    let count = rows.get().len();
+    let page = rows.take_while(|row| {
+        bytes += json_size(row);
+        bytes <= max_bytes
+    });
+    let cut = page.get().len() < count;
     (page, cut)
 }
