@@ -280,7 +280,7 @@ fn row(stored: &StoredRecord) -> Result<Markup, Problem> {
     let kind = match status {
         "ok" => "good",
         "denied" | "unknown_tool" | "error" | "refusals" => "bad",
-        "intent" | "admin_change" => "",
+        "intent" | "execution" | "admin_change" => "",
         _ => "warn",
     };
     let time = text("time").unwrap_or_default();

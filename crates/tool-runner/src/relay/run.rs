@@ -72,6 +72,7 @@ impl AdmittedRelay {
             tool,
             outbound,
             mut course,
+            execution: _,
             place: _place,
         } = self;
         info!({ names::CALL_ID } = %id, source, "Relaying to an MCP server");

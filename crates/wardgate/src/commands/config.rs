@@ -89,9 +89,15 @@ pub(crate) fn check(settings: &Settings) -> Result<(), Failure> {
         gateway.validate()?;
     }
     if settings.has("policy") {
-        settings
-            .unwired::<wardgate_policy::Config>("policy", |_| {})?
-            .validate()?;
+        let policy = settings.unwired::<wardgate_policy::Config>("policy", |_| {})?;
+        policy.validate()?;
+        // `up` gives it the gateway's issuers.
+        if settings.has("policy.listen") || !policy.auth.issuers.is_empty() {
+            policy
+                .auth
+                .validate()
+                .map_err(wardgate_policy::Error::from)?;
+        }
     }
     if settings.has("tool_runner") {
         settings.unwired::<wardgate_tool_runner::Config>("tool_runner", |_| {})?;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use figment::value::Dict;
 use wardgate_agent::Endpoints;
 use wardgate_domain::Ambient;
-use wardgate_edge::Bound;
+use wardgate_edge::{AuthConfig, Bound};
 use wardgate_gateway::Gateway;
 use wardgate_rpc::Drain;
 use wardgate_rpc::operator::{Offered, OperatorSocket};
@@ -46,7 +46,11 @@ pub(crate) async fn run(arguments: Up) -> Result<(), Failure> {
     let bound = Bound::bind(config.listen).await?;
     let address = bound.address();
     let starting = async {
-        let parts = parts(&settings, &dir, demo.as_ref())?;
+        let public_url = match &config.public_url {
+            Some(url) => url.clone(),
+            None => format!("http://{address}"),
+        };
+        let parts = parts(&settings, &dir, demo.as_ref(), &config.auth, public_url)?;
         let local = Box::pin(compose::local(parts, &ambient)).await?;
         let Local {
             neighbours,
@@ -145,8 +149,15 @@ fn gateway_config(settings: &Settings, dir: &DataDir) -> Result<wardgate_gateway
     })?)
 }
 
-/// The services' sections, with the data directory's keys and record where the file names none.
-fn parts(settings: &Settings, dir: &DataDir, demo: Option<&Unpacked>) -> Result<Parts, Failure> {
+/// The services' sections, with the data directory's keys and record where the file names none. The policy service takes
+/// the tokens that the gateway takes, whatever its section says.
+fn parts(
+    settings: &Settings,
+    dir: &DataDir,
+    demo: Option<&Unpacked>,
+    auth: &AuthConfig,
+    public_url: String,
+) -> Result<Parts, Failure> {
     let set = |section: &mut Dict, key: &str, value: String| {
         section.entry(key.to_owned()).or_insert(value.into());
     };
@@ -157,8 +168,13 @@ fn parts(settings: &Settings, dir: &DataDir, demo: Option<&Unpacked>) -> Result<
     if let Some(demo) = demo {
         tool_runner.variables.extend(demo.variables.iter().cloned());
     }
+    let policy: wardgate_policy::Config = settings.unwired("policy", |_| {})?;
     Ok(Parts {
-        policy: settings.unwired("policy", |_| {})?,
+        policy: wardgate_policy::Config {
+            auth: auth.clone(),
+            public_url: Some(public_url),
+            ..policy
+        },
         tool_runner,
         audit: settings.unwired("audit", |section| set(section, "store", dir.record()))?,
         memory: settings.unwired("memory", |section| {
